@@ -209,15 +209,23 @@ def summarized(
     return row
 
 
-def least(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each pipeline and row the smallest and the largest of its ratios to spaCy's default, over all shapes."""
+def by_shape(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each pipeline and row its ratio to spaCy's default in every shape, the smallest and the largest."""
     found = []
     for kind, name in dict.fromkeys((row["pipeline"], row["row"]) for row in rows):
-        ratios = [r.get("times default") for r in rows if (r["pipeline"], r["row"]) == (kind, name)]
-        known = [ratio for ratio in ratios if ratio is not None]
-        if known:
-            of_all = {"pipeline": kind, "text": "all shapes", "row": name}
-            found.append({**of_all, "least times": min(known), "most times": max(known)})
+        own = [row for row in rows if (row["pipeline"], row["row"]) == (kind, name)]
+        ratios = {
+            f"{row['text']} {row['input'].split()[0]} {row['batch']} {row['pass']}": row[
+                "times default"
+            ]
+            for row in own
+            if "times default" in row
+        }
+        if ratios:
+            of_all = {"pipeline": kind, "text": "all shapes", "row": name, **ratios}
+            found.append(
+                {**of_all, "least times": min(ratios.values()), "most times": max(ratios.values())}
+            )
     return found
 
 
@@ -231,7 +239,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=10**9, help="of the text, for a trial")
     options = parser.parse_args()
     rows = [row for kind in options.pipelines for row in measure(options, kind)]
-    rows += least(rows)
+    rows += by_shape(rows)
     if options.no_save:
         reporting.print_table(rows)
         return
