@@ -21,7 +21,7 @@ from tacenda.artifact import Artifact, require
 from tacenda.artifact.saveable import resolve
 from tacenda.errors import ArtifactError, PluginError, TacendaError
 from tacenda.offsets import checked_offsets
-from tacenda.ratings import IdIndex, Ratings
+from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import RatingModel
 from tacenda_surprise.models.catalogue import pack, unpack
 from tacenda_surprise.models.choices import Choices
@@ -60,22 +60,8 @@ class Saved(NamedTuple):
         return SideInfo((users[cell // n], items[cell % n]) for cell in more) if more else None
 
 
-def check_ids(*indices: IdIndex) -> None:
-    """Raise ArtifactError for an id that a model cannot be saved with, as it is no text that UTF-8 has."""
-    for index in indices:
-        for raw in index.raw.tolist():
-            try:
-                raw.encode()
-            except UnicodeEncodeError as error:
-                raise ArtifactError(
-                    f"the {index.what} id {raw!a:.80} holds half of a surrogate pair, which cannot be saved: correct "
-                    "the id, or read it with its encoding"
-                ) from error
-
-
 def pack_up(model: RatingModel, saved: Saved) -> Artifact:
     """A fitted model and what the algorithm keeps beside it. Raises ArtifactError."""
-    check_ids(model.catalogue.users, model.catalogue.items)
     found, trainset, given = model.to_artifact(), saved.trainset, saved.given
     ratings = ratings_of(trainset)
     lists = {"rated": [g.items for g in given], "known": [g.rated for g in given]}

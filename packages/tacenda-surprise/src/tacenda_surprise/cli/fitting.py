@@ -22,9 +22,9 @@ from tacenda_surprise.cli.arguments import (
     read,
     unfitted_model,
 )
+from tacenda_surprise.models.catalogue import in_utf8
 from tacenda_surprise.models.choices import Choices
 from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.storage import check_ids
 
 
 def fit(
@@ -61,7 +61,8 @@ def fit(
     unfitted = unfitted_model(model, chosen)
     check_output(output, force)
     ratings = read(file, separator, columns, scale, encoding, duplicates)
-    check_ids(ratings.users, ratings.items)  # before a long fit
+    for index in (ratings.users, ratings.items):
+        in_utf8(index)  # an id that cannot be saved is refused before a long fit
     found = unfitted.fit(ratings, checkpoints=checkpoints).to_artifact()
     seen = Identities.of(ratings)
     lists = {**Choices.of(ratings, seen).arrays(), **seen.arrays()}

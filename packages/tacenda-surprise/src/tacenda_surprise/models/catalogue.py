@@ -127,10 +127,8 @@ class Catalogue:
         return {"scale": list(self.scale), "mean": self.mean}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Raw ids as UTF-8, the levels and their counts."""
-        users, items = (
-            [raw.encode() for raw in index.raw.tolist()] for index in (self.users, self.items)
-        )
+        """Raw ids as UTF-8, the levels and their counts. Raises ArtifactError for an id that UTF-8 has not."""
+        users, items = in_utf8(self.users), in_utf8(self.items)
         levels = {"levels": self.levels, "level_counts": self.counts}
         return {**levels, **pack(users, "users"), **pack(items, "items")}
 
@@ -244,6 +242,20 @@ def require_floats(
         name: require(arrays, name, shape=shape, dtype=np.float32, finite=True, dims=sizes)
         for name, shape in shapes.items()
     }
+
+
+def in_utf8(index: IdIndex) -> list[bytes]:
+    """Return raw ids as a model saves them. Raises ArtifactError for one that is no text that UTF-8 has."""
+    found = []
+    for raw in index.raw.tolist():
+        try:
+            found.append(raw.encode())
+        except UnicodeEncodeError as error:
+            raise ArtifactError(
+                f"the {index.what} id {raw!a:.80} holds half of a surrogate pair, which cannot be saved: correct "
+                "the id, or read it with its encoding"
+            ) from error
+    return found
 
 
 def pack(encoded: Sequence[bytes], name: str) -> dict[str, npt.NDArray[Any]]:
