@@ -119,6 +119,9 @@ def test_what_cannot_be_saved(trainset, make_dataset, tmp_path):
     for algo in (PMF(**SMALL), Blend([BiasOnly()])):
         with pytest.raises(ArtifactError, match=r"the item id 'y\\ud800' holds half of a surrog"):
             algo.fit(halves).save(tmp_path / "algo")
+        if isinstance(algo, PMF):
+            with pytest.raises(ArtifactError, match="half of a surrog"):
+                algo.model.save(tmp_path / "model")
 
 
 def test_what_cannot_be_loaded(saved, tmp_path):
