@@ -135,6 +135,7 @@ ROWS: dict[str, Row] = {
     "hash + SumEmbed, CNN4": Row(words=True, depth=4),
     "hash + SumEmbed + LDS, no CNN": Row(words=True, output=THREE),
     "hash + SumEmbed + LDS, CNN1 (recommended)": Row(words=True, output=THREE, depth=1),
+    "hash + SumEmbed + LDS own_context, CNN1": Row(words=True, output=TWO, depth=1),
     "LDS weighted_mean only, small head": Row(hashed=False, output="weighted_mean"),
 }
 
