@@ -12,14 +12,12 @@ from typing import Any
 import spacy
 from spacy.tokens import Doc
 from spacy.vectors import Vectors
-from thinc.api import Model, NumpyOps
 
 from benchmarks.embeddings import labelled, models, subwords, text
 from tacenda_embeddings import LDS
 from tacenda_embeddings.spacy.configuration import pipeline_config
 from tacenda_embeddings.spacy.vectors import use_vectors
 
-BLAS = NumpyOps(use_blis=False)
 WIDTH = 96
 STATES = 200
 Config = dict[str, Any]
@@ -135,6 +133,7 @@ ROWS: dict[str, Row] = {
     "hash + SumEmbed, CNN4": Row(words=True, depth=4),
     "hash + SumEmbed + LDS, no CNN": Row(words=True, output=THREE),
     "hash + SumEmbed + LDS, CNN1 (recommended)": Row(words=True, output=THREE, depth=1),
+    "hash + SumEmbed + LDS own_context, CNN1": Row(words=True, output=TWO, depth=1),
     "LDS weighted_mean only, small head": Row(hashed=False, output="weighted_mean"),
 }
 
@@ -212,16 +211,6 @@ def words(cache: Path, tokens: float = 0) -> Any:
 
     options = Namespace(cache=cache, tokens=tokens, no_fit=False)
     return word_models.trained("SumEmbed", 0, options, word_models.corpus(options))
-
-
-def on_one_algebra(nlp: spacy.Language) -> spacy.Language:
-    """Make all layers multiply with numpy's BLAS: spaCy's own would use BLIS, and those of Tacenda do not."""
-    for _, pipe in nlp.pipeline:
-        model = getattr(pipe, "model", None)
-        for node in model.walk() if isinstance(model, Model) else ():
-            if type(node.ops) is NumpyOps:
-                node.ops = BLAS
-    return nlp
 
 
 def static_vectors(cache: Path, tasks: list[labelled.Task], width: int) -> Vectors:

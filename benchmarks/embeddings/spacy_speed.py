@@ -21,6 +21,7 @@ from thinc.api import Adam
 
 from benchmarks import reporting
 from benchmarks.embeddings import common, labelled, models, pipelines, spacy_rows
+from tacenda_embeddings.spacy.linear_algebra import numpy_blas
 
 DEFAULT, RIVAL = "hash, CNN4 (spaCy's default)", "hash + word2vec, CNN4"
 TASK_OF = {"tagger": "ewt-upos", "ner": "wnut17"}
@@ -52,7 +53,7 @@ def pipeline(options: argparse.Namespace, component: str, row: pipelines.Row) ->
         lds = nlp.add_pipe("lds_embeddings", first=True)
         model = models.fitted(options.cache, row.lds).with_output(row.output)
         lds.initialize(nlp=nlp, artifact=model)
-    return pipelines.on_one_algebra(nlp)
+    return numpy_blas()(nlp)
 
 
 def words_per_second(nlp: spacy.Language, documents: list[list[str]]) -> float:
