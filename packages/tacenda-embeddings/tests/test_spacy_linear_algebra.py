@@ -66,6 +66,11 @@ def test_no_layer_is_left_out_before_training_after_it_and_from_disk(tmp_path):
     assert not multiply_with_blis(spacy.load(tmp_path, disable=["ner"]))
 
 
+def test_a_packaged_pipeline_needs_what_has_the_callback():
+    requirements = pipeline(CALLBACK).meta["requirements"]
+    assert [each.split(">")[0] for each in requirements] == ["tacenda-embeddings"]
+
+
 def test_copies_for_components_that_listen_no_longer_are_not_left_out(tmp_path):
     trained(CALLBACK).to_disk(tmp_path)
     config = {

@@ -30,6 +30,9 @@ def numpy_blas() -> Callable[[Any], Any]:
     """
 
     def after_pipeline_creation(nlp: Any) -> Any:
+        from tacenda.spacy.component import note_requirement
+
+        note_requirement(nlp, "tacenda-embeddings")
         for model in _models(nlp):
             on_numpy_blas(model)
         return nlp
