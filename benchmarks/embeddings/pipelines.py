@@ -16,6 +16,7 @@ from spacy.vectors import Vectors
 from benchmarks.embeddings import labelled, models, subwords, text
 from tacenda_embeddings import LDS
 from tacenda_embeddings.spacy.configuration import pipeline_config
+from tacenda_embeddings.spacy.linear_algebra import numpy_blas
 from tacenda_embeddings.spacy.vectors import use_vectors
 
 WIDTH = 96
@@ -139,7 +140,10 @@ ROWS: dict[str, Row] = {
 
 
 def build(component: str, row: Row, vectors: Any) -> spacy.Language:
-    """An English pipeline with one stock component, uninitialized; `vectors` as `word_vectors` gives them."""
+    """An English pipeline with one stock component, uninitialized; `vectors` as `word_vectors` gives them.
+
+    All its layers multiply with numpy's BLAS, whatever row it is of.
+    """
     nlp = spacy.blank("en")
     take_vectors(nlp, row, vectors)
     model: Config = {"tok2vec": row.tok2vec()}
@@ -155,7 +159,7 @@ def build(component: str, row: Row, vectors: Any) -> spacy.Language:
             "use_upper": True,
         }
     nlp.add_pipe(component, config={"model": model})
-    return nlp
+    return numpy_blas()(nlp)
 
 
 def configured(heads: Sequence[str], row: Row, cache: Path, vectors: Any) -> spacy.Language:
