@@ -12,14 +12,13 @@ from typing import Any
 import spacy
 from spacy.tokens import Doc
 from spacy.vectors import Vectors
-from thinc.api import Model, NumpyOps
 
 from benchmarks.embeddings import labelled, models, subwords, text
 from tacenda_embeddings import LDS
 from tacenda_embeddings.spacy.configuration import pipeline_config
+from tacenda_embeddings.spacy.linear_algebra import numpy_blas
 from tacenda_embeddings.spacy.vectors import use_vectors
 
-BLAS = NumpyOps(use_blis=False)
 WIDTH = 96
 STATES = 200
 Config = dict[str, Any]
@@ -141,7 +140,10 @@ ROWS: dict[str, Row] = {
 
 
 def build(component: str, row: Row, vectors: Any) -> spacy.Language:
-    """An English pipeline with one stock component, uninitialized; `vectors` as `word_vectors` gives them."""
+    """An English pipeline with one stock component, uninitialized; `vectors` as `word_vectors` gives them.
+
+    All its layers multiply with numpy's BLAS, whatever row it is of.
+    """
     nlp = spacy.blank("en")
     take_vectors(nlp, row, vectors)
     model: Config = {"tok2vec": row.tok2vec()}
@@ -157,7 +159,7 @@ def build(component: str, row: Row, vectors: Any) -> spacy.Language:
             "use_upper": True,
         }
     nlp.add_pipe(component, config={"model": model})
-    return nlp
+    return numpy_blas()(nlp)
 
 
 def configured(heads: Sequence[str], row: Row, cache: Path, vectors: Any) -> spacy.Language:
@@ -213,16 +215,6 @@ def words(cache: Path, tokens: float = 0) -> Any:
 
     options = Namespace(cache=cache, tokens=tokens, no_fit=False)
     return word_models.trained("SumEmbed", 0, options, word_models.corpus(options))
-
-
-def on_one_algebra(nlp: spacy.Language) -> spacy.Language:
-    """Make all layers multiply with numpy's BLAS: spaCy's own would use BLIS, and those of Tacenda do not."""
-    for _, pipe in nlp.pipeline:
-        model = getattr(pipe, "model", None)
-        for node in model.walk() if isinstance(model, Model) else ():
-            if type(node.ops) is NumpyOps:
-                node.ops = BLAS
-    return nlp
 
 
 def static_vectors(cache: Path, tasks: list[labelled.Task], width: int) -> Vectors:

@@ -52,7 +52,7 @@ def pipeline(options: argparse.Namespace, component: str, row: pipelines.Row) ->
         lds = nlp.add_pipe("lds_embeddings", first=True)
         model = models.fitted(options.cache, row.lds).with_output(row.output)
         lds.initialize(nlp=nlp, artifact=model)
-    return pipelines.on_one_algebra(nlp)
+    return nlp
 
 
 def words_per_second(nlp: spacy.Language, documents: list[list[str]]) -> float:

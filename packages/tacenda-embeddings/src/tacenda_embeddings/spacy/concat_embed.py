@@ -12,11 +12,11 @@ from thinc.api import Maxout, Model, NumpyOps, get_width
 from thinc.types import Floats2d, Ragged
 
 from tacenda_embeddings.spacy.fused import can_be_fused, embed_and_mix, parameters
+from tacenda_embeddings.spacy.linear_algebra import on_numpy_blas
 from tacenda_embeddings.spacy.word_rows import WordRows
 
 __all__ = ["concat_embed"]
 
-NUMPY_BLAS = NumpyOps(use_blis=False)
 NUMPY_OPS = NumpyOps()  # lengths stay on the CPU, whatever device the vectors are on
 
 
@@ -51,12 +51,13 @@ def concat_embed(
         _fail(f"embeds.{strange[0]} is not a layer: give it an @architectures line")
     if maxout_pieces < 1 or (width is not None and width < 1):
         _fail(f"width and maxout_pieces must be positive, not {width}, {maxout_pieces}")
+    # A head without an encoder spends nearly all its time in products, here and in hash embeddings.
     # Sorted by name, because spaCy sorts the sections of a configuration that it saves, and the parameters
     # of a saved model belong to its layers in their order.
-    layers = [_on_blas(embeds[name]) for name in sorted(embeds)]
+    layers = [on_numpy_blas(embeds[name]) for name in sorted(embeds)]
     mix = None
     if width is not None:
-        mix = _on_blas(Maxout(nO=width, nP=maxout_pieces, normalize=True, dropout=0.0))
+        mix = on_numpy_blas(Maxout(nO=width, nP=maxout_pieces, normalize=True, dropout=0.0))
     model: Model[list[Doc], list[Floats2d]] = Model(
         "concat_embed",
         forward,
@@ -124,18 +125,6 @@ def forward(
         return []
 
     return ops.unflatten(mixed, lengths), backprop
-
-
-def _on_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
-    """Make a layer multiply with numpy's BLAS, which is more than twice as fast as the BLIS of thinc.
-
-    A head without an encoder spends nearly all its time in the products of the mixing layer and of hash embeddings.
-    Operations other than thinc's for the CPU (those of a GPU or of Apple) stay.
-    """
-    for node in layer.walk():
-        if type(node.ops) is NumpyOps:
-            node.ops = NUMPY_BLAS
-    return layer
 
 
 def _embeds(model: Model[Any, Any]) -> list[Model[Any, Any]]:

@@ -17,6 +17,7 @@ from tacenda import artifact as artifacts
 from tacenda.artifact import by_name
 from tacenda.artifact.saveable import resolve
 from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda_embeddings.spacy.linear_algebra import NUMPY_BLAS
 from tacenda_embeddings.spacy.vectors import NAME, USE, word_model
 from tacenda_embeddings.text_vectors import with_output
 
@@ -117,6 +118,7 @@ def pipeline_config(
     config = _with_initialization(base, factory, lds, vectors)
     config["components"] = parts
     config["nlp"]["pipeline"] = list(parts)
+    config["nlp"]["after_pipeline_creation"] = {"@callbacks": NUMPY_BLAS}
     config["training"]["annotating_components"] = [factory]
     filled = util.load_model_from_config(Config(config), auto_fill=True).config
     checked = util.load_model_from_config(filled, validate=True).config
