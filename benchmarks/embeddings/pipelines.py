@@ -16,7 +16,7 @@ from spacy.vectors import Vectors
 from benchmarks.embeddings import labelled, models, subwords, text
 from tacenda_embeddings import LDS
 from tacenda_embeddings.spacy.configuration import pipeline_config
-from tacenda_embeddings.spacy.linear_algebra import numpy_blas
+from tacenda_embeddings.spacy.linear_algebra import use_numpy_blas
 from tacenda_embeddings.spacy.vectors import use_vectors
 
 WIDTH = 96
@@ -159,7 +159,7 @@ def build(component: str, row: Row, vectors: Any) -> spacy.Language:
             "use_upper": True,
         }
     nlp.add_pipe(component, config={"model": model})
-    return numpy_blas()(nlp)
+    return use_numpy_blas(nlp)
 
 
 def configured(heads: Sequence[str], row: Row, cache: Path, vectors: Any) -> spacy.Language:

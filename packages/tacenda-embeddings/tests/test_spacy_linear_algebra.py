@@ -7,7 +7,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Linear, Model, NumpyOps
 
-from tacenda_embeddings.spacy.linear_algebra import NUMPY_BLAS, on_numpy_blas
+from tacenda_embeddings.spacy.linear_algebra import NUMPY_BLAS, on_numpy_blas, use_numpy_blas
 
 CALLBACK = {"after_pipeline_creation": {"@callbacks": NUMPY_BLAS}}
 WORDS = ["Kim", "saw", "the", "dogs", "."]
@@ -53,8 +53,11 @@ def multiply_with_blis(nlp):
     ]
 
 
-def test_without_the_callback_layers_multiply_with_blis():
-    assert multiply_with_blis(pipeline({}))
+def test_without_the_callback_layers_multiply_with_blis_until_they_are_told():
+    nlp = pipeline({})
+    assert multiply_with_blis(nlp)
+    assert use_numpy_blas(nlp) is nlp
+    assert not multiply_with_blis(nlp)
 
 
 def test_no_layer_is_left_out_before_training_after_it_and_from_disk(tmp_path):
