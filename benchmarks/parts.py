@@ -108,6 +108,12 @@ PARTS = (
         LDS_IN_SPACY,
         timed=True,
     ),
+    Part(
+        "embeddings.training_speed",
+        ("embeddings-training-speed",),
+        LDS_IN_SPACY,
+        timed=True,
+    ),
     Part("embeddings.fit", ("embeddings-fit",), LDS, timed=True),
     Part("embeddings.smoothing", ("embeddings-smoothing",), LDS, timed=True),
     Part(
