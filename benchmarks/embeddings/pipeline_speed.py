@@ -44,8 +44,8 @@ ROWS = (
     "hash + LDS own_past_future, no CNN",
     "hash + LDS own_past_future, CNN1",
     "hash + SumEmbed + LDS, no CNN",
-    "hash + SumEmbed + LDS, CNN1 (recommended)",
-    "hash + SumEmbed + LDS own_context, CNN1",
+    "hash + SumEmbed + LDS own_past_future, CNN1",
+    "hash + SumEmbed + LDS own_context, CNN1 (recommended)",
 )
 HEADS = {"tagger": ("tagger",), "whole": ("tagger", "parser", "ner")}
 LONG = 1000  # words of a long document

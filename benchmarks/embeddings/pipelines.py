@@ -96,7 +96,7 @@ COMPARED = (
     "hash + floret, CNN4",
     "hash + SumEmbed, CNN4",
     "hash + SumEmbed + LDS, no CNN",
-    "hash + SumEmbed + LDS, CNN1 (recommended)",
+    "hash + SumEmbed + LDS own_context, CNN1 (recommended)",
 )
 
 
@@ -133,8 +133,8 @@ ROWS: dict[str, Row] = {
     "hash + floret, CNN4": Row(subwords="floret", depth=4),
     "hash + SumEmbed, CNN4": Row(words=True, depth=4),
     "hash + SumEmbed + LDS, no CNN": Row(words=True, output=THREE),
-    "hash + SumEmbed + LDS, CNN1 (recommended)": Row(words=True, output=THREE, depth=1),
-    "hash + SumEmbed + LDS own_context, CNN1": Row(words=True, output=TWO, depth=1),
+    "hash + SumEmbed + LDS own_past_future, CNN1": Row(words=True, output=THREE, depth=1),
+    "hash + SumEmbed + LDS own_context, CNN1 (recommended)": Row(words=True, output=TWO, depth=1),
     "LDS weighted_mean only, small head": Row(hashed=False, output="weighted_mean"),
 }
 

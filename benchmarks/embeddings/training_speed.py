@@ -26,7 +26,7 @@ ROWS = (
     DEFAULT,
     AS_INSTALLED,
     "hash + LDS own_context, no CNN",
-    "hash + SumEmbed + LDS, CNN1 (recommended)",
+    "hash + SumEmbed + LDS own_context, CNN1 (recommended)",
 )
 EPOCHS = 3  # beside the first
 PROTOCOL = {

@@ -39,7 +39,7 @@ ROWS = {
         "hash + LDS own_past_future, no CNN",
         "hash + SumEmbed, CNN4",
         "hash + SumEmbed + LDS, no CNN",
-        "hash + SumEmbed + LDS, CNN1 (recommended)",
+        "hash + SumEmbed + LDS own_context, CNN1 (recommended)",
     )
 }
 N_GRAM = 8

@@ -35,7 +35,7 @@ ROWS = (
     "hash, CNN4 (spaCy's default)",
     "hash + word2vec, CNN4",
     "hash + SumEmbed + LDS, no CNN",
-    "hash + SumEmbed + LDS, CNN1 (recommended)",
+    "hash + SumEmbed + LDS own_context, CNN1 (recommended)",
 )
 SIZES: tuple[int | None, ...] = (1000,)
 SCORES = {"tags": "tag_acc", "LAS": "dep_las", "F": "ents_f"}

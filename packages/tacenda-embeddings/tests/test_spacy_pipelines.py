@@ -232,6 +232,27 @@ def corpus(tmp_path):
     return tmp_path / "corpus.spacy"
 
 
+@pytest.mark.parametrize(
+    ("fitted", "cnn_layers", "output", "expected"),
+    [
+        ("own_past_future", 1, None, "own_context"),
+        ("own_past_future", 0, None, None),
+        ("own_past_future", 2, "mean", "mean"),
+        ("own_past_future", 1, "own_past_future", "own_past_future"),
+        ("weighted_mean", 1, None, None),
+        (None, 1, None, "own_context"),
+        (None, 0, None, None),
+    ],
+)
+def test_a_convolution_reads_own_context_unless_another_output_was_asked_for(
+    model, tmp_path, fitted, cnn_layers, output, expected
+):
+    if fitted is not None:
+        model.with_output(fitted).save(tmp_path / "lds")
+    found = pipeline_config(["tagger"], str(tmp_path / "lds"), cnn_layers=cnn_layers, output=output)
+    assert found["components"]["lds_embeddings"]["output"] == expected
+
+
 def spacy_train(config, corpus, output, **overrides):
     path = output.with_suffix(".cfg")
     small(config).to_disk(path)

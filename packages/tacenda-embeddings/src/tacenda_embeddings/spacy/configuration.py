@@ -31,6 +31,8 @@ _READERS = (
     "tagger, morphologizer, trainable_lemmatizer, senter, parser, ner, spancat, spancat_singlelabel, textcat, "
     "textcat_multilabel, entity_linker"
 )
+#: Vectors of an LDS as it is fitted unless told otherwise, and those that are as good under a convolution.
+_USUAL, _UNDER_CONVOLUTION = "own_past_future", "own_context"
 #: Keys of a model's configuration that hold a token-to-vector layer.
 _LAYER = "tok2vec"
 
@@ -68,7 +70,8 @@ def pipeline_config(
         Where the vectors go: ``"tensor"``, or an extension. None takes ``"lds"`` beside a shared ``tok2vec``, which
         overwrites ``Doc.tensor``, and else the tensor.
     output
-        Which of the model's vectors; None as it was fitted.
+        Which of the model's vectors; None as it was fitted, but own_context for own_past_future of an LDS under layers
+        of convolution: these tell left from right themselves, and two thirds of the columns are faster.
 
     Raises
     ------
@@ -81,6 +84,8 @@ def pipeline_config(
     names = _checked(components, cnn_layers)
     target = target or ("lds" if shared else "tensor")
     factory, settings = _component_for(lds, output)
+    if output is None and factory == "lds_embeddings" and cnn_layers:
+        output = _UNDER_CONVOLUTION if _fitted_output(lds) == _USUAL else None
     if vectors is not None and missing(vectors) is None:
         word_model(vectors)
     try:
@@ -157,6 +162,13 @@ def _component_for(lds: str, output: str | None) -> tuple[str, dict[str, Any]]:
     if artifact.name == "lds":
         return "lds_embeddings", {}
     return "token_embeddings", {"embedder": artifact.name}
+
+
+def _fitted_output(lds: str) -> Any:
+    """Return which vectors a fitted LDS gives; of one that is not fitted yet, those that it gives unless told."""
+    if missing(lds) is not None:
+        return _USUAL
+    return artifacts.read(lds).config["settings"].get("output")
 
 
 def _layer(target: str, static: bool, cnn_layers: int) -> dict[str, Any]:
