@@ -312,9 +312,8 @@ def test_a_new_layer_learns_the_width_of_sourced_vectors(lds, base, corpus, tmp_
     widths = [
         node.get_dim("nO") for node in nlp.get_pipe("ner").model.walk() if node.name == "doc_tensor"
     ]
-    assert widths == [
-        8
-    ]  # those of the sourced component, not the twelve that the model was fitted with
+    # those of the sourced component, not the twelve columns that the model was fitted with
+    assert widths == [8]
 
 
 def test_a_sourced_component_can_take_a_copy_of_the_shared_layers_along(
