@@ -264,13 +264,14 @@ def spacy_train(config, corpus, output, **overrides):
 
 def test_several_trainings_in_one_process_do_not_disturb_each_other(lds, model, corpus, tmp_path):
     """One after another: of other models, targets and layers, and the first again."""
-    model.with_output("weighted_mean").save(tmp_path / "narrow")
-    first = spacy_train(pipeline_config(["tagger"], lds), corpus, tmp_path / "first")
+    model.with_output("own_context").save(tmp_path / "narrow")
+    wide = pipeline_config(["tagger"], lds, output="own_past_future")
+    first = spacy_train(wide, corpus, tmp_path / "first")
     narrow = pipeline_config(["tagger", "ner"], str(tmp_path / "narrow"), shared=False)
     other = spacy_train(narrow, corpus, tmp_path / "other")
-    again = spacy_train(pipeline_config(["tagger"], lds), corpus, tmp_path / "again")
-    assert other.get_pipe("lds_embeddings").width == 4
-    assert first.get_pipe("lds_embeddings").width == 8
+    again = spacy_train(wide, corpus, tmp_path / "again")
+    assert other.get_pipe("lds_embeddings").width == 8
+    assert first.get_pipe("lds_embeddings").width == 12
     assert annotations(first) == annotations(again)
     weights = [nlp.get_pipe("tok2vec").model.to_bytes() for nlp in (first, again)]
     assert weights[0] == weights[1]
@@ -279,7 +280,8 @@ def test_several_trainings_in_one_process_do_not_disturb_each_other(lds, model, 
 @pytest.fixture
 def base(lds, corpus, tmp_path):
     """A trained pipeline to take components from."""
-    spacy_train(pipeline_config(["tagger", "parser"], lds), corpus, tmp_path / "base")
+    config = pipeline_config(["tagger", "parser"], lds, output="own_past_future")
+    spacy_train(config, corpus, tmp_path / "base")
     return str(tmp_path / "base" / "model-last")
 
 
@@ -312,8 +314,7 @@ def test_a_new_layer_learns_the_width_of_sourced_vectors(lds, base, corpus, tmp_
     widths = [
         node.get_dim("nO") for node in nlp.get_pipe("ner").model.walk() if node.name == "doc_tensor"
     ]
-    # those of the sourced component, not the twelve columns that the model was fitted with
-    assert widths == [8]
+    assert widths == [12]
 
 
 def test_a_sourced_component_can_take_a_copy_of_the_shared_layers_along(

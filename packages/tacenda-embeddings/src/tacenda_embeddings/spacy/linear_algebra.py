@@ -1,8 +1,8 @@
 """``tacenda.numpy_blas.v1``: the layers of a whole pipeline multiply with numpy's BLAS.
 
-On a CPU thinc multiplies with BLIS. The BLAS that numpy brings (OpenBLAS, or Accelerate on a Mac) took half the time
-for the same products where it was measured, so that a pipeline of tagger, parser and ner gained a half. In a
-configuration:
+On a CPU thinc multiplies with BLIS. With the BLAS that numpy brings (OpenBLAS, or Accelerate on a Mac) spaCy's default
+tagger was about twice as fast where it was measured, and a pipeline of tagger, parser and ner half as fast again
+(docs/spacy-pipelines.md). In a configuration:
 
     [nlp]
     after_pipeline_creation = {"@callbacks":"tacenda.numpy_blas.v1"}
