@@ -101,7 +101,6 @@ PARTS = (
     Part("embeddings.whole", ("embeddings-whole",), (*LDS_IN_SPACY, *VAREMBED)),
     Part("embeddings.raw_text", ("embeddings-raw-text",), (*LDS_IN_SPACY, *VAREMBED)),
     Part("embeddings.lexicalized", ("embeddings-lexicalized",), LDS),
-    Part("embeddings.spacy_speed", ("embeddings-spacy-speed",), LDS_IN_SPACY, timed=True),
     Part(
         "embeddings.pipeline_speed",
         ("embeddings-pipeline-speed",),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
 import os
 import shutil
 import time
@@ -33,19 +34,17 @@ from benchmarks.embeddings import common, labelled, models, pipelines
 from tacenda import datasets
 from tacenda.datasets import conllu
 
-DEFAULT = "hash, CNN4 (spaCy's default)"
-AS_INSTALLED = "hash, CNN4 (spaCy's default) as installed"
+AS_INSTALLED = f"{pipelines.DEFAULT} as installed"
 ROWS = (
-    DEFAULT,
+    pipelines.DEFAULT,
     AS_INSTALLED,
     "hash + word2vec, CNN4",
     "hash + SumEmbed, CNN4",
     "hash + LDS own_context, no CNN",
     "hash + LDS own_past_future, no CNN",
-    "hash + LDS own_past_future, CNN1",
     "hash + SumEmbed + LDS, no CNN",
     "hash + SumEmbed + LDS own_past_future, CNN1",
-    "hash + SumEmbed + LDS own_context, CNN1 (recommended)",
+    pipelines.RECOMMENDED,
 )
 HEADS = {"tagger": ("tagger",), "whole": ("tagger", "parser", "ner")}
 LONG = 1000  # words of a long document
@@ -73,11 +72,11 @@ PROTOCOL = {
 
 def saved(options: argparse.Namespace, kind: str, name: str) -> Path:
     """The folder of a pipeline, trained unless this code has done so before."""
-    name = DEFAULT if name == AS_INSTALLED else name
-    row = pipelines.ROWS[name]
+    row = pipelines.ROWS[pipelines.DEFAULT if name == AS_INSTALLED else name]
     made_by = f"{models.code()}-{freshness.code('embeddings/spacy')}-{EPOCHS}"
+    layers = hashlib.sha256(repr(row).encode()).hexdigest()[:8]
     tokens = f"-{options.words_tokens:g}" if row.words else ""
-    folder = options.cache / "pipelines" / f"{kind}-{ROWS.index(name)}{tokens}-{made_by}"
+    folder = options.cache / "pipelines" / f"{kind}-{layers}{tokens}-{made_by}"
     if not folder.exists():
         scratch = folder.with_name(folder.name + ".tmp")
         shutil.rmtree(scratch, ignore_errors=True)
@@ -214,7 +213,7 @@ def summarized(
         "least": round(spread["min"]),
         "most": round(spread["max"]),
     }
-    for label, peer in (("default", DEFAULT), ("as installed", AS_INSTALLED)):
+    for label, peer in (("default", pipelines.DEFAULT), ("as installed", AS_INSTALLED)):
         if theirs := found.get((peer, *shape)):
             ratios = reporting.summary([a / b for a, b in zip(own, theirs, strict=True)])
             row[f"times {label}"] = round(ratios["median"], 3)

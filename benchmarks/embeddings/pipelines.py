@@ -20,57 +20,38 @@ from tacenda_embeddings.spacy.linear_algebra import use_numpy_blas
 from tacenda_embeddings.spacy.vectors import use_vectors
 
 WIDTH = 96
-STATES = 200
 Config = dict[str, Any]
+DEFAULT = "hash, CNN4 (spaCy's default)"
+RECOMMENDED = "hash + SumEmbed + LDS own_context, CNN1 (recommended)"
 
 
 @dataclass(frozen=True)
 class Row:
     """What stands between the words and the tagger's softmax (or the parser's state).
 
-    `hashed`: spaCy's hash embeddings of norm, prefix, suffix and shape; `static`: width of the
-    word2vec vectors beside them, 0 for none; `words`: vectors of a SumEmbed in their place, `subwords`:
-    those of the library of this name; `output` and `columns`: the vectors of the LDS variant `lds`;
-    `depth`: convolution layers; `width`: of the layer that mixes them.
+    spaCy's hash embeddings of norm, prefix, suffix and shape always; `static`: width of the word2vec vectors
+    beside them, 0 for none; `words`: vectors of a SumEmbed in their place, `subwords`: those of the library of
+    this name; `output`: the vectors of the LDS; `depth`: convolution layers.
     """
 
-    hashed: bool = True
     static: int = 0
     output: str | None = None
-    columns: tuple[int, int] | None = None
     depth: int = 0
-    lds: str = "em"
-    width: int = WIDTH
     words: bool = False
     subwords: str = ""
 
     def tok2vec(self, source: str = "tensor") -> Config:
-        layers: dict[str, Config] = {}
-        if self.hashed:
-            layers["hash"] = {
-                "@architectures": "spacy.MultiHashEmbed.v2",
-                "width": WIDTH,
-                "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
-                "rows": [5000, 1000, 2500, 2500],
-                "include_static_vectors": self.static > 0 or self.words or bool(self.subwords),
-            }
+        embed: Config = {
+            "@architectures": "spacy.MultiHashEmbed.v2",
+            "width": WIDTH,
+            "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
+            "rows": [5000, 1000, 2500, 2500],
+            "include_static_vectors": self.static > 0 or self.words or bool(self.subwords),
+        }
         if self.output:
-            columns = list(self.columns) if self.columns else None
-            read = {"@architectures": "tacenda.DocTensor.v1", "columns": columns, "source": source}
-            layers["lds"] = read
-        if not self.hashed:
-            return {**layers["lds"], "projection": WIDTH, "maxout_pieces": 3}
-        embed = layers["hash"]
-        if self.output:
-            embed = {
-                "@architectures": "tacenda.ConcatEmbed.v1",
-                "width": self.width,
-                "embeds": layers,
-            }
-        elif self.static and not self.depth:
-            # MultiHashEmbed with static vectors cannot stand alone in a tagger (spaCy 3.8): its
-            # initialization takes the tags for vectors; behind this layer it does not see them
-            embed = {"@architectures": "tacenda.ConcatEmbed.v1", "width": None, "embeds": layers}
+            read = {"@architectures": "tacenda.DocTensor.v1", "source": source}
+            layers = {"hash": embed, "lds": read}
+            embed = {"@architectures": "tacenda.ConcatEmbed.v1", "width": WIDTH, "embeds": layers}
         if not self.depth:
             return embed
         encode = {
@@ -83,59 +64,21 @@ class Row:
         return {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
 
 
-COMPARED = (
-    "hash, CNN4 (spaCy's default)",
-    "hash + word2vec, CNN4",
-    f"hash + word2vec {STATES}, CNN4",
-    "hash + word2vec, CNN1",
-    f"hash + word2vec {STATES}, CNN1",
-    "hash, no CNN",
-    "hash + word2vec, no CNN",
-    "hash + LDS own_past_future, no CNN",
-    "hash + FastText, CNN4",
-    "hash + floret, CNN4",
-    "hash + SumEmbed, CNN4",
-    "hash + SumEmbed + LDS, no CNN",
-    "hash + SumEmbed + LDS own_context, CNN1 (recommended)",
-)
-
-
-def group(row: str) -> str:
-    """Whether a row is one of those that the README compares or a variant of them."""
-    return "compared" if row in COMPARED else "variants"
-
-
-THREE, TWO = "own_past_future", "own_context"
 ROWS: dict[str, Row] = {
-    "hash, CNN4 (spaCy's default)": Row(depth=4),
+    DEFAULT: Row(depth=4),
     "hash + word2vec, CNN4": Row(static=100, depth=4),
-    "hash, no CNN": Row(),
-    "hash + word2vec, no CNN": Row(static=100),
     "hash + word2vec, CNN1": Row(static=100, depth=1),
-    f"hash + word2vec {STATES}, CNN4": Row(static=STATES, depth=4),
-    f"hash + word2vec {STATES}, CNN1": Row(static=STATES, depth=1),
-    "hash + LDS own_context, no CNN": Row(output=TWO),
-    "hash + LDS own_past_future, no CNN": Row(output=THREE),
-    "hash + word2vec + LDS past, future, no CNN": Row(
-        static=100, output=THREE, columns=(STATES, 3 * STATES)
-    ),
-    "hash + word2vec + LDS own_context, no CNN": Row(static=100, output=TWO),
-    "hash + word2vec + LDS own_past_future, no CNN": Row(static=100, output=THREE),
-    "hash + word2vec + LDS own_past_future, no CNN, 288 wide": Row(
-        static=100, output=THREE, width=288
-    ),
-    "hash + LDS own_past_future, no CNN, 288 wide": Row(output=THREE, width=288),
-    "hash + LDS 300 own_context, no CNN": Row(output=TWO, lds="h300"),
-    "hash + word2vec + LDS 300 own_context, no CNN": Row(static=100, output=TWO, lds="h300"),
-    "hash + LDS own_past_future, CNN1": Row(output=THREE, depth=1),
-    "hash + LDS own_past_future, CNN4": Row(output=THREE, depth=4),
     "hash + FastText, CNN4": Row(subwords="FastText", depth=4),
     "hash + floret, CNN4": Row(subwords="floret", depth=4),
     "hash + SumEmbed, CNN4": Row(words=True, depth=4),
-    "hash + SumEmbed + LDS, no CNN": Row(words=True, output=THREE),
-    "hash + SumEmbed + LDS own_past_future, CNN1": Row(words=True, output=THREE, depth=1),
-    "hash + SumEmbed + LDS own_context, CNN1 (recommended)": Row(words=True, output=TWO, depth=1),
-    "LDS weighted_mean only, small head": Row(hashed=False, output="weighted_mean"),
+    "hash, no CNN": Row(),
+    "hash + LDS own_context, no CNN": Row(output="own_context"),
+    "hash + LDS own_past_future, no CNN": Row(output="own_past_future"),
+    "hash + SumEmbed + LDS, no CNN": Row(words=True, output="own_past_future"),
+    "hash + SumEmbed + LDS own_past_future, CNN1": Row(
+        words=True, output="own_past_future", depth=1
+    ),
+    RECOMMENDED: Row(words=True, output="own_context", depth=1),
 }
 
 
@@ -170,8 +113,8 @@ def configured(heads: Sequence[str], row: Row, cache: Path, vectors: Any) -> spa
     shared = len(heads) > 1
     source = "lds" if shared else "tensor"
     if row.output:
-        models.fitted(cache, row.lds)
-    lds = str(models.folder(cache, row.lds))
+        models.fitted(cache)
+    lds = str(models.folder(cache, "em"))
     config = pipeline_config(heads, lds, shared=shared, target=source)
     for place in ["tok2vec"] if shared else heads:
         component = config["components"][place]
@@ -246,7 +189,7 @@ def documents(
     sentences = [s.words for s in getattr(task, part)]
     docs = [Doc(nlp.vocab, words=words) for words in sentences]
     if row.output is not None:
-        lds = lds or models.fitted(cache, row.lds)
+        lds = lds or models.fitted(cache)
         tensors = lds.transform(sentences, output=row.output)
         for doc, tensor in zip(docs, tensors, strict=True):
             doc.tensor = tensor

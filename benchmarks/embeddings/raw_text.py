@@ -20,7 +20,7 @@ from tacenda_embeddings import LDS
 TASK, SIZE = "ewt-upos", 1000
 MILLIONS = (1.0, 3.0, 10.0, 0.0, 43.0)
 ROWS = (
-    "hash + SumEmbed + LDS own_context, CNN1 (recommended)",
+    pipelines.RECOMMENDED,
     "hash + SumEmbed + LDS, no CNN",
     "hash + SumEmbed, CNN4",
     "hash + LDS own_past_future, no CNN",

@@ -5,8 +5,8 @@
 Gold tokens, one Doc a sentence. Every pipeline trains as `spacy train` does with the configuration of
 `spacy init config`, until its score on the dev part stops improving; the step that is best there is tested. One
 training is one cell: it takes minutes, and a killed command goes on with the next one. The results have every cell,
-so that a run can also be continued elsewhere. The words per second of nlp.pipe are measured apart, on a quiet machine:
-`python -m benchmarks.embeddings.spacy_speed`.
+so that a run can also be continued elsewhere. Words per second are measured apart, on a quiet machine:
+`python -m benchmarks.embeddings.pipeline_speed`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ PROTOCOL = {
     "training": "spaCy's own loop with its default Adam, batches (100 to 1000 words) and dropout 0.1; the dev part "
     f"scored every {EVERY} steps, until {PATIENCE} have brought no better score; the best step on the dev part",
     "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500; "
-    "word2vec CBOW 100 wide (200 where the row says so), gensim's defaults (window 5, 5 epochs), and LDS "
+    "word2vec CBOW 100 wide, gensim's defaults (window 5, 5 epochs), and LDS "
     "200 states, both fitted on the same text, "
     f"40,000 types, the same OOV classes; {subwords.PROTOCOL}; "
     "SumEmbed 128 wide, one epoch, the same text in lower case, 50,000 types",
@@ -133,16 +133,9 @@ def measure(
     }
 
 
-def seeds_of(task: str, row: str, seeds: Sequence[int]) -> Sequence[int]:
-    """Variants of what the README compares are measured on EWT alone, with one seed."""
-    if pipelines.group(row) == "compared":
-        return seeds
-    return seeds[:1] if task == "ewt-upos" else ()
-
-
 def version(options: argparse.Namespace, row: pipelines.Row) -> str:
     found = models.version(
-        options.cache, row.lds if row.output else None, bool(row.static or row.subwords)
+        options.cache, "em" if row.output else None, bool(row.static or row.subwords)
     )
     return f"{found}+{pipelines.words(options.cache).key}" if row.words else found
 
@@ -179,10 +172,6 @@ def run(options: argparse.Namespace) -> None:
             for size in options.sizes:
                 for name in common.chosen(pipelines.ROWS, options.only):
                     row = pipelines.ROWS[name]
-                    if row.output and options.without_lds:
-                        continue
-                    if seed not in seeds_of(task_name, name, options.seeds):
-                        continue
                     key = key_of(task_name, name, size, seed, version(options, row))
                     if key in cells.values:
                         continue
@@ -206,13 +195,13 @@ def run(options: argparse.Namespace) -> None:
 Case = tuple[str, str, str]  # task, row, and version of the vectors
 
 
-def row_of(cells: common.Cells, case: Case, seeds: Sequence[int]) -> dict[str, Any]:
+def row_of(cells: common.Cells, case: Case) -> dict[str, Any]:
     """A row of the results: its cells, and mean and spread over seeds of every size; empty if there are none."""
     task, name, vectors = case
     found: dict[str, Any] = {}
     kept = []
     for size in labelled.SIZES:
-        keys = {seed: key_of(task, name, size, seed, vectors) for seed in seeds}
+        keys = {seed: key_of(task, name, size, seed, vectors) for seed in common.SEEDS}
         measured = {seed: cells.values[key] for seed, key in keys.items() if key in cells.values}
         for part in ("dev", "test"):
             if measured:
@@ -227,9 +216,9 @@ def row_of(cells: common.Cells, case: Case, seeds: Sequence[int]) -> dict[str, A
     return {**what, **found, **made} if kept else {}
 
 
-def complete(row: dict[str, Any], seeds: Sequence[int]) -> bool:
+def complete(row: dict[str, Any]) -> bool:
     """Whether a row has a cell for every size and seed."""
-    return len(row.get("cells", ())) == len(labelled.SIZES) * len(seeds)
+    return len(row.get("cells", ())) == len(labelled.SIZES) * len(common.SEEDS)
 
 
 def report(options: argparse.Namespace) -> None:
@@ -239,15 +228,12 @@ def report(options: argparse.Namespace) -> None:
     rows: dict[str, dict[str, Any]] = {}
     for task in options.tasks:
         for name in common.chosen(pipelines.ROWS, options.only):
-            seeds = seeds_of(task, name, common.SEEDS)
-            found = row_of(cells, (task, name, version(options, pipelines.ROWS[name])), seeds)
+            case = (task, name, version(options, pipelines.ROWS[name]))
+            found = row_of(cells, case)
             if found and found["cells"] != known.get(found["what"], {}).get("cells"):
-                kind = {"component": TASKS[task], "group": pipelines.group(name)}
-                rows[found["what"]] = {**found, **kind}
+                rows[found["what"]] = {**found, "component": TASKS[task]}
     unfinished = any(
-        not complete(
-            {**known, **rows}.get(f"{task}, {name}", {}), seeds_of(task, name, common.SEEDS)
-        )
+        not complete({**known, **rows}.get(f"{task}, {name}", {}))
         for task in TASKS
         for name in pipelines.ROWS
     )
@@ -271,7 +257,6 @@ def main() -> None:
     parser = common.arguments(__doc__)
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
     parser.add_argument("--sizes", nargs="*", type=size_of, default=list(labelled.SIZES))
-    parser.add_argument("--without-lds", action="store_true", help="leave the LDS rows out")
     options = parser.parse_args()
     run(options)
     if not options.no_save:

@@ -20,13 +20,13 @@ from thinc.api import Adam
 
 from benchmarks import reporting
 from benchmarks.embeddings import common, pipelines
-from benchmarks.embeddings.pipeline_speed import AS_INSTALLED, DEFAULT, HEADS, gold, vectors_of
+from benchmarks.embeddings.pipeline_speed import AS_INSTALLED, HEADS, gold, vectors_of
 
 ROWS = (
-    DEFAULT,
+    pipelines.DEFAULT,
     AS_INSTALLED,
     "hash + LDS own_context, no CNN",
-    "hash + SumEmbed + LDS own_context, CNN1 (recommended)",
+    pipelines.RECOMMENDED,
 )
 EPOCHS = 3  # beside the first
 PROTOCOL = {
@@ -43,7 +43,7 @@ PROTOCOL = {
 def words_per_second(options: Any, kind: str, name: str) -> float:
     """Of one pipeline, made anew."""
     spacy.util.fix_random_seed(0)
-    row = pipelines.ROWS[DEFAULT if name == AS_INSTALLED else name]
+    row = pipelines.ROWS[pipelines.DEFAULT if name == AS_INSTALLED else name]
     nlp = pipelines.configured(HEADS[kind], row, options.cache, vectors_of(options, row))
     if name == AS_INSTALLED:
         config = nlp.config.copy()

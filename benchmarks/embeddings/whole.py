@@ -32,10 +32,10 @@ from tacenda.datasets import conllu
 NAME = "embeddings-whole"
 HEADS = ("tagger", "parser", "ner")
 ROWS = (
-    "hash, CNN4 (spaCy's default)",
+    pipelines.DEFAULT,
     "hash + word2vec, CNN4",
     "hash + SumEmbed + LDS, no CNN",
-    "hash + SumEmbed + LDS own_context, CNN1 (recommended)",
+    pipelines.RECOMMENDED,
 )
 SIZES: tuple[int | None, ...] = (1000,)
 SCORES = {"tags": "tag_acc", "LAS": "dep_las", "F": "ents_f"}
