@@ -35,7 +35,6 @@ N_CLASSES, CLASS_TOKENS, SAMPLE = 500, 10e6, 200_000  # of the second reading
 PROTOCOL = {
     **{key: spacy_rows.PROTOCOL[key] for key in ("tokens", "training", "layers")},
     "measure": "UPOS accuracy on the dev part of EWT, percent; no test part was looked at",
-    "two layers of convolution": Variant(models.fitted, words, depth=2),
     "second reading": f"{N_CLASSES} classes of tokens in context (k-means of the vectors of the first LDS), and an LDS "
     f"of 100 states fitted to the classes of the first {CLASS_TOKENS / 1e6:.0f} million tokens",
 }
@@ -119,6 +118,7 @@ ROWS = {
     "morphological LDS": Variant(morphological, words),
     "43 million tokens": Variant(lambda cache: lds_of(cache, 43), lambda cache: words(cache, 43)),
     "SumEmbed of 3 epochs": Variant(models.fitted, lambda cache: words(cache, epochs=3)),
+    "two layers of convolution": Variant(models.fitted, words, depth=2),
     "two layers of convolution": Variant(models.fitted, words, depth=2),
     "second reading": Variant(TwoReadings, words),
 }
