@@ -119,7 +119,6 @@ ROWS = {
     "43 million tokens": Variant(lambda cache: lds_of(cache, 43), lambda cache: words(cache, 43)),
     "SumEmbed of 3 epochs": Variant(models.fitted, lambda cache: words(cache, epochs=3)),
     "two layers of convolution": Variant(models.fitted, words, depth=2),
-    "two layers of convolution": Variant(models.fitted, words, depth=2),
     "second reading": Variant(TwoReadings, words),
 }
 
