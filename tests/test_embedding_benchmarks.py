@@ -51,37 +51,30 @@ def cells(tmp_path):
 
 
 def test_a_figure_is_the_mean_of_the_seeds_that_were_measured(cells):
-    found = spacy_rows.row_of(cells, ("task", "row", "model"), (0, 1, 2))
+    found = spacy_rows.row_of(cells, ("task", "row", "model"))
     assert found["test 250"] == {"mean": 41.0, "sd": pytest.approx(2**0.5), "n": 2}
     assert {f"{p} {s}" for p in ("dev", "test") for s in (250, 1000, "all")} <= set(found)
 
 
-def test_a_row_is_complete_when_every_size_and_seed_was_measured(cells):
-    found = spacy_rows.row_of(cells, ("task", "row", "model"), common.SEEDS)
-    assert spacy_rows.complete(found, (0, 1))
-    assert not spacy_rows.complete(found, common.SEEDS)
-    assert spacy_rows.row_of(cells, ("task", "row", "another model"), (0, 1)) == {}
-    assert not spacy_rows.complete({}, (0, 1))
+def test_a_row_is_complete_when_every_size_and_seed_was_measured(cells, monkeypatch):
+    found = spacy_rows.row_of(cells, ("task", "row", "model"))
+    assert not spacy_rows.complete(found)
+    monkeypatch.setattr(common, "SEEDS", (0, 1))
+    assert spacy_rows.complete(found)
+    assert spacy_rows.row_of(cells, ("task", "row", "another model")) == {}
+    assert not spacy_rows.complete({})
 
 
 def test_cells_of_the_results_are_not_measured_again(cells, tmp_path, monkeypatch):
-    found = spacy_rows.row_of(cells, ("task", "row", "model"), common.SEEDS)
+    found = spacy_rows.row_of(cells, ("task", "row", "model"))
     old = {**found, "what": "task, old", "row": "old", "training": "another"}
     monkeypatch.setattr(spacy_rows.reporting, "RESULTS", tmp_path)
     (tmp_path / "rows.json").write_text(json.dumps({"rows": [found, old]}))
 
     kept = spacy_rows.kept_cells(tmp_path / "elsewhere", "rows", "rows")
 
-    assert spacy_rows.row_of(kept, ("task", "row", "model"), common.SEEDS) == found
-    assert spacy_rows.row_of(kept, ("task", "old", "model"), common.SEEDS) == {}
-
-
-def test_variants_are_measured_on_one_task_with_one_seed():
-    variant = "hash + LDS own_past_future, CNN1"
-    assert list(spacy_rows.seeds_of("ewt-upos", variant, (0, 1))) == [0]
-    assert not spacy_rows.seeds_of("conll2003", variant, (0, 1))
-    for row in unseen.ROWS:
-        assert list(spacy_rows.seeds_of("conll2003", row, (0, 1))) == [0, 1]
+    assert spacy_rows.row_of(kept, ("task", "row", "model")) == found
+    assert spacy_rows.row_of(kept, ("task", "old", "model")) == {}
 
 
 def test_a_model_of_other_code_is_not_taken_for_one_of_this_code(tmp_path, monkeypatch):

@@ -13,10 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
-import time
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +21,16 @@ import spacy
 from spacy.scorer import Scorer
 from spacy.tokens import Doc
 from spacy.training import Example, biluo_tags_to_spans, iob_to_biluo
-from spacy.training.batchers import minibatch_by_words
-from spacy.training.loop import train_while_improving
-from thinc.api import Adam, compounding
 
 from benchmarks import reporting
-from benchmarks.embeddings import common, labelled, models, pipelines, subwords
+from benchmarks.embeddings import common, labelled, models, pipelines, subwords, training
 
 NAME = "embeddings-spacy"
 TASKS = {"ewt-upos": "tagger", "wnut17": "ner", "conll2003": "ner"}
-EVERY, PATIENCE, MOST_STEPS = 200, 1600, 20_000  # steps, as `spacy init config` sets them
-TRAINING = f"patience {PATIENCE}"  # in the key of a cell: what was trained otherwise does not count
 PROTOCOL = {
     "measure": "tagger: UPOS accuracy in percent; ner: entity F1 in percent; test part",
     "tokens": "gold, one Doc a sentence",
-    "training": "spaCy's own loop with its default Adam, batches (100 to 1000 words) and dropout 0.1; the dev part "
-    f"scored every {EVERY} steps, until {PATIENCE} have brought no better score; the best step on the dev part",
+    "training": training.PROTOCOL.format("the dev part"),
     "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500; "
     "word2vec CBOW 100 wide, gensim's defaults (window 5, 5 epochs), and LDS "
     "200 states, both fitted on the same text, "
@@ -76,17 +67,6 @@ def predicted(nlp: spacy.Language, docs: list[Doc], gold_examples: list[Example]
     return [Example(p, g.reference) for p, g in zip(marked, gold_examples, strict=True)]
 
 
-def batches(examples: list[Example]) -> Iterator[tuple[int, list[Example]]]:
-    """Batches with the number of their epoch, without end."""
-    sizes = compounding(100, 1000, 1.001)
-    for epoch in count():
-        random.shuffle(examples)
-        for batch in minibatch_by_words(
-            examples, size=sizes, tolerance=0.2, discard_oversize=False
-        ):
-            yield epoch, batch
-
-
 def measure(
     task: labelled.Task,
     size: int | None,
@@ -101,36 +81,9 @@ def measure(
     chosen = task.subset(size, seed)
     examples = gold([docs["train"][i] for i in chosen], [task.train[i] for i in chosen], component)
     test = {part: gold(docs[part], getattr(task, part), component) for part in ("dev", "test")}
-    start = time.process_time()
-    nlp.initialize(lambda: examples)
-    steps = train_while_improving(
-        nlp,
-        Adam(0.001, L2=0.01, grad_clip=1.0, L2_is_weight_decay=True, use_averages=False),
-        batches(examples),
-        lambda: (score(nlp, docs["dev"], test["dev"]), {}),
-        dropout=0.1,
-        eval_frequency=EVERY,
-        accumulate_gradient=1,
-        patience=PATIENCE,
-        max_steps=MOST_STEPS,
-        exclude=[],
-        annotating_components=[],
-        before_update=None,
-    )
-    best, best_weights = {"score": -1.0, "step": 0}, b""
-    for _, info, is_best in steps:
-        if is_best and info["score"] > best["score"]:
-            best, best_weights = info, nlp.get_pipe(component).model.to_bytes()
-    seconds = time.process_time() - start
-    nlp.get_pipe(component).model.from_bytes(best_weights)
-    return {
-        "dev": best["score"],
-        "test": score(nlp, docs["test"], test["test"]),
-        "step": best["step"],
-        "steps": info["step"],
-        "curve": [round(value, 2) for value, _ in info["checkpoints"]],
-        "seconds": round(seconds, 1),
-    }
+    found = training.train(nlp, examples, lambda: (score(nlp, docs["dev"], test["dev"]), {}))
+    del found["others"]
+    return {**found, "test": score(nlp, docs["test"], test["test"])}
 
 
 def version(options: argparse.Namespace, row: pipelines.Row) -> str:
@@ -142,7 +95,7 @@ def version(options: argparse.Namespace, row: pipelines.Row) -> str:
 
 def key_of(task: str, name: str, size: int | None, seed: int, model: str) -> str:
     parts = {"task": task, "row": name, "size": size or "all", "seed": seed, "model": model}
-    return common.cell_key(**parts, training=TRAINING)
+    return common.cell_key(**parts, training=training.KIND)
 
 
 def recorded(results: str, cache: Path) -> dict[str, dict[str, Any]]:
@@ -156,7 +109,7 @@ def kept_cells(cache: Path, name: str, results: str) -> common.Cells:
     """The cells of a benchmark, of the cache and of its results."""
     cells = common.Cells(cache, name)
     for row in recorded(results, cache).values():
-        for each in row.get("cells", ()) if row.get("training") == TRAINING else ():
+        for each in row.get("cells", ()) if row.get("training") == training.KIND else ():
             key = key_of(row["task"], row["row"], each["size"], each["seed"], row["vectors"])
             cells.values.setdefault(key, each)
     return cells
@@ -211,7 +164,7 @@ def row_of(cells: common.Cells, case: Case) -> dict[str, Any]:
         for seed, cell in measured.items():
             what = {each: cell[each] for each in ("dev", "test", "step", "steps", "seconds")}
             kept.append({"size": size, "seed": seed, **what})
-    made = {"vectors": vectors, "training": TRAINING, "cells": kept}
+    made = {"vectors": vectors, "training": training.KIND, "cells": kept}
     what = {"what": f"{task}, {name}", "task": task, "row": name}
     return {**what, **found, **made} if kept else {}
 

@@ -11,21 +11,15 @@ best there is tested. One training is one cell, and the results have every cell.
 from __future__ import annotations
 
 import argparse
-import random
-import time
-from itertools import count
 from typing import Any
 
 import numpy as np
 import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
-from spacy.training.batchers import minibatch_by_words
-from spacy.training.loop import train_while_improving
-from thinc.api import Adam, compounding
 
 from benchmarks import reporting
-from benchmarks.embeddings import common, labelled, pipelines, spacy_rows
+from benchmarks.embeddings import common, labelled, pipelines, spacy_rows, training
 from tacenda import datasets
 from tacenda.datasets import conllu
 
@@ -44,9 +38,7 @@ PROTOCOL = {
     "pipeline": "tagger, parser and ner listen to one tok2vec, as `tacenda embed init-config` writes it",
     "labelled": "as many sentences of EWT as of WNUT-17, drawn anew with every seed",
     "tokens": spacy_rows.PROTOCOL["tokens"],
-    "training": "spaCy's own loop with its default Adam, batches (100 to 1000 words) and dropout 0.1; the mean of the "
-    f"three scores on the dev parts every {spacy_rows.EVERY} steps, until {spacy_rows.PATIENCE} have brought no better "
-    "one; the best step on the dev parts",
+    "training": training.PROTOCOL.format("the mean of the three scores on the dev parts"),
     "layers": spacy_rows.PROTOCOL["layers"],
 }
 
@@ -94,52 +86,15 @@ def measure(
     }
     examples = drawn(trees(nlp, "train"), size, seed)
     examples += drawn(entities(nlp, task.train), size, seed)
-    start = time.process_time()
-    optimizer = nlp.initialize(
-        lambda: examples,
-        sgd=Adam(0.001, L2=0.01, grad_clip=1.0, L2_is_weight_decay=True, use_averages=False),
-    )
-
-    def batches() -> Any:
-        sizes = compounding(100, 1000, 1.001)
-        for epoch in count():
-            random.shuffle(examples)
-            for batch in minibatch_by_words(
-                examples, size=sizes, tolerance=0.2, discard_oversize=False
-            ):
-                yield epoch, batch
 
     def on_dev() -> tuple[float, dict[str, float]]:
         found = scores(nlp, held_out["dev"])
         return sum(found.values()) / len(found), found
 
-    steps = train_while_improving(
-        nlp,
-        optimizer,
-        batches(),
-        on_dev,
-        dropout=0.1,
-        eval_frequency=spacy_rows.EVERY,
-        accumulate_gradient=1,
-        patience=spacy_rows.PATIENCE,
-        max_steps=spacy_rows.MOST_STEPS,
-        exclude=[],
-        annotating_components=["lds_embeddings"] if row.output else [],
-        before_update=None,
-    )
-    best, weights = {"score": -1.0, "step": 0}, b""
-    for _, info, is_best in steps:
-        if is_best and info["score"] > best["score"]:
-            best, weights = info, nlp.to_bytes(exclude=["vocab"])
-    seconds = time.process_time() - start
-    nlp.from_bytes(weights, exclude=["vocab"])
-    return {
-        "dev": best["other_scores"],
-        "test": scores(nlp, held_out["test"]),
-        "step": best["step"],
-        "steps": info["step"],
-        "seconds": round(seconds, 1),
-    }
+    annotating = ["lds_embeddings"] if row.output else []
+    found = training.train(nlp, examples, on_dev, annotating)
+    on_best = found.pop("others")
+    return {**found, "dev": on_best, "test": scores(nlp, held_out["test"])}
 
 
 def scores(nlp: spacy.Language, parts: list[list[Example]]) -> dict[str, float]:
@@ -186,7 +141,7 @@ def report(options: argparse.Namespace) -> None:
                     found[f"{part} {score} {size or 'all'}"] = common.spread(values)
             kept += [{"size": size, "seed": seed, **cell} for seed, cell in measured.items()]
         if kept:
-            made = {"vectors": vectors, "training": spacy_rows.TRAINING, "cells": kept}
+            made = {"vectors": vectors, "training": training.KIND, "cells": kept}
             what = {"what": f"whole, {name}", "task": "whole", "row": name}
             rows.append({**what, **found, **made})
     reporting.save(

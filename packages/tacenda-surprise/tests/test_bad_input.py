@@ -324,6 +324,18 @@ def test_a_rating_of_nobody_or_nothing_is_refused(make, missing):
         make().fit(Frame(list("abcab"), ids, ratings))
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, np.datetime64("NaT"), NA()], ids=str)
+def test_missing_ids_of_new_users_and_of_side_information_are_refused(fitted, missing):
+    algo = fitted(MAKERS["ConditionalPMF"], [("a", "x", 1.0), ("b", "y", 2.0)])
+    for given in ({"ratings": {missing: 1.0}}, {"rated": ["x", missing]}):
+        with pytest.raises(DataError, match="the item of a rating is missing"):
+            algo.fold_in(**given)
+    with pytest.raises(DataError, match="the user of a rating is missing"):
+        SideInfo([("a", "x"), (missing, "x")])
+    with pytest.raises(DataError, match="the item of a rating is missing"):
+        SideInfo([("a", "x"), ("b", missing)])
+
+
 def test_ids_that_say_none_are_texts_like_others(fitted):
     algo = fitted(MAKERS["PMF"], [("None", "nan", 1.0), ("<NA>", "NaT", 2.0)])
     assert set(algo.top_n(1)) == {"None", "<NA>"}

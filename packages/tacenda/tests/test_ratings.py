@@ -105,6 +105,12 @@ def test_ratings_off_the_scale_are_refused_by_name():
         Ratings.from_triples(TRIPLES, scale=(1, 4))
 
 
+@pytest.mark.parametrize("scale", [(5, 1), (1, np.inf), (-np.inf, 5), (np.nan, 5)])
+def test_a_scale_that_is_empty_or_without_end_is_refused(scale):
+    with pytest.raises(DataError, match=r"the rating scale .* is empty or without end; give"):
+        Ratings.from_triples(TRIPLES, scale=scale)
+
+
 @pytest.mark.parametrize(
     "arrays",
     [

@@ -15,6 +15,7 @@ from tacenda_surprise.models.base import Floats, FoldedUser, RatingModel, folded
 from tacenda_surprise.models.catalogue import Catalogue
 from tacenda_surprise.models.ranking import Lists, check_length
 from tacenda_surprise.output import named
+from tacenda_surprise.trainsets import check_ids
 
 Numbers = npt.NDArray[np.int64]
 
@@ -51,8 +52,10 @@ class Given(NamedTuple):
     ) -> Given:
         """Number raw item ids, without those that are unknown.
 
-        Raises DataError for a rating that is no number or off the scale.
+        Raises DataError for a rating that is no number or off the scale, and for an item whose id is missing.
         """
+        rated = list(rated)
+        check_ids([*ratings, *rated], "item")
         low, high = scale
         for item, value in ratings.items():
             if not isinstance(value, Real):

@@ -72,7 +72,7 @@ class Recommendation(BatchPredictions):
         ConfigurationError
             ``uid`` is a user of the trainset, or ``ratings`` are no pairs of items and ratings.
         DataError
-            A rating is no number, not finite or off the scale.
+            A rating is no number, not finite or off the scale, or the id of an item is missing.
         """
         self._fitted()
         if uid is not None and uid in self._users:

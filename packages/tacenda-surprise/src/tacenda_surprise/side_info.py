@@ -12,7 +12,7 @@ from surprise import Trainset
 from tacenda.errors import DataError
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.trainsets import FitData, as_list, more_ids, numbers, ratings_of
+from tacenda_surprise.trainsets import FitData, as_list, check_ids, more_ids, numbers, ratings_of
 
 _DENSE = 0.9  # above this density the pairs carry no information
 _FEW = 100  # too few pairs to judge density
@@ -34,6 +34,8 @@ class SideInfo:
     pairs
         (raw user id, raw item id); further fields are not looked at, and duplicates merge.
 
+    Raises DataError for what is no pair, and for an id that is missing.
+
     Examples
     --------
     >>> ConditionalPMF(rated=SideInfo([("alice", "Brazil"), ("alice", "Alien")])).fit(trainset)
@@ -46,6 +48,8 @@ class SideInfo:
                 raise DataError(f"{pair!r} is no pair; give (raw user id, raw item id)")
             user, item, *_ = pair
             kept[user, item] = None
+        check_ids({user for user, _ in kept}, "user")
+        check_ids({item for _, item in kept}, "item")
         self.pairs: list[tuple[Hashable, Hashable]] = list(kept)
 
     @classmethod

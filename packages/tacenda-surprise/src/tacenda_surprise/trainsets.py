@@ -176,13 +176,18 @@ def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
     Raises DataError for None, and for what else data frames have in the place of an id that is missing.
     """
     ids = list(raw)
+    check_ids(ids, what)
     texts = [str(one) for one in ids]
-    for one, text in zip(ids, texts, strict=True):
-        if text in _MISSING and not isinstance(one, str):
-            raise DataError(
-                f"the {what} of a rating is missing, its id is {text}: give every rating a {what}, or leave it out"
-            )
     return IdIndex(texts if len(set(texts)) == len(texts) else [repr(one) for one in ids], what)
+
+
+def check_ids(ids: Iterable[Any], what: str) -> None:
+    """Raise DataError for an id that is missing, as None and nan are."""
+    for one in ids:
+        if not isinstance(one, str) and str(one) in _MISSING:
+            raise DataError(
+                f"the {what} of a rating is missing, its id is {one}: give every rating a {what}, or leave it out"
+            )
 
 
 def more_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:

@@ -83,25 +83,12 @@ def pipeline_config(
     """
     names = _checked(components, cnn_layers)
     target = target or ("lds" if shared else "tensor")
-    factory, settings = _component_for(lds, output)
-    if output is None and factory == "lds_embeddings" and cnn_layers:
-        output = _UNDER_CONVOLUTION if _fitted_output(lds) == _USUAL else None
+    factory, settings = _component_for(lds, output, cnn_layers)
     if vectors is not None and missing(vectors) is None:
         word_model(vectors)
-    try:
-        base = init_config(lang=language, pipeline=names, optimize="accuracy", silent=True)
-    except (ImportError, ValueError, SystemExit) as error:
-        raise ConfigurationError(
-            f"spaCy makes no configuration of {', '.join(names)} for the language {language!r}: {error}"
-        ) from error
-    if unknown := [name for name in names if name not in base["components"]]:
-        raise ConfigurationError(
-            f"spaCy makes no configuration of {', '.join(unknown)} beside vectors of tokens: leave it out, or take "
-            f"one of {_READERS}"
-        )
+    base = _of_spacy(names, language)
     layer = _layer(target, vectors is not None, cnn_layers)
-    parts: dict[str, Any] = {factory: {"factory": factory, **settings, "target": target}}
-    parts[factory]["output"] = output
+    parts: dict[str, Any] = {factory: {"factory": factory, "target": target, **settings}}
     if shared:
         parts["tok2vec"] = {"factory": "tok2vec", "model": layer}
         layer = {
@@ -150,25 +137,39 @@ def missing(model: str) -> str | None:
     return None if os.path.lexists(folder) else f"there is no folder {folder}"
 
 
-def _component_for(lds: str, output: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the factory for a model, and what its settings must say of it."""
-    if missing(lds) is not None:
-        return "lds_embeddings", {}  # not fitted yet
-    artifact = artifacts.read(lds)
-    if artifact.kind != "embedders":
-        raise ConfigurationError(f"{lds} holds one of the {artifact.kind}, not token embeddings")
-    if output is not None:
-        with_output(resolve(artifact), output)
-    if artifact.name == "lds":
-        return "lds_embeddings", {}
-    return "token_embeddings", {"embedder": artifact.name}
+def _component_for(lds: str, output: str | None, cnn_layers: int) -> tuple[str, dict[str, Any]]:
+    """Return the factory for a model, and what its settings must say of the model and its output."""
+    fitted = _USUAL
+    if missing(lds) is None:
+        artifact = artifacts.read(lds)
+        if artifact.kind != "embedders":
+            raise ConfigurationError(
+                f"{lds} holds one of the {artifact.kind}, not token embeddings"
+            )
+        if output is not None:
+            with_output(resolve(artifact), output)
+        if artifact.name != "lds":
+            return "token_embeddings", {"embedder": artifact.name, "output": output}
+        fitted = artifact.config["settings"].get("output")
+    if output is None and cnn_layers and fitted == _USUAL:
+        output = _UNDER_CONVOLUTION
+    return "lds_embeddings", {"output": output}
 
 
-def _fitted_output(lds: str) -> Any:
-    """Return which vectors a fitted LDS gives; of one that is not fitted yet, those that it gives unless told."""
-    if missing(lds) is not None:
-        return _USUAL
-    return artifacts.read(lds).config["settings"].get("output")
+def _of_spacy(names: list[str], language: str) -> Config:
+    """Return spaCy's own configuration of these components."""
+    try:
+        base = init_config(lang=language, pipeline=names, optimize="accuracy", silent=True)
+    except (ImportError, ValueError, SystemExit) as error:
+        raise ConfigurationError(
+            f"spaCy makes no configuration of {', '.join(names)} for the language {language!r}: {error}"
+        ) from error
+    if unknown := [name for name in names if name not in base["components"]]:
+        raise ConfigurationError(
+            f"spaCy makes no configuration of {', '.join(unknown)} beside vectors of tokens: leave it out, or take "
+            f"one of {_READERS}"
+        )
+    return base
 
 
 def _layer(target: str, static: bool, cnn_layers: int) -> dict[str, Any]:

@@ -175,9 +175,9 @@ class Ratings:
             scale = float(v.min()), float(v.max())
         self.scale = float(scale[0]), float(scale[1])
         low, high = self.scale
-        if not low <= high:
+        if not low <= high or not np.isfinite(self.scale).all():
             raise DataError(
-                f"the rating scale {low:g} to {high:g} is empty; give (lowest, highest)"
+                f"the rating scale {low:g} to {high:g} is empty or without end; give (lowest, highest)"
             )
         bad = np.flatnonzero((v < np.float32(low)) | (v > np.float32(high)))
         if len(bad):
