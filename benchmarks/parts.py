@@ -99,6 +99,7 @@ PARTS = (
     Part("embeddings.spacy_rows", ("embeddings-spacy",), LDS_IN_SPACY),
     Part("embeddings.unseen", ("embeddings-unseen",), LDS_IN_SPACY),
     Part("embeddings.whole", ("embeddings-whole",), (*LDS_IN_SPACY, *VAREMBED)),
+    Part("embeddings.variants", ("embeddings-variants",), (*LDS_IN_SPACY, *VAREMBED)),
     Part("embeddings.raw_text", ("embeddings-raw-text",), (*LDS_IN_SPACY, *VAREMBED)),
     Part("embeddings.lexicalized", ("embeddings-lexicalized",), LDS),
     Part(
