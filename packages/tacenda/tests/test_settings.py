@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -176,3 +176,18 @@ def test_an_option_may_be_shown_after_those_of_subclasses():
 
     assert list(inspect.signature(Wide).parameters) == ["width", "height", "verbose"]
     assert repr(Wide(height=5)) == "<Wide(width=3, height=5, verbose=False), not fitted>"
+
+
+def test_a_retired_option_of_a_saved_model_is_dropped_unless_its_value_mattered():
+    @dataclass(frozen=True, kw_only=True)
+    class OakSettings(Settings):
+        retired: ClassVar = {"rate": 0.5, "patience": ...}
+        height: int = option(3, "meters", at_least=1)
+
+    assert OakSettings.from_dict({"height": 4, "rate": 0.5, "patience": 9}).height == 4
+    with pytest.raises(
+        ConfigurationError, match=r"no longer has the option rate: it is always 0\.5"
+    ):
+        OakSettings.from_dict({"rate": 0.7})
+    with pytest.raises(ConfigurationError, match="no option 'rates'"):
+        OakSettings.from_dict({"rates": 0.5})

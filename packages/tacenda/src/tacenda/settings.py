@@ -28,6 +28,7 @@ import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from types import MappingProxyType
 from typing import (
     Any,
     ClassVar,
@@ -148,6 +149,10 @@ class Settings:
         beside the others; the message names the model and the option.
     """
 
+    #: Options of earlier releases -> the constant that each became, or ``...`` for one that mattered only while
+    #: fitting. `from_dict` drops them, so that models saved with them still load.
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
     def __post_init__(self) -> None:
         """Check every value, and make groups of mappings, tuples of lists, numbers of numpy's."""
         for one in self.options():
@@ -216,8 +221,21 @@ class Settings:
         ConfigurationError
             An option is unknown, of the wrong type or out of bounds.
         """
+        values = cls.without_retired(values)
         cls.require_known(values)
         return cls(**values)
+
+    @classmethod
+    def without_retired(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values without retired options; raise ConfigurationError for one with another value."""
+        for name, constant in cls.retired.items():
+            given = values.get(name, constant)
+            given = tuple(given) if isinstance(given, list) else given
+            if constant is not ... and given != constant:
+                raise ConfigurationError(
+                    f"{cls.model()} no longer has the option {name}: it is always {constant!r}, not {given!r}"
+                )
+        return {name: value for name, value in values.items() if name not in cls.retired}
 
     @classmethod
     def require_known(cls, names: Mapping[str, Any]) -> None:
@@ -336,6 +354,8 @@ class HasSettings(Generic[C]):
         """
         if isinstance(settings, Settings):
             settings = {one.name: getattr(settings, one.name) for one in fields(settings)}
+        else:
+            settings = cls.settings_class.without_retired(settings)
         make: Any = cls
         made: Self = make(**settings)
         return made
