@@ -17,7 +17,7 @@ from benchmarks.gpu import (  # noqa: E402
     word_vectors,
 )
 from benchmarks.gpu.case import Case, Work  # noqa: E402
-from tacenda.testing.devices import DEVICE, stand_in  # noqa: E402
+from support.devices import DEVICE, stand_in  # noqa: E402
 
 SMALL = {
     linear_dynamics: {

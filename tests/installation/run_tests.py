@@ -32,6 +32,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tacenda-tests-") as name:
         place = Path(name)
         shutil.copy(ROOT / "pyproject.toml", place)
+        copy_tests(ROOT / "tests" / "support", place)
         targets = [copy_tests(ROOT / folder, place) for folder in folders]
         chosen = [str(target / file) for target in targets for file in quick] or [
             *map(str, targets)
@@ -44,7 +45,9 @@ def main() -> None:
 def copy_tests(folder: Path, place: Path) -> Path:
     tests = folder / "tests" if (folder / "tests").is_dir() else folder
     copied = place / tests.relative_to(ROOT)
-    shutil.copytree(tests, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        tests, copied, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
+    )
     for readme in folder.glob("README.md"):  # its snippets are tested too
         shutil.copy(readme, place / folder.relative_to(ROOT))
     return copied

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import tacenda
+from support.devices import stand_in
 from tacenda import devices
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError
 from tacenda.ratings import Ratings, split
-from tacenda.testing.devices import stand_in
 from tacenda_surprise import PMF, models
 from tacenda_surprise.models.boltzmann import training as of_machines
 from tacenda_surprise.models.factorization import gibbs, rounds

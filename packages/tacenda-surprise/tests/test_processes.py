@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tacenda.testing.processes import run_together
+from support.processes import run_together
 from tacenda_surprise.algorithm import TacendaAlgorithm
 
 pytest.importorskip("torch")

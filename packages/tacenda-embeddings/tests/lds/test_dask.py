@@ -10,8 +10,8 @@ from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 
 pytest.importorskip("distributed", reason="needs tacenda-embeddings[dask]")
 
+from support.cluster import two_workers
 from tacenda.dask import ClusterCorpus
-from tacenda.testing.cluster import two_workers
 from tacenda_embeddings import dask as on_cluster
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import tacenda
+from support.devices import stand_in, tensor_cores
 from tacenda import devices
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, FittingError
-from tacenda.testing.devices import stand_in, tensor_cores
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds import learning, smoother
 from tacenda_embeddings.lds.settings import OUTPUTS

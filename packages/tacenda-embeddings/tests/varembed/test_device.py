@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import tacenda
+from support.devices import DEVICE, stand_in, tensor_cores
 from tacenda import devices
 from tacenda.errors import ConfigurationError, FittingError
-from tacenda.testing.devices import DEVICE, stand_in, tensor_cores
 from tacenda_embeddings import SumEmbed, VarEmbed
 
 torch = pytest.importorskip("torch")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tacenda
-from tacenda.testing.processes import run_together
+from support.processes import run_together
 
 pytest.importorskip("torch")
 

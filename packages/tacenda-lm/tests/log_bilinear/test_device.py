@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import tacenda
+from support.devices import stand_in, tensor_cores
 from tacenda import devices
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError
-from tacenda.testing.devices import stand_in, tensor_cores
 from tacenda_lm import HLBL, LBL
 from tacenda_lm.log_bilinear import hlbl, lbl
 

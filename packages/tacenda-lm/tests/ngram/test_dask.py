@@ -9,8 +9,8 @@ from tacenda_lm import HLBL, KneserNey
 
 pytest.importorskip("distributed", reason="needs tacenda-lm[dask]")
 
+from support.cluster import two_workers
 from tacenda.dask import ClusterCorpus
-from tacenda.testing.cluster import two_workers
 from tacenda_lm import dask as on_cluster
 
 

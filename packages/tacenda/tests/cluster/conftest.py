@@ -4,7 +4,7 @@ import pytest
 @pytest.fixture(scope="package")
 def client():
     pytest.importorskip("distributed", reason="needs tacenda[dask]")
-    from tacenda.testing.cluster import two_workers
+    from support.cluster import two_workers
 
     with two_workers() as client:
         yield client
