@@ -45,9 +45,7 @@ def main() -> None:
 def copy_tests(folder: Path, place: Path) -> Path:
     tests = folder / "tests" if (folder / "tests").is_dir() else folder
     copied = place / tests.relative_to(ROOT)
-    shutil.copytree(
-        tests, copied, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
-    )
+    shutil.copytree(tests, copied, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     for readme in folder.glob("README.md"):  # its snippets are tested too
         shutil.copy(readme, place / folder.relative_to(ROOT))
     return copied
