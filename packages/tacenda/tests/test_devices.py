@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tacenda import devices, kernels
+from tacenda.arrays import to_device, to_numpy
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda.settings import Settings
 
@@ -152,11 +153,11 @@ def test_a_full_device_says_what_to_lower():
 
 def test_arrays_go_to_a_device_and_come_back():
     array = np.arange(6.0).reshape(2, 3).T
-    assert devices.put(array, "cpu") is array
-    assert devices.fetch(array) is array
+    assert to_device(array, "cpu") is array
+    assert to_numpy(array) is array
     pytest.importorskip("torch")
-    tensor = devices.put(array, "cpu:0")
+    tensor = to_device(array, "cpu:0")
     assert tensor.shape == (3, 2)
-    np.testing.assert_array_equal(devices.fetch(tensor), array)
+    np.testing.assert_array_equal(to_numpy(tensor), array)
     array.flags.writeable = False
-    np.testing.assert_array_equal(devices.fetch(devices.put(array, "cpu:0")), array)
+    np.testing.assert_array_equal(to_numpy(to_device(array, "cpu:0")), array)

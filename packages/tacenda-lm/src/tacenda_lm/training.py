@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacenda import devices
+from tacenda.arrays import Array, assign, to_device, to_numpy
 from tacenda.fitting import (
     BatchSource,
     Callback,
@@ -154,12 +154,12 @@ def put(own: State, given: State) -> None:
     if set(own) != set(given):
         raise ValueError(f"names differ: {', '.join(sorted(set(own) ^ set(given))[:5])}")
     for name, array in own.items():
-        mine, other = devices.fetch(array), given[name]
+        mine, other = to_numpy(array), given[name]
         if mine.shape != other.shape or mine.dtype != other.dtype:
             raise ValueError(
                 f"{name} is {mine.dtype} {mine.shape}, not {other.dtype} {other.shape}"
             )
-        devices.assign(array, other)
+        assign(array, other)
 
 
 class Trainer:
@@ -214,7 +214,7 @@ class Trainer:
 
     def parameters(self) -> State:
         """Return what the model is made of."""
-        return {name: devices.fetch(table) for name, table in self.tables.items()}
+        return {name: to_numpy(table) for name, table in self.tables.items()}
 
     def load_parameters(self, parameters: State) -> None:
         """Put them back."""
@@ -222,7 +222,7 @@ class Trainer:
 
     def state(self) -> State:
         """Return everything the next steps depend on."""
-        found = {name: devices.fetch(array) for name, array in {**self.tables, **self.rest}.items()}
+        found = {name: to_numpy(array) for name, array in {**self.tables, **self.rest}.items()}
         return {**found, "steps": np.array(self.steps)}
 
     def load_state(self, state: State) -> None:
@@ -257,15 +257,15 @@ class AdaGradTrainer(Trainer):
         own = {f"sums/{name}": array for name, array in self.sums.items()}
         super().__init__(tables, text, valid, seed, {**own, **(rest or {})})
 
-    def put(self, array: npt.NDArray[Any]) -> devices.Array:
+    def put(self, array: npt.NDArray[Any]) -> Array:
         """Return an array of the host where the tables are."""
-        return devices.put(array, self.device)
+        return to_device(array, self.device)
 
     def move(
         self,
         name: str,
-        rows: devices.Array | None,
-        gradient: devices.Array,
+        rows: Array | None,
+        gradient: Array,
         learning_rate: float,
         threads: int = 1,
     ) -> None:
@@ -280,7 +280,7 @@ class AdaGradTrainer(Trainer):
         adagrad(table, self.sums[name], every, slopes, learning_rate, threads=threads)
 
 
-def _rows(array: devices.Array) -> devices.Array:
+def _rows(array: Array) -> Array:
     """View an array in two dimensions, matrices one under the other."""
     return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
 

@@ -7,11 +7,9 @@ A model has one option for it, and knows no more of devices than this module tel
     device = devices.resolve(settings, OPERATIONS)                  # when work begins: "cpu", "cuda", "cuda:1"
     devices.check_memory(needed, device, settings, "a smaller batch")
     with devices.out_of_memory(settings, "a smaller batch"):
-        table = devices.put(table, device)                          # kernels run where their arrays lie
+        parameters = parameters.to(device)                          # kernels run where their arrays are
         ...
-        table = devices.fetch(table)
-
-What is no kernel is written once for both, with the functions that numpy and torch share (`library`).
+        parameters = parameters.to_numpy()                          # see `tacenda.arrays`
 
 "auto" is the first CUDA device where there is one and all operations of the model run there, and the CPU otherwise.
 torch is imported only where a CUDA driver is installed, or a device is asked for by name.
@@ -28,33 +26,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from tacenda import settings as declared
 from tacenda.errors import ConfigurationError, FittingError, KernelError
 from tacenda.kernels import resolve as backend_for
 
 __all__ = [
-    "Array",
-    "assign",
-    "beside",
     "check",
     "check_memory",
-    "copied",
-    "fetch",
-    "library",
     "memory",
-    "merged_rows",
-    "multiply_into",
     "option",
     "out_of_memory",
-    "put",
     "resolve",
     "without_device",
 ]
-
-Array = Any
-"""What has a row for each of many things: an array of numpy on the CPU, a tensor of torch elsewhere."""
 
 _NAME = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
 _DRIVERS = "/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"
@@ -208,88 +192,3 @@ def out_of_memory(settings: HasDevice, lower: str) -> Iterator[None]:
 
 def _gigabytes(size: int) -> str:
     return f"{size / 1e9:,.0f} GB" if size >= 10e9 else f"{size / 1e9:.2g} GB"
-
-
-# -- arrays ------------------------------------------------------------------------------------------
-
-
-def put(array: Any, device: str) -> Any:
-    """Return a numpy array as the kernels of a device take it: itself on the CPU, else a tensor there."""
-    if device == "cpu":
-        return array
-    import torch
-
-    from tacenda.kernels.machinery.tensors import to_device
-
-    return to_device((array,), torch.device(device))[0]
-
-
-def fetch(array: Any) -> Any:
-    """Return an array of any device as numpy has it; on the CPU the array itself."""
-    return array.detach().cpu().numpy() if hasattr(array, "detach") else array
-
-
-def library(array: Array) -> Any:
-    """Return the module whose functions take the array: numpy, or torch.
-
-    Much of numpy has the same name and the same arguments in torch, which takes ``axis`` and ``keepdims`` too: what is
-    written with no more than that runs where its arrays lie.
-    """
-    if isinstance(array, np.ndarray):
-        return np
-    import torch
-
-    return torch
-
-
-def merged_rows(ids: Array, *arrays: Array) -> tuple[Array, list[Array]]:
-    """Return the different ids ascending, and the sums of the rows of each, in the order in which they stand.
-
-    ``ids`` (rows,) are integers, the arrays (rows, ...) lie where they do. Nothing is added by atomics.
-    """
-    if not len(ids):
-        return ids, [array[:0] for array in arrays]
-    order = library(ids).argsort(ids, stable=True)
-    ordered = ids[order]
-    if isinstance(ids, np.ndarray):
-        begins = np.flatnonzero(np.diff(ordered, prepend=-1))
-        return ordered[begins], [np.add.reduceat(array[order], begins, axis=0) for array in arrays]
-    import torch
-
-    found, lengths = torch.unique_consecutive(ordered, return_counts=True)
-    how: dict[str, Any] = {"lengths": lengths, "axis": 0, "initial": 0, "unsafe": True}
-    return found, [torch.segment_reduce(array[order], "sum", **how) for array in arrays]
-
-
-def copied(array: Array) -> Array:
-    """Return a copy of an array of any device, where it lies."""
-    return array.clone() if hasattr(array, "clone") else array.copy()
-
-
-def beside(matrix: Array, value: float) -> Array:
-    """Return a copy of a matrix of any device with one more column, filled with ``value``."""
-    if isinstance(matrix, np.ndarray):
-        return np.append(matrix, np.full((len(matrix), 1), value, matrix.dtype), axis=1)
-    import torch
-
-    return torch.cat([matrix, matrix.new_full((len(matrix), 1), value)], dim=1)
-
-
-def assign(target: Array, array: Any) -> None:
-    """Copy a numpy array over an array of any device, of the same shape."""
-    if not hasattr(target, "copy_"):
-        target[...] = array
-        return
-    import torch
-
-    target.copy_(torch.from_numpy(array.copy() if not array.flags.writeable else array))
-
-
-def multiply_into(left: Array, right: Array, out: Array) -> None:
-    """Write the product of two matrices into ``out``, which may be some columns of a larger matrix."""
-    if isinstance(left, np.ndarray):
-        np.matmul(left, right, out=out)
-        return
-    import torch
-
-    torch.mm(left, right, out=out)

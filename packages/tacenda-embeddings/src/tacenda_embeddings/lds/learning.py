@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
+from tacenda.arrays import to_device, to_numpy
 from tacenda.errors import CorpusError
 from tacenda.kernels.shared.tall_matrices import gram, multiply, subtract_along
 from tacenda.progress import Progress, track
@@ -113,7 +114,7 @@ def partial_fit(
         # Keep each word's relative rate P(w | x) / P(w), which is proportional to C times the whitening scale:
         # multiply C by old scale / new scale.
         scale = (earlier.scale / moments.scale)[:, None].astype(np.float32)
-        C = devices.put(earlier.parameters.C * scale, moments.device)
+        C = to_device(earlier.parameters.C * scale, moments.device)
         C = subtract_along(C, moments.mean, C)
         start = admissible(earlier.parameters._replace(C=C), moments.mean)
         return em.finish(start, moments, counts, iterations)
@@ -169,7 +170,7 @@ def _hankel_factors(
         counts, moments.kappa, threads=settings.n_threads, whiten=False, device=device
     )
     found = hankel_svd(plain, settings.n_states, blocks, rng, notify=em.notify)
-    scale = devices.put(moments.scale[:, None].astype(np.float32), device)
+    scale = to_device(moments.scale[:, None].astype(np.float32), device)
     return HankelFactors(found.Gamma * scale, found.Delta * scale, found.singular_values)
 
 
@@ -187,9 +188,9 @@ def _in_subspace(
     width = round(settings.advanced.subspace_factor * settings.n_states)
     B = basis(factors, moments.mean, width)
     compressed = project(moments, B, settings.advanced.horizon)
-    inside = parameters._replace(C=devices.put(gram(B, parameters.C), moments.device))
+    inside = parameters._replace(C=to_device(gram(B, parameters.C), moments.device))
     inside = em.iterate(inside, compressed, settings.subspace_iterations, "subspace")
-    return inside._replace(C=multiply(B, devices.fetch(inside.C)))
+    return inside._replace(C=multiply(B, to_numpy(inside.C)))
 
 
 @contextmanager
@@ -244,7 +245,7 @@ class _EM:
         statistics = self._expect(parameters, moments, "final", with_observation=False)
         if spectral_radius(parameters.A) >= 1.0:
             raise np.linalg.LinAlgError("the state grows without bound")
-        C = np.ascontiguousarray(devices.fetch(parameters.C), np.float32)
+        C = np.ascontiguousarray(to_numpy(parameters.C), np.float32)
         found = parameters._replace(C=C)
         state = FittedLDS(counts.vocabulary, found, statistics.Xi, moments.scale, moments.mean)
         return Fit(state, self.history)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
+from tacenda.arrays import to_numpy
 from tacenda.artifact import Configured
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ConfigurationError, DataError
@@ -252,7 +253,7 @@ class LDS(Configured[LDSSettings]):
         given = [arrays] if packed else arrays
         device = next((str(a.device) for a in given if not isinstance(a, np.ndarray)), None)
         if device == "cpu":
-            given = [devices.fetch(array) for array in given]
+            given = [to_numpy(array) for array in given]
         arrays = given[0] if packed else given
         with devices.out_of_memory(self.settings, _LESS):
             smoother = self._smoother_of(output, device or self._device())

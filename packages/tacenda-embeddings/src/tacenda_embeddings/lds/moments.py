@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from tacenda.devices import Array, put
+from tacenda.arrays import Array, to_device
 from tacenda.kernels.machinery.arrays import in_c_order
 from tacenda.kernels.shared import sparse_product, tall_matrices
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
@@ -110,7 +110,7 @@ class SparseMoments:
         )
 
     def _put(self, array: Any) -> Array:
-        return put(array, self.device)
+        return to_device(array, self.device)
 
     def apply(self, k: int, X: FloatArray) -> Array:
         """Return ``Psi_k X`` for X (vocabulary, width), float32; k < 0 gives the transpose, k = 0 is refused."""
@@ -142,7 +142,7 @@ class ProjectedMoments:
     def __init__(self, lags: Sequence[Matrix], device: str = "cpu") -> None:
         self.n_lags = len(lags)
         self.mean = np.zeros(len(lags[0]))
-        self._lags = [put(lag, device) for lag in lags]
+        self._lags = [to_device(lag, device) for lag in lags]
 
     def left(self, C: Loading, k: int) -> Array:
         """Return ``c^T P_k`` (states, subspace)."""

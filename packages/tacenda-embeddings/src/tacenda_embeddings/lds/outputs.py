@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.devices import Array, fetch, multiply_into
+from tacenda.arrays import Array, multiply_into, to_numpy
 from tacenda.kernels.machinery.arrays import empty
 from tacenda.kernels.shared.tall_matrices import normalize
 from tacenda_embeddings.lds.smoother import Ends, Float32, Offsets, Smoother
@@ -192,7 +192,7 @@ def _hand_out(vectors: Array, cuts: list[int], arrays: Sequence[Array]) -> None:
 
 def _for(array: Array, vectors: Array) -> Array:
     """Return the vectors where the array lies."""
-    return fetch(vectors) if isinstance(array, np.ndarray) else vectors
+    return to_numpy(vectors) if isinstance(array, np.ndarray) else vectors
 
 
 def _cuts(offsets: Offsets, most_tokens: int, most_sequences: int) -> Iterator[tuple[int, int]]:

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.devices import Array, multiply_into, put
+from tacenda.arrays import Array, multiply_into, to_device
 from tacenda.errors import KernelError
 from tacenda.kernels.dynamics import linear_recurrence, modal_recurrence
 from tacenda.kernels.machinery.arrays import zeros
@@ -102,7 +102,7 @@ class Smoother:
 
     def put(self, array: npt.NDArray[Any]) -> Any:
         """Return an array as this smoother works with it."""
-        return put(array, self.device)
+        return to_device(array, self.device)
 
     def over(self, ids: Ids, more: Float32) -> Smoother:
         """On the CPU, return the same over another table: rows ``ids`` of this one's, then ``more`` (n, states)."""
@@ -211,9 +211,9 @@ class DensePowers:
         """Multiply row i of ``rows`` (n, states), on the device, by power ``exponents[i]`` >= 0."""
         product = zeros(tuple(rows.shape), rows)
         for n in np.unique(exponents).tolist():
-            chosen = put(np.flatnonzero(exponents == n), self._device)
+            chosen = to_device(np.flatnonzero(exponents == n), self._device)
             power = np.linalg.matrix_power(self._M, n).T.astype(np.float32)
-            product[chosen] = rows[chosen] @ put(power, self._device)
+            product[chosen] = rows[chosen] @ to_device(power, self._device)
         return product
 
     def exactly(self, rows: Matrix, exponent: int) -> Matrix:
@@ -242,7 +242,7 @@ class ModalPowers:
         if exponents.max(initial=0) >= _POWERS_KEPT:
             distinct, which = np.unique(exponents, return_inverse=True)
             factors = self._on_device(distinct)
-        at = put(which, self._device)
+        at = to_device(which, self._device)
         same, cross = (f[at] for f in factors)
         same *= rows
         return self._rotated(same, rows, cross)
@@ -261,7 +261,9 @@ class ModalPowers:
         return product
 
     def _on_device(self, exponents: Integers) -> tuple[Array, ...]:
-        return tuple(put(f.astype(np.float32), self._device) for f in self._factors(exponents))
+        return tuple(
+            to_device(f.astype(np.float32), self._device) for f in self._factors(exponents)
+        )
 
     def _factors(self, exponents: Integers) -> tuple[Matrix, Matrix]:
         """Return what multiplies each state (n, states), and its partner in a pair (n, n_pairs)."""
@@ -292,14 +294,14 @@ class Recurrence:
         if modes is None:
             self.basis = self.basis_inverse = np.eye(len(M))
             self.powers: DensePowers | ModalPowers = DensePowers(M, device)
-            self._inputs = put(table, device)
+            self._inputs = to_device(table, device)
             return
         self.basis, self.basis_inverse = modes.P, modes.P_inv
         self.powers = ModalPowers(modes.real, modes.complex, device)
         self._real, self._pairs = (
-            put(values.astype(np.float32), device) for values in (modes.real, modes.complex)
+            to_device(values.astype(np.float32), device) for values in (modes.real, modes.complex)
         )
-        self._inputs = put(table @ self.basis_inverse.T.astype(np.float32), device)
+        self._inputs = to_device(table @ self.basis_inverse.T.astype(np.float32), device)
 
     def over(self, ids: Ids, more: Float32) -> Recurrence:
         """Return the same over a table of its own: rows ``ids`` of this one's, then ``more`` (n, states)."""
@@ -343,7 +345,7 @@ class Recurrence:
         if self._reverse:
             first, last = last, first
         M, first, last, filled = (
-            put(a, self._device) for a in (self._M.astype(np.float32), first, last, filled)
+            to_device(a, self._device) for a in (self._M.astype(np.float32), first, last, filled)
         )
         if initial is None:
             initial = zeros((len(offsets) - 1, len(M)), self._inputs)

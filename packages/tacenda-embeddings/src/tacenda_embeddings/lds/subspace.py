@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from tacenda.devices import Array, put
+from tacenda.arrays import Array, to_device
 from tacenda.kernels.machinery.arrays import zeros
 from tacenda.kernels.shared.tall_matrices import gram, multiply, subtract_along
 from tacenda_embeddings.lds.moments import SparseMoments
@@ -96,7 +96,7 @@ def hankel_svd(
     """
     V = len(moments.scale)
     width = min(n_states + _OVERSAMPLING, r * V)
-    X = put(rng.standard_normal((r, V, width), dtype=np.float32), moments.device)
+    X = to_device(rng.standard_normal((r, V, width), dtype=np.float32), moments.device)
     notify("range of the Hankel matrix")
     Y = _orthonormal(hankel_product(moments, X), passes=1 if power_iterations else 2)
     for remaining in reversed(range(power_iterations)):
@@ -119,7 +119,7 @@ def hankel_svd(
 def _signs(Y: Array, left: Matrix, device: str) -> Matrix:
     """Return 1 or -1 for each column of Y ``left``: rounding must not choose which way a singular vector points."""
     probe = np.cos(np.arange(len(Y), dtype=np.float32))[:, None]
-    along = gram(put(probe, device), Y) @ left
+    along = gram(to_device(probe, device), Y) @ left
     return np.where(along[0] < 0, -1.0, 1.0)
 
 
@@ -188,7 +188,7 @@ def random_parameters(
     """Draw random parameters at the length scales of another model (the paper's Figure 2)."""
     A = rng.standard_normal((n_states, n_states))
     A *= spectral_radius(like.A) / spectral_radius(A)
-    C = put(rng.standard_normal(tuple(like.C.shape)).astype(np.float32), moments.device)
+    C = to_device(rng.standard_normal(tuple(like.C.shape)).astype(np.float32), moments.device)
     C = subtract_along(C, moments.mean, C)
     C *= float(np.sqrt(np.trace(gram(like.C, like.C)) / np.trace(gram(C, C))))
     return _repaired(A, C, like.Q)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
+from tacenda.arrays import Array
 from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, History, StepResult, fingerprint_arrays
 from tacenda.fitting.processes import join, processes
@@ -185,7 +186,7 @@ class HLBLTrainer(AdaGradTrainer):
         loss = -log_probs[self.put(np.flatnonzero(counted))].sum()
         return StepResult(sum_of(loss), sum_of(float(counted.sum())))
 
-    def _kept(self, lengths: npt.NDArray[np.int64]) -> devices.Array | None:
+    def _kept(self, lengths: npt.NDArray[np.int64]) -> Array | None:
         """Draw which elements of the predicted vectors are kept, for pieces of these lengths; None without dropout."""
         rng, share, group = self.draw(), self.settings.dropout, processes()
         if not share:
@@ -197,11 +198,11 @@ class HLBLTrainer(AdaGradTrainer):
 
     def _move_nodes(
         self,
-        vectors: devices.Array,
+        vectors: Array,
         words: npt.NDArray[np.integer],
-        weights: devices.Array,
+        weights: Array,
         learning_rate: float,
-    ) -> tuple[devices.Array, devices.Array]:
+    ) -> tuple[Array, Array]:
         """Take a step on the nodes of some words; return their log-probabilities and the gradients of the vectors."""
         nodes, biases = self.current.nodes, self.current.node_biases[:, 0]
         given = vectors, words, self.tree.codes, nodes, biases, weights

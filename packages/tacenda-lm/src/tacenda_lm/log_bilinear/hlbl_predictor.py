@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.arrays import to_device, to_numpy
 from tacenda.artifact import require
 from tacenda.corpus.storage import forget_pages
-from tacenda.devices import fetch, put
 from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.log_bilinear.stream_scores import Packed, pack, rounded, scores
@@ -92,11 +92,13 @@ class Parameters:
 
     def on(self, device: str) -> Parameters:
         """Return the same on a device."""
-        return Parameters(**{name: put(array, device) for name, array in self.arrays().items()})
+        return Parameters(
+            **{name: to_device(array, device) for name, array in self.arrays().items()}
+        )
 
     def on_host(self) -> Parameters:
         """Return the same as arrays of numpy."""
-        return Parameters(**{name: fetch(array) for name, array in self.arrays().items()})
+        return Parameters(**{name: to_numpy(array) for name, array in self.arrays().items()})
 
     def context(self, rates: _Floats) -> Context:
         """Return the weights of positions and tails as `context_sum` takes them; the rates lie where they do."""

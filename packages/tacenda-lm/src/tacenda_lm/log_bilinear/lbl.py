@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
+from tacenda.arrays import Array, to_device, to_numpy
 from tacenda.artifact import require
 from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, StepResult
@@ -72,7 +73,7 @@ class LBL(StreamModel[LBLSettings, "LBLPredictor"]):
             source = ArrayBatches(positions, batch_size=size, seed=settings.seed)
             rate = falling_rate(settings.learning_rate, settings.epochs, source)
             history = train(trainer, source, settings, *texts, fitting, rate)
-        found = LBLParameters(*map(devices.fetch, trainer.current))
+        found = LBLParameters(*map(to_numpy, trainer.current))
         self._vocabulary = corpus.vocabulary
         self._predictor = LBLPredictor(found, self._vocabulary.boundary_id)
         self.fitted_on = {"training": history.as_dict()}
@@ -136,12 +137,12 @@ class LBLPredictor:
         """The last words, oldest first. Raises DataError for the state of another model."""
         return state.words(self.n, len(self.parameters.words))
 
-    def _rows(self, batch: Contexts) -> devices.Array:
-        there = Contexts(*(devices.put(array, self._device) for array in batch))
+    def _rows(self, batch: Contexts) -> Array:
+        there = Contexts(*(to_device(array, self._device) for array in batch))
         return scores(self.parameters, predicted(self.parameters, there))
 
     def _fetched(self, batch: Contexts) -> npt.NDArray[np.float32]:
-        return np.asarray(devices.fetch(self._rows(batch)), np.float32)
+        return np.asarray(to_numpy(self._rows(batch)), np.float32)
 
     def _blocks(self, stream: Stream) -> Iterator[Contexts]:
         """Yield all positions but the first of a sequence."""
@@ -155,8 +156,8 @@ class LBLPredictor:
         parts = [np.empty(0)]
         for batch in self._blocks(stream):
             rows = np.arange(len(batch.targets)), batch.targets
-            found = self._rows(batch)[tuple(devices.put(each, self._device) for each in rows)]
-            parts.append(devices.fetch(found).astype(np.float64))
+            found = self._rows(batch)[tuple(to_device(each, self._device) for each in rows)]
+            parts.append(to_numpy(found).astype(np.float64))
         return np.concatenate(parts)
 
     def score_from(self, state: State, ids: Ids) -> tuple[Float64, State]:
@@ -195,7 +196,7 @@ class LBLTrainer(AdaGradTrainer):
         noise = np.asarray(some / some.sum())
         drawn = _drawn(settings, noise)
         self.settings = settings
-        self.current = LBLParameters(*(devices.put(table, device) for table in drawn))
+        self.current = LBLParameters(*(to_device(table, device) for table in drawn))
         tables, sums = self.current._asdict(), dict.fromkeys(drawn._fields, _SUMS)
         super().__init__(tables, sums, text, valid, settings.seed, device=device)
         self._cumulative = np.cumsum(noise)

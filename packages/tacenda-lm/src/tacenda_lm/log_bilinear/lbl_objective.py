@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tacenda.devices import Array, library, merged_rows
+from tacenda.arrays import Array, library, merge_rows
 from tacenda_lm.streams import Contexts
 
 __all__ = ["LBLParameters", "nce", "predicted", "scores", "softmax"]
@@ -115,7 +115,7 @@ def nce(
     d_q = xp.concatenate([e_own[:, None] * r, e_other.T @ r])
     words = xp.concatenate([batch.targets, noise])
     errors = xp.concatenate([e_own, e_other.sum(axis=0)])
-    types, (d_q, d_b) = merged_rows(words, d_q, errors[:, None])
+    types, (d_q, d_b) = merge_rows(words, d_q, errors[:, None])
     return loss, _back(p, batch, d_r if keep is None else d_r * keep, types, d_q, d_b)
 
 
@@ -138,12 +138,12 @@ def _back(
         flat = p.contexts.reshape(-1, p.contexts.shape[2])
         d_c = (x.reshape(-1, len(flat)).T @ d_r).reshape(p.contexts.shape)
         d_x = (d_r @ flat.T).reshape(x.shape)
-    words, (d_words,) = merged_rows(batch.words[batch.present], d_x[batch.present])
+    words, (d_words,) = merge_rows(batch.words[batch.present], d_x[batch.present])
     found: dict[str, Gradient] = {"contexts": (None, d_c), "biases": (types, d_b)}
     if len(p.targets):
         return {**found, "words": (words, d_words), "targets": (types, d_q)}
     if types is None:
         d_q[words] += d_words
         return {**found, "words": (None, d_q)}
-    rows, (d_rows,) = merged_rows(xp.concatenate([words, types]), xp.concatenate([d_words, d_q]))
+    rows, (d_rows,) = merge_rows(xp.concatenate([words, types]), xp.concatenate([d_words, d_q]))
     return {**found, "words": (rows, d_rows)}

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tacenda import plugins
-from tacenda.artifact.arrays import LARGEST
+from tacenda.arrays import LARGEST
 from tacenda.cli.options import settings_of
 from tacenda.errors import DataError
 from tacenda.ratings import Ratings, read_ratings

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.arrays import LARGEST
 from tacenda.artifact import require
-from tacenda.artifact.arrays import LARGEST
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.offsets import checked_offsets
 from tacenda.ratings import IdIndex, Ratings

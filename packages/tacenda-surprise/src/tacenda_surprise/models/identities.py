@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.arrays import Array, to_device
 from tacenda.artifact import require
-from tacenda.devices import Array, put
 from tacenda.errors import ArtifactError, DataError
 from tacenda.kernels.shared import sparse_product
 from tacenda.offsets import checked_offsets
@@ -82,8 +82,8 @@ class Identities:
 
     def means(self, table: Array, device: str = "cpu") -> Array:
         """The mean row of ``table`` (items, width) over every N(u), (users, width); zeros if empty."""
-        ones = put(np.ones(len(self.item_ids), np.float32), device)
-        scale = put((1.0 / np.maximum(self.sizes, 1)).astype(np.float32), device)
+        ones = to_device(np.ones(len(self.item_ids), np.float32), device)
+        scale = to_device((1.0 / np.maximum(self.sizes, 1)).astype(np.float32), device)
         return sparse_product.multiply(self.offsets, self.item_ids, ones, table, row_scale=scale)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

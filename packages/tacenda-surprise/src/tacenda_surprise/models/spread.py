@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from tacenda.artifact.arrays import LARGEST
+from tacenda.arrays import LARGEST
 from tacenda.errors import ArtifactError
 from tacenda_surprise.models.catalogue import require_floats
 

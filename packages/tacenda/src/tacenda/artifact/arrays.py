@@ -12,6 +12,7 @@ import numpy.typing as npt
 import safetensors
 import safetensors.numpy
 
+from tacenda.arrays import LARGEST
 from tacenda.errors import ArtifactError
 
 Array = npt.NDArray[Any]
@@ -152,10 +153,6 @@ def _dtype(name: str, code: Any) -> np.dtype[Any]:
             f"array {name!r} has the element type {code}, which numpy does not have"
         )
     return dtype
-
-
-#: No parameter of a model is larger; products of two, summed in float32, stay finite.
-LARGEST = 1e15
 
 
 def require(

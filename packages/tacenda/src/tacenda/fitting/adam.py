@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.devices import fetch, put
+from tacenda.arrays import to_device, to_numpy
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.machinery.arrays import zeros
 from tacenda.kernels.shared import adam_steps
@@ -83,11 +83,11 @@ class Adam:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the running means and step counts (those of the CPU not copied); empty before the first update."""
-        return {key: fetch(array) for key, array in self._slots.items()}
+        return {key: to_numpy(array) for key, array in self._slots.items()}
 
     def load_state(self, state: Arrays) -> None:
         """Put back (copies of) what `state` returned."""
         self._slots = {
-            key: put(np.array(array, copy=True), self._device if array.ndim else "cpu")
+            key: to_device(np.array(array, copy=True), self._device if array.ndim else "cpu")
             for key, array in state.items()
         }

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tacenda import devices
+from tacenda.arrays import merge_rows
 from tacenda.errors import ConfigurationError
 
 __all__ = [
@@ -140,7 +140,7 @@ def add_rows(rows: Any, gradient: Any) -> tuple[Any, Any]:
         counts[group.rank] = len(ids)
         lengths = total(counts).tolist()
         parts = (torch.cat(_of_all(each, lengths)) for each in (ids, own))
-        ids, found = devices.merged_rows(*parts)
+        ids, found = merge_rows(*parts)
         rows = ids if isinstance(rows, torch.Tensor) else ids.cpu().numpy()
     return rows, found[0] if own is gradient else found[0].numpy()
 

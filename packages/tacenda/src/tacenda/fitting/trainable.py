@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, SupportsFloat, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.artifact.arrays import LARGEST
+from tacenda.arrays import LARGEST
 
 State = Mapping[str, NDArray[Any]]
 

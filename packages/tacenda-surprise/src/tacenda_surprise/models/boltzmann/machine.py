@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from tacenda.devices import fetch, put
+from tacenda.arrays import to_device, to_numpy
 from tacenda.kernels.ratings import boltzmann as rating_boltzmann
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
@@ -274,13 +274,15 @@ class Machine(NamedTuple):
             # within a case the numbers still ascend, as those of the visible units do
             ids = ids * np.int32(n_levels) + levels
             data = np.ones(len(ids), np.float32)
-        found = sparse_product.multiply(offsets, ids, put(data, device), put(table, device))
+        found = sparse_product.multiply(
+            offsets, ids, to_device(data, device), to_device(table, device)
+        )
         if identities is not None and len(self.side_weights):
-            ones = put(np.ones(len(identities.item_ids), np.float32), device)
+            ones = to_device(np.ones(len(identities.item_ids), np.float32), device)
             found += sparse_product.multiply(
-                identities.offsets, identities.item_ids, ones, put(self.side_weights, device)
+                identities.offsets, identities.item_ids, ones, to_device(self.side_weights, device)
             )
-        return np.asarray(fetch(found) + self.hidden_biases)
+        return np.asarray(to_numpy(found) + self.hidden_biases)
 
     def with_unknown(self) -> Machine:
         """Add a last row to every table for what is unknown."""

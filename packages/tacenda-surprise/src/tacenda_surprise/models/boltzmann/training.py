@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.devices import Array, assign, fetch, put
+from tacenda.arrays import Array, assign, to_device, to_numpy
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import (
     Adam,
@@ -82,19 +82,19 @@ class _Trainer:
             for name, own in parameters.items():
                 own[...] = getattr(start, name)
         self._parameters: dict[str, Array] = {
-            name: put(part, device) for name, part in parameters.items()
+            name: to_device(part, device) for name, part in parameters.items()
         }
         known = cases.identities
         self._ids, self._levels, self._scores, self._slopes = (
-            put(part, device)
+            to_device(part, device)
             for part in (cases.ratings.item_ids, cases.levels, scale.scores, cases.slopes)
         )
-        self._known_ids = None if known is None else put(known.item_ids, device)
+        self._known_ids = None if known is None else to_device(known.item_ids, device)
         self._side_penalty = (
             settings.side_penalty_for(cases.ratings) if n_sides else 0.0  # type: ignore[attr-defined]
         )
         n_chains = cases.ratings.n_users if settings.advanced.persistent else 0
-        self._chains = put(np.full((n_chains, hidden), 0.5, np.float32), device)
+        self._chains = to_device(np.full((n_chains, hidden), 0.5, np.float32), device)
         self._steps = 0
 
     def _given(self, numbers: npt.NDArray[np.int64], *more: Any) -> tuple[Any, ...]:
@@ -126,7 +126,7 @@ class _Trainer:
         """Return the machine as it is now."""
         cases = self._cases
         start = Machine(
-            **{name: fetch(part).copy() for name, part in self._parameters.items()},
+            **{name: to_numpy(part).copy() for name, part in self._parameters.items()},
             slopes=cases.slopes,
             base=cases.base,
             inputs=np.empty((0, self._settings.n_hidden), np.float32),
@@ -143,7 +143,7 @@ class _Trainer:
         A penalty of few ratings for each user and item leaves nothing of them, unless something common to many
         stands out, and that grows within a few epochs.
         """
-        weights = fetch(self._parameters["weights"])
+        weights = to_numpy(self._parameters["weights"])
         squares = np.square(weights).reshape(len(weights), -1).mean(axis=1)
         counts = self._cases.ratings.item_counts
         mean = float(squares @ counts) / max(int(counts.sum()), 1)
@@ -164,7 +164,7 @@ class _Trainer:
 
     def parameters(self) -> Arrays:
         """Weights and biases."""
-        return {name: fetch(part) for name, part in self._parameters.items()}
+        return {name: to_numpy(part) for name, part in self._parameters.items()}
 
     def load_parameters(self, parameters: Arrays) -> None:
         """Put parameters back, in place."""
@@ -176,7 +176,7 @@ class _Trainer:
 
     def state(self) -> Arrays:
         """Parameters, chains, and the number of steps, on which the sampling depends."""
-        own = {"chains": fetch(self._chains), "steps": np.array(self._steps)}
+        own = {"chains": to_numpy(self._chains), "steps": np.array(self._steps)}
         return {**self.parameters(), **own}
 
     def load_state(self, state: Arrays) -> None:
@@ -199,7 +199,7 @@ class ContrastiveDivergence(_Trainer):
         device: str = "cpu",
     ) -> None:
         super().__init__(settings, cases, scale, held_out, start, device)
-        self._usual = put(cases.visible_biases, device)
+        self._usual = to_device(cases.visible_biases, device)
         penalties = {"weights": cases.penalty}
         if len(self._parameters["side_weights"]):
             penalties["side_weights"] = self._side_penalty
@@ -227,10 +227,10 @@ class ContrastiveDivergence(_Trainer):
 
     def _share_chains(self, numbers: npt.NDArray[np.int64], part: npt.NDArray[np.int64]) -> None:
         """Tell all processes where the chains of a batch are: the next epoch deals its cases out anew."""
-        chains, group = fetch(self._chains), processes()
+        chains, group = to_numpy(self._chains), processes()
         shared = np.zeros((len(numbers), chains.shape[1]), chains.dtype)
         shared[group.rank :: group.size] = chains[part]
-        chains[numbers] = fetch(add_rows(None, put(shared, self._device))[1])
+        chains[numbers] = to_numpy(add_rows(None, to_device(shared, self._device))[1])
         assign(self._chains, chains)
 
     def state(self) -> Arrays:

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
+from tacenda.arrays import LARGEST
 from tacenda.artifact import Configured
-from tacenda.artifact.arrays import LARGEST
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import FitSettings, History, Sweeps
 from tacenda.fitting.batches import fingerprint_arrays

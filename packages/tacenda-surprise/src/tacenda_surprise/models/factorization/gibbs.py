@@ -22,7 +22,7 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from tacenda import devices
-from tacenda.devices import Array, copied, fetch, put
+from tacenda.arrays import Array, copy, to_device, to_numpy
 from tacenda.fitting import StepResult
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings import solves as rating_solves
@@ -90,11 +90,11 @@ class Gibbs:
         self._by_user = _Side.of(ratings, device)
         self._by_item = _Side.of(ratings.by_item, device)
         self._user_ids = ratings.user_ids
-        self._users_of_ratings = put(ratings.user_ids, device)
+        self._users_of_ratings = to_device(ratings.user_ids, device)
         self._link = None if identities is None else Link(identities, ratings.n_items, device)
         if start is None:
             start = _random_start(settings.seed, width + 1, ratings, linked=self._link is not None)
-        self._users, self._items, self._links = (put(table, device) for table in start[:3])
+        self._users, self._items, self._links = (to_device(table, device) for table in start[:3])
         self._alpha, self._gamma, self._nu, self._tau = start[3:]
         self._sweeps, square = 0, (width + 1, width + 1)
         shapes = {
@@ -114,7 +114,7 @@ class Gibbs:
     @property
     def position(self) -> Start:
         """Where another chain of the same users and items may go on."""
-        users, items, links = (fetch(t) for t in (self._users, self._items, self._links))
+        users, items, links = (to_numpy(t) for t in (self._users, self._items, self._links))
         return Start(users, items, links, self._alpha, self._gamma, self._nu, self._tau)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
@@ -134,7 +134,7 @@ class Gibbs:
                 ]
             )
             for name, value in found._asdict().items():
-                self.samples[name][kept] = fetch(value)
+                self.samples[name][kept] = to_numpy(value)
         return StepResult(float(squares.sum()), float(len(self._by_user.values)))
 
     def _draw_users(self, rng: np.random.Generator) -> Hyper:
@@ -144,8 +144,10 @@ class Gibbs:
         if expected is None:
             hyper = draw_hyper(rng, self._users)
         else:
-            hyper = draw_hyper(rng, self._users - expected, np.sqrt(self._tau) * fetch(self._links))
-        means = put(hyper.mean.astype(np.float32), self._device)
+            hyper = draw_hyper(
+                rng, self._users - expected, np.sqrt(self._tau) * to_numpy(self._links)
+            )
+        means = to_device(hyper.mean.astype(np.float32), self._device)
         self._users = self._draw_side(
             rng,
             self._by_user,
@@ -156,9 +158,9 @@ class Gibbs:
         )
         if link is not None:
             self._links = link.draw(rng, self._users, hyper, self._tau, self._links)
-            self._tau = draw_tau(rng, fetch(self._links), hyper)
-            found = fetch(link.expected(self._links))
-            scale = draw_scale(rng, fetch(self._users - means), found, hyper, self._tau)
+            self._tau = draw_tau(rng, to_numpy(self._links), hyper)
+            found = to_numpy(link.expected(self._links))
+            scale = draw_scale(rng, to_numpy(self._users - means), found, hyper, self._tau)
             self._links, self._tau = self._links * scale, self._tau / scale**2
         return hyper
 
@@ -168,7 +170,7 @@ class Gibbs:
         means = hyper.mean.astype(np.float32)
         self._items = self._draw_side(
             rng, self._by_item, self._users, means, hyper.precision, self._alpha,
-            put(np.sqrt(self._gamma), self._device),
+            to_device(np.sqrt(self._gamma), self._device),
         )  # fmt: skip
         return hyper
 
@@ -187,7 +189,7 @@ class Gibbs:
         ``alpha`` is the precision of the ratings of a row; ``roots`` (others,) are those of what the other side
         multiplies it by.
         """
-        table = copied(others)
+        table = copy(others)
         table[:, -1] = 1.0  # the bias of a row is the weight of a constant
         targets = ratings.values - others[ratings.ids, -1]
         if roots is not None:
@@ -195,7 +197,7 @@ class Gibbs:
             targets *= roots[ratings.ids]
         noise = rng.standard_normal((len(ratings.offsets) - 1, others.shape[1]), np.float32)
         return rating_solves.solve(
-            ratings.offsets, ratings.ids, targets, table, means, precision, alpha, put(noise, self._device)
+            ratings.offsets, ratings.ids, targets, table, means, precision, alpha, to_device(noise, self._device)
         )  # fmt: skip
 
     def _squared_errors(self) -> npt.NDArray[np.float64]:
@@ -205,7 +207,7 @@ class Gibbs:
         b, c = (table[:, -1] for table in (self._users, self._items))
         pairs = self._users_of_ratings, ratings.ids
         e = ratings.values - rating_scores.scores(*pairs, x, q, b, c, 0.0)
-        totals = np.bincount(self._user_ids, fetch(e).astype(np.float64) ** 2, len(self._users))
+        totals = np.bincount(self._user_ids, to_numpy(e).astype(np.float64) ** 2, len(self._users))
         return np.asarray(totals, np.float64)
 
     def _draw_noise(self, rng: np.random.Generator, squares: npt.NDArray[np.float64]) -> None:
@@ -226,7 +228,7 @@ class Gibbs:
     def state(self) -> Arrays:
         """The chain's position and the samples; a sweep's random numbers depend on its number alone."""
         tables = {"users": self._users, "items": self._items, "links": self._links}
-        chain = {f"chain.{name}": fetch(table) for name, table in tables.items()}
+        chain = {f"chain.{name}": to_numpy(table) for name, table in tables.items()}
         chain["chain.gamma"] = self._gamma
         numbers = np.array([self._alpha, self._nu, self._tau, self._sweeps])
         samples = {f"samples.{name}": array for name, array in self.samples.items()}
@@ -237,7 +239,8 @@ class Gibbs:
         if state["chain.users"].shape != tuple(self._users.shape):
             raise ValueError("the chain is of other ratings")
         self._users, self._items, self._links = (
-            put(state[f"chain.{name}"].copy(), self._device) for name in ("users", "items", "links")
+            to_device(state[f"chain.{name}"].copy(), self._device)
+            for name in ("users", "items", "links")
         )
         self._gamma = state["chain.gamma"].copy()
         self._alpha, self._nu, self._tau = (float(n) for n in state["chain.numbers"][:3])
@@ -270,7 +273,11 @@ class _Side(NamedTuple):
     @classmethod
     def of(cls, ratings: Ratings, device: str) -> _Side:
         """Those of the users of ``ratings``."""
-        return cls(ratings.user_offsets, put(ratings.item_ids, device), put(ratings.values, device))
+        return cls(
+            ratings.user_offsets,
+            to_device(ratings.item_ids, device),
+            to_device(ratings.values, device),
+        )
 
 
 def _random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> Start:

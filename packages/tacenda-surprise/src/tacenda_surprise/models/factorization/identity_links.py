@@ -31,7 +31,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
-from tacenda.devices import Array, copied, fetch, put
+from tacenda.arrays import Array, copy, to_device, to_numpy
 from tacenda.kernels.shared import sparse_product, tall_matrices
 from tacenda_surprise.models.base import Floats
 from tacenda_surprise.models.factorization.row_priors import Hyper, Matrix
@@ -53,8 +53,16 @@ class Link:
         F_T = F.T.tocsr()
         F_T.sort_indices()
         self._device = device
-        self._F = (put(F.indptr, device), put(F.indices, device), put(F.data, device))
-        self._F_T = (put(F_T.indptr, device), put(F_T.indices, device), put(F_T.data, device))
+        self._F = (
+            to_device(F.indptr, device),
+            to_device(F.indices, device),
+            to_device(F.data, device),
+        )
+        self._F_T = (
+            to_device(F_T.indptr, device),
+            to_device(F_T.indices, device),
+            to_device(F_T.data, device),
+        )
 
     def expected(self, W: Array) -> Array:
         """S (users, width) for W (items, width)."""
@@ -63,11 +71,13 @@ class Link:
     def draw(self, rng: np.random.Generator, X: Array, hyper: Hyper, tau: float, W: Array) -> Array:
         """Draw W (items, width) given the factors X (users, width), beginning from the last draw."""
         root = np.asarray(np.linalg.cholesky(hyper.precision), np.float64)
-        first: Matrix = fetch(X).astype(np.float64) - hyper.mean + _noise(rng, root, len(X))
-        right = sparse_product.multiply(*self._F_T, put(first.astype(np.float32), self._device))
-        found = fetch(right)
+        first: Matrix = to_numpy(X).astype(np.float64) - hyper.mean + _noise(rng, root, len(X))
+        right = sparse_product.multiply(
+            *self._F_T, to_device(first.astype(np.float32), self._device)
+        )
+        found = to_numpy(right)
         found += np.sqrt(tau) * _noise(rng, root, len(W))
-        return self._solve(float(np.float32(tau)), put(found, self._device), W)
+        return self._solve(float(np.float32(tau)), to_device(found, self._device), W)
 
     def _solve(self, tau: float, B: Array, X: Array) -> Array:
         """Solve (F^T F + tau I) X = B by conjugate gradients from X, all columns at once."""
@@ -80,17 +90,17 @@ class Link:
         # R is the residual, P the direction of the search; each column has a step of its own.
         inner = tall_matrices.multiply_columns
         R = B - product(X)
-        P, size = copied(R), inner(R, R)
+        P, size = copy(R), inner(R, R)
         enough = _TOLERANCE**2 * inner(B, B)
         for _ in range(_ITERATIONS):
             if (size <= enough).all():
                 break
             AP = product(P)
-            step = put(size / np.maximum(inner(P, AP), 1e-30), self._device)
+            step = to_device(size / np.maximum(inner(P, AP), 1e-30), self._device)
             X = X + step * P
             R -= step * AP
             before, size = size, inner(R, R)
-            P = R + put(size / np.maximum(before, 1e-30), self._device) * P
+            P = R + to_device(size / np.maximum(before, 1e-30), self._device) * P
         return X
 
 

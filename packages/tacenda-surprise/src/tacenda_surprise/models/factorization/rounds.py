@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from tacenda.devices import Array, library, put
+from tacenda.arrays import Array, library, to_device
 from tacenda.fitting import StepResult
 from tacenda.kernels.ratings import visits
 from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables
@@ -51,7 +51,7 @@ class Pieces(NamedTuple):
     def of(cls, table: csr_array, device: str) -> Pieces:
         """Put a table there."""
         parts = table.indices.astype(np.int32), table.data.astype(np.float32)
-        return cls(table.indptr.astype(np.int64), *(put(part, device) for part in parts))
+        return cls(table.indptr.astype(np.int64), *(to_device(part, device) for part in parts))
 
 
 class Known(NamedTuple):
@@ -89,7 +89,9 @@ def rounds(ratings: Ratings, identities: Identities | None, seed: int, device: s
         items, by_item = columns(table[users])
         of_users, of_items = (Pieces.of(side, device) for side in (table[users], by_item))
         known = None if own is None else known_of(own[users], device)
-        found.append(Round(put(users, device), of_users, put(items, device), of_items, known))
+        found.append(
+            Round(to_device(users, device), of_users, to_device(items, device), of_items, known)
+        )
     return found
 
 
@@ -104,14 +106,14 @@ def known_of(own: csr_array, device: str) -> Known:
     items, by_item = columns(own)
     shares = (1.0 / np.maximum(np.diff(own.indptr), 1)).astype(np.float32)
     by_user, of_items = (Pieces.of(side, device) for side in (own, by_item))
-    return Known(by_user, put(items, device), of_items, put(shares, device))
+    return Known(by_user, to_device(items, device), of_items, to_device(shares, device))
 
 
 def penalties(given: Penalties, ratings: Ratings, device: str) -> Penalties:
     """Those of every row, on the device."""
     rows = (ratings.n_users, ratings.n_items) * 2
     found = [
-        put(np.ascontiguousarray(np.broadcast_to(np.asarray(each, np.float32), (n,))), device)
+        to_device(np.ascontiguousarray(np.broadcast_to(np.asarray(each, np.float32), (n,))), device)
         for each, n in zip(given[:4], rows, strict=True)
     ]
     return Penalties._make([*found, given.side])

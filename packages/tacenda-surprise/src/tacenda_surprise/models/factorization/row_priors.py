@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.devices import Array
+from tacenda.arrays import Array
 from tacenda.kernels.shared import tall_matrices
 
 Matrix = npt.NDArray[np.float64]

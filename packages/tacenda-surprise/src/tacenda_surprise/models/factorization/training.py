@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.devices import Array, assign, fetch, put
+from tacenda.arrays import Array, append_column, assign, to_device, to_numpy
 from tacenda.fitting import (
     BatchSource,
     BlockBatches,
@@ -128,7 +128,7 @@ def train(
         )
     for table, found in zip(tables, trained.tables, strict=True):
         if found is not table:
-            table[...] = fetch(found)
+            table[...] = to_numpy(found)
     return history
 
 
@@ -155,7 +155,7 @@ class _Trainer:
         identities: Identities | None = None,
         device: str = "cpu",
     ) -> None:
-        self.tables = Tables(*(put(table, device) for table in tables))
+        self.tables = Tables(*(to_device(table, device) for table in tables))
         self._mean, self._held_out, self._identities = mean, held_out, identities
         self._steps, self._device = 0, device
 
@@ -164,7 +164,7 @@ class _Trainer:
         p, q, b, c, w = self.tables
         x = p if self._identities is None else p + self._identities.means(w, self._device)
         found = rating_scores.scores(ratings.user_ids, ratings.item_ids, x, q, b, c, self._mean)
-        return np.asarray(fetch(found))
+        return np.asarray(to_numpy(found))
 
     def evaluate(self) -> float | None:
         """RMSE on the ratings held out."""
@@ -176,7 +176,7 @@ class _Trainer:
 
     def parameters(self) -> Arrays:
         """The tables."""
-        return {name: fetch(table) for name, table in self.tables._asdict().items()}
+        return {name: to_numpy(table) for name, table in self.tables._asdict().items()}
 
     def load_parameters(self, parameters: Arrays) -> None:
         """Put tables back, in place."""
@@ -284,10 +284,10 @@ class Rounds(_Descent):
             self._mean,
             rates,
             rounds.penalties(penalties, self._ratings, self._device),
-            put(weights, self._device),
+            to_device(weights, self._device),
             seed,
         )
-        self._squares = fetch(errors).astype(np.float64)
+        self._squares = to_numpy(errors).astype(np.float64)
         return found
 
 
@@ -306,10 +306,12 @@ class ALS(_Trainer):
     ) -> None:
         super().__init__(tables, mean, held_out, device=device)
         self._by_user, self._by_item = (
-            rounds.Pieces(side.user_offsets, put(side.item_ids, device), put(side.values, device))
+            rounds.Pieces(
+                side.user_offsets, to_device(side.item_ids, device), to_device(side.values, device)
+            )
             for side in (ratings, ratings.by_item)
         )
-        self._user_ids = put(ratings.user_ids, device)
+        self._user_ids = to_device(ratings.user_ids, device)
         # Without biases the weight is so large that they stay at zero.
         none = Weight(1e12)
         self._of_users, self._of_items = (
@@ -332,7 +334,7 @@ class ALS(_Trainer):
         self._solve(self._by_item, q, c, p, b, self._of_items)
         ratings = self._by_user
         scores = rating_scores.scores(self._user_ids, ratings.ids, p, q, b, c, self._mean)
-        errors = fetch(ratings.values - scores)
+        errors = to_numpy(ratings.values - scores)
         self._steps += 1
         return StepResult(float(np.einsum("n,n->", errors, errors)), float(len(errors)))
 
@@ -346,7 +348,7 @@ class ALS(_Trainer):
         precision: npt.NDArray[np.float64],
     ) -> None:
         """Solve for all rows of ``x`` and their biases, in place."""
-        table = devices.beside(others, 1.0)
+        table = append_column(others, 1.0)
         targets = ratings.values - float(np.float32(self._mean)) - other_bias[ratings.ids]
         found = rating_solves.solve(
             ratings.offsets, ratings.ids, targets, table,

@@ -1,0 +1,225 @@
+"""Arrays declared once: what is refused, and what survives saving, copying and moving."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from tacenda import arrays as declared
+from tacenda.arrays import (
+    Array,
+    Arrays,
+    Bool,
+    Float,
+    Float32,
+    Float64,
+    Int,
+    Int32,
+    Int64,
+    Offsets,
+    Probabilities,
+    ascending,
+    at_least,
+    below,
+    named,
+    over,
+    positive,
+    take,
+)
+from tacenda.errors import ArtifactError
+
+
+class Noise(Arrays):
+    d: Float64[Array, "types", positive]
+
+
+class Parameters(Arrays):
+    words: Float32[Array, "types width"]
+    codes: Int32[Array, "nodes", below("types")]
+    starts: Probabilities[Array, "classes states"]
+    cuts: Offsets[Array, "classes nodes"]
+    noise: Noise
+    label: str
+    far: Float32[Array, "distant width"] | None
+    known: Bool[Array, "types"] | None = None
+
+
+def made():
+    rng = np.random.default_rng(0)
+    return {
+        "words": rng.standard_normal((5, 3)).astype(np.float32),
+        "codes": np.array([0, 4], np.int32),
+        "starts": np.full((2, 4), 0.25, np.float32),
+        "cuts": np.array([0, 1, 2]),
+        "noise.d": np.ones(5),
+    }
+
+
+def parameters(**more):
+    return Parameters.from_arrays(made() | more, types=5, label="one")
+
+
+def test_what_is_as_declared_is_taken_without_a_copy():
+    arrays = made()
+    found = Parameters.from_arrays(arrays, types=5, label="one")
+    assert found.words is arrays["words"]
+    assert found.noise.d is arrays["noise.d"]
+    assert (found.far, found.known, found.label) == (None, None, "one")
+    assert found.to_arrays() == arrays
+
+
+def test_a_prefix_is_put_before_all_names():
+    saved = parameters().to_arrays("model.")
+    assert set(saved) == {f"model.{name}" for name in made()}
+    found = Parameters.from_arrays(saved, "model.", label="one")
+    np.testing.assert_array_equal(found.noise.d, np.ones(5))
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("words", np.zeros((5, 3)), "'words' is float64 and must be float32"),
+        (
+            "words",
+            np.zeros((4, 3), "f"),
+            r"'words' has shape \(4, 3\) and must have \(types=5, width",
+        ),
+        ("words", np.zeros(5, "f"), r"'words' has shape \(5,\)"),
+        ("words", np.full((5, 3), np.nan, "f"), "'words' holds NaN, infinite or implausibly"),
+        ("words", np.full((5, 3), 1e16, "f"), "'words' holds NaN, infinite or implausibly"),
+        ("far", np.zeros((2, 4), "f"), r"'far' has shape \(2, 4\) .* \(distant, width=3\)"),
+        (
+            "codes",
+            np.array([0, 5], "i4"),
+            "'codes' holds 0 to 5, and must hold numbers from 0 to 4",
+        ),
+        ("codes", np.array([-1, 5], "i4"), "'codes' holds -1 to 5"),
+        ("starts", np.full((2, 4), 0.5, "f"), "'starts' does not hold probabilities"),
+        ("starts", np.array([[2, -1], [1, 0]], "f"), "'starts' does not hold probabilities"),
+        ("cuts", np.array([0, 1, 3]), "'cuts' is wrong: offsets must ascend from 0 to 2"),
+        ("cuts", np.array([0, 1]), r"'cuts' has shape \(2,\)"),
+        ("noise.d", np.zeros(5), "'noise.d' holds a number that is not positive"),
+        ("noise.d", np.ones(4), r"'noise.d' has shape \(4,\) and must have \(types=5\)"),
+    ],
+)
+def test_what_is_not_as_declared_is_refused_by_name(name, array, message):
+    with pytest.raises(ArtifactError, match=message):
+        parameters(**{name: array})
+
+
+@pytest.mark.parametrize("name", list(made()))
+def test_an_array_that_is_missing_is_named(name):
+    arrays = made()
+    del arrays[name]
+    with pytest.raises(ArtifactError, match=f"the array '{name}' is missing; there are: "):
+        Parameters.from_arrays(arrays, label="one")
+
+
+def test_a_copy_shares_nothing_and_takes_the_place_of_its_origin():
+    first = parameters(far=np.ones((2, 3), np.float32))
+    second = first.copy()
+    assert first.has_shapes_of(second)
+    assert first.fingerprint() == second.fingerprint()
+    for _, array in second.items():
+        array[...] = 0
+    assert first.fingerprint() == parameters(far=np.ones((2, 3), np.float32)).fingerprint()
+    second.assign(first.to_arrays())
+    assert first.fingerprint() == second.fingerprint()
+    assert first.bytes == 4 * (15 + 2 + 8 + 6) + 8 * (3 + 5)
+
+
+def test_a_checkpoint_has_exactly_the_arrays_that_are_there():
+    own = parameters()
+    state = own.to_arrays("own.") | {"steps": np.array(3)}
+    own.assign(state, "own.")
+    del state["own.noise.d"]
+    with pytest.raises(ValueError, match=r"own\.noise\.d"):
+        own.assign(state, "own.")
+    with pytest.raises(ValueError, match="steps"):
+        own.assign(own.to_arrays() | {"steps": np.array(3)})
+    for wrong in (np.zeros((5, 2), np.float32), np.zeros((5, 3))):
+        with pytest.raises(ValueError, match=r"words is .* and must be float32 \(5, 3\)"):
+            own.assign(own.to_arrays() | {"words": wrong})
+
+
+def test_arrays_move_to_a_device_and_back():
+    pytest.importorskip("torch")
+    own = parameters()
+    there = own.to("cpu:0")
+    assert str(there.words.device) == "cpu"
+    assert there.bytes == own.bytes
+    assert there.fingerprint() == own.fingerprint()
+    there.assign(own.map(lambda array: array * 0).to_arrays())
+    assert not there.to_numpy().words.any()
+    assert there.copy().has_shapes_of(own)
+    assert own.to("cpu").words is own.words
+
+
+def test_arrays_are_pickled_and_shown_by_their_shapes():
+    own = pickle.loads(pickle.dumps(parameters()))  # noqa: S301
+    assert own.fingerprint() == parameters().fingerprint()
+    assert repr(own).startswith("Parameters(words(5, 3), codes(2,)")
+    with pytest.raises(AttributeError):
+        own.words = None
+
+
+class Odd(Arrays, frozen=False):
+    keys: Int64[Array, "pairs", ascending, named("pair keys")]
+    joint: Float32[Array, "pairs+1 2 *rest"]
+    counts: Float[Array, "any", at_least(0)]
+    sizes: Int[Array, ""]
+    all: Probabilities[Array, "a b", over()]
+    columns: Probabilities[Array, "a b", over(0)] | None
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("pair keys", np.array([3, 3])),
+        ("joint", np.zeros((2, 2), "f")),
+        ("joint", np.zeros((3, 1), "f")),
+        ("joint", np.zeros(3, "f")),
+        ("counts", np.array([1.0, -1.0])),
+        ("counts", np.array([1])),
+        ("sizes", np.array([1])),
+        ("sizes", np.array(1.0)),
+        ("all", np.full((2, 2), 0.5, "f")),
+        ("columns", np.full((2, 2), 0.25, "f")),
+    ],
+)
+def test_other_declarations(name, array):
+    arrays = {
+        "pair keys": np.array([3, 7]),
+        "joint": np.zeros((3, 2, 5, 1), np.float32),
+        "counts": np.array([0.0, 2.0]),
+        "sizes": np.array(4, np.uint8),
+        "all": np.full((2, 2), 0.25, np.float32),
+        "columns": np.full((2, 2), 0.5, np.float32),
+    }
+    found = Odd.from_arrays(arrays)
+    assert found.to_arrays() == arrays
+    found.sizes = np.array(5)
+    with pytest.raises(ArtifactError, match=f"the array '{name}'"):
+        Odd.from_arrays(arrays | {name: array})
+
+
+def test_one_array_is_taken_by_its_annotation():
+    sizes = {"types": 5}
+    words = take(made(), "words", Float32[Array, "types width"], sizes)
+    assert (words.shape, sizes) == ((5, 3), {"types": 5, "width": 3})
+    with pytest.raises(ArtifactError, match="words"):
+        take(made(), "words", Float32[Array, "types 4"], sizes)
+
+
+def test_rows_of_equal_ids_are_added_on_every_device():
+    torch = pytest.importorskip("torch")
+    ids, rows = np.array([4, 1, 4, 2]), np.arange(8.0).reshape(4, 2)
+    for convert in (np.asarray, torch.as_tensor):
+        found, (sums,) = declared.merge_rows(convert(ids), convert(rows))
+        np.testing.assert_array_equal(found, [1, 2, 4])
+        np.testing.assert_array_equal(sums, [[2, 3], [6, 7], [4, 6]])
+        assert not len(declared.merge_rows(convert(ids[:0]), convert(rows[:0]))[0])
+        wider = declared.append_column(convert(rows), 7.0)
+        np.testing.assert_array_equal(wider[:, 2], np.full(4, 7.0))
