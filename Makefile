@@ -44,7 +44,7 @@ $(READY): constraints.txt $(PACKAGES)
 	@rm -f $@
 	$(PIP) install --quiet --constraint constraints.txt \
 		--editable packages/tacenda[torch,spacy,data,package,hub,dask,testing] --editable packages/tacenda-embeddings[spacy,testing] \
-		--editable packages/tacenda-lm[spacy,testing] --editable packages/tacenda-surprise[testing] \
+		--editable packages/tacenda-lm[torch,spacy,testing] --editable packages/tacenda-surprise[testing] \
 		--editable packages/tacenda-en[lm] \
 		$(TRITON) ruff mypy pytest-timeout pytest-xdist tox tox-uv uv hatchling
 	@touch $@

@@ -1,11 +1,14 @@
 """Shared by the tests: our plugins in the registry whatever is installed, and the command line."""
 
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from tacenda import plugins
 from tacenda.cli.main import main
+from tacenda.errors import PluginUnavailableError
 from tacenda_lm import cli
 from tacenda_lm.boltzmann.frbm import FRBM
 from tacenda_lm.boltzmann.temporal_frbm import TemporalFRBM
@@ -35,6 +38,32 @@ OURS = [
     ("language_models", "state_space", StateSpaceLM),
     ("commands", "lm", cli.app),
 ]
+
+collect_ignore: list[str] = []
+if find_spec("torch") is None:
+    # the extra torch is not installed: leave out what compares with it
+    tests = Path(__file__).parent.rglob("test_*.py")
+    collect_ignore += [str(p) for p in tests if "\nimport torch" in p.read_text(encoding="utf8")]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    return (yield from _skipping_without_torch())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup():
+    return (yield from _skipping_without_torch())
+
+
+def _skipping_without_torch():
+    """Skip a test that asks for the extra torch where it is not installed."""
+    try:
+        return (yield)
+    except PluginUnavailableError as error:
+        if find_spec("torch") is None and "tacenda-lm[torch]" in str(error):
+            pytest.skip(str(error))
+        raise
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import tomllib
 from importlib.metadata import requires, version
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,11 +19,11 @@ def test_versions_are_in_lock_step():
     assert tacenda_lm.__version__ == version("tacenda-lm") == tacenda.__version__
 
 
-def test_the_core_comes_with_torch_and_no_sibling_comes_with_it():
+def test_the_core_comes_without_torch_and_no_sibling_comes_with_it():
     needed = [Requirement(text) for text in requires("tacenda-lm")]
     ours = [r for r in needed if r.name.startswith("tacenda") and r.marker is None]
-    assert [(r.name, r.extras) for r in ours] == [("tacenda", {"torch"})]
-    assert find_spec("torch") is not None
+    assert [(r.name, r.extras) for r in ours] == [("tacenda", set())]
+    assert not any(r.name == "torch" for r in needed if r.marker is None)
 
 
 def test_every_public_name_is_there_and_no_other():
@@ -61,3 +60,49 @@ def test_the_entry_points_lead_to_classes_of_these_names():
     for target in points["tacenda.commands"].values():
         module, _, attribute = target.partition(":")
         assert getattr(import_module(module), attribute).registered_commands
+
+
+WITHOUT_TORCH = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in ("torch", "triton"):
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+sys.meta_path.insert(0, Blocked())
+import spacy, tacenda, tacenda_lm
+import tacenda_lm.spacy.factories
+from tacenda.errors import PluginUnavailableError
+
+folder = sys.argv[1]
+text = "the cat sat .\\na dog sat on the mat .\\n" * 20
+model = tacenda_lm.KneserNey(order=3).fit(text)
+model.to_arpa(f"{folder}/model.arpa")
+tacenda_lm.KneserNey.from_arpa(f"{folder}/model.arpa").save(f"{folder}/model")
+again = tacenda.load(f"{folder}/model")
+assert abs(again.score("a cat sat .") - model.score("a cat sat .")) < 1e-6
+assert len(tacenda_lm.surprisal_table(again, "a cat sat .")) == 4
+mixture = tacenda_lm.Mixture({"a": model, "b": tacenda_lm.HLBL(width=4, epochs=1).fit(text)})
+assert mixture.perplexity(text) < 100
+nlp = spacy.blank("en")
+nlp.add_pipe("lm_scorer").initialize(artifact=model)
+assert nlp("a cat sat .")[1]._.surprisal > 0
+try:
+    tacenda_lm.VLHMM(n_classes=2, states_per_class=2).fit(text)
+except PluginUnavailableError as error:
+    assert 'pip install "tacenda-lm[torch]"' in str(error)
+print(sorted({"torch", "triton"} & set(sys.modules)))
+"""
+
+
+def test_scoring_works_without_torch_and_training_that_needs_it_says_so(tmp_path):
+    pytest.importorskip("spacy")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

@@ -1,10 +1,22 @@
-"""Options that several models of this package have, each with one meaning and one range."""
+"""Options that several models of this package have, each with one meaning and one range; and torch, an extra."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tacenda.errors import PluginUnavailableError
 from tacenda.settings import option
+
+
+def require_torch(what: str) -> None:
+    """Raise PluginUnavailableError, which says how to install it, where torch is missing; ``what`` needs it."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise PluginUnavailableError(
+            f"{what} needs torch, using a fitted one does not: install it with "
+            'pip install "tacenda-lm[torch]"'
+        ) from error
 
 
 def width(default: int, doc: str) -> Any:

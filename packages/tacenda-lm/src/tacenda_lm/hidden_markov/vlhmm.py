@@ -22,6 +22,7 @@ from tacenda_lm.hidden_markov.inference import (
 )
 from tacenda_lm.hidden_markov.model import HiddenMarkov
 from tacenda_lm.hidden_markov.settings import VLHMMSettings, device_of
+from tacenda_lm.options import require_torch
 from tacenda_lm.training import FitContext
 
 __all__ = ["VLHMM"]
@@ -52,7 +53,8 @@ class VLHMM(HiddenMarkov[VLHMMSettings]):
         device_of(settings)  # refuses one that is not there, before any work
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
-        from tacenda_lm.hidden_markov.vlhmm_training import fit_vlhmm  # imports torch
+        require_torch("fitting VLHMM")
+        from tacenda_lm.hidden_markov.vlhmm_training import fit_vlhmm
 
         self._tables, history = fit_vlhmm(self.settings, corpus, valid, fitting)
         self._vocabulary = corpus.vocabulary
