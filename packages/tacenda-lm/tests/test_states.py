@@ -22,7 +22,7 @@ from tacenda_lm import (
     TemporalFRBM,
     UnigramCache,
 )
-from tacenda_lm.contract import State
+from tacenda_lm.states import State
 
 SMALL = {"width": 6, "epochs": 1}
 MODELS = {

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from tacenda_lm.boltzmann.temporal_frbm import TemporalFRBM
     from tacenda_lm.cache.neural import HasContextVectors, NeuralCache
     from tacenda_lm.cache.unigram import UnigramCache
-    from tacenda_lm.contract import State
     from tacenda_lm.generation import Continuation
     from tacenda_lm.hidden_markov.brown_clusters import BrownClusters, brown_clusters
     from tacenda_lm.hidden_markov.hmm import HMM
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from tacenda_lm.recurrent.settings import RecurrentLMAdvanced
     from tacenda_lm.state_space.settings import StateSpaceLMAdvanced
     from tacenda_lm.state_space.state_space_lm import StateSpaceLM
+    from tacenda_lm.states import State
     from tacenda_lm.surprisal.items import read_items
     from tacenda_lm.surprisal.scoring import surprisal_table
     from tacenda_lm.surprisal.table import SurprisalTable
@@ -104,7 +104,7 @@ _HOMES = {
     "RecurrentLMAdvanced": "tacenda_lm.recurrent.settings",
     "RecurrentLM": "tacenda_lm.recurrent.model",
     "Rescored": "tacenda_lm.language_model",
-    "State": "tacenda_lm.contract",
+    "State": "tacenda_lm.states",
     "StateSpaceLMAdvanced": "tacenda_lm.state_space.settings",
     "StateSpaceLM": "tacenda_lm.state_space.state_space_lm",
     "SurprisalTable": "tacenda_lm.surprisal.table",

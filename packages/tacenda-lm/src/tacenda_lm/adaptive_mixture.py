@@ -23,12 +23,12 @@ from scipy.signal import lfilter
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda_lm.contract import State, vector_of
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture import Mixture, mixed
 from tacenda_lm.mixture_weights import fit_weights
 from tacenda_lm.perplexity import Context, checked_context
 from tacenda_lm.sequences import Float64, Integers, checked, checked_pairs
+from tacenda_lm.states import State, vector_of
 
 __all__ = ["AdaptiveMixture"]
 

@@ -1,18 +1,21 @@
-"""`Generation`: what comes next: distributions, the most probable words, random and best continuations."""
+"""Predict the next word and generate sentences with any language model; `LanguageModel` has these as methods."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus.text import Sentence
 from tacenda.errors import ConfigurationError
-from tacenda_lm.contract import LanguageModelContract, State
 from tacenda_lm.sequences import Float64
+from tacenda_lm.states import State
 
-__all__ = ["Continuation", "Generation"]
+if TYPE_CHECKING:
+    from tacenda_lm.language_model import LanguageModel
+
+__all__ = ["Continuation", "beam", "greedy", "next_word", "sample", "state_after", "top_k"]
 
 
 class Continuation(NamedTuple):
@@ -33,163 +36,171 @@ class Continuation(NamedTuple):
     ended: bool
 
 
-class Generation(LanguageModelContract):
-    """Prediction of the next word and generation of sentences, from `LanguageModelContract` alone."""
+def state_after(model: LanguageModel, context: Sentence = "", *, bos: bool = True) -> State:
+    """Return the state after some words.
 
-    def state_after(self, context: Sentence = "", *, bos: bool = True) -> State:
-        """Return the state after some words.
+    They follow ``<s>``, or with ``bos=False`` a context in which no word is known.
+    """
+    state = model.start() if bos else model.null()
+    for word in model.vocabulary.encode(model._tokens(context)).tolist():
+        state = model.advance(state, word)
+    return state
 
-        They follow ``<s>``, or with ``bos=False`` a context in which no word is known.
-        """
-        state = self.start() if bos else self.null()
-        for word in self.vocabulary.encode(self._tokens(context)).tolist():
-            state = self.advance(state, word)
-        return state
 
-    def next_word(self, context: Sentence = "", *, bos: bool = True) -> Float64:
-        """Return the probabilities of all next words after a context.
+def next_word(model: LanguageModel, context: Sentence = "", *, bos: bool = True) -> Float64:
+    """Return the probabilities of all next words after a context.
 
-        Returns
-        -------
-        float64 (types,), in the order of ``vocabulary.words``.
-        """
-        row = self.log_probs([self.state_after(context, bos=bos)])[0]
-        return np.asarray(np.exp(row.astype(np.float64)))
+    Returns
+    -------
+    float64 (types,), in the order of ``vocabulary.words``.
+    """
+    row = model.log_probs([state_after(model, context, bos=bos)])[0]
+    return np.asarray(np.exp(row.astype(np.float64)))
 
-    def top_k(
-        self, context: Sentence = "", k: int = 10, *, bos: bool = True
-    ) -> list[tuple[str, float]]:
-        """Return the k most probable next words with their probabilities, best first; ``</s>`` may be one."""
+
+def top_k(
+    model: LanguageModel, context: Sentence = "", k: int = 10, *, bos: bool = True
+) -> list[tuple[str, float]]:
+    """Return the k most probable next words with their probabilities, best first; ``</s>`` may be one."""
+    _at_least_one(k, "k")
+    p = next_word(model, context, bos=bos)
+    best = _best(p, k)
+    return [(model.vocabulary.words[i], float(p[i])) for i in best.tolist()]
+
+
+def sample(
+    model: LanguageModel,
+    context: Sentence = "",
+    *,
+    max_words: int = 100,
+    seed: int | np.random.Generator = 0,
+    temperature: float = 1.0,
+    k: int | None = None,
+    unknown: bool = False,
+) -> Continuation:
+    """Draw a random continuation of a context, up to the end of the sentence.
+
+    Parameters
+    ----------
+    context
+        What the sentence begins with.
+    max_words
+        Stop after this many words if the sentence has not ended.
+    seed
+        A seed, or a generator to draw from.
+    temperature
+        Log-probabilities are divided by it; below 1, probable words are drawn more often.
+    k
+        Draw from the k most probable words only; None draws from all.
+    unknown
+        Allow ``<unk>`` and other stand-ins for unknown words.
+
+    Returns
+    -------
+    The words drawn. ``log_prob`` is that of the model itself, whatever temperature and k are.
+
+    Raises
+    ------
+    ConfigurationError
+        The temperature, k or max_words is out of range.
+    """
+    _at_least_one(max_words, "max_words")
+    if not temperature > 0:
+        raise ConfigurationError(f"temperature must be above 0, not {temperature!r}")
+    if k is not None:
         _at_least_one(k, "k")
-        p = self.next_word(context, bos=bos)
-        best = _best(p, k)
-        return [(self.vocabulary.words[i], float(p[i])) for i in best.tolist()]
+    rng = np.random.default_rng(seed)
+    state, words, total = state_after(model, context), list[str](), 0.0
+    for _ in range(max_words):
+        row = model.log_probs([state])[0].astype(np.float64)
+        word = int(rng.choice(len(row), p=_drawn_from(model, row, temperature, k, unknown)))
+        total += float(row[word])
+        if word == model.vocabulary.boundary_id:
+            return Continuation(words, total, True)
+        words.append(model.vocabulary.words[word])
+        state = model.advance(state, word)
+    return Continuation(words, total, False)
 
-    def sample(
-        self,
-        context: Sentence = "",
-        *,
-        max_words: int = 100,
-        seed: int | np.random.Generator = 0,
-        temperature: float = 1.0,
-        k: int | None = None,
-        unknown: bool = False,
-    ) -> Continuation:
-        """Draw a random continuation of a context, up to the end of the sentence.
 
-        Parameters
-        ----------
-        context
-            What the sentence begins with.
-        max_words
-            Stop after this many words if the sentence has not ended.
-        seed
-            A seed, or a generator to draw from.
-        temperature
-            Log-probabilities are divided by it; below 1, probable words are drawn more often.
-        k
-            Draw from the k most probable words only; None draws from all.
-        unknown
-            Allow ``<unk>`` and other stand-ins for unknown words.
+def _drawn_from(
+    model: LanguageModel, row: Float64, temperature: float, k: int | None, unknown: bool
+) -> Float64:
+    """The probabilities (types,) from which `sample` draws a word."""
+    row = np.array(row)
+    if not unknown:
+        row[model.vocabulary.oov_ids] = -np.inf
+    # near a temperature of zero the most probable word is left alone
+    with np.errstate(over="ignore"):
+        row = (row - row.max()) / temperature
+    if k is not None and k < len(row):
+        kept = np.full_like(row, -np.inf)
+        best = _best(row, k)
+        kept[best] = row[best]
+        row = kept
+    p = np.exp(row - row.max())
+    return np.asarray(p / p.sum(), np.float64)
 
-        Returns
-        -------
-        The words drawn. ``log_prob`` is that of the model itself, whatever temperature and k are.
 
-        Raises
-        ------
-        ConfigurationError
-            The temperature, k or max_words is out of range.
-        """
-        _at_least_one(max_words, "max_words")
-        if not temperature > 0:
-            raise ConfigurationError(f"temperature must be above 0, not {temperature!r}")
-        if k is not None:
-            _at_least_one(k, "k")
-        rng = np.random.default_rng(seed)
-        state, words, total = self.state_after(context), list[str](), 0.0
-        for _ in range(max_words):
-            row = self.log_probs([state])[0].astype(np.float64)
-            word = int(rng.choice(len(row), p=self._drawn_from(row, temperature, k, unknown)))
-            total += float(row[word])
-            if word == self.vocabulary.boundary_id:
-                return Continuation(words, total, True)
-            words.append(self.vocabulary.words[word])
-            state = self.advance(state, word)
-        return Continuation(words, total, False)
+def greedy(model: LanguageModel, context: Sentence = "", *, max_words: int = 100) -> Continuation:
+    """Return the continuation that takes the most probable word at every step, but never ``<unk>``."""
+    return beam(model, context, width=1, max_words=max_words)[0]
 
-    def _drawn_from(
-        self, row: Float64, temperature: float, k: int | None, unknown: bool
-    ) -> Float64:
-        """The probabilities (types,) from which `sample` draws a word."""
-        row = np.array(row)
-        if not unknown:
-            row[self.vocabulary.oov_ids] = -np.inf
-        # near a temperature of zero the most probable word is left alone
-        with np.errstate(over="ignore"):
-            row = (row - row.max()) / temperature
-        if k is not None and k < len(row):
-            kept = np.full_like(row, -np.inf)
-            best = _best(row, k)
-            kept[best] = row[best]
-            row = kept
-        p = np.exp(row - row.max())
-        return np.asarray(p / p.sum(), np.float64)
 
-    def greedy(self, context: Sentence = "", *, max_words: int = 100) -> Continuation:
-        """Return the continuation that takes the most probable word at every step, but never ``<unk>``."""
-        return self.beam(context, width=1, max_words=max_words)[0]
+def beam(
+    model: LanguageModel,
+    context: Sentence = "",
+    *,
+    width: int = 10,
+    n: int = 1,
+    max_words: int = 100,
+) -> list[Continuation]:
+    """Return the most probable continuations that a beam search finds, best first, none with ``<unk>``.
 
-    def beam(
-        self, context: Sentence = "", *, width: int = 10, n: int = 1, max_words: int = 100
-    ) -> list[Continuation]:
-        """Return the most probable continuations that a beam search finds, best first, none with ``<unk>``.
+    Parameters
+    ----------
+    context
+        What the sentence begins with.
+    width
+        How many partial sentences are kept at each step.
+    n
+        How many continuations are returned at most.
+    max_words
+        The longest continuation. Sentences that have not ended by then come after those that have.
 
-        Parameters
-        ----------
-        context
-            What the sentence begins with.
-        width
-            How many partial sentences are kept at each step.
-        n
-            How many continuations are returned at most.
-        max_words
-            The longest continuation. Sentences that have not ended by then come after those that have.
-
-        Raises
-        ------
-        ConfigurationError
-            An argument is below 1.
-        """
-        for value, name in ((width, "width"), (n, "n"), (max_words, "max_words")):
-            _at_least_one(value, name)
-        boundary = self.vocabulary.boundary_id
-        live: list[tuple[float, list[int], State]] = [(0.0, [], self.state_after(context))]
-        ended: list[tuple[float, list[int]]] = []
-        for _ in range(max_words):
-            rows = self.log_probs([state for _, _, state in live]).astype(np.float64)
-            rows[:, self.vocabulary.oov_ids] = -np.inf
-            rows += np.array([total for total, _, _ in live])[:, None]
-            grown = []
-            for place in _best(rows.ravel(), width).tolist():
-                i, word = divmod(place, rows.shape[1])
-                total = float(rows[i, word])
-                if word == boundary:
-                    ended.append((total, live[i][1]))
-                elif total > -np.inf:
-                    grown.append((total, [*live[i][1], word], live[i][2], word))
-            ended = sorted(ended, key=lambda each: -each[0])[:n]
-            # every further word can only lower the sum
-            least = ended[-1][0] if len(ended) == n else -np.inf
-            live = [(t, words, self.advance(s, w)) for t, words, s, w in grown if t > least]
-            if not live:
-                break
-        found = [(words, total, True) for total, words in ended]
-        found += [(words, total, False) for total, words, _ in live]
-        return [
-            Continuation([self.vocabulary.words[w] for w in words], total, done)
-            for words, total, done in found[:n]
-        ]
+    Raises
+    ------
+    ConfigurationError
+        An argument is below 1.
+    """
+    for value, name in ((width, "width"), (n, "n"), (max_words, "max_words")):
+        _at_least_one(value, name)
+    boundary = model.vocabulary.boundary_id
+    live: list[tuple[float, list[int], State]] = [(0.0, [], state_after(model, context))]
+    ended: list[tuple[float, list[int]]] = []
+    for _ in range(max_words):
+        rows = model.log_probs([state for _, _, state in live]).astype(np.float64)
+        rows[:, model.vocabulary.oov_ids] = -np.inf
+        rows += np.array([total for total, _, _ in live])[:, None]
+        grown = []
+        for place in _best(rows.ravel(), width).tolist():
+            i, word = divmod(place, rows.shape[1])
+            total = float(rows[i, word])
+            if word == boundary:
+                ended.append((total, live[i][1]))
+            elif total > -np.inf:
+                grown.append((total, [*live[i][1], word], live[i][2], word))
+        ended = sorted(ended, key=lambda each: -each[0])[:n]
+        # every further word can only lower the sum
+        least = ended[-1][0] if len(ended) == n else -np.inf
+        live = [(t, words, model.advance(s, w)) for t, words, s, w in grown if t > least]
+        if not live:
+            break
+    found = [(words, total, True) for total, words in ended]
+    found += [(words, total, False) for total, words, _ in live]
+    return [
+        Continuation([model.vocabulary.words[w] for w in words], total, done)
+        for words, total, done in found[:n]
+    ]
 
 
 def _best(values: Float64, k: int) -> npt.NDArray[np.intp]:

@@ -1,10 +1,15 @@
-"""`KenlmInterface`: the functions of the kenlm module, for every language model. LOGARITHMS HERE HAVE BASE 10."""
+"""The functions of the kenlm module, for every language model; `LanguageModel` has them as methods.
+
+LOGARITHMS HERE HAVE BASE 10. As in the kenlm module, a string is a sentence, and a mark in it is taken at its word.
+``</s>`` ends what is known: the next word has no context. ``<s>`` begins a sentence, and costs what an ARPA file gives
+it, which is meant to be no prediction.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +18,6 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.marks import START
 from tacenda.corpus.text import Sentence, Text, sentences_of
 from tacenda.vocabulary import BOUNDARY
-from tacenda_lm.contract import LanguageModelContract, State
 from tacenda_lm.sequences import (
     BlankLines,
     Float64,
@@ -23,8 +27,24 @@ from tacenda_lm.sequences import (
     encoded_text,
     sums_of_pieces,
 )
+from tacenda_lm.states import State
 
-__all__ = ["FullScore", "KenlmInterface"]
+if TYPE_CHECKING:
+    from tacenda_lm.language_model import LanguageModel
+
+__all__ = [
+    "BaseFullScore",
+    "BaseScore",
+    "BeginSentenceWrite",
+    "FullScore",
+    "NullContextWrite",
+    "contains",
+    "full_scores",
+    "score",
+    "score_batch",
+    "score_sequence",
+    "score_word",
+]
 
 _LN10 = math.log(10)
 
@@ -47,133 +67,132 @@ class FullScore(NamedTuple):
     oov: bool
 
 
-class KenlmInterface(LanguageModelContract):
-    """``score``, ``full_scores`` and scoring word by word. As in the kenlm module, a string is a sentence.
+def score(model: LanguageModel, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
+    """Return the base-10 logarithm of p(sentence).
 
-    And as there, a mark in it is taken at its word. ``</s>`` ends what is known: the next word has no context. ``<s>``
-    begins a sentence, and costs what an ARPA file gives it, which is meant to be no prediction.
+    Parameters
+    ----------
+    sentence
+        A string, which is split at whitespace, or a list of tokens.
+    bos
+        Begin after ``<s>``; otherwise no earlier word is known.
+    eos
+        Count ``</s>`` at the end.
     """
+    tokens = model._tokens(sentence)
+    if _has_marks(model, tokens):
+        return math.fsum(row.log_prob for row in _word_by_word(model, tokens, bos, eos))
+    ids = model.vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
+    return float(model._sequence_scores(ids, bos)[0].sum()) / _LN10
 
-    #: log10 of the probability of ``<s>``, which ARPA files write for zero.
-    start_log_prob: float = -99.0
 
-    def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
-        """Return the base-10 logarithm of p(sentence).
+def full_scores(
+    model: LanguageModel, sentence: Sentence, bos: bool = True, eos: bool = True
+) -> Iterator[FullScore]:
+    """Yield (log10 p, n-gram length, oov) of every token, ``</s>`` last; arguments as of `score`."""
+    tokens, vocabulary = model._tokens(sentence), model.vocabulary
+    if _has_marks(model, tokens):
+        yield from _word_by_word(model, tokens, bos, eos)
+        return
+    ids = vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
+    oov = np.isin(ids, vocabulary.oov_ids).tolist()
+    scores, lengths = model._sequence_scores(ids, bos)
+    rows = zip((scores / _LN10).tolist(), lengths.tolist(), oov, strict=True)
+    yield from map(FullScore._make, rows)
 
-        Parameters
-        ----------
-        sentence
-            A string, which is split at whitespace, or a list of tokens.
-        bos
-            Begin after ``<s>``; otherwise no earlier word is known.
-        eos
-            Count ``</s>`` at the end.
-        """
-        tokens = self._tokens(sentence)
-        if self._has_marks(tokens):
-            return math.fsum(row.log_prob for row in self._word_by_word(tokens, bos, eos))
-        ids = self.vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
-        return float(self._sequence_scores(ids, bos)[0].sum()) / _LN10
 
-    def full_scores(
-        self, sentence: Sentence, bos: bool = True, eos: bool = True
-    ) -> Iterator[FullScore]:
-        """Yield (log10 p, n-gram length, oov) of every token, ``</s>`` last; arguments as of `score`."""
-        tokens, vocabulary = self._tokens(sentence), self.vocabulary
-        if self._has_marks(tokens):
-            yield from self._word_by_word(tokens, bos, eos)
-            return
-        ids = vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
-        oov = np.isin(ids, vocabulary.oov_ids).tolist()
-        scores, lengths = self._sequence_scores(ids, bos)
-        rows = zip((scores / _LN10).tolist(), lengths.tolist(), oov, strict=True)
-        yield from map(FullScore._make, rows)
+def score_batch(
+    model: LanguageModel, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "skip"
+) -> Float64:
+    """Return the base-10 log-probability of every sentence of a text, scored in one call: (sentences,).
 
-    def score_batch(
-        self, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "skip"
-    ) -> Float64:
-        """Return the base-10 log-probability of every sentence of a text, scored in one call: (sentences,).
+    Their sum is that of `perplexity`: a sentence without tokens adds nothing, or with ``blank_lines="count"`` its
+    ``</s>``. Each of the others has its `score`.
+    """
+    counted = checked_blank_lines(blank_lines) == "count"
+    if isinstance(sentences, Corpus):
+        ids, offsets = encoded_text(sentences, model.vocabulary, eos=eos)
+        marked: dict[int, list[str]] = {}
+    else:
+        listed = list(sentences_of(sentences, model.string_tokenizer))
+        marked = {i: tokens for i, tokens in enumerate(listed) if _has_marks(model, tokens)}
+        ids, offsets = encoded(listed, model.vocabulary, eos=eos)
+    sums = sums_of_pieces(model.score_corpus(ids, offsets), offsets[:-1], offsets[1:])
+    found = sums / _LN10
+    if eos and not counted:
+        found[np.diff(offsets) == 1] = 0.0
+    for i, tokens in marked.items():
+        found[i] = model.score(tokens, eos=eos)
+    return np.asarray(found, np.float64)
 
-        Their sum is that of `perplexity`: a sentence without tokens adds nothing, or with ``blank_lines="count"`` its
-        ``</s>``. Each of the others has its `score`.
-        """
-        counted = checked_blank_lines(blank_lines) == "count"
-        if isinstance(sentences, Corpus):
-            ids, offsets = encoded_text(sentences, self.vocabulary, eos=eos)
-            marked: dict[int, list[str]] = {}
-        else:
-            listed = list(sentences_of(sentences, self.string_tokenizer))
-            marked = {i: tokens for i, tokens in enumerate(listed) if self._has_marks(tokens)}
-            ids, offsets = encoded(listed, self.vocabulary, eos=eos)
-        sums = sums_of_pieces(self.score_corpus(ids, offsets), offsets[:-1], offsets[1:])
-        found = sums / _LN10
-        if eos and not counted:
-            found[np.diff(offsets) == 1] = 0.0
-        for i, tokens in marked.items():
-            found[i] = self.score(tokens, eos=eos)
-        return np.asarray(found, np.float64)
 
-    def _has_marks(self, tokens: list[str]) -> bool:
-        """Whether ``<s>`` or ``</s>`` is among the tokens of a sentence, and ``<s>`` is no word of the model."""
-        return BOUNDARY in tokens or (START in tokens and START not in self.vocabulary)
+def _has_marks(model: LanguageModel, tokens: list[str]) -> bool:
+    """Whether ``<s>`` or ``</s>`` is among the tokens of a sentence, and ``<s>`` is no word of the model."""
+    return BOUNDARY in tokens or (START in tokens and START not in model.vocabulary)
 
-    def _word_by_word(self, tokens: list[str], bos: bool, eos: bool) -> Iterator[FullScore]:
-        """Score a sentence with marks in it."""
-        state = self.start() if bos else self.null()
-        for word in [*tokens, BOUNDARY] if eos else tokens:
-            yield self.BaseFullScore(state, word, state)
 
-    def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """Natural log-probabilities and n-gram lengths of one sequence; ``bos`` as in `score`.
+def _word_by_word(
+    model: LanguageModel, tokens: list[str], bos: bool, eos: bool
+) -> Iterator[FullScore]:
+    """Score a sentence with marks in it."""
+    state = model.start() if bos else model.null()
+    for word in [*tokens, BOUNDARY] if eos else tokens:
+        yield model.BaseFullScore(state, word, state)
 
-        A model that does not list n-grams rests each prediction on all words so far.
-        """
-        if bos:
-            return self.score_corpus(ids, np.array([0, len(ids)])), np.arange(2, len(ids) + 2)
-        scores, _ = self.score_from(self.null(), ids)
-        return scores, np.arange(1, len(ids) + 1)
 
-    # -- word by word ------------------------------------------------------------------------------
+def score_sequence(
+    model: LanguageModel, ids: Ids, bos: bool
+) -> tuple[Float64, npt.NDArray[np.int64]]:
+    """Natural log-probabilities and n-gram lengths of one sequence; ``bos`` as in `score`.
 
-    def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
-        """Write the state at the beginning of a sentence, after ``<s>``, into ``state``."""
-        state.value = self.start().value
+    A model that does not list n-grams rests each prediction on all words so far.
+    """
+    if bos:
+        return model.score_corpus(ids, np.array([0, len(ids)])), np.arange(2, len(ids) + 2)
+    scores, _ = model.score_from(model.null(), ids)
+    return scores, np.arange(1, len(ids) + 1)
 
-    def NullContextWrite(self, state: State) -> None:  # noqa: N802
-        """Write the state in which no earlier word is known into ``state``."""
-        state.value = self.null().value
 
-    def BaseScore(self, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
-        """Return log10 p(word | in_state) and write the state after the word into ``out_state``.
+def BeginSentenceWrite(model: LanguageModel, state: State) -> None:  # noqa: N802
+    """Write the state at the beginning of a sentence, after ``<s>``, into ``state``."""
+    state.value = model.start().value
 
-        Both may be the same object.
-        """
-        return self.BaseFullScore(in_state, word, out_state).log_prob
 
-    def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
-        """As `BaseScore`, but return the n-gram length and whether the word is unknown too."""
-        in_state.check_begun()
-        if word == START and START not in self.vocabulary:
-            found = FullScore(self.start_log_prob + self._penalty(in_state) / _LN10, 1, False)
-            out_state.value = self.start().value
-            return found
-        number = self.vocabulary.id_of(word)
-        score, length = self._word_score(in_state, number)
-        after = self.null() if word == BOUNDARY else self.advance(in_state, number)
-        out_state.value = after.value
-        return FullScore(score / _LN10, length, number in self.vocabulary.oov_ids)
+def NullContextWrite(model: LanguageModel, state: State) -> None:  # noqa: N802
+    """Write the state in which no earlier word is known into ``state``."""
+    state.value = model.null().value
 
-    def _word_score(self, state: State, word: int) -> tuple[float, int]:
-        """Natural log-probability of an id, and the n-gram length (0 where the model does not say)."""
-        return float(self.log_prob([state], [word])[0]), 0
 
-    def _penalty(self, state: State) -> float:
-        """What an n-gram model adds to the natural log-probability of a word that it lists after no context."""
-        return 0.0
+def BaseScore(model: LanguageModel, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
+    """Return log10 p(word | in_state) and write the state after the word into ``out_state``.
 
-    def __contains__(self, word: object) -> bool:
-        """Whether a string is a word of the vocabulary or a mark of a sentence; ``<unk>``, the unknown word, is not."""
-        vocabulary = self.vocabulary
-        if not isinstance(word, str) or word not in vocabulary:
-            return word == START
-        return vocabulary.id_of(word) not in vocabulary.oov_ids
+    Both may be the same object.
+    """
+    return model.BaseFullScore(in_state, word, out_state).log_prob
+
+
+def BaseFullScore(model: LanguageModel, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
+    """As `BaseScore`, but return the n-gram length and whether the word is unknown too."""
+    in_state.check_begun()
+    if word == START and START not in model.vocabulary:
+        found = FullScore(model.start_log_prob + model._penalty(in_state) / _LN10, 1, False)
+        out_state.value = model.start().value
+        return found
+    number = model.vocabulary.id_of(word)
+    score, length = model._word_score(in_state, number)
+    after = model.null() if word == BOUNDARY else model.advance(in_state, number)
+    out_state.value = after.value
+    return FullScore(score / _LN10, length, number in model.vocabulary.oov_ids)
+
+
+def score_word(model: LanguageModel, state: State, word: int) -> tuple[float, int]:
+    """Natural log-probability of an id, and the n-gram length (0 where the model does not say)."""
+    return float(model.log_prob([state], [word])[0]), 0
+
+
+def contains(model: LanguageModel, word: object) -> bool:
+    """Whether a string is a word of the vocabulary or a mark of a sentence; ``<unk>``, the unknown word, is not."""
+    vocabulary = model.vocabulary
+    if not isinstance(word, str) or word not in vocabulary:
+        return word == START
+    return vocabulary.id_of(word) not in vocabulary.oov_ids

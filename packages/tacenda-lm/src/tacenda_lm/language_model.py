@@ -1,49 +1,64 @@
-"""`LanguageModel`: the base of every language model; it adds to the contract all that follows from it."""
+"""`LanguageModel`: the base of every language model, and all that follows from how one word follows another.
+
+    log p(w_1 ... w_n </s>) = sum_t log p(w_t | state_t),   state_1 = start(),  state_{t+1} = advance(state_t, w_t)
+
+Every probability is over the whole vocabulary, ``</s>`` and ``<unk>`` included, and sums to one; ``<s>`` is
+never predicted.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
+from itertools import chain
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import Configured
+from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks
-from tacenda.corpus.text import Sentence, Text, as_corpus
+from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda.fitting.checkpoint import Resume
-from tacenda.settings import Settings
 from tacenda.store import path_of
-from tacenda.tokenizers import Tokenizer
+from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import ranks_and_entropies
-from tacenda_lm.generation import Generation
-from tacenda_lm.kenlm_interface import KenlmInterface
-from tacenda_lm.normalization import largest_deviation
+from tacenda_lm import generation, kenlm_interface, normalization
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
 from tacenda_lm.sequences import (
     BlankLines,
     Block,
     Float64,
+    Integers,
     Offsets,
     blocks,
+    checked,
     checked_blank_lines,
+    checked_ids,
+    checked_pairs,
     encoded,
     encoded_text,
     with_ends,
 )
-from tacenda_lm.text_facts import TextFacts, say_what_unknown_is, text_facts
+from tacenda_lm.states import State, distributions_of, ranks_and_entropies, states_before
 from tacenda_lm.training import FitContext
 from tacenda_lm.unknown_words import UnknownWords
 
-__all__ = ["ConfiguredLanguageModel", "LanguageModel", "Rescored", "check_keeps_checkpoints"]
+__all__ = [
+    "LanguageModel",
+    "Rescored",
+    "check_keeps_checkpoints",
+    "fitted_tokenizer",
+    "fitted_tokenizers",
+]
 
-S = TypeVar("S", bound=Settings)
 _LN2 = math.log(2)
+_SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
 
 
 class Rescored(NamedTuple):
@@ -67,8 +82,13 @@ class Rescored(NamedTuple):
     log_prob: float
 
 
-class LanguageModel(KenlmInterface, Generation):
-    """Base of all language models; `LanguageModelContract` says what a new one implements.
+class LanguageModel(Configured[Any]):
+    """Base of all language models.
+
+    A model implements ``_fit``, ``start``, ``advance`` and ``log_probs``, and to be saved ``arrays`` and
+    ``from_arrays``, which sets ``_vocabulary``. Everything else follows. It may override ``log_prob`` (cheaper than a
+    whole distribution), ``null``, ``score_corpus`` (all tokens of many sequences in one call, which is where a fast
+    model is fast), ``score_from`` and ``distributions``.
 
     Logarithms are natural, except in the functions named as in the kenlm module (base 10) and in `surprisal`
     and `entropy` (bits). ``</s>`` is predicted, ``<s>`` never. Words outside the vocabulary are scored as
@@ -78,6 +98,165 @@ class LanguageModel(KenlmInterface, Generation):
     `tacenda.Corpus`, or an iterable of sentences. A sentence is a list of tokens, or a string that is split
     at whitespace.
     """
+
+    kind: ClassVar[str] = "language_models"
+    api_version: ClassVar[int] = 1
+    #: Whether ``fit`` can save its progress; a model that cannot refuses ``checkpoints``.
+    keeps_checkpoints: bool = False
+    #: log10 of the probability of ``<s>``, which ARPA files write for zero.
+    start_log_prob: float = -99.0
+    settings: Any
+    _fitted_to: ClassVar[str] = "text"
+    _vocabulary: Vocabulary | None = None
+
+    def __init__(self, settings: Any = None) -> None:
+        super().__init__(settings)
+
+    # -- what a model says -------------------------------------------------------------------------
+
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+        """Fit the model to a corpus, whose vocabulary becomes the model's.
+
+        ``valid`` is held-out text, which may end the training; ``fitting`` says where to save checkpoints.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement _fit")
+
+    def start(self) -> State:
+        """Return the state at the beginning of a sentence, after ``<s>``. Raises NotFittedError."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement start")
+
+    def advance(self, state: State, word: int) -> State:
+        """Return the state after one more word; ``state`` is not changed.
+
+        ``word`` is an id of ``vocabulary``. A new sentence begins after ``</s>``. Raises DataError for another id.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement advance")
+
+    def log_probs(self, states: Sequence[State]) -> npt.NDArray[np.floating[Any]]:
+        """Return the natural log-probabilities of every possible next word.
+
+        Returns
+        -------
+        float32 or float64 (states, types); the exponentials of a row sum to one.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement log_probs")
+
+    # -- what it may say better --------------------------------------------------------------------
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words that the ids stand for. Raises NotFittedError."""
+        return self._learned(self._vocabulary)
+
+    @property
+    def string_tokenizer(self) -> str:
+        """How a string becomes tokens, a name of `tacenda.tokenizers`.
+
+        It is split at whitespace: that of ASCII for a model that was read from an ARPA file or fitted to a text split
+        so, as KenLM does, and that of Unicode for all others. The rule is saved with the model.
+        """
+        known = (getattr(self, "fitted_on", None) or {}).get("tokenizer")
+        return ASCII_WHITESPACE if known == ASCII_WHITESPACE else "whitespace"
+
+    @property
+    def own_context(self) -> Context:
+        """The context of the model's own figures: ``"stream"`` if the model looks beyond ``</s>``."""
+        return "sentence"
+
+    def null(self) -> State:
+        """Return the state in which no earlier word is known; that of `start` unless overridden."""
+        return self.start()
+
+    def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
+        """Return log p(word | state) for pairs of states and words: natural, float64 (states,).
+
+        ``words`` are ids (states,). Raises DataError for one that is not in the vocabulary, or where there is not one
+        for each state.
+        """
+        ids = checked_pairs(states, words, len(self.vocabulary))
+        rows = self.log_probs(states)
+        return rows[np.arange(len(rows)), ids].astype(np.float64)
+
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
+        """Return the log-probability of every id given those before it in its sequence.
+
+        Parameters
+        ----------
+        ids
+            (tokens,) ids of ``vocabulary``, all sequences one after another. ``</s>`` is scored where it
+            stands; none is added.
+        offsets
+            (sequences + 1,) the place where each sequence begins, and the end of the last. Every sequence
+            starts from ``start()``.
+
+        Returns
+        -------
+        float64 (tokens,), natural logarithms.
+
+        Raises
+        ------
+        DataError
+            An id is not in the vocabulary, or the offsets do not cut the ids.
+        NotFittedError
+            The model was not fitted or loaded.
+        """
+        ids, offsets = checked(ids, offsets, len(self.vocabulary))
+        found = np.empty(len(ids), np.float64)
+        lengths = np.diff(offsets)
+        longest_first = np.argsort(-lengths, kind="stable")
+        for block in range(0, len(longest_first), _SEQUENCES):
+            chosen = longest_first[block : block + _SEQUENCES]
+            states = [self.start() for _ in chosen]
+            for t in range(int(lengths[chosen[0]])):
+                n = int(np.count_nonzero(lengths[chosen] > t))  # the others have ended
+                places = offsets[chosen[:n]] + t
+                found[places] = self.log_prob(states[:n], ids[places])
+                states = [
+                    self.advance(s, w) for s, w in zip(states, ids[places].tolist(), strict=False)
+                ]
+        return found
+
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+        """Score one sequence that continues from a state.
+
+        A stream can be scored in parts this way: the scores of its parts are those of the whole.
+
+        Parameters
+        ----------
+        state
+            The state before the first id; it is not changed.
+        ids
+            (tokens,) ids of ``vocabulary``.
+
+        Returns
+        -------
+        The log-probability of every id, float64 (tokens,), natural; and the state after the last.
+        """
+        ids = checked_ids(ids, len(self.vocabulary))
+        scores = np.empty(len(ids), np.float64)
+        for t, word in enumerate(ids.tolist()):
+            scores[t] = self.log_prob([state], [word])[0]
+            state = self.advance(state, word)
+        return scores, state
+
+    def distributions(
+        self, ids: Integers, offsets: Integers
+    ) -> Iterator[npt.NDArray[np.floating[Any]]]:
+        """Yield the whole distribution at every token: the log-probabilities before its id was seen.
+
+        Parameters
+        ----------
+        ids, offsets
+            As in `score_corpus`.
+
+        Yields
+        ------
+        float32 or float64 (tokens of the block, types), blocks of bounded size in the order of the ids.
+        """
+        ids, offsets = checked(ids, offsets, len(self.vocabulary))
+        cuts = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        states = (states_before(self, self.start(), ids[i:j]) for i, j in cuts)
+        yield from distributions_of(self, chain.from_iterable(states))
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -136,9 +315,19 @@ class LanguageModel(KenlmInterface, Generation):
         return self
 
     @contextmanager
-    def _recording(self, corpus: TextFacts, valid: Text | None, marks: Marks) -> Iterator[None]:
-        """Around the learning itself: say what the model was fitted on, and measure held-out text."""
-        say_what_unknown_is(corpus)
+    def _recording(self, corpus: Any, valid: Text | None, marks: Marks) -> Iterator[None]:
+        """Note what the model is fitted on, and measure held-out text after the fit.
+
+        ``corpus`` is a `Corpus`, or a `tacenda.dask.ClusterCorpus`, which says the same of itself.
+        """
+        n = corpus.origin.get("written_unknown", 0)
+        if n:
+            times = "once" if n == 1 else f"{n:,} times"
+            warnings.warn(
+                f"<unk> is written {times} in the text; it is the unknown word there, as in the Penn Treebank and in "
+                "WikiText, and whatever is outside the vocabulary is scored like it",
+                stacklevel=4,  # of fit, which enters a context
+            )
         # a model of a plugin need not have them before its first fit
         before = getattr(self, "fitted_on", {}), getattr(self, "figures", [])
         self.fitted_on, self.figures = {}, []
@@ -147,7 +336,14 @@ class LanguageModel(KenlmInterface, Generation):
         except BaseException:  # the model may still be the one of the fit before
             self.fitted_on, self.figures = before
             raise
-        self.fitted_on = {**text_facts(corpus), **self.fitted_on}
+        self.fitted_on = {
+            "n_tokens": corpus.n_tokens,
+            "n_sentences": corpus.n_sentences,
+            "n_types": len(corpus.vocabulary),
+            "n_unknown": int(corpus.type_counts[corpus.vocabulary.oov_ids].sum()),
+            **corpus.origin,
+            **self.fitted_on,
+        }
         if valid is not None:
             self.record(valid, "validation text", context=self.own_context, marks=marks)
 
@@ -314,36 +510,41 @@ class LanguageModel(KenlmInterface, Generation):
             found.append(Rescored(sentence, total, score, log_prob))
         return sorted(found, key=lambda each: -each.total)
 
-    # -- normalisation -----------------------------------------------------------------------------
+    def config_dict(self) -> dict[str, Any]:
+        """Return the settings but for the device, and the vocabulary's, as JSON values."""
+        settings = self.settings.to_dict()
+        settings.pop("device", None)
+        return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
 
-    def check_normalized(
-        self,
-        sentences: Text | None = None,
-        *,
-        n_contexts: int = 100,
-        seed: int = 0,
-        tolerance: float = 1e-5,
-    ) -> float:
-        """Return the largest ``|sum_w p(w | context) - 1|`` over many contexts, computed in full.
+    check_normalized = normalization.check_normalized
 
-        Parameters
-        ----------
-        sentences
-            The contexts are all beginnings of these; by default they are random words of the vocabulary.
-            The context in which no word is known is checked too.
-        n_contexts
-            How many contexts are drawn by default.
-        seed
-            Seed of the default contexts.
-        tolerance
-            The largest difference that is allowed.
+    # -- what comes next, and the functions of the kenlm module ------------------------------------
 
-        Raises
-        ------
-        DataError
-            A distribution is not normalised, or holds NaN; the message names the context.
-        """
-        return largest_deviation(self, sentences, n_contexts, seed, tolerance)
+    state_after = generation.state_after
+    next_word = generation.next_word
+    top_k = generation.top_k
+    sample = generation.sample
+    greedy = generation.greedy
+    beam = generation.beam
+
+    score = kenlm_interface.score
+    full_scores = kenlm_interface.full_scores
+    score_batch = kenlm_interface.score_batch
+    BeginSentenceWrite = kenlm_interface.BeginSentenceWrite
+    NullContextWrite = kenlm_interface.NullContextWrite
+    BaseScore = kenlm_interface.BaseScore
+    BaseFullScore = kenlm_interface.BaseFullScore
+    __contains__ = kenlm_interface.contains
+    _sequence_scores = kenlm_interface.score_sequence
+    _word_score = kenlm_interface.score_word
+
+    def _penalty(self, state: State) -> float:
+        """What an n-gram model adds to the natural log-probability of a word that it lists after no context."""
+        return 0.0
+
+    def _tokens(self, sentence: Sentence) -> list[str]:
+        """The tokens of a sentence; a string is split by `string_tokenizer`. Raises CorpusError."""
+        return tokens_of(sentence, self.string_tokenizer)
 
 
 def _measured(
@@ -374,20 +575,35 @@ def check_keeps_checkpoints(model: LanguageModel) -> None:
         )
 
 
-class ConfiguredLanguageModel(LanguageModel, Configured[S]):
-    """Base of the models of this package but `Mixture`; ``_fit`` and ``from_arrays`` set ``_vocabulary``."""
+def fitted_tokenizer(model: LanguageModel) -> str:
+    """Return the tokenizer of the text a model was fitted to, or of that of its components for a model made of models.
 
-    distribution: ClassVar[str] = "tacenda-lm"
-    _fitted_to: ClassVar[str] = "text"
-    _vocabulary: Vocabulary | None = None
+    Without any it is the model's `string_tokenizer`. Raises ConfigurationError where it was a function, which is not
+    saved with a model, or where components had different ones.
+    """
+    names = fitted_tokenizers(model)
+    if "callable" in names:
+        raise ConfigurationError(
+            "the model was fitted with a tokenizer of your own, which is not saved with it: give tokenizer"
+        )
+    if len(names) > 1:
+        raise ConfigurationError(
+            f"the parts of the model were fitted with different tokenizers, {sorted(names)}: give tokenizer"
+        )
+    return names.pop()
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """What the ids mean. Raises NotFittedError."""
-        return self._learned(self._vocabulary)
 
-    def config_dict(self) -> dict[str, Any]:
-        """Return the settings but for the device, and the vocabulary's, as JSON values."""
-        settings = self.settings.to_dict()
-        settings.pop("device", None)
-        return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
+def fitted_tokenizers(model: LanguageModel) -> set[str]:
+    """Return the tokenizers of the texts that a model, or those in it, were fitted to.
+
+    Where none is known, that is its `string_tokenizer`, or ``whitespace`` for a model of a plugin that has none.
+    """
+    return _recorded_tokenizers(model) or {getattr(model, "string_tokenizer", "whitespace")}
+
+
+def _recorded_tokenizers(model: Any) -> set[str]:
+    """The tokenizers that a model knows of, else those that the models in it do."""
+    known = (getattr(model, "fitted_on", None) or {}).get("tokenizer")
+    if known:
+        return {str(known)}
+    return set().union(*map(_recorded_tokenizers, model.nested().values()))

@@ -26,7 +26,6 @@ from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import State, rows_of_block
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture_weights import checked_weights, fit_weights
 from tacenda_lm.perplexity import Context, checked_context
@@ -42,6 +41,7 @@ from tacenda_lm.sequences import (
     encoded_text,
     with_ends,
 )
+from tacenda_lm.states import State, rows_of_block
 from tacenda_lm.training import FitContext
 
 __all__ = ["Mixture", "mixed"]

@@ -3,29 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacenda.corpus.text import Text
 from tacenda.errors import DataError
-from tacenda_lm.contract import LanguageModelContract, State
 from tacenda_lm.sequences import encoded_text
+from tacenda_lm.states import State
 
-__all__ = ["largest_deviation"]
+if TYPE_CHECKING:
+    from tacenda_lm.language_model import LanguageModel
+
+__all__ = ["check_normalized"]
 
 _STATES = 64  # whose distributions are checked at once
 
 
-def largest_deviation(
-    model: LanguageModelContract,
-    sentences: Text | None,
-    n_contexts: int,
-    seed: int,
-    tolerance: float,
+def check_normalized(
+    model: LanguageModel,
+    sentences: Text | None = None,
+    *,
+    n_contexts: int = 100,
+    seed: int = 0,
+    tolerance: float = 1e-5,
 ) -> float:
-    """Return the largest ``|sum_w p(w | context) - 1|``; `LanguageModel.check_normalized` says of which contexts.
+    """Return the largest ``|sum_w p(w | context) - 1|`` over many contexts, computed in full.
 
-    Raises DataError where a distribution is further from 1 than the tolerance, or holds NaN.
+    Parameters
+    ----------
+    sentences
+        The contexts are all beginnings of these; by default they are random words of the vocabulary.
+        The context in which no word is known is checked too.
+    n_contexts
+        How many contexts are drawn by default.
+    seed
+        Seed of the default contexts.
+    tolerance
+        The largest difference that is allowed.
+
+    Raises
+    ------
+    DataError
+        A distribution is not normalized, or holds NaN; the message names the context.
     """
     worst = 0.0
     for states, shown in _contexts(model, sentences, n_contexts, seed):
@@ -42,7 +62,7 @@ def largest_deviation(
 
 
 def _contexts(
-    model: LanguageModelContract, sentences: Text | None, n_contexts: int, seed: int
+    model: LanguageModel, sentences: Text | None, n_contexts: int, seed: int
 ) -> Iterator[tuple[list[State], list[str]]]:
     """States with the contexts that they stand for, as an error message shows them."""
     vocabulary = model.vocabulary

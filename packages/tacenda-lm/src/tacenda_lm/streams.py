@@ -58,6 +58,11 @@ class Stream(NamedTuple):
         return cls(stream, np.append(begins, len(stream)).astype(np.int64))
 
     @classmethod
+    def following(cls, ids: Ids) -> Stream:
+        """Return one sequence of ids, whose first is no context but follows a state."""
+        return cls(ids, np.array([0, len(ids)]))
+
+    @classmethod
     def of_corpus(cls, corpus: Corpus, across: bool) -> Stream:
         """Return a corpus as one sequence, or as one for every sentence; mapped from a file where the corpus is."""
         boundary = corpus.vocabulary.boundary_id

@@ -32,7 +32,7 @@ from tacenda.kernels.shared.row_steps import adagrad
 from tacenda_lm.streams import Stream
 
 if TYPE_CHECKING:
-    from tacenda_lm.stream_model import StreamPredictor
+    pass
 
 __all__ = [
     "AdaGradTrainer",
@@ -186,7 +186,7 @@ class Trainer:
         """Take one step on the summed loss of a batch."""
         raise NotImplementedError
 
-    def predictor(self) -> StreamPredictor:
+    def predictor(self) -> Any:
         """Return what the present parameters predict."""
         raise NotImplementedError
 

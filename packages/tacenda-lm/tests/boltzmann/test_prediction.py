@@ -5,7 +5,7 @@ import pytest
 
 from tacenda.errors import DataError
 from tacenda_lm.boltzmann.predictor import _TOKENS, BoltzmannPredictor
-from tacenda_lm.contract import State
+from tacenda_lm.states import State
 from tacenda_lm.streams import Stream
 
 END = 0

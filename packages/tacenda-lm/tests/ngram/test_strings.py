@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tacenda import Corpus
 from tacenda.tokenizers import ASCII_WHITESPACE
-from tacenda_lm import KneserNey, State
-from tacenda_lm.kenlm_interface import KenlmInterface
+from tacenda_lm import KneserNey, LanguageModel, State
 from tacenda_lm.ngram.word_table import WordTable
 
 #: Words, everything that ``str.split`` takes for a space, and characters whose bytes begin as those of spaces do.
@@ -34,7 +33,7 @@ def model():
 
 def slowly(model, function, *arguments, **options):
     """The same function as every language model has it, without compiled strings."""
-    return getattr(KenlmInterface, function)(model, *arguments, **options)
+    return getattr(LanguageModel, function)(model, *arguments, **options)
 
 
 @settings(max_examples=300, deadline=None)

@@ -10,7 +10,7 @@ from spacy.tokens import Doc
 
 from tacenda.errors import ConfigurationError
 from tacenda_lm import LanguageModel
-from tacenda_lm.contract import State
+from tacenda_lm.states import State
 
 FIRST, SECOND = "the cat saw a dog .", "a red mouse ate the bird ."
 

@@ -48,15 +48,16 @@ LEAST_STEPS = 16
 _Positions = npt.NDArray[np.int64]
 
 
-class WordBoltzmann(StreamModel[Any, BoltzmannPredictor]):
+class WordBoltzmann(StreamModel):
     """Base of `FRBM` and `TemporalFRBM`."""
 
     temporal: ClassVar[bool]
+    _predictor: BoltzmannPredictor | None = None
 
     @property
     def parameters(self) -> BoltzmannParameters:
         """What was learned. Raises NotFittedError."""
-        return self._found.parameters
+        return self._learned(self._predictor).parameters
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:

@@ -24,8 +24,8 @@ from tacenda_lm.boltzmann.parameters import (
     sigmoid,
     unnormalised,
 )
-from tacenda_lm.contract import State, log_softmax, rows_of_block, vector_of, window_of
 from tacenda_lm.sequences import Float64, Ids
+from tacenda_lm.states import State, log_softmax, rows_of_block, vector_of, window_of
 from tacenda_lm.streams import Contexts, Stream
 
 __all__ = ["BoltzmannPredictor"]

@@ -15,11 +15,11 @@ from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.cache.settings import NeuralCacheSettings
 from tacenda_lm.cache.unigram import prior_of
-from tacenda_lm.contract import State, not_of_this_model, vector_of
-from tacenda_lm.language_model import ConfiguredLanguageModel, LanguageModel
+from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.log_bilinear.hlbl import HLBL
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked, checked_ids
+from tacenda_lm.states import State, not_of_this_model, vector_of
 from tacenda_lm.training import FitContext
 
 __all__ = ["HasContextVectors", "NeuralCache"]
@@ -45,7 +45,7 @@ class HasContextVectors(Protocol):
         ...
 
 
-class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
+class NeuralCache(LanguageModel):
     """A model of the words that were read in contexts like the present one.
 
         p(w_t | h) = (sum_i k_i [w_i = w] + kappa u(w)) / (sum_i k_i + kappa),   k_i = decay^{t - 1 - i} exp(-theta d_i)
@@ -65,7 +65,9 @@ class NeuralCache(ConfiguredLanguageModel[NeuralCacheSettings]):
     """
 
     name: ClassVar[str] = "neural_cache"
+    distribution: ClassVar[str] = "tacenda-lm"
     settings_class = NeuralCacheSettings
+    settings: NeuralCacheSettings
     keeps_checkpoints = True
 
     @configured_by(NeuralCacheSettings)

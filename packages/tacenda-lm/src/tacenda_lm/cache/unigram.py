@@ -13,10 +13,10 @@ from tacenda.corpus import Corpus
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.cache.settings import UnigramCacheSettings
-from tacenda_lm.contract import State
-from tacenda_lm.language_model import ConfiguredLanguageModel
+from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Integers, check_word, checked, checked_ids
+from tacenda_lm.states import State
 from tacenda_lm.training import FitContext
 
 __all__ = ["UnigramCache", "prior_of"]
@@ -28,7 +28,7 @@ def prior_of(vocabulary: Vocabulary) -> Float64:
     return np.asarray(counts / counts.sum(), np.float64)
 
 
-class UnigramCache(ConfiguredLanguageModel[UnigramCacheSettings]):
+class UnigramCache(LanguageModel):
     """A unigram model of the words just read.
 
         p(w_t | h) = (sum_{a = 1 .. window} decay^{a - 1} [w_{t - a} = w] + kappa u(w)) / (sum_a decay^{a - 1} + kappa)
@@ -44,7 +44,9 @@ class UnigramCache(ConfiguredLanguageModel[UnigramCacheSettings]):
     """
 
     name: ClassVar[str] = "unigram_cache"
+    distribution: ClassVar[str] = "tacenda-lm"
     settings_class = UnigramCacheSettings
+    settings: UnigramCacheSettings
 
     @configured_by(UnigramCacheSettings)
     def __init__(self, settings: UnigramCacheSettings) -> None:

@@ -101,7 +101,7 @@ def load_model(folder: Path) -> LanguageModel:
 def tokenizer_of(model: LanguageModel, given: str | None) -> str:
     """Return the tokenizer that was given, or else the one that the model was fitted with."""
     from tacenda.errors import ConfigurationError
-    from tacenda_lm.contract import fitted_tokenizer
+    from tacenda_lm.language_model import fitted_tokenizer
 
     if given is not None:
         return given

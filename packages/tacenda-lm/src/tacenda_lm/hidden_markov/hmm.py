@@ -29,7 +29,7 @@ _Floats = npt.NDArray[np.float32]
 _SPREAD = 0.5  # of the logarithms of the first values; states that begin alike stay alike
 
 
-class HMM(HiddenMarkov[HMMSettings]):
+class HMM(HiddenMarkov):
     """A hidden Markov language model: every state may emit every word and follow every other."""
 
     name: ClassVar[str] = "hmm"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_lm.contract import State, not_of_this_model, vector_of
 from tacenda_lm.hidden_markov.inference import Tables
-from tacenda_lm.hidden_markov.settings import HMMSettings, VLHMMSettings
-from tacenda_lm.language_model import ConfiguredLanguageModel
+from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import (
     Float64,
     Ids,
@@ -21,10 +19,10 @@ from tacenda_lm.sequences import (
     checked,
     checked_pairs,
 )
+from tacenda_lm.states import State, not_of_this_model, vector_of
 
 __all__ = ["HiddenMarkov", "Posterior"]
 
-S = TypeVar("S", bound=HMMSettings | VLHMMSettings)
 _START = -1  # instead of a class: nothing was read yet
 _ROWS = 64  # states of a class whose next words are computed side by side
 _LEAST = np.finfo(np.float32).tiny  # what float32 cannot hold is taken as the least it can
@@ -45,7 +43,7 @@ class Posterior(NamedTuple):
     probabilities: npt.NDArray[np.float32]
 
 
-class HiddenMarkov(ConfiguredLanguageModel[S]):
+class HiddenMarkov(LanguageModel):
     """Base of `VLHMM` and `HMM`: everything but the fit, which sets the tables and the vocabulary.
 
     A `State` holds the class of the last word and the probabilities, as bytes of float32 (k,), of the states of that
@@ -53,6 +51,7 @@ class HiddenMarkov(ConfiguredLanguageModel[S]):
     number is ``class * k + number within the class``.
     """
 
+    distribution: ClassVar[str] = "tacenda-lm"
     keeps_checkpoints = True
     _tables: Tables | None = None
 

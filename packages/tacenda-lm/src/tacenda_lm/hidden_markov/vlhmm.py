@@ -28,7 +28,7 @@ from tacenda_lm.training import FitContext
 __all__ = ["VLHMM"]
 
 
-class VLHMM(HiddenMarkov[VLHMMSettings]):
+class VLHMM(HiddenMarkov):
     """A hidden Markov language model whose states are divided among classes of words.
 
         p(x) = sum_z prod_t p(z_t | z_{t-1}) p(x_t | z_t)

@@ -21,7 +21,7 @@ from tacenda.vocabulary import Vocabulary
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.trees import Tree
-from tacenda_lm.stream_model import VectorModel
+from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Stream, streams_of
 from tacenda_lm.training import AdaGradTrainer, FitContext, dropout_mask, falling_rate, train
 
@@ -39,7 +39,7 @@ OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "row_st
 _ROWS = 4096  # predicted vectors at a time, where they are averaged
 
 
-class HLBL(VectorModel[HLBLSettings, HLBLPredictor]):
+class HLBL(StreamModel):
     """A hierarchical log-bilinear language model.
 
         r = b + sum_i c_i o r_{w_i} + tails,    P(w | context) = sum_{d in D(w)} prod_i sigma(+-(r . q_i + b_i))
@@ -57,6 +57,8 @@ class HLBL(VectorModel[HLBLSettings, HLBLPredictor]):
 
     name: ClassVar[str] = "hlbl"
     settings_class = HLBLSettings
+    settings: HLBLSettings
+    _predictor: HLBLPredictor | None = None
 
     @configured_by(HLBLSettings)
     def __init__(self, settings: HLBLSettings) -> None:
@@ -65,12 +67,12 @@ class HLBL(VectorModel[HLBLSettings, HLBLPredictor]):
     @property
     def parameters(self) -> Parameters:
         """What was learned. Raises NotFittedError."""
-        return self._found.parameters
+        return self._learned(self._predictor).parameters
 
     @property
     def tree(self) -> Tree:
         """The tree over words. Raises NotFittedError."""
-        return self._found.tree
+        return self._learned(self._predictor).tree
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         """Fit in three stages (section 4.4): a bootstrap, a tree, the model on it."""

@@ -23,10 +23,10 @@ from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.log_bilinear.stream_scores import Packed, pack, rounded, scores
 from tacenda.kernels.machinery.memory import WIDE, aligned
-from tacenda_lm.contract import State, rows_of_block, vector_of, window_of
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.trees import Tree
 from tacenda_lm.sequences import Float64, Ids
+from tacenda_lm.states import State, rows_of_block, vector_of, window_of
 from tacenda_lm.streams import Stream
 
 __all__ = ["HLBLPredictor", "Parameters", "Predicted"]

@@ -17,7 +17,6 @@ from tacenda.fitting.processes import join, processes
 from tacenda.fitting.processes import total as sum_of
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import State, rows_of_block
 from tacenda_lm.log_bilinear.lbl_objective import (
     LBLParameters,
     nce,
@@ -27,6 +26,7 @@ from tacenda_lm.log_bilinear.lbl_objective import (
 )
 from tacenda_lm.log_bilinear.settings import LBLSettings
 from tacenda_lm.sequences import Float64, Ids
+from tacenda_lm.states import State, rows_of_block
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
 from tacenda_lm.training import AdaGradTrainer, FitContext, dropout_mask, falling_rate, train
@@ -39,7 +39,7 @@ _LESS = "fewer batch_words, a smaller width, or a smaller vocabulary"
 _OPERATIONS = ("row_steps",)
 
 
-class LBL(StreamModel[LBLSettings, "LBLPredictor"]):
+class LBL(StreamModel):
     """A log-bilinear language model.
 
         r = sum_i C_i r_{w_i},    P(w | context) = exp(r . q_w + b_w) / sum_j exp(r . q_j + b_j)
@@ -49,6 +49,8 @@ class LBL(StreamModel[LBLSettings, "LBLPredictor"]):
 
     name: ClassVar[str] = "lbl"
     settings_class = LBLSettings
+    settings: LBLSettings
+    _predictor: LBLPredictor | None = None
 
     @configured_by(LBLSettings)
     def __init__(self, settings: LBLSettings) -> None:
@@ -57,7 +59,7 @@ class LBL(StreamModel[LBLSettings, "LBLPredictor"]):
     @property
     def parameters(self) -> LBLParameters:
         """What was learned. Raises NotFittedError."""
-        return self._found.parameters
+        return self._learned(self._predictor).parameters
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         settings = self.settings

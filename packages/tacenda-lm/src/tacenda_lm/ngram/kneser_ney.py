@@ -34,7 +34,6 @@ from tacenda_lm.ngram.scoring import NGramScores
 from tacenda_lm.ngram.smoothing import FALLBACK, KneserNeySettings, estimate
 from tacenda_lm.ngram.spooling import Scratch, default_budget
 from tacenda_lm.ngram.table import Table
-from tacenda_lm.text_facts import TextFacts
 from tacenda_lm.training import FitContext
 
 __all__ = ["KneserNey"]
@@ -81,7 +80,7 @@ class KneserNey(NGramScores):
         self._estimate(corpus.vocabulary, count)
 
     def fit_counted(
-        self, corpus: TextFacts, rows: Iterable[Rows], valid: Text | None, marks: Marks
+        self, corpus: Any, rows: Iterable[Rows], valid: Text | None, marks: Marks
     ) -> Self:
         """Fit the model to a text of which others have counted the n-grams: the `sorted_rows` of ``corpus``."""
 

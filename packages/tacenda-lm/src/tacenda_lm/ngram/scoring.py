@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,8 @@ from tacenda.corpus.text import Sentence, Text
 from tacenda.errors import ArtifactError
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY
-from tacenda_lm.contract import State
 from tacenda_lm.kenlm_interface import FullScore
-from tacenda_lm.language_model import ConfiguredLanguageModel
+from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.ngram.layout import ABOVE_ONE
 from tacenda_lm.ngram.smoothing import KneserNeySettings
 from tacenda_lm.ngram.table import Table
@@ -40,6 +39,7 @@ from tacenda_lm.sequences import (
     checked_ids,
     checked_pairs,
 )
+from tacenda_lm.states import State
 
 __all__ = ["NGramScores"]
 
@@ -64,9 +64,11 @@ def _strings() -> Any:
     return text_kernels
 
 
-class NGramScores(ConfiguredLanguageModel[KneserNeySettings]):
+class NGramScores(LanguageModel):
     """Answers from a table, which a subclass fits or reads; a state's value is a tuple of the word ids that matter."""
 
+    distribution: ClassVar[str] = "tacenda-lm"
+    settings: KneserNeySettings
     _table: Table | None = None
     _word_table: WordTable | None = None
     _split_by: Any = None  # the tokenizer of the text that the word table was made for
@@ -100,7 +102,7 @@ class NGramScores(ConfiguredLanguageModel[KneserNeySettings]):
         return self._state((*state.parts(), int(word)))
 
     def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
-        """As `KenlmInterface.BeginSentenceWrite`; the place of ``<s>`` is looked up once."""
+        """As `LanguageModel.BeginSentenceWrite`; the place of ``<s>`` is looked up once."""
         begun = self._begun
         if begun is None or begun[1] is not self._table:
             words = self.start().parts()
@@ -108,13 +110,13 @@ class NGramScores(ConfiguredLanguageModel[KneserNeySettings]):
         state.value, state.hint = begun[0], (*begun[:2], begun[2].copy())
 
     def BaseScore(self, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
-        """As `KenlmInterface.BaseScore`; the places of the context in the table are kept with the state."""
+        """As `LanguageModel.BaseScore`; the places of the context in the table are kept with the state."""
         if word in _MARKS:
             return super().BaseScore(in_state, word, out_state)
         return self._step(in_state, word, out_state)[0] / _LN10
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
-        """As `KenlmInterface.BaseFullScore`."""
+        """As `LanguageModel.BaseFullScore`."""
         if word in _MARKS:
             return super().BaseFullScore(in_state, word, out_state)
         score, length = self._step(in_state, word, out_state)
@@ -205,7 +207,7 @@ class NGramScores(ConfiguredLanguageModel[KneserNeySettings]):
     # -- strings -----------------------------------------------------------------------------------
 
     def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
-        """As `KenlmInterface.score`; a string is split, looked up and scored in compiled code."""
+        """As `LanguageModel.score`; a string is split, looked up and scored in compiled code."""
         prepared = self._prepared
         tokenizer = self.fitted_on.get("tokenizer")
         if prepared is None or prepared[0] is not self._table or prepared[1] != tokenizer:
@@ -224,7 +226,7 @@ class NGramScores(ConfiguredLanguageModel[KneserNeySettings]):
     def score_batch(
         self, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "skip"
     ) -> Float64:
-        """As `KenlmInterface.score_batch`; a list of strings is split, looked up and scored in compiled code."""
+        """As `LanguageModel.score_batch`; a list of strings is split, looked up and scored in compiled code."""
         words, counted = self._words, checked_blank_lines(blank_lines) == "count"
         lines = words.encoded(sentences, eos) if words is not None else None
         if words is None or lines is None:

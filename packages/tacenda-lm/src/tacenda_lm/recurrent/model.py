@@ -27,7 +27,7 @@ from tacenda_lm.recurrent.training import (
 from tacenda_lm.sequences import (
     Ids,
 )
-from tacenda_lm.stream_model import VectorModel
+from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Stream
 from tacenda_lm.training import FitContext, train
 
@@ -38,7 +38,7 @@ _CONSTANT = 0.6  # of the epochs of a fit without held-out text, before the rate
 _LEAST_RATE = 0.01  # share of the rate that is left at the end of such a fit, or more: with less nothing is learned
 
 
-class RecurrentLM(VectorModel[RecurrentLMSettings, RecurrentPredictor]):
+class RecurrentLM(StreamModel):
     """A recurrent neural network language model.
 
         h_t = sigma(A h_{t-1} + B w_{t-1} + a) - 1/2,    p(w_t) = SoftMax(C h_t + b)
@@ -56,6 +56,8 @@ class RecurrentLM(VectorModel[RecurrentLMSettings, RecurrentPredictor]):
 
     name: ClassVar[str] = "recurrent"
     settings_class = RecurrentLMSettings
+    settings: RecurrentLMSettings
+    _predictor: RecurrentPredictor | None = None
     roundable: ClassVar[tuple[str, ...]] = ("inputs", "outputs")
 
     @configured_by(RecurrentLMSettings)
@@ -65,7 +67,7 @@ class RecurrentLM(VectorModel[RecurrentLMSettings, RecurrentPredictor]):
     @property
     def network(self) -> Network:
         """What was learned. Raises NotFittedError."""
-        return self._found.network
+        return self._learned(self._predictor).network
 
     # -- fitting -----------------------------------------------------------------------------------
 

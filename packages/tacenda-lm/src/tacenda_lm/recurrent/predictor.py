@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_lm.contract import State, rows_of_block
 from tacenda_lm.recurrent.network import RESTING, Network, distribution, output, run, step
 from tacenda_lm.sequences import Float64, Ids
+from tacenda_lm.states import State, rows_of_block
 from tacenda_lm.streams import Stream
 
 __all__ = ["RecurrentPredictor"]

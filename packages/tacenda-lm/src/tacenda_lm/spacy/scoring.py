@@ -13,10 +13,10 @@ from spacy.tokens import Doc
 
 from tacenda.errors import ConfigurationError
 from tacenda.spacy.documents import WordCache, sentence_cuts
-from tacenda_lm.contract import State, distributions_of, ranks_and_entropies, states_before
 from tacenda_lm.sequences import Float64, Ids, Offsets, with_ends
 from tacenda_lm.spacy.doc_scores import DocScores, text_length
 from tacenda_lm.spacy.raw_text import Normalizing
+from tacenda_lm.states import State, distributions_of, ranks_and_entropies, states_before
 from tacenda_lm.unknown_words import UnknownWords
 
 __all__ = ["DocScorer"]

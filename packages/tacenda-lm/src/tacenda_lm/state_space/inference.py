@@ -20,8 +20,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tacenda_lm.contract import log_softmax
 from tacenda_lm.state_space.parameters import Floats, Ints
+from tacenda_lm.states import log_softmax
 
 __all__ = ["SMALL", "Product", "errors_of_step", "most_probable", "product_of", "solve"]
 

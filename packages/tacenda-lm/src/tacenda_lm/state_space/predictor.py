@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda_lm.contract import State, log_softmax, rows_of_block, vector_of, window_of
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.state_space.inference import product_of
 from tacenda_lm.state_space.joint_tokens import JointTokens
@@ -16,6 +15,7 @@ from tacenda_lm.state_space.parameters import Floats, Inputs, Ints, Parameters
 from tacenda_lm.state_space.recurrence import Forward, forward, onward, read
 from tacenda_lm.state_space.settings import StateSpaceLMSettings
 from tacenda_lm.state_space.texts import Text
+from tacenda_lm.states import State, log_softmax, rows_of_block, vector_of, window_of
 from tacenda_lm.streams import Stream
 
 __all__ = ["StateSpacePredictor"]

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacenda_lm.contract import log_softmax
 from tacenda_lm.row_gradients import Gradient, by_row
 from tacenda_lm.state_space.inference import (
     SMALL,
@@ -30,6 +29,7 @@ from tacenda_lm.state_space.inference import (
     times_covariance,
 )
 from tacenda_lm.state_space.parameters import Floats, Inputs, Ints, Parameters
+from tacenda_lm.states import log_softmax
 
 __all__ = [
     "LIMIT",

@@ -12,13 +12,13 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.contract import State
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.parameters import Parameters, initial_parameters
 from tacenda_lm.state_space.predictor import StateSpacePredictor
 from tacenda_lm.state_space.settings import StateSpaceLMSettings
 from tacenda_lm.state_space.texts import Pieces, side_by_side, windows_of
 from tacenda_lm.state_space.trainers import GradientTrainer, RulesTrainer
+from tacenda_lm.states import State
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Stream, streams_of
 from tacenda_lm.training import FitContext, falling_rate, train
@@ -30,7 +30,7 @@ _SHORT = 16  # tokens at least of each of the places that are read side by side
 _LARGEST = 1e4  # of the numbers of an artefact; what training makes stays far below
 
 
-class StateSpaceLM(StreamModel[StateSpaceLMSettings, StateSpacePredictor]):
+class StateSpaceLM(StreamModel):
     """A state-space language model.
 
         s^(t) = [A s(t-1); C x(t-1); ...; C x(t-n)],    P(y(t) | s^(t)) = softmax(B s^(t) + b)
@@ -43,6 +43,8 @@ class StateSpaceLM(StreamModel[StateSpaceLMSettings, StateSpacePredictor]):
 
     name: ClassVar[str] = "state_space"
     settings_class = StateSpaceLMSettings
+    settings: StateSpaceLMSettings
+    _predictor: StateSpacePredictor | None = None
 
     @configured_by(StateSpaceLMSettings)
     def __init__(self, settings: StateSpaceLMSettings) -> None:
@@ -60,7 +62,7 @@ class StateSpaceLM(StreamModel[StateSpaceLMSettings, StateSpacePredictor]):
     @property
     def parameters(self) -> Parameters:
         """What was learned. Raises NotFittedError."""
-        return self._found.parameters
+        return self._learned(self._predictor).parameters
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         settings, advanced = self.settings, self.settings.advanced
@@ -94,7 +96,7 @@ class StateSpaceLM(StreamModel[StateSpaceLMSettings, StateSpacePredictor]):
 
     def predicted_state(self, state: State) -> npt.NDArray[np.float32]:
         """Return the vector s^ that the next token is predicted from, float32 (internal + inputs,)."""
-        return np.asarray(self._found.predicted(state), np.float32)
+        return np.asarray(self._learned(self._predictor).predicted(state), np.float32)
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:

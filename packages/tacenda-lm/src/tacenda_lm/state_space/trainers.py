@@ -6,7 +6,6 @@ import numpy as np
 
 from tacenda.fitting import StepResult
 from tacenda.kernels.shared.row_steps import adagrad
-from tacenda_lm.contract import log_softmax
 from tacenda_lm.row_gradients import Gradient, by_row
 from tacenda_lm.state_space.inference import product_of
 from tacenda_lm.state_space.joint_tokens import JointTokens
@@ -21,6 +20,7 @@ from tacenda_lm.state_space.recurrence import (
 )
 from tacenda_lm.state_space.settings import StateSpaceLMSettings
 from tacenda_lm.state_space.texts import Text
+from tacenda_lm.states import log_softmax
 from tacenda_lm.streams import Stream
 from tacenda_lm.training import Trainer, dropout_mask
 

@@ -16,8 +16,7 @@ from tacenda.corpus.lines import text_blocks
 from tacenda.corpus.marks import lines_without_marks, sentence_without_marks
 from tacenda.errors import ConfigurationError, CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
-from tacenda_lm.contract import fitted_tokenizer, fitted_tokenizers
-from tacenda_lm.language_model import LanguageModel
+from tacenda_lm.language_model import LanguageModel, fitted_tokenizer, fitted_tokenizers
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.surprisal.items import Item
 from tacenda_lm.surprisal.misreadings import misreadings, unsplit_items

@@ -1,0 +1,171 @@
+"""`State`, the memory of a language model between two words, and what is computed from states."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.errors import DataError
+from tacenda_lm.sequences import Float64, Ids
+
+if TYPE_CHECKING:
+    from tacenda_lm.language_model import LanguageModel
+
+__all__ = [
+    "State",
+    "distributions_of",
+    "log_softmax",
+    "not_of_this_model",
+    "ranks_and_entropies",
+    "rows_of_block",
+    "states_before",
+    "vector_of",
+    "window_of",
+]
+
+F = TypeVar("F", bound=np.floating[Any])
+_CELLS = 1 << 22  # log-probabilities of a block of `distributions`: 32 MB
+
+
+class State:
+    """The memory of a language model between two words; it can be copied, compared and used as a key.
+
+    A model never changes a state that it is given: ``advance`` returns a new one. Equal states of one model
+    predict the same. A state can be written into only because the functions named as in the kenlm module
+    (``BeginSentenceWrite``, ``BaseScore``) do so; do not use them on a state that is a key of a dictionary.
+
+    Attributes
+    ----------
+    value
+        Immutable and hashable; only its model knows what it means: the word ids of a context, the bytes of a
+        vector, a tuple of such. None means that nothing was written into the state yet.
+    hint
+        What a model has found on the way to the state and may use again, or None; no part of what the state is.
+    """
+
+    __slots__ = ("hint", "value")
+
+    def __init__(self, value: Hashable = None) -> None:
+        self.value = value
+        self.hint: Any = None
+
+    def parts(self, n: int | None = None) -> tuple[Any, ...]:
+        """Return the value, for a model whose values are tuples, of ``n`` parts if given. Raises DataError."""
+        value = self.value
+        if not isinstance(value, tuple) or (n is not None and len(value) != n):
+            self.check_begun()
+            raise not_of_this_model()
+        return value
+
+    def vector(self, dtype: npt.DTypeLike, n: int | None = None) -> npt.NDArray[Any]:
+        """Return the value, for a model whose values are the bytes of ``n`` numbers. Raises DataError."""
+        self.check_begun()
+        return vector_of(self.value, dtype, n)
+
+    def words(self, most: int, n_types: int) -> tuple[int, ...]:
+        """Return the value, for a model whose values are tuples of 1 to ``most`` word ids. Raises DataError."""
+        return window_of(self.parts(), most, n_types, least=1)
+
+    def check_begun(self) -> None:
+        """Raise DataError if nothing was written into the state yet."""
+        if self.value is None:
+            raise DataError(
+                "the state is empty: begin with model.start(), or model.BeginSentenceWrite(state)"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __copy__(self) -> State:
+        return State(self.value)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> State:
+        return State(self.value)  # the value is immutable: no need to copy it
+
+    def __reduce__(self) -> tuple[type[State], tuple[Hashable]]:
+        return State, (self.value,)
+
+    def __repr__(self) -> str:
+        return f"State({self.value!r})"
+
+
+def vector_of(data: Any, dtype: npt.DTypeLike, n: int | None = None) -> npt.NDArray[Any]:
+    """Return the ``n`` numbers whose bytes a state holds, any number if None. Raises DataError."""
+    size = np.dtype(dtype).itemsize
+    if not isinstance(data, bytes) or len(data) % size or n not in (None, len(data) // size):
+        raise not_of_this_model()
+    return np.frombuffer(data, dtype)
+
+
+def window_of(words: Any, most: int, n_types: int, *, least: int = 0) -> tuple[int, ...]:
+    """Return the word ids that a state holds, ``least`` to ``most``. Raises DataError."""
+    if (
+        not isinstance(words, tuple)
+        or not least <= len(words) <= most
+        or not all(isinstance(word, int) and 0 <= word < n_types for word in words)
+    ):
+        raise not_of_this_model()
+    return words
+
+
+def not_of_this_model() -> DataError:
+    """The error of a model that is given a state it did not make."""
+    return DataError("the state is not one of this model: begin with its start()")
+
+
+def states_before(model: LanguageModel, state: State, ids: Ids) -> Iterator[State]:
+    """Yield the state before every id of a sequence that continues from ``state``."""
+    for word in ids.tolist():
+        yield state
+        state = model.advance(state, word)
+
+
+def distributions_of(
+    model: LanguageModel, states: Iterable[State]
+) -> Iterator[npt.NDArray[np.floating[Any]]]:
+    """Yield ``model.log_probs`` of many states, (states of the block, types), in blocks of bounded size."""
+    size = rows_of_block(len(model.vocabulary))
+    rest = iter(states)
+    while block := list(islice(rest, size)):
+        yield model.log_probs(block)
+
+
+def log_softmax(scores: npt.NDArray[F]) -> npt.NDArray[F]:
+    """Return log(exp(s_i) / sum_j exp(s_j)) for every row; ``scores`` (..., types) are overwritten."""
+    scores -= scores.max(axis=-1, keepdims=True)
+    scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+    return scores
+
+
+def rows_of_block(n_types: int) -> int:
+    """How many distributions over so many types a block of `distributions` holds."""
+    return max(1, _CELLS // n_types)
+
+
+def ranks_and_entropies(
+    blocks: Iterable[npt.NDArray[np.floating[Any]]], ids: Ids
+) -> tuple[npt.NDArray[np.int64], Float64]:
+    """Return the rank of every token, int64 (tokens,), and the entropy of its distribution in bits, float64 (tokens,).
+
+        rank(w_t) = #{v : p(v | h_t) > p(w_t | h_t)},    H_t = -sum_v p(v | h_t) log2 p(v | h_t)
+
+    ``blocks`` are log-probabilities (tokens of the block, types), as `LanguageModel.distributions` yields them.
+    """
+    ranks, entropies = [np.empty(0, np.int64)], [np.empty(0)]
+    done = 0
+    for rows in blocks:
+        own = rows[np.arange(len(rows)), ids[done : done + len(rows)]]
+        ranks.append((rows > own[:, None]).sum(axis=1))
+        # p log p is zero where p is zero, though the logarithm there is minus infinity
+        wide = rows.astype(np.float64)
+        entropies.append(-(np.exp(wide) * np.maximum(wide, -1e300)).sum(axis=1) / math.log(2))
+        done += len(rows)
+    return np.concatenate(ranks), np.concatenate(entropies)
