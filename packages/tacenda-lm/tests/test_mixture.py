@@ -181,13 +181,13 @@ def test_a_component_that_is_fitted_again_has_its_new_words():
 
 
 def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, monkeypatch):
-    from tacenda_lm import contract, mixture
+    from tacenda_lm import mixture, states
 
     ids, offsets = encoded(VALID[:10], models["order-1"].vocabulary, eos=True)
     whole = [np.concatenate(list(m.distributions(ids, offsets))) for m in models.values()]
     mixed = Mixture(models, [1, 2, 3])
     expected = np.log(sum(w * np.exp(x) for w, x in zip((1 / 6, 2 / 6, 3 / 6), whole, strict=True)))
-    monkeypatch.setattr(contract, "_CELLS", 7 * len(models["order-1"].vocabulary))
+    monkeypatch.setattr(states, "_CELLS", 7 * len(models["order-1"].vocabulary))
     for size in (1, 3, 7, 1000):
         monkeypatch.setattr(mixture, "rows_of_block", lambda n_types, size=size: size)
         blocks = list(mixed.distributions(ids, offsets))

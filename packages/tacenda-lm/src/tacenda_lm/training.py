@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,6 @@ from tacenda.fitting.trainable import State
 from tacenda.kernels.machinery.arrays import in_c_order
 from tacenda.kernels.shared.row_steps import adagrad
 from tacenda_lm.streams import Stream
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "AdaGradTrainer",
