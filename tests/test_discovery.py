@@ -132,8 +132,8 @@ def test_two_distributions_may_claim_a_name_until_it_is_asked_for(site):
 def test_a_rival_claim_does_not_change_what_an_artefact_loads_with(site, tmp_path):
     """A saved model records its distribution, so a stranger's claim on its name changes nothing."""
     source = """
-        from tacenda.artifact import Saveable
-        class Model(Saveable):
+        from tacenda.estimator import Estimator
+        class Model(Estimator):
             kind, name, distribution = "embedders", "shared", "{0}"
             def config_dict(self): return {{}}
             def arrays(self): return {{}}

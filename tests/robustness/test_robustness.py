@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tacenda import plugins
-from tacenda.artifact.saveable import MODEL_KINDS
+from tacenda.estimator import MODEL_KINDS
 
 HARNESS = Path(__file__).with_name("harness.py")
 

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 from tacenda import Vocabulary, plugins
-from tacenda.artifact import Saveable, require
+from tacenda.artifact import require
 from tacenda.cli.main import main
+from tacenda.estimator import Estimator
 from tacenda.vocabulary import Normalization
 
 
-class Toy(Saveable):
+class Toy(Estimator):
     """A word's own random row beside the mean row of its context: width is twice ``n_states``."""
 
     kind, name = "embedders", "toy"

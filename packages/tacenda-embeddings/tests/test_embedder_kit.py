@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from tacenda import plugins
-from tacenda.artifact import Saveable, require
+from tacenda.artifact import require
 from tacenda.corpus import Corpus
 from tacenda.errors import NotFittedError
+from tacenda.estimator import Estimator
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.testing import EmbedderTests
 
 
-class Toy(Saveable):
+class Toy(Estimator):
     """The vector of a token: its word's random row plus half of the row of the word before."""
 
     kind, name, distribution = "embedders", "toy", "<kit>"

@@ -14,8 +14,8 @@ from spacy.training import Example
 from thinc.api import Config
 
 import tacenda
-from tacenda.artifact import Saveable
 from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.estimator import Estimator
 from tacenda_embeddings import LDS
 from tacenda_embeddings.spacy.configuration import pipeline_config
 
@@ -193,7 +193,7 @@ def test_another_embedder_is_hosted_by_the_component_for_any(toy, tmp_path):
         pipeline_config(["tagger"], str(tmp_path / "toy"), output="own")
 
 
-class _LanguageModel(Saveable):
+class _LanguageModel(Estimator):
     kind, name = "language_models", "nothing"
 
     def config_dict(self):

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from tacenda.artifact import Saveable, require
+from tacenda.artifact import require
 from tacenda.corpus.text import as_corpus
 from tacenda.errors import ArtifactError, DataError, NotFittedError
+from tacenda.estimator import Estimator
 from tacenda.offsets import checked_offsets
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.testing import LanguageModelTests, pack
 
 
-class Bigram(Saveable):
+class Bigram(Estimator):
     """Counts of word pairs, one added to each; a state is the id of the last word."""
 
     kind, name, distribution = "language_models", "bigram", "<kit>"

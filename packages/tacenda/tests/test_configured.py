@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tacenda.artifact import Configured
 from tacenda.errors import ConfigurationError, NotFittedError
+from tacenda.estimator import Estimator
 from tacenda.settings import Settings, configured_by, option
 
 
@@ -16,7 +16,7 @@ class ScaleSettings(Settings):
     seed: int = option(0, "of the random numbers", at_least=0)
 
 
-class Scale(Configured[ScaleSettings]):
+class Scale(Estimator[ScaleSettings]):
     """A factor."""
 
     kind, name = "embedders", "test_scale"

@@ -15,8 +15,8 @@ def test_every_name_is_there_and_listed(name):
 
 
 def test_objects_are_those_of_their_modules():
-    from tacenda.artifact import load
     from tacenda.corpus import Corpus
+    from tacenda.estimator import load
     from tacenda.ratings import Ratings
     from tacenda.vocabulary import Vocabulary
 

@@ -13,9 +13,10 @@ import pytest
 
 import tacenda
 from tacenda import plugins
-from tacenda.artifact import Saveable, require
+from tacenda.artifact import require
 from tacenda.artifact.packaging import ModelCard
 from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.estimator import Estimator
 
 pytest.importorskip("huggingface_hub")
 
@@ -127,7 +128,7 @@ def hub(monkeypatch):
         server.shutdown()
 
 
-class Scale(Saveable):
+class Scale(Estimator):
     kind, name = "embedders", "test_hub"
 
     def __init__(self, factors=None):
@@ -144,7 +145,7 @@ class Scale(Saveable):
         return cls(require(arrays, "factors", shape=("n",), dtype=np.float64, finite=True))
 
 
-class Pair(Saveable):
+class Pair(Estimator):
     kind, name = "embedders", "test_hub_pair"
 
     def __init__(self, parts):

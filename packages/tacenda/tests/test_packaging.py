@@ -10,15 +10,16 @@ from typer.testing import CliRunner
 
 import tacenda
 from tacenda import plugins
-from tacenda.artifact import Saveable, by_name, require
+from tacenda.artifact import by_name, require
 from tacenda.artifact.packaging import ModelCard, package
 from tacenda.cli.main import app
 from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.estimator import Estimator
 
 pytest.importorskip("hatchling")
 
 
-class Scale(Saveable):
+class Scale(Estimator):
     kind, name = "embedders", "test_packaged"
 
     def __init__(self, factors=None):

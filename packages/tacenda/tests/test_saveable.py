@@ -5,11 +5,12 @@ import pytest
 
 import tacenda
 from tacenda import artifact, plugins
-from tacenda.artifact import Artifact, Saveable, require
+from tacenda.artifact import Artifact, require
 from tacenda.errors import ArtifactError, NotFittedError, PluginError, PluginLoadError
+from tacenda.estimator import Estimator
 
 
-class Scale(Saveable):
+class Scale(Estimator):
     kind, name = "embedders", "test_scale"
 
     def __init__(self, power=1.0):
@@ -31,7 +32,7 @@ class Scale(Saveable):
         return model
 
 
-class Sum(Saveable):
+class Sum(Estimator):
     kind, name = "language_models", "test_sum"
 
     def __init__(self, **parts):
@@ -162,7 +163,7 @@ def test_a_plugin_that_loads_no_artifacts_says_so(tmp_path):
     plugins.register("embedders", "test_bare", type("Bare", (), {"kind": "embedders"}))
     try:
         artifact.write(tmp_path / "m", Artifact("embedders", "test_bare", "<runtime>", "", {}, {}))
-        with pytest.raises(PluginError, match="loads no artefacts"):
+        with pytest.raises(PluginError, match="loads no artifacts"):
             tacenda.load(tmp_path / "m")
     finally:
         plugins.unregister("embedders", "test_bare")

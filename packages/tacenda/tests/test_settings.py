@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tacenda.cli.options import settings_of
 from tacenda.errors import ConfigurationError
-from tacenda.settings import HasSettings, Settings, configured_by, group, option
+from tacenda.estimator import Estimator
+from tacenda.settings import Settings, configured_by, group, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +142,7 @@ def test_the_description_lists_the_options_of_a_group_with_their_defaults():
         assert f"    * {one.name} = {one.default!r}: " in found
 
 
-class Tree(HasSettings[TreeSettings]):
+class Tree(Estimator[TreeSettings]):
     settings_class = TreeSettings
     is_fitted = False
 
@@ -166,7 +167,7 @@ def test_an_option_may_be_shown_after_those_of_subclasses():
     class WideSettings(BaseSettings):
         height: int = option(4, "height")
 
-    class Wide(HasSettings[WideSettings]):
+    class Wide(Estimator[WideSettings]):
         settings_class = WideSettings
         is_fitted = False
 

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from tacenda import Corpus, Vocabulary
-from tacenda.artifact import Configured, require
+from tacenda.artifact import require
 from tacenda.errors import ArtifactError, PluginUnavailableError
+from tacenda.estimator import Estimator
 from tacenda.offsets import checked_offsets
 from tacenda.settings import Settings, configured_by, option
 
@@ -46,7 +47,7 @@ class CachedBigramSettings(Settings):
     memory: int = option(200, "words that the cache holds", at_least=1)
 
 
-class CachedBigram(LanguageModel, Configured[CachedBigramSettings]):
+class CachedBigram(LanguageModel, Estimator[CachedBigramSettings]):
     """Which words follow a word, and which have been used of late."""
 
     name: ClassVar[str] = "cached_bigram"

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from tacenda import Corpus, Vocabulary
-from tacenda.artifact import Configured, require
+from tacenda.artifact import require
+from tacenda.estimator import Estimator
 from tacenda.kernels.dynamics.lagged_counts import lagged_counts
 from tacenda.settings import Settings, configured_by, option
 from tacenda_classics.kernels import decayed_sum
@@ -38,7 +39,7 @@ class RandomIndexingSettings(Settings):
     seed: int = option(0, "seed of the random rows", at_least=0)
 
 
-class RandomIndexing(Configured[RandomIndexingSettings]):
+class RandomIndexing(Estimator[RandomIndexingSettings]):
     """Token embeddings of twice ``dimensions`` columns: the word's own, and its context's."""
 
     # What the registry and the artefact know this class by: the entry point in pyproject.toml.
@@ -101,7 +102,7 @@ class RandomIndexing(Configured[RandomIndexingSettings]):
             arrays.append(np.hstack([own, left + right]))
         return arrays
 
-    # What `Saveable` asks for; save, load and bytes come from it.
+    # What `Estimator` asks for; save, load and bytes come from it.
 
     def config_dict(self) -> dict[str, Any]:
         """The settings, and how the vocabulary looks words up."""

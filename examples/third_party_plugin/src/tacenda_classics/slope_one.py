@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from tacenda.artifact import Configured, require
+from tacenda.artifact import require
 from tacenda.errors import ArtifactError, DataError, PluginUnavailableError
+from tacenda.estimator import Estimator
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings, configured_by, option
 
@@ -82,7 +83,7 @@ class Folded(NamedTuple):
         return np.full(len(items), self.noise, np.float32)
 
 
-class SlopeOne(RatingModel, Configured[SlopeOneSettings]):
+class SlopeOne(RatingModel, Estimator[SlopeOneSettings]):
     """Ratings predicted from the differences between items, learned in one pass over pairs of items."""
 
     name: ClassVar[str] = "slope_one"

@@ -15,9 +15,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Configured, Saveable, require
+from tacenda.artifact import require
 from tacenda.corpus import Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
+from tacenda.estimator import Estimator
 from tacenda.lookup import class_of, reserved, token_list
 from tacenda.settings import Settings, configured_by, group
 from tacenda.vocabulary import Vocabulary
@@ -41,7 +42,7 @@ class MorphologicalLDSSettings(Settings):
     words: VarEmbedSettings = group(VarEmbedSettings, "options of the `VarEmbed`")
 
 
-class MorphologicalLDS(Configured[MorphologicalLDSSettings]):
+class MorphologicalLDS(Estimator[MorphologicalLDSSettings]):
     """Context-dependent token vectors, those of unseen words made with the help of their morphemes.
 
     Examples
@@ -159,7 +160,7 @@ class MorphologicalLDS(Configured[MorphologicalLDSSettings]):
         """Return nothing: the settings are those of the two models, which are saved inside."""
         return {}
 
-    def nested(self) -> Mapping[str, Saveable]:
+    def nested(self) -> Mapping[str, Estimator[Any]]:
         """Return the two models."""
         self._fitted()
         return {"lds": self.lds, "words": self.words}

@@ -19,11 +19,11 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Configured
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, FittingError
+from tacenda.estimator import Estimator
 from tacenda.fitting.checkpoint import Resume
 from tacenda.store import path_of
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
@@ -82,7 +82,7 @@ class Rescored(NamedTuple):
     log_prob: float
 
 
-class LanguageModel(Configured[Any]):
+class LanguageModel(Estimator[Any]):
     """Base of all language models.
 
     A model implements ``_fit``, ``start``, ``advance`` and ``log_probs``, and to be saved ``arrays`` and

@@ -19,12 +19,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Saveable, require
+from tacenda.artifact import require
 from tacenda.artifact.manifest import checked_name
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
+from tacenda.estimator import Estimator
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture_weights import checked_weights, fit_weights
@@ -337,7 +338,7 @@ class Mixture(LanguageModel):
         _ = self.vocabulary
         return {"weights": self._weights}
 
-    def nested(self) -> Mapping[str, Saveable]:
+    def nested(self) -> Mapping[str, Estimator[Any]]:
         """Return the components by name."""
         return self._models
 

@@ -17,10 +17,10 @@ from surprise.utils import get_rng
 from tacenda import artifact
 from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.estimator import Estimator
 from tacenda.fitting import Callback
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError
-from tacenda.settings import HasSettings
 from tacenda_surprise import storage
 from tacenda_surprise.models.base import RatingModel
 from tacenda_surprise.models.bias import BiasModel
@@ -46,7 +46,7 @@ Numbers = npt.NDArray[np.int64]
 UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
 
 
-class TacendaAlgorithm(HasSettings[S], Recommendation):
+class TacendaAlgorithm(Estimator[S], Recommendation):
     """Hosts a `tacenda_surprise.models.RatingModel`; subclasses say which one, and its settings.
 
     A subclass sets ``settings_class`` and ``model_class`` and has a constructor of its own::
@@ -263,7 +263,7 @@ class TacendaAlgorithm(HasSettings[S], Recommendation):
 
     # -- disk --------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:  # type: ignore[override]
         """Save into the folder ``path`` what `load` needs: arguments, model, trainset, users folded in.
 
         Tensors and a JSON file, never pickle; raw ids keep their types, and ratings are float32. A
@@ -271,7 +271,7 @@ class TacendaAlgorithm(HasSettings[S], Recommendation):
         """
         artifact.write(path, self.to_artifact())
 
-    def to_artifact(self) -> Artifact:
+    def to_artifact(self) -> Artifact:  # type: ignore[override]
         """Return what `save` writes. Raises NotFittedError."""
         model = self._fitted()
         saved = storage.Saved(

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from surprise import Trainset
 
 from tacenda.artifact import Artifact, require
-from tacenda.artifact.saveable import resolve
 from tacenda.errors import ArtifactError, PluginError, TacendaError
+from tacenda.estimator import resolve
 from tacenda.offsets import checked_offsets
 from tacenda.ratings import Ratings
 from tacenda_surprise.models.base import RatingModel

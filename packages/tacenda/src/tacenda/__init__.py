@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacenda import artifact, datasets, kernels, plugins
-    from tacenda.artifact import load
     from tacenda.corpus import Corpus
+    from tacenda.estimator import load
     from tacenda.ratings import Ratings
     from tacenda.vocabulary import Vocabulary
 
@@ -24,7 +24,7 @@ _OBJECTS = {
     "Corpus": "tacenda.corpus",
     "Ratings": "tacenda.ratings",
     "Vocabulary": "tacenda.vocabulary",
-    "load": "tacenda.artifact",
+    "load": "tacenda.estimator",
 }
 
 

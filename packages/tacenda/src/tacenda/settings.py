@@ -8,7 +8,7 @@ A model declares its options as fields of a frozen dataclass and takes them in i
         start: Literal["random", "classes"] = option("classes", "what fitting begins with")
         advanced: HMMAdvanced = group(HMMAdvanced)
 
-    class HMM(Configured[HMMSettings]):
+    class HMM(Estimator[HMMSettings]):
         @configured_by(HMMSettings)
         def __init__(self, settings: HMMSettings) -> None:
             super().__init__(settings)
@@ -33,7 +33,6 @@ from typing import (
     Any,
     ClassVar,
     Concatenate,
-    Generic,
     Literal,
     ParamSpec,
     Self,
@@ -48,12 +47,11 @@ import numpy as np
 
 from tacenda.errors import ConfigurationError
 
-__all__ = ["HasSettings", "Option", "Settings", "configured_by", "group", "option"]
+__all__ = ["Option", "Settings", "configured_by", "group", "option"]
 
 P = ParamSpec("P")
 S = TypeVar("S")
 M = TypeVar("M")
-C = TypeVar("C", bound="Settings")
 
 _QUOTED = 80  # characters of a wrong value that a message repeats
 
@@ -317,66 +315,6 @@ class _MadeAnew:
 
     def __repr__(self) -> str:
         return f"{self._name}()"
-
-
-class HasSettings(Generic[C]):
-    """A mixin for classes made from settings: constructor, docstring, ``repr``.
-
-    A class sets ``settings_class`` and decorates its constructor with `configured_by`; its docstring
-    then lists the options. What ``is_fitted`` says comes into the ``repr``.
-
-    Attributes
-    ----------
-    settings
-        The options it was made with.
-    """
-
-    settings_class: ClassVar[type[Settings]]
-
-    def __init__(self, settings: C) -> None:
-        self.settings = settings
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Add the options to the docstring of a class that has settings of its own."""
-        super().__init_subclass__(**more)
-        if "settings_class" in vars(cls):
-            about = inspect.cleandoc(cls.__doc__ or "")
-            cls.__doc__ = f"{about}\n\n{cls.settings_class.described()}\n"
-
-    @classmethod
-    def from_settings(cls, settings: C | Mapping[str, Any]) -> Self:
-        """Make one with these settings, which may be JSON values.
-
-        Raises
-        ------
-        ConfigurationError
-            An option is unknown, of the wrong type or out of bounds.
-        """
-        if isinstance(settings, Settings):
-            settings = {one.name: getattr(settings, one.name) for one in fields(settings)}
-        else:
-            settings = cls.settings_class.without_retired(settings)
-        make: Any = cls
-        made: Self = make(**settings)
-        return made
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether it was fitted, or loaded."""
-        raise NotImplementedError(f"{type(self).__name__} does not say whether it is fitted")
-
-    def __repr__(self) -> str:
-        shown = []
-        for one in self.settings.options():
-            value = getattr(self.settings, one.name)
-            if isinstance(value, Settings):  # a group shows what was changed in it, if anything
-                given, plain = value.to_dict(), one.default.to_dict()
-                value = {name: given[name] for name in given if given[name] != plain[name]}
-                if not value:
-                    continue
-            shown.append(f"{one.name}={value!r}")
-        state = "fitted" if self.is_fitted else "not fitted"
-        return f"<{type(self).__name__}({', '.join(shown)}), {state}>"
 
 
 @functools.cache

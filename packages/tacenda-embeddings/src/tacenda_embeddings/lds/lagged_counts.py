@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from tacenda.artifact import Saveable, require
+from tacenda.artifact import require
 from tacenda.corpus.pair_counts import RunStore, block_length, count_stream
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
+from tacenda.estimator import Estimator
 from tacenda.kernels.dynamics.lagged_counts import Counts
 from tacenda.offsets import checked_offsets
 from tacenda.progress import Progress, track
@@ -40,7 +41,7 @@ class CountableCorpus(Protocol):
         """Iterate over the circular stream, boundaries in place, in int32 arrays."""
 
 
-class LaggedCounts(Saveable):
+class LaggedCounts(Estimator[Any]):
     """Co-occurrence counts of a circular stream for the lags 1 .. n_lags.
 
     Counts of two texts add up: ``a + b`` counts two separate circular streams, which differ from the

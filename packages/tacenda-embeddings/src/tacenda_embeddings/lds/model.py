@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from tacenda import devices
 from tacenda.arrays import to_numpy
-from tacenda.artifact import Configured
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ConfigurationError, DataError
+from tacenda.estimator import Estimator
 from tacenda.offsets import checked_offsets
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
@@ -36,7 +36,7 @@ Ids = npt.NDArray[np.integer[Any]]
 _LESS = "fewer tokens at a time (batch_tokens in spaCy)"
 
 
-class LDS(Configured[LDSSettings]):
+class LDS(Estimator[LDSSettings]):
     """Token embeddings of a linear dynamical system fitted to raw text.
 
     Examples

@@ -15,8 +15,8 @@ from thinc.api import Config
 
 from tacenda import artifact as artifacts
 from tacenda.artifact import by_name
-from tacenda.artifact.saveable import resolve
 from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.estimator import resolve
 from tacenda_embeddings.spacy.linear_algebra import NUMPY_BLAS
 from tacenda_embeddings.spacy.vectors import NAME, USE, word_model
 from tacenda_embeddings.text_vectors import with_output

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.artifact import Configured
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ConfigurationError, PluginUnavailableError
+from tacenda.estimator import Estimator
 from tacenda.fitting.checkpoint import Resume
 from tacenda.lookup import token_list
 from tacenda.settings import configured_by
@@ -46,7 +46,7 @@ Floats = npt.NDArray[np.floating[Any]]
 S = TypeVar("S", bound=WordVectorSettings)
 
 
-class MorphologicalEmbedder(Configured[S]):
+class MorphologicalEmbedder(Estimator[S]):
     """Base of `VarEmbed` and `SumEmbed`."""
 
     kind: ClassVar[str] = "embedders"

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Saveable, require
+from tacenda.artifact import require
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
+from tacenda.estimator import Estimator
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.cache.settings import NeuralCacheSettings
@@ -193,7 +194,7 @@ class NeuralCache(LanguageModel):
             k = self._weights(r[None], vectors, len(vectors))[0].astype(np.float64)
             np.add.at(row, words, k)
             row /= k.sum() + kappa
-        return np.log(rows)
+        return np.asarray(np.log(rows))
 
     def _entries(self, state: State, width: int) -> tuple[Ids, npt.NDArray[np.float32]]:
         """The words of a state, (entries,), and their vectors, (entries, width). Raises DataError."""
@@ -280,7 +281,7 @@ class NeuralCache(LanguageModel):
         _ = self.vocabulary
         return {"scale": np.array([self._scale])}
 
-    def nested(self) -> Mapping[str, Saveable]:
+    def nested(self) -> Mapping[str, Estimator[Any]]:
         """Return the model that the vectors are of."""
         return {"model": self.model}
 

@@ -68,7 +68,7 @@ class UnigramCache(LanguageModel):
     @cached_property
     def _weights(self) -> Float64:
         """The weight of the last word, of the one before, and so on, (window,)."""
-        return self.settings.decay ** np.arange(self.settings.window, dtype=np.float64)
+        return np.asarray(self.settings.decay ** np.arange(self.settings.window, dtype=np.float64))
 
     @cached_property
     def _totals(self) -> Float64:

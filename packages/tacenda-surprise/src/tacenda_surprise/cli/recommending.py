@@ -12,8 +12,8 @@ import numpy.typing as npt
 import typer
 
 from tacenda import artifact
-from tacenda.artifact.saveable import resolve
 from tacenda.errors import ConfigurationError, DataError
+from tacenda.estimator import resolve
 from tacenda.ratings import Ratings
 from tacenda_surprise.cli.arguments import (
     AsJson,

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import plugins
-from tacenda.artifact import Saveable
 from tacenda.errors import ConfigurationError, FittingError, NotFittedError
+from tacenda.estimator import Estimator
 from tacenda.fitting import BatchSource, Callback, FitSettings, History, Trainable
 from tacenda.fitting import fit as run
 from tacenda.fitting.checkpoint import Resume
@@ -111,7 +111,7 @@ class Loop(NamedTuple):
         )
 
 
-class RatingModel(Saveable):
+class RatingModel(Estimator[Any]):
     """A model of explicit ratings.
 
     Users and items are numbers, as in the `Ratings` it was fitted to; -1 is an unknown user or item.

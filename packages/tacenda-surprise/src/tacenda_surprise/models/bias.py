@@ -23,8 +23,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Configured
 from tacenda.errors import ArtifactError
+from tacenda.estimator import Estimator
 from tacenda.fitting import FitSettings, StepResult, Sweeps
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings, split
@@ -98,7 +98,7 @@ class Biases(NamedTuple):
     spread: Spread
 
 
-class BiasModel(RatingModel, Configured[BiasSettings]):
+class BiasModel(RatingModel, Estimator[BiasSettings]):
     """Biases of users and items; every other model should be better than this one."""
 
     name: ClassVar[str] = "bias"

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import Saveable
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
+from tacenda.estimator import Estimator
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.models.base import (
     Floats,
@@ -171,7 +171,7 @@ class BlendModel(RatingModel):
         self._fitted_parts()
         return {}
 
-    def nested(self) -> Mapping[str, Saveable]:
+    def nested(self) -> Mapping[str, Estimator[Any]]:
         """The models, ``algorithm-0`` and so on."""
         return {f"algorithm-{k}": part.model for k, part in enumerate(self._parts)}
 

@@ -1,7 +1,7 @@
 """Saved models: folders of safetensors files and one ``model.json``, validated; never pickle.
 
 `read` and `write` handle an `Artifact`, which is tensors and metadata and needs no plugin; a model
-class inherits `Saveable`, or `Configured` if it is made from `tacenda.settings`; `load` finds the class of a
+class inherits `tacenda.estimator.Estimator`; `tacenda.load` finds the class of a
 saved model through the registry; `tacenda.artifact.by_name` finds installed ones by name, and
 `tacenda.artifact.packaging` makes a wheel of one; `require` is how a model checks the arrays it is given.
 """
@@ -9,14 +9,10 @@ saved model through the registry; `tacenda.artifact.by_name` finds installed one
 from tacenda.artifact.arrays import require
 from tacenda.artifact.folder import read, write
 from tacenda.artifact.manifest import FORMAT_VERSION, Artifact
-from tacenda.artifact.saveable import Configured, Saveable, load
 
 __all__ = [
     "FORMAT_VERSION",
     "Artifact",
-    "Configured",
-    "Saveable",
-    "load",
     "read",
     "require",
     "write",

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from tacenda import artifact as artifacts
-from tacenda.artifact.saveable import resolve
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
+from tacenda.estimator import resolve
 
 __all__ = ["Check", "PipelineWords", "as_corpus", "as_text", "load", "resolve_tokenizer"]
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.artifact import Configured
 from tacenda.errors import ArtifactError
+from tacenda.estimator import Estimator
 from tacenda.fitting import History
 from tacenda.kernels.ratings.boltzmann import Expected
 from tacenda.ratings import Ratings, split
@@ -34,7 +34,7 @@ from tacenda_surprise.models.identities import Identities
 _DAMPING = 5.0  # of a user folded in, where the settings leave it to the ratings
 
 
-class RBMModel(RatingModel, Configured[BoltzmannSettings]):
+class RBMModel(RatingModel, Estimator[BoltzmannSettings]):
     """A restricted Boltzmann machine with one softmax visible unit for every rating of a case."""
 
     name: ClassVar[str] = "rbm"
@@ -226,4 +226,4 @@ class ConditionalRBMModel(RBMModel):
 
     @configured_by(ConditionalBoltzmannSettings)
     def __init__(self, settings: ConditionalBoltzmannSettings) -> None:
-        Configured.__init__(self, settings)
+        Estimator.__init__(self, settings)

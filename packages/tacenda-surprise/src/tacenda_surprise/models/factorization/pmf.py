@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.artifact import Configured
+from tacenda.estimator import Estimator
 from tacenda.fitting import History
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings.sgd import Tables
@@ -55,7 +55,7 @@ class _Fitted(NamedTuple):
     used: Used
 
 
-class PMFModel(RatingModel, Configured[FactorizationSettings]):
+class PMFModel(RatingModel, Estimator[FactorizationSettings]):
     """Probabilistic matrix factorization by maximum a posteriori (Mnih 2010, section 5.3)."""
 
     name: ClassVar[str] = "pmf"
@@ -297,7 +297,7 @@ class ConditionalPMFModel(PMFModel):
 
     @configured_by(ConditionalFactorizationSettings)
     def __init__(self, settings: ConditionalFactorizationSettings) -> None:
-        Configured.__init__(self, settings)
+        Estimator.__init__(self, settings)
 
 
 def epochs_of(history: History, planned: int) -> int:

@@ -1,11 +1,26 @@
-"""`Saveable` and `Configured`, the bases of models that can be saved, and `load`, which finds the class of one."""
+"""`Estimator`, the base of every model: options, arrays, to disk and back; `load` finds the class of a saved one.
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleSettings(Settings):
+power: float = option(1.0, "exponent of the factor", at_least=0)
+
+class Scale(Estimator[ScaleSettings]):
+kind, name, distribution = "embedders", "scale", "my-plugin"     # those of its entry point
+settings_class = ScaleSettings
+
+@configured_by(ScaleSettings)
+def __init__(self, settings: ScaleSettings) -> None:
+super().__init__(settings)
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import os
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from dataclasses import fields
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy.typing as npt
 
@@ -21,9 +36,9 @@ from tacenda.errors import (
     TacendaError,
     describe,
 )
-from tacenda.settings import HasSettings, Settings
+from tacenda.settings import Settings
 
-__all__ = ["MODEL_KINDS", "Configured", "Saveable", "load"]
+__all__ = ["MODEL_KINDS", "Estimator", "load", "resolve"]
 
 S = TypeVar("S", bound=Settings)
 T = TypeVar("T")
@@ -32,66 +47,121 @@ T = TypeVar("T")
 MODEL_KINDS = ("embedders", "language_models", "recommenders")
 
 
-class Saveable:
-    """A mixin for fitted models: they give settings and arrays, and get ``save`` and ``load``.
+class Estimator(Generic[S]):
+    """A model with declared options, which a fit completes and which can be saved.
 
-    A class sets ``kind``, ``name`` and ``distribution`` to those of its entry point and implements
-    `config_dict`, `arrays` and `from_arrays`. Attributes ``figures`` (a list of dictionaries) and
-    ``fitted_on`` (a dictionary) of an instance are saved and restored with it.
-
-    A model made of models overrides `nested` too, and its ``from_arrays`` takes them as the keyword
+    A class sets ``kind``, ``name`` and ``distribution`` to those of its entry point, ``settings_class`` if it has
+    options, and implements `arrays` and `from_arrays`. What a fit finds begins as None and is read through
+    `_learned`. A model made of models overrides `nested`, and its ``from_arrays`` takes them as the keyword
     ``nested``, a dictionary of loaded models by the same names.
 
-    A model with large tables of floats may name them in ``roundable``: it can then be saved in 8 or 16 bits a number.
-    Its ``precision`` is that of the artefact it was loaded from, and it is saved in this again unless another is named.
+    Attributes
+    ----------
+    settings
+        The options it was made with.
+    figures
+        Measurements (a list of dictionaries of JSON values); saved and restored.
+    fitted_on
+        Facts about the fit (JSON values); saved and restored. A model is fitted once this is not empty.
+    precision
+        That of the saved model it was loaded from; it is saved in this again unless another is named.
     """
 
     kind: ClassVar[str]
     name: ClassVar[str]
     distribution: ClassVar[str] = plugins.RUNTIME
+    settings_class: ClassVar[type[Settings]] = Settings
     #: Names of arrays that are mapped when a saved model is loaded: large ones of which it needs a few places at a
     #: time. Their contents are not verified on load; the model must tolerate any values.
     mapped_arrays: ClassVar[frozenset[str]] = frozenset()
-    #: Arrays (rows, columns) of floats that bear to be rounded.
+    #: Arrays (rows, columns) of floats that tolerate rounding: they can be saved in 8 or 16 bits a number.
     roundable: ClassVar[tuple[str, ...]] = ()
-    precision: Precision = "full"
+    #: The argument of ``fit``, as the error of an unfitted model names it.
+    _fitted_to: ClassVar[str] = "corpus"
 
+    precision: Precision = "full"
+    settings: S
     figures: list[dict[str, Any]]
     fitted_on: dict[str, Any]
 
+    def __init__(self, settings: S | None = None) -> None:
+        self.settings = self.settings_class() if settings is None else settings  # type: ignore[assignment]
+        self.figures = []
+        self.fitted_on = {}
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Add the options to the docstring of a class that has settings of its own."""
+        super().__init_subclass__(**more)
+        if "settings_class" in vars(cls):
+            about = inspect.cleandoc(cls.__doc__ or "")
+            cls.__doc__ = f"{about}\n\n{cls.settings_class.described()}\n"
+
+    @classmethod
+    def from_settings(cls, settings: S | Mapping[str, Any]) -> Self:
+        """Make one with these settings, which may be JSON values.
+
+        Raises `ConfigurationError` if an option is unknown, of the wrong type or out of bounds.
+        """
+        if isinstance(settings, Settings):
+            settings = {one.name: getattr(settings, one.name) for one in fields(settings)}
+        else:
+            settings = cls.settings_class.without_retired(settings)
+        make: Any = cls
+        made: Self = make(**settings)
+        return made
+
+    # -- what a fit finds --------------------------------------------------------------------------
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it was fitted, or loaded."""
+        return bool(self.fitted_on)
+
+    def _learned(self, part: T | None) -> T:
+        """Return ``part``, which a fit or a saved model has set. Raises NotFittedError where neither has."""
+        if part is None:
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted: call fit({self._fitted_to}), or load one with tacenda.load"
+            )
+        return part
+
     def config_dict(self) -> dict[str, Any]:
-        """The settings, in JSON values."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it is configured")
+        """Return what `from_arrays` needs beside the arrays, as JSON values; here the settings but for the device."""
+        settings = self.settings.to_dict()
+        settings.pop("device", None)
+        return {"settings": settings}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The fitted state as numpy arrays; raises `NotFittedError` where there is none."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what is fitted")
+        """Return the fitted state as numpy arrays; raise `NotFittedError` where there is none."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement arrays")
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """A fitted model from what the other two gave, checked by `tacenda.artifact.require`."""
-        raise NotImplementedError(f"{cls.__name__} does not say how it is rebuilt")
+        """Rebuild a fitted model from what `config_dict` and `arrays` gave, checked by `tacenda.artifact.require`."""
+        raise NotImplementedError(f"{cls.__name__} does not implement from_arrays")
 
     def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Those of `arrays` that a compact form keeps; ``from_arrays`` finds the others from them."""
+        """Return those of `arrays` that a compact form keeps; ``from_arrays`` finds the others from them."""
         return self.arrays()
 
-    def nested(self) -> Mapping[str, Saveable]:
-        """The models this one is made of, by name; none unless overridden."""
+    def nested(self) -> Mapping[str, Estimator[Any]]:
+        """Return the models this one is made of, by name; none unless overridden."""
         return {}
+
+    # -- to disk and back --------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, precision: Precision | None = None) -> None:
         """Save the model into the folder ``path``, replacing in one step a model that is there.
 
         ``precision`` is ``"full"``, or ``"float16"`` or ``"int8"`` for a smaller folder of a model with large tables,
-        which are rounded (`tacenda.artifact.precision`); by default that of the artefact it was loaded from.
+        which are rounded (`tacenda.artifact.precision`); by default that of the saved model it was loaded from.
 
         Raises `ArtifactError` if nothing in the model can be rounded so, or if it cannot be written.
         """
         write(path, self.to_artifact(precision))
 
     def to_artifact(self, precision: Precision | None = None) -> Artifact:
-        """The model as tensors and metadata; ``precision`` as in `save`."""
+        """Return the model as tensors and metadata; ``precision`` as in `save`."""
         precision = precision or self.precision
         if precision not in PRECISIONS:
             raise ArtifactError(
@@ -127,7 +197,7 @@ class Saveable:
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
-        """The model of an artefact; raises `ArtifactError` if it is of another class or unfit."""
+        """Rebuild the model of an artifact; raise `ArtifactError` if it is of another class or unfit."""
         if (artifact.kind, artifact.name) != (cls.kind, cls.name):
             raise ArtifactError(
                 f"it holds a model {artifact.name!r} ({artifact.kind}), not {cls.name!r} "
@@ -140,58 +210,36 @@ class Saveable:
             model = cls.from_arrays(artifact.config, restored(artifact.arrays), **more)
         except TacendaError:
             raise
-        except Exception as error:  # whatever a damaged artefact provokes in a model's own code
+        except Exception as error:  # whatever damaged arrays provoke in a model's own code
             raise ArtifactError(
                 f"{cls.__name__} cannot be rebuilt from it: {describe(error)}"
             ) from error
         model.figures = list(artifact.figures)
         model.fitted_on = dict(artifact.fitted_on)
-        model.precision = _precision(artifact)
+        model.precision = _find_precision(artifact)
         return model
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """A saved model of this very class; `tacenda.load` loads any."""
+        """Load a saved model of this very class; `tacenda.load` loads any."""
         artifact = read(path)
         try:
             return cls.from_artifact(artifact)
         except ArtifactError as error:
             raise ArtifactError(f"cannot load {os.fspath(path)}: {error}") from error
 
-
-class Configured(Saveable, HasSettings[S]):
-    """A mixin for models with `Settings`, which a fit completes and which can be saved.
-
-    See `HasSettings` for the constructor. What a fit finds begins as None and is read through `_learned`.
-
-    Attributes
-    ----------
-    settings
-        The options it was made with.
-    figures, fitted_on
-        What was measured, and what it was fitted to; see `Saveable`.
-    """
-
-    #: What ``fit`` takes, as the message of an unfitted model names it.
-    _fitted_to: ClassVar[str] = "corpus"
-
-    def __init__(self, settings: S) -> None:
-        super().__init__(settings)
-        self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether it was fitted, or loaded from an artefact."""
-        return bool(self.fitted_on)
-
-    def _learned(self, part: T | None) -> T:
-        """``part``, which a fit or an artefact has set. Raises NotFittedError where neither has."""
-        if part is None:
-            raise NotFittedError(
-                f"this {type(self).__name__} is not fitted: call fit({self._fitted_to}), or load one with tacenda.load"
-            )
-        return part
+    def __repr__(self) -> str:
+        shown = []
+        for one in self.settings.options():
+            value = getattr(self.settings, one.name)
+            if isinstance(value, Settings):  # a group shows what was changed in it, if anything
+                given, plain = value.to_dict(), one.default.to_dict()
+                value = {name: given[name] for name in given if given[name] != plain[name]}
+                if not value:
+                    continue
+            shown.append(f"{one.name}={value!r}")
+        state = "fitted" if self.is_fitted else "not fitted"
+        return f"<{type(self).__name__}({', '.join(shown)}), {state}>"
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -210,7 +258,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def resolve(artifact: Artifact) -> Any:
-    """The model of an artefact in memory, through the registry."""
+    """Rebuild the model of an artifact in memory, whose class the registry finds."""
     if artifact.kind not in MODEL_KINDS:
         raise ArtifactError(
             f"it is of the kind {artifact.kind!r}; models are {', '.join(MODEL_KINDS)}"
@@ -224,15 +272,15 @@ def resolve(artifact: Artifact) -> Any:
         raise type(error)(f"{saved_by}: {error}") from error
     if not hasattr(found, "from_artifact"):
         raise PluginError(
-            f"the plugin {artifact.name!r} of {artifact.distribution} loads no artefacts"
+            f"the plugin {artifact.name!r} of {artifact.distribution} loads no artifacts"
         )
     return found.from_artifact(artifact)
 
 
-def _precision(artifact: Artifact) -> Precision:
-    """The precision of an artefact or, where its own arrays are whole, of what it is made of."""
+def _find_precision(artifact: Artifact) -> Precision:
+    """Return the precision of an artifact or, where its own arrays are whole, of what it is made of."""
     found = precision_of(artifact.arrays)
-    parts = [_precision(part) for part in artifact.nested.values()] if found == "full" else []
+    parts = [_find_precision(part) for part in artifact.nested.values()] if found == "full" else []
     return next((part for part in parts if part != "full"), found)
 
 
