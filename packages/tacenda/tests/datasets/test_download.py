@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tacenda.datasets.download import _Downloader, download
+from tacenda.datasets.fetching import _Downloader, download
 from tacenda.errors import DataError
 
 pytest.importorskip("pooch")

@@ -10,8 +10,7 @@ import typer
 from tacenda import datasets
 from tacenda.cli.options import columns
 from tacenda.datasets.fetching import MANIFEST
-from tacenda.datasets.places import find
-from tacenda.datasets.registry import DatasetSpec
+from tacenda.datasets.catalogue import DatasetSpec, find
 
 app = typer.Typer(no_args_is_help=True, help="List and fetch datasets.")
 

@@ -6,9 +6,16 @@
 """
 
 from tacenda.datasets import columns, conllu, treebank, word_similarity
+from tacenda.datasets.catalogue import (
+    Dataset,
+    DatasetSpec,
+    Download,
+    available,
+    cache_root,
+    get,
+    locate,
+)
 from tacenda.datasets.fetching import Fetched, fetch
-from tacenda.datasets.places import Dataset, cache_root, locate
-from tacenda.datasets.registry import DatasetSpec, Download, available, get
 
 __all__ = [
     "Dataset",

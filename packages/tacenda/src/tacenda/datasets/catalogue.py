@@ -1,503 +1,299 @@
-"""The datasets that the core itself registers: those that its examples and benchmarks measure on.
+"""Which data sets there are, and where they are on this machine.
 
-No data are passed on here: an entry is an official address, the terms, and the names of files. Hashes are those the
-owners publish (GroupLens, NLTK), or on which several sources agree, or of files that were compared with the official
-ones. Where there is none, `fetch` records the hash of what it received.
+The core describes its own in ``catalogue.toml``. A distribution registers further ones under the entry-point group
+``tacenda.datasets``: an entry is a `DatasetSpec` or a list of them. A plugin that fails to load hides only its own data
+sets, and a name that two distributions claim is an error when somebody asks for it.
+
+A data set is looked for in the folder that ``TACENDA_DATA`` names, then in the cache of fetched ones. Within either it
+may be under its own name, or where its official archive or the usual collections put it (``ml-100k/u.data``,
+``UD_English-EWT/...``); its entry lists those places.
 """
 
-from tacenda.datasets.registry import MIB, DatasetSpec, Download
+from __future__ import annotations
 
-_GITHUB = "https://raw.githubusercontent.com"
+import difflib
+import os
+import re
+import sys
+import tomllib
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
-_PENN = (
-    "Derived from the Penn Treebank (Linguistic Data Consortium, LDC99T42), whose text and "
-    "annotation are licensed by the LDC. This part is circulated for research; do not pass it on."
-)
+from tacenda import plugins
+from tacenda.errors import DataError, PluginError
 
+DATA_VARIABLE = "TACENDA_DATA"
+CACHE_VARIABLE = "TACENDA_CACHE"
 
-def _compressed(*names: str) -> tuple[str, ...]:
-    """Each name, and each name compressed."""
-    return tuple(name + suffix for name in names for suffix in ("", ".xz"))
-
-
-_GROUPLENS = (
-    "GroupLens research licence. Free for research; the user must acknowledge the use in "
-    "publications (Harper and Konstan 2015), may not redistribute the data without permission, "
-    "may not use it commercially without permission, and may not imply endorsement by the "
-    "University of Minnesota."
-)
-
-_ML_FOLDS = ("u1", "u2", "u3", "u4", "u5", "ua", "ub")
-
-ML_100K = DatasetSpec(
-    name="ml-100k",
-    title="MovieLens 100K: 100,000 ratings of 1,682 films by 943 users",
-    licence="GroupLens research licence",
-    licence_text=_GROUPLENS,
-    homepage="https://grouplens.org/datasets/movielens/100k/",
-    folders=("ratings/ml-100k", "ml-100k"),
-    files={
-        "ratings": ("u.data",),
-        "items": ("u.item",),
-        "users": ("u.user",),
-        **{f"{fold}.base": (f"{fold}.base",) for fold in _ML_FOLDS},
-        **{f"{fold}.test": (f"{fold}.test",) for fold in _ML_FOLDS},
-    },
-    optional=frozenset(
-        {"items", "users"} | {f"{fold}.{part}" for fold in _ML_FOLDS for part in ("base", "test")}
-    ),
-    downloads=(
-        Download(
-            urls=("https://files.grouplens.org/datasets/movielens/ml-100k.zip",),
-            filename="ml-100k.zip",
-            size=4_924_029,
-            hash="md5:0e33842e24a9c977be4e0107933c0723",
-            unpack=True,
-            max_bytes=64 * MIB,
-        ),
-    ),
-)
-
-ML_1M = DatasetSpec(
-    name="ml-1m",
-    title="MovieLens 1M: 1,000,209 ratings of 3,706 films by 6,040 users",
-    licence="GroupLens research licence",
-    licence_text=_GROUPLENS,
-    homepage="https://grouplens.org/datasets/movielens/1m/",
-    folders=("ratings/ml-1m", "ml-1m"),
-    files={
-        "ratings": ("ratings.dat", *_compressed("ratings-no-time.tsv")),
-        "items": ("movies.dat",),
-        "users": ("users.dat",),
-    },
-    optional=frozenset({"items", "users"}),
-    downloads=(
-        Download(
-            urls=("https://files.grouplens.org/datasets/movielens/ml-1m.zip",),
-            filename="ml-1m.zip",
-            size=5_917_549,
-            hash="md5:c4d9eecfca2ab87c1945afe126590906",
-            unpack=True,
-            max_bytes=128 * MIB,
-        ),
-    ),
-)
-
-PTB = DatasetSpec(
-    name="ptb",
-    title="Penn Treebank text for language modelling, as Mikolov prepared it",
-    licence="LDC; circulated for research",
-    licence_text=_PENN,
-    homepage="http://www.fit.vutbr.cz/~imikolov/rnnlm/",
-    folders=("lm/ptb", "ptb", "simple-examples/data"),
-    files={
-        "train": _compressed("ptb.train.txt"),
-        "dev": _compressed("ptb.valid.txt"),
-        "test": _compressed("ptb.test.txt"),
-    },
-    downloads=(
-        Download(
-            urls=("http://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz",),
-            filename="simple-examples.tgz",
-            size=34_869_662,
-            hash="md5:30177ea32e27c525793142b6bf2c8e2d",
-            unpack=True,
-            members=("simple-examples/data/ptb.*.txt",),
-        ),
-    ),
-)
-
-WIKITEXT_2 = DatasetSpec(
-    name="wikitext-2",
-    title="WikiText-2: tokenised good and featured Wikipedia articles, 2.1M words",
-    licence="CC BY-SA 3.0",
-    licence_text="Creative Commons Attribution-ShareAlike 3.0 (text of Wikipedia).",
-    homepage="https://wikitext.smerity.com/",
-    folders=("lm/wikitext-2", "wikitext-2"),
-    files={
-        "train": _compressed("wiki.train.tokens", "train.txt"),
-        "dev": _compressed("wiki.valid.tokens", "valid.txt"),
-        "test": _compressed("wiki.test.tokens", "test.txt"),
-    },
-    downloads=(
-        Download(
-            urls=(
-                "https://wikitext.smerity.com/wikitext-2-v1.zip",
-                "https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-2-v1.zip",
-            ),
-            filename="wikitext-2-v1.zip",
-            size=4_475_746,
-            hash="sha256:92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c",
-            unpack=True,
-            max_bytes=64 * MIB,
-        ),
-    ),
-)
-
-WIKIPEDIA = DatasetSpec(
-    name="wikipedia-good-articles",
-    title="English Wikipedia's good and featured articles, running text, 26M tokens",
-    licence="CC BY-SA 3.0",
-    licence_text="Creative Commons Attribution-ShareAlike 3.0 (text of Wikipedia).",
-    homepage="https://dumps.wikimedia.org/",
-    folders=("lm/wikipedia-good-articles",),
-    files={
-        "train": _compressed("train.txt"),
-        "dev": _compressed("dev.txt"),
-        "test": _compressed("test.txt"),
-    },
-    obtain=(
-        "extract the articles of a Wikipedia dump as text (WikiExtractor does), one paragraph a "
-        "line, into train.txt, dev.txt and test.txt in TACENDA_DATA/wikipedia-good-articles"
-    ),
-)
-
-NOVELS = DatasetSpec(
-    name="english-novels",
-    title="100 English novels, 1839-1930, 14M words",
-    licence="public domain",
-    licence_text="The texts are in the public domain (Computational Stylistics Group).",
-    homepage="https://github.com/computationalstylistics/100_english_novels",
-    folders=("lm/english-novels", "100_english_novels*"),
-    files={"novels": ("corpus", "english-novels.tar.xz")},
-    downloads=(
-        Download(
-            urls=(
-                "https://github.com/computationalstylistics/100_english_novels"
-                "/archive/refs/heads/master.zip",
-            ),
-            filename="100_english_novels.zip",
-            confirmed=False,
-            unpack=True,
-            members=("*/corpus/*.txt",),
-        ),
-    ),
-)
-
-_STORIES = f"{_GITHUB}/languageMIT/naturalstories/master"
-
-NATURAL_STORIES = DatasetSpec(
-    name="natural-stories",
-    title="Natural Stories: mean self-paced reading times of 10,256 words of ten stories",
-    licence="CC BY-NC-SA 4.0",
-    licence_text=(
-        "Creative Commons Attribution-NonCommercial-ShareAlike 4.0; cite Futrell et al. 2021."
-    ),
-    homepage="https://github.com/languageMIT/naturalstories",
-    folders=("reading/natural-stories", "natural-stories"),
-    files={
-        "stories": ("all_stories.tok",),
-        "times": ("processed_wordinfo.tsv",),
-        "gpt3": ("all_stories_gpt3.csv",),
-        "unigrams": ("freqs-1.tsv",),
-        "bigrams": ("freqs-2.tsv",),
-        "trigrams": ("freqs-3.tsv",),
-    },
-    downloads=tuple(
-        Download(
-            urls=(f"{_STORIES}/{path}",),
-            filename=path.rpartition("/")[2],
-            size=size,
-            hash=f"sha256:{digest}",
-            confirmed=False,
-        )
-        for path, size, digest in (
-            (
-                "naturalstories_RTS/all_stories.tok",
-                119_005,
-                "0e4e9bd4708aaa01d8bea342696bb83cedff679c09184545483f6f3f4ba8aca3",
-            ),
-            (
-                "naturalstories_RTS/processed_wordinfo.tsv",
-                901_515,
-                "047d2a0b84eff99d90535d1517f7fa7d466b81fbd60e990f2f08caac04d8aa56",
-            ),
-            (
-                "probs/all_stories_gpt3.csv",
-                1_111_744,
-                "6ccee02c20a688d5f7e69a023025d725e8fb06d87e2c7f997b399384c200a0ad",
-            ),
-            (
-                "freqs/freqs-1.tsv",
-                971_517,
-                "dfe87aa455e43226eb7f79faa6e5d9926446c3d8346014dd75837f39c3f19add",
-            ),
-            (
-                "freqs/freqs-2.tsv",
-                1_117_370,
-                "f19bd5b12f2c01b39b9485c53ce4e988334d93224f24fd5ef802d68e7b77e6f7",
-            ),
-            (
-                "freqs/freqs-3.tsv",
-                926_820,
-                "a908b07ff44665c4b3f2276767cfa4d029bd6f4fe69ef1c33dacd034ce737742",
-            ),
-        )
-    ),
-)
-
-ALASTALO = DatasetSpec(
-    name="alastalon-salissa",
-    title="Volter Kilpi, Alastalon salissa (1933), a Finnish novel (0460.txt is in ISO 8859-1)",
-    licence="public domain in the EU",
-    licence_text="In the public domain in the European Union (Project Lonnrot, e-book 460).",
-    homepage="http://www.lonnrot.net/",
-    folders=("finnish",),
-    files={"text": ("alastalon_salissa.txt", "0460.txt")},
-    downloads=(
-        Download(
-            urls=("http://www.lonnrot.net/kirjat/0460.zip",),
-            filename="0460.zip",
-            unpack=True,
-            max_bytes=16 * MIB,
-        ),
-    ),
-)
-
-_NLTK = f"{_GITHUB}/nltk/nltk_data/gh-pages/packages/corpora"
-_WNUT = f"{_GITHUB}/leondz/emerging_entities_17/master"
-
-CONLL_2000 = DatasetSpec(
-    name="conll2000",
-    title="CoNLL-2000 chunking: Wall Street Journal text, parts of speech and chunks",
-    licence="LDC; shared task, research",
-    licence_text=_PENN,
-    homepage="https://www.clips.uantwerpen.be/conll2000/chunking/",
-    folders=("tagging/conll2000", "conll2000", "corpora/conll2000"),
-    files={"train": _compressed("train.txt"), "test": _compressed("test.txt")},
-    downloads=(
-        Download(
-            urls=(f"{_NLTK}/conll2000.zip",),
-            filename="conll2000.zip",
-            size=756_607,
-            hash="md5:9529b285edd5fe47271da69df1052301",
-            unpack=True,
-            max_bytes=16 * MIB,
-        ),
-    ),
-)
-
-CONLL_2003 = DatasetSpec(
-    name="conll2003",
-    title="CoNLL-2003 named entities, English (Reuters)",
-    licence="NIST Reuters agreement",
-    licence_text=(
-        "The text is of the Reuters corpus, licensed by NIST for research under an agreement each "
-        "organisation signs; do not pass it on."
-    ),
-    homepage="https://www.clips.uantwerpen.be/conll2003/ner/",
-    folders=("tagging/conll2003", "conll2003"),
-    files={
-        "train": _compressed("eng.train"),
-        "dev": _compressed("eng.testa"),
-        "test": _compressed("eng.testb"),
-    },
-    obtain=(
-        "obtain the Reuters corpus from NIST (trec.nist.gov/data/reuters/reuters.html), build "
-        "eng.train, eng.testa and eng.testb with the task's scripts (see its home page), and put "
-        "them into TACENDA_DATA/conll2003"
-    ),
-)
-
-WNUT_17 = DatasetSpec(
-    name="wnut17",
-    title="WNUT-17: emerging and rare named entities in English web text",
-    licence="CC BY 4.0",
-    licence_text="Creative Commons Attribution 4.0; cite Derczynski et al. 2017.",
-    homepage="https://github.com/leondz/emerging_entities_17",
-    folders=("tagging/wnut17", "emerging_entities_17*"),
-    files={
-        "train": ("wnut17train.conll",),
-        "dev": ("emerging.dev.conll",),
-        "test": ("emerging.test.annotated",),
-    },
-    downloads=tuple(
-        Download(urls=(f"{_WNUT}/{file}",), filename=file, size=size, hash=f"sha256:{digest}")
-        for file, size, digest in (
-            (
-                "wnut17train.conll",
-                493_781,
-                "731820e13f71af324c6b55a1575ec2ce59fbaa2a0806f8f0400b98d56cd6a7a5",
-            ),
-            (
-                "emerging.dev.conll",
-                114_749,
-                "e053b752b8155113ca66e7db08af5f2f5f43ab993694e4774f1ec5bad42312d8",
-            ),
-            (
-                "emerging.test.annotated",
-                192_425,
-                "2aa79b764e56ec9264a1b30fdd9b70195bd00ff400b62edd8f399d5f13c178f0",
-            ),
-        )
-    ),
-)
-
-TREEBANK_SAMPLE = DatasetSpec(
-    name="treebank-sample",
-    title="Penn Treebank sample of NLTK: 3,914 Wall Street Journal sentences with gold trees",
-    licence="LDC sample, non-commercial",
-    licence_text=(
-        "A fragment of the Penn Treebank, (C) LDC 1995, made available by NLTK under fair use for "
-        "the purposes of illustrating its tools. For non-commercial use only."
-    ),
-    homepage="https://www.nltk.org/nltk_data/",
-    folders=("tagging/treebank-sample", "corpora"),
-    files={"trees": ("treebank.zip", "treebank")},
-    downloads=(
-        Download(
-            urls=(f"{_NLTK}/treebank.zip",),
-            filename="treebank.zip",
-            size=1_740_034,
-            hash="sha256:9da92d76c3666cfb6cddeaed0f7e86b344cce0f0928a286d439e555f19c37399",
-        ),
-    ),
-)
-
-_WORD_SIM = (
-    f"{_GITHUB}/mfaruqui/eval-word-vectors/94b3dd9fdbac7ed08dbee7179cd5ee464acf0594/data/word-sim"
-)
-
-WORDSIM = DatasetSpec(
-    name="wordsim",
-    title="Word similarity: WordSim-353 (all, similarity, relatedness), Stanford Rare Words",
-    licence="research use",
-    licence_text=(
-        "For research. WordSim-353: Finkelstein et al. 2002, split by Agirre et al. 2009. Rare "
-        "Words: Luong et al. 2013. Collected by Faruqui and Dyer 2014."
-    ),
-    homepage="https://github.com/mfaruqui/eval-word-vectors",
-    folders=("wordsim", "eval-word-vectors*/data/word-sim"),
-    files={
-        "ws353": ("EN-WS-353-ALL.txt", "wordsim353/combined.csv", "combined.csv"),
-        "ws353-sim": ("EN-WS-353-SIM.txt",),
-        "ws353-rel": ("EN-WS-353-REL.txt",),
-        "rare-words": ("EN-RW-STANFORD.txt", "rw/rw.txt"),
-    },
-    optional=frozenset({"ws353-sim", "ws353-rel", "rare-words"}),
-    downloads=tuple(
-        Download(urls=(f"{_WORD_SIM}/{file}",), filename=file, size=size, hash=f"sha256:{digest}")
-        for file, size, digest in (
-            (
-                "EN-WS-353-ALL.txt",
-                7_405,
-                "ce12919b240af45bdf46d243601eaca2b6212b159b5e7e9b435ee7ee40c5619c",
-            ),
-            (
-                "EN-WS-353-SIM.txt",
-                4_002,
-                "f1da938998863c94e53f72f984a5c6e215f0b46c323aae8f0f4930703a339107",
-            ),
-            (
-                "EN-WS-353-REL.txt",
-                5_134,
-                "66a7c88100624d0a391605ff61ce84e11d11ee620d51ec0298da49592838f8fa",
-            ),
-            (
-                "EN-RW-STANFORD.txt",
-                49_851,
-                "5108d54dfc746f44f9c3d7e31d2857c37cf71430bc1594175a61a3b89bb0ae1f",
-            ),
-        )
-    ),
-)
-
-QVEC = DatasetSpec(
-    name="qvec",
-    title="QVEC oracle: supersenses of 4,199 English nouns and verbs, from SemCor",
-    licence="ODbL",
-    licence_text="Open Database License; derived from SemCor (Tsvetkov et al. 2015).",
-    homepage="https://github.com/ytsvetko/qvec",
-    folders=("wordsim/qvec", "qvec*/oracles"),
-    files={"supersenses": ("semcor_noun_verb.supersenses.en",)},
-    downloads=(
-        Download(
-            urls=(f"{_GITHUB}/ytsvetko/qvec/master/oracles/semcor_noun_verb.supersenses.en",),
-            filename="semcor_noun_verb.supersenses.en",
-            size=442_048,
-            hash="sha256:faf61ff5c7e73c641cd0725b569c849c0dd2e9c22e42e056c09d3548bc445394",
-        ),
-    ),
-)
-
-_RELEASE = "r2.16"  # the tag of the repositories of Universal Dependencies
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
+_FILENAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*\Z")
+_HASH = re.compile(r"(sha256:[0-9a-f]{64}|md5:[0-9a-f]{32})\Z")
 
 
-def _treebank(
-    name: str,
-    language: str,
-    prefix: str,
-    licence: str,
-    splits: tuple[str, ...] = ("train", "dev", "test"),
-    optional: tuple[str, ...] = (),
-    confirmed: bool = False,
-) -> DatasetSpec:
-    """Describe a treebank of Universal Dependencies.
+@dataclass(frozen=True, kw_only=True)
+class Download:
+    """One file to fetch.
 
-    The hashes of a release's files are published nowhere, so `fetch` records them. A file found in ``TACENDA_DATA``
-    may be of another release: compare scores only where you know that it is the same.
+    Raises
+    ------
+    DataError
+        An address is not http or https, or the file name or the hash is malformed.
     """
-    repository = f"UD_{language}-{name}"
-    base = f"{_GITHUB}/UniversalDependencies/{repository}/{_RELEASE}"
-    files = {split: f"{prefix}-ud-{split}.conllu" for split in splits}
+
+    urls: tuple[str, ...]
+    """The official address first, then others that hold the same file; tried in order."""
+    filename: str = ""
+    """A plain file name under which it is stored or unpacked; by default the last part of the first address."""
+    size: int | None = None
+    """Bytes, where known; for information."""
+    hash: str | None = None
+    """``sha256:...`` or ``md5:...`` in lower-case hexadecimal; None where nobody published it."""
+    confirmed: bool = True
+    """Whether a second source confirmed the first address when the entry was written."""
+    unpack: bool = False
+    """Whether the file is an archive to unpack: zip, tar (plain, gz, xz, bz2), gz or xz."""
+    members: tuple[str, ...] = ()
+    """`fnmatch` patterns of the members to unpack; none means all of them."""
+    max_bytes: int = 512 << 20
+    """The largest size the file may have, packed and unpacked."""
+    max_files: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be fetched safely."""
+        if not self.urls or any(urlsplit(u).scheme not in {"http", "https"} for u in self.urls):
+            raise DataError(f"the addresses {self.urls} must be http or https, one at least")
+        object.__setattr__(self, "filename", self.filename or self.urls[0].rpartition("/")[2])
+        if not _FILENAME.match(self.filename):
+            raise DataError(f"the file name {self.filename!r} must be plain: letters, digits, .+_-")
+        if self.hash is not None and not _HASH.match(self.hash):
+            raise DataError(
+                f"the hash {self.hash!r} must be sha256: or md5: and hexadecimal digits"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSpec:
+    """A data set: its terms, where it officially lives, and what its files are called.
+
+    Raises
+    ------
+    DataError
+        The name is not plain, no file is named, or there is neither a download nor a word on how to obtain the data.
+    """
+
+    kind: ClassVar[str] = "datasets"
+
+    name: str
+    title: str
+    licence: str
+    """The name of the licence, for the listing."""
+    licence_text: str
+    """The terms, as a user must know them before fetching."""
+    homepage: str
+    files: Mapping[str, tuple[str, ...]]
+    """Role (``train``, ``ratings``...) to the paths it may have within the folder, best first."""
+    folders: tuple[str, ...] = ()
+    """Where the folder may be within a data folder, besides ``name``; ``*`` is allowed."""
+    downloads: tuple[Download, ...] = ()
+    obtain: str = ""
+    """How to obtain data that cannot be downloaded, as an imperative sentence."""
+    optional: frozenset[str] = field(default_factory=frozenset)
+    """Roles that a folder may lack."""
+
+    def __post_init__(self) -> None:
+        """Refuse an entry that could be neither fetched nor found."""
+        if not _NAME.match(self.name):
+            raise DataError(
+                f"the dataset name {self.name!r} must be lower-case letters, digits, ._-"
+            )
+        if not self.files:
+            raise DataError(f"the dataset {self.name} names no files")
+        if not self.downloads and not self.obtain:
+            raise DataError(f"the dataset {self.name} needs a download or a word on obtaining it")
+
+    @property
+    def size(self) -> int | None:
+        """Bytes to download, or None if one of the sizes is not known."""
+        sizes = [download.size for download in self.downloads]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if known and len(known) == len(sizes) else None
+
+
+def _read_catalogue() -> list[DatasetSpec]:
+    text = files("tacenda.datasets").joinpath("catalogue.toml").read_text(encoding="utf-8")
+    return [_read_entry(name, entry) for name, entry in tomllib.loads(text).items()]
+
+
+def _read_entry(name: str, entry: dict[str, Any]) -> DatasetSpec:
+    def tuples(table: dict[str, Any]) -> dict[str, Any]:
+        return {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+
+    downloads = tuple(Download(**tuples(item)) for item in entry.pop("downloads", ()))
+    roles, optional = tuples(entry.pop("files")), frozenset(entry.pop("optional", ()))
     return DatasetSpec(
-        name=f"ud-{language}-{name}".lower(),
-        title=f"Universal Dependencies, {language} {name} ({', '.join(splits)})",
-        licence=licence,
-        licence_text=f"{licence}; see the LICENSE file of {repository}, and cite the treebank.",
-        homepage=f"https://universaldependencies.org/treebanks/{prefix}/index.html",
-        folders=(f"ud/{repository}", repository, f"ud-treebanks-v*/{repository}"),
-        files={split: (file, f"{file}.xz") for split, file in files.items()},
-        optional=frozenset(optional),
-        downloads=tuple(
-            Download(urls=(f"{base}/{file}",), filename=file, confirmed=confirmed)
-            for file in files.values()
-        ),
+        name=name, files=roles, optional=optional, downloads=downloads, **tuples(entry)
     )
 
 
-_BOUN_2020 = DatasetSpec(
-    name="ud-turkish-boun-2020",
-    title="Universal Dependencies, Turkish BOUN, development state of 23 October 2020",
-    licence="CC BY-SA 4.0",
-    licence_text="CC BY-SA 4.0; see the LICENSE file of UD_Turkish-BOUN, and cite the treebank.",
-    homepage="https://universaldependencies.org/treebanks/tr_boun/index.html",
-    folders=("ud/UD_Turkish-BOUN-2020", "UD_Turkish-BOUN-2020"),
-    files={
-        split: (f"tr_boun-ud-{split}.conllu", f"tr_boun-ud-{split}.conllu.xz")
-        for split in ("train", "dev", "test")
-    },
-    obtain=(
-        "check commit a53400b0894c of github.com/UniversalDependencies/UD_Turkish-BOUN out into "
-        "TACENDA_DATA/UD_Turkish-BOUN-2020, or use ud-turkish-boun, the current release"
-    ),
-)
-
 #: What the entry point ``builtin`` of the group ``tacenda.datasets`` names.
-BUILTIN: list[DatasetSpec] = [
-    ML_100K,
-    ML_1M,
-    PTB,
-    WIKITEXT_2,
-    WIKIPEDIA,
-    NOVELS,
-    NATURAL_STORIES,
-    ALASTALO,
-    CONLL_2000,
-    CONLL_2003,
-    WNUT_17,
-    TREEBANK_SAMPLE,
-    WORDSIM,
-    QVEC,
-    _treebank("EWT", "English", "en_ewt", "CC BY-SA 4.0", confirmed=True),
-    _treebank("IMST", "Turkish", "tr_imst", "CC BY-NC-SA 3.0", confirmed=True),
-    _treebank("BOUN", "Turkish", "tr_boun", "CC BY-SA 4.0"),
-    _BOUN_2020,
-    _treebank("GSD", "German", "de_gsd", "CC BY-SA 4.0", optional=("train",), confirmed=True),
-    _treebank("LIT", "German", "de_lit", "CC BY-NC-SA 4.0", splits=("test",)),
-    _treebank("PUD", "German", "de_pud", "CC BY-SA 3.0", splits=("test",)),
-    _treebank("TDT", "Finnish", "fi_tdt", "CC BY-SA 4.0", optional=("train",), confirmed=True),
-    _treebank("FTB", "Finnish", "fi_ftb", "LGPL 3 or later", optional=("train",)),
-    _treebank("OOD", "Finnish", "fi_ood", "CC BY-SA", splits=("test",)),
-    _treebank("PUD", "Finnish", "fi_pud", "CC BY-SA", splits=("test",)),
-]
+BUILTIN: list[DatasetSpec] = _read_catalogue()
+
+
+def available() -> list[DatasetSpec]:
+    """Return all registered data sets in order of their names; those that cannot be loaded cause a warning."""
+    return sorted((spec for _, spec in _registered()), key=lambda spec: spec.name)
+
+
+def get(name: str) -> DatasetSpec:
+    """Return the data set of a name.
+
+    Raises
+    ------
+    DataError
+        Nobody registered it, or two distributions did.
+    """
+    registered = _registered()
+    claims = [(owner, spec) for owner, spec in registered if spec.name == name]
+    if not claims:
+        close = difflib.get_close_matches(name, sorted({spec.name for _, spec in registered}), n=1)
+        hint = f"did you mean {close[0]}?" if close else "`tacenda data list` shows those there are"
+        raise DataError(f"there is no dataset {name!r}: {hint}")
+    if len(claims) > 1:
+        owners = " and ".join(sorted(owner for owner, _ in claims))
+        raise DataError(f"the dataset {name!r} is registered by {owners}: uninstall one of them")
+    return claims[0][1]
+
+
+def _registered() -> list[tuple[str, DatasetSpec]]:
+    """Return every (distribution, spec)."""
+    found: list[tuple[str, DatasetSpec]] = []
+    for record in plugins.available("datasets"):
+        try:
+            entry = plugins.get("datasets", record.name, distribution=record.distribution)
+        except PluginError as error:
+            if record.status == "not loaded":  # otherwise it was said before
+                warnings.warn(f"datasets left out: {error}", stacklevel=3)
+            continue
+        specs = [entry] if isinstance(entry, DatasetSpec) else entry
+        found.extend((record.distribution, spec) for spec in specs)
+    return found
+
+
+# ---- where they are on this machine ----
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set that is here."""
+
+    name: str
+    path: Path
+    """The folder its files are in."""
+    files: Mapping[str, Path]
+    """The file of each role; in a few data sets, a folder of files."""
+    source: str
+    """``TACENDA_DATA`` or ``cache``: which of the two folders holds it."""
+
+    def __getitem__(self, role: str) -> Path:
+        """Return the file of a role. Raises DataError if this copy has none."""
+        try:
+            return self.files[role]
+        except KeyError:
+            have = ", ".join(self.files)
+            raise DataError(
+                f"{self.path} has no {role!r} file of {self.name}: it has {have}"
+            ) from None
+
+
+def cache_root() -> Path:
+    """Return the folder that `fetch` puts data sets into unless it is told another.
+
+    ``TACENDA_CACHE`` if set, with ``datasets`` below it, or else the platform's cache folder for users.
+    """
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser() / "datasets"
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "tacenda" / "datasets"
+
+
+def data_root() -> Path | None:
+    """Return the folder that ``TACENDA_DATA`` names, or None if it is not set; DataError if it is no folder."""
+    chosen = os.environ.get(DATA_VARIABLE)
+    if not chosen:
+        return None
+    root = Path(chosen).expanduser()
+    if not root.is_dir():
+        raise DataError(f"{DATA_VARIABLE} names {root}, which is not a folder: correct or unset it")
+    return root
+
+
+def locate(name: str) -> Dataset:
+    """Find a data set in ``TACENDA_DATA`` or, failing that, in the cache.
+
+    Raises
+    ------
+    DataError
+        The data set is unknown, or it is not here; the message says how to get it.
+    """
+    spec = get(name)
+    found = find(spec)
+    if found is not None:
+        return found
+    where = f"in {DATA_VARIABLE} or " if os.environ.get(DATA_VARIABLE) else ""
+    remedy = f"run `tacenda data fetch {name}`, or set {DATA_VARIABLE} to a folder with it"
+    raise DataError(
+        f"the dataset {name} is not {where}in the cache: {remedy if spec.downloads else spec.obtain}"
+    )
+
+
+def find(spec: DatasetSpec) -> Dataset | None:
+    """Find a data set as `locate` does; None if it is not here."""
+    root = data_root()
+    found = find_in(spec, root, DATA_VARIABLE) if root is not None else None
+    return found or find_in(spec, cache_root(), "cache")
+
+
+def find_in(spec: DatasetSpec, root: Path, source: str) -> Dataset | None:
+    """Find a data set in one data folder; None if no place in it holds all the files it must have."""
+    found = (_read_place(spec, place, source) for place in _expand(root, spec.folders))
+    return next(filter(None, found), None) or find_within(spec, root / spec.name, source)
+
+
+def find_within(spec: DatasetSpec, folder: Path, source: str) -> Dataset | None:
+    """Find a data set in its own folder, in which its archive may have brought further folders."""
+    places = (folder, *_expand(folder, spec.folders))
+    return next(filter(None, (_read_place(spec, place, source) for place in places)), None)
+
+
+def _read_place(spec: DatasetSpec, folder: Path, source: str) -> Dataset | None:
+    roles = {}
+    for role, candidates in spec.files.items():
+        path = next((folder / name for name in candidates if (folder / name).exists()), None)
+        if path is not None:
+            roles[role] = path
+        elif role not in spec.optional:
+            return None
+    return Dataset(spec.name, folder, MappingProxyType(roles), source) if roles else None
+
+
+def _expand(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+    def numbers(path: Path) -> list[int]:  # release 2.16 counts as later than 2.9
+        return [int(digits) for digits in re.findall(r"[0-9]+", path.as_posix())]
+
+    for pattern in patterns:
+        if "*" in pattern:
+            yield from sorted(root.glob(pattern), key=numbers, reverse=True)
+        else:
+            yield root / pattern

@@ -1,36 +1,72 @@
-"""Fetch a dataset into a data folder: download, verify, unpack, and record what came.
+"""Fetch a data set into a data folder: download, verify, unpack, and record what came.
 
-Everything is made in a temporary folder, which takes the dataset's name at the end (see `tacenda.store`), so
-that a kill at any moment leaves the dataset as it was or as it shall be. The manifest, ``tacenda-dataset.json`` in
-the folder, records every download (address, bytes, sha256, and whether a hash known beforehand
-vouched for it) and the sha256 of every file. Where no hash is known beforehand, a later fetch
-compares with the recorded one.
+pooch (the extra ``tacenda[data]``) downloads, retries, compares hashes and moves the finished file into place. What it
+does not do is done here: several addresses are tried in turn, a body may not be longer than it is allowed or shorter
+than it was announced, and redirects lead to http or https only, never from https to http. Archives are not trusted
+either: see `extract`.
+
+Everything is made in a temporary folder, which takes the data set's name at the end (see `tacenda.store`), so that a
+kill at any moment leaves the data set as it was or as it shall be. ``tacenda-dataset.json`` in the folder records every
+download (address, bytes, sha256, and whether a hash known beforehand vouched for it) and the sha256 of every file.
+Where no hash is known beforehand, a later fetch compares with the recorded one.
 """
 
+from __future__ import annotations
+
+import bz2
+import fnmatch
+import gzip
 import json
+import lzma
+import re
 import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
+from urllib.parse import urlsplit
 
+import tacenda
 from tacenda import store
-from tacenda.datasets import places
-from tacenda.datasets.download import Receipt, download
-from tacenda.datasets.extract import extract
-from tacenda.datasets.registry import DatasetSpec, Download, get
+from tacenda.datasets import catalogue
+from tacenda.datasets.catalogue import Dataset, DatasetSpec, Download
 from tacenda.errors import DataError
+from tacenda.progress import Progress, track
 
 MANIFEST = "tacenda-dataset.json"
 _FORMAT = 1
+#: Statuses of a server that another attempt may overcome.
+_RETRIED = {408, 425, 429, 500, 502, 503, 504}
+_CHUNK = 1 << 16
+_TAR = re.compile(r"\.(tar|tgz|txz|tbz2?)(\.(gz|xz|bz2))?\Z")
+_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError,
+           NotImplementedError, RuntimeError, UnicodeError)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """One file that was downloaded."""
+
+    url: str
+    filename: str
+    bytes: int
+    sha256: str
+    verified: bool
+    """Whether the file was compared with a hash known beforehand."""
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What `fetch` did."""
+    """The outcome of `fetch`."""
 
-    dataset: places.Dataset
+    dataset: Dataset
     receipts: tuple[Receipt, ...]
-    """One for each download; empty if the dataset was here already."""
+    """One for each download; empty if the data set was here already."""
     recorded: dict[str, str]
     """The sha256 of each file by name, as an earlier fetch recorded it."""
 
@@ -44,7 +80,7 @@ def fetch(
     timeout: float = 30.0,
     attempts: int = 3,
 ) -> Fetched:
-    """Fetch a dataset from its official address, unless it is there already.
+    """Fetch a data set from its official address, unless it is there already.
 
     One that is there is checked against its manifest. Nothing is asked: show the user
     ``get(name).licence_text`` first.
@@ -67,33 +103,37 @@ def fetch(
     Raises
     ------
     DataError
-        The dataset is unknown, has no free download, cannot be fetched or unpacked,
-        differs from its hash or from the recorded one, or lacks a file it should have.
+        The data set is unknown, has no free download, cannot be fetched or unpacked, differs from its hash or from
+        the recorded one, or lacks a file it should have.
     """
-    spec = get(name)
+    spec = catalogue.get(name)
     if not spec.downloads:
         raise DataError(f"the dataset {name} has no free official download: {spec.obtain}")
-    here = places.data_root() if output is None and not force else None
-    if here is not None and (dataset := places.find_in(spec, here, places.DATA_VARIABLE)):
-        return Fetched(dataset, (), {})
-    options = {"timeout": timeout, "attempts": attempts}
+    here = catalogue.data_root() if output is None and not force else None
+    if here is not None and (found := catalogue.find_in(spec, here, catalogue.DATA_VARIABLE)):
+        return Fetched(found, (), {})
     root = (
-        store.path_of(output, DataError).expanduser() if output is not None else places.cache_root()
+        catalogue.cache_root() if output is None else store.path_of(output, DataError).expanduser()
     )
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = root / f".{name}.lock"
         lock.touch()
         with store.locked(lock, wait=False):
-            return _fetch(spec, root, force, accept_changed, options)
+            return _fetch_locked(spec, root, force, accept_changed, timeout, attempts)
     except BlockingIOError as error:
         raise DataError(f"another process is fetching {name}: wait for it to end") from error
     except OSError as error:
         raise DataError(f"{root} cannot hold the dataset {name}: {error}") from error
 
 
-def _fetch(
-    spec: DatasetSpec, root: Path, force: bool, accept_changed: bool, options: dict[str, Any]
+def _fetch_locked(
+    spec: DatasetSpec,
+    root: Path,
+    force: bool,
+    accept_changed: bool,
+    timeout: float,
+    attempts: int,
 ) -> Fetched:
     target, old = root / spec.name, root / f".{spec.name}.old"
     if old.exists():  # an earlier run was killed while it exchanged the two
@@ -101,60 +141,49 @@ def _fetch(
             store.remove(old)
         else:
             old.replace(target)
-    recorded = _recorded(target)
-    if target.exists() and not (target / MANIFEST).exists():
+    manifest = read_manifest(target) if target.is_dir() else None
+    downloads = manifest["downloads"] if manifest else []
+    recorded = {entry["filename"]: entry["sha256"] for entry in downloads}
+    if target.exists() and manifest is None:
         raise DataError(
             f"{target} is there and was not fetched by Tacenda: move it, or use --output"
         )
     if target.exists() and not force:
         verify(target)
-        return Fetched(_complete(spec, target, root), (), recorded)
+        return Fetched(_require_complete(spec, target, root), (), recorded)
     work = root / f".{spec.name}.downloads"  # kept after a failure, so that the next run resumes
-    receipts = tuple(_download(d, work, recorded, accept_changed, options) for d in spec.downloads)
+    receipts = []
+    for item in spec.downloads:
+        path = work / item.filename
+        receipt = download(item.urls, path, item.hash, item.max_bytes, timeout, attempts)
+        before = recorded.get(item.filename)
+        if before not in (None, receipt.sha256) and not receipt.verified and not accept_changed:
+            path.unlink()
+            raise DataError(
+                f"{item.filename} from {receipt.url} has sha256 {receipt.sha256}, and an earlier fetch "
+                f"recorded {before}: the file was changed; to take the new one, use --accept-changed"
+            )
+        receipts.append(receipt)
     store.sweep(root, (), store.is_temporary)
     with store.temporary(root) as fresh:
         for item in spec.downloads:
             _install(item, work, fresh)
-        _complete(spec, fresh, root)
+        _require_complete(spec, fresh, root)
         _write_manifest(spec, fresh, receipts)
         if target.exists():
             target.replace(old)
         store.commit(fresh, target)
     store.remove(old)
     store.remove(work)
-    return Fetched(_complete(spec, target, root), receipts, recorded)
+    return Fetched(_require_complete(spec, target, root), tuple(receipts), recorded)
 
 
-def _complete(spec: DatasetSpec, folder: Path, root: Path) -> places.Dataset:
-    dataset = places.find_within(spec, folder, str(root))
+def _require_complete(spec: DatasetSpec, folder: Path, root: Path) -> Dataset:
+    dataset = catalogue.find_within(spec, folder, str(root))
     if dataset is None:
         wanted = "; ".join(" or ".join(names) for names in spec.files.values())
         raise DataError(f"what was fetched as {spec.name} lacks files it should have ({wanted})")
     return dataset
-
-
-def _download(
-    item: Download,
-    work: Path,
-    recorded: dict[str, str],
-    accept_changed: bool,
-    options: dict[str, Any],
-) -> Receipt:
-    receipt = download(
-        item.urls,
-        work / item.filename,
-        expected=item.hash,
-        max_bytes=item.max_bytes,
-        **options,
-    )
-    before = recorded.get(item.filename)
-    if before not in (None, receipt.sha256) and not receipt.verified and not accept_changed:
-        (work / item.filename).unlink()
-        raise DataError(
-            f"{item.filename} from {receipt.url} has sha256 {receipt.sha256}, and an earlier fetch "
-            f"recorded {before}: the file was changed; to take the new one, use --accept-changed"
-        )
-    return receipt
 
 
 def _install(item: Download, work: Path, fresh: Path) -> None:
@@ -174,34 +203,30 @@ def _install(item: Download, work: Path, fresh: Path) -> None:
             (unpacked / name).replace(place)
 
 
-def _write_manifest(spec: DatasetSpec, folder: Path, receipts: tuple[Receipt, ...]) -> None:
-    files = {
-        path.relative_to(folder).as_posix(): {
-            "bytes": path.stat().st_size,
-            "sha256": store.sha256_of(path),
-        }
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+# ---- the record of a fetch ----
+
+
+def _write_manifest(spec: DatasetSpec, folder: Path, receipts: Sequence[Receipt]) -> None:
     manifest = {
         "format": _FORMAT,
         "name": spec.name,
         "licence": spec.licence,
         "homepage": spec.homepage,
         "downloads": [asdict(receipt) for receipt in receipts],
-        "files": files,
+        "files": {
+            path.relative_to(folder).as_posix(): {
+                "bytes": path.stat().st_size,
+                "sha256": store.sha256_of(path),
+            }
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        },
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Read the manifest of a fetched dataset; None if the folder has none.
-
-    Raises
-    ------
-    DataError
-        It is damaged.
-    """
+    """Read the manifest of a fetched data set; None if the folder has none, DataError if it is damaged."""
     path = folder / MANIFEST
     if not path.exists():
         return None
@@ -216,24 +241,15 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     return dict(manifest)
 
 
-def _recorded(folder: Path) -> dict[str, str]:
-    manifest = read_manifest(folder) if folder.is_dir() else None
-    return {
-        entry["filename"]: entry["sha256"] for entry in (manifest or {"downloads": []})["downloads"]
-    }
-
-
 def verify(folder: Path) -> int:
-    """Compare the files of a fetched dataset with its manifest; return how many were compared.
+    """Compare the files of a fetched data set with its manifest; return how many were compared.
 
     Raises
     ------
     DataError
         A file is missing or differs.
     """
-    manifest = read_manifest(folder)
-    if manifest is None:
-        return 0
+    manifest = read_manifest(folder) or {"files": {}}
     for name, entry in manifest["files"].items():
         path = folder / name
         if ".." in Path(name).parts or Path(name).is_absolute():
@@ -242,3 +258,273 @@ def verify(folder: Path) -> int:
             state = "differs from what was fetched" if path.is_file() else "is missing"
             raise DataError(f"{path} {state}: fetch it again with --force")
     return len(manifest["files"])
+
+
+# ---- one file ----
+
+
+class _RefusedError(Exception):
+    """An address will not serve the file, however often it is asked."""
+
+
+def download(
+    urls: Sequence[str],
+    target: Path,
+    expected: str | None = None,
+    max_bytes: int = 512 << 20,
+    timeout: float = 30.0,
+    attempts: int = 3,
+) -> Receipt:
+    """Fetch a file from the first of ``urls`` that serves it, unless it is there with the ``expected`` hash.
+
+    Without a hash, a file that is there already is taken as it is.
+
+    Raises
+    ------
+    DataError
+        pooch is not installed, no address served the file, it is too long, or its hash is another one.
+    """
+    try:
+        import pooch
+        import requests
+    except ImportError as error:
+        raise DataError(
+            'fetching a dataset needs pooch: install it with pip install "tacenda[data]"'
+        ) from error
+    pooch.get_logger().setLevel("WARNING")
+    causes: list[str] = []
+    for url in urls:
+        if urlsplit(url).scheme not in {"http", "https"}:
+            causes.append(f"{url}: its scheme is neither http nor https")
+            continue
+        files = pooch.create(
+            target.parent,
+            base_url="",
+            registry={target.name: expected},
+            urls={target.name: url},
+            retry_if_failed=attempts - 1,
+        )
+        try:
+            files.fetch(target.name, downloader=_Downloader(target.name, max_bytes, timeout))
+        except (_RefusedError, ValueError, requests.RequestException) as error:
+            causes.append(f"{url}: {error}")
+            continue
+        except OSError as error:
+            raise DataError(f"{target} cannot be written: {error.strerror or error}") from error
+        sha256 = store.sha256_of(target)
+        return Receipt(url, target.name, target.stat().st_size, sha256, expected is not None)
+    raise DataError(f"{target.name} could not be fetched ({'; '.join(causes)}): try again later")
+
+
+class _Downloader:
+    """A downloader for pooch, through whose `write` the bytes pass."""
+
+    def __init__(self, name: str, max_bytes: int, timeout: float) -> None:
+        self._name, self._max_bytes, self._timeout = name, max_bytes, timeout
+        self._announced: int | None = None
+        self._size = 0
+        self._stack = ExitStack()
+        self._bar: Progress[object]
+        self._stream: IO[bytes]
+
+    def __call__(self, url: str, output_file: str, pooch: Any, check_only: bool = False) -> None:
+        """Fetch once; what may succeed another time is raised as a RequestException."""
+        from pooch import HTTPDownloader
+        from requests import HTTPError, RequestException
+
+        fetch = HTTPDownloader(
+            chunk_size=_CHUNK,
+            timeout=self._timeout,
+            headers={"User-Agent": f"tacenda/{tacenda.__version__}", "Accept-Encoding": "identity"},
+            hooks={"response": self._look_at},
+        )
+        self._announced, self._size = None, 0
+        with Path(output_file).open("wb") as stream, self._stack:
+            self._stream = stream
+            try:
+                fetch(url, self, pooch)
+            except HTTPError as error:
+                if error.response is None or error.response.status_code in _RETRIED:
+                    raise
+                raise _RefusedError(str(error)) from error
+        if self._announced not in (None, self._size):
+            raise RequestException(
+                f"the connection ended after {self._size:,} of {self._announced:,} bytes"
+            )
+
+    def _look_at(self, response: Any, **_: Any) -> None:
+        """Refuse an unsafe redirect or too long a body before it is followed or read."""
+        if response.is_redirect:
+            location = response.headers["location"]
+            scheme = urlsplit(location).scheme or urlsplit(response.url).scheme
+            if scheme != "https" and (scheme != "http" or response.url.startswith("https:")):
+                raise _RefusedError(f"it redirects to {location}, which is not safe to follow")
+            return
+        if not response.ok:
+            return
+        length = response.headers.get("content-length", "")
+        self._announced = int(length) if length.isascii() and length.isdigit() else None
+        if (self._announced or 0) > self._max_bytes:
+            raise _RefusedError(
+                f"it is {self._announced:,} bytes long and {self._max_bytes:,} is the most expected"
+            )
+        self._bar = self._stack.enter_context(
+            track(None, f"fetching {self._name}", total=self._announced, unit="B")
+        )
+
+    def write(self, chunk: bytes) -> None:
+        """Write a piece of the body."""
+        self._size += len(chunk)
+        if self._size > self._max_bytes:
+            raise _RefusedError(f"it is longer than {self._max_bytes:,} bytes, the most expected")
+        self._stream.write(chunk)
+        self._bar.update(len(chunk))
+
+    def flush(self) -> None:
+        """Do nothing: the file is flushed when it is closed."""
+
+
+# ---- archives ----
+
+
+def extract(
+    archive: str | Path,
+    folder: str | Path,
+    *,
+    members: tuple[str, ...] = (),
+    max_bytes: int,
+    max_files: int,
+) -> list[str]:
+    """Unpack an untrusted archive into the new folder ``folder``; return the names of the files, sorted.
+
+    Absolute names, ``..``, drive letters and backslashes, names that occur twice, links, devices and encrypted members
+    are refused before anything of them is written. The folder appears only when everything is unpacked.
+
+    Parameters
+    ----------
+    archive
+        A ``.zip``, a tar file (``.tar``, ``.tgz``, ``.tar.gz``, ``.tar.xz``...) or one compressed file (``.gz``,
+        ``.xz``, ``.bz2``), told by its name.
+    folder
+        Must not exist.
+    members
+        `fnmatch` patterns of the members to unpack (``*`` matches ``/`` too); none means all. Others are neither
+        written nor checked, but count towards the bytes of a tar file.
+    max_bytes, max_files
+        The most that may be unpacked: bytes that are really produced, not those that the archive claims.
+
+    Raises
+    ------
+    DataError
+        The archive is unsafe, damaged, too large, of an unknown kind, or holds none of the members; or ``folder``
+        exists.
+    """
+    archive, folder = Path(archive), Path(folder)
+
+    def fault(message: str) -> DataError:
+        return DataError(f"{archive.name} is refused: {message}; nothing was unpacked")
+
+    if folder.exists():
+        raise DataError(f"{folder} exists already: remove it or choose another folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    written: dict[str, str] = {}
+    n_bytes = 0
+    with store.temporary(folder.parent) as scratch:
+        try:
+            for name, source in _open_members(archive, members, max_bytes, max_files):
+                if isinstance(source, str):
+                    raise fault(f"{name!r} in it is {source}")
+                parts = [part for part in name.split("/") if part not in ("", ".")]
+                unsafe = name.startswith("/") or any(character in name for character in "\\\0:")
+                if unsafe or not parts or ".." in parts:
+                    raise fault(f"the name {name!r} in it is unsafe")
+                plain = "/".join(parts)
+                key = plain.casefold()  # two names that one file system would take for one
+                if key in written:
+                    raise fault(f"it holds {name!r} twice")
+                written[key] = plain
+                if len(written) > max_files:
+                    raise fault(f"it holds more than {max_files} files")
+                target = scratch.joinpath(*parts)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with source, target.open("xb") as stream:
+                    while chunk := source.read(_CHUNK):
+                        n_bytes += len(chunk)
+                        if n_bytes > max_bytes:
+                            raise fault(f"it unpacks to more than {max_bytes:,} bytes")
+                        stream.write(chunk)
+        except _DAMAGE as error:
+            raise DataError(
+                f"{archive} cannot be unpacked ({error}): "
+                "fetch it again, and mind the space on the disk"
+            ) from error
+        if not written:
+            raise fault("none of the files looked for is in it")
+        store.commit(scratch, folder)
+    return sorted(written.values())
+
+
+def _open_members(
+    archive: Path, patterns: tuple[str, ...], max_bytes: int, max_files: int
+) -> Iterator[tuple[str, IO[bytes] | str]]:
+    """Yield the name of each wanted file with its stream, or with what it is instead of a file."""
+
+    def wanted(name: str) -> bool:
+        plain = name.removeprefix("./")
+        return not patterns or any(fnmatch.fnmatchcase(plain, each) for each in patterns)
+
+    name = archive.name.lower()
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(archive) as source:
+            for info in source.infolist():
+                # the name as stored: ZipInfo.filename has been cut at a null byte and cleaned
+                if not wanted(info.orig_filename) or info.orig_filename.endswith("/"):
+                    continue
+                if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
+                    yield info.orig_filename, "a link or a device"
+                elif info.flag_bits & 0x1:
+                    yield info.orig_filename, "encrypted"
+                else:
+                    yield info.orig_filename, source.open(info)
+    elif _TAR.search(name):
+        # every member costs up to a block of header and one of padding, and skipped ones count as well
+        limit = max_bytes + 1024 * (max_files + 20)
+        with _decompress(archive) as raw:
+            bounded = cast("IO[bytes]", _Bounded(archive, raw, limit))
+            with tarfile.open(fileobj=bounded, mode="r|") as tar:
+                for member in tar:
+                    if wanted(member.name) and not member.isdir():
+                        stream = tar.extractfile(member) if member.isreg() else None
+                        yield member.name, stream or "a link or a device"
+    elif archive.suffix.lower() in {".gz", ".xz", ".bz2"}:
+        yield archive.stem, _decompress(archive)
+    else:
+        raise DataError(f"{archive.name} is of no kind that can be unpacked: zip, tar, gz, xz, bz2")
+
+
+def _decompress(archive: Path) -> IO[bytes]:
+    suffix = archive.suffix.lower()
+    if suffix in {".gz", ".tgz"}:
+        return cast("IO[bytes]", gzip.open(archive, "rb"))
+    if suffix in {".xz", ".txz"}:
+        return cast("IO[bytes]", lzma.open(archive, "rb"))
+    if suffix in {".bz2", ".tbz", ".tbz2"}:
+        return cast("IO[bytes]", bz2.open(archive, "rb"))
+    return archive.open("rb")
+
+
+class _Bounded:
+    """A stream that fails after ``limit`` bytes, which bounds what `tarfile` reads besides the members."""
+
+    def __init__(self, archive: Path, stream: IO[bytes], limit: int) -> None:
+        self.archive, self.stream, self.left, self.limit = archive, stream, limit, limit
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.stream.read(min(size, self.left + 1) if size >= 0 else self.left + 1)
+        self.left -= len(data)
+        if self.left < 0:
+            raise DataError(
+                f"{self.archive.name} is refused: it unpacks to more than {self.limit:,} bytes; "
+                "nothing was unpacked"
+            )
+        return data
