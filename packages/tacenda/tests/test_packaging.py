@@ -55,11 +55,19 @@ def saved(tmp_path):
 ABOUT = ModelCard("tiny-scale", "1.2.0", "CC-BY-SA-4.0", "Two factors.", "By *the authors*.")
 
 
+@pytest.fixture(autouse=True)
+def _afresh():
+    """Forget what was found on the paths of a test."""
+    yield
+    plugins.refresh()
+
+
 def install(wheel, site, monkeypatch):
     """What pip does with a wheel that has no scripts."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     monkeypatch.syspath_prepend(str(site))
+    plugins.refresh()
 
 
 @pytest.fixture
@@ -171,6 +179,7 @@ def test_models_of_one_distribution_have_a_summary_each(saved, tmp_path, monkeyp
     (tmp_path / "b_b" / "README.md").write_text("# with-card 1\n\nOf the  second kind.\n\nMore.\n")
     (tmp_path / "c_c" / "README.md").write_text("no title\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    plugins.refresh()
     summaries = {model.name: model.summary for model in by_name.available()}
     found = {name: summaries[name] for name in ("bare", "with-card", "odd")}
     assert found == {"bare": "Two.", "with-card": "Of the second kind.", "odd": "Two."}
@@ -184,6 +193,7 @@ def test_two_distributions_of_one_name_are_told_apart(site, saved, tmp_path, mon
     (points / "entry_points.txt").write_text("[tacenda.models]\ntiny-scale = other_folder\n")
     Scale(np.array([3.0])).save(other / "other_folder")
     monkeypatch.syspath_prepend(str(other))
+    plugins.refresh()
     with pytest.raises(ArtifactError, match="installed by other and tacenda-model-tiny-scale"):
         tacenda.load("tiny-scale")
     with pytest.warns(UserWarning, match=r"^other has a model 'tiny-scale' too"):
@@ -197,6 +207,7 @@ def test_an_entry_that_names_no_folder_of_its_own_is_left_out(tmp_path, monkeypa
     (points / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1\n")
     (points / "entry_points.txt").write_text(f"[tacenda.models]\nodd-model = {target}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    plugins.refresh()
     assert "odd-model" not in [model.name for model in by_name.available()]
 
 
@@ -210,6 +221,7 @@ def test_an_editable_install_is_found_without_importing_it(saved, tmp_path, monk
     (source / "mine_folder" / "__init__.py").write_text("raise RuntimeError('imported')\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.syspath_prepend(str(source))
+    plugins.refresh()
     np.testing.assert_array_equal(tacenda.load("mine").factors, [1.0, 2.0])
 
 

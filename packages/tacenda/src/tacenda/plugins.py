@@ -1,55 +1,58 @@
 """The registry of plugins, which are installed under the entry-point groups ``tacenda.<kind>``.
 
-Plugins are found through ``importlib.metadata``, as xarray finds its backends. Listing them imports nothing. A plugin
-that fails to load is *broken*, and the registry keeps the cause; one that is sound but cannot work on this machine is
-*unavailable*. Neither disturbs any other plugin. A name that two distributions claim is an error only when somebody
-asks for it.
+Plugins are found through ``importlib.metadata``. Listing them imports nothing. A plugin that fails to load is *broken*,
+and the registry keeps the cause; one that is sound but cannot work on this machine is *unavailable*. Neither disturbs
+any other plugin. A name that two distributions claim is an error only when somebody asks for it.
+
+Any metadata on the path may be damaged. ``importlib.metadata`` gives up on a whole ``entry_points.txt`` at the first
+line it cannot read, and its ``entry_points()`` on all distributions, so the files are read line by line here: sound
+lines of a damaged file count, and each damaged distribution causes one warning.
 """
 
 from __future__ import annotations
 
 import difflib
-import importlib
+import importlib.metadata
+import logging
+import re
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from email.parser import HeaderParser
+from importlib.metadata import EntryPoint
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tacenda.errors import (
     ConfigurationError,
     PluginError,
     PluginLoadError,
     PluginUnavailableError,
+    TacendaError,
     describe,
 )
-from tacenda.installed import Entry, Installed, canonical, find
 
-#: What a plugin can be; its entry-point group is ``tacenda.<kind>``.
+#: The kinds of plugins; the entry-point group of a kind is ``tacenda.<kind>``.
 KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", "commands")
 
-#: What the entry-point groups of the form ``tacenda.<name>`` that are read are called: the kinds, and ``models``, whose
-#: entries are folders of saved models (`tacenda.artifact.by_name`).
+#: The groups ``tacenda.<name>`` that are read: the kinds, and ``models``, of folders (`tacenda.artifact.by_name`).
 GROUPS = (*KINDS, "models")
 
 #: The version of the contract between the core and its plugins. The integer attribute ``api_version`` of an object
 #: says for which version it was written; without the attribute, that is version 1.
 API_VERSION = 1
 
-#: What an entry of a kind must be. All but the commands say it themselves, in an attribute ``kind``.
-_EXPECTED = {
-    **dict.fromkeys(KINDS, "a class whose attribute kind is {kind!r}"),
-    "kernels": "a tacenda.kernels.Backend",
-    "datasets": "a tacenda.datasets.DatasetSpec or a list of them",
-    "commands": "a typer.Typer",
-}
-
 #: The distribution of an object that `register` adds without naming one.
 RUNTIME = "<runtime>"
+
+_FILE = "entry_points.txt"
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class PluginRecord:
-    """What is known about one plugin.
+    """One plugin: its claim on a name, and what became of loading it.
 
     ``status`` is "not loaded", "loaded", "broken" or "unavailable"; ``cause`` is the exception behind the last two.
     ``target`` is the ``module:attribute`` of its entry point.
@@ -63,24 +66,28 @@ class PluginRecord:
     cause: BaseException | None
     target: str
 
-
-@dataclass(frozen=True)
-class _Outcome:
-    status: str = "not loaded"
-    cause: BaseException | None = None
-    value: Any = None
-
-    @classmethod
-    def before_loading(cls, entry: Entry) -> _Outcome:
-        """What the metadata alone show."""
-        return cls("broken", PluginLoadError(entry.damage)) if entry.damage else cls()
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return kind, name and distribution, which stay the same however the last is spelled."""
+        return self.kind, self.name, canonical(self.distribution)
 
 
-_lock = threading.Lock()
+class _Installed(NamedTuple):
+    records: tuple[PluginRecord, ...]  # of all groups
+    unreadable: tuple[str, ...]  # distributions whose entry points cannot all be read
+    others: tuple[tuple[str, str], ...]  # distributions with a group tacenda.* that nothing reads
+
+
+_lock = threading.RLock()
 _generation = 0
-_installed: Installed | None = None
-_registered: dict[tuple[str, str, str], Entry] = {}
-_outcomes: dict[Entry, _Outcome] = {}
+_installed: _Installed | None = None
+_registered: dict[tuple[str, str, str], tuple[PluginRecord, Any]] = {}
+_outcomes: dict[PluginRecord, tuple[PluginRecord, Any]] = {}
+
+
+def canonical(distribution: str) -> str:
+    """Return the name of a distribution in the form in which the packaging standards compare names."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def generation() -> int:
@@ -90,23 +97,20 @@ def generation() -> int:
 
 def available(kind: str | None = None) -> list[PluginRecord]:
     """List the plugins of one kind, or of all kinds, without importing any."""
-    kinds = KINDS if kind is None else (_checked_kind(kind),)
-    entries = [entry for entry in _entries() if entry.kind in kinds]
-    entries.sort(key=lambda e: (KINDS.index(e.kind), e.name, e.distribution, e.target))
+    kinds = KINDS if kind is None else (_check_kind(kind),)
     with _lock:
-        found = [
-            (entry, _outcomes.get(entry) or _Outcome.before_loading(entry)) for entry in entries
-        ]
-    return [
-        PluginRecord(e.kind, e.name, e.distribution, e.version, o.status, o.cause, e.target)
-        for e, o in found
-    ]
+        found = [_outcomes.get(r, (r,))[0] for r in _records() if r.kind in kinds]
+    return sorted(found, key=lambda r: (KINDS.index(r.kind), r.name, r.distribution, r.target))
+
+
+def models() -> list[PluginRecord]:
+    """List the entries of the group ``tacenda.models``, whose targets are folders."""
+    return [record for record in _scan().records if record.kind == "models"]
 
 
 def unread() -> list[tuple[str, str]]:
     """Return the distributions that have entry points in groups which nothing reads, each with one of the groups."""
-    groups = [f"tacenda.{kind}" for kind in GROUPS]
-    return [(owner, group) for owner, group in _scan().others if group not in groups]
+    return list(_scan().others)
 
 
 def unreadable() -> tuple[str, ...]:
@@ -129,17 +133,34 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     PluginUnavailableError
         The plugin says that it cannot work on this machine.
     """
-    _checked_kind(kind)
+    _check_kind(kind)
     if distribution is None and "@" in name:
         name, _, distribution = name.rpartition("@")
-    claims = [entry for entry in _entries() if (entry.kind, entry.name) == (kind, name)]
+    claims = [record for record in _records() if (record.kind, record.name) == (kind, name)]
     wanted = canonical(distribution or "")
-    matching = [entry for entry in claims if wanted in ("", entry.key[2])]
+    matching = [record for record in claims if wanted in ("", record.key[2])]
     if not matching:
-        raise PluginError(_unknown(kind, name, distribution, claims))
+        raise PluginError(_explain_unknown(kind, name, distribution, claims))
     if len(matching) > 1:
-        raise PluginError(_ambiguous(kind, name, matching))
-    return _load(matching[0])
+        matching.sort(key=lambda record: (record.distribution, record.target))
+        owners = " and ".join(f"{each.distribution} ({each.target})" for each in matching)
+        raise PluginError(
+            f"{name!r} under tacenda.{kind} is claimed by {owners}: choose one, as in "
+            f"{name}@{matching[0].distribution}, or uninstall one"
+        )
+    claim = matching[0]
+    outcomes = _outcomes
+    # The lock is not held while loading: an import that itself asks the registry would deadlock with that of another
+    # thread. Loading twice is harmless; the result of whichever finishes first is kept.
+    record, value = outcomes.get(claim) or outcomes.setdefault(claim, _load(claim))
+    if record.status == "loaded":
+        return value
+    who = f"the plugin {name!r} ({kind}) of {record.distribution} {record.version}".rstrip()
+    if record.status == "unavailable":
+        message = f"{who} cannot be used here: {describe(record.cause)}"
+        raise PluginUnavailableError(message) from record.cause
+    message = f"{who} cannot be loaded from {record.target}: {describe(record.cause)}"
+    raise PluginLoadError(message) from record.cause
 
 
 def make(
@@ -180,18 +201,18 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
         The kind is unknown, the name is empty, or the distribution installs that name itself.
     """
     target = f"{getattr(obj, '__module__', '?')}:{getattr(obj, '__qualname__', type(obj).__name__)}"
-    entry = Entry(_checked_kind(kind), name, distribution, "", target, lambda: obj)
+    record = PluginRecord(_check_kind(kind), name, distribution, "", "not loaded", None, target)
     if not name:
         raise PluginError("a plugin needs a name")
-    if any(installed.key == entry.key for installed in _scan().entries):
+    if any(installed.key == record.key for installed in _scan().records):
         raise PluginError(
             f"{distribution} already installs {name!r} under tacenda.{kind}: "
             "register it under another name or distribution"
         )
     global _generation
     with _lock:
-        _outcomes.pop(entry, None)
-        _registered[entry.key] = entry
+        _outcomes.pop(record, None)
+        _registered[record.key] = record, obj
         _generation += 1
 
 
@@ -200,10 +221,10 @@ def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
     global _generation
     with _lock:
         _generation += 1
-        entry = _registered.pop((_checked_kind(kind), name, canonical(distribution)), None)
-        if entry is None:
+        found = _registered.pop((_check_kind(kind), name, canonical(distribution)), None)
+        if found is None:
             raise PluginError(f"{name!r} of {distribution} is not registered under tacenda.{kind}")
-        _outcomes.pop(entry, None)
+        _outcomes.pop(found[0], None)
 
 
 def refresh() -> None:
@@ -213,120 +234,25 @@ def refresh() -> None:
     with _lock:
         _generation += 1
         _installed = None
-        _outcomes = {}
+        _outcomes = {}  # a new dictionary: what is being loaded now goes into the old one
 
 
-def _entries() -> list[Entry]:
-    installed = _scan().entries
+def _check_kind(kind: str) -> str:
+    if kind not in KINDS:
+        raise PluginError(f"there is no kind of plugin {kind!r}; the kinds are {', '.join(KINDS)}")
+    return kind
+
+
+def _records() -> list[PluginRecord]:
     with _lock:
-        return [*installed, *_registered.values()]
+        return [*_scan().records, *(record for record, _ in _registered.values())]
 
 
-def _scan() -> Installed:
-    """Return the installed entry points, which are read only once."""
-    global _installed
-    with _lock:
-        if _installed is not None:
-            return _installed
-        begun = _generation
-    found = find(KINDS)
-    with _lock:
-        if _generation == begun:  # else `refresh` was called meanwhile
-            _installed = found
-        return found
-
-
-def _load(entry: Entry) -> Any:
-    with _lock:
-        outcomes = _outcomes
-        outcome = outcomes.get(entry)
-    if outcome is None:
-        # The lock is not held here: an import that itself asks the registry would deadlock with that of another
-        # thread. Loading twice is harmless; the result of whichever finishes first is kept.
-        fresh = _attempt(entry)
-        with _lock:
-            outcome = outcomes.setdefault(entry, fresh)
-    if outcome.status == "loaded":
-        return outcome.value
-    who = f"the plugin {entry.name!r} ({entry.kind}) of {entry.distribution} {entry.version}"
-    what, why = f"{who.rstrip()} cannot be", describe(outcome.cause)
-    if outcome.status == "unavailable":
-        raise PluginUnavailableError(f"{what} used here: {why}") from outcome.cause
-    raise PluginLoadError(f"{what} loaded from {entry.target}: {why}") from outcome.cause
-
-
-def _attempt(entry: Entry) -> _Outcome:
-    if entry.damage:
-        return _Outcome.before_loading(entry)
-    try:
-        value = entry.load()
-        fault = (
-            _other_version(value, entry.distribution)
-            or _other_type(value, entry.kind)
-            or _other_name(value, entry)
-        )
-        if fault:
-            raise PluginLoadError(fault)
-    except KeyboardInterrupt:  # it is the user's, who need not try again for long
-        raise
-    except PluginUnavailableError as error:
-        return _Outcome("unavailable", error)
-    except BaseException as error:  # such as SystemExit, or the panic of an extension in Rust
-        return _Outcome("broken", error)
-    return _Outcome("loaded", None, value)
-
-
-def _other_version(value: Any, distribution: str) -> str:
-    """What is wrong with the ``api_version`` of a plugin's object; "" if nothing is."""
-    version = getattr(value, "api_version", 1)
-    if type(version) is int and version == API_VERSION:
-        return ""
-    newer = type(version) is int and version > API_VERSION
-    remedy = f"upgrade {'tacenda' if newer else distribution}"
-    return f"its api_version is {version!r} and this tacenda speaks {API_VERSION}: {remedy}"
-
-
-def _other_type(value: Any, kind: str) -> str:
-    """Why a plugin's object is not of its kind; "" if it is."""
-    if kind == "commands":
-        from typer import Typer
-
-        sound = isinstance(value, Typer)
-    else:
-        parts = value if kind == "datasets" and isinstance(value, list | tuple) else [value]
-        sound = all(
-            isinstance(part, type) == (kind not in ("kernels", "datasets"))
-            and getattr(part, "kind", None) == kind
-            for part in parts
-        )
-    if sound:
-        return ""
-    found = f"{value!r:.60}" if value is None or isinstance(value, type) else ""
-    found = found or f"an object of type {type(value).__name__}"
-    return f"it is {found}, not {_EXPECTED[kind].format(kind=kind)}"
-
-
-def _other_name(value: Any, entry: Entry) -> str:
-    """Why a plugin's object would not be found by the name that it gives itself; "" if it would."""
-    if entry.kind in ("datasets", "commands"):
-        return ""
-    name = getattr(value, "name", entry.name)
-    if name != entry.name:
-        return f"its name is {name!r} and its entry point's {entry.name!r}: give both one name"
-    if entry.kind == "kernels" or entry.distribution == RUNTIME or not entry.version:
-        return ""  # a backend has no distribution, and what is registered by hand need not say it
-    owner = getattr(value, "distribution", entry.distribution)
-    if isinstance(owner, str) and canonical(owner) == canonical(entry.distribution):
-        return ""
-    return (
-        f"its distribution is {owner!r} and {entry.distribution!r} installs it, so that a saved model "
-        f"would not find its class: set distribution = {entry.distribution!r}"
-    )
-
-
-def _unknown(kind: str, name: str, distribution: str | None, claims: list[Entry]) -> str:
+def _explain_unknown(
+    kind: str, name: str, distribution: str | None, claims: list[PluginRecord]
+) -> str:
     if claims:
-        owners = ", ".join(sorted({entry.distribution for entry in claims}))
+        owners = ", ".join(sorted({record.distribution for record in claims}))
         return f"{distribution} installs no {name!r} under tacenda.{kind}, but {owners} does"
     names = sorted({record.name for record in available(kind)})
     listed = f"installed are {', '.join(names)}" if names else "none is installed"
@@ -338,16 +264,152 @@ def _unknown(kind: str, name: str, distribution: str | None, claims: list[Entry]
     return f"there is no plugin {name!r}{source} under tacenda.{kind}: {listed}{hint}"
 
 
-def _ambiguous(kind: str, name: str, claims: list[Entry]) -> str:
-    claims = sorted(claims, key=lambda entry: (entry.distribution, entry.target))
-    owners = " and ".join(f"{entry.distribution} ({entry.target})" for entry in claims)
-    remedy = f"choose one, as in {name}@{claims[0].distribution}, or uninstall one"
-    if len({entry.key for entry in claims}) == 1:
-        remedy = "its metadata must name it once"
-    return f"{name!r} under tacenda.{kind} is claimed by {owners}: {remedy}"
+# ---- loading one ----
 
 
-def _checked_kind(kind: str) -> str:
-    if kind not in KINDS:
-        raise PluginError(f"there is no kind of plugin {kind!r}; the kinds are {', '.join(KINDS)}")
-    return kind
+def _load(claim: PluginRecord) -> tuple[PluginRecord, Any]:
+    """Load the object of a claim; return its record with the outcome, and the object."""
+    try:
+        registered, value = _registered.get(claim.key, (None, None))
+        if registered is None:
+            value = EntryPoint(claim.name, claim.target, f"tacenda.{claim.kind}").load()
+        _check_object(claim, value, registered is None)
+    except KeyboardInterrupt:  # it is the user's, who need not try again for long
+        raise
+    except PluginUnavailableError as error:
+        return replace(claim, status="unavailable", cause=error), None
+    except BaseException as error:  # such as SystemExit, or the panic of an extension in Rust
+        return replace(claim, status="broken", cause=error), None
+    return replace(claim, status="loaded"), value
+
+
+def _check_object(claim: PluginRecord, value: Any, installed: bool) -> None:
+    """Raise PluginLoadError unless a plugin's object is of its kind, its API version and its name."""
+    version, owner = getattr(value, "api_version", 1), claim.distribution
+    if type(version) is not int or version != API_VERSION:
+        newer = type(version) is int and version > API_VERSION
+        raise PluginLoadError(
+            f"its api_version is {version!r} and this tacenda speaks {API_VERSION}: "
+            f"upgrade {'tacenda' if newer else owner}"
+        )
+    kind = claim.kind
+    if kind == "commands":
+        from typer import Typer
+
+        sound, expected = isinstance(value, Typer), "a typer.Typer"
+    else:
+        several = kind == "datasets" and isinstance(value, list | tuple)
+        is_class = kind not in ("kernels", "datasets")
+        sound = all(
+            isinstance(part, type) == is_class and getattr(part, "kind", None) == kind
+            for part in (value if several else [value])
+        )
+        expected = {
+            "kernels": "a tacenda.kernels.Backend",
+            "datasets": "a tacenda.datasets.DatasetSpec or a list of them",
+        }.get(kind, f"a class whose attribute kind is {kind!r}")
+    if not sound:
+        shown = value is None or isinstance(value, type)
+        found = f"{value!r:.60}" if shown else f"an object of type {type(value).__name__}"
+        raise PluginLoadError(f"it is {found}, not {expected}")
+    if kind in ("datasets", "commands"):
+        return
+    name = getattr(value, "name", claim.name)
+    if name != claim.name:
+        raise PluginLoadError(
+            f"its name is {name!r} and its entry point's {claim.name!r}: give both one name"
+        )
+    said = getattr(value, "distribution", owner)
+    if installed and kind != "kernels" and claim.version and canonical(str(said)) != claim.key[2]:
+        raise PluginLoadError(
+            f"its distribution is {said!r} and {owner!r} installs it, so that a saved model would not find its "
+            f"class: set distribution = {owner!r}"
+        )
+
+
+# ---- reading the metadata of all distributions ----
+
+
+def _scan() -> _Installed:
+    """Return what is installed, which is read only once."""
+    global _installed
+    with _lock:
+        if _installed is None:
+            _installed = _read_all()
+        return _installed
+
+
+def _read_all() -> _Installed:
+    """Read the entry points of all distributions; of two with one name the first on the path counts.
+
+    METADATA is parsed only of those with entry points of ours, many times as fast as parsing it of all.
+    """
+    records: dict[str, list[PluginRecord]] = {}
+    torn: list[str] = []
+    others: dict[tuple[str, str], None] = {}  # a set in order
+    for dist in importlib.metadata.distributions():
+        faults: list[str] = []
+        try:
+            text = dist.read_text(_FILE) or ""
+        except UnicodeDecodeError as error:
+            text = error.object.decode(errors="replace")
+            faults.append(f"{_FILE} is not UTF-8 at byte {error.start}")
+        except Exception as error:  # foreign metadata may fail in any way
+            text = ""
+            faults.append(f"{_FILE} cannot be read ({describe(error)})")
+        # a file that begins with no [group] may be ours too
+        if not faults and "tacenda." not in text and text.lstrip()[:1] in ("", "[", "#"):
+            continue
+        try:
+            # ``dist.metadata`` would parse the README below the headers too
+            metadata = dist.read_text("METADATA") or dist.read_text("PKG-INFO") or ""
+            headers = HeaderParser().parsestr(metadata.partition("\n\n")[0])
+            name, version = str(headers["Name"] or ""), str(headers["Version"] or "")
+        except Exception:
+            name = ""
+        sound = bool(name)
+        if not sound:
+            faults.append("its METADATA is missing or cannot be read")
+            # a folder NAME-VERSION.dist-info, which no public attribute tells
+            name, _, version = Path(str(getattr(dist, "_path", "?"))).stem.partition("-")
+        found = []
+        for group, point, target, fault in _parse(text):
+            kind = group.removeprefix("tacenda.")
+            if fault:
+                faults.append(fault)
+            elif kind in GROUPS and kind != group:
+                record = PluginRecord(kind, point, name, version, "not loaded", None, target)
+                found.append(record)
+            elif kind != group:
+                others[name, group] = None
+        if faults:
+            torn.append(name)
+            shown = "; ".join(faults[:3])
+            # a logged warning cannot be turned into an error that ends the search
+            _logger.warning(
+                "%s",
+                TacendaError(f"{name} {version} is damaged: {shown}: reinstall or remove it"),
+            )
+        if sound:
+            records.setdefault(canonical(name), found)
+    return _Installed(
+        tuple(chain.from_iterable(records.values())), tuple(dict.fromkeys(torn)), tuple(others)
+    )
+
+
+def _parse(text: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (group, name, target, fault) of each line, read as importlib.metadata does, but each for itself."""
+    group = ""
+    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("[") and line.endswith("]"):
+            group = line[1:-1].strip()
+            continue
+        name, _, target = (part.strip() for part in line.partition("="))
+        fault = ""
+        if not group or not name or not EntryPoint.pattern.match(target):
+            fault = (
+                f"line {number} of {_FILE}, {line[:60]!r}, is not NAME = MODULE:OBJECT in a [group]"
+            )
+        yield group, name, target, fault

@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacenda import installed, store
+from tacenda import plugins, store
 from tacenda.errors import ArtifactError
 
 __all__ = ["InstalledModel", "available", "find", "locate"]
@@ -54,8 +54,8 @@ class InstalledModel:
 def available() -> list[InstalledModel]:
     """List the installed models by name; one whose folder is missing or has a hostile name is left out."""
     found = []
-    for entry in installed.find(("models",)).entries:
-        if entry.damage or not NAME.fullmatch(entry.name) or not _FOLDER.fullmatch(entry.target):
+    for entry in plugins.models():
+        if not NAME.fullmatch(entry.name) or not _FOLDER.fullmatch(entry.target):
             continue
         dist = importlib.metadata.distribution(entry.distribution)
         folder = _folder(dist, entry.target)
@@ -80,8 +80,11 @@ def find(name: str) -> InstalledModel:
         No model, or more than one, has this name.
     """
     models = available()
-    wanted = installed.canonical(name)
-    found = [model for model in models if installed.canonical(model.name) == wanted]
+    found = [model for model in models if _is_called(model, name)]
+    if not found:  # it may have been installed since the registry was read
+        plugins.refresh()
+        models = available()
+        found = [model for model in models if _is_called(model, name)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -92,6 +95,10 @@ def find(name: str) -> InstalledModel:
     hint = f"; did you mean {close[0]!r}?" if close else ""
     listed = f"installed are {', '.join(names)}" if names else "no models are installed"
     raise ArtifactError(f"there is no such folder, and no installed model {name!r}: {listed}{hint}")
+
+
+def _is_called(model: InstalledModel, name: str) -> bool:
+    return plugins.canonical(model.name) == plugins.canonical(name)
 
 
 def locate(source: str | os.PathLike[str]) -> Path:

@@ -21,7 +21,7 @@ from tacenda.artifact import folder as folders
 from tacenda.artifact.by_name import CARD, NAME, available
 from tacenda.artifact.manifest import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda.installed import canonical
+from tacenda.plugins import canonical
 
 __all__ = ["CARD", "ModelCard", "card", "check_card", "package"]
 

@@ -9,8 +9,8 @@ import typer
 
 from tacenda import datasets
 from tacenda.cli.options import columns
-from tacenda.datasets.fetching import MANIFEST
 from tacenda.datasets.catalogue import DatasetSpec, find
+from tacenda.datasets.fetching import MANIFEST
 
 app = typer.Typer(no_args_is_help=True, help="List and fetch datasets.")
 

@@ -25,7 +25,7 @@ import tacenda
 from tacenda import plugins
 from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, PluginError, TacendaError
-from tacenda.installed import canonical
+from tacenda.plugins import canonical
 
 __all__ = ["ModelTests", "assert_refuses", "in_forked_process", "refusal_of"]
 
