@@ -162,7 +162,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     ),
     "lm-kneser_ney": lambda: fit(KneserNey(order=3)),
     "lm-kneser_ney_backoff": lambda: fit(KneserNey(order=3, smoothing="backoff")),
-    "lm-kneser_ney_quantized": lambda: fit(KneserNey(order=3, prune=1e-4, bits=8)),
+    "lm-kneser_ney_quantized": lambda: fit(KneserNey(order=3, prune=1e-4, bits=4)),
     "lm-kneser_ney_arpa": from_arpa,
     "lm-lbl": lambda: fit(LBL(**LOG_BILINEAR)),
     "lm-lbl_nce_untied": lambda: fit(
@@ -206,10 +206,10 @@ MODELS: dict[str, Callable[[], Any]] = {
         NeuralCache.over(fit(RecurrentLM(width=4, epochs=1, streams=4)), window=30)
     ),
     "lm-mixture": lambda: fit(
-        Mixture({"kn": KneserNey(order=2), "hmm": HMM(n_states=3, epochs=2)})
+        Mixture({"lbl": LBL(**LOG_BILINEAR), "hmm": HMM(n_states=3, epochs=2)})
     ),
     "lm-adaptive_mixture": lambda: fit(
-        AdaptiveMixture({"kn": KneserNey(order=2), "hmm": HMM(n_states=3, epochs=2)})
+        AdaptiveMixture({"lbl": LBL(**LOG_BILINEAR), "hmm": HMM(n_states=3, epochs=2)})
     ),
     "ratings-BiasOnly": lambda: rate(BiasOnly()),
     "ratings-PMF": lambda: rate(PMF(**FACTORS), new=True),
