@@ -366,7 +366,6 @@ PARTS = (
         ("core/cli", "core/installed.py", "core/plugins.py", "core/__init__.py"),
         timed=True,
     ),
-    Part("walks", ("walks",), ("core", "embeddings", "lm", "surprise")),
 )
 
 
