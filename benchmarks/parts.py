@@ -363,7 +363,7 @@ PARTS = (
     Part(
         "startup",
         ("startup",),
-        ("core/cli", "core/installed.py", "core/plugins.py", "core/__init__.py"),
+        ("core/cli", "core/plugins.py", "core/__init__.py"),
         timed=True,
     ),
 )
