@@ -124,19 +124,18 @@ TARGETS = {
     ),
     "HMM and VLHMM": Target(
         (
-            *_files(f"{_LM}/hidden_markov", "hmm", "inference", "likelihood", "parameters"),
-            *_files(f"{_LM}/hidden_markov", "vlhmm_training"),
+            *_files(f"{_LM}/hidden_markov", "hmm", "vlhmm", "tables", "training"),
             *_files(f"{_KERNELS}/hidden_markov/block", "naive", "cpu"),
             *_files(f"{_KERNELS}/hidden_markov/block_softmax", "naive", "cpu"),
         ),
         (
             *_files(_KERNEL_TESTS, "test_hmm"),
-            *_files(f"{_LM_TESTS}/hidden_markov", "test_hmm", "test_likelihood", "test_vlhmm"),
+            *_files(f"{_LM_TESTS}/hidden_markov", "test_hmm", "test_vlhmm"),
         ),
     ),
     "Mixture": Target(_files(_LM, "mixture", "mixture_weights"), _files(_LM_TESTS, "test_mixture")),
     "Brown clusters": Target(
-        _files(f"{_LM}/hidden_markov", "brown", "brown_clusters", "word_classes"),
+        _files(f"{_LM}/hidden_markov", "brown", "word_classes"),
         _files(f"{_LM_TESTS}/hidden_markov", "test_brown", "test_classes"),
     ),
     "PMF": Target(

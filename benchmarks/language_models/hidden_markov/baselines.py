@@ -20,7 +20,7 @@ from benchmarks.language_models.hidden_markov.fits import (
 )
 from benchmarks.language_models.hidden_markov.neural import FeedForward, Fit, Recurrent
 from tacenda_lm import HMM
-from tacenda_lm.hidden_markov.classed_text import text_of
+from tacenda_lm.hidden_markov.tables import text_of
 from tacenda_lm.perplexity import Context
 
 __all__ = ["BASELINES_PROTOCOL", "NAME", "rows_of"]

@@ -13,8 +13,8 @@ from benchmarks import freshness, parts, reporting
 from benchmarks.language_models import contexts
 from tacenda import Corpus, datasets
 from tacenda_lm import VLHMM, KneserNey, Mixture
-from tacenda_lm.hidden_markov.classed_text import text_of
-from tacenda_lm.hidden_markov.vlhmm_training import drawn
+from tacenda_lm.hidden_markov.tables import text_of
+from tacenda_lm.hidden_markov.training import draw_network
 from tacenda_lm.language_model import LanguageModel
 
 __all__ = [
@@ -80,7 +80,7 @@ def fitted(
 
 def parameters(model: VLHMM, train: Corpus) -> int:
     """Count the numbers that were learned."""
-    network = drawn(model.settings, model.tables.lexicon, *text_of(train))
+    network = draw_network(model.settings, model.tables.lexicon, *text_of(train))
     return sum(parameter.numel() for parameter in network.parameters())
 
 

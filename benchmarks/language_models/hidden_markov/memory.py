@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.language_models.hidden_markov.fits import Row, Texts
-from tacenda_lm.hidden_markov.classed_text import Observed, sentences_at, text_of
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
-from tacenda_lm.hidden_markov.vlhmm_training import Trainer, classes_of, drawn
+from tacenda_lm.hidden_markov.tables import Observed, sentences_at, text_of
+from tacenda_lm.hidden_markov.training import Trainer, draw_network, find_classes
 
 __all__ = ["MEMORY_PROTOCOL", "rows_of"]
 
@@ -42,8 +42,8 @@ def measure(options: dict[str, Any]) -> Row:
     texts = Texts()
     settings = VLHMMSettings(**options)
     train, valid = text_of(texts.train), text_of(texts.valid)
-    lexicon = classes_of(settings, texts.train, train[0])
-    network = drawn(settings, lexicon, *train)
+    lexicon = find_classes(settings, texts.train, train[0])
+    network = draw_network(settings, lexicon, *train)
     before = _largest()
     trainer = Trainer(settings, network, lexicon, *train, valid)
     borders = np.searchsorted(train[1], np.arange(_STEPS + 1) * settings.batch_words)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from tacenda_lm.hidden_markov.parameters import Network
+from tacenda_lm.hidden_markov.training import Network
 
 __all__ = ["PRODUCTS", "reference_step"]
 

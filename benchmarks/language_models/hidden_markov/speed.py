@@ -23,9 +23,9 @@ from benchmarks.language_models.hidden_markov.reference import PRODUCTS, referen
 from tacenda import Corpus, datasets
 from tacenda.errors import TacendaError
 from tacenda_lm import VLHMM
-from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed, text_of
 from tacenda_lm.hidden_markov.settings import Method, VLHMMSettings
-from tacenda_lm.hidden_markov.vlhmm_training import Trainer, drawn
+from tacenda_lm.hidden_markov.tables import Lexicon, Observed, text_of
+from tacenda_lm.hidden_markov.training import Trainer, draw_network
 from tacenda_lm.hidden_markov.word_classes import word_classes
 
 __all__ = ["PROTOCOL", "class_seconds", "scoring_rates", "step_seconds"]
@@ -78,7 +78,7 @@ def step_seconds(
 
     def ours(kind: Any) -> Callable[[], Any]:
         settings = VLHMMSettings(**shared, transitions=kind)
-        network = drawn(settings, lexicon, ids, offsets)
+        network = draw_network(settings, lexicon, ids, offsets)
         trainer = Trainer(settings, network, lexicon, ids, offsets, None)
         return lambda: trainer.step(batch, 1e-3)
 
@@ -88,7 +88,7 @@ def step_seconds(
 
     def theirs(product: Any) -> Callable[[], Any]:
         settings = VLHMMSettings(**shared, transitions="flat")
-        network = drawn(settings, lexicon, ids, offsets)
+        network = draw_network(settings, lexicon, ids, offsets)
         trainer = Trainer(settings, network, lexicon, ids, offsets, None)
         kept = trainer.kept_states()
         observed = Observed.of(ids[:n_words], offsets[: len(batch) + 1], lexicon)

@@ -7,7 +7,7 @@ import pytest
 
 from tacenda import Corpus
 from tacenda_lm import HLBL, VLHMM, sequences
-from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed, pairs_of, text_of
+from tacenda_lm.hidden_markov.tables import Lexicon, Observed, pairs_of, text_of
 from tacenda_lm.streams import Stream
 
 TEXT = "".join(
@@ -46,7 +46,7 @@ def test_pairs_of_classes_are_those_of_the_whole_text(corpora, monkeypatch):
     n_types = len(corpora[1].vocabulary)
     lexicon = Lexicon.of(np.arange(n_types, dtype=np.int32) % 7, 7)
     seen = Observed.of(ids, offsets, lexicon)
-    monkeypatch.setattr("tacenda_lm.hidden_markov.classed_text.PASS_ITEMS", 100)
+    monkeypatch.setattr("tacenda_lm.hidden_markov.tables.PASS_ITEMS", 100)
     assert np.array_equal(pairs_of(ids, offsets, lexicon), seen.sources * 7 + seen.targets)
     assert 5 <= len(pairs_of(ids, offsets, lexicon, enough=5)) <= len(seen.sources)
 

@@ -10,11 +10,10 @@ if TYPE_CHECKING:
     from tacenda_lm.cache.neural import HasContextVectors, NeuralCache
     from tacenda_lm.cache.unigram import UnigramCache
     from tacenda_lm.generation import Continuation
-    from tacenda_lm.hidden_markov.brown_clusters import BrownClusters, brown_clusters
+    from tacenda_lm.hidden_markov.brown import BrownClusters, brown_clusters
     from tacenda_lm.hidden_markov.hmm import HMM
-    from tacenda_lm.hidden_markov.model import Posterior
     from tacenda_lm.hidden_markov.settings import VLHMMAdvanced
-    from tacenda_lm.hidden_markov.vlhmm import VLHMM
+    from tacenda_lm.hidden_markov.vlhmm import VLHMM, Posterior
     from tacenda_lm.kenlm_interface import FullScore
     from tacenda_lm.language_model import LanguageModel, Rescored
     from tacenda_lm.log_bilinear.hlbl import HLBL
@@ -77,8 +76,8 @@ __all__ = [
 
 _HOMES = {
     "AdaptiveMixture": "tacenda_lm.adaptive_mixture",
-    "BrownClusters": "tacenda_lm.hidden_markov.brown_clusters",
-    "brown_clusters": "tacenda_lm.hidden_markov.brown_clusters",
+    "BrownClusters": "tacenda_lm.hidden_markov.brown",
+    "brown_clusters": "tacenda_lm.hidden_markov.brown",
     "FRBM": "tacenda_lm.boltzmann.frbm",
     "FRBMAdvanced": "tacenda_lm.boltzmann.settings",
     "TemporalFRBM": "tacenda_lm.boltzmann.temporal_frbm",
@@ -87,7 +86,7 @@ _HOMES = {
     "HasContextVectors": "tacenda_lm.cache.neural",
     "LBL": "tacenda_lm.log_bilinear.lbl",
     "LBLAdvanced": "tacenda_lm.log_bilinear.settings",
-    "Posterior": "tacenda_lm.hidden_markov.model",
+    "Posterior": "tacenda_lm.hidden_markov.vlhmm",
     "Tree": "tacenda_lm.log_bilinear.trees",
     "HMM": "tacenda_lm.hidden_markov.hmm",
     "VLHMM": "tacenda_lm.hidden_markov.vlhmm",

@@ -14,7 +14,6 @@ import tacenda
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda_lm import HMM, VLHMM
-from tacenda_lm.hidden_markov import vlhmm
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
 
 SMALL = {"n_classes": 3, "states_per_class": 2, "width": 4, "epochs": 1}
@@ -70,7 +69,7 @@ def test_a_model_trained_by_em_has_no_device():
 
 def test_an_artefact_does_not_know_where_it_was_trained(tmp_path, monkeypatch):
     """The settings of a fit on CUDA, which is none here, load anywhere and are those of the CPU."""
-    monkeypatch.setattr(vlhmm, "device_of", lambda settings: "cpu")
+    monkeypatch.setattr(VLHMMSettings, "find_device", lambda settings: "cpu")
     model = VLHMM(**SMALL).fit(TEXT)
     model.settings = VLHMMSettings(**SMALL, device="cuda:3")
     model.save(tmp_path / "model")

@@ -10,6 +10,7 @@ from tacenda import Corpus
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda.fitting.checkpoint import CheckpointFolder
 from tacenda_lm import HMM
+from tacenda_lm.hidden_markov import hmm
 from tacenda_lm.hidden_markov.hmm import BaumWelch
 
 
@@ -23,8 +24,9 @@ def text(n=120, seed=0):
     ]
 
 
-def test_every_pass_makes_the_text_more_probable():
-    history = HMM(n_states=4, epochs=15, smoothing=0.0).fit(text()).fitted_on["training"]
+def test_every_pass_makes_the_text_more_probable(monkeypatch):
+    monkeypatch.setattr(hmm, "_SMOOTHING", 0.0)
+    history = HMM(n_states=4, epochs=15).fit(text()).fitted_on["training"]
     losses = history["epoch_losses"]
     assert all(after <= before + 1e-4 for before, after in pairwise(losses))
     assert losses[-1] < losses[0] - 0.2
@@ -75,9 +77,7 @@ def test_a_checkpoint_of_what_are_no_distributions_is_refused(name, tmp_path):
         HMM(n_states=3, epochs=2).fit(text(), checkpoints=tmp_path)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"n_states": 0}, {"smoothing": -1.0}, {"batch_sentences": "all"}]
-)
+@pytest.mark.parametrize("settings", [{"n_states": 0}, {"patience": 0}, {"epochs": "all"}])
 def test_settings_out_of_range_are_named(settings):
     with pytest.raises(ConfigurationError, match=next(iter(settings))):
         HMM(**settings)

@@ -44,4 +44,4 @@ class TestWithoutNetworks(LanguageModelTests):
 
 class TestHMM(LanguageModelTests):
     def make_model(self):
-        return HMM(n_states=9, epochs=12, batch_sentences=20)
+        return HMM(n_states=9, epochs=12)

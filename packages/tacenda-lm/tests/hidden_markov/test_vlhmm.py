@@ -19,12 +19,11 @@ from tacenda.errors import (
     NotFittedError,
 )
 from tacenda_lm import VLHMM, KneserNey, Mixture
-from tacenda_lm.hidden_markov import inference
-from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed
-from tacenda_lm.hidden_markov.inference import BlockStore
-from tacenda_lm.hidden_markov.likelihood import log_likelihood
+from tacenda_lm.hidden_markov import tables as of_tables
+from tacenda_lm.hidden_markov import training
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
-from tacenda_lm.hidden_markov.vlhmm_training import Trainer, drawn
+from tacenda_lm.hidden_markov.tables import BlockStore, Lexicon, Observed
+from tacenda_lm.hidden_markov.training import Trainer, draw_network
 
 SMALL = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch_words": 100, "epochs": 4}
 KINDS = [
@@ -128,10 +127,10 @@ def test_the_gradient_is_that_of_the_whole_computation():
         settings = VLHMMSettings(
             n_classes=3, states_per_class=3, width=4, transitions=kind, advanced=advanced
         )
-        network = drawn(settings, lexicon, ids, offsets).double()
+        network = draw_network(settings, lexicon, ids, offsets).double()
         kept = torch.tensor([[0, 2], [0, 1], [1, 2]])
         observed = Observed.of(ids, offsets, lexicon)
-        found = log_likelihood(network(kept), observed, lexicon, kind)
+        found = network.log_likelihood(network(kept), observed, lexicon)
         found.backward()
         gradients = {name: p.grad.clone() for name, p in network.named_parameters()}
         network.zero_grad()
@@ -180,15 +179,14 @@ def test_the_number_of_threads_changes_nothing(model):
     assert same(VLHMM(**SMALL, threads=3).fit(text(), valid=text(30, 1)), model)
 
 
-def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps():
+def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps(monkeypatch):
     """Of every step up to the hundredth and then of every tenth, newer ones weighing more."""
     sentences = [[0, 3, 2, 5], [1], [4, 4, 2, 1, 0]]
     ids, offsets = np.concatenate(sentences).astype(np.int32), np.array([0, 4, 5, 10])
     lexicon = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
-    settings = VLHMMSettings(
-        n_classes=3, states_per_class=2, state_dropout=0.0, width=4, advanced={"averaging": 0.8}
-    )
-    network = drawn(settings, lexicon, ids, offsets)
+    monkeypatch.setattr(training, "_AVERAGING", 0.8)
+    settings = VLHMMSettings(n_classes=3, states_per_class=2, state_dropout=0.0, width=4)
+    network = draw_network(settings, lexicon, ids, offsets)
     trainer = Trainer(settings, network, lexicon, ids, offsets, (ids, offsets))
     passed, weights = [], np.zeros(140)
     for n in range(1, len(weights) + 1):
@@ -209,7 +207,7 @@ def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps():
     for name, p in network.named_parameters():
         np.testing.assert_array_equal(p.detach(), passed[-1][name])
     trainer.load_parameters(found)
-    total = log_likelihood(network(None), Observed.of(ids, offsets, lexicon), lexicon, "two_level")
+    total = network.log_likelihood(network(None), Observed.of(ids, offsets, lexicon), lexicon)
     assert perplexity == pytest.approx(float(torch.exp(-total.detach() / len(ids))), rel=1e-5)
 
 
@@ -368,7 +366,7 @@ def test_pieces_of_several_sentences_give_the_scores_of_the_whole(model, monkeyp
     sentences = [model.vocabulary.encode(sentence) for sentence in text(60, 3)]
     ids, offsets = np.concatenate(sentences), np.cumsum([0, *map(len, sentences)])
     expected = model.score_corpus(ids, offsets)
-    monkeypatch.setattr(inference, "_TOKENS", 40)
+    monkeypatch.setattr(of_tables, "_TOKENS", 40)
     pieces = list(model.tables.passes(ids, offsets))
     assert len(pieces) > 3
     assert min(len(piece.observed.offsets) - 1 for piece in pieces) > 1, "sentences of a piece"
@@ -435,8 +433,6 @@ def test_settings_out_of_range_are_named(settings):
         {"evaluate_every": 0},
         {"word_classes": "black"},
         {"neural": "yes"},
-        {"averaging": 1.0},
-        {"clip_norm": 0.0},
         {"features": 3},
     ],
 )

@@ -9,9 +9,9 @@ import pytest
 from tacenda.corpus import pair_counts, storage
 from tacenda.corpus.storage import laid_out
 from tacenda_lm import sequences
-from tacenda_lm.hidden_markov import word_pairs
+from tacenda_lm.hidden_markov import brown
+from tacenda_lm.hidden_markov.brown import WordPairs
 from tacenda_lm.hidden_markov.word_classes import word_classes
-from tacenda_lm.hidden_markov.word_pairs import WordPairs
 
 
 def stream_of(n, types, seed=0):
@@ -25,8 +25,8 @@ def in_files(monkeypatch):
     """Everything that could go to a file does, and is read in small pieces."""
     monkeypatch.setattr(storage, "SPILL_BYTES", 100)
     monkeypatch.setattr(sequences, "PASS_ITEMS", 100)
-    monkeypatch.setattr(word_pairs, "_COUNTING", 1)
-    monkeypatch.setattr(word_pairs, "_ENTRIES", 10)
+    monkeypatch.setattr(brown, "_COUNTING", 1)
+    monkeypatch.setattr(brown, "_ENTRIES", 10)
 
 
 def assert_counted(stream, types):
@@ -83,9 +83,9 @@ def test_classes_of_pairs_in_files_are_the_same(request, method):
 def test_classes_take_no_more_memory_for_more_text(monkeypatch, method):
     """Words drawn by chance from many, so that ten times the text has several times as many pairs."""
     monkeypatch.setattr(sequences, "PASS_ITEMS", 5000)
-    monkeypatch.setattr(word_pairs, "_COUNTING", 150_000)
+    monkeypatch.setattr(brown, "_COUNTING", 150_000)
     monkeypatch.setattr(pair_counts, "_MIN_ENTRIES", 2000)
-    monkeypatch.setattr(word_pairs, "_ENTRIES", 5000)
+    monkeypatch.setattr(brown, "_ENTRIES", 5000)
 
     def text(n):
         drawn = np.random.default_rng(0).integers(1, 500, n).astype(np.int32)

@@ -13,10 +13,10 @@ import torch
 from tacenda import kernels, plugins
 from tacenda.kernels import backends
 from tacenda_lm import VLHMM
-from tacenda_lm.hidden_markov import likelihood
-from tacenda_lm.hidden_markov.classed_text import Lexicon, Observed
+from tacenda_lm.hidden_markov import training
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
-from tacenda_lm.hidden_markov.vlhmm_training import drawn
+from tacenda_lm.hidden_markov.tables import Lexicon, Observed
+from tacenda_lm.hidden_markov.training import draw_network
 
 KINDS = ["two_level", "flat"]
 
@@ -60,7 +60,7 @@ def on_tensors(monkeypatch):
         backends.triton, name="tensors", devices=frozenset({"cpu"}), operations=operations
     )
     plugins.register("kernels", "tensors", backend)
-    monkeypatch.setattr(likelihood, "to_array", torch.Tensor.detach)
+    monkeypatch.setattr(training, "to_array", torch.Tensor.detach)
     try:
         with kernels.use("tensors,cpu"):
             yield called
@@ -73,7 +73,7 @@ def gradients(kind, kept):
     ids, offsets = np.array([0, 3, 2, 5, 1, 4, 4, 2, 1, 0], np.int32), np.array([0, 4, 4, 5, 10])
     lexicon = Lexicon.of(np.array([0, 1, 1, 0, 3, 3], np.int32), 4)
     settings = VLHMMSettings(n_classes=4, states_per_class=5, width=6, transitions=kind)
-    network = drawn(settings, lexicon, ids, offsets)
+    network = draw_network(settings, lexicon, ids, offsets)
     total = network.log_likelihood(network(kept), Observed.of(ids, offsets, lexicon), lexicon, 1)
     total.backward()
     return total.item(), {name: p.grad.numpy() for name, p in network.named_parameters()}

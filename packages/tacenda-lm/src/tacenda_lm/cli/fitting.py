@@ -236,7 +236,7 @@ def clusters(
     """Find Brown clusters of the words of a text: bits, word and count a line, as wcluster writes them."""
     from tacenda import Corpus
     from tacenda.corpus.marks import check_marks
-    from tacenda_lm.hidden_markov.brown_clusters import brown_clusters
+    from tacenda_lm.hidden_markov.brown import brown_clusters
 
     marked = check_marks(marks)
     check_file(output, force)

@@ -1,45 +1,284 @@
-"""Agglomerative word classes: Brown clustering (Brown et al. 1992, section 3; Liang 2005, section 4.2).
+"""Brown clusters: a binary tree over words by agglomeration (Brown et al. 1992, section 3; Liang 2005, section 4.2).
 
 The most frequent C words are a class each; every next word, the most frequent first, makes one class too many, and the
-two classes are merged that lose least of the mutual information of neighbouring classes. At last the C classes are
-merged to one: a binary tree, whose paths are the words' bit strings. Words not yet taken in stand as neighbours all the
-same, as if they were one word, and so does ``</s>``, which is never merged. O(V C^2).
+two classes are merged that lose least of the mutual information of neighboring classes. At last the C classes are
+merged to one: a binary tree, whose paths are the words' bit strings. Words not yet taken in are neighbors all the same,
+as if they were one word, and so is ``</s>``, which is never merged. O(V C^2).
 
 What a merger of a and b costs is kept for every pair (Liang 2005, section 4.2), in nats of the text:
 
     loss(a, b) = 2 h(n_a, n_b) - sum_c (h(N_ac, N_bc) + h(N_ca, N_cb)) - the cells of a and b among themselves,
     h(x, y) = g(x + y) - g(x) - g(y),    g(n) = n log n.
 
-A merger, and a new word taken out of those that wait, changes only one context for all other pairs, so only the classes
-that stand beside the smaller part of it are looked at.
+A merger, or a new word, changes only one context for all other pairs, so only the neighbors of the smaller part are
+looked at.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from tacenda.corpus.storage import GrowingArray, Place
+from tacenda import store
+from tacenda.corpus.lines import whole_number
+from tacenda.corpus.pair_counts import count_stream, row_blocks
+from tacenda.corpus.storage import GrowingArray, Place, forget_pages
+from tacenda.corpus.text import Text, as_corpus
+from tacenda.datasets.textfile import numbered_lines
+from tacenda.errors import ConfigurationError, CorpusError, DataError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import Progress, track
-from tacenda_lm.hidden_markov.word_pairs import Neighbours, WordPairs
-from tacenda_lm.sequences import Ids, occurrences
+from tacenda_lm.hidden_markov.tables import text_of
+from tacenda_lm.sequences import Ids, occurrences, pieces
 
-__all__ = ["Agglomeration", "agglomerate"]
+__all__ = ["LENGTHS", "BrownClusters", "Neighbors", "WordPairs", "agglomerate", "brown_clusters"]
+
+LENGTHS = (4, 6, 10, 20)
+"""Lengths of prefixes that are usual as features of taggers (Ratinov and Roth 2009; Turian et al. 2010)."""
 
 _Ints = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float64]
+_COUNTING: Final = 256 << 20  # bytes for counting pairs; the rest goes to a file
+_ENTRIES: Final = 1 << 20  # of a block of pairs
 _PIECE = 200  # words between two moves of the progress bar
 _SLACK = 1e-12  # of the text's n log n: what is lost to rounding in a loss that is kept up to date
 # places of </s>, of the words not yet taken in, of the first class
 BOUNDARY, WAITING, FIRST = 0, 1, 2
 _TABLE = 1 << 16
-_Floats = npt.NDArray[np.float64]
-
 _FAST = {"contract"}
+
+# -- clusters, as users have them ----------------------------------------------------------------------
+
+
+class BrownClusters:
+    """Words at the leaves of a binary tree: those of one class share a bit string, similar classes a prefix.
+
+    Parameters
+    ----------
+    rows
+        Word, bit string and count of each word.
+
+    Attributes
+    ----------
+    paths
+        The bit string of each word, read-only.
+    counts
+        How often each word occurred, read-only.
+
+    Raises
+    ------
+    DataError
+        A word occurs twice, a path is no bit string or begins with that of another class, or a count is
+        negative.
+    """
+
+    def __init__(self, rows: Iterable[tuple[str, str, int]]) -> None:
+        paths: dict[str, str] = {}
+        counts: dict[str, int] = {}
+        for word, path, count in rows:
+            if word in paths:
+                raise DataError(f"the word {word!r:.80} has two places among the clusters")
+            if set(path) - {"0", "1"}:
+                raise DataError(f"the path {path!r:.80} of {word!r:.80} must be of 0 and 1 only")
+            if count < 0:
+                raise DataError(f"the count of {word!r:.80} is {count}; counts are not negative")
+            paths[word], counts[word] = path, count
+        leaves = sorted(set(paths.values()))
+        for one, two in pairwise(leaves):
+            if two.startswith(one):
+                raise DataError(f"the paths {one!r:.80} and {two!r:.80} are not leaves of one tree")
+        self.paths: Mapping[str, str] = MappingProxyType(paths)
+        self.counts: Mapping[str, int] = MappingProxyType(counts)
+
+    @property
+    def n_classes(self) -> int:
+        """Leaves of the tree."""
+        return len(set(self.paths.values()))
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.paths
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BrownClusters):
+            return NotImplemented
+        return self.paths == other.paths and self.counts == other.counts
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"BrownClusters({len(self)} words, {self.n_classes} classes)"
+
+    def prefixes(self, word: str, lengths: Sequence[int] = LENGTHS) -> list[str]:
+        """Return the first bits of a word's path for each length, or the whole path; [] for an unknown word."""
+        path = self.paths.get(word)
+        return [] if path is None else [path[:length] for length in lengths]
+
+    def words(self, prefix: str = "") -> list[str]:
+        """Return the words whose paths begin with ``prefix``, the most frequent first."""
+        found = [word for word, path in self.paths.items() if path.startswith(prefix)]
+        return sorted(found, key=lambda word: (-self.counts[word], word))
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write ``bits<TAB>word<TAB>count``, one word per line, as Liang's ``wcluster`` does; the file appears whole.
+
+        Raises DataError for a word with a tab or line end in it, or a path that cannot be written.
+        """
+        place = store.path_of(file, DataError)
+        lines = []
+        for path, word in sorted((path, word) for word, path in self.paths.items()):
+            if not word or any(end in word for end in "\t\n\r"):
+                raise DataError(
+                    f"the word {word!r:.80} cannot stand in a line of columns with tabs"
+                )
+            lines.append(f"{path}\t{word}\t{self.counts[word]}\n")
+        try:
+            with store.replacing(place) as part:
+                part.write_text("".join(lines), encoding="utf-8", newline="")
+        except OSError as error:
+            raise DataError(f"cannot write {place}: {error.strerror or error}") from error
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> BrownClusters:
+        """Read a file of `save` or of ``wcluster``, plain or compressed.
+
+        Raises DataError, which names the line, for a file that is missing or not of this form.
+        """
+        rows = []
+        for number, line in numbered_lines(store.path_of(file, DataError)):
+            columns = line.rstrip("\r").split("\t")
+            if columns == [""]:
+                continue
+            count = whole_number(columns[2]) if len(columns) == 3 else None
+            if count is None:
+                raise DataError(
+                    f"{os.fspath(file)}, line {number}: expected bits, word and count with tabs between, "
+                    f"not {line!r:.80}"
+                )
+            rows.append((columns[1], columns[0], count))
+        try:
+            return cls(rows)
+        except DataError as error:
+            raise DataError(f"{os.fspath(file)}: {error}") from error
+
+
+def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> BrownClusters:
+    """Find Brown clusters of the words of a text; the same text always has the same clusters.
+
+    Parameters
+    ----------
+    text
+        A file (a ``Path``; whitespace tokens, one sentence per line), a string, sentences, or a corpus.
+    n_classes
+        Leaves of the tree; ``</s>`` has none, but is a neighbour like other words.
+    min_count
+        Rarer words get no class; as neighbors of others they count as one word.
+
+    Raises
+    ------
+    ConfigurationError
+        ``n_classes`` is not from 1 to the number of different words.
+    CorpusError
+        The text cannot be read or has no tokens.
+    """
+    corpus = as_corpus(text)
+    if not corpus.n_tokens:
+        raise CorpusError("the text has no tokens; there is nothing to cluster")
+    counts, boundary = corpus.type_counts, corpus.vocabulary.boundary_id
+    kept = (counts >= max(min_count, 1)) & (np.arange(len(counts)) != boundary)
+    if not 1 <= n_classes <= int(kept.sum()):
+        raise ConfigurationError(
+            f"n_classes is {n_classes}, and must be from 1 to the number of different words, {kept.sum()}"
+        )
+    ids, _ = text_of(corpus)
+    stream = np.concatenate([np.array([boundary], np.int32), ids])
+    found = agglomerate(
+        stream, len(counts), n_classes, boundary=boundary, min_count=max(min_count, 1)
+    )
+    paths, words = found.paths(), corpus.vocabulary.words
+    return BrownClusters(
+        (words[word], paths[group], int(counts[word]))
+        for word, group in zip(found.order.tolist(), found.classes().tolist(), strict=True)
+    )
+
+
+# -- pairs of neighboring words --------------------------------------------------------------------------
+
+
+class Neighbors(NamedTuple):
+    """For every word the words beside it, ascending: read-only, as compiled code takes them."""
+
+    borders: _Ints  # (types + 1,), where each word's neighbors begin
+    words: Ids  # (pairs,)
+    counts: npt.NDArray[np.int32]  # (pairs,), how often they stand there
+
+    @classmethod
+    def of(cls, borders: _Ints, words: Ids, counts: npt.NDArray[np.int32]) -> Neighbors:
+        """Return arrays, in memory or mapped, as compiled code takes both: one type, so that it is compiled once."""
+        found = cls(*(np.asarray(array).view() for array in (borders, words, counts)))  # type: ignore[arg-type]
+        for array in found:
+            array.flags.writeable = False
+        return found
+
+
+class WordPairs:
+    """The pairs of neighboring words of a text.
+
+    ``stream`` is the text as one row of ids (tokens,) below ``n_types``, with the id of ``</s>`` before and after every
+    sentence. It is counted in both directions: as its end meets its start, each gives the transpose of the other.
+
+    Attributes
+    ----------
+    after
+        The words after each, and how often: `Neighbors`.
+    before
+        The words before each.
+    """
+
+    def __init__(self, stream: Ids, n_types: int) -> None:
+        # the last </s> is the first, once more
+        circle = stream[:-1]
+        self._counted = [
+            count_stream(pieces(circle, backwards=way), n_types, 1, memory_budget=_COUNTING)
+            for way in (False, True)
+        ]
+        nothing = np.zeros(n_types + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32)
+        self.before, self.after = (
+            Neighbors.of(*(found.lags[0] if found.lags else nothing)) for found in self._counted
+        )
+
+    def blocks(self) -> Iterator[tuple[Ids, Ids, npt.NDArray[np.int32]]]:
+        """Yield pairs of a word and the next, and how often they occur, some at a time."""
+        borders, words, counts = self.after
+        for first, last in row_blocks([borders], _ENTRIES):
+            here = slice(int(borders[first]), int(borders[last]))
+            lengths = np.diff(borders[first : last + 1])
+            yield (
+                np.repeat(np.arange(first, last, dtype=np.int32), lengths),
+                words[here],
+                counts[here],
+            )
+            self.forget()
+
+    def forget(self) -> None:
+        """Give back the memory that the pairs take, where they lie in files."""
+        for found in self._counted:
+            for lag in found.lags:
+                for array in lag:
+                    forget_pages(array)
+
+
+# -- agglomeration ---------------------------------------------------------------------------------------
 
 
 class Agglomeration(NamedTuple):
@@ -75,7 +314,7 @@ def agglomerate(
     """Find Brown clusters of the words of a text.
 
     ``stream`` is the text as one row of ids, with ``boundary``, the id of ``</s>``, before and after every sentence.
-    Words rarer than ``min_count`` are never taken in: they stand as neighbours together, and have no class.
+    Words rarer than ``min_count`` are never taken in: they stand as neighbors together, and have no class.
     """
     counts = occurrences(stream[1:], n_types)
     order = np.argsort(-counts, kind="stable")
@@ -101,8 +340,8 @@ def agglomerate(
     return Agglomeration(order, window.merged, n_classes)
 
 
-def _ranked(pairs: WordPairs, of: Neighbours, order: _Ints, rank: _Ints) -> Neighbours:
-    """Return the neighbours of words by rank: the words of ``order``, beside them -1 for ``</s>``, all ascending."""
+def _ranked(pairs: WordPairs, of: Neighbors, order: _Ints, rank: _Ints) -> Neighbors:
+    """Return the neighbors of words by rank: the words of ``order``, beside them -1 for ``</s>``, all ascending."""
     place, lengths = Place(), [np.zeros(1, np.int64)]
     words, counts = (GrowingArray(name, np.int32, place) for name in ("words", "counts"))
     for start in range(0, len(order), _PIECE):
@@ -117,7 +356,7 @@ def _ranked(pairs: WordPairs, of: Neighbours, order: _Ints, rank: _Ints) -> Neig
         words.append(found.indices - 1)
         counts.append(found.data)
         pairs.forget()
-    return Neighbours.of(np.cumsum(np.concatenate(lengths)), words.finish(), counts.finish())
+    return Neighbors.of(np.cumsum(np.concatenate(lengths)), words.finish(), counts.finish())
 
 
 class Window(NamedTuple):
@@ -227,7 +466,7 @@ def _merge(i, j, window):  # type: ignore[no-untyped-def]
     """Merge the class at place ``j`` into that at ``i``."""
     N, NT, loss, mass, leader, _, joined, _, table = window
     for counts in (N, NT):
-        # rows are left neighbours in one and right ones in the other; losses of i and j are computed anew at the end
+        # rows are left neighbors in one and right ones in the other; losses of i and j are computed anew at the end
         large, small = counts[i].copy(), counts[j].copy()
         some, others = (large > 0).sum(), (small > 0).sum()
         if some < others:
@@ -286,12 +525,12 @@ def _leader_of(word, joined):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=_FAST)
-def _insert(word, at, neighbours, window, count):  # type: ignore[no-untyped-def]
+def _insert(word, at, neighbors, window, count):  # type: ignore[no-untyped-def]
     """Take a word out of those that wait, into a class of its own at place ``at``."""
     N, NT, loss, mass, leader, place, joined, _, table = window
     # the counts of the new class beside </s>, itself, the words that wait and the classes there are
     for direction in range(2):
-        borders, words, counts = neighbours[direction]
+        borders, words, counts = neighbors[direction]
         M, MT = (N, NT) if direction == 0 else (NT, N)
         for n in range(borders[word], borders[word + 1]):
             near, x = words[n], counts[n]
@@ -326,7 +565,7 @@ def _insert(word, at, neighbours, window, count):  # type: ignore[no-untyped-def
 def _insert_words(begin, end, n_classes, after, before, counts, window, slack):  # type: ignore[no-untyped-def]
     """Take in the words from ``begin`` to ``end``; where there are more than ``n_classes`` classes, merge two.
 
-    ``after`` and ``before`` are the neighbours of the words, by rank: borders, words (-1 for ``</s>``, and one number
+    ``after`` and ``before`` are the neighbors of the words, by rank: borders, words (-1 for ``</s>``, and one number
     above all for words never taken in), counts. Losses that differ by no more than ``slack`` are the same.
     """
     free = FIRST + begin if begin <= n_classes else 0

@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.arrays import Array, Arrays, Probabilities, over
 from tacenda.corpus import Corpus
 from tacenda.fitting import StepResult, Sweeps, fingerprint_arrays
 from tacenda.fitting.trainable import State
 from tacenda.kernels.hidden_markov import features as hmm_features
 from tacenda.kernels.hidden_markov.features import Classed, Model
 from tacenda.progress import track
-from tacenda.settings import configured_by
-from tacenda.vocabulary import Vocabulary
-from tacenda_lm.hidden_markov.classed_text import Lexicon, sentences_at, text_of
-from tacenda_lm.hidden_markov.inference import Tables, Whole, distributions
-from tacenda_lm.hidden_markov.model import HiddenMarkov
-from tacenda_lm.hidden_markov.settings import HMMSettings
+from tacenda.settings import Settings, configured_by, option
+from tacenda_lm import options
+from tacenda_lm.hidden_markov.tables import Emissions, Tables, Whole, sentences_at, text_of
+from tacenda_lm.hidden_markov.vlhmm import HiddenMarkov
 from tacenda_lm.sequences import Ids, Offsets
-from tacenda_lm.training import FitContext, perplexity_of, put, train
+from tacenda_lm.training import FitContext, perplexity_of, train
 
-__all__ = ["HMM", "BaumWelch"]
+__all__ = ["HMM", "BaumWelch", "HMMSettings"]
 
 _Floats = npt.NDArray[np.float32]
 _SPREAD = 0.5  # of the logarithms of the first values; states that begin alike stay alike
+_SMOOTHING = 1.0  # added to the expected counts of a state's emissions and transitions, spread evenly over them
+_SENTENCES = 256  # of a batch; memory is this, times the longest sentence, times Z
+
+
+@dataclass(frozen=True, kw_only=True)
+class HMMSettings(Settings):
+    """Settings of `HMM`."""
+
+    retired: ClassVar = MappingProxyType({"smoothing": ..., "batch_sentences": ...})
+
+    n_states: int = option(256, "hidden states, Z", at_least=1, at_most=1 << 12)
+    epochs: int = options.epochs(30)
+    patience: int = options.patience(3)
+    seed: int = options.seed()
 
 
 class HMM(HiddenMarkov):
@@ -34,10 +49,14 @@ class HMM(HiddenMarkov):
 
     name: ClassVar[str] = "hmm"
     settings_class = HMMSettings
+    settings: HMMSettings
 
     @configured_by(HMMSettings)
     def __init__(self, settings: HMMSettings) -> None:
         super().__init__(settings)
+
+    def _shape(self) -> tuple[str, dict[str, int]]:
+        return "whole", {"classes": 1, "states": self.settings.n_states}
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         text = text_of(corpus)
@@ -45,16 +64,13 @@ class HMM(HiddenMarkov):
         trainer = BaumWelch(self.settings, len(corpus.vocabulary), *text, held_out)
         source = Sweeps(fingerprint_arrays(text))
         history = train(trainer, source, self.settings, text, held_out, fitting, 1.0)
-        transitions, emissions, starts = trainer.tables.values()
-        self._set(corpus.vocabulary, np.ascontiguousarray(transitions.T), emissions, starts)
+        found, one_class = trainer.tables, np.zeros(len(corpus.vocabulary), np.int32)
+        self._vocabulary = corpus.vocabulary
+        self._tables = Tables(
+            Emissions(one_class, found.emissions, found.starts),
+            Whole(np.ascontiguousarray(found.transitions.T)),
+        )
         self.fitted_on = {"training": history.as_dict()}
-
-    def _set(
-        self, vocabulary: Vocabulary, matrix: _Floats, emissions: _Floats, starts: _Floats
-    ) -> None:
-        lexicon = Lexicon.of(np.zeros(len(vocabulary), np.int32), 1)
-        self._vocabulary = vocabulary
-        self._tables = Tables(lexicon, emissions, starts, Whole(matrix))
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return tables and vocabulary. Raises NotFittedError."""
@@ -62,19 +78,13 @@ class HMM(HiddenMarkov):
         del found["classes"]  # there is one
         return found
 
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return the model of an artefact, every array checked. Raises ArtifactError."""
-        model = cls.from_settings(config["settings"])
-        vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        Z = model.settings.n_states
-        model._set(
-            vocabulary,
-            distributions(arrays, "matrix", Z, Z, over=0),
-            distributions(arrays, "emissions", len(vocabulary), Z, over=0),
-            distributions(arrays, "starts", 1, Z),
-        )
-        return model
+
+class Expected(Arrays):
+    """The probabilities that a pass over the text expects."""
+
+    transitions: Probabilities[Array, "states states"]  # p(j | i), [i, j]
+    emissions: Probabilities[Array, "types states", over(0)]  # p(word | i)
+    starts: Probabilities[Array, "1 states"]
 
 
 class BaumWelch:
@@ -95,34 +105,32 @@ class BaumWelch:
         rng, Z = np.random.default_rng(settings.seed), settings.n_states
 
         def near(shape: tuple[int, ...], frequencies: Any) -> _Floats:
-            return _normalised(frequencies * np.exp(_SPREAD * rng.standard_normal(shape)))
+            return _normalize(frequencies * np.exp(_SPREAD * rng.standard_normal(shape)))
 
         counts = np.bincount(ids, minlength=n_types) + 0.1
-        self.tables = {
-            "transitions": near((Z, Z), 1.0),
-            "emissions": np.ascontiguousarray(near((Z, n_types), counts).T),
-            "starts": near((1, Z), 1.0),
-        }
+        self.tables = Expected(
+            transitions=near((Z, Z), 1.0),
+            emissions=np.ascontiguousarray(near((Z, n_types), counts).T),
+            starts=near((1, Z), 1.0),
+        )
 
     def _model(self) -> Model:
         """Return the model in features: x_i = p(. | i) are the transitions themselves, y_j is the jth unit vector."""
-        Z = self.settings.n_states
-        transitions, emissions, starts = self.tables.values()
-        return Model(transitions[None], np.eye(Z, dtype=np.float32)[None], emissions, starts)
+        found, unit_vectors = self.tables, np.eye(self.settings.n_states, dtype=np.float32)
+        return Model(found.transitions[None], unit_vectors[None], found.emissions, found.starts)
 
     def _batches(self, ids: Ids, offsets: Offsets) -> Iterator[Classed]:
         """Yield sentences of similar lengths together."""
         order = np.argsort(np.diff(offsets), kind="stable")
-        size = self.settings.batch_sentences
-        for begin in track(range(0, len(order), size), "expectations", unit="batch"):
-            words, cuts = sentences_at(ids, offsets, order[begin : begin + size])
+        for begin in track(range(0, len(order), _SENTENCES), "expectations", unit="batch"):
+            words, cuts = sentences_at(ids, offsets, order[begin : begin + _SENTENCES])
             yield Classed(np.zeros(len(words), np.int32), words, cuts)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """Take the expected counts of the whole text, and the probabilities they make."""
+        """Count what is expected in the whole text, and take the probabilities of these counts."""
         model = self._model()
         total = 0.0
-        sums = [np.zeros(table.shape) for table in self.tables.values()]
+        sums = [np.zeros(table.shape) for _, table in self.tables.items()]
         for observed in self._batches(self.ids, self.offsets):
             found = hmm_features.forward(model, observed)
             total += float(found.log_probs.sum())
@@ -130,10 +138,12 @@ class BaumWelch:
             sums[0] += counts.left[0] * model.left[0]
             sums[1] += counts.emissions
             sums[2] += counts.starts
-        Z, V, more = self.settings.n_states, len(sums[1]), self.settings.smoothing
-        self.tables["transitions"][...] = _normalised(sums[0] + more / Z)
-        self.tables["emissions"][...] = _normalised(sums[1].T + more / V).T
-        self.tables["starts"][...] = _normalised(sums[2] + more / Z)
+        Z, V = self.settings.n_states, len(sums[1])
+        self.tables = Expected(
+            transitions=_normalize(sums[0] + _SMOOTHING / Z),
+            emissions=np.ascontiguousarray(_normalize(sums[1].T + _SMOOTHING / V).T),
+            starts=_normalize(sums[2] + _SMOOTHING / Z),
+        )
         return StepResult(-total, len(self.ids))
 
     def evaluate(self) -> float | None:
@@ -147,14 +157,13 @@ class BaumWelch:
 
     def state(self) -> State:
         """Return the probabilities."""
-        return self.tables
+        return self.tables.to_arrays()
 
     def load_state(self, state: State) -> None:
         """Put back what `state` gave. Raises ArtifactError for what are no distributions of these shapes."""
-        for name, over in {"transitions": 1, "emissions": 0, "starts": 1}.items():
-            distributions(dict(state), name, *self.tables[name].shape, over=over)
-        put(self.tables, state)
+        types, states = self.tables.emissions.shape
+        self.tables = Expected.from_arrays(state, types=types, states=states)
 
 
-def _normalised(rows: npt.NDArray[np.float64]) -> _Floats:
+def _normalize(rows: npt.NDArray[np.float64]) -> _Floats:
     return np.asarray(rows / rows.sum(axis=-1, keepdims=True), np.float32)

@@ -1,25 +1,17 @@
-"""The settings of the hidden Markov language models, and whether the machine can do what they say."""
+"""The settings of `VLHMM`, and whether the machine can do what they say."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from types import MappingProxyType
+from typing import ClassVar, Literal
 
 from tacenda import devices
 from tacenda.settings import Settings, group, option
 from tacenda_lm import options
 
-__all__ = [
-    "LESS",
-    "HMMSettings",
-    "Method",
-    "VLHMMAdvanced",
-    "VLHMMSettings",
-    "bytes_needed",
-    "check_memory",
-    "device_of",
-]
+__all__ = ["LESS", "Method", "VLHMMAdvanced", "VLHMMSettings"]
 
 Method = Literal["exchange", "predictive", "brown"]
 _ON_DEVICES = "two_level", "flat"
@@ -33,6 +25,8 @@ LESS = "fewer states_per_class, a smaller width or batch_words, or more state_dr
 @dataclass(frozen=True, kw_only=True)
 class VLHMMAdvanced(Settings):
     """Options of `VLHMM` that few need to change."""
+
+    retired: ClassVar = MappingProxyType({"averaging": ..., "clip_norm": ...})
 
     word_classes: Method = option(
         "exchange", 'how words are put into classes; the paper has Brown clusters, "brown"'
@@ -50,15 +44,6 @@ class VLHMMAdvanced(Settings):
         "epochs from one evaluation of the held-out text to the next; an evaluation keeps all states, and with much "
         "dropout of many states costs half as much as an epoch",
         at_least=1,
-    )
-    averaging: float = option(
-        0.99,
-        "share of the running average of the parameters that a step keeps; the model is the average",
-        at_least=0,
-        below=1,
-    )
-    clip_norm: float = option(
-        5.0, "bound of the norm of all gradients together", at_least=1e-9, at_most=1e9
     )
 
 
@@ -82,7 +67,7 @@ class VLHMMSettings(Settings):
     transitions: Literal["two_level", "flat", "features"] = option(
         "two_level",
         '"two_level": p(class | state) p(state | class, state); "flat": one softmax over all states, as in the paper; '
-        '"features": the generalised softmax with a learned positive feature map',
+        '"features": the generalized softmax with a learned positive feature map',
     )
     state_dropout: float = options.dropout(
         0.5, "share of the states of every class left out of each step; 0.5 in the paper"
@@ -103,14 +88,14 @@ class VLHMMSettings(Settings):
     advanced: VLHMMAdvanced = group(VLHMMAdvanced)
 
     @property
-    def n_states(self) -> int:
-        """Z, states of all classes together."""
-        return self.n_classes * self.states_per_class
-
-    @property
     def trains_on_devices(self) -> bool:
         """Whether there are kernels for such a model on devices other than the CPU."""
         return self.advanced.neural and self.transitions in _ON_DEVICES
+
+    @property
+    def n_kept(self) -> int:
+        """States of every class that a step keeps."""
+        return max(1, round(self.states_per_class * (1 - self.state_dropout)))
 
     def planned(self, n_tokens: int, n_types: int, held_out: bool) -> VLHMMSettings:
         """Return the settings with as many epochs as a text of this size lasts, unless they are given.
@@ -122,8 +107,7 @@ class VLHMMSettings(Settings):
 
     def check(self) -> None:
         """Refuse what is not offered for tables of numbers, and devices that no kernel is for."""
-        neural = self.advanced.neural
-        if not neural and self.transitions != "two_level":
+        if not self.advanced.neural and self.transitions != "two_level":
             self.advanced.refuse("neural", 'true with transitions other than "two_level"')
         devices.check(self)
         if self.device.startswith("cuda") and not self.trains_on_devices:
@@ -142,59 +126,28 @@ class VLHMMSettings(Settings):
             found["width"] = "without networks (neural=False), since there are no embeddings"
         return found
 
+    def find_device(self) -> str:
+        """Return where a fit runs; raise ConfigurationError where there is no such device, or it has no kernels."""
+        if not self.trains_on_devices:
+            return "cpu"
+        return devices.resolve(
+            self, (f"{o}{end}" for o in _OPERATIONS for end in ("", "_backward"))
+        )
 
-@dataclass(frozen=True, kw_only=True)
-class HMMSettings(Settings):
-    """Settings of `HMM`."""
+    def bytes_needed(self, n_types: int, pairs: int, evaluated: int = 0) -> int:
+        """Estimate the bytes of the parameters and of the largest step.
 
-    n_states: int = option(256, "hidden states, Z", at_least=1, at_most=1 << 12)
-    epochs: int = options.epochs(30)
-    smoothing: float = option(
-        1.0,
-        "what is added to the expected counts of every emission and transition of a state, spread evenly over them",
-        at_least=0,
-        below=1e9,
-    )
-    patience: int = options.patience(3)
-    batch_sentences: int = option(
-        256,
-        "sentences of a batch; memory is this, times the longest sentence, times Z",
-        at_least=1,
-        at_most=1 << 20,
-    )
-    seed: int = options.seed()
-
-
-def device_of(settings: VLHMMSettings) -> str:
-    """Return where a fit runs; raise ConfigurationError where there is no such device, or it has no kernels."""
-    if not settings.trains_on_devices:
-        return "cpu"
-    return devices.resolve(
-        settings, (f"{o}{end}" for o in _OPERATIONS for end in ("", "_backward"))
-    )
-
-
-def bytes_needed(settings: VLHMMSettings, n_types: int, pairs: int, evaluated: int = 0) -> int:
-    """Estimate the bytes of the parameters and of the largest step.
-
-    ``pairs`` is the largest number of pairs of classes in a step; ``evaluated`` is the same where held-out text is
-    evaluated, which keeps all states.
-    """
-    M, k, h = settings.n_classes, settings.states_per_class, settings.width
-    kept = max(1, round(k * (1 - settings.state_dropout)))
-    parameters = M * k * h + n_types * h + 6 * h * h
-    if not settings.advanced.neural:
-        parameters = pairs * k * k + M * k * M + n_types * k
-    step = pairs * (2 * kept * kept + kept * h) + 2 * n_types * kept
-    if settings.transitions == "features":
-        step = 4 * M * kept * settings.advanced.n_features + 2 * n_types * kept
-        evaluated = 0
-    if settings.transitions == "two_level":
-        step += 2 * M * M * kept
-    return 4 * (_COPIES * parameters + max(step, evaluated * k * k))
-
-
-def check_memory(settings: VLHMMSettings, n_types: int, pairs: int, evaluated: int = 0) -> None:
-    """Raise ConfigurationError where a fit needs more memory than its device has; see `bytes_needed`."""
-    needed = bytes_needed(settings, n_types, pairs, evaluated)
-    devices.check_memory(needed, device_of(settings), settings, LESS)
+        ``pairs`` is the largest number of pairs of classes in a step; ``evaluated`` is the same where held-out text is
+        evaluated, which keeps all states.
+        """
+        M, k, h, kept = self.n_classes, self.states_per_class, self.width, self.n_kept
+        parameters = M * k * h + n_types * h + 6 * h * h
+        if not self.advanced.neural:
+            parameters = pairs * k * k + M * k * M + n_types * k
+        step = pairs * (2 * kept * kept + kept * h) + 2 * n_types * kept
+        if self.transitions == "features":
+            step = 4 * M * kept * self.advanced.n_features + 2 * n_types * kept
+            evaluated = 0
+        if self.transitions == "two_level":
+            step += 2 * M * M * kept
+        return 4 * (_COPIES * parameters + max(step, evaluated * k * k))

@@ -1,31 +1,258 @@
-"""`VLHMM`: hidden Markov language models with tens of thousands of states (Chiu and Rush 2020, 2021)."""
+"""`VLHMM`: hidden Markov language models with tens of thousands of states (Chiu and Rush 2020, 2021).
+
+`HiddenMarkov` holds what it has in common with the `HMM` of a few hundred states: everything but the fit.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import require
 from tacenda.corpus import Corpus
-from tacenda.errors import ArtifactError
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.hidden_markov.classed_text import Lexicon
-from tacenda_lm.hidden_markov.inference import (
-    Tables,
-    distributions,
-    require_sums,
-    required,
-    transitions_of,
-)
-from tacenda_lm.hidden_markov.model import HiddenMarkov
-from tacenda_lm.hidden_markov.settings import VLHMMSettings, device_of
+from tacenda_lm.hidden_markov.settings import VLHMMSettings
+from tacenda_lm.hidden_markov.tables import Tables
+from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.options import require_torch
+from tacenda_lm.sequences import (
+    Float64,
+    Ids,
+    Integers,
+    Offsets,
+    check_word,
+    checked,
+    checked_pairs,
+)
+from tacenda_lm.states import State, not_of_this_model, vector_of
 from tacenda_lm.training import FitContext
 
-__all__ = ["VLHMM"]
+__all__ = ["VLHMM", "HiddenMarkov", "Posterior"]
+
+_Floats = npt.NDArray[np.float32]
+_START = -1  # instead of a class: nothing was read yet
+_ROWS = 64  # states of a class whose next words are computed side by side
+_LEAST = np.finfo(np.float32).tiny  # instead of probabilities that float32 cannot hold
+
+
+class Posterior(NamedTuple):
+    """States given a whole sentence.
+
+    Attributes
+    ----------
+    classes
+        int32 (words,): the class each word belongs to; all its states do.
+    probabilities
+        p(state | sentence) float32 (words, k), over the states of that class.
+    """
+
+    classes: npt.NDArray[np.int32]
+    probabilities: _Floats
+
+
+class HiddenMarkov(LanguageModel):
+    """Base of `VLHMM` and `HMM`: everything but the fit, which sets the tables and the vocabulary.
+
+    A `State` holds the class of the last word and the probabilities, as bytes of float32 (k,), of the states of that
+    class given all words of the sentence so far. ``</s>`` begins a new sentence, as in the paper. A hidden state's
+    number is ``class * k + number within the class``.
+    """
+
+    distribution: ClassVar[str] = "tacenda-lm"
+    keeps_checkpoints = True
+    _tables: Tables | None = None
+
+    @property
+    def tables(self) -> Tables:
+        """The probabilities. Raises NotFittedError."""
+        return self._learned(self._tables)
+
+    # -- one word after another --------------------------------------------------------------------
+
+    def start(self) -> State:
+        """Return the state after ``<s>``."""
+        self.vocabulary  # noqa: B018 - raises where there is none
+        return State((_START, b""))
+
+    def advance(self, state: State, word: int) -> State:
+        """Return the state after one more word (an id); after ``</s>`` a sentence begins."""
+        check_word(word, len(self.vocabulary))
+        if word == self.vocabulary.boundary_id:
+            state.check_begun()
+            return self.start()
+        joint = self._joint(state, word)
+        total = joint.sum(dtype=np.float64)
+        now = joint / np.float32(total) if total > 0 else np.full_like(joint, 1 / len(joint))
+        return State((int(self.tables.lexicon.classes[word]), now.astype(np.float32).tobytes()))
+
+    def _joint(self, state: State, word: int) -> _Floats:
+        """Return p(z, word | state) for the states z of the word's class: (k,)."""
+        tables = self.tables
+        emitted = tables.emissions[tables.lexicon.places[word]]
+        return np.asarray(self._reach(state, word) * emitted, np.float32)
+
+    def _reach(self, state: State, word: int) -> _Floats:
+        """Return p(z | state) for the states z of the word's class: (k,)."""
+        tables = self.tables
+        group, vector = self._unpack(state)
+        if group == _START:
+            return np.asarray(tables.starts[tables.lexicon.classes[word]])
+        return tables.reach(group, vector, int(tables.lexicon.classes[word]))
+
+    def _unpack(self, state: State) -> tuple[int, _Floats]:
+        """Return the class of a state and its probabilities (k,), none at the start. Raises DataError."""
+        group, data = state.parts(2)
+        if not isinstance(group, int) or not _START <= group < len(self.tables.starts):
+            raise not_of_this_model()
+        return group, vector_of(data, np.float32, 0 if group == _START else self.tables.k)
+
+    def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
+        """Return natural log p(word | state) for pairs, float64 (states,)."""
+        ids = checked_pairs(states, words, len(self.vocabulary))
+        found = np.empty(len(ids), np.float64)
+        for n, (state, word) in enumerate(zip(states, ids.tolist(), strict=True)):
+            found[n] = self._joint(state, word).sum(dtype=np.float64)
+        return np.log(np.maximum(found, _LEAST))
+
+    def log_probs(self, states: Sequence[State]) -> _Floats:
+        """Return natural log-probabilities of every next word, float32 (states, types).
+
+        States of one class are taken together, since all transitions out of the class are computed for them.
+        """
+        tables = self.tables
+        rows = np.empty((len(states), len(self.vocabulary)), np.float32)
+        parts = [self._unpack(state) for state in states]
+        groups = np.array([group for group, _ in parts], np.int64)
+        for group in np.unique(groups).tolist():
+            own = np.flatnonzero(groups == group)
+            if group == _START:
+                rows[own] = tables.words(np.ascontiguousarray(tables.starts[:, :, None]))
+                continue
+            for i in range(0, len(own), _ROWS):
+                some = own[i : i + _ROWS]
+                vectors = np.stack([parts[n][1] for n in some])
+                rows[some] = tables.words(tables.onward(group, vectors))
+        return np.log(np.maximum(rows, _LEAST))
+
+    # -- whole texts -------------------------------------------------------------------------------
+
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
+        """Return the natural log-probability of every id given those before it in its sentence, float64 (tokens,)."""
+        found = np.empty(len(np.asarray(ids)), np.float64)
+        for passed in self.tables.passes(*self._sentences(ids, offsets)):
+            found[passed.tokens] = passed.forward.log_probs
+        return found
+
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+        """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
+        words, cuts = self._sentences(ids, np.array([0, len(ids)]))
+        found = np.empty(len(words), np.float64)
+        if not len(words):
+            state.check_begun()
+            return found, State(state.value)
+        last = None
+        for passed in self.tables.passes(words, cuts, self._reach(state, int(words[0]))):
+            found[passed.tokens] = passed.forward.log_probs
+            last = passed.forward.states[-1]
+        if words[-1] == self.vocabulary.boundary_id or last is None:
+            return found, self.start()
+        return found, State((int(self.tables.lexicon.classes[words[-1]]), last.tobytes()))
+
+    def _sentences(self, ids: Integers, offsets: Integers) -> tuple[Ids, Offsets]:
+        """Return the ids, checked, and where sentences begin among them: sequences cut after every ``</s>``."""
+        words, cuts = checked(ids, offsets, len(self.vocabulary))
+        ends = np.flatnonzero(words == self.vocabulary.boundary_id) + 1
+        return words, np.union1d(cuts, ends)
+
+    # -- the states behind the words ---------------------------------------------------------------
+
+    def class_of(self, word: str) -> int:
+        """Return the class of a word; for one that is not known, that of ``<unk>``."""
+        return int(self.tables.lexicon.classes[self.vocabulary.encode([word])[0]])
+
+    def words_of(self, group: int) -> list[str]:
+        """Return the words of a class, in the order of the vocabulary."""
+        words = self.vocabulary.words
+        members = np.flatnonzero(self.tables.lexicon.classes == group)
+        return [words[i] for i in members.tolist()]
+
+    def posterior(self, sentence: str | Sequence[str], *, eos: bool = True) -> Posterior:
+        """Return p(state | sentence) for every word.
+
+        Parameters
+        ----------
+        sentence
+            Words, or a string, which is split as `score` splits it.
+        eos
+            Whether the sentence ends there; ``</s>`` is then the last word.
+        """
+        ids = self._ids(sentence, eos)
+        probabilities = np.empty((len(ids), self.tables.k), np.float32)
+        for passed in self.tables.passes(*self._sentences(ids, np.array([0, len(ids)]))):
+            probabilities[passed.tokens] = self.tables.backward(passed).posteriors
+        return Posterior(self.tables.lexicon.classes[ids], probabilities)
+
+    def viterbi(self, sentence: str | Sequence[str], *, eos: bool = True) -> npt.NDArray[np.int64]:
+        """Return the most probable path of states: int64 (words,), from 0 to Z - 1; arguments as of `posterior`."""
+        ids = self._ids(sentence, eos)
+        return self.state_path(ids, np.array([0, len(ids)]))
+
+    def state_path(self, ids: Integers, offsets: Integers) -> npt.NDArray[np.int64]:
+        """Return the most probable path of every sentence of a text: int64 (tokens,)."""
+        words, cuts = self._sentences(ids, offsets)
+        path = np.empty(len(words), np.int64)
+        for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            path[begin:end] = self._best_path(words[begin:end])
+        return path
+
+    def _best_path(self, ids: Ids) -> npt.NDArray[np.int64]:
+        """Find the largest p(z, x) over z by dynamic programming in logarithms (Viterbi 1967).
+
+        best_t[j] = max_i (best_{t-1}[i] + log A[j, i]) + log p(x_t | j)
+        """
+        tables, k = self.tables, self.tables.k
+        classes = tables.lexicon.classes[ids].astype(np.int64)
+        emitted = np.log(np.maximum(tables.emissions[tables.lexicon.places[ids]], _LEAST))
+        came_from = np.empty((len(ids), k), np.int64)
+        path = np.empty(len(ids), np.int64)
+        if not len(ids):
+            return path
+        best = np.log(np.maximum(tables.starts[classes[0]], _LEAST)) + emitted[0]
+        for t in range(1, len(ids)):
+            pool, slots = tables.store.get(classes[t - 1 : t], classes[t : t + 1])
+            scores = np.log(np.maximum(pool[slots[0]], _LEAST)) + best
+            came_from[t] = scores.argmax(axis=1)
+            best = scores[np.arange(k), came_from[t]] + emitted[t]
+        path[-1] = best.argmax()
+        for t in range(len(ids) - 1, 0, -1):
+            path[t - 1] = came_from[t, path[t]]
+        return path + classes * k
+
+    def _ids(self, sentence: str | Sequence[str], eos: bool) -> Ids:
+        ids = np.asarray(self.vocabulary.encode(self._tokens(sentence)), np.int32)
+        return np.append(ids, np.int32(self.vocabulary.boundary_id)) if eos else ids
+
+    # -- saved models ------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return tables and vocabulary. Raises NotFittedError."""
+        return {**self.tables.arrays(), **self.vocabulary.arrays()}
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Return a saved model, every array checked. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
+        model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        kind, sizes = model._shape()
+        model._tables = Tables.from_arrays(arrays, kind, types=len(model._vocabulary), **sizes)
+        return model
+
+    def _shape(self) -> tuple[str, dict[str, int]]:
+        """Return the kind of the transitions, and the sizes of dimensions that the settings say."""
+        raise NotImplementedError
 
 
 class VLHMM(HiddenMarkov):
@@ -46,38 +273,24 @@ class VLHMM(HiddenMarkov):
 
     name: ClassVar[str] = "vlhmm"
     settings_class = VLHMMSettings
+    settings: VLHMMSettings
 
     @configured_by(VLHMMSettings)
     def __init__(self, settings: VLHMMSettings) -> None:
         super().__init__(settings)
-        device_of(settings)  # refuses one that is not there, before any work
+        settings.find_device()  # refuses one that is not there, before any work
+
+    def _shape(self) -> tuple[str, dict[str, int]]:
+        settings, advanced = self.settings, self.settings.advanced
+        kind = settings.transitions if advanced.neural else "free"
+        width = advanced.n_features if kind == "features" else settings.width
+        sizes = {"classes": settings.n_classes, "states": settings.states_per_class, "width": width}
+        return kind, sizes
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
         require_torch("fitting VLHMM")
-        from tacenda_lm.hidden_markov.vlhmm_training import fit_vlhmm
+        from tacenda_lm.hidden_markov.training import fit_vlhmm
 
         self._tables, history = fit_vlhmm(self.settings, corpus, valid, fitting)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
-
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return the model of an artefact, every array checked. Raises ArtifactError."""
-        model = cls.from_settings(config["settings"])
-        settings, vocabulary = model.settings, Vocabulary.from_arrays(config["vocabulary"], arrays)
-        M, k = settings.n_classes, settings.states_per_class
-        classes = require(arrays, "classes", dtype=np.int32, shape=(len(vocabulary),))
-        if len(classes) and (classes.min() < 0 or classes.max() >= M):
-            raise ArtifactError(f"classes must be from 0 to {M - 1}; the artefact is damaged")
-        lexicon = Lexicon.of(classes, M)
-        emissions = required(arrays, "emissions", len(vocabulary), k)
-        sums = np.zeros((M, k))
-        np.add.at(sums, classes[lexicon.order], emissions)
-        require_sums("emissions", emissions, sums[np.unique(classes)])
-        starts = distributions(arrays, "starts", M, k)
-        kind = settings.transitions if settings.advanced.neural else "free"
-        width = settings.advanced.n_features if kind == "features" else settings.width
-        transitions = transitions_of(kind, arrays, M, k, width)
-        model._vocabulary = vocabulary
-        model._tables = Tables(lexicon, emissions, starts, transitions)
-        return model

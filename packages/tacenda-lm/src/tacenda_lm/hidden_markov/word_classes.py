@@ -26,15 +26,14 @@ import numpy.typing as npt
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import track
-from tacenda_lm.hidden_markov.brown import agglomerate
+from tacenda_lm.hidden_markov.brown import WordPairs, agglomerate
 from tacenda_lm.hidden_markov.settings import Method
-from tacenda_lm.hidden_markov.word_pairs import WordPairs
 from tacenda_lm.sequences import Ids, occurrences
 
 __all__ = ["word_classes"]
 
 _FAST = {"contract", "reassoc"}
-_WORDS = 4096  # whose neighbours are in memory at a time
+_WORDS = 4096  # whose neighbors are in memory at a time
 _STILL = 1e-3  # of the words moved in a pass: what is left is not worth another
 
 
@@ -58,7 +57,7 @@ def word_classes(
     order = order[order != boundary]
     classes = np.zeros(n_types, np.int64)
     classes[order] = 1 + np.arange(len(order)) % (n_classes - 1)
-    # what never occurs has no neighbours to choose by; it stays where it was dealt to
+    # what never occurs has no neighbors to choose by; it stays where it was dealt to
     order = order[counts[order] > 0]
     exchange = _predictive_exchange if method == "predictive" else _bigram_exchange
     improve = exchange(WordPairs(stream, n_types), counts, classes, n_classes, order)
@@ -120,7 +119,7 @@ def _predictive_exchange(
 
 
 def _in_parts(order: npt.NDArray[np.int64], pairs: WordPairs) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield some words at a time, and give back the memory of their neighbours."""
+    """Yield some words at a time, and give back the memory of their neighbors."""
     for start in range(0, len(order), _WORDS):
         yield order[start : start + _WORDS]
         pairs.forget()
@@ -132,12 +131,12 @@ def _entropy(n):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=_FAST)
-def _by_class(neighbours, counts, begin, end, word, classes, found):  # type: ignore[no-untyped-def]
-    """Count the neighbours of a word, itself left out, by their class."""
+def _by_class(neighbors, counts, begin, end, word, classes, found):  # type: ignore[no-untyped-def]
+    """Count the neighbors of a word, itself left out, by their class."""
     found[:] = 0
     for place in range(begin, end):
-        if neighbours[place] != word:
-            found[classes[neighbours[place]]] += counts[place]
+        if neighbors[place] != word:
+            found[classes[neighbors[place]]] += counts[place]
 
 
 @njit(fastmath=_FAST)
@@ -179,7 +178,7 @@ def _move(q, sign, left, right, own, count, N, G, NT, GT, mass):  # type: ignore
 def _bigram_pass(order, before, after, own, counts, classes, sizes, N, G, NT, GT, mass):  # type: ignore[no-untyped-def]
     """Make one pass over the words, and return how many moved.
 
-    ``before`` and ``after`` are neighbours as (borders, words, counts); N (M, M) counts pairs of classes, NT is its
+    ``before`` and ``after`` are neighbors as (borders, words, counts); N (M, M) counts pairs of classes, NT is its
     transpose, G and GT are their terms n log n, ``mass`` (M,) the tokens of each class. All are kept up to date.
     """
     M = len(mass)

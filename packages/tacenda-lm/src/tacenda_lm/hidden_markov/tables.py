@@ -1,0 +1,419 @@
+"""A fitted hidden Markov model as tables, and the passes over text that use them.
+
+The class of a word is observed, and every state emits the words of one class only. So a text is a sequence of pairs of
+classes, and a step of inference uses one block A (k, k) of the transition matrix: ``A[j, i] = p(j | i)`` leads from the
+states i of one class to the states j of another.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.arrays import (
+    Array,
+    Arrays,
+    Float32,
+    Int32,
+    Int64,
+    Probabilities,
+    ascending,
+    below,
+    over,
+)
+from tacenda.corpus import Corpus
+from tacenda.corpus.storage import PASS_ITEMS, forget_pages
+from tacenda.errors import ArtifactError
+from tacenda.kernels.hidden_markov import block as hmm_block
+from tacenda.kernels.hidden_markov import block_softmax, streaming_logsumexp
+from tacenda.kernels.hidden_markov.block import Backward, Forward, Sequences
+from tacenda.kernels.hidden_markov.block_softmax import Vectors
+from tacenda_lm.sequences import Ids, Offsets, laid_end_to_end, pieces, with_ends
+
+__all__ = [
+    "BlockStore",
+    "Emissions",
+    "Features",
+    "Flat",
+    "Free",
+    "Lexicon",
+    "Observed",
+    "Passed",
+    "Tables",
+    "TwoLevel",
+    "Whole",
+    "pairs_of",
+    "sentences_at",
+    "text_of",
+]
+
+_Floats = npt.NDArray[np.float32]
+_Ids = npt.NDArray[np.int64]
+_Arrays = dict[str, npt.NDArray[Any]]
+_TOKENS = 16384  # of a piece of text, unless there is no room for as many blocks
+_BYTES = 1 << 29  # of transition blocks kept
+
+# -- text as classes of words ------------------------------------------------------------------------
+
+
+class Lexicon(NamedTuple):
+    """Which word belongs to which class."""
+
+    classes: npt.NDArray[np.int32]  # (words,), the class of each id
+    order: _Ids  # (words,), ids sorted by class
+    places: _Ids  # (words,), where each id is in order
+    offsets: _Ids  # (classes + 1,), where each class begins in order
+
+    @classmethod
+    def of(cls, classes: npt.NDArray[np.int32], n_classes: int) -> Lexicon:
+        """Return the lexicon of a clustering."""
+        order = np.argsort(classes, kind="stable").astype(np.int64)
+        places = np.empty(len(order), np.int64)
+        places[order] = np.arange(len(order))
+        offsets = np.searchsorted(classes[order], np.arange(n_classes + 1))
+        return cls(classes, order, places, offsets)
+
+    @property
+    def n_classes(self) -> int:
+        """M, empty classes included."""
+        return len(self.offsets) - 1
+
+
+class Observed(NamedTuple):
+    """Sequences of a text, with the pairs of classes that occur in them."""
+
+    sources: _Ids  # (pairs,), sorted
+    targets: _Ids  # (pairs,)
+    sequences: Sequences  # pairs are numbers of the above, words are places in the lexicon, first are classes
+
+    @classmethod
+    def of(cls, ids: Ids, offsets: Offsets, lexicon: Lexicon) -> Observed:
+        """Return all sequences, each from the start of a sentence."""
+        classes = lexicon.classes[ids].astype(np.int64)
+        begins = offsets[:-1][np.diff(offsets) > 0]
+        inner = np.ones(len(ids), bool)
+        inner[begins] = False
+        reached = np.flatnonzero(inner)
+        keys = classes[reached - 1] * lexicon.n_classes + classes[reached]
+        distinct, numbers = np.unique(keys, return_inverse=True)
+        pairs = np.zeros(len(ids), np.int32)
+        pairs[reached] = numbers
+        first = np.zeros(len(offsets) - 1, np.int32)
+        first[np.diff(offsets) > 0] = classes[begins]
+        sequences = Sequences(pairs, lexicon.places[ids].astype(np.int32), first, offsets)
+        return cls(*np.divmod(distinct, lexicon.n_classes), sequences)
+
+
+def pairs_of(ids: Ids, offsets: Offsets, lexicon: Lexicon, enough: int | None = None) -> _Ids:
+    """Return the pairs of classes that follow each other in a sentence, sorted: source times classes plus target.
+
+    With ``enough``, reading ends when there are so many.
+    """
+    keys = np.empty(0, np.int64)
+    for at, piece in zip(range(0, len(ids), PASS_ITEMS), pieces(ids, overlap=1), strict=False):
+        classes = lexicon.classes[piece].astype(np.int64)
+        inner = np.ones(len(piece), bool)
+        inner[0] = False
+        begins = offsets[slice(*np.searchsorted(offsets, (at, at + len(piece))))] - at
+        inner[begins] = False
+        reached = np.flatnonzero(inner)
+        keys = np.union1d(keys, classes[reached - 1] * lexicon.n_classes + classes[reached])
+        if enough is not None and len(keys) >= enough:
+            break
+    return keys
+
+
+def sentences_at(ids: Ids, offsets: Offsets, chosen: _Ids) -> tuple[Ids, Offsets]:
+    """Return the chosen sequences, end to end, and where each begins."""
+    begins = offsets[chosen]
+    lengths = offsets[chosen + 1] - begins
+    cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    at = np.repeat(begins - cuts[:-1], lengths) + np.arange(cuts[-1])
+    found = np.asarray(ids[at])
+    forget_pages(ids)
+    forget_pages(offsets)
+    return found, cuts
+
+
+def text_of(corpus: Corpus) -> tuple[Ids, Offsets]:
+    """Return the sentences of a corpus, ``</s>`` after each, and where each begins; a mapped corpus stays mapped."""
+    boundary = corpus.vocabulary.boundary_id
+    if isinstance(corpus.ids, np.memmap):
+        return laid_end_to_end(with_ends(*block, boundary) for block in corpus.blocks())
+    return with_ends(corpus.ids, corpus.offsets, boundary)
+
+
+# -- transition matrices, as what their blocks are computed from --------------------------------------
+
+
+class Transitions(Arrays):
+    """A transition matrix, class by class; a subclass implements `blocks`."""
+
+    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
+        """Return A (pairs, k, k); sources are sorted."""
+        raise NotImplementedError
+
+    def onward(self, n_classes: int, group: int, states: _Floats) -> _Floats:
+        """Return p(z') (classes, k, n) after p(z) (n, k) of the states of one class."""
+        blocks = self.blocks(np.full(n_classes, group, np.int64), np.arange(n_classes))
+        return np.asarray(blocks @ states.T, np.float32)
+
+
+class TwoLevel(Transitions):
+    """p(z' | z) = p(c' | z) p(z' | z, c'), the latter a softmax of x_z . y_z' + b_z' over the states of c'."""
+
+    left: Float32[Array, "classes states width"]  # x
+    reached: Float32[Array, "classes states width"]  # y
+    bias: Float32[Array, "classes states"]  # b
+    to_classes: Probabilities[Array, "classes states classes"]  # p(c' | z)
+
+    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
+        """Return A (pairs, k, k)."""
+        weights = np.ascontiguousarray(self.to_classes[sources, :, targets])
+        vectors = Vectors(self.left, self.reached, self.bias)
+        return block_softmax.forward(vectors, sources, targets, weights)
+
+
+class Flat(Transitions):
+    """p(z' | z) = exp(x_z . y_z' + b_z' - l_z), a softmax over all states."""
+
+    left: Float32[Array, "classes states width"]  # x
+    reached: Float32[Array, "classes states width"]  # y
+    bias: Float32[Array, "classes states"]  # b
+
+    @cached_property
+    def norms(self) -> _Floats:
+        """The l (classes, k): logarithms of the sums over all states."""
+        rows, columns = (x.reshape(-1, x.shape[2]) for x in (self.left, self.reached))
+        sums = streaming_logsumexp.forward(rows, columns, self.bias.ravel())
+        return sums.reshape(self.bias.shape)
+
+    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
+        """Return A (pairs, k, k)."""
+        vectors = Vectors(self.left, self.reached, self.bias)
+        return block_softmax.forward(vectors, sources, targets, norms=self.norms)
+
+
+class Features(Transitions):
+    """p(z' | z) = x_z . y_z', positive vectors; x_z is divided by what makes the row sum to one."""
+
+    left: Float32[Array, "classes states width"]  # x
+    reached: Float32[Array, "classes states width"]  # y
+
+    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
+        """Return A (pairs, k, k)."""
+        return np.asarray(self.reached[targets] @ self.left[sources].transpose(0, 2, 1), np.float32)
+
+    def onward(self, n_classes: int, group: int, states: _Floats) -> _Floats:
+        """Return p(z') (classes, k, n), without a block."""
+        return np.asarray(self.reached @ (states @ self.left[group]).T, np.float32)
+
+
+class Free(Transitions):
+    """p(z' | z) = p(c' | z) p(z' | z, c'); the latter is known for the pairs of classes of the text, else uniform."""
+
+    keys: Int64[Array, "pairs", ascending]  # source * classes + target
+    kept: Probabilities[Array, "pairs states states", over(1)]  # p(z' | z, c')
+    to_classes: Probabilities[Array, "classes states classes"]  # p(c' | z)
+
+    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
+        """Return A (pairs, k, k)."""
+        wanted = sources * len(self.to_classes) + targets
+        at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
+        k = self.to_classes.shape[1]
+        found = np.full((len(wanted), k, k), 1 / k, np.float32)
+        if len(self.keys):
+            known = self.keys[at] == wanted
+            found[known] = self.kept[at[known]]
+        return np.asarray(found * self.to_classes[sources, :, targets][:, None], np.float32)
+
+
+class Whole(Transitions):
+    """The one block of a model with one class."""
+
+    matrix: Probabilities[Array, "states states", over(0)]  # p(j | i), [j, i]
+
+    def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
+        """Return A (pairs, Z, Z)."""
+        return np.broadcast_to(self.matrix, (len(sources), *self.matrix.shape))
+
+
+_KINDS: dict[str, type[Transitions]] = {
+    "two_level": TwoLevel,
+    "flat": Flat,
+    "features": Features,
+    "free": Free,
+    "whole": Whole,
+}
+
+
+class BlockStore:
+    """Transition blocks, computed when a pair of classes is first met and kept for the next time; threads may share it.
+
+    Blocks in a pool never change. A full pool is replaced by a new one, and who still reads the old one keeps it. At
+    most ``size`` bytes are kept, but always one block.
+    """
+
+    def __init__(
+        self, transitions: Transitions, n_classes: int, k: int, size: int = _BYTES
+    ) -> None:
+        self._given = transitions, n_classes, k, size
+        self.transitions, self._classes, self._k = transitions, n_classes, k
+        self.capacity = min(max(1, size // (4 * k * k)), n_classes * n_classes)
+        self.holds_all = self.capacity == n_classes * n_classes
+        self._lock = threading.Lock()
+        self._empty()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BlockStore, self._given  # without blocks, and with a lock of its own
+
+    def _empty(self) -> None:
+        self._pool = np.empty((self.capacity, self._k, self._k), np.float32)
+        self._slots: dict[int, int] = {}
+
+    def get(self, sources: _Ids, targets: _Ids) -> tuple[_Floats, npt.NDArray[np.int32]]:
+        """Return a pool of blocks (capacity, k, k), and where in it each pair is (pairs,).
+
+        ``sources`` (pairs,) are sorted; there are at most ``capacity`` pairs, each once.
+        """
+        keys = (sources * self._classes + targets).tolist()
+        with self._lock:
+            slots = [self._slots.get(key, -1) for key in keys]
+            missing = [n for n, slot in enumerate(slots) if slot < 0]
+            if len(self._slots) + len(missing) > self.capacity:
+                self._empty()
+                slots, missing = [-1] * len(keys), list(range(len(keys)))
+            if missing:
+                first = len(self._slots)
+                made = self.transitions.blocks(sources[missing], targets[missing])
+                self._pool[first : first + len(missing)] = made
+                for slot, n in enumerate(missing, first):
+                    self._slots[keys[n]] = slots[n] = slot
+            return self._pool, np.array(slots, np.int32)
+
+
+# -- everything that was learned ----------------------------------------------------------------------
+
+
+class Passed(NamedTuple):
+    """Sentences of a piece of text after the forward pass."""
+
+    tokens: slice  # where in the text they are
+    observed: Sequences  # pairs are numbers of blocks of the pool
+    pool: _Floats
+    forward: Forward  # scores and filtered states
+
+
+class Emissions(Arrays):
+    """The class of every word, and what does not depend on the state before."""
+
+    classes: Int32[Array, "types", below("classes")]
+    emissions: Float32[Array, "types states"]  # p(word | state), words in the order of the lexicon
+    starts: Probabilities[Array, "classes states", over()]  # p(first state)
+
+
+class Tables:
+    """Probabilities of a fitted model, and the passes over text that use them."""
+
+    def __init__(self, found: Emissions, transitions: Transitions) -> None:
+        self.lexicon = Lexicon.of(found.classes, len(found.starts))
+        self.emissions: _Floats = found.emissions
+        self.starts: _Floats = found.starts
+        self.store = BlockStore(transitions, *found.starts.shape)
+
+    @property
+    def k(self) -> int:
+        """States of a class."""
+        return int(self.starts.shape[1])
+
+    def passes(self, ids: Ids, offsets: Offsets, first: _Floats | None = None) -> Iterator[Passed]:
+        """Yield the forward pass over sentences, in pieces of bounded size.
+
+        ``offsets`` (sentences + 1,) cut the ids. Where the first sentence has begun before, ``first`` (k,) are the
+        probabilities of its first state given what came before, in the class of its first token.
+        """
+        size = _TOKENS if self.store.holds_all else min(_TOKENS, self.store.capacity)
+        begin = 0
+        while begin < len(offsets) - 1:
+            end = int(np.searchsorted(offsets, offsets[begin] + size, side="right")) - 1
+            if end > begin:
+                tokens = slice(int(offsets[begin]), int(offsets[end]))
+                yield self._pass(ids, tokens, offsets[begin : end + 1] - offsets[begin], first)
+                begin, first = end, None
+                continue
+            stop = int(offsets[begin + 1])  # one sentence longer than a piece
+            for at in range(int(offsets[begin]), stop, size):
+                tokens = slice(at, min(at + size, stop))
+                found = self._pass(ids, tokens, np.array([0, tokens.stop - at]), first)
+                yield found
+                if tokens.stop < stop:
+                    before, after = self.lexicon.classes[ids[tokens.stop - 1 : tokens.stop + 1]]
+                    first = self.reach(int(before), found.forward.states[-1], int(after))
+            begin, first = begin + 1, None
+
+    def _pass(self, ids: Ids, tokens: slice, offsets: Offsets, first: _Floats | None) -> Passed:
+        seen = Observed.of(ids[tokens], offsets, self.lexicon)
+        pool, slots = self.store.get(seen.sources, seen.targets)
+        pairs = slots[seen.sequences.pairs] if len(slots) else seen.sequences.pairs
+        sequences, starts = seen.sequences._replace(pairs=pairs), self.starts
+        if first is not None:
+            # the first sentence starts from a row of its own, put before the others
+            rows = sequences.first + 1
+            rows[:1] = 0
+            sequences = sequences._replace(first=rows)
+            starts = np.concatenate([first[None], starts])
+        passed = hmm_block.forward(pool, self.emissions, starts, sequences)
+        return Passed(tokens, sequences, pool, passed)
+
+    def backward(self, passed: Passed) -> Backward:
+        """Return expected counts and posteriors of what was passed."""
+        pairs, words, first, offsets = passed.observed
+        # a pool is large, and counts are as large as the pool they are for: take the blocks that occur
+        used, numbers = np.unique(pairs, return_inverse=True)
+        observed = Sequences(numbers.astype(np.int32), words, np.zeros_like(first), offsets)
+        blocks, starts = passed.pool[used], self.starts[:1]
+        return hmm_block.backward(blocks, self.emissions, starts, observed, passed.forward)
+
+    def reach(self, source: int, state: _Floats, target: int) -> _Floats:
+        """Return p(z') (k,), not normalized, for the states of one class after p(z) ``state`` of another."""
+        pool, slots = self.store.get(np.array([source]), np.array([target]))
+        return np.asarray(pool[slots[0]] @ state, np.float32)
+
+    def onward(self, group: int, states: _Floats) -> _Floats:
+        """Return p(z') (classes, k, n) after p(z) (n, k) of the states of one class."""
+        return self.store.transitions.onward(len(self.starts), group, states)
+
+    def words(self, reached: _Floats) -> _Floats:
+        """Return p(word) by id (n, words) from p(z') (classes, k, n)."""
+        sorted_words = np.empty((reached.shape[2], len(self.emissions)), np.float32)
+        cuts = self.lexicon.offsets
+        for c in np.flatnonzero(np.diff(cuts)).tolist():
+            own = slice(int(cuts[c]), int(cuts[c + 1]))
+            sorted_words[:, own] = (self.emissions[own] @ reached[c]).T
+        return sorted_words[:, self.lexicon.places]
+
+    def arrays(self) -> _Arrays:
+        """Return all of them by name."""
+        found = Emissions(self.lexicon.classes, self.emissions, self.starts)
+        return {**found.to_arrays(), **self.store.transitions.to_arrays()}
+
+    @classmethod
+    def from_arrays(cls, arrays: _Arrays, kind: str, **sizes: Any) -> Self:
+        """Return the tables of a saved model, checked; ``kind`` is that of its transitions. Raises ArtifactError."""
+        if kind == "whole":
+            arrays = {**arrays, "classes": np.zeros(sizes["types"], np.int32)}
+        tables = cls(
+            Emissions.from_arrays(arrays, **sizes), _KINDS[kind].from_arrays(arrays, **sizes)
+        )
+        begins = tables.lexicon.offsets[np.flatnonzero(np.diff(tables.lexicon.offsets))]
+        sums = np.add.reduceat(tables.emissions, begins, axis=0, dtype=np.float64)
+        if (tables.emissions < 0).any() or not np.allclose(sums, 1.0, rtol=0, atol=1e-3):
+            raise ArtifactError(
+                "the array 'emissions' does not hold probabilities that sum to one: the model is damaged"
+            )
+        return tables

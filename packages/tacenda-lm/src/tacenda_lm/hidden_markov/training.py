@@ -1,0 +1,645 @@
+"""Training a `VLHMM`: its parameterizations, the log-likelihood with its gradient, and steps of Adam. Imports torch.
+
+Nothing is recorded through time, because for every probability theta of a hidden Markov model
+
+    d log p(x) / d log theta = E[how often theta is used | x],
+
+which the forward and backward passes count. So they give the gradient with respect to the logarithms of starts,
+transitions and emissions, kernels carry it to the vectors that these are computed from, and torch to the embeddings.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
+
+from tacenda import devices
+from tacenda.arrays import Array, library
+from tacenda.corpus import Corpus
+from tacenda.corpus.storage import laid_out
+from tacenda.errors import ConfigurationError
+from tacenda.fitting import BlockBatches, History, StepResult
+from tacenda.fitting.processes import add_gradients, join, processes
+from tacenda.fitting.processes import total as sum_of
+from tacenda.fitting.torch_model import (
+    load_module_arrays,
+    load_optimizer_arrays,
+    module_arrays,
+    optimizer_arrays,
+    set_learning_rate,
+)
+from tacenda.fitting.trainable import State
+from tacenda.kernels.hidden_markov import block as hmm_block
+from tacenda.kernels.hidden_markov import block_softmax, class_softmax, streaming_logsumexp
+from tacenda.kernels.hidden_markov import features as hmm_features
+from tacenda.kernels.hidden_markov.block_softmax import Vectors
+from tacenda.kernels.machinery.arrays import in_c_order
+from tacenda.kernels.machinery.tensors import to_array, to_tensor
+from tacenda_lm.hidden_markov.settings import LESS, VLHMMSettings
+from tacenda_lm.hidden_markov.tables import (
+    Emissions,
+    Features,
+    Flat,
+    Free,
+    Lexicon,
+    Observed,
+    Tables,
+    Transitions,
+    TwoLevel,
+    pairs_of,
+    sentences_at,
+    text_of,
+)
+from tacenda_lm.hidden_markov.word_classes import word_classes
+from tacenda_lm.sequences import Ids, Offsets, occurrences, pieces
+from tacenda_lm.training import FitContext, averaging_weight, falling_rate, perplexity_of, train
+
+__all__ = ["Network", "Tabular", "Trainer", "draw_network", "find_classes", "fit_vlhmm"]
+
+_Ints = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float32]
+_Compute = Callable[..., tuple[Any, list[Array | None]]]
+_KEPT = 1 << 28  # bytes of transition probabilities kept from the forward to the backward pass
+_SPREAD = 0.5  # of the first numbers of `Tabular`; states that begin alike stay alike
+_LEAST = 0.02  # of the learning rate, at the end
+_STEPS, _FEW = 50, 256  # of an epoch at least, unless so few words are left to each
+_WARM = 100  # steps at most before the learning rate is what it says, and half an epoch
+_BETAS = (0.9, 0.99)
+_AVERAGING = 0.99  # share of the running average of the parameters that a step keeps
+_CLIP_NORM = 5.0  # bound of the norm of all gradients together
+_EVALUATED = 8192  # words of held-out text at a time
+
+
+# -- the parameterizations ---------------------------------------------------------------------------
+
+
+class Outputs(NamedTuple):
+    """What a network says of some states of every class, k' of each."""
+
+    left: torch.Tensor  # (classes, k', h or f), x of `block_softmax` or `features`
+    reached: torch.Tensor  # (classes, k', h or f), y of it
+    bias: torch.Tensor  # (classes, k'), d; with features, part of them
+    log_classes: torch.Tensor | None  # (classes, k', classes), log p(c' | z); None unless two-level
+    emitting: torch.Tensor  # (classes, k', h)
+    words: torch.Tensor  # (words, h), sorted by class
+    word_bias: torch.Tensor  # (words,), sorted by class
+    log_starts: torch.Tensor  # (classes, k'), of the first state of a sentence
+
+
+class Residual(nn.Module):
+    """A layer LayerNorm(x + relu(B relu(A x)))."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (..., width) to the same."""
+        inner = torch.relu(self.second(torch.relu(self.first(x))))
+        return torch.as_tensor(self.norm(x + inner))
+
+
+class Network(nn.Module):
+    """Every distribution of a state, computed from its embedding by networks that all states share.
+
+    With E_z the embedding of state z, f_* residual networks of two layers (Chiu and Rush 2020, section 3.3), and W_w,
+    C_c vectors of words and classes:
+
+        p(w | z)       = softmax over the words of z's class of     W_w . f_emit(E_z) + a_w
+        p(c' | z)      = softmax over the classes of                C_c' . f_class(E_z) + b_c'
+        p(z' | z, c')  = softmax over the states of c' of           E_z' . f_move(E_z) / sqrt(h) + d_z'       two_level
+        p(z' | z)      = softmax over all states of                 E_z' . f_move(E_z) + d_z'                 flat
+                       = phi(f_move(E_z)) . phi(E_z') / sum of the same over all states z'                    features
+        phi(x)         = exp(W x - |x|^2 / 2),  x = E / h^(1/4)
+
+    ``unigrams`` (words,) are log p(w | class) of the text, by id; ``class_unigrams`` (classes,) are log p(class). The
+    generator draws the first values.
+    """
+
+    def __init__(
+        self,
+        settings: VLHMMSettings,
+        lexicon: Lexicon,
+        unigrams: _Floats,
+        class_unigrams: _Floats,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        M, k, h = settings.n_classes, settings.states_per_class, settings.width
+
+        def normal(*shape: int, scale: float) -> nn.Parameter:
+            return nn.Parameter(torch.randn(*shape, generator=generator) * scale)
+
+        self.transitions, self.classes, self.k, self.h = settings.transitions, M, k, h
+        self.states = normal(M, k, h, scale=1.0)
+        self.state_bias = nn.Parameter(torch.zeros(M, k))
+        self.words = normal(len(unigrams), h, scale=0.05)
+        self.word_bias = nn.Parameter(torch.from_numpy(unigrams.copy()))
+        self.start_class = nn.Parameter(torch.from_numpy(class_unigrams.copy()))
+        self.start_state = nn.Parameter(torch.zeros(M, k))
+        self.emit, self.move = Residual(h), Residual(h)
+        residuals = [self.emit, self.move]
+        if self.transitions == "two_level":
+            self.to_class = Residual(h)
+            residuals.append(self.to_class)
+            self.class_vectors = normal(M, h, scale=0.05)
+            self.class_bias = nn.Parameter(torch.from_numpy(class_unigrams.copy()))
+        else:
+            with torch.no_grad():  # a flat softmax begins with the classes' frequencies in it
+                self.state_bias += torch.from_numpy(class_unigrams)[:, None]
+        if self.transitions == "features":
+            self.feature_map = normal(settings.advanced.n_features, h, scale=1.0)
+        self.register_buffer("order", torch.from_numpy(lexicon.order), persistent=False)
+        bound = h**-0.5
+        for residual in residuals:
+            for part in residual.first, residual.second:
+                for parameter in part.weight, part.bias:
+                    values = torch.rand(parameter.shape, generator=generator) * 2 * bound - bound
+                    parameter.data.copy_(values)
+
+    def forward(self, kept: torch.Tensor | None = None) -> Outputs:
+        """Return the outputs for the states ``kept`` (classes, k'), numbers within their class, or for all states."""
+        E, bias, start = self.states, self.state_bias, self.start_state
+        if kept is not None:
+            E = E.gather(1, kept[:, :, None].expand(-1, -1, self.h))
+            bias, start = bias.gather(1, kept), start.gather(1, kept)
+        log_starts = torch.log_softmax(self.start_class, 0)[:, None] + torch.log_softmax(start, 1)
+        log_classes = None
+        left, reached = self.move(E), E
+        if self.transitions == "two_level":
+            scores = self.to_class(E).reshape(-1, self.h) @ self.class_vectors.T + self.class_bias
+            log_classes = torch.log_softmax(scores, 1).view(*E.shape[:2], -1)
+        if self.transitions == "features":
+            left, reached = self._features(left), self._features(reached, bias)
+            left = left / (left @ reached.sum((0, 1)))[:, :, None]
+        else:
+            left = left * self.h**-0.5
+        return Outputs(
+            left.contiguous(),
+            reached.contiguous(),
+            bias.contiguous(),
+            log_classes,
+            self.emit(E).contiguous(),
+            self.words[self.order],
+            self.word_bias[self.order],
+            log_starts.contiguous(),
+        )
+
+    def _features(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the features phi (classes, k', f), times exp(bias) where one is given, up to a factor for all rows.
+
+        A row's own factor cancels where rows are normalized, which is where ``bias`` is None.
+        """
+        x = x * self.h**-0.25
+        scores = x @ self.feature_map.T
+        if bias is None:
+            return torch.exp(scores - scores.amax(2, keepdim=True).detach())
+        scores = scores - 0.5 * (x * x).sum(2, keepdim=True) + bias[:, :, None]
+        return torch.exp(scores - scores.max().detach())
+
+    def log_likelihood(
+        self, outputs: Outputs, observed: Observed, lexicon: Lexicon, threads: int = 1
+    ) -> torch.Tensor:
+        """Return the log p of all sentences together, a float64 scalar, differentiable once in every output."""
+        if outputs.log_classes is None:
+            outputs = outputs._replace(log_classes=outputs.left.new_empty(0))
+        compute = _by_features if self.transitions == "features" else _by_blocks
+        found: torch.Tensor = _Likelihood.apply(
+            partial(compute, observed, lexicon, threads), *outputs
+        )
+        return found
+
+    def tables(self, lexicon: Lexicon) -> Tables:
+        """Return what was learned, as probabilities and vectors."""
+        with torch.no_grad():
+            found = self(None)
+        left, reached, bias = found.left.numpy(), found.reached.numpy(), found.bias.numpy()
+        transitions: Transitions = Flat(left, reached, bias)
+        if self.transitions == "features":
+            transitions = Features(left, reached)
+        elif self.transitions == "two_level":
+            transitions = TwoLevel(left, reached, bias, found.log_classes.exp().numpy())
+        spoken = found.words.numpy(), found.word_bias.numpy(), found.emitting.numpy()
+        emissions = class_softmax.forward(*spoken, lexicon.offsets)
+        starts = found.log_starts.exp().numpy()
+        return Tables(Emissions(lexicon.classes, emissions, starts), transitions)
+
+
+class Chosen(NamedTuple):
+    """Logarithms of probabilities of k' states of every class, and which states they are."""
+
+    kept: torch.Tensor
+    log_classes: torch.Tensor
+    log_emissions: torch.Tensor
+    log_starts: torch.Tensor
+
+
+class Tabular(nn.Module):
+    """The ablation of `Network`, with B, C and E numbers of their own instead of networks:
+
+        p(z' | z, c') = softmax over the states of c' of B_{c c'}[z', z],    p(c' | z) = softmax of C_z,
+        p(w | z)      = softmax over the words of z's class of E_{w z}
+
+    for the pairs of classes that occur next to each other in the text: ``keys`` (pairs,), sorted, are
+    ``source * classes + target``. Between others p(z' | z, c') = 1 / k.
+    """  # fmt: skip
+
+    def __init__(
+        self,
+        settings: VLHMMSettings,
+        lexicon: Lexicon,
+        unigrams: _Floats,
+        class_unigrams: _Floats,
+        generator: torch.Generator,
+        keys: _Ints,
+    ) -> None:
+        super().__init__()
+        M, k = settings.n_classes, settings.states_per_class
+
+        def normal(*shape: int) -> torch.Tensor:
+            return torch.randn(*shape, generator=generator) * _SPREAD
+
+        self.classes, self.k = M, k
+        # the last block is that of all pairs that do not occur; it gets no gradient
+        self.blocks = nn.Parameter(normal(len(keys), k, k))
+        groups = torch.from_numpy(class_unigrams)
+        self.to_classes = nn.Parameter(normal(M, k, M) + groups)
+        words = torch.from_numpy(unigrams[lexicon.order])
+        self.emissions = nn.Parameter(normal(len(unigrams), k) + words[:, None])
+        self.start_class = nn.Parameter(groups.clone())
+        self.start_state = nn.Parameter(normal(M, k))
+        self.keys = keys
+        self.places = torch.from_numpy(lexicon.classes[lexicon.order].astype(np.int64))
+
+    def forward(self, kept: torch.Tensor | None = None) -> Chosen:
+        """Return them for the states ``kept`` (classes, k') int64, numbers within their class; for all if None."""
+        if kept is None:
+            kept = torch.arange(self.k).expand(self.classes, -1)
+        wide = kept[:, :, None].expand(-1, -1, self.classes)
+        emissions = self.emissions.gather(1, kept[self.places])
+        at = self.places[:, None].expand_as(emissions)
+        lowest = torch.full(kept.shape, -torch.inf)
+        largest = lowest.scatter_reduce(0, at, emissions.detach(), "amax")
+        emissions = emissions - largest[self.places]
+        sums = torch.zeros(kept.shape).index_add(0, self.places, emissions.exp())
+        starts = torch.log_softmax(self.start_state.gather(1, kept), 1)
+        return Chosen(
+            kept,
+            torch.log_softmax(self.to_classes.gather(1, wide), 2),
+            emissions - sums[self.places].log(),
+            torch.log_softmax(self.start_class, 0)[:, None] + starts,
+        )
+
+    def log_blocks(self, kept: torch.Tensor, sources: _Ints, targets: _Ints) -> torch.Tensor:
+        """Return the logarithms of p(z' | z, c') (pairs, k', k')."""
+        keys = sources * self.classes + targets
+        at = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
+        known = torch.from_numpy(self.keys[at] == keys)
+        k = kept.shape[1]
+        rows = kept[targets][:, :, None].expand(-1, -1, self.k)
+        columns = kept[sources][:, None, :].expand(-1, k, -1)
+        found = self.blocks[at].gather(1, rows).gather(2, columns)
+        return torch.log_softmax(found * known[:, None, None], 1)
+
+    def log_likelihood(
+        self, chosen: Chosen, observed: Observed, lexicon: Lexicon, threads: int = 1
+    ) -> torch.Tensor:
+        """Return the log p of all sentences together, a float64 scalar."""
+        sources, targets = observed.sources, observed.targets
+        blocks = self.log_blocks(chosen.kept, sources, targets)
+        blocks = blocks + chosen.log_classes[sources, :, targets][:, None]
+        compute = partial(_by_logarithms, observed, threads)
+        found: torch.Tensor = _Likelihood.apply(
+            compute, blocks, chosen.log_emissions, chosen.log_starts
+        )
+        return found
+
+    @torch.no_grad()
+    def tables(self, lexicon: Lexicon) -> Tables:
+        """Return what was learned, as probabilities."""
+        found = self(None)
+        blocks = self.log_blocks(found.kept, *np.divmod(self.keys, self.classes)).exp().numpy()
+        transitions = Free(self.keys, blocks, found.log_classes.exp().numpy())
+        emissions, starts = found.log_emissions.exp().numpy(), found.log_starts.exp().numpy()
+        return Tables(Emissions(lexicon.classes, emissions, starts), transitions)
+
+
+# -- the log-likelihood and its gradient --------------------------------------------------------------
+
+
+class _Likelihood(torch.autograd.Function):
+    """What ``compute`` finds in tensors: the total of log-probabilities, and at once its gradient by each of them.
+
+    ``compute(*tensors, learning)`` returns the log-probabilities and, if ``learning``, the gradients.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, compute: _Compute, *tensors: torch.Tensor) -> torch.Tensor:
+        arrays = [to_array(tensor) for tensor in tensors]
+        log_probs, ctx.gradients = compute(*arrays, learning=any(ctx.needs_input_grad))
+        with np.errstate(invalid="ignore"):  # of a training that diverges, which the loop notices
+            return torch.as_tensor(log_probs.sum())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        found = [None if g is None else to_tensor(g).mul_(grad) for g in ctx.gradients]
+        del ctx.gradients
+        return (None, *found)
+
+
+def _by_blocks(
+    observed: Observed,
+    lexicon: Lexicon,
+    threads: int,
+    left: Array,
+    reached: Array,
+    bias: Array,
+    log_classes: Array,
+    emitting: Array,
+    words: Array,
+    word_bias: Array,
+    log_starts: Array,
+    *,
+    learning: bool,
+) -> tuple[Array, list[Array | None]]:
+    """Go through the blocks of the pairs of classes that occur; arrays are as in `Outputs`."""
+    xp, (sources, targets, sequences) = library(left), observed
+    two_level = len(log_classes) > 0
+    weights: Array = None
+    norms: Array = None
+    kept = None
+    groups = np.unique(sources)
+    if two_level:
+        weights = in_c_order(xp.exp(log_classes[sources, :, targets]))
+    else:  # normalizers of the classes that something leaves
+        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
+        kept = streaming_logsumexp.place(rows, columns, _KEPT) if learning else None
+        sums = streaming_logsumexp.forward(rows, columns, bias.ravel(), kept)
+        norms = xp.zeros_like(bias)
+        norms[groups] = sums.reshape(len(groups), -1)
+    vectors = Vectors(left, reached, bias)
+    blocks = block_softmax.forward(vectors, sources, targets, weights, norms, threads)
+    emissions = class_softmax.forward(words, word_bias, emitting, lexicon.offsets)
+    probabilities = blocks, emissions, xp.exp(log_starts), sequences
+    passed = hmm_block.forward(*probabilities, threads)
+    if not learning:
+        return passed.log_probs, []
+
+    # from expected counts to the vectors, by way of the softmaxes
+    counts = hmm_block.backward(*probabilities, passed, threads)
+    moved = block_softmax.backward(
+        vectors, sources, targets, blocks, counts.blocks, weights, threads
+    )
+    slopes = [moved.left, moved.reached, moved.bias]
+    to_classes = None
+    if two_level:
+        to_classes = xp.zeros_like(log_classes)
+        to_classes[sources, :, targets] = moved.departures
+    else:
+        leaving = _sum_at(norms, sources, moved.departures)
+        given, taken = (array[groups].ravel() for array in (norms, -leaving))
+        by_rows, *others = streaming_logsumexp.backward(
+            rows, columns, bias.ravel(), given, taken, kept
+        )
+        slopes[0][groups] += by_rows.reshape(left[groups].shape)
+        for slope, added in zip(slopes[1:], others, strict=True):
+            slope += added.reshape(slope.shape)
+    emitted = class_softmax.backward(
+        words, word_bias, emitting, lexicon.offsets, emissions, counts.emissions
+    )
+    by_words = emitted.states, emitted.words, emitted.bias
+    return passed.log_probs, [*slopes, to_classes, *by_words, counts.starts]
+
+
+@np.errstate(invalid="ignore", over="ignore")  # of a training that diverges
+def _by_features(
+    observed: Observed,
+    lexicon: Lexicon,
+    threads: int,
+    left: Array,
+    reached: Array,
+    bias: Array,
+    log_classes: Array,
+    emitting: Array,
+    words: Array,
+    word_bias: Array,
+    log_starts: Array,
+    *,
+    learning: bool,
+) -> tuple[Array, list[Array | None]]:
+    """Go through the features of the states; arrays are as in `Outputs`."""
+    spoken = words, word_bias, emitting, lexicon.offsets
+    emissions = class_softmax.forward(*spoken)
+    model = hmm_features.Model(left, reached, emissions, np.exp(log_starts))
+    _, places, _, offsets = observed.sequences
+    classed = hmm_features.Classed(lexicon.classes[lexicon.order[places]], places, offsets)
+    passed = hmm_features.forward(model, classed)
+    if not learning:
+        return passed.log_probs, []
+    found = hmm_features.backward(model, classed, passed)
+    emitted = class_softmax.backward(*spoken, emissions, found.emissions)
+    by_words = emitted.states, emitted.words, emitted.bias
+    return passed.log_probs, [found.left, found.reached, None, None, *by_words, found.starts]
+
+
+def _by_logarithms(
+    observed: Observed, threads: int, *logarithms: _Floats, learning: bool
+) -> tuple[Array, list[Array | None]]:
+    """Go through blocks, emissions and starts given as logarithms, arranged as `hmm_block` takes them."""
+    blocks, emissions, starts = map(np.exp, logarithms)
+    probabilities = blocks, emissions, starts, observed.sequences
+    passed = hmm_block.forward(*probabilities, threads)
+    if not learning:
+        return passed.log_probs, []
+    counts = hmm_block.backward(*probabilities, passed, threads)
+    return passed.log_probs, [counts.blocks, counts.emissions, counts.starts]
+
+
+def _sum_at(like: Array, rows: _Ints, values: Array) -> Array:
+    """Return the sums, in the shape of ``like``, of the ``values`` of each row, always added in the same order."""
+    table = library(like).zeros_like(like)
+    if isinstance(table, np.ndarray):
+        np.add.at(table, rows, values)
+        return table
+    # unlike index_add, which uses atomics on CUDA, an accumulating index_put_ sorts its indices first
+    at = torch.from_numpy(rows).to(table.device)
+    return table.index_put_((at,), values, accumulate=True)
+
+
+# -- the fit -----------------------------------------------------------------------------------------
+
+
+def fit_vlhmm(
+    settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitContext
+) -> tuple[Tables, History]:
+    """Fit to a corpus."""
+    settings = settings.planned(corpus.n_tokens, len(corpus.vocabulary), valid is not None)
+    device = settings.find_device()
+    together = join(device)
+    ids, offsets = text_of(corpus)
+    held_out = None if valid is None else text_of(valid)
+    lexicon = find_classes(settings, corpus, ids)
+    batch = min(settings.batch_words, max(_FEW, len(ids) // _STEPS))
+    texts = (ids, offsets, batch), (*(held_out or (ids[:0], offsets[:1])), _EVALUATED)
+    pairs = (
+        min(size, len(pairs_of(text, cuts, lexicon, enough=size))) for text, cuts, size in texts
+    )
+    needed = settings.bytes_needed(len(lexicon.classes), *pairs)
+    devices.check_memory(needed, device, settings, LESS)
+    network = draw_network(settings, lexicon, ids, offsets)
+    trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
+    source = BlockBatches(offsets, batch_size=batch * together.size, seed=settings.seed)
+    rate = falling_rate(settings.learning_rate, settings.epochs, source, least=_LEAST, warm=_WARM)
+    how = settings, (ids, offsets), held_out, fitting, rate
+    with devices.out_of_memory(settings, LESS):
+        history = train(trainer, source, *how, evaluate_every=settings.advanced.evaluate_every)
+    return trainer.averaged.cpu().tables(lexicon), history
+
+
+def find_classes(settings: VLHMMSettings, corpus: Corpus, ids: Ids) -> Lexicon:
+    """Return the classes of all words; one for all with ``n_classes=1``."""
+    n_types, boundary = len(corpus.vocabulary), corpus.vocabulary.boundary_id
+    if settings.n_classes == 1:
+        return Lexicon.of(np.zeros(n_types, np.int32), 1)
+    if settings.n_classes > n_types:
+        raise ConfigurationError(
+            f"VLHMM: n_classes is {settings.n_classes}, and the text has only {n_types} different "
+            "words: give fewer classes, such as a tenth of the words"
+        )
+    first = np.array([boundary], np.int32)
+    stream = laid_out(chain([first], pieces(ids)), np.int32)
+    how = settings.advanced.word_classes
+    found = word_classes(stream, n_types, settings.n_classes, boundary=boundary, method=how)
+    return Lexicon.of(found, settings.n_classes)
+
+
+def draw_network(
+    settings: VLHMMSettings, lexicon: Lexicon, ids: Ids, offsets: Offsets
+) -> Network | Tabular:
+    """Draw parameters that predict words about as often as they occur, whatever came before."""
+    counts = occurrences(ids, len(lexicon.classes)) + 0.1
+    mass = np.bincount(lexicon.classes, counts, minlength=lexicon.n_classes)
+    words = np.log(counts / mass[lexicon.classes]).astype(np.float32)
+    groups = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
+    generator = torch.Generator().manual_seed(settings.seed)
+    given = settings, lexicon, words, groups, generator
+    if settings.advanced.neural:
+        return Network(*given)
+    return Tabular(*given, pairs_of(ids, offsets, lexicon))
+
+
+class Trainer:
+    """A model under training, as `tacenda.fitting` takes it; batches are numbers of sentences.
+
+    The network is trained in place, on the device of the settings. What is learned is the running average of its
+    parameters, `averaged`, whose perplexity of ``valid`` is the criterion.
+    """
+
+    def __init__(
+        self,
+        settings: VLHMMSettings,
+        network: Network | Tabular,
+        lexicon: Lexicon,
+        ids: Ids,
+        offsets: Offsets,
+        valid: tuple[Ids, Offsets] | None,
+    ) -> None:
+        self.settings, self.lexicon = settings, lexicon
+        self.device = settings.find_device()
+        self.network = network.to(self.device)
+        self.averaged = copy.deepcopy(self.network).requires_grad_(False)
+        self.ids, self.offsets, self.valid = ids, offsets, valid
+        rates = {"lr": settings.learning_rate, "betas": _BETAS}
+        self.optimizer = torch.optim.Adam(network.parameters(), **rates, fused=True)
+        self.steps = 0
+
+    def step(self, batch: Any, learning_rate: float) -> StepResult:
+        """Take one step on the mean log-probability of a word; of several processes each has a part of the batch."""
+        own = processes().part(batch)
+        observed = Observed.of(*sentences_at(self.ids, self.offsets, own), self.lexicon)
+        set_learning_rate(self.optimizer, learning_rate)
+        self.optimizer.zero_grad(set_to_none=True)
+        outputs = self.network(self.kept_states())
+        how = observed, self.lexicon, self.settings.threads
+        total = self.network.log_likelihood(outputs, *how)
+        n = sum_of(len(observed.sequences.words))
+        (total * (-1.0 / n)).backward()
+        add_gradients(self.network.parameters())
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP_NORM)
+        self.optimizer.step()
+        self.steps += 1
+        weight = averaging_weight(self.steps, _AVERAGING)
+        if weight:
+            for average, now in zip(
+                self.averaged.parameters(), self.network.parameters(), strict=True
+            ):
+                average.lerp_(now.detach(), weight)
+        return StepResult(-sum_of(total.detach()), n, norm)
+
+    def kept_states(self) -> torch.Tensor | None:
+        """Draw as many states of every class, again for each step (state dropout); None where all are kept."""
+        k, kept = self.settings.states_per_class, self.settings.n_kept
+        if kept == k:
+            return None
+        rng = np.random.default_rng([self.settings.seed, 3, self.steps])
+        drawn = rng.random((self.settings.n_classes, k), np.float32)
+        states = np.sort(np.argpartition(drawn, kept - 1, axis=1)[:, :kept], axis=1)
+        return torch.from_numpy(states).to(self.device)
+
+    @torch.no_grad()
+    def evaluate(self) -> float | None:
+        """Return the perplexity of the held-out text under the average of the parameters, all states kept."""
+        if self.valid is None:
+            return None
+        ids, offsets = self.valid
+        outputs, total = self.averaged(None), 0.0
+        borders = np.searchsorted(offsets, np.arange(0, len(ids) + _EVALUATED, _EVALUATED))
+        borders = np.unique(np.minimum(borders, len(offsets) - 1))
+        for first, last in pairwise(borders):
+            chosen = sentences_at(ids, offsets, np.arange(first, last))
+            observed = Observed.of(*chosen, self.lexicon)
+            how = observed, self.lexicon, self.settings.threads
+            total += float(self.averaged.log_likelihood(outputs, *how))
+        return perplexity_of(-total / len(ids))
+
+    def parameters(self) -> State:
+        """Return what the model is made of: the averages."""
+        return module_arrays(self.averaged)
+
+    def load_parameters(self, parameters: State) -> None:
+        """Put them back."""
+        load_module_arrays(self.averaged, parameters)
+        load_module_arrays(self.network, parameters)
+
+    def state(self) -> State:
+        """Return everything the next steps depend on."""
+        parts = {
+            "network": module_arrays(self.network),
+            "average": module_arrays(self.averaged),
+            "optimizer": optimizer_arrays(self.optimizer),
+        }
+        arrays = {f"{part}/{name}": a for part, own in parts.items() for name, a in own.items()}
+        return {**arrays, "steps": np.array(self.steps)}
+
+    def load_state(self, state: State) -> None:
+        """Put back what `state` gave. Raises ValueError where names or shapes do not fit."""
+        own: dict[str, dict[str, Any]] = {"network": {}, "average": {}, "optimizer": {}}
+        for key, array in state.items():
+            part, _, name = key.partition("/")
+            if part in own:
+                own[part][name] = array
+        load_module_arrays(self.averaged, own["average"])
+        load_module_arrays(self.network, own["network"])
+        load_optimizer_arrays(self.optimizer, own["optimizer"])
+        self.steps = int(state["steps"])
