@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tacenda import artifact
 from tacenda.artifact import Artifact
-from tacenda.artifact.manifest import MAX_BYTES
+from tacenda.artifact.folder import MAX_BYTES
 from tacenda.errors import ArtifactError
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import require
-from tacenda.artifact.manifest import checked_name
+from tacenda.artifact.folder import check_name
 from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Text
@@ -378,7 +378,7 @@ def mixed(scores: Float64, weights: Float64) -> Float64:
 def _check_name(name: str) -> None:
     """Raise ConfigurationError where no folder can be named after a component, as saving and checkpoints do."""
     try:
-        checked_name(name)
+        check_name(name)
     except ArtifactError as error:
         raise ConfigurationError(
             f"a mixture is not fitted that could not be saved: {error}"

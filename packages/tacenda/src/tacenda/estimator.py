@@ -25,9 +25,8 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy.typing as npt
 
 from tacenda import plugins
-from tacenda.artifact.folder import read, write
-from tacenda.artifact.manifest import Artifact
-from tacenda.artifact.precision import PRECISIONS, Precision, compact, precision_of, restored
+from tacenda.artifact.arrays import PRECISIONS, Precision, compact, precision_of, restore
+from tacenda.artifact.folder import Artifact, read, write
 from tacenda.errors import (
     ArtifactError,
     NotFittedError,
@@ -154,7 +153,7 @@ class Estimator(Generic[S]):
         """Save the model into the folder ``path``, replacing in one step a model that is there.
 
         ``precision`` is ``"full"``, or ``"float16"`` or ``"int8"`` for a smaller folder of a model with large tables,
-        which are rounded (`tacenda.artifact.precision`); by default that of the saved model it was loaded from.
+        which are rounded (`tacenda.artifact.arrays`); by default that of the saved model it was loaded from.
 
         Raises `ArtifactError` if nothing in the model can be rounded so, or if it cannot be written.
         """
@@ -207,7 +206,7 @@ class Estimator(Generic[S]):
         if artifact.nested:
             more["nested"] = {name: resolve(part) for name, part in artifact.nested.items()}
         try:
-            model = cls.from_arrays(artifact.config, restored(artifact.arrays), **more)
+            model = cls.from_arrays(artifact.config, restore(artifact.arrays), **more)
         except TacendaError:
             raise
         except Exception as error:  # whatever damaged arrays provoke in a model's own code

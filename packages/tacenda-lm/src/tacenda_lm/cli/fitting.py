@@ -251,12 +251,12 @@ def clusters(
 
 def _names(folders: Sequence[Path]) -> list[str]:
     """Names of the components of a mixture: those of their folders, if an artefact can hold them."""
-    from tacenda.artifact.manifest import checked_name
+    from tacenda.artifact.folder import check_name
     from tacenda.errors import ArtifactError
 
     names = [folder.resolve().name for folder in folders]
     try:
-        usable = len(set(names)) == len(names) and all(map(checked_name, names))
+        usable = len(set(names)) == len(names) and all(map(check_name, names))
     except ArtifactError:
         usable = False
     return names if usable else [f"model-{i}" for i in range(len(folders))]

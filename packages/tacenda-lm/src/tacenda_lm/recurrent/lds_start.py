@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from tacenda import artifact
 from tacenda.artifact import require
-from tacenda.artifact.precision import restored
+from tacenda.artifact.arrays import restore
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import fingerprint_arrays
 from tacenda.vocabulary import Vocabulary
@@ -73,7 +73,7 @@ class LinearSystem(NamedTuple):
                 "make one with `tacenda embed fit --model lds`"
             )
         try:
-            arrays = restored(found.arrays)
+            arrays = restore(found.arrays)
             theirs = Vocabulary.from_arrays(found.config.get("vocabulary", {}), arrays)
             whole = cls._of_arrays(arrays, len(theirs))
         except (ArtifactError, np.linalg.LinAlgError, ValueError) as error:

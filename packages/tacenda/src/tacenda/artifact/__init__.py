@@ -7,8 +7,7 @@ saved model through the registry; `tacenda.artifact.by_name` finds installed one
 """
 
 from tacenda.artifact.arrays import require
-from tacenda.artifact.folder import read, write
-from tacenda.artifact.manifest import FORMAT_VERSION, Artifact
+from tacenda.artifact.folder import FORMAT_VERSION, Artifact, read, write
 
 __all__ = [
     "FORMAT_VERSION",

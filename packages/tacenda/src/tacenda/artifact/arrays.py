@@ -1,11 +1,26 @@
-"""Named numpy arrays of an artefact: to and from the safetensors format, and the checks a model makes."""
+"""Named numpy arrays of an artifact: to and from the safetensors format, compact forms, and the checks a model makes.
+
+In a compact form the rows of large tables take 8 or 16 bits a number, and the rest no more bits than it needs. The name
+of an array says how it is restored:
+
+===============  ============================================================================================
+``NAME#rows``    int8 (rows, columns); float32 again when multiplied by the row's scale in ``NAME#scales``, float32
+                 (rows,)
+``NAME#f4``      a narrower type, restored to float32; likewise ``#f8`` to float64 and ``#i8`` to int64
+``NAME#steps``   the differences of a sequence that begins with 0 and never decreases, such as offsets; int64
+===============  ============================================================================================
+
+Compact forms are stable: what was restored and is saved again in the same form has the same bytes. For that the scale
+of a row is rounded up to 17 significant bits, so that 127 times the scale is exact in float32.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,26 +31,22 @@ from tacenda.arrays import LARGEST
 from tacenda.errors import ArtifactError
 
 Array = npt.NDArray[Any]
+Precision = Literal["full", "float16", "int8"]
+PRECISIONS: tuple[Precision, ...] = ("full", "float16", "int8")
 
-#: The element types an artefact holds, by safetensors' names.
+#: The element types an artifact holds, by safetensors' names.
 DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
-    "U8": np.dtype(np.uint8),
-    "U16": np.dtype(np.uint16),
-    "U32": np.dtype(np.uint32),
-    "U64": np.dtype(np.uint64),
-    "I8": np.dtype(np.int8),
-    "I16": np.dtype(np.int16),
-    "I32": np.dtype(np.int32),
-    "I64": np.dtype(np.int64),
-    "F16": np.dtype(np.float16),
-    "F32": np.dtype(np.float32),
-    "F64": np.dtype(np.float64),
+    **{f"{kind}{8 * n}": np.dtype(f"{kind.lower()}{n}") for kind in "UI" for n in (1, 2, 4, 8)},
+    **{f"F{8 * n}": np.dtype(f"f{n}") for n in (2, 4, 8)},
 }
-_ALLOWED = frozenset(DTYPES.values())
+_CODES = {dtype: code for code, dtype in DTYPES.items()}
 
 
-def checked(arrays: Mapping[str, Any]) -> dict[str, Array]:
+# ---- safetensors ----
+
+
+def check(arrays: Mapping[str, Any]) -> dict[str, Array]:
     """Make arrays fit to be saved: C-contiguous and little-endian; copies only what is not.
 
     Raises `ArtifactError` for anything but numpy arrays of bool, integers or float16/32/64.
@@ -50,7 +61,7 @@ def checked(arrays: Mapping[str, Any]) -> dict[str, Array]:
             kind = f"{type(array).__module__}.{type(array).__qualname__}"
             raise ArtifactError(f"array {name!r} is a {kind}: convert it to a numpy array first")
         dtype = array.dtype.newbyteorder("=")
-        if dtype not in _ALLOWED:
+        if dtype not in _CODES:
             raise ArtifactError(
                 f"array {name!r} has dtype {array.dtype}: only bool, integers and "
                 "float16, 32 and 64 can be saved"
@@ -60,53 +71,25 @@ def checked(arrays: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def encode(arrays: Mapping[str, Array]) -> bytes:
-    """Arrays that `checked` has passed, as the bytes of a safetensors file."""
+    """Return arrays that `check` has passed as the bytes of a safetensors file."""
     return safetensors.numpy.save(dict(arrays))
 
 
 def write(arrays: Mapping[str, Array], path: Path) -> None:
-    """Write arrays that `checked` has passed; raises `OSError`, as on a full disk."""
+    """Write arrays that `check` has passed; raises `OSError`, as on a full disk."""
     try:
         safetensors.numpy.save_file(dict(arrays), path)
     except safetensors.SafetensorError as error:
         raise OSError(str(error)) from error
 
 
-def decode(data: bytes) -> dict[str, Array]:
-    """Arrays from the bytes of a safetensors file, each in memory of its own."""
-    try:
-        # The library checks that offsets, shapes and the length of the data agree.
-        items = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
-        arrays: dict[str, Array] = {}
-        for name, item in items:
-            flat = np.frombuffer(item["data"], _dtype(name, item["dtype"]))
-            arrays[name] = flat.reshape(item["shape"]).copy()
-    except (safetensors.SafetensorError, ValueError, OverflowError, TypeError) as error:
-        raise ArtifactError(f"its tensors are damaged: {error}") from error
-    return arrays
-
-
-def read(path: Path) -> dict[str, Array]:
-    """Arrays of a safetensors file, each in memory of its own, so that the file may go away."""
-    arrays: dict[str, Array] = {}
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            for name in file.keys():  # noqa: SIM118 (not a mapping)
-                _dtype(name, file.get_slice(name).get_dtype())
-                arrays[name] = file.get_tensor(name)
-    except (safetensors.SafetensorError, ValueError, OverflowError, TypeError) as error:
-        raise ArtifactError(f"its tensors are damaged: {error}") from error
-    return arrays
-
-
 def write_mapped(arrays: Mapping[str, Array], path: Path) -> None:
     """As `write`, without a copy of the arrays in memory, each at a place that suits its type."""
     ordered = sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0]))
-    codes = {dtype: code for code, dtype in DTYPES.items()}
     header: dict[str, Any] = {}
     at = 0
     for name, array in ordered:
-        entry = {"dtype": codes[array.dtype], "shape": list(array.shape)}
+        entry = {"dtype": _CODES[array.dtype], "shape": list(array.shape)}
         header[name] = entry | {"data_offsets": [at, at + array.nbytes]}
         at += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -118,19 +101,38 @@ def write_mapped(arrays: Mapping[str, Array], path: Path) -> None:
             file.write(little.reshape(-1).view(np.uint8).data)
 
 
-def mapped(path: Path) -> dict[str, Array]:
-    """Arrays of a safetensors file as read-only memory maps: nothing is read but what says where they lie."""
+def decode(data: bytes) -> dict[str, Array]:
+    """Return the arrays in the bytes of a safetensors file, each in memory of its own."""
     arrays: dict[str, Array] = {}
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            names = list(
-                file.keys()
-            )  # the library has checked that offsets, shapes and length agree
+    with _refuse_damage():
+        # the library checks that offsets, shapes and the length of the data agree
+        for name, item in safetensors.deserialize(data):  # type: ignore[no-untyped-call]
+            flat = np.frombuffer(item["data"], _dtype_of(name, item["dtype"]))
+            arrays[name] = flat.reshape(item["shape"]).copy()
+    return arrays
+
+
+def read(path: Path) -> dict[str, Array]:
+    """Read the arrays of a safetensors file, each into memory of its own, so that the file may go away."""
+    arrays: dict[str, Array] = {}
+    with _refuse_damage(), safetensors.safe_open(path, framework="numpy") as file:
+        for name in file.keys():  # noqa: SIM118 (not a mapping)
+            _dtype_of(name, file.get_slice(name).get_dtype())
+            arrays[name] = file.get_tensor(name)
+    return arrays
+
+
+def read_mapped(path: Path) -> dict[str, Array]:
+    """Return the arrays of a safetensors file as read-only memory maps; only its header is read."""
+    arrays: dict[str, Array] = {}
+    with _refuse_damage():
+        with safetensors.safe_open(path, framework="numpy") as file:  # which checks the header
+            names = list(file.keys())
         with path.open("rb") as raw:
             size = int.from_bytes(raw.read(8), "little")
             header = json.loads(raw.read(size))
         for name in names:
-            dtype = _dtype(name, header[name]["dtype"]).newbyteorder("<")
+            dtype = _dtype_of(name, header[name]["dtype"]).newbyteorder("<")
             shape = tuple(header[name]["shape"])
             offset = 8 + size + header[name]["data_offsets"][0]
             if offset % dtype.itemsize:
@@ -141,18 +143,171 @@ def mapped(path: Path) -> dict[str, Array]:
                 arrays[name] = np.empty(shape, dtype)
             else:
                 arrays[name] = np.memmap(path, dtype, "r", offset, shape)
-    except (safetensors.SafetensorError, ValueError, KeyError, OverflowError, TypeError) as error:
-        raise ArtifactError(f"its tensors are damaged: {error}") from error
     return arrays
 
 
-def _dtype(name: str, code: Any) -> np.dtype[Any]:
+@contextmanager
+def _refuse_damage() -> Iterator[None]:
+    try:
+        yield
+    except (safetensors.SafetensorError, ValueError, KeyError, OverflowError, TypeError) as error:
+        raise ArtifactError(f"its tensors are damaged: {error}") from error
+
+
+def _dtype_of(name: str, code: Any) -> np.dtype[Any]:
     dtype = DTYPES.get(code)
     if dtype is None:
         raise ArtifactError(
             f"array {name!r} has the element type {code}, which numpy does not have"
         )
     return dtype
+
+
+# ---- compact forms ----
+
+_MARK = "#"
+_TYPES: dict[str, np.dtype[Any]] = {
+    "f4": np.dtype(np.float32),
+    "f8": np.dtype(np.float64),
+    "i8": np.dtype(np.int64),
+}
+_LARGEST = 127
+_LOW = np.uint32(0x7F)  # the bits of a float32 that a scale does not use
+_TOO_SMALL = 1e-30  # rows of smaller numbers are rows of zeros
+
+
+def compact(
+    arrays: Mapping[str, Array], tables: Collection[str], precision: Precision
+) -> dict[str, Array]:
+    """Return a compact form of the arrays.
+
+    Parameters
+    ----------
+    arrays
+        The arrays of a model, by name.
+    tables
+        Which of them are tables (rows, columns) of float32 or float64 that bear to be rounded.
+    precision
+        ``"int8"``: 8 bits for each number of a table, and a scale for each row; the error is at most 1/254 of the row's
+        largest number. ``"float16"``: 16 bits; the error is at most 1/2,048 of the number.
+
+    Returns
+    -------
+    The arrays under names that `restore` understands. Tables come back as float32; other float64 arrays were
+    rounded to float32; integers are what they were.
+
+    Raises
+    ------
+    ArtifactError
+        A table holds a number that float16 cannot hold, or NaN or infinity.
+    """
+    found: dict[str, Array] = {}
+    for name, array in arrays.items():
+        if name not in tables:
+            found |= _narrowed(name, array)
+        elif precision == "int8":
+            found |= _rows(name, array)
+        else:
+            found[f"{name}{_MARK}f4"] = _halved(name, array)
+    return found
+
+
+def restore(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the arrays as their model wants them. Raises ArtifactError for a form that `compact` does not write."""
+    found: dict[str, Array] = {}
+    for stored, array in arrays.items():
+        name, mark, form = stored.rpartition(_MARK)
+        if not mark:
+            name, value = stored, array
+        elif form == "rows":
+            value = _from_rows(name, array, arrays.get(f"{name}{_MARK}scales"))
+        elif form == "scales":
+            if f"{name}{_MARK}rows" not in arrays:
+                raise ArtifactError(f"the array {stored!r} has no rows that it belongs to")
+            continue
+        elif form == "steps" and array.ndim == 1 and array.dtype.kind == "u":
+            value = np.concatenate([[0], np.cumsum(array, dtype=np.int64)])
+        elif form in _TYPES and np.can_cast(array.dtype, _TYPES[form]):
+            value = array.astype(_TYPES[form])
+        else:
+            raise ArtifactError(
+                f"the array {stored!r} ({array.dtype}) is in no form that this release knows"
+            )
+        if name in found:
+            raise ArtifactError(f"the array {name!r} is there in two forms")
+        found[name] = value
+    return found
+
+
+def precision_of(arrays: Mapping[str, Array]) -> Precision:
+    """Return the precision in which arrays are stored."""
+    if any(name.endswith(f"{_MARK}rows") for name in arrays):
+        return "int8"
+    halves = (a for name, a in arrays.items() if name.endswith(f"{_MARK}f4"))
+    return "float16" if any(a.dtype == np.float16 for a in halves) else "full"
+
+
+def _rows(name: str, table: Array) -> dict[str, Array]:
+    table = _finite(name, table)
+    largest = np.abs(table).max(axis=1, initial=0)
+    exact = np.where(largest < _TOO_SMALL, 0, largest) / np.float32(_LARGEST)
+    scales = ((exact.view(np.uint32) + _LOW) & ~_LOW).view(np.float32)
+    divisors = np.where(scales == 0, np.float32(np.inf), scales)
+    rows = np.rint(table / divisors[:, None]).astype(np.int8)
+    return {f"{name}{_MARK}rows": rows, f"{name}{_MARK}scales": scales}
+
+
+def _from_rows(name: str, rows: Array, scales: Array | None) -> Array:
+    if (
+        rows.dtype != np.int8
+        or rows.ndim != 2
+        or scales is None
+        or scales.dtype != np.float32
+        or scales.shape != rows.shape[:1]
+    ):
+        raise ArtifactError(f"the rows of the table {name!r} and their scales do not fit")
+    if not (np.isfinite(scales) & (scales >= 0)).all():
+        raise ArtifactError(f"a scale of the table {name!r} is negative, infinite or NaN")
+    return rows * scales[:, None]
+
+
+def _halved(name: str, table: Array) -> Array:
+    with np.errstate(over="ignore"):
+        half = _finite(name, table).astype(np.float16)
+    if not np.isfinite(half).all():
+        raise ArtifactError(
+            f"the table {name!r} holds numbers above 65,504, the largest of float16: use int8"
+        )
+    return half
+
+
+def _finite(name: str, table: Array) -> npt.NDArray[np.float32]:
+    narrow = table.astype(np.float32, copy=False)
+    if not np.isfinite(narrow).all():
+        raise ArtifactError(f"the table {name!r} holds NaN or infinite values")
+    return narrow
+
+
+def _narrowed(name: str, array: Array) -> dict[str, Array]:
+    if array.dtype == np.float64:
+        with np.errstate(over="ignore"):
+            narrow = array.astype(np.float32)
+        fits = np.isfinite(narrow).all() or not np.isfinite(array).all()
+        return {f"{name}{_MARK}f8": narrow} if fits else {name: array}
+    if array.dtype != np.int64 or array.size == 0:
+        return {name: array}
+    if array.ndim == 1 and array[0] == 0 and len(array) > 1 and (array[1:] >= array[:-1]).all():
+        steps = np.diff(array)
+        return {f"{name}{_MARK}steps": steps.astype(np.min_scalar_type(int(steps.max())))}
+    kind = np.result_type(
+        np.min_scalar_type(int(array.min())), np.min_scalar_type(int(array.max()))
+    )
+    if kind.itemsize >= array.dtype.itemsize:
+        return {name: array}
+    return {f"{name}{_MARK}i8": array.astype(kind)}
+
+
+# ---- the checks a model makes ----
 
 
 def require(

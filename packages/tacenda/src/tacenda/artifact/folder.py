@@ -1,50 +1,149 @@
-"""The artefact as a folder: a kill at any moment leaves the old model or the new one.
+r"""`Artifact`, a fitted model without its class, as a folder and as bytes.
 
-::
+A folder, in which a kill at any moment leaves the old model or the new one::
 
     model.json                     the manifest, written last: the only commit point
     tensors-<sha256>.safetensors   arrays, named by content: a new model never touches an old file
     mapped-<sha256>.safetensors    arrays that are mapped when the model is read
-    nested-<name>-<sha256>/        a nested model, a complete artefact, named by its own model.json
+    nested-<name>-<sha256>/        a nested model, a complete artifact, named by its own model.json
 
-Everything is written and renamed by `tacenda.store`. What the manifest no longer names is removed afterwards;
-files of other names are never touched.
+Everything is written and renamed by `tacenda.store`. What the manifest no longer names is removed afterwards; files of
+other names are never touched. The manifest is JSON of a bounded size, without NaN and without repeated keys. Names in
+it must be exactly those that the writer gives, so that a path in a hostile manifest leads nowhere.
+
+The bytes are a folder in one piece, for a pickle or a database::
+
+    b"TACENDA\x01", the manifest's length (8 bytes, little-endian), the manifest,
+    each file the manifest names, each nested model in the same form
+
+with files and nested models in the order of the manifest, which holds their sizes and sha256.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
+import re
 import stat
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 from tacenda import store
 from tacenda.artifact import arrays as named_arrays
-from tacenda.artifact import manifest as manifests
 from tacenda.artifact.by_name import locate
-from tacenda.artifact.manifest import Artifact, Member, check_depth, merge
 from tacenda.errors import ArtifactError
 
 MANIFEST = "model.json"
+FORMAT_VERSION = 1
+MAX_BYTES = store.LARGEST_JSON
 
+_FORMAT = "tacenda artifact"
+_MAGIC = b"TACENDA\x01"
+_MAX_DEPTH = 8
+#: A mapped file of more bytes is read where it is used, so its sha256 is compared only where `read` is asked to.
 _HASHED = 1 << 22
-"""A mapped file of more bytes is read where it is used, so its sha256 is compared only where `read` is asked to."""
+
+_WORD = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+_PART = re.compile(rf"(tensors|mapped)-[0-9a-f]{{32}}\.safetensors|nested-{_WORD}-[0-9a-f]{{32}}")
+_TEXTS = ("kind", "name", "distribution", "version")
+_KEYS = {"format", "format_version", *_TEXTS, "config", "fitted_on", "figures", "files", "nested"}
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A fitted model without its class: what is saved, and all that is needed to load it again.
+
+    Attributes
+    ----------
+    kind, name, distribution, version
+        The entry point of the plugin that loads it, and the version of the distribution that saved it.
+    config
+        The model's settings; JSON values only.
+    arrays
+        numpy arrays of bool, integers or float16/32/64, by name.
+    figures
+        Measured results, each with its protocol, such as
+        ``{"measure": "perplexity", "value": 123.4, "protocol": "..."}``.
+    fitted_on
+        Facts about the training data, in JSON values.
+    nested
+        The models of which this one is made, by name; each is a complete artifact.
+    mapped
+        Names of arrays that a folder holds in a file of their own, which is mapped when it is read: large ones of
+        which a model needs a few places at a time.
+    """
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+    config: dict[str, Any]
+    arrays: dict[str, npt.NDArray[Any]]
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    fitted_on: dict[str, Any] = field(default_factory=dict)
+    nested: dict[str, Artifact] = field(default_factory=dict)
+    mapped: frozenset[str] = frozenset()
+
+    def to_bytes(self) -> bytes:
+        """Return the artifact in one piece. Raises ArtifactError for content that cannot be saved."""
+        return _to_bytes(self, depth=0)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Artifact:
+        """Read what `to_bytes` gave, checking sizes, hashes and every rule of the folder form."""
+        return _from_bytes(bytes(data), depth=0)
+
+
+class _Member(NamedTuple):
+    """The size in bytes and sha256 of a file, or of the manifest of a nested model; and the latter's folder."""
+
+    size: int
+    sha256: str
+    folder: str = ""
+
+    @classmethod
+    def of(cls, data: bytes) -> _Member:
+        return cls(len(data), hashlib.sha256(data).hexdigest())
+
+    def file_name(self, mapped: bool) -> str:
+        return f"{'mapped' if mapped else 'tensors'}-{self.sha256[:32]}.safetensors"
+
+    def in_folder(self, name: str) -> _Member:
+        return self._replace(folder=f"nested-{check_name(name)}-{self.sha256[:32]}")
+
+
+class _Manifest(NamedTuple):
+    """The content of ``model.json``: an artifact without its parts, and the parts."""
+
+    artifact: Artifact
+    files: dict[str, _Member]
+    nested: dict[str, _Member]
+
+
+# ---- a folder ----
 
 
 def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
-    """Save an artefact into the folder ``path``, creating it, or replacing the model that is there.
+    """Save an artifact into the folder ``path``, creating it, or replacing the model that is there.
 
-    Raises `ArtifactError` if the artefact cannot be saved, if ``path`` is something other than a
+    Raises `ArtifactError` if the artifact cannot be saved, if ``path`` is something other than a
     folder that is empty or holds a model, or if writing fails; a model that was there is then still
     whole. Of two writers at once, one waits for the other, and the last one wins.
     """
     folder = store.path_of(path, ArtifactError)
     try:
-        created = _prepare(folder)
+        created = not os.path.lexists(folder)
+        if created:
+            folder.mkdir(parents=True, exist_ok=True)
+        else:
+            _check_replaceable(folder)
         with store.locked(folder) as alone:
             try:
                 _write_into(folder, artifact, depth=0)
@@ -65,7 +164,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
 
 
 def read(path: str | os.PathLike[str], *, whole: bool = False) -> Artifact:
-    """Read and check the artefact in the folder ``path``; its plugin is not needed.
+    """Read and check the artifact in the folder ``path``; its plugin is not needed.
 
     A bare name, where no such folder exists, is that of an installed model (`tacenda.artifact.by_name`).
     The arrays are in memory of their own or mapped, so the folder may be replaced or removed afterwards. Of a mapped
@@ -74,156 +173,154 @@ def read(path: str | os.PathLike[str], *, whole: bool = False) -> Artifact:
     format.
     """
     folder = locate(path)
-    for last in [False] * 20 + [True]:
-        head = _head_or_nothing(folder)
+    attempts = 20
+    while True:
+        head = b""
         try:
-            return _read_parts(folder, head or _head(folder), 0, whole)
+            head = _read_head(folder)
+            return _read_parts(folder, head, 0, whole)
         except (ArtifactError, OSError) as error:
-            # A save may have replaced the model during the reading: then, and only then, try again.
-            if _head_or_nothing(folder) != head and not last:
+            # a save may have replaced the model during the reading: then, and only then, try again
+            now = b""
+            with contextlib.suppress(ArtifactError, OSError):
+                now = _read_head(folder)
+            if now != head and attempts:
+                attempts -= 1
                 continue
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ArtifactError(f"cannot read {folder}: {reason or error}") from error
-    raise AssertionError("unreachable")
 
 
-def _prepare(folder: Path) -> bool:
-    """Make sure that ``folder`` may be written to; True if it was created."""
-    if not os.path.lexists(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        return True
+def check_name(name: str) -> str:
+    """Return the name of a nested model, if a folder can be named after it; raise `ArtifactError` otherwise."""
+    if not isinstance(name, str) or not re.fullmatch(_WORD, name):
+        raise ArtifactError(
+            f"{name!r} cannot name a nested model: use letters, digits, '_', '.', '-'"
+        )
+    return name
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Raise ArtifactError unless what is there is a model, or an empty folder."""
     if not folder.is_dir():
         raise ArtifactError("it is not a folder, and a model is saved as a folder")
     if os.path.lexists(folder / MANIFEST):
-        head = _head(folder)
-        if not head.startswith(b"{") or manifests.FORMAT.encode() not in head[:200]:
+        head = _read_head(folder)
+        if not head.startswith(b"{") or _FORMAT.encode() not in head[:200]:
             raise ArtifactError("its model.json is not Tacenda's: choose another folder")
-    # a manifest that is there by now is another writer's, who has just finished
-    elif any(
-        not (
-            entry.name == MANIFEST
-            or store.is_temporary(entry.name)
-            or manifests.is_member_name(entry.name)
-        )
-        for entry in folder.iterdir()
-    ):
-        raise ArtifactError("it holds other files and no model: choose an empty or a new folder")
-    return False
+        return
+    for entry in folder.iterdir():
+        # a manifest that is there by now is another writer's, who has just finished
+        ours = entry.name == MANIFEST or store.is_temporary(entry.name)
+        if not ours and not _PART.fullmatch(entry.name):
+            raise ArtifactError(
+                "it holds other files and no model: choose an empty or a new folder"
+            )
 
 
 def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
-    """Write an artefact, its manifest last; returns the manifest's bytes."""
-    check_depth(depth)
-    arrays = named_arrays.checked(artifact.arrays)
-    artifact.manifest({}, {})  # what cannot be saved fails before anything is written
-    written: dict[str, Member] = {}
-    nested: dict[str, Member] = {}
+    """Write an artifact, its manifest last; return the manifest's bytes."""
+    _check_depth(depth)
+    arrays = named_arrays.check(artifact.arrays)
+    _encode(artifact, {}, {})  # what cannot be saved fails before anything is written
+    files: dict[str, _Member] = {}
+    nested: dict[str, _Member] = {}
     for mapped in (False, True):
         some = {name: a for name, a in arrays.items() if (name in artifact.mapped) == mapped}
-        if not some:
-            continue
-        with store.temporary(folder) as scratch:
-            path = scratch / "tensors"
-            (named_arrays.write_mapped if mapped else named_arrays.write)(some, path)
-            member = Member(path.stat().st_size, store.sha256_of(path))
-            name = manifests.tensor_file(member, mapped)
-            store.commit(path, folder / name)
-            written[name] = member
+        if some:
+            with store.temporary(folder) as scratch:
+                path = scratch / "tensors"
+                (named_arrays.write_mapped if mapped else named_arrays.write)(some, path)
+                member = _Member(path.stat().st_size, store.sha256_of(path))
+                name = member.file_name(mapped)
+                store.commit(path, folder / name)
+                files[name] = member
     for name, part in sorted(artifact.nested.items()):
-        manifests.checked_name(name)
+        check_name(name)
         with store.temporary(folder) as scratch:
-            head = Member.of(_write_into(scratch, part, depth + 1))
-            nested[name] = manifests.in_folder(name, head)
+            head = _Member.of(_write_into(scratch, part, depth + 1))
+            nested[name] = head.in_folder(name)
             target = folder / nested[name].folder
             if not _is_whole(target, head):
                 store.remove(target)  # it is damaged, and so is a model that names it
                 store.commit(scratch, target)
-    head_bytes = artifact.manifest(written, nested)
-    store.write_file(folder / MANIFEST, head_bytes)
-    return head_bytes
+    manifest = _encode(artifact, files, nested)
+    store.write_file(folder / MANIFEST, manifest)
+    return manifest
+
+
+def _read_head(folder: Path) -> bytes:
+    """Read the manifest of a folder."""
+    try:
+        size = _regular_size(folder / MANIFEST)
+    except (ArtifactError, NotADirectoryError) as error:
+        if not os.path.lexists(folder):
+            raise ArtifactError("there is no such folder") from None
+        if not folder.is_dir():
+            raise ArtifactError("it is not a folder, and a model is a folder") from None
+        if not os.path.lexists(folder / MANIFEST):
+            raise ArtifactError(
+                "it holds no model.json, so it is not a model, or its saving was interrupted"
+            ) from None
+        raise error
+    if size > MAX_BYTES:
+        raise ArtifactError(f"model.json has {size} bytes; more than {MAX_BYTES} are not read")
+    return (folder / MANIFEST).read_bytes()
 
 
 def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
-    check_depth(depth)
-    manifest = manifests.decode(head)
-    manifests.check_names(manifest)
+    _check_depth(depth)
+    manifest = _decode(head, in_folder=True)
     arrays: dict[str, npt.NDArray[Any]] = {}
     mapped: set[str] = set()
     for name, member in manifest.files.items():
-        is_mapped = manifests.is_mapped(name)
+        is_mapped = name.startswith("mapped-")
         _verify(folder / name, member, whole or not is_mapped or member.size <= _HASHED)
-        some = (named_arrays.mapped if is_mapped else named_arrays.read)(folder / name)
-        merge(arrays, some)
-        mapped.update(some if is_mapped else ())
+        if is_mapped:
+            some = named_arrays.read_mapped(folder / name)
+            mapped.update(some)
+        else:
+            some = named_arrays.read(folder / name)
+        _merge(arrays, some)
     nested: dict[str, Artifact] = {}
     for name, member in manifest.nested.items():
         part = folder / member.folder
         if not part.is_dir() or part.is_symlink():
             raise ArtifactError(f"the nested model {member.folder} is missing")
-        inner = _head(part)
-        if Member.of(inner, member.folder) != member:
+        inner = _read_head(part)
+        if _Member.of(inner)[:2] != member[:2]:
             raise ArtifactError(f"{member.folder}/{MANIFEST} was altered")
         nested[name] = _read_parts(part, inner, depth + 1, whole)
     return replace(manifest.artifact, arrays=arrays, nested=nested, mapped=frozenset(mapped))
 
 
-def _head(folder: Path) -> bytes:
-    """The bytes of a folder's manifest."""
-    path = folder / MANIFEST
-    if not os.path.lexists(folder):
-        raise ArtifactError("there is no such folder")
-    if not folder.is_dir():
-        raise ArtifactError("it is not a folder, and a model is a folder")
-    if not os.path.lexists(path):
-        raise ArtifactError(
-            "it holds no model.json, so it is not a model, or its saving was interrupted"
-        )
-    size = _regular_size(path)
-    if size > manifests.MAX_BYTES:
-        raise ArtifactError(
-            f"model.json has {size} bytes; more than {manifests.MAX_BYTES} are not read"
-        )
-    return path.read_bytes()
-
-
-def _head_or_nothing(folder: Path) -> bytes:
+def _is_whole(folder: Path, head: _Member) -> bool:
+    """Tell whether a nested model of this content is there already, undamaged."""
     try:
-        return _head(folder)
-    except (ArtifactError, OSError):
-        return b""
-
-
-def _is_whole(folder: Path, head: Member) -> bool:
-    """Whether a nested model of this content lies there already, undamaged."""
-    try:
-        data = _head(folder)
-        manifest = manifests.decode(data)
-        manifests.check_names(manifest)
+        data = _read_head(folder)
+        manifest = _decode(data, in_folder=True)
         for name, member in manifest.files.items():
             _verify(folder / name, member)
     except (ArtifactError, OSError):
         return False
     parts = manifest.nested.values()
-    return Member.of(data) == head and all(
-        _is_whole(folder / part.folder, Member(part.size, part.sha256)) for part in parts
+    return _Member.of(data) == head and all(
+        _is_whole(folder / part.folder, part._replace(folder="")) for part in parts
     )
 
 
 def _sweep(folder: Path, alone: bool) -> None:
-    """Remove what earlier or interrupted saves left, by name; never a file that is not ours.
-
-    What cannot be removed stays: the model is whole with it or without it.
-    """
+    """Remove what earlier or interrupted saves left, by name; what cannot be removed stays."""
     keep: set[str] = set()
     with contextlib.suppress(ArtifactError, OSError):
         if os.path.lexists(folder / MANIFEST):
-            manifest = manifests.decode(_head(folder))
+            manifest = _decode(_read_head(folder))
             keep = {*manifest.files, *(member.folder for member in manifest.nested.values())}
-        store.sweep(folder, keep, manifests.is_member_name, alone=alone)
+        store.sweep(folder, keep, _PART.fullmatch, alone=alone)
 
 
 def _regular_size(path: Path) -> int:
-    """Size in bytes of a file that is neither a link nor anything special."""
+    """Return the size in bytes of a file that is neither a link nor anything special."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -237,10 +334,197 @@ def _regular_size(path: Path) -> int:
     return status.st_size
 
 
-def _verify(path: Path, member: Member, whole: bool = True) -> None:
+def _verify(path: Path, member: _Member, whole: bool = True) -> None:
     """Raise `ArtifactError` unless a file is there and has the size and, if ``whole``, the sha256 it should have."""
     size = _regular_size(path)
     if size != member.size:
         raise ArtifactError(f"{path.name} has {size} bytes and model.json says {member.size}")
     if whole and store.sha256_of(path) != member.sha256:
         raise ArtifactError(f"{path.name} was altered: its sha256 is not the one in model.json")
+
+
+# ---- bytes ----
+
+
+def _to_bytes(artifact: Artifact, depth: int) -> bytes:
+    _check_depth(depth)
+    blobs: list[bytes] = []
+    files: dict[str, _Member] = {}
+    nested: dict[str, _Member] = {}
+    arrays = named_arrays.check(artifact.arrays)
+    if arrays:
+        blobs.append(named_arrays.encode(arrays))
+        member = _Member.of(blobs[0])
+        files[member.file_name(mapped=False)] = member
+    for name, part in sorted(artifact.nested.items()):
+        blobs.append(_to_bytes(part, depth + 1))
+        nested[check_name(name)] = _Member.of(blobs[-1])
+    head = _encode(artifact, files, nested)
+    return b"".join([_MAGIC, len(head).to_bytes(8, "little"), head, *blobs])
+
+
+def _from_bytes(data: bytes, depth: int) -> Artifact:
+    _check_depth(depth)
+    start = len(_MAGIC) + 8
+    if data[: len(_MAGIC)] != _MAGIC or len(data) < start:
+        raise ArtifactError("these bytes are not a Tacenda model")
+    end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
+    if end > len(data):
+        raise ArtifactError("the model's bytes are cut short")
+    manifest = _decode(data[start:end])
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    nested: dict[str, Artifact] = {}
+    for members in (manifest.files, manifest.nested):
+        for name, member in members.items():
+            blob, end = data[end : end + member.size], end + member.size
+            if _Member.of(blob)[:2] != member[:2]:
+                raise ArtifactError(f"the bytes of {name!r} are cut short or altered")
+            if members is manifest.files:
+                _merge(arrays, named_arrays.decode(blob))
+            else:
+                nested[name] = _from_bytes(blob, depth + 1)
+    if end != len(data):
+        raise ArtifactError(f"{len(data) - end} bytes follow the end of the model")
+    return replace(manifest.artifact, arrays=arrays, nested=nested)
+
+
+def _merge(arrays: dict[str, npt.NDArray[Any]], more: dict[str, npt.NDArray[Any]]) -> None:
+    """Add the arrays of another file. Raises ArtifactError if two arrays have the same name."""
+    twice = arrays.keys() & more.keys()
+    if twice:
+        raise ArtifactError(f"two tensor files hold an array {min(twice)!r}")
+    arrays.update(more)
+
+
+def _check_depth(depth: int) -> None:
+    """Raise `ArtifactError` if models are nested too deeply, as in a hostile or cyclic artifact."""
+    if depth > _MAX_DEPTH:
+        raise ArtifactError(f"models are nested more than {_MAX_DEPTH} deep")
+
+
+# ---- the manifest ----
+
+
+def _encode(
+    artifact: Artifact, files: Mapping[str, _Member], nested: Mapping[str, _Member]
+) -> bytes:
+    """Return the bytes of ``model.json``; raise `ArtifactError` for what JSON cannot hold exactly."""
+
+    def entry(member: _Member) -> dict[str, Any]:
+        head = {"folder": member.folder} if member.folder else {}
+        return {**head, "size": member.size, "sha256": member.sha256}
+
+    document = {
+        "format": _FORMAT,
+        "format_version": FORMAT_VERSION,
+        **{key: _check_text(getattr(artifact, key), key) for key in _TEXTS},
+        "config": _copy_json(artifact.config, "config"),
+        "fitted_on": _copy_json(artifact.fitted_on, "fitted_on"),
+        "figures": _copy_json(artifact.figures, "figures"),
+        "files": {name: entry(member) for name, member in sorted(files.items())},
+        "nested": {name: entry(member) for name, member in sorted(nested.items())},
+    }
+    data = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    if len(data) > MAX_BYTES:
+        raise ArtifactError(
+            f"config, fitted_on and figures take {len(data)} bytes as JSON, of {MAX_BYTES} "
+            "allowed: keep large values in arrays"
+        )
+    return data
+
+
+def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
+    """Read and check the bytes of ``model.json``; raise `ArtifactError`.
+
+    With ``in_folder`` every part must be named after its content, so that no name leads elsewhere.
+    """
+    if len(data) > MAX_BYTES:
+        raise ArtifactError(f"model.json has {len(data)} bytes; more than {MAX_BYTES} are not read")
+    try:
+        document = store.parse_json(data)
+    except ValueError as error:
+        raise ArtifactError(f"model.json is damaged: {error}") from error
+    if not isinstance(document, dict):
+        raise ArtifactError("model.json is damaged: it must be an object")
+    if document.get("format") != _FORMAT:
+        raise ArtifactError(
+            "model.json was not written by Tacenda: this folder holds some other model"
+        )
+    version = document.get("format_version")
+    if type(version) is not int or version < 1:
+        raise ArtifactError(f"model.json has an invalid format_version {version!r}")
+    if version > FORMAT_VERSION:
+        raise ArtifactError(
+            f"model.json has format version {version} and this release reads up to "
+            f"{FORMAT_VERSION}: upgrade tacenda"
+        )
+    if document.keys() != _KEYS:
+        odd = ", ".join(sorted(map(str, document.keys() ^ _KEYS)))
+        raise ArtifactError(f"model.json lacks or adds keys: {odd}")
+    for key in ("config", "fitted_on", "files", "nested"):
+        if not isinstance(document[key], dict):
+            raise ArtifactError(f"model.json: {key} must be an object")
+    figures = document["figures"]
+    if not isinstance(figures, list) or not all(isinstance(figure, dict) for figure in figures):
+        raise ArtifactError("model.json: figures must be a list of objects")
+    artifact = Artifact(
+        *(_check_text(document[key], key) for key in _TEXTS),
+        config=document["config"],
+        fitted_on=document["fitted_on"],
+        figures=figures,
+        arrays={},
+    )
+    manifest = _Manifest(artifact, {}, {})
+    for name, entry in document["files"].items():
+        member = manifest.files[name] = _read_member(name, entry)
+        if in_folder and name != member.file_name(name.startswith("mapped-")):
+            raise ArtifactError(
+                f"model.json names a file {name!r:.80}, which no tensor file can have"
+            )
+    for name, entry in document["nested"].items():
+        member = manifest.nested[check_name(name)] = _read_member(name, entry)
+        if in_folder and member != member.in_folder(name):
+            raise ArtifactError(
+                f"model.json names a folder {member.folder!r:.80}, which no nested model can have"
+            )
+    return manifest
+
+
+def _read_member(name: str, entry: Any) -> _Member:
+    if not isinstance(entry, dict) or not (
+        {"size", "sha256"} <= entry.keys() <= {"size", "sha256", "folder"}
+    ):
+        raise ArtifactError(f"model.json: the entry of {name!r:.80} is damaged")
+    size, sha256 = entry["size"], entry["sha256"]
+    hexadecimal = isinstance(sha256, str) and re.fullmatch("[0-9a-f]{64}", sha256)
+    if type(size) is not int or size < 0 or not hexadecimal:
+        raise ArtifactError(f"model.json: the size or sha256 of {name!r:.80} is damaged")
+    return _Member(size, sha256, entry.get("folder", ""))
+
+
+def _check_text(value: Any, key: str) -> str:
+    if not isinstance(value, str) or len(value) > 200 or (not value and key != "version"):
+        raise ArtifactError(f"{key} must be a short text, not {value!r:.80}")
+    return value
+
+
+def _copy_json(value: Any, where: str) -> Any:
+    """Copy a value as JSON gives it back: tuples become lists, numpy scalars Python's.
+
+    Raises `ArtifactError` for anything that would not come back unchanged: NaN and infinities, keys that are not
+    text, and objects.
+    """
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise ArtifactError(f"{where} has the key {key!r}: keys must be text")
+        return {key: _copy_json(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_copy_json(item, f"{where}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, np.ndarray | np.generic) and not value.shape:
+        value = value.item()
+    if isinstance(value, float) and not -float("inf") < value < float("inf"):
+        raise ArtifactError(f"{where} is {value!r}, which JSON cannot hold: use None or a text")
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise ArtifactError(f"{where} is of type {type(value).__name__}: only JSON values can be saved")

@@ -3,6 +3,9 @@
 A repository holds the folder of a saved model and its card, ``README.md`` with front matter, and nothing else is read
 from it. Nothing is fetched unless one of these functions is called; what is fetched is checked like any model before
 it takes its place, and nothing in it can run.
+
+In both functions ``endpoint`` and ``token`` are the address of the hub and a token for what is not public; by default
+those of ``huggingface_hub``, which reads ``HF_ENDPOINT`` and ``HF_TOKEN``.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from tacenda.artifact import folder as folders
-from tacenda.artifact.manifest import Artifact
 from tacenda.artifact.packaging import CARD, ModelCard, card, check_card
 from tacenda.errors import ArtifactError, ConfigurationError, describe
 
@@ -27,12 +29,11 @@ _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
 #: The files of a model and its card, for the client to fetch; what they hold is checked as they are read.
 _PARTS = (
     CARD,
-    folders.MANIFEST,
-    "tensors-*.safetensors",
-    "mapped-*.safetensors",
-    f"nested-*/{folders.MANIFEST}",
-    "nested-*/tensors-*.safetensors",
-    "nested-*/mapped-*.safetensors",
+    *(
+        folder + file
+        for folder in ("", "nested-*/")
+        for file in (folders.MANIFEST, "tensors-*.safetensors", "mapped-*.safetensors")
+    ),
 )
 
 
@@ -44,7 +45,7 @@ def pull(
     endpoint: str | None = None,
     token: str | None = None,
 ) -> Path:
-    """Fetch a model into the folder ``output``, replacing in one step a model that is there.
+    """Fetch a model into the folder ``output``, replacing in one step a model that is there; return the folder.
 
     Parameters
     ----------
@@ -55,12 +56,7 @@ def pull(
     revision
         A branch, a tag or a commit.
     endpoint, token
-        The address of the hub and a token for what is not public; by default those of ``huggingface_hub``, which
-        reads ``HF_ENDPOINT`` and ``HF_TOKEN``.
-
-    Returns
-    -------
-    The folder.
+        See the module.
 
     Raises
     ------
@@ -69,8 +65,7 @@ def pull(
     ArtifactError
         The repository cannot be reached, or holds no model that is whole.
     """
-    _check_names(repository, revision)
-    client = _client()
+    client = _import_client(repository, revision)
     with tempfile.TemporaryDirectory() as place:
         try:
             client.snapshot_download(
@@ -105,24 +100,20 @@ def push(
     endpoint: str | None = None,
     token: str | None = None,
 ) -> str:
-    """Write a saved model and its card into a repository of a hub, which is created if it is not there.
+    """Write a saved model and its card into a repository of a hub; return the address of the commit.
 
     Parameters
     ----------
     source
         The folder of a saved model, which is read and checked whole.
     repository
-        ``OWNER/NAME``.
+        ``OWNER/NAME``; it is created if it is not there.
     about
         Name, version, licence and words for the card.
     private
         Whether a repository that is created is private.
     endpoint, token
-        As for `pull`.
-
-    Returns
-    -------
-    The address of the commit.
+        See the module.
 
     Raises
     ------
@@ -131,18 +122,24 @@ def push(
     ArtifactError
         The model cannot be read, or the hub does not take it.
     """
-    _check_names(repository, "main")
+    client = _import_client(repository, "main")
     check_card(about)
-    client = _client()
     artifact = folders.read(source, whole=True)
+    name = repository.partition("/")[2]
+    load = (
+        "from tacenda.artifact.hub import pull",
+        "",
+        f'model = tacenda.load(pull("{repository}", "{name}"))',
+    )
+    # front matter is YAML, in which JSON strings are strings
+    tags = json.dumps(["tacenda", artifact.kind, artifact.name])
+    head = f'---\nlicense: {json.dumps(about.license.lower())}\nlibrary_name: "tacenda"\ntags: {tags}\n---\n\n'
     with tempfile.TemporaryDirectory() as place:
         folders.write(place, artifact)
-        text = front_matter(artifact, about) + card(artifact, about, load=_loading(repository))
-        Path(place, CARD).write_text(text, encoding="utf-8")
+        Path(place, CARD).write_text(head + card(artifact, about, load=load), encoding="utf-8")
         api = client.HfApi(endpoint=endpoint, token=token)
         try:
             api.create_repo(repository, private=private, exist_ok=True)
-            there = set(api.list_repo_files(repository))
             files = {path.relative_to(place).as_posix(): path for path in Path(place).rglob("*")}
             changes = [
                 client.CommitOperationAdd(name, path)
@@ -151,7 +148,7 @@ def push(
             ]
             changes += [
                 client.CommitOperationDelete(name)
-                for name in sorted(there - files.keys())
+                for name in sorted(set(api.list_repo_files(repository)) - files.keys())
                 if _is_part(name)
             ]
             # one commit: nobody sees half a model
@@ -163,39 +160,18 @@ def push(
     return str(commit.commit_url)
 
 
-def front_matter(artifact: Artifact, about: ModelCard) -> str:
-    """Return what a hub reads at the head of a card: YAML, in which JSON strings are strings."""
-    lines = {
-        "license": about.license.lower(),
-        "library_name": "tacenda",
-        "tags": ["tacenda", artifact.kind, artifact.name],
-    }
-    return "".join(["---\n", *(f"{k}: {json.dumps(v)}\n" for k, v in lines.items()), "---\n\n"])
-
-
-def _loading(repository: str) -> tuple[str, ...]:
-    name = repository.partition("/")[2]
-    return (
-        "from tacenda.artifact.hub import pull",
-        "",
-        f'model = tacenda.load(pull("{repository}", "{name}"))',
-    )
-
-
 def _is_part(name: str) -> bool:
     return any(fnmatchcase(name, part) for part in _PARTS)
 
 
-def _check_names(repository: str, revision: str) -> None:
+def _import_client(repository: str, revision: str) -> Any:
+    """Check the names of a repository and a revision, and import the client."""
     if not isinstance(repository, str) or not _REPOSITORY.fullmatch(repository):
         raise ConfigurationError(
             f"{repository!r} is no repository of a hub: write OWNER/NAME, of letters, digits, '.', '_' and '-'"
         )
     if not isinstance(revision, str) or not _REVISION.fullmatch(revision) or ".." in revision:
         raise ConfigurationError(f"{revision!r} is no branch, tag or commit")
-
-
-def _client() -> Any:
     try:
         import huggingface_hub
     except ImportError:

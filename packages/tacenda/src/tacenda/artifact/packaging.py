@@ -19,7 +19,7 @@ from typing import Any
 
 from tacenda.artifact import folder as folders
 from tacenda.artifact.by_name import CARD, NAME, available
-from tacenda.artifact.manifest import Artifact
+from tacenda.artifact.folder import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.plugins import canonical
 
@@ -30,12 +30,12 @@ _COMPONENTS = {"embedders": "token_embeddings", "language_models": "lm_scorer"}
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a packaged model says of itself beside what its artefact says.
+    """Facts about a packaged model that its artifact does not hold.
 
     Attributes
     ----------
     name
-        What `tacenda.load` will find it by: letters, digits, ``.``, ``_`` and ``-``.
+        The name for `tacenda.load`: letters, digits, ``.``, ``_`` and ``-``.
     version
         Of the model, such as "1.0.0" (PEP 440).
     license
@@ -43,7 +43,7 @@ class ModelCard:
     summary
         One line, with which the card begins and which `tacenda models` shows.
     attribution
-        Whom the licence of the data wants named; Markdown.
+        The people whom the licence of the data wants named; Markdown.
     """
 
     name: str
@@ -71,7 +71,7 @@ class ModelCard:
 def package(
     source: str | os.PathLike[str], about: ModelCard, output: str | os.PathLike[str]
 ) -> Path:
-    """Build the wheel of a saved model.
+    """Build the wheel of a saved model, for ``pip install``, and return its path.
 
     Parameters
     ----------
@@ -81,10 +81,6 @@ def package(
         Name, version, licence and words for the card.
     output
         The folder for the wheel; it is created.
-
-    Returns
-    -------
-    The wheel, a file that ``pip install`` takes.
 
     Raises
     ------
@@ -101,7 +97,18 @@ def package(
         ) from None
     check_card(about)
     artifact = folders.read(source, whole=True)
-    _note_owners(about)
+    owners = [
+        model.distribution
+        for model in available()
+        if canonical(model.name) == canonical(about.name)
+        and canonical(model.distribution) != about.distribution
+    ]
+    if owners:
+        warnings.warn(
+            f"{' and '.join(owners)} has a model {about.name!r} too: where both are installed, neither can be loaded "
+            "by its name",
+            stacklevel=2,
+        )
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, about.module)
         folders.write(folder, artifact)
@@ -118,20 +125,31 @@ def package(
     return Path(wheel)
 
 
-def _note_owners(about: ModelCard) -> None:
-    """Warn if another distribution that is installed here has a model of this name."""
-    owners = [
-        model.distribution
-        for model in available()
-        if canonical(model.name) == canonical(about.name)
-        and canonical(model.distribution) != about.distribution
-    ]
-    if owners:
-        warnings.warn(
-            f"{' and '.join(owners)} has a model {about.name!r} too: where both are installed, neither can be loaded "
-            "by its name",
-            stacklevel=3,
+def check_card(about: ModelCard) -> None:
+    """Raise ConfigurationError unless name, version, licence and summary are fit for a wheel and a hub."""
+    from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+    from packaging.version import InvalidVersion, Version
+
+    fault = None
+    if not NAME.fullmatch(about.name):
+        fault = (
+            f"{about.name!r} cannot name a model: use up to 64 letters, digits, '.', '_' and '-', "
+            "with a letter or digit first and last"
         )
+    try:
+        Version(about.version)
+        canonicalize_license_expression(about.license)
+    except InvalidVersion:
+        fault = fault or f"{about.version!r} is not a version: use one such as 1.0.0"
+    except InvalidLicenseExpression:
+        fault = fault or (
+            f"{about.license!r} is not an SPDX licence expression: use one such as CC-BY-SA-4.0, "
+            "or LicenseRef-Proprietary for one that SPDX does not list"
+        )
+    if "\n" in about.summary:
+        fault = fault or "the summary of a model is one line"
+    if fault:
+        raise ConfigurationError(fault)
 
 
 def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
@@ -139,6 +157,11 @@ def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
 
     ``load`` are lines of Python that load it; by default by its name, once it is installed.
     """
+    component = _COMPONENTS.get(artifact.kind)
+    call = f'nlp.add_pipe("{component}").initialize(artifact="{about.name}")'
+    keys = list(dict.fromkeys(key for figure in artifact.figures for key in figure))
+    figures = [[figure.get(key, "") for key in keys] for figure in artifact.figures]
+    settings = artifact.config.get("settings", artifact.config)
     lines = [
         f"# {about.name} {about.version}",
         "",
@@ -153,46 +176,36 @@ def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
         "",
         *(load or (f'model = tacenda.load("{about.name}")',)),
         "```",
-        *(() if load else _in_spacy(artifact, about)),
+        *(["", f"In a spaCy pipeline: `{call}`."] if component and not load else []),
         "",
         "## Fitted on",
         "",
-        *(_table(("what", "value"), artifact.fitted_on.items()) or ["Nothing was noted."]),
+        *(_table(["what", "value"], artifact.fitted_on.items()) or ["Nothing was noted."]),
         "",
         "## Figures",
         "",
-        *(_figures(artifact.figures) or ["None was noted."]),
+        *(_table(keys, figures) or ["None was noted."]),
         "",
         "## Licence",
         "",
         f"{about.license}.",
-        *(("", about.attribution) if about.attribution else ()),
+        *(["", about.attribution] if about.attribution else []),
         "",
         "## Settings",
         "",
         "```json",
-        json.dumps(artifact.config.get("settings", artifact.config), indent=1, ensure_ascii=False),
+        json.dumps(settings, indent=1, ensure_ascii=False),
         "```",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _in_spacy(artifact: Artifact, about: ModelCard) -> list[str]:
-    component = _COMPONENTS.get(artifact.kind)
-    call = f'nlp.add_pipe("{component}").initialize(artifact="{about.name}")'
-    return ["", f"In a spaCy pipeline: `{call}`."] if component else []
+def _table(headings: Sequence[str], rows: Any) -> list[str]:
+    def row(cells: Any) -> str:
+        return "| " + " | ".join(map(_cell, cells)) + " |"
 
-
-def _figures(figures: list[dict[str, Any]]) -> list[str]:
-    keys = list(dict.fromkeys(key for figure in figures for key in figure))
-    return _table(tuple(keys), ([figure.get(key, "") for key in keys] for figure in figures))
-
-
-def _table(headings: tuple[str, ...], rows: Any) -> list[str]:
-    body = ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
-    if not body:
-        return []
-    return ["| " + " | ".join(map(_cell, headings)) + " |", "| --- " * len(headings) + "|", *body]
+    body = list(map(row, rows))
+    return [row(headings), "| --- " * len(headings) + "|", *body] if body else []
 
 
 def _cell(value: Any) -> str:
@@ -233,37 +246,10 @@ packages = [{quoted(about.module)}]
 
 
 def _requirements(artifact: Artifact) -> set[str]:
-    """The distributions that load the model and those within it, each at least as it is installed here."""
+    """Return the distributions that load the model and those within it, each at least as it is installed here."""
     found = {part for each in artifact.nested.values() for part in _requirements(each)}
     try:
         version = importlib.metadata.version(artifact.distribution)
     except (importlib.metadata.PackageNotFoundError, ValueError):
         return found  # registered by hand: there is nothing to install
     return found | {f"{artifact.distribution}>={version}"}
-
-
-def check_card(about: ModelCard) -> None:
-    """Raise ConfigurationError unless name, version, licence and summary are fit for a wheel and a hub."""
-    from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
-    from packaging.version import InvalidVersion, Version
-
-    if not NAME.fullmatch(about.name):
-        raise ConfigurationError(
-            f"{about.name!r} cannot name a model: use up to 64 letters, digits, '.', '_' and '-', "
-            "with a letter or digit first and last"
-        )
-    try:
-        Version(about.version)
-    except InvalidVersion:
-        raise ConfigurationError(
-            f"{about.version!r} is not a version: use one such as 1.0.0"
-        ) from None
-    try:
-        canonicalize_license_expression(about.license)
-    except InvalidLicenseExpression:
-        raise ConfigurationError(
-            f"{about.license!r} is not an SPDX licence expression: use one such as CC-BY-SA-4.0, "
-            "or LicenseRef-Proprietary for one that SPDX does not list"
-        ) from None
-    if "\n" in about.summary:
-        raise ConfigurationError("the summary of a model is one line")
