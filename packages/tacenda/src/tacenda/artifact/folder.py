@@ -467,8 +467,12 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
     figures = document["figures"]
     if not isinstance(figures, list) or not all(isinstance(figure, dict) for figure in figures):
         raise ArtifactError("model.json: figures must be a list of objects")
+    kind, name, distribution, saved_version = (_check_text(document[key], key) for key in _TEXTS)
     artifact = Artifact(
-        *(_check_text(document[key], key) for key in _TEXTS),
+        kind,
+        name,
+        distribution,
+        saved_version,
         config=document["config"],
         fitted_on=document["fitted_on"],
         figures=figures,
