@@ -7,7 +7,6 @@ float32 numpy throughout, trained by the fitting loop of tacenda.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -17,9 +16,11 @@ from tacenda.fitting import (
     Adam,
     ArrayBatches,
     Cosine,
+    FitRun,
     FitSettings,
     History,
     StepResult,
+    Trainer,
     fit,
 )
 
@@ -74,7 +75,7 @@ class MLPClassifier:
             learning_rate=Cosine(self.learning_rate, epochs=self.epochs),
             patience=self.patience if dev is not None else None,
         )
-        self.history = fit(self._network, source, settings, description="local classifier")
+        self.history = fit(self._network, source, settings, FitRun(description="local classifier"))
         return self
 
     def predict_ids(self, X: NDArray[Any]) -> NDArray[np.int64]:
@@ -116,7 +117,7 @@ class MLPClassifier:
         return np.where(self.classes[ids] == labels, ids, -1)
 
 
-class _Network:
+class _Network(Trainer):
     """The trainable part: parameters, gradients, optimiser."""
 
     def __init__(
@@ -140,6 +141,7 @@ class _Network:
             "W2": glorot(owner.hidden, n_classes),
             "b2": np.zeros(n_classes, np.float32),
         }
+        self.learned = self.weights
 
     def step(self, batch: tuple[Floats, NDArray[np.int64]], learning_rate: float) -> StepResult:
         X, y = batch[0], batch[1]
@@ -175,9 +177,3 @@ class _Network:
         if self.dev is None:
             return None
         return float(np.mean(self.predict(self.dev[0]) != self.dev[1]))
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        return self.weights
-
-    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self.weights = {name: np.array(array) for name, array in state.items()}

@@ -9,14 +9,13 @@ import numpy.typing as npt
 
 from benchmarks.language_models.thesis.recipes import Shape
 from tacenda import Corpus
-from tacenda.fitting import History
+from tacenda.fitting import FitRun, History
 from tacenda_lm import HLBL, Tree, build_tree
 from tacenda_lm.log_bilinear.hlbl import HLBLTrainer, average_predicted, train_hlbl
 from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
 from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.trees import joined
 from tacenda_lm.streams import Stream, streams_of
-from tacenda_lm.training import FitContext
 
 
 def clustered_vectors(model: HLBL, text: Corpus) -> npt.NDArray[np.float64]:
@@ -48,7 +47,7 @@ def hlbl_on(
 ) -> tuple[HLBL, History]:
     """Return the model trained on a tree that is given, and how the training went."""
     streams = streams_of(text, valid, across=settings.across_sentences)
-    context = FitContext(checkpoints)
+    context = FitRun(checkpoints)
     predictor, history = train_hlbl(settings, tree, text.type_counts, *streams, context)
     vocabulary = text.vocabulary
     arrays = {**predictor.arrays(), **vocabulary.arrays()}

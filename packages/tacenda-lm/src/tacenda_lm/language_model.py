@@ -24,6 +24,7 @@ from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda.estimator import Estimator
+from tacenda.fitting import FitRun
 from tacenda.fitting.checkpoint import Resume
 from tacenda.store import path_of
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
@@ -46,7 +47,6 @@ from tacenda_lm.sequences import (
     with_ends,
 )
 from tacenda_lm.states import State, distributions_of, ranks_and_entropies, states_before
-from tacenda_lm.training import FitContext
 from tacenda_lm.unknown_words import UnknownWords
 
 __all__ = [
@@ -114,7 +114,7 @@ class LanguageModel(Estimator[Any]):
 
     # -- what a model says -------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         """Fit the model to a corpus, whose vocabulary becomes the model's.
 
         ``valid`` is held-out text, which may end the training; ``fitting`` says where to save checkpoints.
@@ -311,7 +311,7 @@ class LanguageModel(Estimator[Any]):
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary, marks=marks)
         folder = None if checkpoints is None else path_of(checkpoints, FittingError)
         with self._recording(corpus, valid, marks):
-            self._fit(corpus, held_out, FitContext(folder, resume))
+            self._fit(corpus, held_out, FitRun(folder, resume))
         return self
 
     @contextmanager

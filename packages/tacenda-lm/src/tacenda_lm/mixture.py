@@ -26,6 +26,7 @@ from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.estimator import Estimator
+from tacenda.fitting import FitRun
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture_weights import checked_weights, fit_weights
@@ -43,7 +44,6 @@ from tacenda_lm.sequences import (
     with_ends,
 )
 from tacenda_lm.states import State, rows_of_block
-from tacenda_lm.training import FitContext
 
 __all__ = ["Mixture", "mixed"]
 
@@ -125,7 +125,7 @@ class Mixture(LanguageModel):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         """Fit every component, which saves its progress in a folder of its own, and the weights to held-out text."""
         for name in self._models:
             _check_name(name)

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import fitting
 from tacenda.arrays import Array, assign, to_device, to_numpy
 from tacenda.fitting import (
     BatchSource,
     Callback,
     Cosine,
+    FitRun,
     FitSettings,
     History,
     Schedule,
     StepResult,
-    Trainable,
     WarmUp,
     fingerprint_arrays,
     fit,
 )
-from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.processes import add_rows
-from tacenda.fitting.trainable import State
+from tacenda.fitting.trainer import State
 from tacenda.kernels.machinery.arrays import in_c_order
 from tacenda.kernels.shared.row_steps import adagrad
 from tacenda_lm.streams import Stream
 
 __all__ = [
     "AdaGradTrainer",
-    "FitContext",
     "TrainedSettings",
     "Trainer",
     "averaging_weight",
@@ -70,21 +69,6 @@ class TrainedSettings(Protocol):
         ...
 
 
-class FitContext(NamedTuple):
-    """Where a fit saves its progress (nowhere if None), and whether it continues from what is there."""
-
-    checkpoints: Path | None = None
-    resume: Resume = "auto"
-
-    def stage(self, name: str) -> FitContext:
-        """Return the context of one of several stages, which is saved in a folder of its own."""
-        return self._replace(checkpoints=self.checkpoints and self.checkpoints / name)
-
-    def after_first(self) -> FitContext:
-        """Return the context of the stages after the first, which a killed fit need not have reached."""
-        return self._replace(resume="auto") if self.resume is True else self
-
-
 def falling_rate(
     rate: float, epochs: int | None, source: BatchSource, *, least: float = 0.1, warm: int = 200
 ) -> WarmUp:
@@ -94,12 +78,12 @@ def falling_rate(
 
 
 def train(
-    trainer: Trainable,
+    trainer: fitting.Trainer,
     source: BatchSource,
     settings: TrainedSettings,
     text: Text,
     valid: Text | None,
-    fitting: FitContext,
+    run: FitRun,
     rate: Schedule | float,
     *,
     evaluate_every: int = 1,
@@ -125,16 +109,13 @@ def train(
         trainer,
         source,
         loop,
-        configuration={
+        replace(run, callbacks=(*run.callbacks, *callbacks), description=description),
+        {
             "settings": {k: v for k, v in settings.to_dict().items() if k not in elsewhere},
             "text": fingerprint_arrays(text),
             "valid": None if valid is None else fingerprint_arrays(valid),
             **(identity or {}),
         },
-        callbacks=callbacks,
-        checkpoints=fitting.checkpoints,
-        resume=fitting.resume,
-        description=description,
     )
 
 
@@ -159,7 +140,7 @@ def put(own: State, given: State) -> None:
         assign(array, other)
 
 
-class Trainer:
+class Trainer(fitting.Trainer):
     """A model under training, as `tacenda.fitting` takes it; a subclass implements `step` and `predictor`.
 
     The tables are changed in place. `state` holds them, whatever else the next steps depend on (``rest``, changed in
@@ -175,9 +156,9 @@ class Trainer:
         seed: int,
         rest: State | None = None,
     ) -> None:
+        self.rest: dict[str, Any]
         self.tables, self.text, self.valid, self.seed = tables, text, valid, seed
-        self.rest = dict(rest or {})
-        self.steps = 0
+        self.learned, self.rest = tables, dict(rest or {})
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Take one step on the summed loss of a batch."""
@@ -208,25 +189,6 @@ class Trainer:
 
     def observe(self, nats: float) -> None:
         """Note what the held-out text has after an epoch, nats a token; a trainer with a schedule tells it."""
-
-    def parameters(self) -> State:
-        """Return what the model is made of."""
-        return {name: to_numpy(table) for name, table in self.tables.items()}
-
-    def load_parameters(self, parameters: State) -> None:
-        """Put them back."""
-        put(self.tables, parameters)
-
-    def state(self) -> State:
-        """Return everything the next steps depend on."""
-        found = {name: to_numpy(array) for name, array in {**self.tables, **self.rest}.items()}
-        return {**found, "steps": np.array(self.steps)}
-
-    def load_state(self, state: State) -> None:
-        """Put back what `state` gave. Raises ValueError where names or shapes do not fit."""
-        steps = np.array(0)
-        put({**self.tables, **self.rest, "steps": steps}, state)
-        self.steps = int(steps)
 
 
 class AdaGradTrainer(Trainer):

@@ -11,10 +11,11 @@ import numpy as np
 from tacenda.fitting import (
     Adam,
     ArrayBatches,
-    Checkpoints,
     Cosine,
+    FitRun,
     FitSettings,
     StepResult,
+    Trainer,
     WarmUp,
     fit,
 )
@@ -28,7 +29,7 @@ def clusters(n=400, seed=0, width=5, classes=3):
     return X.astype(np.float32), y
 
 
-class SoftmaxRegression:
+class SoftmaxRegression(Trainer):
     """Multinomial logistic regression; dropout on the features gives it random state."""
 
     def __init__(self, dev=None, width=5, classes=3, dropout=0.2, seed=0, optimizer=None):
@@ -38,6 +39,8 @@ class SoftmaxRegression:
             "b": np.zeros(classes),
         }
         self.optimizer = optimizer or Adam(weight_decay={"W": 1e-3})
+        self.learned = {"weights": self.weights}
+        self.rest = {"optimizer": self.optimizer, "rng": self.rng}
         self.dropout, self.dev = dropout, dev
         self.rates = []
 
@@ -63,24 +66,6 @@ class SoftmaxRegression:
         X, y = self.dev
         return float(-np.log(self._probabilities(X)[np.arange(len(y)), y]).mean())
 
-    def state(self):
-        words = json.dumps(self.rng.bit_generator.state).encode()
-        return {
-            **{f"weights/{k}": a for k, a in self.weights.items()},
-            **{f"optimizer/{k}": a for k, a in self.optimizer.state().items()},
-            "rng": np.frombuffer(words, np.uint8),
-        }
-
-    def load_state(self, state):
-        for name, array in self.weights.items():
-            if state[f"weights/{name}"].shape != array.shape:
-                raise ValueError(f"{name} has another shape")
-            array[...] = state[f"weights/{name}"]
-        self.optimizer.load_state(
-            {k.removeprefix("optimizer/"): a for k, a in state.items() if k.startswith("optimizer")}
-        )
-        self.rng.bit_generator.state = json.loads(state["rng"].tobytes())
-
 
 def numpy_model():
     return SoftmaxRegression(dev=clusters(100, seed=1))
@@ -90,7 +75,7 @@ def torch_model():
     """An LSTM tagger with dropout, Adam and gradient clipping: predicts the parity so far."""
     import torch
 
-    from tacenda.fitting import torch_model as arrays_of
+    from tacenda.fitting import TorchRandom, set_learning_rate
 
     class Network(torch.nn.Module):
         def __init__(self):
@@ -103,9 +88,11 @@ def torch_model():
             hidden = torch.nn.functional.dropout(self.embed(ids), 0.2, self.training)
             return self.out(self.lstm(hidden)[0])
 
-    class Parity:
+    class Parity(Trainer):
         def __init__(self, module, optimizer):
             self.module, self.optimizer = module, optimizer
+            self.learned = {"module": module}
+            self.rest = {"optimizer": optimizer, "generator": TorchRandom()}
 
         def loss(self, batch):
             ids = torch.from_numpy(batch[0])
@@ -115,7 +102,7 @@ def torch_model():
 
         def step(self, batch, learning_rate):
             self.module.train()
-            arrays_of.set_learning_rate(self.optimizer, learning_rate)
+            set_learning_rate(self.optimizer, learning_rate)
             self.optimizer.zero_grad()
             loss, units = self.loss(batch), batch[0].size
             (loss / units).backward()
@@ -128,29 +115,6 @@ def torch_model():
             ids = sequences(60, seed=5)
             with torch.no_grad():
                 return float(self.loss((ids,))) / ids.size
-
-        def parameters(self):
-            return arrays_of.module_arrays(self.module)
-
-        def load_parameters(self, parameters):
-            arrays_of.load_module_arrays(self.module, parameters)
-
-        def state(self):
-            parts = {
-                "module": arrays_of.module_arrays(self.module),
-                "optimizer": arrays_of.optimizer_arrays(self.optimizer),
-                "generator": arrays_of.generator_arrays({}, cuda=False),
-            }
-            return {f"{part}/{k}": a for part, arrays in parts.items() for k, a in arrays.items()}
-
-        def load_state(self, state):
-            def part(name):
-                prefix = f"{name}/"
-                return {k.removeprefix(prefix): a for k, a in state.items() if k.startswith(prefix)}
-
-            arrays_of.load_module_arrays(self.module, part("module"))
-            arrays_of.load_optimizer_arrays(self.optimizer, part("optimizer"))
-            arrays_of.load_generator_arrays({}, part("generator"))
 
     torch.set_num_threads(1)
     torch.manual_seed(3)
@@ -185,8 +149,8 @@ def run(folder, kind="numpy", **hooks):
         model, source, chosen = numpy_model(), ArrayBatches(*clusters(), batch_size=40), settings()
     if hooks.get("prepare"):
         hooks["prepare"](model)
-    checkpoints = Checkpoints(folder, every_steps=3, every_seconds=None)
-    return model, fit(model, source, chosen, checkpoints=checkpoints)
+    how = FitRun(folder, every_steps=3, every_seconds=None)
+    return model, fit(model, source, chosen, how)
 
 
 def _kill():

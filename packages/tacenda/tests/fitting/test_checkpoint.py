@@ -7,7 +7,7 @@ import pytest
 
 from tacenda import store
 from tacenda.errors import ConfigurationError, FittingError
-from tacenda.fitting import ArrayBatches, Checkpoints, Schedule, fit
+from tacenda.fitting import ArrayBatches, FitRun, Schedule, fit
 from tacenda.fitting.checkpoint import MANIFEST, Checkpoint, CheckpointFolder
 
 
@@ -17,14 +17,14 @@ def source(models, **changes):
 
 @pytest.fixture
 def saved(models, tmp_path):
-    models.fit(models.numpy_model(), source(models), models.settings(), checkpoints=tmp_path)
+    models.fit(models.numpy_model(), source(models), models.settings(), FitRun(tmp_path))
     return tmp_path
 
 
-def resume(models, folder, *, data=None, settings=None, **options):
+def resume(models, folder, *, data=None, settings=None, identity=None, **options):
     data = data or source(models)
     settings = settings or models.settings()
-    return fit(models.numpy_model(), data, settings, checkpoints=folder, **options)
+    return fit(models.numpy_model(), data, settings, FitRun(folder, **options), identity)
 
 
 def test_arrays_of_every_kind_come_back_as_they_were(tmp_path):
@@ -71,7 +71,7 @@ def test_another_order_of_batches_is_refused(models, saved):
 
 def test_another_configuration_is_refused_and_named(models, saved):
     with pytest.raises(FittingError, match=r"configuration \(width: None -> 7\)"):
-        resume(models, saved, configuration={"width": 7})
+        resume(models, saved, identity={"width": 7})
 
 
 def test_another_schedule_is_refused_and_named(models, saved):
@@ -84,13 +84,13 @@ def test_another_kind_of_model_is_refused(models, saved):
         pass
 
     with pytest.raises(FittingError, match="another run: model"):
-        fit(Other(), source(models), models.settings(), checkpoints=saved)
+        fit(Other(), source(models), models.settings(), FitRun(saved))
 
 
 def test_a_model_of_another_shape_is_refused(models, saved):
     model = models.SoftmaxRegression(width=6)
     with pytest.raises(FittingError, match="does not fit this model"):
-        fit(model, source(models), models.settings(), checkpoints=saved)
+        fit(model, source(models), models.settings(), FitRun(saved))
 
 
 def test_starting_afresh_ignores_what_is_there(models, saved):
@@ -104,7 +104,7 @@ def test_resuming_needs_a_checkpoint_when_it_is_asked_for(models, tmp_path):
     with pytest.raises(FittingError, match="no checkpoint"):
         resume(models, tmp_path, resume=True)
     with pytest.raises(ConfigurationError, match="needs checkpoints"):
-        fit(models.numpy_model(), source(models), models.settings(), resume=True)
+        fit(models.numpy_model(), source(models), models.settings(), FitRun(resume=True))
 
 
 def _truncate(folder):
@@ -215,9 +215,8 @@ def test_a_full_disk_later_warns_and_the_old_checkpoint_stays_whole(models, tmp_
         replace(path, data)
 
     monkeypatch.setattr(store, "write_file", full)
-    where = Checkpoints(tmp_path, every_steps=3, every_seconds=None)
     with pytest.warns(RuntimeWarning, match="the fit goes on"):
-        history = resume(models, where)
+        history = resume(models, tmp_path, every_steps=3, every_seconds=None)
     assert history.steps == 40
     assert CheckpointFolder(tmp_path).read().progress["history"]["steps"] == 3
 

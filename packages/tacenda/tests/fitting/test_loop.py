@@ -14,23 +14,25 @@ from tacenda.fitting import (
     Adam,
     ArrayBatches,
     Callback,
-    Checkpoints,
     Cosine,
     DivergenceError,
+    FitRun,
     FitSettings,
     History,
     StepResult,
     Sweeps,
+    Trainer,
     fit,
 )
-from tacenda.fitting.history import LossMeter
+from tacenda.fitting.loop import LossMeter
 
 
-class Walk:
+class Walk(Trainer):
     """Its parameter counts the steps; its criterion follows a script."""
 
     def __init__(self, values=(), losses=None):
         self.x = np.zeros(())
+        self.learned = {"x": self.x}
         self.values, self.losses = list(values), losses
 
     def step(self, batch, learning_rate):
@@ -40,12 +42,6 @@ class Walk:
 
     def evaluate(self):
         return self.values.pop(0) if self.values else None
-
-    def state(self):
-        return {"x": self.x}
-
-    def load_state(self, state):
-        self.x = np.array(state["x"])
 
 
 class Steps(Sweeps):
@@ -164,7 +160,7 @@ class Overflowing(Walk):
             return np.nan, 2
         found = super().step(batch, learning_rate)
         if self.x == self.last:
-            self.x = np.array(np.inf)
+            self.x[...] = np.inf
         return found
 
 
@@ -267,7 +263,7 @@ def test_callbacks_see_everything_and_may_end_the_fit():
             seen.append(("epoch", run.epoch))
             return run.epoch == 2
 
-    history = fit(Walk([3.0, 2.0, 1.0]), Sweeps(), settings(), callbacks=[Watcher()])
+    history = fit(Walk([3.0, 2.0, 1.0]), Sweeps(), settings(), FitRun(callbacks=[Watcher()]))
     first = [("step", 1, 0.1), ("evaluation", 3.0), ("epoch", 1)]
     assert seen == [*first, ("step", 2, 0.1), ("evaluation", 2.0), ("epoch", 2)]
     assert history.stopped == "callback"
@@ -301,13 +297,13 @@ def ctrl_c():
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_the_step_saves_a_checkpoint_and_raises(tmp_path):
     model = Interrupting([2.0, 3.0])
-    where = Checkpoints(tmp_path, every_steps=100)
+    where = FitRun(tmp_path, every_steps=100)
     with pytest.raises(KeyboardInterrupt, match="after step 6"):
-        fit(model, Steps(2), settings(), checkpoints=where)
+        fit(model, Steps(2), settings(), where)
     assert model.x == 2  # the best
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     resumed = Interrupting([1.0] * 6)
-    history = fit(resumed, Steps(2), settings(), checkpoints=where)
+    history = fit(resumed, Steps(2), settings(), where)
     assert history.steps == 12
     assert resumed.x == 2 + 4  # the first evaluation after resuming was the best
 

@@ -94,7 +94,7 @@ def test_a_finished_run_is_not_trained_again(models, tmp_path):
     again = models.numpy_model()
     again.step = None  # would raise if it were called
     source = models.ArrayBatches(*models.clusters(), batch_size=40)
-    resumed = models.fit(again, source, models.settings(), checkpoints=tmp_path)
+    resumed = models.fit(again, source, models.settings(), models.FitRun(tmp_path))
     assert resumed == history
     assert again.weights["W"].tobytes() == model.weights["W"].tobytes()
 
@@ -105,7 +105,7 @@ def test_a_finished_run_goes_on_with_more_epochs_as_if_it_had_never_stopped(mode
     for epochs in (2, 5):
         model = models.numpy_model()
         settings = models.settings(epochs=epochs, **rate)
-        history = models.fit(model, source, settings, checkpoints=tmp_path / "c")
+        history = models.fit(model, source, settings, models.FitRun(tmp_path / "c"))
     straight = models.numpy_model()
     assert models.fit(straight, source, models.settings(epochs=5, **rate)) == history
     assert straight.weights["W"].tobytes() == model.weights["W"].tobytes()

@@ -14,7 +14,7 @@ import torch
 from tacenda import devices
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import Cosine, FitSettings, History, fit
+from tacenda.fitting import Cosine, FitRun, FitSettings, History, fit
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.processes import join, processes
@@ -180,10 +180,8 @@ def _trained(
                 trainer,
                 source,
                 loop,
-                configuration=made_from,
-                checkpoints=checkpoints,
-                resume=resume,
-                description="word vectors",
+                FitRun(checkpoints, resume, description="word vectors"),
+                made_from,
             )
             refitted = getattr(advanced, "refit_morphemes", False) and settings.epochs > 0
             if refitted:

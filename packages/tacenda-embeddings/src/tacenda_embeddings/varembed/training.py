@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, softplus
 
+from tacenda import fitting
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages, laid_out
 from tacenda.fitting import StepResult, fingerprint_arrays
@@ -39,7 +40,7 @@ from tacenda.fitting.torch_model import (
     to_array,
     to_tensor,
 )
-from tacenda.fitting.trainable import State
+from tacenda.fitting.trainer import State
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import VarEmbedAdvanced, WordVectorSettings
 
@@ -196,7 +197,7 @@ class RowTable:
         self.values[ids] = self.values[ids] - rate * gradient / sums.sqrt()
 
 
-class Trainer:
+class Trainer(fitting.Trainer):
     """A model under training, as `tacenda.fitting` takes it.
 
     `VarEmbedSettings` have the prior, any others sum the morphemes. ``counts`` int64 (types,) are those of the training

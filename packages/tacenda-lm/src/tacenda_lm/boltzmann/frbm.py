@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import require
 from tacenda.corpus import Corpus
-from tacenda.fitting import ArrayBatches, History, StepResult
+from tacenda.fitting import ArrayBatches, FitRun, History, StepResult
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.boltzmann.gradients import (
@@ -30,7 +30,7 @@ from tacenda_lm.boltzmann.sampling import by_divergence, by_mean_field, by_predi
 from tacenda_lm.boltzmann.settings import FRBMSettings
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
-from tacenda_lm.training import AdaGradTrainer, FitContext, falling_rate, train
+from tacenda_lm.training import AdaGradTrainer, falling_rate, train
 
 __all__ = [
     "FRBM",
@@ -101,7 +101,7 @@ class FRBM(WordBoltzmann):
     def __init__(self, settings: FRBMSettings) -> None:
         super().__init__(settings)
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         self._predictor, history = fit_frbm(self.settings, corpus, valid, fitting)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
@@ -179,7 +179,7 @@ def fit_frbm(
     settings: FRBMSettings,
     corpus: Corpus,
     valid: Corpus | None,
-    fitting: FitContext,
+    fitting: FitRun,
     description: str = "fitting",
 ) -> tuple[BoltzmannPredictor, History]:
     """Train a plain machine from small random weights."""

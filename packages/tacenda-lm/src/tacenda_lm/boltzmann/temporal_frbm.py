@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import StepResult, fingerprint_arrays
+from tacenda.fitting import FitRun, StepResult, fingerprint_arrays
 from tacenda.settings import configured_by
 from tacenda_lm.boltzmann.frbm import (
     FRBM,
@@ -30,7 +30,7 @@ from tacenda_lm.boltzmann.parameters import (
 )
 from tacenda_lm.boltzmann.settings import FRBMSettings, TemporalFRBMSettings
 from tacenda_lm.streams import Contexts, Stream, streams_of
-from tacenda_lm.training import FitContext, falling_rate, train
+from tacenda_lm.training import falling_rate, train
 
 __all__ = ["Stretches", "TemporalFRBM", "TemporalTrainer", "with_zero_transitions"]
 
@@ -101,7 +101,7 @@ class TemporalFRBM(WordBoltzmann):
         made._begin = frbm
         return made
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         settings: TemporalFRBMSettings = self.settings
         told: dict[str, Any] = {}
         if self._begin is not None:

@@ -12,6 +12,7 @@ from tacenda.artifact import require
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.estimator import Estimator
+from tacenda.fitting import FitRun
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.cache.settings import NeuralCacheSettings
@@ -21,7 +22,6 @@ from tacenda_lm.log_bilinear.hlbl import HLBL
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked, checked_ids
 from tacenda_lm.states import State, not_of_this_model, vector_of
-from tacenda_lm.training import FitContext
 
 __all__ = ["HasContextVectors", "NeuralCache"]
 
@@ -134,7 +134,7 @@ class NeuralCache(LanguageModel):
                 self._adopt()
         return theirs
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         if self.keeps_checkpoints:
             place, resume = fitting.checkpoints, fitting.resume
             # marks to be refused were already refused when the corpus was read

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
+from tacenda.fitting import FitRun
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.cache.settings import UnigramCacheSettings
@@ -17,7 +18,6 @@ from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Float64, Integers, check_word, checked, checked_ids
 from tacenda_lm.states import State
-from tacenda_lm.training import FitContext
 
 __all__ = ["UnigramCache", "prior_of"]
 
@@ -57,7 +57,7 @@ class UnigramCache(LanguageModel):
         """``"stream"``."""
         return "stream"
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         self._adopt(corpus.vocabulary)
 
     def _adopt(self, vocabulary: Vocabulary) -> Self:

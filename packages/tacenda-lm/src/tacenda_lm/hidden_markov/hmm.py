@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Probabilities, over
 from tacenda.corpus import Corpus
-from tacenda.fitting import StepResult, Sweeps, fingerprint_arrays
-from tacenda.fitting.trainable import State
+from tacenda.fitting import FitRun, StepResult, Sweeps, Trainer, fingerprint_arrays
+from tacenda.fitting.trainer import State
 from tacenda.kernels.hidden_markov import features as hmm_features
 from tacenda.kernels.hidden_markov.features import Classed, Model
 from tacenda.progress import track
@@ -22,7 +22,7 @@ from tacenda_lm import options
 from tacenda_lm.hidden_markov.tables import Emissions, Tables, Whole, sentences_at, text_of
 from tacenda_lm.hidden_markov.vlhmm import HiddenMarkov
 from tacenda_lm.sequences import Ids, Offsets
-from tacenda_lm.training import FitContext, perplexity_of, train
+from tacenda_lm.training import perplexity_of, train
 
 __all__ = ["HMM", "BaumWelch", "HMMSettings"]
 
@@ -58,7 +58,7 @@ class HMM(HiddenMarkov):
     def _shape(self) -> tuple[str, dict[str, int]]:
         return "whole", {"classes": 1, "states": self.settings.n_states}
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         text = text_of(corpus)
         held_out = None if valid is None else text_of(valid)
         trainer = BaumWelch(self.settings, len(corpus.vocabulary), *text, held_out)
@@ -87,7 +87,7 @@ class Expected(Arrays):
     starts: Probabilities[Array, "1 states"]
 
 
-class BaumWelch:
+class BaumWelch(Trainer):
     """An `HMM` under training, as `tacenda.fitting` takes it; a step is one pass over the text.
 
     (Baum and Welch; Rabiner 1989, section III.C.) The perplexity of ``valid`` is the criterion.
@@ -155,14 +155,16 @@ class BaumWelch:
             total += float(hmm_features.forward(model, observed).log_probs.sum())
         return perplexity_of(-total / len(self.valid[0]))
 
-    def state(self) -> State:
-        """Return the probabilities."""
-        return self.tables.to_arrays()
+    @property
+    def learned(self) -> Expected:  # type: ignore[override] # every step makes new tables
+        """The tables."""
+        return self.tables
 
     def load_state(self, state: State) -> None:
         """Put back what `state` gave. Raises ArtifactError for what are no distributions of these shapes."""
         types, states = self.tables.emissions.shape
-        self.tables = Expected.from_arrays(state, types=types, states=states)
+        Expected.from_arrays(state, types=types, states=states)
+        super().load_state(state)
 
 
 def _normalize(rows: npt.NDArray[np.float64]) -> _Floats:

@@ -22,12 +22,12 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from tacenda import devices
+from tacenda import devices, fitting
 from tacenda.arrays import Array, library
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import laid_out
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import BlockBatches, History, StepResult
+from tacenda.fitting import BlockBatches, FitRun, History, StepResult
 from tacenda.fitting.processes import add_gradients, join, processes
 from tacenda.fitting.processes import total as sum_of
 from tacenda.fitting.torch_model import (
@@ -37,7 +37,7 @@ from tacenda.fitting.torch_model import (
     optimizer_arrays,
     set_learning_rate,
 )
-from tacenda.fitting.trainable import State
+from tacenda.fitting.trainer import State
 from tacenda.kernels.hidden_markov import block as hmm_block
 from tacenda.kernels.hidden_markov import block_softmax, class_softmax, streaming_logsumexp
 from tacenda.kernels.hidden_markov import features as hmm_features
@@ -61,7 +61,7 @@ from tacenda_lm.hidden_markov.tables import (
 )
 from tacenda_lm.hidden_markov.word_classes import word_classes
 from tacenda_lm.sequences import Ids, Offsets, occurrences, pieces
-from tacenda_lm.training import FitContext, averaging_weight, falling_rate, perplexity_of, train
+from tacenda_lm.training import averaging_weight, falling_rate, perplexity_of, train
 
 __all__ = ["Network", "Tabular", "Trainer", "draw_network", "find_classes", "fit_vlhmm"]
 
@@ -481,7 +481,7 @@ def _sum_at(like: Array, rows: _Ints, values: Array) -> Array:
 
 
 def fit_vlhmm(
-    settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitContext
+    settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitRun
 ) -> tuple[Tables, History]:
     """Fit to a corpus."""
     settings = settings.planned(corpus.n_tokens, len(corpus.vocabulary), valid is not None)
@@ -539,7 +539,7 @@ def draw_network(
     return Tabular(*given, pairs_of(ids, offsets, lexicon))
 
 
-class Trainer:
+class Trainer(fitting.Trainer):
     """A model under training, as `tacenda.fitting` takes it; batches are numbers of sentences.
 
     The network is trained in place, on the device of the settings. What is learned is the running average of its

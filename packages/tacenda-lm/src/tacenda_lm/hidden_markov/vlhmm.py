@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
+from tacenda.fitting import FitRun
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
@@ -28,7 +29,6 @@ from tacenda_lm.sequences import (
     checked_pairs,
 )
 from tacenda_lm.states import State, not_of_this_model, vector_of
-from tacenda_lm.training import FitContext
 
 __all__ = ["VLHMM", "HiddenMarkov", "Posterior"]
 
@@ -287,7 +287,7 @@ class VLHMM(HiddenMarkov):
         sizes = {"classes": settings.n_classes, "states": settings.states_per_class, "width": width}
         return kind, sizes
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         require_torch("fitting VLHMM")
         from tacenda_lm.hidden_markov.training import fit_vlhmm
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacenda import devices
 from tacenda.arrays import Array
 from tacenda.corpus import Corpus
-from tacenda.fitting import ArrayBatches, History, StepResult, fingerprint_arrays
+from tacenda.fitting import ArrayBatches, FitRun, History, StepResult, fingerprint_arrays
 from tacenda.fitting.processes import join, processes
 from tacenda.fitting.processes import total as sum_of
 from tacenda.kernels.log_bilinear import context_sum, tree_softmax
@@ -23,7 +23,7 @@ from tacenda_lm.log_bilinear.settings import HLBLSettings
 from tacenda_lm.log_bilinear.trees import Tree
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Stream, streams_of
-from tacenda_lm.training import AdaGradTrainer, FitContext, dropout_mask, falling_rate, train
+from tacenda_lm.training import AdaGradTrainer, dropout_mask, falling_rate, train
 
 __all__ = ["HLBL", "HLBLTrainer", "average_predicted", "train_hlbl"]
 
@@ -74,7 +74,7 @@ class HLBL(StreamModel):
         """The tree over words. Raises NotFittedError."""
         return self._learned(self._predictor).tree
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         """Fit in three stages (section 4.4): a bootstrap, a tree, the model on it."""
         from tacenda_lm.log_bilinear.tree_building import build_tree  # imports numba
 
@@ -237,7 +237,7 @@ def train_hlbl(
     counts: npt.NDArray[np.integer],
     text: Stream,
     valid: Stream | None,
-    fitting: FitContext,
+    fitting: FitRun,
     description: str = "fitting",
 ) -> tuple[HLBLPredictor, History]:
     """Train a model on a given tree, whatever the settings say of trees.
@@ -269,7 +269,7 @@ def train_hlbl(
 
 
 def _clustered_vectors(
-    settings: HLBLSettings, counts: npt.NDArray[np.integer], text: Stream, fitting: FitContext
+    settings: HLBLSettings, counts: npt.NDArray[np.integer], text: Stream, fitting: FitRun
 ) -> npt.NDArray[np.float64]:
     """Train the thesis's model (five words, no tails, no dropout) on a random tree, for its predictions."""
     from tacenda_lm.log_bilinear.tree_building import build_tree

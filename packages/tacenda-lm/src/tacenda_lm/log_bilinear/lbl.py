@@ -12,7 +12,7 @@ from tacenda import devices
 from tacenda.arrays import Array, to_device, to_numpy
 from tacenda.artifact import require
 from tacenda.corpus import Corpus
-from tacenda.fitting import ArrayBatches, StepResult
+from tacenda.fitting import ArrayBatches, FitRun, StepResult
 from tacenda.fitting.processes import join, processes
 from tacenda.fitting.processes import total as sum_of
 from tacenda.settings import configured_by
@@ -29,7 +29,7 @@ from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, rows_of_block
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
-from tacenda_lm.training import AdaGradTrainer, FitContext, dropout_mask, falling_rate, train
+from tacenda_lm.training import AdaGradTrainer, dropout_mask, falling_rate, train
 
 __all__ = ["LBL", "LBLPredictor", "LBLTrainer"]
 
@@ -61,7 +61,7 @@ class LBL(StreamModel):
         """What was learned. Raises NotFittedError."""
         return self._learned(self._predictor).parameters
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         settings = self.settings
         device = devices.resolve(settings, _OPERATIONS)
         together = join(device)

@@ -23,6 +23,7 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.marks import Marks
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
+from tacenda.fitting import FitRun
 from tacenda.settings import configured_by
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import Vocabulary
@@ -34,7 +35,6 @@ from tacenda_lm.ngram.scoring import NGramScores
 from tacenda_lm.ngram.smoothing import FALLBACK, KneserNeySettings, estimate
 from tacenda_lm.ngram.spooling import Scratch, default_budget
 from tacenda_lm.ngram.table import Table
-from tacenda_lm.training import FitContext
 
 __all__ = ["KneserNey"]
 
@@ -69,7 +69,7 @@ class KneserNey(NGramScores):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         def count(scratch: Scratch) -> Counted:
             order, types = self.settings.order, corpus.vocabulary
             blocks = corpus.blocks(scratch.rows_of_block(order))

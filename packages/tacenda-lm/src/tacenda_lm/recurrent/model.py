@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tacenda.artifact import require
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import Schedule
+from tacenda.fitting import FitRun, Schedule
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.recurrent.lds_start import LinearSystem, started_from
@@ -29,7 +29,7 @@ from tacenda_lm.sequences import (
 )
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Stream
-from tacenda_lm.training import FitContext, train
+from tacenda_lm.training import train
 
 __all__ = ["RecurrentLM"]
 
@@ -71,7 +71,7 @@ class RecurrentLM(StreamModel):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         settings, advanced = self.settings, self.settings.advanced
         text = Stream.of_corpus(corpus, across=True)
         held_out = None if valid is None else Stream.of_corpus(valid, settings.across_sentences)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tacenda.fitting import Callback, FitLoop, Schedule, StepResult, fingerprint_arrays
 from tacenda.fitting.schedules import Position
-from tacenda.fitting.trainable import State
+from tacenda.fitting.trainer import State
 from tacenda_lm.recurrent.network import RESTING, Network, backward, forward, output
 from tacenda_lm.recurrent.predictor import RecurrentPredictor
 from tacenda_lm.recurrent.settings import RecurrentLMSettings

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tacenda.artifact import require
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.fitting import FitRun
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.state_space.joint_tokens import JointTokens
@@ -21,7 +22,7 @@ from tacenda_lm.state_space.trainers import GradientTrainer, RulesTrainer
 from tacenda_lm.states import State
 from tacenda_lm.stream_model import StreamModel
 from tacenda_lm.streams import Stream, streams_of
-from tacenda_lm.training import FitContext, falling_rate, train
+from tacenda_lm.training import falling_rate, train
 
 __all__ = ["StateSpaceLM"]
 
@@ -64,7 +65,7 @@ class StateSpaceLM(StreamModel):
         """What was learned. Raises NotFittedError."""
         return self._learned(self._predictor).parameters
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         settings, advanced = self.settings, self.settings.advanced
         vocabulary = corpus.vocabulary
         text, held_out = streams_of(corpus, valid, across=settings.across_sentences)

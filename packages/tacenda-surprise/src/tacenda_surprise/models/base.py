@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tacenda import plugins
 from tacenda.errors import ConfigurationError, FittingError, NotFittedError
 from tacenda.estimator import Estimator
-from tacenda.fitting import BatchSource, Callback, FitSettings, History, Trainable
+from tacenda.fitting import BatchSource, Callback, FitRun, FitSettings, History, Trainer
 from tacenda.fitting import fit as run
 from tacenda.fitting.checkpoint import Resume
 from tacenda.kernels.ratings import scores as rating_scores
@@ -93,7 +93,7 @@ class Loop(NamedTuple):
 
     def run(
         self,
-        trained: Trainable,
+        trained: Trainer,
         source: BatchSource,
         settings: FitSettings,
         configuration: Mapping[str, Any],
@@ -103,11 +103,8 @@ class Loop(NamedTuple):
             trained,
             source,
             settings,
-            configuration=configuration,
-            callbacks=self.callbacks,
-            checkpoints=self.checkpoints,
-            resume=self.resume,
-            description=self.progress,
+            FitRun(self.checkpoints, self.resume, self.callbacks, self.progress),
+            configuration,
         )
 
 

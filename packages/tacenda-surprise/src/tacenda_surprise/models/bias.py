@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from tacenda.errors import ArtifactError
 from tacenda.estimator import Estimator
-from tacenda.fitting import FitSettings, StepResult, Sweeps
+from tacenda.fitting import FitSettings, StepResult, Sweeps, Trainer
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import Settings, configured_by, option
@@ -215,7 +215,7 @@ class BiasModel(RatingModel, Estimator[BiasSettings]):
         return model
 
 
-class Alternation:
+class Alternation(Trainer):
     """Biases (users,) and (items,) under training, as the fitting loop sees them: damped means in turn.
 
     ``variances`` are sigma^2, tau_u^2 and tau_i^2; they only count where the settings give no penalty.
@@ -297,10 +297,6 @@ class Alternation:
         b, c = self.b.astype(np.float32), self.c.astype(np.float32)
         return Biases(b, c, self.penalties, variances.spread(*self.sizes))
 
-    def evaluate(self) -> float | None:
-        """None, as nothing is held out."""
-        return None
-
     def state(self) -> Mapping[str, npt.NDArray[Any]]:
         """Both biases and the variances."""
         return {"user_biases": self.b, "item_biases": self.c, "variances": self.variances}
@@ -311,6 +307,8 @@ class Alternation:
         if b.shape != self.b.shape or c.shape != self.c.shape:
             raise ValueError("the biases are of other ratings")
         self.b, self.c, self.variances = b.copy(), c.copy(), state["variances"].copy()
+
+    parameters, load_parameters = state, load_state
 
 
 def alternated(

@@ -2,11 +2,18 @@
 
 from tacenda.fitting.adam import Adam
 from tacenda.fitting.batches import ArrayBatches, BlockBatches, Sweeps, fingerprint_arrays
-from tacenda.fitting.checkpoint import Checkpoints, Resume
+from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History
-from tacenda.fitting.loop import Callback, FitLoop, FitSettings, fit
+from tacenda.fitting.loop import Callback, FitLoop, FitRun, FitSettings, fit
 from tacenda.fitting.schedules import Cosine, Position, Schedule, StepDecay, WarmUp, as_schedule
-from tacenda.fitting.trainable import BatchSource, HasParameters, State, StepResult, Trainable
+from tacenda.fitting.trainer import (
+    BatchSource,
+    State,
+    StepResult,
+    TorchRandom,
+    Trainer,
+    set_learning_rate,
+)
 
 __all__ = [
     "Adam",
@@ -14,13 +21,12 @@ __all__ = [
     "BatchSource",
     "BlockBatches",
     "Callback",
-    "Checkpoints",
     "Cosine",
     "DivergenceError",
     "Evaluation",
     "FitLoop",
+    "FitRun",
     "FitSettings",
-    "HasParameters",
     "History",
     "Position",
     "Resume",
@@ -29,9 +35,11 @@ __all__ = [
     "StepDecay",
     "StepResult",
     "Sweeps",
-    "Trainable",
+    "TorchRandom",
+    "Trainer",
     "WarmUp",
     "as_schedule",
     "fingerprint_arrays",
     "fit",
+    "set_learning_rate",
 ]

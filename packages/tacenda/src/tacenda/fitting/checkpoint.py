@@ -24,7 +24,7 @@ from safetensors.numpy import load, save
 
 from tacenda import store
 from tacenda.errors import FittingError
-from tacenda.fitting.trainable import State, Trainable
+from tacenda.fitting.trainer import State
 
 Resume = bool | Literal["auto"]
 
@@ -165,27 +165,24 @@ def check_identity(found: dict[str, Any], wanted: dict[str, Any], folder: Path) 
     )
 
 
-@dataclass(frozen=True)
-class Checkpoints:
-    """Where and how often a fit is saved, besides the end of every epoch."""
-
-    folder: str | os.PathLike[str]
-    every_steps: int | None = None
-    every_seconds: float | None = 300.0
-
-
 class Recorder:
     """Saves and finds the checkpoint of one fit."""
 
-    def __init__(self, checkpoints: Checkpoints, identity: dict[str, Any]) -> None:
-        self.folder = CheckpointFolder(checkpoints.folder)
-        self._checkpoints, self._identity = checkpoints, identity
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        identity: dict[str, Any],
+        every_steps: int | None,
+        every_seconds: float | None,
+    ) -> None:
+        self.folder = CheckpointFolder(folder)
+        self._identity, self._every = identity, (every_steps, every_seconds)
         self._saved_at = time.monotonic()
         self._saved_once = False
 
     def due(self, step: int) -> bool:
         """Tell whether a checkpoint is due after ``step`` steps."""
-        steps, seconds = self._checkpoints.every_steps, self._checkpoints.every_seconds
+        steps, seconds = self._every
         if steps and step % steps == 0:
             return True
         return seconds is not None and time.monotonic() - self._saved_at >= seconds
@@ -193,13 +190,13 @@ class Recorder:
     def save(
         self,
         progress: dict[str, Any],
-        model: Trainable,
-        best: Mapping[str, Any] | None,
+        state: State,
+        best: State | None,
         best_version: int,
     ) -> None:
         """Save a checkpoint. The first that cannot be written ends the fit; a later one causes a warning."""
         try:
-            moment = Checkpoint(self._identity, progress, model.state(), best)
+            moment = Checkpoint(self._identity, progress, state, best)
             self.folder.write(moment, best_version)
         except FittingError as error:
             if not self._saved_once:

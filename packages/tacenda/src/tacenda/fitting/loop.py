@@ -15,27 +15,23 @@ import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from types import FrameType
 from typing import Any, Literal
 
+import numpy as np
+
 from tacenda.errors import ConfigurationError, FittingError, describe
-from tacenda.fitting.checkpoint import Checkpoints, Recorder, Resume
-from tacenda.fitting.history import (
-    BestSeen,
-    DivergenceError,
-    Evaluation,
-    History,
-    LossMeter,
-    saved_count,
-)
+from tacenda.fitting.checkpoint import Recorder, Resume
+from tacenda.fitting.history import DivergenceError, Evaluation, History, read_count
 from tacenda.fitting.processes import processes, wait
 from tacenda.fitting.schedules import Position, Schedule, as_schedule
-from tacenda.fitting.trainable import BatchSource, StepResult, Trainable, check_state
+from tacenda.fitting.trainer import BatchSource, State, StepResult, Trainer, is_plausible
 from tacenda.progress import track
 from tacenda.settings import Settings, option
+from tacenda.store import path_of
 
-__all__ = ["Callback", "FitLoop", "FitSettings", "fit"]
+__all__ = ["Callback", "FitLoop", "FitRun", "FitSettings", "LossMeter", "fit"]
 
 _FINAL = {"patience", "callback"}  # reasons to stop that more epochs do not undo
 _MAY_DIFFER = {"epochs", "check_losses_every", "on_divergence"}  # between a run and one resumed
@@ -97,37 +93,63 @@ class Callback:
         """Called after every epoch and its evaluation."""
 
 
-def fit(
-    model: Trainable,
-    source: BatchSource,
-    settings: FitSettings,
-    *,
-    configuration: Mapping[str, Any] | None = None,
-    callbacks: Sequence[Callback] = (),
-    checkpoints: Checkpoints | str | os.PathLike[str] | None = None,
-    resume: Resume = "auto",
-    description: str = "fitting",
-) -> History:
-    """Train ``model`` in place on the batches of ``source``.
+@dataclass(frozen=True)
+class FitRun:
+    """Where one fit saves its progress, whether it resumes, who watches it, and what its progress bar says.
 
-    Parameters
+    Attributes
     ----------
-    model, source
-        What to train, and on what.
-    settings
-        How long, at what rate, when to stop.
-    configuration
-        Identifies what the model was made from, held-out data included, as JSON values. A checkpoint of
-        another configuration, other data or other settings is refused.
-    callbacks
-        Hooks that see every step, evaluation and epoch.
     checkpoints
         A folder, made if it is missing, in which the fit is saved every few minutes and after every epoch.
     resume
         ``"auto"`` continues from a checkpoint if there is one, True requires one, False removes what is
         there and starts from the beginning.
+    callbacks
+        Hooks that see every step, evaluation and epoch.
     description
-        What the progress bar says.
+        The text before the progress bar.
+    every_steps, every_seconds
+        How often a checkpoint is saved, besides the end of every epoch.
+    """
+
+    checkpoints: str | os.PathLike[str] | None = None
+    resume: Resume = "auto"
+    callbacks: Sequence[Callback] = ()
+    description: str = "fitting"
+    every_steps: int | None = None
+    every_seconds: float | None = 300.0
+
+    def stage(self, name: str) -> FitRun:
+        """Return the run of one of several stages, whose checkpoints have a folder of their own."""
+        if self.checkpoints is None:
+            return self
+        return replace(self, checkpoints=path_of(self.checkpoints, FittingError) / name)
+
+    def after_first(self) -> FitRun:
+        """Return the run of a stage after the first, which an interrupted fit need not have reached."""
+        return replace(self, resume="auto") if self.resume is True else self
+
+
+def fit(
+    trainer: Trainer,
+    source: BatchSource,
+    settings: FitSettings,
+    run: FitRun | None = None,
+    identity: Mapping[str, Any] | None = None,
+) -> History:
+    """Train in place on the batches of ``source``.
+
+    Parameters
+    ----------
+    trainer, source
+        What to train, and on what.
+    settings
+        How long, at what rate, when to stop.
+    run
+        Checkpoints, callbacks and the progress bar of this run; by default none are saved or called.
+    identity
+        JSON values that identify what the model was made from, held-out data included. A checkpoint of another
+        identity, other data or other settings is refused.
 
     Returns
     -------
@@ -145,29 +167,29 @@ def fit(
         After Ctrl-C, once the step is done, a checkpoint saved and the best parameters restored; a
         second Ctrl-C raises it at once.
     """
+    run = run or FitRun()
     recorder = None
-    if checkpoints is not None:
-        where = checkpoints if isinstance(checkpoints, Checkpoints) else Checkpoints(checkpoints)
-        identity = {
-            "model": type(model).__qualname__,
-            "configuration": dict(configuration or {}),
+    if run.checkpoints is not None:
+        known = {
+            "model": type(trainer).__qualname__,
+            "configuration": dict(identity or {}),
             "data": source.fingerprint(),
             "settings": settings.fingerprint(),
         }
-        recorder = Recorder(where, identity)
-    elif resume is True:
+        recorder = Recorder(run.checkpoints, known, run.every_steps, run.every_seconds)
+    elif run.resume is True:
         raise ConfigurationError("resume=True needs checkpoints=...; give the folder they are in")
-    run = FitLoop(model, source, settings, tuple(callbacks), recorder, description)
+    loop = FitLoop(trainer, source, settings, run, recorder)
     try:
-        return run.run(resume)
+        return loop.run(run.resume)
     except DivergenceError as error:
-        if error.first or run.has_no_model:
+        if error.first or loop.has_no_model:
             raise error.in_first_epoch() from None
         if settings.on_divergence == "raise":
             raise
         kept = f"training was stopped, and the best model so far is kept: {error}"
         warnings.warn(kept, RuntimeWarning, stacklevel=2)
-        return run.history
+        return loop.history
 
 
 class FitLoop:
@@ -175,21 +197,21 @@ class FitLoop:
 
     def __init__(
         self,
-        model: Trainable,
+        model: Trainer,
         source: BatchSource,
         settings: FitSettings,
-        callbacks: tuple[Callback, ...],
+        run: FitRun,
         recorder: Recorder | None,
-        description: str,
     ) -> None:
         self.model, self.source, self.settings = model, source, settings
         self.history = History()
         self.learning_rate = math.nan
         self.last: StepResult | None = None
-        self._callbacks, self._recorder, self._description = callbacks, recorder, description
+        self._callbacks, self._recorder = tuple(run.callbacks), recorder
+        self._description = run.description
         self._schedule = as_schedule(settings.learning_rate)
         self._meter = LossMeter(settings.check_losses_every)
-        self._best = BestSeen(model, keep=settings.restore_best)
+        self._best = BestParameters(model, keep=settings.restore_best)
         self._interrupt = _DeferredInterrupt()
         self._batch = 0  # batches done in the current epoch
         self._clocked = time.monotonic()
@@ -336,11 +358,11 @@ class FitLoop:
         self._meter.flush()
         progress = {
             "batch": self._batch,
-            "best": self._best.state(),
+            "best": {"waited": self._best.waited, "version": self._best.version},
             "meter": self._meter.state(),
             "history": self.history.as_dict(),
         }
-        self._recorder.save(progress, self.model, self._best.parameters, self._best.version)
+        self._recorder.save(progress, self.model.state(), self._best.parameters, self._best.version)
 
     def _resume(self, resume: Resume) -> bool:
         """Continue from a checkpoint; False where there is none to continue from."""
@@ -351,9 +373,14 @@ class FitLoop:
         try:
             self.history = History.from_dict(progress["history"])
             self._meter.load_state(progress["meter"])
-            self._best.load_state(progress["best"], saved.best)
-            self._batch = saved_count(progress["batch"])
-            check_state(saved.state, self.model.state())
+            self._best.waited = read_count(progress["best"]["waited"])
+            self._best.version = read_count(progress["best"]["version"])
+            self._batch = read_count(progress["batch"])
+            if not is_plausible(saved.state) or not is_plausible(saved.best or {}):
+                raise ValueError("it holds NaN, infinite or implausibly large (above 1e15) numbers")
+            if saved.best is not None:
+                self.model.load_parameters(saved.best)  # raises where they do not fit
+                self._best.parameters = saved.best
             self.model.load_state(saved.state)
         except Exception as error:  # whatever a damaged checkpoint provokes in a model's own code
             raise FittingError(
@@ -364,6 +391,111 @@ class FitLoop:
         if self.history.stopped not in _FINAL:
             self.history.stopped = ""
         return True
+
+
+class LossMeter:
+    """Adds up what the steps of an epoch report.
+
+    Losses are kept as the model gave them and converted together, so that a model on a GPU need not
+    wait for its device at every step. The sums, float64 in the order of the steps, do not depend on
+    when that happens.
+    """
+
+    def __init__(self, check_every: int) -> None:
+        self.check_every = check_every
+        self.rate = math.nan
+        self._pending: list[tuple[int, float, StepResult]] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        """Start the sums of an epoch."""
+        self._loss = self._count = self._norm = 0.0
+        self._norms = 0
+
+    def add(self, step: int, rate: float, result: StepResult) -> None:
+        """Take the result of a step; raise DivergenceError if a loss converted now is not finite."""
+        self.rate = rate
+        self._pending.append((step, rate, result))
+        if len(self._pending) >= self.check_every:
+            self.flush()
+
+    def flush(self) -> None:
+        """Convert and check the pending losses."""
+        pending, self._pending = self._pending, []
+        for step, rate, result in pending:
+            loss = float(result.loss)
+            if not math.isfinite(loss):
+                raise DivergenceError("training loss", loss, step, rate)
+            self._loss += loss
+            self._count += float(result.units)
+            norm = math.nan if result.gradient_norm is None else float(result.gradient_norm)
+            if math.isfinite(norm):
+                self._norm += norm
+                self._norms += 1
+
+    def close_epoch(self) -> tuple[float, float | None]:
+        """Return the epoch's mean loss per unit and mean gradient norm (None if none was reported)."""
+        self.flush()
+        loss = self._loss / self._count if self._count else 0.0
+        norm = self._norm / self._norms if self._norms else None
+        self._clear()
+        return loss, norm
+
+    def state(self) -> dict[str, Any]:
+        """Return the sums as JSON; call `flush` first."""
+        return {
+            "rate": None if math.isnan(self.rate) else self.rate,
+            "loss": self._loss,
+            "count": self._count,
+            "norm": self._norm,
+            "norms": self._norms,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Put back what `state` returned."""
+        self.rate = math.nan if state["rate"] is None else float(state["rate"])
+        self._loss, self._count = float(state["loss"]), float(state["count"])
+        self._norm, self._norms = float(state["norm"]), read_count(state["norms"])
+
+
+class BestParameters:
+    """Keeps a copy of the parameters with the lowest evaluation, and counts evaluations since then."""
+
+    def __init__(self, trainer: Trainer, *, keep: bool) -> None:
+        self.parameters: State | None = None
+        self.version = 0  # changes whenever `parameters` does
+        self.waited = 0  # evaluations since the best one
+        self._trainer, self._keep = trainer, keep
+
+    def observe(self, evaluation: Evaluation, best: Evaluation | None) -> Evaluation:
+        """Take an evaluation of the model as it is, and return the best so far."""
+        if best is not None and evaluation.value >= best.value:
+            self.waited += 1
+            return best
+        self.waited = 0
+        self.keep()
+        return evaluation
+
+    def keep(self) -> None:
+        """Copy the parameters, unless none are to be restored, or these are beyond use already."""
+        if not self._keep:
+            return
+        found = self._trainer.parameters()
+        if is_plausible(found):
+            self.parameters = {
+                name: np.array(array, order="C", copy=True) for name, array in found.items()
+            }
+            self.version += 1
+
+    @property
+    def holds_only_the_start(self) -> bool:
+        """Whether the copied parameters are those that the fit began with."""
+        return self.parameters is not None and self.version == 1
+
+    def restore(self) -> None:
+        """Put the copied parameters back."""
+        if self.parameters is not None:
+            self._trainer.load_parameters(self.parameters)
 
 
 class _DeferredInterrupt:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacenda.fitting.trainable import State
+from tacenda.fitting.trainer import State
 
 Arrays = dict[str, NDArray[Any]]
 

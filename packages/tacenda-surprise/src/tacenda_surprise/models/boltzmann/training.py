@@ -24,6 +24,7 @@ from tacenda.fitting import (
     History,
     StepDecay,
     StepResult,
+    Trainer,
 )
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.fitting.loop import Callback, FitLoop
@@ -49,7 +50,7 @@ _LESS = "fewer hidden units (n_hidden) or smaller minibatches (advanced.batch_ca
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-class _Trainer:
+class _Trainer(Trainer):
     """A machine under training; `evaluate` measures the error on the ratings ``held_out``.
 
     It takes the parameters of the machine ``start`` over, or else starts afresh. With identities in the cases
@@ -162,7 +163,7 @@ class _Trainer:
         pairs = sides(self._settings, held_out.user_ids, held_out.item_ids)
         return self.machine().rmse(*pairs, self._scale, held_out.values)
 
-    def parameters(self) -> Arrays:
+    def parameters(self) -> Mapping[str, npt.NDArray[Any]]:
         """Weights and biases."""
         return {name: to_numpy(part) for name, part in self._parameters.items()}
 
@@ -174,7 +175,7 @@ class _Trainer:
                 raise ValueError(f"{name} is {parameters[name].shape} and must be {shape}")
             assign(own, parameters[name])
 
-    def state(self) -> Arrays:
+    def state(self) -> Mapping[str, npt.NDArray[Any]]:
         """Parameters, chains, and the number of steps, on which the sampling depends."""
         own = {"chains": to_numpy(self._chains), "steps": np.array(self._steps)}
         return {**self.parameters(), **own}
@@ -233,7 +234,7 @@ class ContrastiveDivergence(_Trainer):
         chains[numbers] = to_numpy(add_rows(None, to_device(shared, self._device))[1])
         assign(self._chains, chains)
 
-    def state(self) -> Arrays:
+    def state(self) -> Mapping[str, npt.NDArray[Any]]:
         """What `_Trainer.state` has, and Adam's averages."""
         adam = {f"adam/{name}": array for name, array in self._adam.state().items()}
         return {**super().state(), **adam}

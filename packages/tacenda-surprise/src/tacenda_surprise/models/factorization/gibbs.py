@@ -23,7 +23,7 @@ from scipy.special import gammaln
 
 from tacenda import devices
 from tacenda.arrays import Array, copy, to_device, to_numpy
-from tacenda.fitting import StepResult
+from tacenda.fitting import StepResult, Trainer
 from tacenda.kernels.ratings import scores as rating_scores
 from tacenda.kernels.ratings import solves as rating_solves
 from tacenda.ratings import Ratings
@@ -62,7 +62,7 @@ class Start(NamedTuple):
     tau: float = 10.0
 
 
-class Gibbs:
+class Gibbs(Trainer):
     """A Markov chain over the parameters, and the samples taken of it.
 
     ``width`` is D, ``ratings`` are standardized, and ``identities`` are N(u), None without conditioning. The
@@ -221,11 +221,7 @@ class Gibbs:
         self._gamma = np.maximum(gamma, 1e-6).astype(np.float32)
         self._nu = draw_evenness(rng, self._gamma)
 
-    def evaluate(self) -> float | None:
-        """None, as nothing is held out: sampling does not overfit."""
-        return None
-
-    def state(self) -> Arrays:
+    def state(self) -> Mapping[str, npt.NDArray[Any]]:
         """The chain's position and the samples; a sweep's random numbers depend on its number alone."""
         tables = {"users": self._users, "items": self._items, "links": self._links}
         chain = {f"chain.{name}": to_numpy(table) for name, table in tables.items()}
@@ -246,6 +242,8 @@ class Gibbs:
         self._alpha, self._nu, self._tau = (float(n) for n in state["chain.numbers"][:3])
         self._sweeps = int(state["chain.numbers"][3])
         self.samples = {name: state[f"samples.{name}"].copy() for name in Samples._fields}
+
+    parameters, load_parameters = state, load_state
 
 
 def device_for(

@@ -24,6 +24,7 @@ from tacenda.fitting import (
     StepDecay,
     StepResult,
     Sweeps,
+    Trainer,
 )
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels.ratings import scores as rating_scores
@@ -144,7 +145,7 @@ def bytes_needed(
     return 12 * rows * width + 20 * len(ratings) + 16 * sides
 
 
-class _Trainer:
+class _Trainer(Trainer):
     """What the fitting loop asks of tables under training, which are changed in place."""
 
     def __init__(
@@ -174,7 +175,7 @@ class _Trainer:
         scores = np.clip(self.scores(held_out), *held_out.scale)
         return float(np.sqrt(np.mean((scores - held_out.values) ** 2, dtype=np.float64)))
 
-    def parameters(self) -> Arrays:
+    def parameters(self) -> Mapping[str, npt.NDArray[Any]]:
         """The tables."""
         return {name: to_numpy(table) for name, table in self.tables._asdict().items()}
 
@@ -186,7 +187,7 @@ class _Trainer:
                 raise ValueError(f"{name} is {parameters[name].shape} and must be {shape}")
             assign(table, parameters[name])
 
-    def state(self) -> Arrays:
+    def state(self) -> Mapping[str, npt.NDArray[Any]]:
         """Tables and the number of steps, on which the order of the ratings depends."""
         return {**self.parameters(), "steps": np.array(self._steps)}
 
@@ -231,7 +232,7 @@ class _Descent(_Trainer):
         rates = Rates(*(rate * learning_rate for rate in self._used.rates))
         return rates, self._used.penalties(self._ratings, weights), weights, seed
 
-    def state(self) -> Arrays:
+    def state(self) -> Mapping[str, npt.NDArray[Any]]:
         """Tables, the number of steps, on which the order of the ratings depends, and the users' errors."""
         return {**super().state(), "squares": self._squares}
 

@@ -1,0 +1,285 @@
+"""`Trainer`: a model under training as the fitting loop sees it, and `pack` and `unpack`, which save all it holds.
+
+    class Regression(Trainer):
+        def __init__(self, width: int, seed: int) -> None:
+            self.weights, self.rng = np.zeros(width), np.random.default_rng(seed)
+            self.adam = Adam()
+            self.learned = {"weights": self.weights}              # what the model is made of
+            self.rest = {"adam": self.adam, "rng": self.rng}      # what else the next steps depend on
+
+        def step(self, batch, learning_rate):
+            ...                                                   # changes the weights in place
+            return StepResult(loss, len(batch))
+
+That is all a checkpoint needs to know.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, SupportsFloat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.arrays import LARGEST, Arrays, assign, to_numpy
+
+__all__ = [
+    "BatchSource",
+    "State",
+    "StepResult",
+    "TorchRandom",
+    "Trainer",
+    "is_plausible",
+    "pack",
+    "set_learning_rate",
+    "unpack",
+]
+
+State = Mapping[str, NDArray[Any]]
+
+
+class StepResult(NamedTuple):
+    """What one step reports: the loss *summed* over the batch and the number of units in it.
+
+    The loss may be anything that ``float()`` takes. A torch scalar left on its device is converted
+    only every ``FitSettings.check_losses_every`` steps, so that nothing waits for the device.
+    """
+
+    loss: SupportsFloat
+    units: float
+    gradient_norm: SupportsFloat | None = None
+
+
+class BatchSource(Protocol):
+    """Batches whose order depends on the epoch alone, so that two integers say where a fit is."""
+
+    def n_batches(self, epoch: int) -> int | None:
+        """Return the number of batches of an epoch (epochs count from 0); None if it is not known."""
+        ...
+
+    def batches(self, epoch: int, skip: int = 0) -> Iterator[Any]:
+        """Yield the batches of an epoch without the first ``skip``; the same ones at every call."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Identify data, order and batch size; a checkpoint of another fingerprint is refused."""
+        ...
+
+
+class Trainer:
+    """A model under training; a subclass implements `step`, and `evaluate` where there is held-out data.
+
+    Attributes
+    ----------
+    learned
+        The parts that make up the model, by name, changed in place by `step`: arrays of numpy or tensors, `Arrays`,
+        torch modules, optimizers or generators, generators of numpy, objects with ``state`` and ``load_state``, and
+        mappings of these; or one `Arrays`.
+    rest
+        Whatever else the next steps depend on, likewise.
+    steps
+        Steps done, if `step` counts them, so that it can draw from a generator seeded with the seed and this number.
+    """
+
+    learned: Mapping[str, Any] | Arrays
+    rest: Mapping[str, Any] | Arrays = MappingProxyType({})
+    steps: int = 0
+
+    def step(self, batch: Any, learning_rate: float) -> StepResult | tuple[SupportsFloat, float]:
+        """Update the parameters once, from one batch, at the given (base) learning rate."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement step")
+
+    def evaluate(self) -> float | None:
+        """Return the criterion on held-out data, lower is better; None if there is none."""
+        return None
+
+    def parameters(self) -> State:
+        """Return the arrays that make up the fitted model."""
+        return pack(self.learned)
+
+    def load_parameters(self, saved: State, /) -> None:
+        """Put back what `parameters` returned. Raises ValueError where names, shapes or dtypes differ."""
+        unpack(self.learned, saved)
+
+    def state(self) -> State:
+        """Return everything the next steps depend on; `load_state` of it changes nothing, to the bit."""
+        return {**pack(self.learned), **pack(self.rest), "steps": np.array(self.steps)}
+
+    def load_state(self, saved: State, /) -> None:
+        """Put back what `state` returned. Raises ValueError where names, shapes or dtypes differ."""
+        if "steps" not in saved:
+            raise ValueError("the number of steps is missing")
+        parts = {**dict(self.learned.items()), **dict(self.rest.items())}
+        unpack(parts, {key: array for key, array in saved.items() if key != "steps"})
+        self.steps = int(saved["steps"])
+
+
+class TorchRandom:
+    """Torch's global generator, which dropout draws from, as a part of a trainer.
+
+    Seed it before the fit, and put ``torch.random.fork_rng()`` around the fit where others depend on it.
+    """
+
+    def __init__(self, cuda: bool = False) -> None:
+        self._cuda = cuda
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the states (uint8) of the generators."""
+        import torch
+
+        arrays = {"cpu": torch.get_rng_state().numpy().copy()}
+        return {**arrays, "cuda": torch.cuda.get_rng_state().numpy()} if self._cuda else arrays
+
+    def load_state(self, saved: State) -> None:
+        """Put them back."""
+        import torch
+
+        torch.set_rng_state(torch.from_numpy(np.array(saved["cpu"])))
+        if self._cuda:
+            torch.cuda.set_rng_state(torch.from_numpy(np.array(saved["cuda"])))
+
+
+def set_learning_rate(optimizer: Any, learning_rate: float) -> None:
+    """Set the rate of every parameter group of a torch optimizer, times the group's own "scale" if it has one."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * group.get("scale", 1.0)
+
+
+def is_plausible(state: State) -> bool:
+    """Return whether no number of a state is NaN, infinite or above 1e15, so that it is worth keeping."""
+    return all(
+        array.dtype.kind != "f" or bool((np.abs(array) <= np.float64(LARGEST)).all())
+        for array in map(np.asarray, state.values())
+    )
+
+
+# -- parts to arrays and back ------------------------------------------------------------------------
+
+
+def pack(part: Any) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a part by name, "outer/inner" where parts are nested; those of the CPU are not copied."""
+    if isinstance(part, Mapping):
+        found = {}
+        for name, inner in part.items():
+            for key, array in pack(inner).items():
+                found[f"{name}/{key}" if key else name] = array
+        return found
+    if isinstance(part, Arrays):
+        return part.to_arrays()
+    if isinstance(part, np.random.Generator):
+        return {"": np.frombuffer(json.dumps(part.bit_generator.state).encode(), np.uint8)}
+    if isinstance(part, np.ndarray):
+        return {"": part}
+    if (torch := sys.modules.get("torch")) is not None:
+        if isinstance(part, torch.Tensor):
+            return {"": _to_array(part)}
+        if isinstance(part, torch.nn.Module):
+            return pack(part.state_dict())
+        if isinstance(part, torch.optim.Optimizer):
+            slots = part.state_dict()["state"].items()
+            return {
+                f"{number}/{name}": _to_array(value)
+                if isinstance(value, torch.Tensor)
+                else np.asarray(value)
+                for number, own in slots
+                for name, value in own.items()
+                if value is not None
+            }
+        if isinstance(part, torch.Generator):
+            return {"": part.get_state().numpy()}
+    return dict(part.state())
+
+
+def unpack(part: Any, saved: State) -> None:
+    """Put arrays that `pack` gave back into the part, in place. Raises ValueError where they do not fit."""
+    if isinstance(part, Mapping):
+        _unpack_mapping(part, saved)
+        return
+    if isinstance(part, Arrays):
+        part.assign(saved)
+        return
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(part, torch.nn.Module):
+        unpack(part.state_dict(), saved)  # its tensors share the memory of the parameters
+    elif torch is not None and isinstance(part, torch.optim.Optimizer):
+        _load_optimizer(torch, part, saved)
+    elif hasattr(part, "load_state"):
+        part.load_state(saved)
+    else:
+        [array] = saved.values()
+        if isinstance(part, np.random.Generator):
+            part.bit_generator.state = json.loads(array.tobytes())
+        elif torch is not None and isinstance(part, torch.Generator):
+            part.set_state(torch.from_numpy(np.array(array)))
+        else:
+            _put(torch, part, array)
+
+
+def _unpack_mapping(parts: Mapping[str, Any], saved: State) -> None:
+    own: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in parts}
+    for key, array in saved.items():
+        names = [name for name in own if key == name or key.startswith(f"{name}/")]
+        if not names:
+            raise ValueError(f"names differ: nothing here is called {key!r}")
+        name = max(names, key=len)
+        own[name][key[len(name) + 1 :]] = array
+    for name, part in parts.items():
+        # an optimizer has no arrays before its first step: then there is nothing to put back
+        if not own[name] and pack(part):
+            raise ValueError(f"names differ: {name!r} is missing")
+        try:
+            unpack(part, own[name]) if own[name] else None
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+
+def _put(torch: Any, target: Any, array: NDArray[Any]) -> None:
+    """Copy an array over one of the same shape and dtype, on any device."""
+    target = target.detach() if hasattr(target, "detach") else target
+    bits = torch is not None and getattr(target, "dtype", None) == torch.bfloat16
+    like = _to_array(target) if bits else to_numpy(target)
+    if like.shape != array.shape or like.dtype != array.dtype:
+        raise ValueError(
+            f"it is {like.dtype} {like.shape}, and {array.dtype} {array.shape} was saved"
+        )
+    assign(target.view(torch.int16) if bits else target, array)
+
+
+def _to_array(tensor: Any) -> NDArray[Any]:
+    """Return a tensor as an array of the host; bfloat16, which numpy lacks, becomes int16 of the same bits."""
+    tensor = tensor.detach()
+    if str(tensor.dtype) == "torch.bfloat16":
+        tensor = tensor.view(sys.modules["torch"].int16)
+    return np.asarray(tensor.cpu().numpy())
+
+
+def _load_optimizer(torch: Any, optimizer: Any, saved: State) -> None:
+    """Put back the slots of a torch optimizer, whose settings stay as they are."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    slots: dict[int, dict[str, Any]] = {}
+    for key, array in saved.items():
+        number, _, name = key.partition("/")
+        like = parameters[int(number)]
+        tensor = torch.from_numpy(np.array(array, order="C", copy=True))
+        # step counters stay where torch keeps them; everything else lies next to its parameter
+        if array.ndim or not like.ndim:
+            tensor = tensor.view(torch.bfloat16) if like.dtype == torch.bfloat16 else tensor
+            tensor = tensor.to(like.device)
+        slots.setdefault(int(number), {})[name] = tensor
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": slots, "param_groups": groups})
+
+
+def _use_one_torch_thread() -> None:
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    # a forked child has none of its parent's threads, and a fit there would wait for them forever
+    os.register_at_fork(after_in_child=_use_one_torch_thread)
