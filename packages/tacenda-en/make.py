@@ -25,8 +25,8 @@ import numpy as np
 import tacenda
 from tacenda import Corpus
 from tacenda.artifact.packaging import CARD, ModelCard, card
+from tacenda.corpus.lines import numbered_lines
 from tacenda.datasets import locate
-from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import TacendaError
 from tacenda_embeddings import LDS, SumEmbed
 from tacenda_lm import KneserNey

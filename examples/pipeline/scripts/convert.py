@@ -17,9 +17,8 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.training.converters import conllu_to_docs
 
 from tacenda import datasets
-from tacenda.corpus.lines import read_blocks
+from tacenda.corpus.lines import numbered_lines, read_blocks
 from tacenda.datasets import columns, synthetic_text
-from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import DataError
 
 PARTS = ("train", "dev", "test")

@@ -341,7 +341,7 @@ def export(
 
     `spacy init vectors LANG FILE DIR` reads it.
     """
-    from tacenda.datasets.textfile import numbered_lines
+    from tacenda.corpus.lines import numbered_lines
 
     check_file(file, force)
     more = [line.strip() for _, line in numbered_lines(words)] if words is not None else []

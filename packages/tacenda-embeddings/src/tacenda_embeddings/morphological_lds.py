@@ -19,9 +19,8 @@ from tacenda.artifact import require
 from tacenda.corpus import Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.estimator import Estimator
-from tacenda.lookup import class_of, reserved, token_list
 from tacenda.settings import Settings, configured_by, group
-from tacenda.vocabulary import Vocabulary
+from tacenda.vocabulary import Vocabulary, class_of, reserved, token_list
 from tacenda.word_classes import coarser_class
 from tacenda_embeddings.lds.model import LDS
 from tacenda_embeddings.lds.settings import LDSSettings, Output

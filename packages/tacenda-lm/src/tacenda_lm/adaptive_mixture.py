@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.signal import lfilter
 
-from tacenda.corpus.marks import Marks
+from tacenda.corpus.lines import Marks
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_lm.language_model import LanguageModel

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dask.delayed import delayed
 
 from tacenda.corpus import Corpus, Text, as_corpus
-from tacenda.corpus.marks import START, Marks, check_marks, refusal
+from tacenda.corpus.lines import START, Marks, check_marks, refusal
 from tacenda.dask import ClusterCorpus, Part
 from tacenda.dask.sums import holders, summed
 from tacenda.errors import ConfigurationError, DataError

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.marks import Marks
+from tacenda.corpus.lines import Marks
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda.estimator import Estimator

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tacenda.artifact import require
 from tacenda.artifact.folder import check_name
 from tacenda.corpus import Corpus
-from tacenda.corpus.marks import Marks
+from tacenda.corpus.lines import Marks
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.estimator import Estimator

@@ -30,8 +30,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tacenda.errors import ConfigurationError
-from tacenda.lookup import class_of, reserved
-from tacenda.vocabulary import UNKNOWN, Vocabulary
+from tacenda.vocabulary import UNKNOWN, Vocabulary, class_of, reserved
 from tacenda.word_classes import coarser_class
 from tacenda_lm.sequences import Float64
 from tacenda_lm.spelling import LetterModel

@@ -10,8 +10,8 @@ import pytest
 
 from tacenda import Corpus, Vocabulary
 from tacenda.errors import ConfigurationError
-from tacenda.lookup import Normalization
 from tacenda.testing.samples import sample_sentences
+from tacenda.vocabulary import Normalization
 from tacenda_lm import KneserNey, UnknownWords, unknown_words
 from tacenda_lm.spelling import LetterModel
 

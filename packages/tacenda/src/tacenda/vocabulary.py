@@ -1,38 +1,190 @@
 """The types of a corpus: words, their counts, and how any string finds its id.
 
-Ids run from the most frequent type to the rarest; ties go by code point. Two types are always
-there: the boundary ``</s>``, whose count is the number of sentences, and ``<unk>``, which stands for
-every word that has no type of its own. With ``oov="classes"`` such words go to their shape and suffix
-class first (see ``tacenda.word_classes``), if that was frequent enough to be a type.
+A string is normalized; then it has the id of its own type, else that of its class, else that of ``<unk>``. Ids run from
+the most frequent type to the rarest; ties go by code point. Two types are always there: the boundary ``</s>``, whose
+count is the number of sentences, and ``<unk>``, which stands for every word that has no type of its own. With
+``oov="classes"`` such words go to their shape and suffix class first (see `tacenda.word_classes`), if that was frequent
+enough to be a type.
 """
 
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Self
+from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.errors import ArtifactError, CorpusError
-from tacenda.lookup import (
-    BOUNDARY,
-    UNKNOWN,
-    Lookup,
-    Normalization,
-    Oov,
-    check_oov,
-    class_of,
-    reserved,
-    token_list,
-)
 from tacenda.offsets import checked_offsets
-from tacenda.packed_words import pack_words, unpack_words
-from tacenda.word_classes import coarser_class
+from tacenda.word_classes import CLASSES, coarser_class, word_class
 
-__all__ = ["BOUNDARY", "UNKNOWN", "Normalization", "Oov", "Vocabulary"]
+__all__ = [
+    "BOUNDARY",
+    "UNKNOWN",
+    "Normalization",
+    "Oov",
+    "Vocabulary",
+    "pack_words",
+    "unpack_words",
+]
+
+BOUNDARY: Final = "</s>"
+UNKNOWN: Final = "<unk>"
+Oov = Literal["single", "classes"]
+
+_DIGITS: Final = re.compile(r"\d+")
+# what an earlier normalization left behind must survive the next one, lower-casing included
+_NUMBER_WORD: Final = re.compile(r"((?<![A-Z])(?:NUM)+(?![A-Z]))")
+_CACHE_LIMIT: Final = 500_000
+
+
+# ---- how any string finds its id ----
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """A change of every word before it is looked up; none, unless asked for."""
+
+    digits: bool = False
+    """Every run of decimal digits becomes ``NUM``: ``1990s`` is ``NUMs``, ``3.5`` is ``NUM.NUM``."""
+    lowercase: bool = False
+    """The word is lower-cased, but ``NUM`` is not."""
+
+    def __call__(self, word: str) -> str:
+        """Return the normalized word; normalizing it again changes nothing."""
+        if self.lowercase:
+            if self.digits and "NUM" in word:
+                pieces = _NUMBER_WORD.split(word)
+                pieces[::2] = [piece.lower() for piece in pieces[::2]]
+                word = "".join(pieces)
+            else:
+                word = word.lower()
+        return _DIGITS.sub("NUM", word) if self.digits else word
+
+    def __bool__(self) -> bool:
+        """Return whether anything is done at all."""
+        return self.digits or self.lowercase
+
+
+def reserved(oov: Oov) -> frozenset[str]:
+    """Return the names that no ordinary word can have: written in a text they mean the type of that name."""
+    return frozenset((BOUNDARY, UNKNOWN, *(CLASSES if oov == "classes" else ())))
+
+
+def class_of(normalized: str, normalization: Normalization) -> str:
+    """Return the shape and suffix class of a normalized word; ``NUM`` counts as the digits it was."""
+    return word_class(normalized.replace("NUM", "0") if normalization.digits else normalized)
+
+
+def not_a_string(token: object) -> CorpusError:
+    """Return the error for a token that is no string."""
+    return CorpusError(
+        f"a token is a {type(token).__name__} ({token!r:.40}), not a string; tokens must be strings"
+    )
+
+
+def token_list(tokens: Iterable[str]) -> list[str]:
+    """Return the tokens of a sentence as a list. Raises CorpusError for one string, which would fall into letters."""
+    if isinstance(tokens, str):
+        raise CorpusError(
+            f"a sentence is one string ({tokens!r:.40}); give a list of tokens: text.split()"
+        )
+    return tokens if isinstance(tokens, list) else list(tokens)
+
+
+class _Lookup(dict[str, int]):
+    """A dictionary from strings to ids in which every string is found: ``lookup[word]`` never fails.
+
+    It holds the words themselves. Strings that needed work are remembered too, up to a limit, so that a second look
+    costs one dictionary access.
+    """
+
+    def __init__(self, words: tuple[str, ...], normalization: Normalization, oov: Oov) -> None:
+        super().__init__(zip(words, range(len(words)), strict=True))
+        self._words = words
+        self._normalization = normalization
+        self._classes = oov == "classes"
+        self._reserved = reserved(oov)
+        self._limit = len(self) + _CACHE_LIMIT
+
+    def __missing__(self, word: str) -> int:
+        found = self.find(word)
+        if len(self) < self._limit:
+            self[word] = found
+        return found
+
+    def find(self, word: str) -> int:
+        """Return the id of any string without remembering it. Raises CorpusError for what is no string."""
+        if not isinstance(word, str):
+            raise not_a_string(word)
+        own = self.own(word)
+        if own is not None:
+            return own
+        name = class_of(self._normalized(word), self._normalization) if self._classes else None
+        while name is not None:  # the finest class that is a type
+            found = self._exact(name)
+            if found is not None:
+                return found
+            name = coarser_class(name)
+        return self[UNKNOWN]
+
+    def own(self, word: str) -> int | None:
+        """Return the id of the word's own type, or None if it has none."""
+        found = self._exact(word)
+        if found is None and self._normalization:
+            found = self._exact(self._normalized(word))
+        return found
+
+    def _normalized(self, word: str) -> str:
+        return word if word in self._reserved else self._normalization(word)
+
+    def _exact(self, word: str) -> int | None:
+        # the dictionary also remembers words without a type, under the id of what stands for them
+        found = self.get(word)
+        return found if found is not None and self._words[found] == word else None
+
+
+# ---- lists of strings as two arrays ----
+
+
+def pack_words(words: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return words as UTF-8 text, uint8 (bytes,), and the offsets that cut it, int64 (words + 1,).
+
+    Word ``i`` is ``text[offsets[i] : offsets[i + 1]]``. Lone surrogates are encoded as Python's "surrogatepass" has
+    them, so that any string survives.
+    """
+    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+    np.cumsum([len(data) for data in encoded], out=offsets[1:])
+    return np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets
+
+
+def unpack_words(text: NDArray[np.uint8], offsets: NDArray[np.int64], name: str) -> list[str]:
+    """Return the words that `pack_words` packed, of offsets that `tacenda.offsets.checked_offsets` let pass.
+
+    Raises ArtifactError, which calls the arrays ``<name>.text`` and ``<name>.offsets``, where they hold no text.
+    """
+    try:
+        whole = text.tobytes().decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise ArtifactError(
+            f"{name}.text is not UTF-8 ({error.reason}); the model is damaged"
+        ) from error
+    # decoded once and cut, which is faster than word by word: the places in characters, of which the first byte tells
+    is_first = np.append((text & 0xC0) != 0x80, True)
+    if not is_first[offsets].all():
+        raise ArtifactError(f"{name}.offsets cut a character in two; the model is damaged")
+    places = np.concatenate([[0], np.cumsum(is_first)])[offsets]
+    return [whole[i:j] for i, j in pairwise(places.tolist())]
+
+
+# ---- the vocabulary ----
 
 
 class Vocabulary:
@@ -47,7 +199,7 @@ class Vocabulary:
         summed counts of the words they stand for, ``</s>`` the number of sentences (plus what was literally
         written as ``</s>``).
     normalization
-        What is done to a string before it is looked up; nothing by default.
+        The change of every string before it is looked up; none by default.
     oov
         Whether a word without a type is ``<unk>`` (``"single"``) or first one of the ``"classes"``.
 
@@ -77,7 +229,7 @@ class Vocabulary:
                 "give one count a word"
             )
         self._set(array, normalization or Normalization(), oov)
-        self._ids = self._checked_lookup()
+        self._ids = self._build_lookup()
 
     def _set(
         self, counts: NDArray[np.integer[Any]], normalization: Normalization, oov: Oov
@@ -87,7 +239,11 @@ class Vocabulary:
         self.counts.flags.writeable = False
         if (self.counts < 0).any():
             raise CorpusError("a vocabulary was given a negative count; counts say how often")
-        self.normalization, self.oov = normalization, check_oov(oov)
+        if oov not in get_args(Oov):
+            raise CorpusError(
+                f'oov is {oov!r}; use "single" (one <unk>) or "classes" (shapes and suffixes)'
+            )
+        self.normalization, self.oov = normalization, oov
 
     @cached_property
     def words(self) -> tuple[str, ...]:
@@ -96,15 +252,15 @@ class Vocabulary:
         return tuple(unpack_words(*self._packed, "vocabulary"))
 
     @cached_property
-    def _ids(self) -> Lookup:
+    def _ids(self) -> _Lookup:
         try:
-            return self._checked_lookup()
+            return self._build_lookup()
         except CorpusError as error:
             raise _damaged(error) from error
 
-    def _checked_lookup(self) -> Lookup:
-        """The ids of the words, each of which there must be once, and the special types among them."""
-        found = Lookup(self.words, self.normalization, self.oov)
+    def _build_lookup(self) -> _Lookup:
+        """Return the ids of the words, each of which there must be once, and the special types among them."""
+        found = _Lookup(self.words, self.normalization, self.oov)
         if len(found) != len(self.words):
             raise CorpusError("a vocabulary was given the same word twice; every word has one id")
         for special in (BOUNDARY, UNKNOWN):
@@ -150,13 +306,19 @@ class Vocabulary:
             A limit is below 1.
         """
         limits = {"min_count": min_count, "min_class_count": min_class_count}
-        if max_vocabulary is not None:
-            limits["max_vocabulary"] = max_vocabulary
-        for name, limit in limits.items():
-            if limit < 1:
+        for name, limit in (limits | {"max_vocabulary": max_vocabulary}).items():
+            if limit is not None and limit < 1:
                 raise CorpusError(f"{name} is {limit}; it must be at least 1")
         normalization = normalization or Normalization()
-        proper, special = _normalized(counts, normalization, reserved(check_oov(oov)))
+        names = reserved(oov)
+        proper: Counter[str] = Counter()
+        if normalization:
+            for word, count in counts.items():
+                # a reserved name keeps its spelling; what becomes one by normalization means it too
+                proper[word if word in names else normalization(word)] += count
+        else:
+            proper.update(counts)
+        special = Counter({name: proper.pop(name) for name in names if name in proper})
         kept = dict(_most_frequent(proper, max_vocabulary, min_count))
         for word in proper.keys() - kept.keys():
             name = class_of(word, normalization) if oov == "classes" else UNKNOWN
@@ -165,7 +327,7 @@ class Vocabulary:
             special = _merge_rare(special, min_class_count)
         special[BOUNDARY] += n_sentences
         special[UNKNOWN] += 0
-        chosen = dict(_ranked(kept | special))
+        chosen = dict(_rank(kept | special))
         return cls(chosen, chosen.values(), normalization, oov)
 
     @classmethod
@@ -183,7 +345,7 @@ class Vocabulary:
     # ---- from words to ids and back ----
 
     def id_of(self, word: str) -> int:
-        """The id of a word: its own, else its class's, else that of ``<unk>``."""
+        """Return the id of a word: its own, else its class's, else that of ``<unk>``."""
         return self._ids[word]
 
     def encode(self, tokens: Iterable[str], *, remember: bool = True) -> NDArray[np.int32]:
@@ -203,7 +365,7 @@ class Vocabulary:
             ) from error
 
     def decode(self, ids: Iterable[int] | NDArray[np.integer[Any]]) -> list[str]:
-        """The words of ids; a word outside the vocabulary comes back as its class or ``<unk>``.
+        """Return the words of ids; a word outside the vocabulary comes back as its class or ``<unk>``.
 
         Raises CorpusError for an id that is not in 0 .. len(self) - 1.
         """
@@ -294,7 +456,7 @@ class Vocabulary:
         }
 
     def config_dict(self) -> dict[str, Any]:
-        """What ``arrays`` does not hold, as JSON: digits, lowercase, oov."""
+        """Return the rest as JSON: digits, lowercase, oov."""
         return {
             "digits": self.normalization.digits,
             "lowercase": self.normalization.lowercase,
@@ -309,27 +471,43 @@ class Vocabulary:
         *,
         at_once: bool = True,
     ) -> Self:
-        """Return the vocabulary that ``config_dict`` and ``arrays`` describe.
+        """Return the vocabulary that ``config_dict`` and ``arrays`` describe. Raises ArtifactError if it is damaged.
 
         With ``at_once=False`` the words stay packed until one is asked for, and are checked then: a model can be opened
         in less time than a large vocabulary takes.
-
-        Raises
-        ------
-        ArtifactError
-            It is damaged.
         """
-        text, offsets, counts = _checked(arrays)
-        settings = [config.get(name) for name in ("digits", "lowercase")]
-        if not all(isinstance(setting, bool) for setting in settings):
+        parts = []
+        for part, dtype in (("text", np.uint8), ("offsets", np.int64), ("counts", np.int64)):
+            name = f"vocabulary.{part}"
+            array = arrays.get(name)
+            if array is None:
+                raise ArtifactError(f"{name} is missing; the model is damaged or has no vocabulary")
+            if array.ndim != 1 or array.dtype != dtype:
+                raise ArtifactError(
+                    f"{name} is {array.dtype} of shape {array.shape}, not one dimension of "
+                    f"{np.dtype(dtype)}; the model is damaged"
+                )
+            parts.append(array.view())  # these stay with the vocabulary, which never changes
+            parts[-1].flags.writeable = False
+        text, offsets, counts = parts
+        checked_offsets(
+            offsets,
+            len(text),
+            what="vocabulary.offsets",
+            pieces=len(counts),
+            error=ArtifactError,
+            advice="; the model is damaged",
+        )
+        digits, lowercase = config.get("digits"), config.get("lowercase")
+        if not isinstance(digits, bool) or not isinstance(lowercase, bool):
             raise ArtifactError(
-                f"the vocabulary's digits and lowercase are {settings}, not true or false; "
+                f"the vocabulary's digits and lowercase are {[digits, lowercase]}, not true or false; "
                 "the model is damaged"
             )
         found = cls.__new__(cls)
         found._packed = text, offsets
         try:
-            found._set(counts, Normalization(*map(bool, settings)), config["oov"])
+            found._set(counts, Normalization(digits, lowercase), config["oov"])
         except (CorpusError, KeyError) as error:
             raise _damaged(error) from error
         if at_once:
@@ -340,6 +518,10 @@ class Vocabulary:
         return type(self), (self.words, self.counts, self.normalization, self.oov)
 
 
+def _damaged(error: Exception) -> ArtifactError:
+    return ArtifactError(f"the vocabulary of the model is damaged: {error}")
+
+
 def _most_frequent(
     counts: Mapping[str, int], n: int | None, min_count: int
 ) -> list[tuple[str, int]]:
@@ -348,28 +530,13 @@ def _most_frequent(
         # sorting a million words that are not kept would take longer than all the rest
         nth = sorted(counts.values(), reverse=True)[n - 1]
         least = max(least, nth)
-    return _ranked({word: count for word, count in counts.items() if count >= least})[:n]
+    return _rank({word: count for word, count in counts.items() if count >= least})[:n]
 
 
-def _ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+def _rank(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     ranked = sorted(counts.items(), key=itemgetter(0))
     ranked.sort(key=itemgetter(1), reverse=True)  # stable: ties stay in the order of the words
     return ranked
-
-
-def _normalized(
-    counts: Mapping[str, int], normalization: Normalization, names: frozenset[str]
-) -> tuple[Counter[str], Counter[str]]:
-    """Counts of proper words after normalization, and of reserved names written in the text."""
-    proper: Counter[str] = Counter()
-    if normalization:
-        for word, count in counts.items():
-            # a reserved name keeps its spelling; what becomes one by normalization means it too
-            proper[word if word in names else normalization(word)] += count
-    else:
-        proper.update(counts)
-    special = Counter({name: proper.pop(name) for name in names if name in proper})
-    return proper, special
 
 
 def _merge_rare(counts: Counter[str], min_class_count: int) -> Counter[str]:
@@ -386,42 +553,3 @@ def _merge_rare(counts: Counter[str], min_class_count: int) -> Counter[str]:
     for name, count in coarse.items():
         kept[name if count >= min_class_count else UNKNOWN] += count
     return kept
-
-
-def _checked(
-    arrays: Mapping[str, NDArray[Any]],
-) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """The text, the offsets and the counts of a vocabulary; ArtifactError if they do not fit together."""
-    text = _array(arrays, "vocabulary.text", np.uint8)
-    offsets = _array(arrays, "vocabulary.offsets", np.int64)
-    counts = _array(arrays, "vocabulary.counts", np.int64)
-    checked_offsets(
-        offsets,
-        len(text),
-        what="vocabulary.offsets",
-        pieces=len(counts),
-        error=ArtifactError,
-        advice="; the model is damaged",
-    )
-    text, offsets = (
-        text.view(),
-        offsets.view(),
-    )  # these stay with the vocabulary, which never changes
-    text.flags.writeable = offsets.flags.writeable = False
-    return text, offsets, counts
-
-
-def _damaged(error: Exception) -> ArtifactError:
-    return ArtifactError(f"the vocabulary of the model is damaged: {error}")
-
-
-def _array(arrays: Mapping[str, NDArray[Any]], name: str, dtype: type[np.generic]) -> NDArray[Any]:
-    array = arrays.get(name)
-    if array is None:
-        raise ArtifactError(f"{name} is missing; the model is damaged or has no vocabulary")
-    if array.ndim != 1 or array.dtype != dtype:
-        raise ArtifactError(
-            f"{name} is {array.dtype} of shape {array.shape}, not one dimension of "
-            f"{np.dtype(dtype)}; the model is damaged"
-        )
-    return array

@@ -283,7 +283,7 @@ def test_impossible_values_are_refused(
     array = np.load(path)
     array[position] = value
     np.save(path, array)
-    monkeypatch.setattr("tacenda.corpus.cache.PASS_ITEMS", pass_items)
+    monkeypatch.setattr("tacenda.corpus.corpus.PASS_ITEMS", pass_items)
     monkeypatch.setattr("tacenda.offsets._BLOCK", pass_items)
     with pytest.raises(CorpusError, match=message):
         Corpus.open(folder)

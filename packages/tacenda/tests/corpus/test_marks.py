@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacenda import Corpus
-from tacenda.corpus.marks import lines_without_marks
+from tacenda.corpus.lines import lines_without_marks
 from tacenda.corpus.text import as_corpus, sentences_of
 from tacenda.errors import CorpusError
 

@@ -155,7 +155,7 @@ class MorphologicalVectors(BaseVectors):
 
     def _set(self, model: Any) -> None:
         """Make a table of the vocabulary of a model."""
-        from tacenda.lookup import reserved
+        from tacenda.vocabulary import reserved
 
         self.model = model
         special = reserved(model.vocabulary.oov)

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.artifact import require
-from tacenda.lookup import not_a_string
-from tacenda.vocabulary import Vocabulary
+from tacenda.vocabulary import Vocabulary, not_a_string
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import WordVectorSettings
 

@@ -26,9 +26,8 @@ from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ConfigurationError, PluginUnavailableError
 from tacenda.estimator import Estimator
 from tacenda.fitting.checkpoint import Resume
-from tacenda.lookup import token_list
 from tacenda.settings import configured_by
-from tacenda.vocabulary import Vocabulary
+from tacenda.vocabulary import Vocabulary, token_list
 from tacenda_embeddings.varembed.fitted import FittedWords, Float32
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import (

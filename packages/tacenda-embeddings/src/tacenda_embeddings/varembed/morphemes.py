@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError
-from tacenda.lookup import reserved
 from tacenda.offsets import checked_offsets
-from tacenda.vocabulary import Vocabulary
+from tacenda.vocabulary import Vocabulary, reserved
 from tacenda_embeddings.varembed.segmenters import (
     Segmenter,
     learn_segmenter,

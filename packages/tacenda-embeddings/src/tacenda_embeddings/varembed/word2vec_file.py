@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from tacenda import store
 from tacenda.errors import DataError
-from tacenda.lookup import reserved
-from tacenda.vocabulary import Vocabulary
+from tacenda.vocabulary import Vocabulary, reserved
 
 __all__ = ["save_word2vec"]
 

@@ -49,7 +49,7 @@ def sentences_of_file(
     errors: str,
 ) -> Iterator[list[str]]:
     """Return the token lists of a text, by default tokenized as for the fit."""
-    from tacenda.corpus.marks import check_marks
+    from tacenda.corpus.lines import check_marks
     from tacenda.corpus.text import sentences_of
 
     text = input_text(file, encoding, errors)
@@ -68,8 +68,8 @@ def vocabulary_of(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
     from tacenda.corpus.lines import whole_number
     from tacenda.corpus.text import sentences_of
     from tacenda.errors import ConfigurationError
-    from tacenda.lookup import Normalization
     from tacenda.tokenizers import ASCII_WHITESPACE
+    from tacenda.vocabulary import Normalization
 
     if source.is_dir() or any(model.name == str(source) for model in by_name.available()):
         found = getattr(tacenda.load(source), "vocabulary", None)

@@ -89,7 +89,7 @@ def fit(
 ) -> None:
     """Fit a language model to text and save it; on a cluster, if a scheduler is named and the model counts n-grams."""
     from tacenda import Corpus, plugins
-    from tacenda.corpus.marks import check_marks
+    from tacenda.corpus.lines import check_marks
     from tacenda.corpus.text import sentences_of
     from tacenda_lm.language_model import check_keeps_checkpoints
     from tacenda_lm.mixture import Mixture
@@ -235,7 +235,7 @@ def clusters(
 ) -> None:
     """Find Brown clusters of the words of a text: bits, word and count a line, as wcluster writes them."""
     from tacenda import Corpus
-    from tacenda.corpus.marks import check_marks
+    from tacenda.corpus.lines import check_marks
     from tacenda_lm.hidden_markov.brown import brown_clusters
 
     marked = check_marks(marks)

@@ -28,11 +28,10 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from tacenda import store
-from tacenda.corpus.lines import whole_number
+from tacenda.corpus.lines import numbered_lines, whole_number
 from tacenda.corpus.pair_counts import count_stream, row_blocks
 from tacenda.corpus.storage import GrowingArray, Place, forget_pages
 from tacenda.corpus.text import Text, as_corpus
-from tacenda.datasets.textfile import numbered_lines
 from tacenda.errors import ConfigurationError, CorpusError, DataError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import Progress, track

@@ -19,12 +19,10 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file, whole_number
-from tacenda.corpus.marks import START
+from tacenda.corpus.lines import LONGEST_ROW, START, byte_chunks, text_file, whole_number
 from tacenda.errors import CorpusError, DataError
-from tacenda.packed_words import pack_words
 from tacenda.progress import Progress, track
-from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
+from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary, pack_words
 from tacenda_lm.ngram.arpa_table import table_of
 from tacenda_lm.ngram.counts import Int64
 from tacenda_lm.ngram.layout import MAX_ORDER

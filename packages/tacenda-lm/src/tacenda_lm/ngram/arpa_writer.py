@@ -16,7 +16,7 @@ from typing import IO
 import numpy as np
 
 from tacenda import store
-from tacenda.corpus.marks import START
+from tacenda.corpus.lines import START
 from tacenda.errors import DataError
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, Vocabulary

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.marks import Marks
+from tacenda.corpus.lines import Marks
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.fitting import FitRun

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.corpus.marks import START
+from tacenda.corpus.lines import START
 from tacenda.corpus.text import Sentence, Text
 from tacenda.errors import ArtifactError
 from tacenda.tokenizers import ASCII_WHITESPACE

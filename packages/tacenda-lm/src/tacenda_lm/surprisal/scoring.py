@@ -12,8 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from tacenda.corpus.lines import text_blocks
-from tacenda.corpus.marks import lines_without_marks, sentence_without_marks
+from tacenda.corpus.lines import lines_without_marks, sentence_without_marks, text_blocks
 from tacenda.errors import ConfigurationError, CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda_lm.language_model import LanguageModel, fitted_tokenizer, fitted_tokenizers

@@ -1,28 +1,59 @@
-"""`Corpus`: tokenized text as int32 ids with int64 sentence offsets, in memory or memory-mapped."""
+"""`Corpus`: tokenized text as int32 ids with int64 sentence offsets, in memory or memory-mapped.
 
+A corpus in a folder is ``.npy`` arrays in a sub-folder, and ``corpus.json``, which names it. The manifest is written
+last, as `tacenda.store` does it: a build that is killed leaves the corpus that was there before, and a sub-folder that
+nothing names and the next build removes.
+"""
+
+import hashlib
+import json
 import os
+import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Final, Self, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.corpus import cache as caches
+from tacenda import store
 from tacenda.corpus import word_ids
-from tacenda.corpus.lines import Lines, text_blocks, text_files
-from tacenda.corpus.marks import START, Marks, check_marks, refusal
-from tacenda.corpus.storage import GrowingArray, Place, forget_pages
+from tacenda.corpus.lines import (
+    START,
+    Lines,
+    Marks,
+    check_marks,
+    refusal,
+    text_blocks,
+    text_files,
+)
+from tacenda.corpus.storage import (
+    PASS_ITEMS,
+    GrowingArray,
+    Place,
+    forget_pages,
+    load_array,
+    writing,
+)
 from tacenda.corpus.word_ids import CodedBlock, Selection, Types
-from tacenda.errors import CorpusError
-from tacenda.lookup import Oov
-from tacenda.store import path_of
+from tacenda.errors import ArtifactError, CorpusError
+from tacenda.offsets import checked_offsets
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer, tokenizer_version
-from tacenda.vocabulary import Vocabulary
+from tacenda.vocabulary import Oov, Vocabulary
+from tacenda.word_classes import CLASSES
 
 __all__ = ["Corpus"]
+
+_MANIFEST: Final = "corpus.json"
+_FORMAT: Final = "tacenda-corpus"
+_VERSION: Final = 1
+_PREFIX: Final = "build-"  # of the sub-folders
+_BUILD_VERSION = 1  # raise it when the same sources and settings come to give another corpus
 
 Folder = str | os.PathLike[str]
 Ids = NDArray[np.int32]
@@ -39,7 +70,7 @@ class Corpus:
     offsets
         int64 (sentences + 1,): sentence ``i`` is ``ids[offsets[i] : offsets[i + 1]]``, never empty.
     vocabulary
-        What the ids mean. Its counts are those of the text it was built from, which is another text where
+        The words of the ids. Its counts are those of the text it was built from, which is another text where
         ``vocabulary=`` was given; `type_counts` counts this one.
     origin
         Where the text came from (names of files, tokenizer), as JSON, for the record.
@@ -144,13 +175,15 @@ class Corpus:
             blocks = text_blocks(text, encoding, errors, marks)
             return word_ids.code_lines(blocks, tokenizer, types, processes)
 
-        fingerprint = caches.fingerprint(
-            paths=paths,
-            tokenizer=tokenizer_version(tokenizer),
-            selection=selection,
-            vocabulary=vocabulary,
-            reading=(encoding, errors, *([] if marks == "keep" else [marks])),
-            cache_key=cache_key,
+        fingerprint = _fingerprint(
+            selection,
+            vocabulary,
+            cache_key,
+            paths,
+            tokenizer_version(tokenizer),
+            encoding,
+            errors,
+            marks,
         )
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
         origin = {"sources": [path.name for path in paths or ()], "tokenizer": name}
@@ -185,14 +218,7 @@ class Corpus:
         def coder(types: Types) -> Iterator[CodedBlock]:
             return word_ids.code_sentences(sentences, types, marks)
 
-        fingerprint = caches.fingerprint(
-            paths=None,
-            tokenizer=None,
-            selection=selection,
-            vocabulary=vocabulary,
-            reading=("", "", *([] if marks == "keep" else [marks])),
-            cache_key=cache_key,
-        )
+        fingerprint = _fingerprint(selection, vocabulary, cache_key, marks=marks)
         origin: dict[str, Any] = {"sources": [], "tokenizer": None}
         return cls._build(coder, selection, vocabulary, cache, fingerprint, origin)
 
@@ -222,22 +248,91 @@ class Corpus:
         if cache is None:
             place = Place()
             return cls(*assemble(place), origin, place=place)
-        folder = path_of(cache, CorpusError)
-        found = caches.reusable(folder, fingerprint)
+        folder = store.path_of(cache, CorpusError)
+        found = cls._reuse(folder, fingerprint)
         if found is not None:
             # the fingerprint covers a given vocabulary's words, not its counts: keep the one given
-            known = found.vocabulary if vocabulary is None else vocabulary
-            return cls(found.ids, found.offsets, known, found.manifest.origin)
-        with caches.new_data(folder) as data:
-            ids, offsets, words = assemble(Place(data))
-            caches.commit(data, len(ids), len(offsets) - 1, words, origin, fingerprint)
-        return cls(ids, offsets, words, origin)
+            found.vocabulary = vocabulary or found.vocabulary
+            return found
+        with _new_data(folder) as data:
+            corpus = cls(*assemble(Place(data)), origin)
+            corpus._commit(data, fingerprint)
+        return corpus
 
     @classmethod
     def open(cls, folder: Folder) -> Self:
         """Open the corpus that ``cache=folder`` left; CorpusError if it is missing or damaged."""
-        stored = caches.open_folder(path_of(folder, CorpusError))
-        return cls(stored.ids, stored.offsets, stored.vocabulary, stored.manifest.origin)
+        folder = store.path_of(folder, CorpusError)
+        manifest = _read_manifest(folder)
+        sizes: dict[str, tuple[type[np.generic], int]] = {
+            "ids": (np.int32, manifest.n_tokens),
+            "offsets": (np.int64, manifest.n_sentences + 1),
+            "vocabulary.text": (np.uint8, manifest.n_text_bytes),
+            "vocabulary.offsets": (np.int64, manifest.n_types + 1),
+            "vocabulary.counts": (np.int64, manifest.n_types),
+        }
+        data = folder / manifest.data
+        arrays = {name: load_array(data / f"{name}.npy", *kind) for name, kind in sizes.items()}
+        try:
+            vocabulary = Vocabulary.from_arrays(manifest.vocabulary, arrays)
+        except ArtifactError as error:
+            raise CorpusError(
+                f"the corpus in {folder} is damaged ({error}); build it again"
+            ) from error
+        ids = arrays["ids"]
+        checked_offsets(
+            arrays["offsets"],
+            len(ids),
+            what=f"the sentence offsets in {folder}",
+            strictly=True,
+            error=CorpusError,
+            advice="; the corpus is damaged, build it again",
+        )
+        for start in range(0, len(ids), PASS_ITEMS):
+            block = ids[start : start + PASS_ITEMS]
+            if block.min() < 0 or block.max() >= len(vocabulary):
+                raise CorpusError(
+                    f"the ids in {folder} are damaged (beyond the {len(vocabulary)} types); "
+                    "build the corpus again"
+                )
+        return cls(ids, arrays["offsets"], vocabulary, manifest.origin)
+
+    @classmethod
+    def _reuse(cls, folder: Path, fingerprint: str | None) -> Self | None:
+        """Open the corpus in a folder if it is whole and has this fingerprint, else return None.
+
+        Raises CorpusError where the folder's manifest is foreign, unreadable or of a later version, because a release
+        must not overwrite what it does not understand.
+        """
+        if not (folder / _MANIFEST).exists():
+            return None
+        if fingerprint != _read_manifest(folder).fingerprint or fingerprint is None:
+            return None
+        try:
+            return cls.open(folder)
+        except CorpusError as error:
+            warnings.warn(f"{error}: building it again now", stacklevel=4)
+            return None
+
+    def _commit(self, data: Path, fingerprint: str | None) -> None:
+        """Write the vocabulary next to the arrays of the corpus, then the manifest of the folder."""
+        arrays = self.vocabulary.arrays()
+        manifest = _Manifest(
+            data=data.name,
+            n_tokens=self.n_tokens,
+            n_sentences=self.n_sentences,
+            n_types=len(self.vocabulary),
+            n_text_bytes=len(arrays["vocabulary.text"]),
+            vocabulary=self.vocabulary.config_dict(),
+            origin=self.origin,
+            fingerprint=fingerprint,
+        )
+        with writing(data):
+            for name, array in arrays.items():
+                np.save(data / f"{name}.npy", array, allow_pickle=False)
+            store.sync(data)
+            text = json.dumps(vars(manifest), indent=1)
+            store.write_file(data.parent / _MANIFEST, text.encode("utf-8"))
 
     def refuse_marks(self) -> None:
         """Raise CorpusError, which names the sentence, if ``<s>`` or ``</s>`` is a token of the text."""
@@ -255,12 +350,12 @@ class Corpus:
 
     @property
     def n_tokens(self) -> int:
-        """How many tokens, boundaries not counted."""
+        """The number of tokens, boundaries not counted."""
         return len(self.ids)
 
     @property
     def n_sentences(self) -> int:
-        """How many sentences; each has at least one token."""
+        """The number of sentences; each has at least one token."""
         return len(self.offsets) - 1
 
     def __len__(self) -> int:
@@ -292,7 +387,7 @@ class Corpus:
         at_least_one(n_tokens, "n_tokens")
         return self._blocks(n_tokens)
 
-    def _blocks(self, n_tokens: int) -> Iterator[tuple[Ids, Offsets]]:
+    def _blocks(self, n_tokens: int) -> Iterator[tuple[Ids, Offsets]]:  # a generator checks late
         first = 0
         while first < self.n_sentences:
             limit = int(self.offsets[first]) + n_tokens
@@ -386,7 +481,7 @@ class Corpus:
 
     @cached_property
     def type_counts(self) -> NDArray[np.int64]:
-        """How often each type occurs in this text, int64 (types,); ``</s>`` counts once for each sentence."""
+        """The number of occurrences of each type, int64 (types,); ``</s>`` counts once for each sentence."""
         counts = np.zeros(len(self.vocabulary), dtype=np.int64)
         for ids, _ in self.blocks():
             counts += np.bincount(ids, minlength=len(counts))
@@ -424,3 +519,133 @@ def at_least_one(value: int, name: str) -> None:
     """Raise CorpusError unless the value is at least 1."""
     if value < 1:
         raise CorpusError(f"{name} is {value}; it must be at least 1")
+
+
+# ---- a corpus in a folder ----
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """The content of ``corpus.json``."""
+
+    data: str  # the sub-folder of the arrays
+    n_tokens: int
+    n_sentences: int
+    n_types: int
+    n_text_bytes: int
+    vocabulary: dict[str, Any]  # Vocabulary.config_dict()
+    origin: dict[str, Any]  # Corpus.origin
+    fingerprint: str | None  # of sources and settings; None where they cannot be compared
+    format: str = _FORMAT
+    version: int = _VERSION
+
+
+def _read_manifest(folder: Path) -> _Manifest:
+    """Read the manifest of a corpus folder; CorpusError if there is none that this release reads."""
+    path = folder / _MANIFEST
+    if not path.is_file():
+        raise CorpusError(
+            f"{folder} holds no corpus ({_MANIFEST} is missing); "
+            "give a folder that was the cache= of Corpus.from_text"
+        )
+    try:
+        entries = store.read_json(path)
+    except (ValueError, OSError) as error:
+        raise CorpusError(
+            f"{path} cannot be read ({error}); remove {folder} and build the corpus again"
+        ) from error
+    if not isinstance(entries, dict) or entries.get("format") != _FORMAT:
+        raise CorpusError(
+            f"{path} does not describe a corpus; give a folder made by Corpus.from_text"
+        )
+    if entries.get("version") != _VERSION:
+        raise CorpusError(
+            f"{path} has format version {entries.get('version')!r}, this release reads {_VERSION}; "
+            "update tacenda, or build the corpus in another folder"
+        )
+    hints = get_type_hints(_Manifest)
+    for name, hint in hints.items():
+        kind = str if name == "fingerprint" else get_origin(hint) or hint
+        value = entries.get(name, ...)
+        sound = type(value) is kind or (name == "fingerprint" and value is None)
+        if not sound or (kind is int and value < 0):
+            raise CorpusError(
+                f"{path} is damaged at {name!r}; remove {folder} and build the corpus again"
+            )
+    manifest = _Manifest(**{name: entries[name] for name in hints})
+    # the name of a sub-folder and nothing else: no way out of the corpus's own folder
+    if not manifest.data.startswith(_PREFIX) or set(manifest.data) & set("/\\:\0"):
+        raise CorpusError(
+            f"{path} names the folder {manifest.data!r}, which no corpus has; build it again"
+        )
+    return manifest
+
+
+@contextmanager
+def _new_data(folder: Path) -> Iterator[Path]:
+    """Yield a new sub-folder for the arrays of a corpus, which stays if a manifest that names it is written.
+
+    Raises CorpusError if the folder is a file, or holds something that is not ours.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise CorpusError(f"the cache {folder} is a file; give a folder")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    names = sorted(path.name for path in folder.iterdir())
+    strange = [name for name in names if name != _MANIFEST and not name.startswith((_PREFIX, "."))]
+    if strange:
+        raise CorpusError(
+            f"the cache folder {folder} holds other files, such as {strange[0]!r}; "
+            "give a new or empty folder"
+        )
+    _sweep(folder)
+    try:
+        with ExitStack() as stack:
+            with writing(folder):
+                data = stack.enter_context(store.new_folder(folder, _PREFIX))
+            yield data
+    finally:
+        _sweep(folder)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what the manifest does not name, but for the folders of builds that are still running."""
+    keep = {_MANIFEST}
+    with suppress(CorpusError):
+        keep.add(_read_manifest(folder).data)
+    store.sweep(folder, keep, lambda name: name.startswith(_PREFIX))
+
+
+def _fingerprint(
+    selection: Selection,
+    vocabulary: Vocabulary | None,
+    cache_key: str | None,
+    paths: Sequence[Path] | None = None,
+    tokenizer: str | None = None,
+    encoding: str = "",
+    errors: str = "",
+    marks: Marks = "keep",
+) -> str | None:
+    """Return a sha256 (hex) of sources and settings, equal only where the corpus would come out the same.
+
+    Files count by absolute path, size and times of change. None is returned where the source is an iterable
+    (``paths`` is None) or the tokenizer a callable (``tokenizer``, its version, is None), unless the user's
+    ``cache_key`` stands for them.
+    """
+    if cache_key is None and (paths is None or tokenizer is None):
+        return None
+    files = None
+    if paths is not None:
+        states = [(path.resolve(), path.stat()) for path in paths]
+        files = [[str(path), s.st_size, s.st_mtime_ns, s.st_ctime_ns] for path, s in states]
+    facts = {
+        "build": _BUILD_VERSION,
+        "classes": CLASSES,
+        "files": files,
+        "tokenizer": tokenizer,
+        "selection": asdict(selection),
+        "vocabulary": None if vocabulary is None else vocabulary.fingerprint,
+        "reading": (encoding, errors, *([] if marks == "keep" else [marks])),
+        "key": cache_key,
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

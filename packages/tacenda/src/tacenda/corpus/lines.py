@@ -6,6 +6,10 @@ name.
 
 A few kilobytes of a compressed file may unpack to gigabytes. So a line has a limit, `LONGEST_LINE` in running text and
 `LONGEST_ROW` in a file of rows, beyond which reading ends with an error; and numbers are read by `whole_number`.
+
+Somebody may have written the marks of a sentence, ``<s>`` and ``</s>``, into a text. A language model puts the marks
+around every sentence itself. Where a text has them too, it would learn that ``<s>`` follows ``<s>``, and its perplexity
+would count words that nobody has to predict. KenLM's lmplz refuses such a text.
 """
 
 import bz2
@@ -14,15 +18,17 @@ import gzip
 import io
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
-from tacenda.corpus.marks import Marks, lines_without_marks
-from tacenda.errors import CorpusError
+from tacenda.errors import CorpusError, DataError
 from tacenda.progress import Progress, track
 from tacenda.store import path_of
+from tacenda.vocabulary import BOUNDARY
 
 BLOCK_BYTES = 1 << 17  # the strings of a block fit into a processor's cache
 """How much text is held, decoded and tokenized at a time."""
@@ -33,6 +39,9 @@ LONGEST_LINE: Final = 1 << 27
 LONGEST_ROW: Final = 1 << 20
 """The most characters of a line in files whose lines are rows: n-grams, ratings, treebanks, clusters."""
 
+LONGEST_SENTENCE: Final = 1 << 18
+"""The most words of a sentence in such a file, whose rows are in memory together."""
+
 _TEXT_SUFFIXES: Final = (".txt", ".gz", ".xz", ".bz2")
 _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
     (b"\x1f\x8b", gzip.open, "gzip"),
@@ -41,6 +50,16 @@ _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
 )
 COMPRESSED: Final = tuple(magic for magic, _, _ in _COMPRESSIONS)
 """With what compressed files begin."""
+
+START: Final = "<s>"
+"""The mark of the beginning of a sentence."""
+
+Marks = Literal["refuse", "skip", "keep"]
+"""The treatment of a mark that is written in a text: an error, a space, or nothing."""
+
+Tokens = TypeVar("Tokens", bound=Sequence[str])
+_MARK: Final = re.compile(r"(?<!\S)</?s>(?!\S)")  # with nothing but whitespace around it
+_HINT: Final = "s>"  # in every mark
 
 #: Untokenized text: a file, files, a string, or lines.
 Lines: TypeAlias = str | os.PathLike[str] | Iterable[str] | Iterable[os.PathLike[str]]
@@ -104,7 +123,7 @@ def text_blocks(
 ) -> Iterator[list[str]]:
     """Yield the lines of files, of a string, or of an iterable of lines in blocks, by the rule of `text_files`.
 
-    ``marks`` says what is done with ``<s>`` and ``</s>``; see `tacenda.corpus.marks`. Raises CorpusError where a
+    ``marks`` says what is done with ``<s>`` and ``</s>``; see `Marks`. Raises CorpusError where a
     string, or the first string of a list, is the name of a file.
     """
     files = text_files(text)
@@ -183,6 +202,19 @@ def decoded_blocks(
             n_tail += len(rest)
     if tail:
         yield ["".join(tail)]
+
+
+def numbered_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, line without its end) of a file of rows, for the readers of data sets.
+
+    A byte-order mark at the beginning is dropped, and a bounded part of the file is in memory. Raises DataError, which
+    names the file, and the line where there is one, if the file cannot be opened, is compressed data that is damaged or
+    cut short, or holds bytes that are not ``encoding``.
+    """
+    try:
+        yield from enumerate(chain.from_iterable(read_blocks(text_file(path), encoding)), 1)
+    except CorpusError as error:
+        raise DataError(str(error)) from error
 
 
 def _decoder(encoding: str, errors: str) -> codecs.IncrementalDecoder:
@@ -276,3 +308,66 @@ def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
                 block, size = [], 0
     if block:
         yield block
+
+
+# ---- marks of a sentence ----
+
+
+def check_marks(marks: str) -> Marks:
+    """Return the value itself. Raises CorpusError if it is not "refuse", "skip" or "keep"."""
+    if marks not in get_args(Marks):
+        raise CorpusError(
+            f'marks is {marks!r}; use "refuse" (an error), "skip" (as if they were spaces) or "keep" (as words)'
+        )
+    return cast("Marks", marks)
+
+
+def lines_without_marks(
+    blocks: Iterable[list[str]], marks: Marks, name: str, *, skippable: bool = True
+) -> Iterator[list[str]]:
+    """Yield blocks of lines as ``marks`` says; ``name`` is what an error calls the text.
+
+    ``skippable`` says whether who reads the error can ask for "skip".
+
+    Raises CorpusError, which names the line, where a mark is written and refused.
+    """
+    n_lines = 0
+    for block in blocks:
+        lines = block
+        if marks != "keep" and any(_HINT in line for line in block):
+            lines = [
+                _strip_line(line, marks, f"{name}, line {number}", skippable)
+                for number, line in enumerate(block, n_lines + 1)
+            ]
+        yield lines
+        n_lines += len(block)
+
+
+def sentence_without_marks(
+    tokens: Tokens, marks: Marks, number: int, *, skippable: bool = True
+) -> Tokens | list[str]:
+    """Return the tokens of a sentence, the ``number``-th of its text, as ``marks`` says. Raises CorpusError."""
+    if marks == "keep" or (START not in tokens and BOUNDARY not in tokens):
+        return tokens
+    if marks == "refuse":
+        found = next(token for token in tokens if token in (START, BOUNDARY))
+        raise refusal(found, f"sentence {number}", skippable)
+    return [token for token in tokens if token not in (START, BOUNDARY)]
+
+
+def _strip_line(line: str, marks: Marks, place: str, skippable: bool) -> str:
+    """Return the line as ``marks`` says, "refuse" or "skip"."""
+    if marks == "skip":
+        return _MARK.sub(" ", line)
+    found = _MARK.search(line)
+    if found:
+        raise refusal(found[0], place, skippable)
+    return line
+
+
+def refusal(mark: str, place: str, skippable: bool = True) -> CorpusError:
+    """Return the error for a mark that stands at a place of a text."""
+    skip = ', or pass marks="skip", which reads marks as spaces' if skippable else ""
+    return CorpusError(
+        f"{place}: {mark} is written in the text, and a language model marks the sentences itself: take it out{skip}"
+    )

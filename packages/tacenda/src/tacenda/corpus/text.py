@@ -9,8 +9,14 @@ from itertools import chain
 from typing import TypeAlias, cast
 
 from tacenda.corpus.corpus import Corpus
-from tacenda.corpus.lines import Lines, text_blocks, text_files
-from tacenda.corpus.marks import Marks, check_marks, sentence_without_marks
+from tacenda.corpus.lines import (
+    Lines,
+    Marks,
+    check_marks,
+    sentence_without_marks,
+    text_blocks,
+    text_files,
+)
 from tacenda.errors import CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import Vocabulary
@@ -72,7 +78,7 @@ def as_corpus(
     tokenizer
         Splits lines and strings; see `tacenda.tokenizers`. Token lists stay as they are.
     marks
-        What is done with ``<s>`` and ``</s>`` that are written in the text; see `tacenda.corpus.marks`. Those of a
+        What is done with ``<s>`` and ``</s>`` that are written in the text; see `tacenda.corpus.lines`. Those of a
         `Corpus` can be refused or kept.
 
     Raises

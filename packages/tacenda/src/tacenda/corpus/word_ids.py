@@ -26,13 +26,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.corpus.marks import Marks, sentence_without_marks
+from tacenda.corpus.lines import Marks, sentence_without_marks
 from tacenda.corpus.storage import GrowingArray, Place
 from tacenda.errors import CorpusError
-from tacenda.lookup import UNKNOWN, Normalization, Oov, not_a_string
 from tacenda.progress import track
 from tacenda.tokenizers import Tokenizer, get_tokenizer
-from tacenda.vocabulary import Vocabulary
+from tacenda.vocabulary import UNKNOWN, Normalization, Oov, Vocabulary, not_a_string
 
 BLOCK_TOKENS = 1 << 15
 _IN_FLIGHT: Final = 3  # blocks per process that are read ahead

@@ -17,7 +17,7 @@ from distributed import Client
 from numpy.typing import NDArray
 
 from tacenda.corpus import word_ids
-from tacenda.corpus.marks import Marks, check_marks
+from tacenda.corpus.lines import Marks, check_marks
 from tacenda.corpus.word_ids import Selection, Types
 from tacenda.dask.partitions import Addresses, Partition, partitions
 from tacenda.dask.sums import (
@@ -29,9 +29,8 @@ from tacenda.dask.sums import (
     tree,
 )
 from tacenda.errors import CorpusError
-from tacenda.lookup import UNKNOWN, Oov
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer
-from tacenda.vocabulary import Vocabulary
+from tacenda.vocabulary import UNKNOWN, Oov, Vocabulary
 
 __all__ = ["ClusterCorpus", "Part"]
 

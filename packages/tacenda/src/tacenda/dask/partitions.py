@@ -22,10 +22,11 @@ from tacenda.corpus.lines import (
     BLOCK_BYTES,
     COMPRESSED,
     LONGEST_LINE,
+    Marks,
     byte_chunks,
     decoded_blocks,
+    lines_without_marks,
 )
-from tacenda.corpus.marks import Marks, lines_without_marks
 from tacenda.errors import ConfigurationError, CorpusError
 
 __all__ = ["Addresses", "Partition", "partitions"]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from tacenda.datasets.textfile import LONGEST_SENTENCE, numbered_lines
+from tacenda.corpus.lines import LONGEST_SENTENCE, numbered_lines
 from tacenda.errors import DataError
 from tacenda.store import path_of
 

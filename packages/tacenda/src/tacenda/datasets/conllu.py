@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tacenda.corpus.lines import whole_number
-from tacenda.datasets.textfile import LONGEST_SENTENCE, numbered_lines
+from tacenda.corpus.lines import LONGEST_SENTENCE, numbered_lines, whole_number
 from tacenda.errors import DataError
 from tacenda.store import path_of
 

@@ -14,8 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from tacenda.corpus.lines import BLOCK_BYTES, decoded_blocks
-from tacenda.datasets.textfile import LONGEST_SENTENCE, numbered_lines
+from tacenda.corpus.lines import BLOCK_BYTES, LONGEST_SENTENCE, decoded_blocks, numbered_lines
 from tacenda.errors import CorpusError, DataError
 from tacenda.store import path_of
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tacenda.datasets.textfile import numbered_lines
+from tacenda.corpus.lines import numbered_lines
 from tacenda.errors import DataError
 from tacenda.store import path_of
 

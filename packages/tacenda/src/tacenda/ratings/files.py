@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.datasets.textfile import numbered_lines
+from tacenda.corpus.lines import numbered_lines
 from tacenda.errors import DataError
 from tacenda.ratings.table import LONGEST_ID, Duplicates, IdIndex, Ratings
 from tacenda.store import path_of

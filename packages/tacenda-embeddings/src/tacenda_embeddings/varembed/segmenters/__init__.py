@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.offsets import checked_offsets
-from tacenda.packed_words import pack_words, unpack_words
+from tacenda.vocabulary import pack_words, unpack_words
 
 __all__ = [
     "MAX_LETTERS",
