@@ -16,10 +16,11 @@ class ScaleSettings(Settings):
     seed: int = option(0, "of the random numbers", at_least=0)
 
 
-class Scale(Estimator[ScaleSettings]):
+class Scale(Estimator):
     """A factor."""
 
     kind, name = "embedders", "test_scale"
+    settings: ScaleSettings
     settings_class = ScaleSettings
     _factor = None
 

@@ -142,7 +142,8 @@ def test_the_description_lists_the_options_of_a_group_with_their_defaults():
         assert f"    * {one.name} = {one.default!r}: " in found
 
 
-class Tree(Estimator[TreeSettings]):
+class Tree(Estimator):
+    settings: TreeSettings
     settings_class = TreeSettings
     is_fitted = False
 
@@ -167,7 +168,8 @@ def test_an_option_may_be_shown_after_those_of_subclasses():
     class WideSettings(BaseSettings):
         height: int = option(4, "height")
 
-    class Wide(Estimator[WideSettings]):
+    class Wide(Estimator):
+        settings: WideSettings
         settings_class = WideSettings
         is_fitted = False
 

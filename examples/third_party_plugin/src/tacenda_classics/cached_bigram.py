@@ -19,7 +19,6 @@ from scipy.sparse import csr_array
 from tacenda import Corpus, Vocabulary
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError, PluginUnavailableError
-from tacenda.estimator import Estimator
 from tacenda.offsets import checked_offsets
 from tacenda.settings import Settings, configured_by, option
 
@@ -47,11 +46,12 @@ class CachedBigramSettings(Settings):
     memory: int = option(200, "words that the cache holds", at_least=1)
 
 
-class CachedBigram(LanguageModel, Estimator[CachedBigramSettings]):
+class CachedBigram(LanguageModel):
     """Which words follow a word, and which have been used of late."""
 
     name: ClassVar[str] = "cached_bigram"
     distribution: ClassVar[str] = "tacenda-classics"
+    settings: CachedBigramSettings
     settings_class = CachedBigramSettings
 
     _words: Vocabulary | None = None

@@ -39,7 +39,7 @@ class RandomIndexingSettings(Settings):
     seed: int = option(0, "seed of the random rows", at_least=0)
 
 
-class RandomIndexing(Estimator[RandomIndexingSettings]):
+class RandomIndexing(Estimator):
     """Token embeddings of twice ``dimensions`` columns: the word's own, and its context's."""
 
     # What the registry and the artefact know this class by: the entry point in pyproject.toml.
@@ -47,6 +47,7 @@ class RandomIndexing(Estimator[RandomIndexingSettings]):
     name: ClassVar[str] = "random_indexing"
     distribution: ClassVar[str] = "tacenda-classics"
     api_version: ClassVar[int] = 1
+    settings: RandomIndexingSettings
     settings_class = RandomIndexingSettings
 
     _words: Vocabulary | None = None

@@ -20,7 +20,6 @@ from scipy.sparse import csr_array
 
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError, DataError, PluginUnavailableError
-from tacenda.estimator import Estimator
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings, configured_by, option
 
@@ -83,12 +82,13 @@ class Folded(NamedTuple):
         return np.full(len(items), self.noise, np.float32)
 
 
-class SlopeOne(RatingModel, Estimator[SlopeOneSettings]):
+class SlopeOne(RatingModel):
     """Ratings predicted from the differences between items, learned in one pass over pairs of items."""
 
     name: ClassVar[str] = "slope_one"
     distribution: ClassVar[str] = "tacenda-classics"
     keeps_checkpoints: ClassVar[bool] = False
+    settings: SlopeOneSettings
     settings_class = SlopeOneSettings
 
     _learned_from: Ratings | None = None

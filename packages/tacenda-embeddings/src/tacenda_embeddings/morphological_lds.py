@@ -41,7 +41,7 @@ class MorphologicalLDSSettings(Settings):
     words: VarEmbedSettings = group(VarEmbedSettings, "options of the `VarEmbed`")
 
 
-class MorphologicalLDS(Estimator[MorphologicalLDSSettings]):
+class MorphologicalLDS(Estimator):
     """Context-dependent token vectors, those of unseen words made with the help of their morphemes.
 
     Examples
@@ -54,6 +54,7 @@ class MorphologicalLDS(Estimator[MorphologicalLDSSettings]):
     name: ClassVar[str] = "morphological_lds"
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
+    settings: MorphologicalLDSSettings
     settings_class = MorphologicalLDSSettings
 
     @configured_by(MorphologicalLDSSettings)
@@ -159,7 +160,7 @@ class MorphologicalLDS(Estimator[MorphologicalLDSSettings]):
         """Return nothing: the settings are those of the two models, which are saved inside."""
         return {}
 
-    def nested(self) -> Mapping[str, Estimator[Any]]:
+    def nested(self) -> Mapping[str, Estimator]:
         """Return the two models."""
         self._fitted()
         return {"lds": self.lds, "words": self.words}

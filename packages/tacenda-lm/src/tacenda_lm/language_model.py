@@ -82,7 +82,7 @@ class Rescored(NamedTuple):
     log_prob: float
 
 
-class LanguageModel(Estimator[Any]):
+class LanguageModel(Estimator):
     """Base of all language models.
 
     A model implements ``_fit``, ``start``, ``advance`` and ``log_probs``, and to be saved ``arrays`` and

@@ -338,7 +338,7 @@ class Mixture(LanguageModel):
         _ = self.vocabulary
         return {"weights": self._weights}
 
-    def nested(self) -> Mapping[str, Estimator[Any]]:
+    def nested(self) -> Mapping[str, Estimator]:
         """Return the components by name."""
         return self._models
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,7 @@ Numbers = npt.NDArray[np.int64]
 UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
 
 
-class TacendaAlgorithm(Estimator[S], Recommendation):
+class TacendaAlgorithm(Estimator, Recommendation, Generic[S]):
     """Hosts a `tacenda_surprise.models.RatingModel`; subclasses say which one, and its settings.
 
     A subclass sets ``settings_class`` and ``model_class`` and has a constructor of its own::
@@ -67,6 +67,7 @@ class TacendaAlgorithm(Estimator[S], Recommendation):
         Factors (users, factors), (items, factors) float64; likewise.
     """
 
+    settings: S
     model_class: type[RatingModel]
 
     def __init_subclass__(cls, **more: Any) -> None:

@@ -1,16 +1,19 @@
 """`Estimator`, the base of every model: options, arrays, to disk and back; `load` finds the class of a saved one.
 
-@dataclass(frozen=True, kw_only=True)
-class ScaleSettings(Settings):
-power: float = option(1.0, "exponent of the factor", at_least=0)
+A model with one option:
 
-class Scale(Estimator[ScaleSettings]):
-kind, name, distribution = "embedders", "scale", "my-plugin"     # those of its entry point
-settings_class = ScaleSettings
+    @dataclass(frozen=True, kw_only=True)
+    class ScaleSettings(Settings):
+        power: float = option(1.0, "exponent of the factor", at_least=0)
 
-@configured_by(ScaleSettings)
-def __init__(self, settings: ScaleSettings) -> None:
-super().__init__(settings)
+    class Scale(Estimator):
+        kind, name, distribution = "embedders", "scale", "my-plugin"  # those of its entry point
+        settings: ScaleSettings
+        settings_class = ScaleSettings
+
+        @configured_by(ScaleSettings)
+        def __init__(self, settings: ScaleSettings) -> None:
+            super().__init__(settings)
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy.typing as npt
 
@@ -39,14 +42,13 @@ from tacenda.settings import Settings
 
 __all__ = ["MODEL_KINDS", "Estimator", "load", "resolve"]
 
-S = TypeVar("S", bound=Settings)
 T = TypeVar("T")
 
 #: The kinds of plugins that can be saved and loaded.
 MODEL_KINDS = ("embedders", "language_models", "recommenders")
 
 
-class Estimator(Generic[S]):
+class Estimator:
     """A model with declared options, which a fit completes and which can be saved.
 
     A class sets ``kind``, ``name`` and ``distribution`` to those of its entry point, ``settings_class`` if it has
@@ -79,12 +81,12 @@ class Estimator(Generic[S]):
     _fitted_to: ClassVar[str] = "corpus"
 
     precision: Precision = "full"
-    settings: S
+    settings: Any
     figures: list[dict[str, Any]]
     fitted_on: dict[str, Any]
 
-    def __init__(self, settings: S | None = None) -> None:
-        self.settings = self.settings_class() if settings is None else settings  # type: ignore[assignment]
+    def __init__(self, settings: Any = None) -> None:
+        self.settings = self.settings_class() if settings is None else settings
         self.figures = []
         self.fitted_on = {}
 
@@ -96,7 +98,7 @@ class Estimator(Generic[S]):
             cls.__doc__ = f"{about}\n\n{cls.settings_class.described()}\n"
 
     @classmethod
-    def from_settings(cls, settings: S | Mapping[str, Any]) -> Self:
+    def from_settings(cls, settings: Settings | Mapping[str, Any]) -> Self:
         """Make one with these settings, which may be JSON values.
 
         Raises `ConfigurationError` if an option is unknown, of the wrong type or out of bounds.
@@ -143,7 +145,7 @@ class Estimator(Generic[S]):
         """Return those of `arrays` that a compact form keeps; ``from_arrays`` finds the others from them."""
         return self.arrays()
 
-    def nested(self) -> Mapping[str, Estimator[Any]]:
+    def nested(self) -> Mapping[str, Estimator]:
         """Return the models this one is made of, by name; none unless overridden."""
         return {}
 

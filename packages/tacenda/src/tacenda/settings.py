@@ -8,7 +8,7 @@ A model declares its options as fields of a frozen dataclass and takes them in i
         start: Literal["random", "classes"] = option("classes", "what fitting begins with")
         advanced: HMMAdvanced = group(HMMAdvanced)
 
-    class HMM(Estimator[HMMSettings]):
+    class HMM(Estimator):
         @configured_by(HMMSettings)
         def __init__(self, settings: HMMSettings) -> None:
             super().__init__(settings)

@@ -41,7 +41,7 @@ class CountableCorpus(Protocol):
         """Iterate over the circular stream, boundaries in place, in int32 arrays."""
 
 
-class LaggedCounts(Estimator[Any]):
+class LaggedCounts(Estimator):
     """Co-occurrence counts of a circular stream for the lags 1 .. n_lags.
 
     Counts of two texts add up: ``a + b`` counts two separate circular streams, which differ from the

@@ -36,7 +36,7 @@ Ids = npt.NDArray[np.integer[Any]]
 _LESS = "fewer tokens at a time (batch_tokens in spaCy)"
 
 
-class LDS(Estimator[LDSSettings]):
+class LDS(Estimator):
     """Token embeddings of a linear dynamical system fitted to raw text.
 
     Examples
@@ -53,6 +53,7 @@ class LDS(Estimator[LDSSettings]):
     api_version: ClassVar[int] = 1
     roundable: ClassVar[tuple[str, ...]] = ("C",)
     takes_tensors: ClassVar[bool] = True  # `transform_into` writes into tensors too
+    settings: LDSSettings
     settings_class = LDSSettings
 
     @configured_by(LDSSettings)

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,9 +45,10 @@ Floats = npt.NDArray[np.floating[Any]]
 S = TypeVar("S", bound=WordVectorSettings)
 
 
-class MorphologicalEmbedder(Estimator[S]):
+class MorphologicalEmbedder(Estimator, Generic[S]):
     """Base of `VarEmbed` and `SumEmbed`."""
 
+    settings: S
     kind: ClassVar[str] = "embedders"
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1

@@ -281,7 +281,7 @@ class NeuralCache(LanguageModel):
         _ = self.vocabulary
         return {"scale": np.array([self._scale])}
 
-    def nested(self) -> Mapping[str, Estimator[Any]]:
+    def nested(self) -> Mapping[str, Estimator]:
         """Return the model that the vectors are of."""
         return {"model": self.model}
 

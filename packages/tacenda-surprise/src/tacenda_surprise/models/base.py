@@ -108,7 +108,7 @@ class Loop(NamedTuple):
         )
 
 
-class RatingModel(Estimator[Any]):
+class RatingModel(Estimator):
     """A model of explicit ratings.
 
     Users and items are numbers, as in the `Ratings` it was fitted to; -1 is an unknown user or item.

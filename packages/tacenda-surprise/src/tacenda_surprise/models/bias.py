@@ -24,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ArtifactError
-from tacenda.estimator import Estimator
 from tacenda.fitting import FitSettings, StepResult, Sweeps, Trainer
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings, split
@@ -98,10 +97,11 @@ class Biases(NamedTuple):
     spread: Spread
 
 
-class BiasModel(RatingModel, Estimator[BiasSettings]):
+class BiasModel(RatingModel):
     """Biases of users and items; every other model should be better than this one."""
 
     name: ClassVar[str] = "bias"
+    settings: BiasSettings
     settings_class = BiasSettings
     _biases: Biases | None = None
 

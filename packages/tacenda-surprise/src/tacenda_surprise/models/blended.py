@@ -171,7 +171,7 @@ class BlendModel(RatingModel):
         self._fitted_parts()
         return {}
 
-    def nested(self) -> Mapping[str, Estimator[Any]]:
+    def nested(self) -> Mapping[str, Estimator]:
         """The models, ``algorithm-0`` and so on."""
         return {f"algorithm-{k}": part.model for k, part in enumerate(self._parts)}
 

@@ -1,14 +1,16 @@
 """`Trainer`: a model under training as the fitting loop sees it, and `pack` and `unpack`, which save all it holds.
 
+For example:
+
     class Regression(Trainer):
         def __init__(self, width: int, seed: int) -> None:
             self.weights, self.rng = np.zeros(width), np.random.default_rng(seed)
             self.adam = Adam()
-            self.learned = {"weights": self.weights}              # what the model is made of
-            self.rest = {"adam": self.adam, "rng": self.rng}      # what else the next steps depend on
+            self.learned = {"weights": self.weights}  # what the model is made of
+            self.rest = {"adam": self.adam, "rng": self.rng}  # what else the next steps depend on
 
         def step(self, batch, learning_rate):
-            ...                                                   # changes the weights in place
+            ...  # changes the weights in place
             return StepResult(loss, len(batch))
 
 That is all a checkpoint needs to know.

@@ -34,10 +34,11 @@ from tacenda_surprise.models.identities import Identities
 _DAMPING = 5.0  # of a user folded in, where the settings leave it to the ratings
 
 
-class RBMModel(RatingModel, Estimator[BoltzmannSettings]):
+class RBMModel(RatingModel):
     """A restricted Boltzmann machine with one softmax visible unit for every rating of a case."""
 
     name: ClassVar[str] = "rbm"
+    settings: BoltzmannSettings
     settings_class = BoltzmannSettings
     _machine: Machine | None = None
     _penalty = 0.0

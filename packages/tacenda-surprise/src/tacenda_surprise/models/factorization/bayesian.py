@@ -24,7 +24,6 @@ import numpy.typing as npt
 from tacenda import devices
 from tacenda.arrays import LARGEST
 from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda.estimator import Estimator
 from tacenda.fitting import FitSettings, History, Sweeps
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels.ratings.sgd import Tables
@@ -59,10 +58,11 @@ _LEAST_BURN_IN, _LEAST_RATINGS = 16, 400  # fewer would not tell the weight
 _AVERAGES = ("user_factors", "item_factors", "user_biases", "item_biases")
 
 
-class BayesianPMFModel(RatingModel, Estimator[BayesianSettings]):
+class BayesianPMFModel(RatingModel):
     """Probabilistic matrix factorization by Gibbs sampling (Salakhutdinov and Mnih 2008)."""
 
     name: ClassVar[str] = "bayesian_pmf"
+    settings: BayesianSettings
     settings_class = BayesianSettings
     _samples: Samples | None = None
     _tables: Tables | None = None

@@ -55,10 +55,11 @@ class _Fitted(NamedTuple):
     used: Used
 
 
-class PMFModel(RatingModel, Estimator[FactorizationSettings]):
+class PMFModel(RatingModel):
     """Probabilistic matrix factorization by maximum a posteriori (Mnih 2010, section 5.3)."""
 
     name: ClassVar[str] = "pmf"
+    settings: FactorizationSettings
     settings_class = FactorizationSettings
     _fitted: _Fitted | None = None
     _variances: Variances | None = None
