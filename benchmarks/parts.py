@@ -35,7 +35,7 @@ STREAMS = (*TRAINING, "lm/stream_model.py", "lm/streams.py")
 BILINEAR = (*STREAMS, "lm/log_bilinear", "core/kernels/log_bilinear")
 MACHINES = (*STREAMS, "lm/boltzmann", "core/kernels/boltzmann")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
-RECURRENT = (*STREAMS, "lm/row_gradients.py", "lm/recurrent")
+RECURRENT = (*STREAMS, "lm/recurrent.py", "lm/lds_start.py")
 CACHES = ("lm/cache",)
 ON_CLUSTER = (
     "core/dask",
@@ -45,7 +45,7 @@ ON_CLUSTER = (
     "lm/ngram/counts.py",
     "lm/ngram/spooling.py",
 )
-STATE_SPACE = (*STREAMS, "lm/row_gradients.py", "lm/state_space")
+STATE_SPACE = (*STREAMS, "lm/state_space")
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
 RATINGS = (
     "surprise/models/factorization",

@@ -12,9 +12,9 @@ from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.steady_state import steady_state
-from tacenda_lm import KneserNey, RecurrentLM
-from tacenda_lm.recurrent.lds_start import LinearSystem, started_from
-from tacenda_lm.recurrent.network import RESTING, distribution, run
+from tacenda_lm import KneserNey, RecurrentLM, lds_start
+from tacenda_lm.lds_start import LinearSystem
+from tacenda_lm.recurrent import RESTING, Network, distribution, run
 
 SMALL = {"width": 6, "streams": 4, "window_words": 5, "epochs": 2}
 
@@ -69,7 +69,7 @@ def test_the_system_of_an_artefact_is_the_filter_of_the_lds(lds, folder):
     np.testing.assert_allclose(predicted, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
 
 
-def test_the_network_does_what_the_system_does_where_it_is_nearly_linear(lds, folder):
+def test_the_network_does_what_the_system_does_where_it_is_nearly_linear(lds, folder, monkeypatch):
     """The scores of words differ from g times the system's by the third order of the spread."""
     corpus = text()
     ids = np.concatenate(list(corpus.stream())).astype(np.int32)
@@ -78,7 +78,8 @@ def test_the_network_does_what_the_system_does_where_it_is_nearly_linear(lds, fo
     words, errors = ids[:40], []
     linear = system.filtered(words[:, None])[:, 0] @ system.outputs.T
     for spread in (0.4, 0.2):
-        network = started_from(system, ids, frequencies, spread)
+        monkeypatch.setattr(lds_start, "_SPREAD", spread)
+        network = Network(*system.start_network(ids, frequencies))
         states, last = run(network, words, np.array([0, 40]), np.full((1, 6), RESTING, np.float32))
         h = np.concatenate([states[1:], last])
         scores = h @ network.outputs[:, :-1].T + network.outputs[:, -1] - np.log(frequencies)

@@ -56,7 +56,7 @@ RATES = {"random": 1.0, "SSID": 1.0, "EM": 1.0}  # by lm-recurrent-choice
 RUNS: dict[str, dict[str, Any]] = {
     "averaged": {"width": WIDTH},
     "dropout": {"width": WIDTH, "dropout": 0.3},
-    "paper": {"width": WIDTH, "advanced": {"averaging": 0.0}},
+    "paper": {"width": WIDTH, "averaging": 0.0},
 }
 TITLES = {"averaged": "averaged", "dropout": "averaged, with dropout", "paper": "as in the paper"}
 MOST = 60  # epochs

@@ -17,9 +17,12 @@ import torch
 
 from benchmarks import reporting
 from benchmarks.language_models import timing
-from tacenda_lm.recurrent.network import Network
-from tacenda_lm.recurrent.settings import RecurrentLMSettings
-from tacenda_lm.recurrent.training import FallingWhereHeldOutSays, RecurrentTrainer
+from tacenda_lm.recurrent import (
+    FallingWhereHeldOutSays,
+    Network,
+    RecurrentLMSettings,
+    RecurrentTrainer,
+)
 from tacenda_lm.streams import Stream
 
 TYPES, WIDTH = 10_000, 300

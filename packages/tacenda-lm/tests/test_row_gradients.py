@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacenda_lm.row_gradients import by_row
+from tacenda_lm.training import sum_by_row
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -18,7 +18,7 @@ def test_gradients_of_a_row_are_those_of_all_its_reads(dtype, rows, width, seed)
     table = np.zeros((10, width))
     np.add.at(table, rows, gradients)
 
-    found, sums = by_row(rows, gradients)
+    found, sums = sum_by_row(rows, gradients)
 
     assert found.tolist() == sorted(set(rows.tolist()))
     assert sums.dtype == dtype

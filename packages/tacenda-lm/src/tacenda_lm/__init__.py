@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from tacenda_lm.mixture import Mixture
     from tacenda_lm.ngram.kneser_ney import KneserNey
     from tacenda_lm.perplexity import Perplexity
-    from tacenda_lm.recurrent.model import RecurrentLM
-    from tacenda_lm.recurrent.settings import RecurrentLMAdvanced
+    from tacenda_lm.recurrent import RecurrentLM
     from tacenda_lm.state_space.settings import StateSpaceLMAdvanced
     from tacenda_lm.state_space.state_space_lm import StateSpaceLM
     from tacenda_lm.states import State
@@ -57,7 +56,6 @@ __all__ = [
     "Perplexity",
     "Posterior",
     "RecurrentLM",
-    "RecurrentLMAdvanced",
     "Rescored",
     "State",
     "StateSpaceLM",
@@ -100,8 +98,7 @@ _HOMES = {
     "Mixture": "tacenda_lm.mixture",
     "NeuralCache": "tacenda_lm.cache.neural",
     "Perplexity": "tacenda_lm.perplexity",
-    "RecurrentLMAdvanced": "tacenda_lm.recurrent.settings",
-    "RecurrentLM": "tacenda_lm.recurrent.model",
+    "RecurrentLM": "tacenda_lm.recurrent",
     "Rescored": "tacenda_lm.language_model",
     "State": "tacenda_lm.states",
     "StateSpaceLMAdvanced": "tacenda_lm.state_space.settings",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csc_array
 
 from tacenda import fitting
 from tacenda.arrays import Array, assign, to_device, to_numpy
@@ -33,6 +34,7 @@ from tacenda_lm.streams import Stream
 
 __all__ = [
     "AdaGradTrainer",
+    "Gradient",
     "TrainedSettings",
     "Trainer",
     "averaging_weight",
@@ -40,6 +42,7 @@ __all__ = [
     "falling_rate",
     "perplexity_of",
     "put",
+    "sum_by_row",
     "train",
 ]
 
@@ -49,6 +52,9 @@ _EARLY, _AVERAGED = 100, 10  # after so many steps a running average looks at ev
 _CHECK = 50  # steps between looks at the loss of a fit on a device, which is waited for by looking
 
 Text = tuple[npt.NDArray[Any], ...]  # ids, and offsets where sequences are apart
+
+Gradient: TypeAlias = tuple[npt.NDArray[np.integer[Any]] | None, npt.NDArray[np.floating[Any]]]
+"""Rows of a table, each once, and their gradients (rows, width); None stands for all rows."""
 
 
 class TrainedSettings(Protocol):
@@ -154,7 +160,7 @@ class Trainer(fitting.Trainer):
         text: Stream,
         valid: Stream | None,
         seed: int,
-        rest: State | None = None,
+        rest: Mapping[str, Any] | None = None,
     ) -> None:
         self.rest: dict[str, Any]
         self.tables, self.text, self.valid, self.seed = tables, text, valid, seed
@@ -205,7 +211,7 @@ class AdaGradTrainer(Trainer):
         text: Stream,
         valid: Stream | None,
         seed: int,
-        rest: State | None = None,
+        rest: Mapping[str, Any] | None = None,
         device: str = "cpu",
     ) -> None:
         self.device = device
@@ -263,3 +269,22 @@ def dropout_mask(
     words = rng.integers(0, 2**64, -(-size // 4), dtype=np.uint64)
     drawn = words.view(np.uint16)[:size].reshape(shape)
     return np.asarray((drawn >= limit) * np.float32(65536 / (65536 - limit)), np.float32)
+
+
+def sum_by_row(
+    rows: npt.NDArray[np.integer[Any]], gradients: npt.NDArray[np.floating[Any]]
+) -> Gradient:
+    """Return the distinct rows of a table that were read, ascending, and the sum of the gradients of each.
+
+    Parameters
+    ----------
+    rows
+        (reads,): the row of each read, in any order.
+    gradients
+        (reads, width): the gradient of each read.
+    """
+    found, places = np.unique(rows, return_inverse=True)
+    reads = len(rows)
+    ones = np.ones(reads, gradients.dtype)
+    chosen = csc_array((ones, places, np.arange(reads + 1)), shape=(len(found), reads))
+    return found, np.asarray(chosen @ gradients)

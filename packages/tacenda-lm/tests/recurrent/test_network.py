@@ -4,10 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from tacenda_lm.recurrent import network, training
-from tacenda_lm.recurrent.network import RESTING, Network, distribution, output, run
-from tacenda_lm.recurrent.settings import RecurrentLMSettings
-from tacenda_lm.recurrent.training import FallingWhereHeldOutSays, RecurrentTrainer
+from tacenda_lm import recurrent
+from tacenda_lm.recurrent import (
+    RESTING,
+    FallingWhereHeldOutSays,
+    Network,
+    RecurrentLMSettings,
+    RecurrentTrainer,
+    distribution,
+    output,
+    run,
+)
 from tacenda_lm.streams import Stream
 
 TYPES, WIDTH, END = 7, 3, 2
@@ -39,7 +46,7 @@ def probabilities(p, h):
 @pytest.mark.parametrize("cells", [1, 30, 1 << 20])
 def test_the_output_is_a_softmax_over_all_words(cells, monkeypatch):
     """In blocks of any size; the probabilities of a row sum to one."""
-    monkeypatch.setattr(network, "_CELLS", cells)
+    monkeypatch.setattr(recurrent, "_CELLS", cells)
     p, rng = drawn(), np.random.default_rng(1)
     states, targets = rng.random((9, WIDTH)), rng.integers(0, TYPES, 9)
     expected = np.log([probabilities(p, h) for h in states])
@@ -81,7 +88,7 @@ def trainer_of(p, text, h, **settings):
     return made
 
 
-def by_autograd(p, text, places, h, across, inputs_kept, kept):
+def by_autograd(p, text, places, h, across, kept):
     """The loss of a window and its gradients, and the states at its end."""
     leaves = Network(*(torch.from_numpy(part.copy()).requires_grad_() for part in p))
     state, loss = torch.from_numpy(h), 0.0
@@ -90,7 +97,7 @@ def by_autograd(p, text, places, h, across, inputs_kept, kept):
         anew = torch.from_numpy(read == END)[:, None] & (not across)
         state = torch.where(anew, torch.full_like(state, RESTING), state)
         z = state @ leaves.transitions.T + leaves.offsets
-        state = torch.sigmoid(z + leaves.inputs[read] * torch.from_numpy(inputs_kept[t])) - 0.5
+        state = torch.sigmoid(z + leaves.inputs[read]) - 0.5
         scores = (state * torch.from_numpy(kept[t])) @ leaves.outputs[:, :-1].T
         scores = scores + leaves.outputs[:, -1]
         rows = torch.arange(len(row))
@@ -103,21 +110,18 @@ def by_autograd(p, text, places, h, across, inputs_kept, kept):
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("across", [True, False])
 def test_the_gradients_of_a_window_are_those_of_autograd(across, dropout, cells, monkeypatch):
-    monkeypatch.setattr(network, "_CELLS", cells)
+    monkeypatch.setattr(recurrent, "_CELLS", cells)
     rng = np.random.default_rng(3)
     p, text, h = drawn(), rng.integers(0, TYPES, 11), rng.random((2, WIDTH))
     places = (np.arange(6)[:, None] + [0, 5]) % 11
     assert (text[places] == END).any()
-    masks = [np.ones((6, 2, WIDTH))] * 2
+    kept = np.ones((6, 2, WIDTH))
     if dropout:
-        masks = [(rng.random((6, 2, WIDTH)) < 0.6) / 0.6 for _ in range(2)]
-        given = iter(masks)
-        monkeypatch.setattr(training, "dropout_mask", lambda *arguments: next(given))
-    trainer = trainer_of(
-        p, text, h, across_sentences=across, dropout=dropout, advanced={"input_dropout": dropout}
-    )
+        kept = (rng.random((6, 2, WIDTH)) < 0.6) / 0.6
+        monkeypatch.setattr(recurrent, "dropout_mask", lambda *arguments: kept)
+    trainer = trainer_of(p, text, h, across_sentences=across, dropout=dropout)
     loss, gradients = trainer.gradients(places, rng)
-    expected, leaves, last = by_autograd(p, text, places, h, across, *masks)
+    expected, leaves, last = by_autograd(p, text, places, h, across, kept)
     assert loss == pytest.approx(expected, rel=1e-12)
     np.testing.assert_allclose(trainer._h, last, 1e-12)
     for name, leaf in leaves._asdict().items():
@@ -127,13 +131,14 @@ def test_the_gradients_of_a_window_are_those_of_autograd(across, dropout, cells,
         np.testing.assert_allclose(dense, leaf.grad, 1e-9, 1e-12, err_msg=name)
 
 
-def test_a_step_descends_the_gradient_averaged_over_the_streams_and_clipped():
+def test_a_step_descends_the_gradient_averaged_over_the_streams_and_clipped(monkeypatch):
     rng = np.random.default_rng(3)
     text, h = rng.integers(0, TYPES, 11), rng.random((2, WIDTH))
     places = np.arange(4)[:, None] + [0, 5]
     for clip in (1e9, 0.01):
         p = drawn()
-        trainer = trainer_of(p, text, h, advanced={"clip_norm": clip})
+        monkeypatch.setattr(recurrent, "_CLIP_NORM", clip)
+        trainer = trainer_of(p, text, h)
         before, (_, gradients) = drawn(), trainer.gradients(places, rng)
         dense = {name: np.zeros_like(part) for name, part in p._asdict().items()}
         for name, (rows, gradient) in gradients.items():

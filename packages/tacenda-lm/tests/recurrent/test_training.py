@@ -10,18 +10,17 @@ import pytest
 from tacenda import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, FittingError
 from tacenda.fitting import Position
-from tacenda_lm import KneserNey, RecurrentLM
-from tacenda_lm.recurrent.settings import RecurrentLMSettings
-from tacenda_lm.recurrent.training import (
+from tacenda_lm import KneserNey, RecurrentLM, recurrent
+from tacenda_lm.recurrent import (
     FallingAfter,
     FallingWhereHeldOutSays,
+    RecurrentLMSettings,
     RecurrentTrainer,
     Windows,
 )
 from tacenda_lm.streams import Stream
 
 SMALL = {"width": 8, "streams": 4, "window_words": 5, "epochs": 3}
-NEVER_SETTLED = {"rate_decay": 0.9, "least_gain": 0.0}
 
 
 def text(n=150, seed=0):
@@ -93,8 +92,9 @@ def test_without_held_out_text_the_rate_is_constant_and_then_falls():
     assert model.fitted_on["training"]["learning_rates"] == [1, 1, 1, 0.5, 0.25]
 
 
-def test_training_ends_when_the_schedule_says_so():
-    model = RecurrentLM(**{**SMALL, "epochs": 40}, advanced={"least_gain": 0.2})
+def test_training_ends_when_the_schedule_says_so(monkeypatch):
+    monkeypatch.setattr(recurrent, "_LEAST_GAIN", 0.2)
+    model = RecurrentLM(**{**SMALL, "epochs": 40})
     training = model.fit(text(), valid=text(30, 1)).fitted_on["training"]
     assert training["stopped"] == "callback"
     assert training["epochs"] == 3  # any gain after nothing, then too little twice
@@ -110,9 +110,10 @@ def test_it_learns_what_follows_what(across):
     assert found < 0.85 * unigram.perplexity(text(30, 2))
 
 
-def test_it_begins_with_the_frequencies_of_the_words():
+def test_it_begins_with_the_frequencies_of_the_words(monkeypatch):
     """So that no start is worse than a unigram model by more than its random numbers."""
-    model = RecurrentLM(**{**SMALL, "epochs": 0}, advanced={"initial_scale": 0.0}).fit(text())
+    monkeypatch.setattr(recurrent, "_INITIAL_SCALE", 0.0)
+    model = RecurrentLM(**{**SMALL, "epochs": 0}).fit(text())
     unigram = KneserNey(order=1).fit(text())
     assert model.perplexity(text(30, 2)).value == pytest.approx(
         unigram.perplexity(text(30, 2)).value, rel=0.02
@@ -122,7 +123,7 @@ def test_it_begins_with_the_frequencies_of_the_words():
 KILLED = """
 import os, signal, sys
 from tacenda_lm import RecurrentLM
-from tacenda_lm.recurrent.training import RecurrentTrainer
+from tacenda_lm.recurrent import RecurrentTrainer
 step = RecurrentTrainer.step
 def killed(self, *arguments):
     if self.steps == 60:  # in the second epoch
@@ -152,13 +153,14 @@ def test_a_fit_killed_in_an_epoch_goes_on_to_the_same_model(tmp_path):
     assert histories[0] == histories[1]
 
 
-def test_more_epochs_may_follow(tmp_path):
+def test_more_epochs_may_follow(tmp_path, monkeypatch):
     """With held-out text the number of epochs changes nothing before the last one."""
     texts = (text(), text(30, 1))
-    options = {**SMALL, "advanced": NEVER_SETTLED}
+    monkeypatch.setattr(recurrent, "_RATE_DECAY", 0.9)
+    monkeypatch.setattr(recurrent, "_LEAST_GAIN", 0.0)  # never settled
     for epochs in (1, 2, 4):
-        model = RecurrentLM(**{**options, "epochs": epochs}).fit(*texts, checkpoints=tmp_path)
-    whole = RecurrentLM(**{**options, "epochs": 4}).fit(*texts)
+        model = RecurrentLM(**{**SMALL, "epochs": epochs}).fit(*texts, checkpoints=tmp_path)
+    whole = RecurrentLM(**{**SMALL, "epochs": 4}).fit(*texts)
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(model.arrays()[name], array)
 
@@ -171,7 +173,7 @@ class _KilledError(Exception):
 def test_a_fit_goes_on_from_the_middle_of_an_epoch(saved_at, tmp_path, monkeypatch):
     """With the states of its streams: the first step after a checkpoint is that of a fit without one."""
     from tacenda.fitting.checkpoint import Recorder
-    from tacenda_lm.recurrent.training import RecurrentTrainer
+    from tacenda_lm.recurrent import RecurrentTrainer
 
     whole = RecurrentLM(**SMALL).fit(text())
     step = RecurrentTrainer.step
@@ -191,10 +193,13 @@ def test_a_fit_goes_on_from_the_middle_of_an_epoch(saved_at, tmp_path, monkeypat
         np.testing.assert_array_equal(array, again.arrays()[name])
 
 
-def test_a_wild_rate_is_an_error_or_leaves_finite_numbers_and_warns_of_nothing(recwarn):
+def test_a_wild_rate_is_an_error_or_leaves_finite_numbers_and_warns_of_nothing(
+    monkeypatch, recwarn
+):
     """Held-out text shows after the first epoch that there is no model; without it nobody knows."""
-    wild = {"clip_norm": 1e9, "initial_scale": 100.0}
-    model = RecurrentLM(**SMALL, learning_rate=9e5, advanced=wild)
+    monkeypatch.setattr(recurrent, "_CLIP_NORM", 1e9)
+    monkeypatch.setattr(recurrent, "_INITIAL_SCALE", 100.0)
+    model = RecurrentLM(**SMALL, learning_rate=9e5)
     with pytest.raises(FittingError, match=r"^the evaluation is inf .*no model to keep"):
         model.fit(text(), valid=text(30, 1))
     model.fit(text())
@@ -203,7 +208,7 @@ def test_a_wild_rate_is_an_error_or_leaves_finite_numbers_and_warns_of_nothing(r
 
 
 def test_a_fit_that_diverges_is_ended_with_one_sentence(monkeypatch, recwarn):
-    from tacenda_lm.recurrent.training import RecurrentTrainer
+    from tacenda_lm.recurrent import RecurrentTrainer
 
     step = RecurrentTrainer.step
 
@@ -224,9 +229,7 @@ def test_a_fit_that_diverges_is_ended_with_one_sentence(monkeypatch, recwarn):
         ({"streams": 0}, "streams must be a whole number"),
         ({"window_words": 0}, "window_words must be a whole number"),
         ({"dropout": 1.0}, "dropout must be a number"),
-        ({"advanced": {"rate_decay": 1.0}}, "rate_decay must be a number"),
-        ({"advanced": {"state_spread": 1.0}}, "state_spread has no effect at a random start"),
-        ({"lds": "x", "advanced": {"initial_scale": 1.0}}, "initial_scale has no effect at a start"),
+        ({"averaging": 1.0}, "averaging must be a number"),
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(options, said):
@@ -262,11 +265,11 @@ def test_damaged_arrays_are_refused(fault):
 
 
 def trainer_of(averaging):
-    settings = RecurrentLMSettings(**SMALL, advanced={"averaging": averaging})
+    settings = RecurrentLMSettings(**SMALL, averaging=averaging)
     corpus, held_out = Corpus.from_sentences(text()), text(30, 1)
     stream = Stream.of_corpus(corpus, across=True)
     valid = Stream.of_corpus(Corpus.from_sentences(held_out, vocabulary=corpus.vocabulary), True)
-    network, _ = RecurrentLM(**SMALL)._started(corpus, stream.ids[1:])
+    network, _ = RecurrentLM(**SMALL)._start_network(corpus, stream.ids[1:])
     return RecurrentTrainer(settings, network, stream, valid, FallingWhereHeldOutSays(1.0))
 
 

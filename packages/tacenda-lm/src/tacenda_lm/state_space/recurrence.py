@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacenda_lm.row_gradients import Gradient, by_row
 from tacenda_lm.state_space.inference import (
     SMALL,
     Product,
@@ -30,6 +29,7 @@ from tacenda_lm.state_space.inference import (
 )
 from tacenda_lm.state_space.parameters import Floats, Inputs, Ints, Parameters
 from tacenda_lm.states import log_softmax
+from tacenda_lm.training import Gradient, sum_by_row
 
 __all__ = [
     "LIMIT",
@@ -203,12 +203,14 @@ def backward(
     found: dict[str, Gradient] = {
         "transition": (None, d_transition),
         "outputs": (None, d_outputs),
-        "features": by_row(piece.inputs.words.ravel(), d_x[..., : n * width].reshape(-1, width)),
+        "features": sum_by_row(
+            piece.inputs.words.ravel(), d_x[..., : n * width].reshape(-1, width)
+        ),
         "biases": (None, _flat(d_rows).sum(axis=0)[:, None]),
     }
     if piece.inputs.runs.shape[-1]:
         there = np.nonzero(piece.inputs.runs >= 0)
-        found["joint"] = by_row(piece.inputs.runs[there], d_x[there[:2]][:, n * width :])
+        found["joint"] = sum_by_row(piece.inputs.runs[there], d_x[there[:2]][:, n * width :])
     return loss, found
 
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from tacenda.fitting import StepResult
 from tacenda.kernels.shared.row_steps import adagrad
-from tacenda_lm.row_gradients import Gradient, by_row
 from tacenda_lm.state_space.inference import product_of
 from tacenda_lm.state_space.joint_tokens import JointTokens
 from tacenda_lm.state_space.parameters import Floats, Ints, Parameters
@@ -22,7 +21,7 @@ from tacenda_lm.state_space.settings import StateSpaceLMSettings
 from tacenda_lm.state_space.texts import Text
 from tacenda_lm.states import log_softmax
 from tacenda_lm.streams import Stream
-from tacenda_lm.training import Trainer, dropout_mask
+from tacenda_lm.training import Gradient, Trainer, dropout_mask, sum_by_row
 
 __all__ = ["GradientTrainer", "RulesTrainer"]
 
@@ -186,7 +185,7 @@ class RulesTrainer(_Trainer):
             of_features[t] = moved[:, n_q:]
             self.before[:] = s * piece.live[t][:, None]
         width = p.features.shape[1]
-        words, changes = by_row(piece.inputs.words.ravel(), of_features.reshape(-1, width))
+        words, changes = sum_by_row(piece.inputs.words.ravel(), of_features.reshape(-1, width))
         sums["features"][words] = changes
         self._follow(sums, learning_rate / max(float(piece.live.sum()), 1.0))
         return loss, None

@@ -25,18 +25,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import artifact
-from tacenda.artifact import require
+from tacenda.arrays import Array, Float, take
 from tacenda.artifact.arrays import restore
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import fingerprint_arrays
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.recurrent.network import Network
 
-__all__ = ["LinearSystem", "started_from"]
+__all__ = ["LinearSystem"]
 
 _Float64 = npt.NDArray[np.float64]
 _Ids = npt.NDArray[np.integer[Any]]
 
+_SPREAD = 0.5  # standard deviation of the elements of z: small values keep sigma where it is nearly linear
 _TINY = 1e-30  # least square root of the frequency of a word
 _SEQUENCES, _STEPS = 32, 200  # the sample of the text that D is found by
 _SCORED = 1024  # its words that g is found by
@@ -84,25 +84,27 @@ class LinearSystem(NamedTuple):
     @classmethod
     def _of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], n_types: int) -> LinearSystem:
         """Return the filter in the coordinates of the saved matrices, in which smoothed states are white."""
-        dims = {"vocabulary": n_types}
+        sizes: dict[str, Any] = {"vocabulary": n_types}
 
-        def array(name: str, *shape: str) -> _Float64:
-            value = require(arrays, name, shape=shape, finite=True, dims=dims)
-            return np.asarray(value, np.float64)
+        def array(name: str, kind: Any) -> _Float64:
+            return np.asarray(take(arrays, name, kind, sizes), np.float64)
+
+        square, table_of_words = Float[Array, "states states"], Float[Array, "vocabulary states"]
+        of_words = Float[Array, "vocabulary"]
 
         A, forward, to_filtered, second_moment = (
-            array(name, "states", "states") for name in ("A", "forward", "filter", "Xi")
+            array(name, square) for name in ("A", "forward", "filter", "Xi")
         )
-        C = array("C", "vocabulary", "states")
+        C = array("C", table_of_words)
         if "reading" in arrays:  # a compact form: scale and table follow from other arrays
-            mean = np.maximum(array("mean", "vocabulary"), _TINY)
-            scale = array("scale", "vocabulary") if "scale" in arrays else 1 / mean
-            rows = C / array("noise.d", "vocabulary")[:, None] if "noise.d" in arrays else C
+            mean = np.maximum(array("mean", of_words), _TINY)
+            scale = array("scale", of_words) if "scale" in arrays else 1 / mean
+            rows = C / array("noise.d", of_words)[:, None] if "noise.d" in arrays else C
             rows = rows * scale[:, None] - mean @ rows
-            table = rows @ array("reading", "states", "states").T
+            table = rows @ array("reading", square).T
         else:
-            scale = array("scale", "vocabulary")
-            table = array("table", "vocabulary", "states")
+            scale = array("scale", of_words)
+            table = array("table", table_of_words)
         # what is saved goes by a_t = forward a_{t-1} + table[w_t]; the filtered state is to_filtered a_t
         transitions = to_filtered @ forward @ np.linalg.inv(to_filtered)
         values, vectors = np.linalg.eigh((second_moment + second_moment.T) / 2)
@@ -130,41 +132,34 @@ class LinearSystem(NamedTuple):
             x = states
         return found
 
+    def start_network(self, text: _Ids, frequencies: _Float64) -> list[npt.NDArray[np.float32]]:
+        """Return A, B, a, and C with b of the network that computes what the system does, to first order.
 
-def started_from(system: LinearSystem, text: _Ids, frequencies: _Float64, spread: float) -> Network:
-    """Return the float32 network that computes what the system does, to first order.
-
-    Parameters
-    ----------
-    system
-        Over the words of the text.
-    text
-        (tokens,), the training text, of which the scales are found on a sample.
-    frequencies
-        mu (types,), positive.
-    spread
-        The standard deviation of the elements of z.
-    """
-    steps = min(_STEPS, max(2, len(text) // _SEQUENCES))
-    starts = np.linspace(0, len(text), _SEQUENCES, endpoint=False).astype(np.int64)
-    sample = text[(np.arange(steps + 1)[:, None] + starts) % len(text)]  # (steps + 1, sequences)
-    x = system.filtered(sample[:-1])[min(_SETTLED, steps // 2) :]
-    targets = sample[-len(x) :]
-    deviations = x.reshape(-1, x.shape[2]).std(axis=0)
-    D = spread / np.where(deviations > 0, deviations, 1.0)
-    chosen = np.linspace(0, targets.size - 1, min(_SCORED, targets.size)).astype(np.int64)
-    s = x.reshape(-1, x.shape[2])[chosen] @ system.outputs.T
-    log_mu = np.log(frequencies)
-    g = _best_scale(s, targets.ravel()[chosen], log_mu)
-    transitions = 4 * D[:, None] * system.transitions / D
-    outputs = 4 * g * system.outputs / D
-    parts = (
-        transitions,
-        system.inputs * D,
-        np.zeros((1, len(D))),
-        np.column_stack([outputs, log_mu]),
-    )
-    return Network(*(np.ascontiguousarray(part, np.float32) for part in parts))
+        ``text`` (tokens,) is the training text, of which the scales are found on a sample; ``frequencies`` are mu
+        (types,), positive.
+        """
+        steps = min(_STEPS, max(2, len(text) // _SEQUENCES))
+        starts = np.linspace(0, len(text), _SEQUENCES, endpoint=False).astype(np.int64)
+        sample = text[
+            (np.arange(steps + 1)[:, None] + starts) % len(text)
+        ]  # (steps + 1, sequences)
+        x = self.filtered(sample[:-1])[min(_SETTLED, steps // 2) :]
+        targets = sample[-len(x) :]
+        deviations = x.reshape(-1, x.shape[2]).std(axis=0)
+        D = _SPREAD / np.where(deviations > 0, deviations, 1.0)
+        chosen = np.linspace(0, targets.size - 1, min(_SCORED, targets.size)).astype(np.int64)
+        s = x.reshape(-1, x.shape[2])[chosen] @ self.outputs.T
+        log_mu = np.log(frequencies)
+        g = _best_scale(s, targets.ravel()[chosen], log_mu)
+        transitions = 4 * D[:, None] * self.transitions / D
+        outputs = 4 * g * self.outputs / D
+        parts = (
+            transitions,
+            self.inputs * D,
+            np.zeros((1, len(D))),
+            np.column_stack([outputs, log_mu]),
+        )
+        return [np.ascontiguousarray(part, np.float32) for part in parts]
 
 
 def _best_scale(s: _Float64, targets: _Ids, log_mu: _Float64) -> float:
