@@ -519,7 +519,7 @@ class RecurrentTrainer(Trainer):
         self._h = np.full((settings.streams, network.width), RESTING, network.transitions.dtype)
         self._d_outputs = np.empty_like(network.outputs)
         self.average = Network(*map(np.array, network)) if settings.averaging else network
-        rest = {"h": self._h, "progress": rate.progress}
+        rest: dict[str, Any] = {"h": self._h, "progress": rate.progress}
         if settings.averaging:
             rest["present"] = network._asdict()
         super().__init__(self.average._asdict(), text, valid, settings.seed, rest)
