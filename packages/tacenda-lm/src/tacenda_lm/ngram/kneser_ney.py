@@ -4,46 +4,129 @@
 
 (Chen and Goodman, *An Empirical Study of Smoothing Techniques for Language Modeling*, 1998; estimated as lmplz
 does: Heafield et al., ACL 2013.) Fitting sorts the n-grams of the text within a given memory, on disk where they are
-more. A saved table is mapped, not read; `NGramScores` looks n-grams up in it.
+more (``counting``, ``smoothing``), and packs them into a `Table` (``packing``), in which compiled code finds them again
+(``lookup``, ``words``):
+
+    p(w | h) = p_table(w | h) where h w is listed, else backoff(h) p(w | h')
+
+A saved table is mapped, not read, so nothing of it has been checked before it is used. numba is imported when a model
+is fitted or first used, not with this module.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.lines import Marks
-from tacenda.corpus.text import Text
+from tacenda.corpus.marks import START, Marks
+from tacenda.corpus.text import Sentence, Text
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
-from tacenda.fitting import FitRun
-from tacenda.settings import configured_by
+from tacenda.settings import Settings, configured_by, option
 from tacenda.tokenizers import ASCII_WHITESPACE
-from tacenda.vocabulary import Vocabulary
-from tacenda_lm.ngram.counts import Counted, by_order, count_ngrams
-from tacenda_lm.ngram.pruning import pruned
-from tacenda_lm.ngram.quantization import quantized
-from tacenda_lm.ngram.rows import Rows
-from tacenda_lm.ngram.scoring import NGramScores
-from tacenda_lm.ngram.smoothing import FALLBACK, KneserNeySettings, estimate
-from tacenda_lm.ngram.spooling import Scratch, default_budget
-from tacenda_lm.ngram.table import Table
+from tacenda.vocabulary import BOUNDARY, Vocabulary
+from tacenda_lm.kenlm_interface import FullScore
+from tacenda_lm.language_model import LanguageModel
+from tacenda_lm.ngram.table import ABOVE_ONE, MAX_ORDER, Table
+from tacenda_lm.sequences import (
+    BlankLines,
+    Float64,
+    Ids,
+    Integers,
+    Offsets,
+    check_word,
+    checked,
+    checked_blank_lines,
+    checked_ids,
+    checked_pairs,
+)
+from tacenda_lm.states import State
+from tacenda_lm.training import FitContext
 
-__all__ = ["KneserNey"]
+if TYPE_CHECKING:
+    from tacenda_lm.ngram.counting import Counted, Scratch
+    from tacenda_lm.ngram.words import WordTable
 
-_FEW_WORDS = (
-    1 << 12
-)  # a vocabulary of so many is read when the model is opened, as a small table is
+__all__ = ["KneserNey", "KneserNeySettings"]
+
+_LN10 = math.log(10)
+_MARKS = frozenset((START, BOUNDARY))
+_COARSE = 1.0  # a log-probability above 0 by more than the rounding of few bits
+_FEW_WORDS = 1 << 12  # a vocabulary of so many is read when the model is opened, as a small table is
 
 
-class KneserNey(NGramScores):
+@dataclass(frozen=True, kw_only=True)
+class KneserNeySettings(Settings):
+    """Options of `KneserNey`."""
+
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"cutoff": ...})
+
+    order: int = option(
+        5,
+        "words that an n-gram spans: order - 1 words of context and the predicted one",
+        at_least=1,
+        at_most=MAX_ORDER,
+    )
+    smoothing: Literal["interpolated", "backoff", "good_turing"] = option(
+        "interpolated",
+        """``"interpolated"`` is modified Kneser-Ney (Chen and Goodman 1998), estimated as lmplz does;
+        ``"backoff"`` has the same discounts, but asks a lower order only where a higher one has not seen the
+        word; ``"good_turing"`` is Katz's back-off with Good-Turing discounts (Katz 1987) on raw counts""",
+    )
+    min_count: int = option(
+        1,
+        """n-grams of three or more words that occur less often are not listed, and are predicted from their
+        last words; 2 is SRILM's default, and the two back-off forms need it""",
+        at_least=1,
+    )
+    prune: float = option(
+        0.0,
+        """n-grams of two or more words without which the model's perplexity rises by less than this share are not
+        listed (Stolcke 1998), as SRILM's -prune; 1e-8 to 1e-6 are common""",
+        at_least=0,
+        below=1,
+    )
+    bits: int | None = option(
+        None,
+        """bits of a log-probability and of a back-off in the table; by default they are exact to float32. 8 make the
+        table half as large, and change the probabilities a little""",
+        at_least=2,
+        at_most=16,
+    )
+    memory_gb: float | None = option(
+        None,
+        """gigabytes that fitting may take; what does not fit goes to a temporary folder (that of TMPDIR). By default a
+        quarter of the machine's memory; less is used when more would not help""",
+        above=0,
+    )
+
+
+@cache
+def _lookup() -> Any:
+    """Return the compiled look-ups, which are loaded when they are first needed."""
+    from tacenda_lm.ngram import lookup
+
+    return lookup
+
+
+@cache
+def _score_line() -> Any:
+    from tacenda_lm.ngram.words import score_line
+
+    return score_line
+
+
+class KneserNey(LanguageModel):
     """An n-gram language model.
 
     Every type of the vocabulary is predicted, ``</s>`` and ``<unk>`` too; a ``<unk>`` written in the text is an
@@ -58,38 +141,63 @@ class KneserNey(NGramScores):
     """
 
     name: ClassVar[str] = "kneser_ney"
+    distribution: ClassVar[str] = "tacenda-lm"
     settings_class = KneserNeySettings
+    settings: KneserNeySettings
     mapped_arrays = frozenset({"ngrams.data"})
     is_normalized = True
     """False for a model read from an ARPA file whose distributions do not all sum to one, and for one of few bits."""
+
+    _table: Table | None = None
+    _word_table: WordTable | None = None
+    _split_by: Any = None  # the tokenizer of the text that the word table was made for
+    _begun: tuple[tuple[int, ...], Table, npt.NDArray[np.int64]] | None = None  # the first state
+    _prepared: tuple[Table, Any, tuple[Any, ...]] | None = None  # what a line is scored with
 
     @configured_by(KneserNeySettings)
     def __init__(self, settings: KneserNeySettings) -> None:
         super().__init__(settings)
 
+    @property
+    def table(self) -> Table:
+        """The listed n-grams. Raises NotFittedError."""
+        return self._learned(self._table)
+
+    @property
+    def order(self) -> int:
+        """N, the number of words that an n-gram spans."""
+        return self.settings.order if self._table is None else self._table.order
+
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+        from tacenda_lm.ngram.counting import count_by_order, sorted_rows
+
+        order, n_types = self.settings.order, len(corpus.vocabulary)
+
         def count(scratch: Scratch) -> Counted:
-            order, types = self.settings.order, corpus.vocabulary
-            blocks = corpus.blocks(scratch.rows_of_block(order))
-            return count_ngrams(
-                blocks, corpus.n_tokens, len(types), types.boundary_id, order, scratch
-            )
+            return count_by_order(sorted_rows(corpus, order, scratch), n_types, order, scratch)
 
         self._estimate(corpus.vocabulary, count)
 
     def fit_counted(
-        self, corpus: Any, rows: Iterable[Rows], valid: Text | None, marks: Marks
+        self,
+        corpus: Any,
+        rows: Iterable[npt.NDArray[np.uint64]],
+        valid: Text | None,
+        marks: Marks,
     ) -> Self:
         """Fit the model to a text of which others have counted the n-grams: the `sorted_rows` of ``corpus``."""
+        from tacenda_lm.ngram.counting import count_by_order
+
+        order, n_types = self.settings.order, len(corpus.vocabulary)
 
         def count(scratch: Scratch) -> Counted:
-            size = scratch.rows_of_block(self.settings.order)
+            size = scratch.rows_of_block(order)
             blocks = (
                 np.array(each[i : i + size]) for each in rows for i in range(0, len(each), size)
             )
-            return by_order(blocks, len(corpus.vocabulary), self.settings.order, scratch)
+            return count_by_order(blocks, n_types, order, scratch)
 
         with self._recording(corpus, valid, marks):
             self._estimate(corpus.vocabulary, count)
@@ -97,17 +205,19 @@ class KneserNey(NGramScores):
 
     def _estimate(self, vocabulary: Vocabulary, count: Callable[[Scratch], Counted]) -> None:
         """Fit the model to n-grams, which ``count`` finds within the memory that the settings allow."""
+        from tacenda_lm.ngram.counting import Scratch, default_budget
         from tacenda_lm.ngram.packing import TableWriter
+        from tacenda_lm.ngram.smoothing import estimate
 
-        settings, order = self.settings, self.settings.order
+        settings = self.settings
         budget = default_budget() if settings.memory_gb is None else int(settings.memory_gb * 1e9)
         with Scratch(budget) as scratch:
             counted = count(scratch)
-            writer = TableWriter(order, len(vocabulary), scratch)
-            found = estimate(counted, settings, scratch, writer)
-            table = Table(*writer.finish())
-        _announce(found.from_text, settings)
-        table = _made_smaller(table, settings)
+            writer = TableWriter(settings.order, len(vocabulary), scratch)
+            found = estimate(counted, settings.smoothing, settings.min_count, scratch, writer)
+            table = writer.finish()
+        _warn_of_fallback(found.from_text, settings.smoothing)
+        table = _make_smaller(table, settings)
         self.is_normalized = settings.bits is None
         self._vocabulary, self._table = vocabulary, table
         self.fitted_on = {
@@ -138,7 +248,7 @@ class KneserNey(NGramScores):
         settings = replace(self.settings, prune=prune, bits=bits)
         model = type(self).from_settings(settings)
         model._vocabulary, model.start_log_prob = self._vocabulary, self.start_log_prob
-        model._table = _made_smaller(self.table, settings)
+        model._table = _make_smaller(self.table, settings)
         model.is_normalized = self.is_normalized and bits is None
         model.fitted_on = {**self.fitted_on, "n_grams": model._table.sizes}
         return model
@@ -157,7 +267,7 @@ class KneserNey(NGramScores):
             The file is cut short or breaks the format, and the message names the line; or its back-offs give a word a
             probability above one.
         """
-        from tacenda_lm.ngram.arpa_reader import read_arpa
+        from tacenda_lm.ngram.arpa import read_arpa
 
         vocabulary, table, sums, notes = read_arpa(path)
         if sums.above_one is not None:
@@ -193,11 +303,11 @@ class KneserNey(NGramScores):
         DataError
             A word cannot stand in such a file, the name promises another packing, or the path cannot be written.
         """
-        from tacenda_lm.ngram.arpa_writer import write_arpa
+        from tacenda_lm.ngram.arpa import write_arpa
 
         write_arpa(path, self.vocabulary, self.table, self.start_log_prob)
 
-    # -- artefact ----------------------------------------------------------------------------------
+    # -- saved -------------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
         """Return the settings, the vocabulary's, and what an ARPA file may say otherwise, as JSON values."""
@@ -210,7 +320,7 @@ class KneserNey(NGramScores):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Rebuild the model of an artefact and check every array. Raises ArtifactError."""
+        """Rebuild a saved model and check every array. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         few = np.size(arrays.get("vocabulary.counts", 0)) <= _FEW_WORDS
         model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays, at_once=few)
@@ -224,22 +334,232 @@ class KneserNey(NGramScores):
         model._table = Table.from_arrays(arrays, len(model._vocabulary), model.is_normalized)
         return model
 
+    # -- one word after another --------------------------------------------------------------------
 
-def _made_smaller(table: Table, settings: KneserNeySettings) -> Table:
+    def start(self) -> State:
+        """Return the state at the beginning of a sentence, after ``<s>``."""
+        return self._state((self.vocabulary.boundary_id,))
+
+    def null(self) -> State:
+        """Return the state without context, in which the next word is predicted as a unigram."""
+        _ = self.table
+        return State(())
+
+    def advance(self, state: State, word: int) -> State:
+        """Return the state after one more word, an id; after ``</s>`` a new sentence begins."""
+        check_word(word, self.table.n_types)
+        return self._state((*state.parts(), int(word)))
+
+    def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
+        """As `LanguageModel.BeginSentenceWrite`; the place of ``<s>`` is looked up once."""
+        begun = self._begun
+        if begun is None or begun[1] is not self._table:
+            words = self.start().parts()
+            begun = self._begun = words, self.table, self._places(words)
+        state.value, state.hint = begun[0], (*begun[:2], begun[2].copy())
+
+    def BaseScore(self, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
+        """As `LanguageModel.BaseScore`; the places of the context in the table are kept with the state."""
+        if word in _MARKS:
+            return super().BaseScore(in_state, word, out_state)
+        return self._step(in_state, word, out_state)[0] / _LN10
+
+    def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
+        """As `LanguageModel.BaseFullScore`."""
+        if word in _MARKS:
+            return super().BaseFullScore(in_state, word, out_state)
+        score, length = self._step(in_state, word, out_state)
+        is_oov = self.vocabulary.id_of(word) in self.vocabulary.oov_ids
+        return FullScore(score / _LN10, length, is_oov)
+
+    def _step(self, state: State, word: str, after: State) -> tuple[float, int]:
+        """The natural log-probability and the n-gram length of a word; write the state after it."""
+        vocabulary, table = self._vocabulary, self._table
+        if vocabulary is None or table is None:
+            vocabulary, table = self.vocabulary, self.table
+        value: Any = state.value
+        hint, spare = state.hint, after.hint
+        if hint is None or hint[0] is not value or hint[1] is not table:
+            hint = value, table, self._places(state.parts())
+        # no two states have one array, so that of the state that is written to can be used again
+        own = spare is not None and spare[1] is table and after is not state
+        found = spare[2] if own else np.empty(len(hint[2]), np.int64)
+        after.hint = None
+        number = vocabulary.id_of(word)
+        score, length, kept = _lookup().step(table.data, table.shape, hint[2], number, found)
+        if not score <= 0:
+            score = float(self._sound(np.array([score]))[0])
+        after.value = words = (*value, number)[-kept:] if kept else ()
+        after.hint = words, table, found
+        return score, length
+
+    def _places(self, words: tuple[int, ...]) -> npt.NDArray[np.int64]:
+        """The listed endings of a context as ``lookup.step`` has them."""
+        found = np.zeros(self.table.order + 1, np.int64)
+        found[-1] = _lookup().resolve(*self.table.arguments, np.array(words, np.int64), found)
+        return found
+
+    def _sound(self, scores: Float64) -> Float64:
+        """Return log-probabilities, none above zero in a table of few bits.
+
+        Raises ArtifactError if one is no log-probability: nothing else has checked a mapped table.
+        """
+        is_coarse = self.table.is_coarse
+        if not (scores <= (_COARSE if is_coarse else ABOVE_ONE)).all():
+            raise self._damaged()
+        return np.minimum(scores, 0.0) if is_coarse else scores
+
+    @staticmethod
+    def _damaged() -> ArtifactError:
+        return ArtifactError(
+            "a word has an impossible probability: the table of this model is damaged; fit it again, or copy it again"
+        )
+
+    def _state(self, words: tuple[int, ...]) -> State:
+        """The state after these words: the last ones that an n-gram of the table continues."""
+        table = self.table
+        context = np.array(words[-(table.order - 1) :] if table.order > 1 else (), np.int64)
+        n = _lookup().endings(*self.table.arguments, context)
+        return State(tuple(context[len(context) - n :].tolist()))
+
+    def _contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
+        """The words of states (states, order - 1), flush right, and how many there are of each (states,)."""
+        rows = np.zeros((len(states), max(self.table.order - 1, 1)), np.int64)
+        lengths = np.zeros(len(states), np.int64)
+        for i, state in enumerate(states):
+            words = state.parts()[-rows.shape[1] :]
+            lengths[i] = n = len(words)
+            rows[i, rows.shape[1] - n :] = words
+        return rows, lengths
+
+    def log_probs(self, states: Sequence[State]) -> Float64:
+        """Return the natural log-probabilities of every next word: float64 (states, types)."""
+        table = self.table
+        found = np.empty((len(states), table.n_types), np.float64)
+        _lookup().conditionals(*self.table.arguments, *self._contexts(states), found)
+        return self._sound(found)
+
+    def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
+        """Return log p(word | state), natural, float64 (states,), without computing a distribution."""
+        return self._pairs(states, words)[0]
+
+    def _pairs(
+        self, states: Sequence[State], words: Integers | Sequence[int]
+    ) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """Log-probabilities and n-gram lengths of words after states, one word for each."""
+        ids = checked_pairs(states, words, self.table.n_types)
+        found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
+        contexts = self._contexts(states)
+        _lookup().pair_scores(*self.table.arguments, *contexts, ids, found, matched)
+        return self._sound(found), matched
+
+    # -- strings -----------------------------------------------------------------------------------
+
+    def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
+        """As `LanguageModel.score`; a string is split, looked up and scored in compiled code."""
+        prepared = self._prepared
+        tokenizer = self.fitted_on.get("tokenizer")
+        if prepared is None or prepared[0] is not self._table or prepared[1] != tokenizer:
+            words = self._words
+            known = () if words is None else (words.words, *self.table.arguments)
+            prepared = self._prepared = self.table, tokenizer, known
+        if prepared[2] and isinstance(sentence, str) and sentence:
+            text = np.frombuffer(sentence.encode("utf-8", "surrogatepass"), np.uint8)
+            words, data, shape = prepared[2]
+            total, found = _score_line()(words, text, data, shape, bos, eos)
+            if found:
+                if not total <= 0:
+                    total = self._sound(np.array([total]))[0]
+                return float(total) / _LN10
+        return super().score(sentence, bos, eos)
+
+    def score_batch(
+        self, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "skip"
+    ) -> Float64:
+        """As `LanguageModel.score_batch`; a list of strings is split, looked up and scored in compiled code."""
+        words, counted = self._words, checked_blank_lines(blank_lines) == "count"
+        lines = words.encode(sentences, eos) if words is not None else None
+        if words is None or lines is None:
+            return super().score_batch(sentences, eos=eos, blank_lines=blank_lines)
+        lengths = np.diff(lines[1])
+        scores = self._sequences(*lines, [words.words[3]])[0]
+        lines_of_ids = np.repeat(np.arange(len(lengths)), lengths)
+        found = np.bincount(lines_of_ids, scores, len(lengths)).astype(np.float64, copy=False)
+        if eos and not counted:
+            found[lengths == 1] = 0.0
+        return found / _LN10
+
+    @property
+    def _words(self) -> WordTable | None:
+        """The vocabulary for compiled code; None where more is to be done with words than to look them up."""
+        from tacenda_lm.ngram.words import WordTable
+
+        known, tokenizer = self._word_table, self.fitted_on.get("tokenizer")
+        if known is None or known.vocabulary is not self._vocabulary or tokenizer != self._split_by:
+            is_ascii, self._split_by = self.string_tokenizer == ASCII_WHITESPACE, tokenizer
+            known = self._word_table = WordTable(self.vocabulary, is_ascii)
+        return known if known.is_plain else None
+
+    # -- whole texts -------------------------------------------------------------------------------
+
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
+        """Return the log-probability of every id given those before it: natural, float64 (tokens,)."""
+        ids, offsets = checked(ids, offsets, self.table.n_types)
+        return self._sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
+
+    def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
+        if ids.dtype != np.int32:  # int32 ids are checked by the look-up itself
+            ids = checked_ids(ids, self.table.n_types)
+        before = [self.vocabulary.boundary_id] if bos else []
+        return self._sequences(ids, np.array([0, len(ids)]), before)
+
+    def _penalty(self, state: State) -> float:
+        return float(_lookup().penalty(*self.table.arguments, np.array(state.parts(), np.int64)))
+
+    def _word_score(self, state: State, word: int) -> tuple[float, int]:
+        found, matched = self._pairs([state], [word])
+        return float(found[0]), int(matched[0])
+
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+        """Score a sequence that continues from a state; return the scores and the state after it."""
+        ids = checked_ids(ids, self.table.n_types)
+        context = state.parts()
+        scores, _ = self._sequences(ids, np.array([0, len(ids)]), context)
+        return scores, self._state((*context, *ids[-self.table.order :].tolist()))
+
+    def _sequences(
+        self, ids: Ids, offsets: Offsets, before: Sequence[int]
+    ) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """Log-probabilities and n-gram lengths of sequences that all follow the words ``before``."""
+        found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
+        context = np.array(before, np.int64)
+        bad = _lookup().sequence_scores(*self.table.arguments, ids, offsets, context, found, matched)
+        if bad >= 0:
+            check_word(int(ids[bad]), self.table.n_types, f" (at place {bad})")
+        return self._sound(found), matched
+
+
+def _make_smaller(table: Table, settings: KneserNeySettings) -> Table:
     """Prune the table and round its numbers, as the settings say."""
+    if not settings.prune and settings.bits is None:
+        return table
+    from tacenda_lm.ngram.compacting import prune, quantize
+
     if settings.prune:
-        table = pruned(table, settings.prune)
-    return table if settings.bits is None else quantized(table, settings.bits)
+        table = prune(table, settings.prune)
+    return table if settings.bits is None else quantize(table, settings.bits)
 
 
-def _announce(from_text: Sequence[bool], settings: KneserNeySettings) -> None:
+def _warn_of_fallback(from_text: Sequence[bool], smoothing: str) -> None:
     """Say for which orders the text is too small or too odd to give the discounts, where lmplz stops."""
+    from tacenda_lm.ngram.smoothing import CUTOFF, FALLBACK
+
     orders = [str(n) for n, given in enumerate(from_text, 1) if not given]
     if not orders:
         return
     which = f"the text does not give the discounts of order {', '.join(orders)}"
-    if settings.smoothing == "good_turing":
-        used = f"those of a cutoff below {settings.cutoff} or, where there are none, half a count are used"
+    if smoothing == "good_turing":
+        used = f"those of a cutoff below {CUTOFF} or, where there are none, half a count are used"
     else:
         used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
     warnings.warn(f"{which} (it is too small, or sentences repeat in it): {used}", stacklevel=5)

@@ -1,6 +1,28 @@
-"""`Table`: the n-grams of a model with their log-probabilities and back-offs, used as they lie packed in an array.
+"""`Table`: the n-grams of a model with their log-probabilities and back-offs, used as they are packed in an array.
 
-``layout`` describes how they are packed, ``packing`` does it, and ``lookup`` finds n-grams in it.
+The n-grams of each order are sorted by their words, so those that continue one n-gram are neighbours. Of each its last
+word alone is kept, as in KenLM's trie (Heafield 2011, "KenLM: Faster and Smaller Language Model Queries"), in a record
+of as many bits as are needed, from the lowest up:
+
+    word       bits of the highest id; none for unigrams, where word i is record i
+    log_prob   31: a float32 without its sign, which is never positive; or a code of ``prob_bits``
+    backoff    a code, as back-offs have few distinct values (a float32 where they are many); none in the highest order
+    near       where the n-grams that continue it begin, counted from where those of its block begin; none likewise
+
+A block is 64 n-grams, and has one number: where the n-grams that continue its first one begin in the order above. In
+blocks whose distances need more than ``near_bits`` the number is that of a list with all 64 places, marked by the
+highest bit. The places where one record's continuations begin and the next one's begin are the range in which a word
+after it is searched by halves. ``near_bits`` is chosen to make records and lists smallest.
+
+A 5-gram among 40,000 words costs 16 + 31 bits, 5.9 bytes; a 4-gram with 2^17 distinct back-offs and 9 near bits 73 + 1
+bits, 9.3 bytes (KenLM's trie: 5.9 and, with 2^25 5-grams, 13). With 8 bits for log-probabilities and back-offs these
+are 3 and 5.3 bytes.
+
+All is in one array of 64-bit words, section after section: of each order the records (with one more at the end,
+whose ``near`` ends the last range), the numbers of the blocks, the lists, the values that codes of back-offs and of
+log-probabilities stand for (float32, two in a word). `LAYOUT` says what ``layout`` holds of each order; the rest
+follows. A table may be a mapped file that nothing has read: what is found in it is never used as a place without being
+held to the array's bounds (see ``lookup``), so the numbers of the layout are all that must be right for safety.
 """
 
 from __future__ import annotations
@@ -12,13 +34,18 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import require
+from tacenda.arrays import Array, Int64, UInt64, take
 from tacenda.errors import ArtifactError
-from tacenda_lm.ngram.counts import Int64
-from tacenda_lm.ngram.layout import LAYOUT, check_layout, sections
 
-__all__ = ["Order", "Sums", "Table"]
+__all__ = ["ABOVE_ONE", "BLOCK", "LAYOUT", "MAX_ORDER", "Order", "Sums", "Table"]
 
+MAX_ORDER = 16  # the longest n-grams of any model
+ABOVE_ONE = 1e-3  # a log-probability above 0 by more than rounding (a probability above one)
+BLOCK = 64  # n-grams that share the number from which their near places count
+LAYOUT = ("n-grams", "prob_bits", "backoff_bits", "near_bits", "lists", "backoffs")
+"""Of each order: its n-grams, the bits of three fields, how many blocks have a list, distinct back-offs if coded."""
+
+_LARGEST = 1 << 48  # n-grams of an order: more do not exist
 _ROUNDING = 1e-3  # of a sum of float32 probabilities
 _FEW = 1 << 16  # a table of so many n-grams is checked whole when it is loaded
 _SAMPLE = 1 << 16  # n-grams unpacked at once
@@ -43,7 +70,7 @@ class Order(NamedTuple):
     word: npt.NDArray[np.int32]  # the last word of each
     log_prob: npt.NDArray[np.float32]  # log p(last word | the words before), natural
     backoff: npt.NDArray[np.float32]  # for words not listed after it
-    n_after: Int64  # how many n-grams continue each
+    n_after: npt.NDArray[np.int64]  # how many n-grams continue each
 
 
 class Table:
@@ -52,19 +79,24 @@ class Table:
     Parameters
     ----------
     data
-        uint64 (words,), see ``layout``.
+        uint64 (words,).
     layout
         int64 (order, len(LAYOUT)); checked by `from_arrays`.
     storage
         What must not go away as long as the table is there, such as the folder of a mapped file.
     """
 
-    def __init__(self, data: npt.NDArray[np.uint64], layout: Int64, storage: object = None) -> None:
+    def __init__(
+        self,
+        data: npt.NDArray[np.uint64],
+        layout: npt.NDArray[np.int64],
+        storage: object = None,
+    ) -> None:
         # a view, so that compiled code meets one type of array whether it is mapped or not
         self.data = data.view(np.ndarray)
         self.data.flags.writeable = False
         self.layout = np.array(layout, np.int64)
-        self.shape, _ = sections(self.layout)
+        self.shape, _ = _sections(self.layout)
         self._storage = storage
 
     @property
@@ -88,7 +120,7 @@ class Table:
         return bool(self.layout[0, 1] < 31)
 
     @cached_property
-    def arguments(self) -> tuple[npt.NDArray[np.uint64], Int64]:
+    def arguments(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
         """The first arguments of every function in ``lookup``."""
         return self.data, self.shape
 
@@ -110,18 +142,13 @@ class Table:
         lookup.unpack(*self.arguments, order, begin, *found)
         return found
 
-    def words_of(self, order: int, places: slice | Int64 = slice(None)) -> npt.NDArray[np.int32]:
-        """Return the words of n-grams of one order, by default of all: int32 (n-grams, order)."""
+    def words_of(self, order: int, begin: int = 0, end: int | None = None) -> npt.NDArray[np.int32]:
+        """Return the words of the n-grams that `unpacked` returns: int32 (n-grams, order)."""
         from tacenda_lm.ngram import lookup
 
-        if isinstance(places, slice):
-            begin, end, _ = places.indices(self.sizes[order - 1])
-            found = np.empty((end - begin, order), np.int32)
-            lookup.spell(*self.arguments, order, begin, found)
-            return found
-        found = np.empty((len(places), order), np.int32)
-        for i, place in enumerate(places.tolist()):
-            lookup.spell(*self.arguments, order, place, found[i : i + 1])
+        end = self.sizes[order - 1] if end is None else end
+        found = np.empty((end - begin, order), np.int32)
+        lookup.spell(*self.arguments, order, begin, found)
         return found
 
     def blocks(self, order: int) -> Iterator[tuple[int, int]]:
@@ -137,22 +164,22 @@ class Table:
 
         Raises ArtifactError where the table is not sorted, or an n-gram is listed without its last words.
         """
-        from tacenda_lm.ngram import checks
+        from tacenda_lm.ngram import lookup
 
-        contexts = self.sizes[:-1]
-        starts = np.cumsum([0, *contexts])
+        starts = np.cumsum([0, *self.sizes[:-1]])
         found = np.empty(2)
-        order, node, word = checks.check_distributions(*self.arguments, starts, found)
+        order, node, word = lookup.check_distributions(*self.arguments, starts, found)
+        low, high = found.tolist()
         if order < 0:
-            return Sums(float(found[0]), float(found[1]), None)
-        if word == checks.NOT_SORTED:
+            return Sums(low, high, None)
+        if word == lookup.NOT_SORTED:
             raise ArtifactError(f"the {order}-grams are not sorted: the model is damaged")
-        words = self.words_of(order, np.array([node]))[0].tolist() if order else []
+        words = self.words_of(order, node, node + 1)[0].tolist() if order else []
         if word < 0:
             raise ArtifactError(
                 f"the n-gram {words} is listed without its last words: the model is damaged"
             )
-        return Sums(float(found[0]), float(found[1]), (words, int(word)))
+        return Sums(low, high, (words, int(word)))
 
     def check(self, is_normalized: bool = True) -> None:
         """Read the whole table and check it. Raises ArtifactError.
@@ -169,26 +196,68 @@ class Table:
                 "one: the model is damaged"
             )
 
-    # -- artefact ----------------------------------------------------------------------------------
+    # -- saved -------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays by name, as an artefact holds them."""
+        """Return the arrays by the names under which they are saved."""
         return {"ngrams.data": self.data, "ngrams.layout": self.layout}
 
     @classmethod
     def from_arrays(
         cls, arrays: dict[str, npt.NDArray[Any]], n_types: int, is_normalized: bool = True
     ) -> Self:
-        """Take the table of an artefact. Raises ArtifactError.
+        """Take the table of a saved model. Raises ArtifactError.
 
         The layout is checked so that no look-up can leave the table. A small table is read and checked whole; a large
         one may be a mapped file, of which nothing is read here: what is wrong in it is found where it is used, or by
         `check`.
         """
-        layout = require(arrays, "ngrams.layout", shape=("order", len(LAYOUT)), dtype=np.int64)
-        data = require(arrays, "ngrams.data", shape=("words",), dtype=np.uint64)
-        check_layout(layout, len(data), n_types)
+        layout = take(arrays, "ngrams.layout", Int64[Array, "order fields"], {"fields": len(LAYOUT)})
+        data = take(arrays, "ngrams.data", UInt64[Array, "words"], {})
+        _check_layout(layout, len(data), n_types)
         table = cls(data, layout)
         if sum(table.sizes) <= _FEW:
             table.check(is_normalized)
         return table
+
+
+def _sections(layout: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+    """Return what ``lookup`` knows of each order, int64 (order, fields of ``lookup``), and the words of the data."""
+    order, n_types = len(layout), int(layout[0, 0])
+    shape = []
+    end = 0
+    for n, (size, prob, backoff, near, lists, backoffs) in enumerate(layout.tolist()):
+        word = (n_types - 1).bit_length() if n else 0
+        width = word + prob + backoff + near
+        inner = n < order - 1
+        records = end
+        blocks = records + -(-(size + inner) * width // 64) + 1  # a field is read from two words
+        far = blocks + (size // BLOCK + 1 if inner else 0)
+        values = far + lists * BLOCK
+        probs = values + -(-backoffs // 2)
+        end = probs + ((1 << prob) // 2 if prob < 31 else 0)
+        row = (size, width, records * 64, word, prob, backoff, near)
+        shape.append((*row, blocks, far, lists, values, probs, backoffs))
+    return np.array(shape, np.int64), end
+
+
+def _check_layout(layout: npt.NDArray[np.int64], n_words: int, n_types: int) -> None:
+    """Raise ArtifactError unless the sections lie in the data as they should."""
+    order = len(layout)
+    if not 1 <= order <= MAX_ORDER or layout[0, 0] != n_types:
+        raise ArtifactError(
+            f"the array 'ngrams.layout' tells of {order} orders and {layout[:1, 0]} types, where "
+            f"there are at most {MAX_ORDER} orders, and {n_types} types"
+        )
+    size, prob, backoff, near, lists, backoffs = layout.T
+    last = np.arange(order) == order - 1
+    sound = (layout >= 0).all() and (size <= _LARGEST).all() and (near <= 48).all()
+    sound = sound and (((prob >= 1) & (prob <= 16)) | (prob == 31)).all()
+    sound = sound and (lists <= size // BLOCK + 1).all()
+    # back-offs are float32, or codes of a list that is not empty
+    coded = (backoff < 32) & (backoffs >= 1) & (backoffs <= np.int64(1) << np.minimum(backoff, 32))
+    sound = sound and (last | coded | ((backoff == 32) & (backoffs == 0))).all()
+    if not sound or layout[last][:, 2:].any() or _sections(layout)[1] != n_words:
+        raise ArtifactError(
+            "the array 'ngrams.layout' does not fit 'ngrams.data': the model is damaged"
+        )

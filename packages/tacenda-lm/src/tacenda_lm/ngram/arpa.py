@@ -1,0 +1,613 @@
+r"""ARPA files, the form of a back-off model that KenLM, SRILM and most decoders read; imports numba.
+
+A file has the line ``\data\``; for each order n a line ``ngram n=COUNT``; for each order the line
+``\n-grams:`` and its n-grams, one per line: a base-10 log-probability, the words and, if longer n-grams begin
+with it, perhaps a base-10 back-off, separated by tabs or spaces; and the line ``\end\``.
+
+Lines in the usual form, with one space or tab between fields, are read by compiled code; what it leaves is read, or
+refused, line by line in Python. Every rule of the format is checked.
+
+``<s>``, which is never predicted, has the log-probability -99 unless the model comes from a file that says otherwise (0
+in those of lmplz), and the back-off of the beginning of a sentence; ``</s>`` has a probability and no back-off. Both
+are one type in a table.
+
+A look-up goes from shorter to longer n-grams, so of every n-gram that is listed the one without its last word and the
+one without its first word must be listed too. A missing one, which a pruned model left out, is added with the
+probability that backing off gives it, and with a back-off factor of one, so that no probability changes.
+"""
+
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import numpy as np
+
+from tacenda import store
+from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file, whole_number
+from tacenda.corpus.marks import START
+from tacenda.errors import ArtifactError, CorpusError, DataError
+from tacenda.kernels.machinery.compiled import njit
+from tacenda.packed_words import pack_words
+from tacenda.progress import Progress, track
+from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
+from tacenda_lm.ngram.counting import Int64, Scratch, default_budget
+from tacenda_lm.ngram.packing import TableWriter
+from tacenda_lm.ngram.rows import Packing, Rows, find_parents, sort_rows
+from tacenda_lm.ngram.table import MAX_ORDER, Sums, Table
+from tacenda_lm.ngram.words import START_HASH, extend_hash, hash_table, slot_of
+from tacenda_lm.sequences import Float64
+
+__all__ = ["read_arpa", "write_arpa"]
+
+_BYTES = 1 << 22  # held at a time
+_LINES = 1 << 16  # of a block
+_SLOW = 1 << 10  # lines read in Python from one that is not in the usual form
+_LOWEST = -100.0  # log10 of what stands for "-inf" and for a missing <unk>, as in KenLM
+_LN10 = math.log(10)
+_LOG10 = 1 / _LN10
+_OTHER_PACKINGS = {".bz2", ".lzma", ".xz", ".zip", ".zst"}
+
+
+# -- writing -------------------------------------------------------------------------------------------
+
+
+def write_arpa(
+    path: str | os.PathLike[str], vocabulary: Vocabulary, table: Table, start_log_prob: float
+) -> None:
+    """Write a table, gzipped if the path ends in .gz; the file appears only when it is complete.
+
+    ``start_log_prob`` is what ``<s>`` is given, in base 10. Raises DataError for a word that the format cannot hold, a
+    name that promises another packing, or a path that cannot be written.
+    """
+    for word in vocabulary.words:
+        if word == START or not word or any(space in word for space in " \t\n\r"):
+            raise DataError(
+                f"the word {word!r:.80} cannot stand in an ARPA file, where spaces separate words and "
+                f"{START} marks the beginning of a sentence: rename it in the text"
+            )
+    path = store.path_of(path, DataError)
+    if path.suffix in _OTHER_PACKINGS:
+        raise DataError(
+            f"{path} would not be packed as its name says: ARPA files are plain or end in .gz"
+        )
+    try:
+        with store.replacing(path) as part, part.open("wb") as raw:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
+                    _write(packed, vocabulary, table, start_log_prob)
+            else:
+                _write(raw, vocabulary, table, start_log_prob)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _write(
+    file: IO[bytes] | gzip.GzipFile, vocabulary: Vocabulary, table: Table, start_log_prob: float
+) -> None:
+    """Write the counts, then the n-grams of each order."""
+    sizes = table.sizes
+    sizes[0] += 1  # <s> and </s> are one type in the table
+    counts = "".join(f"ngram {n}={size}\n" for n, size in enumerate(sizes, 1))
+    file.write(f"\\data\\\n{counts}".encode())
+    bar: Progress[object] = track(None, "writing n-grams", total=sum(sizes), unit="n-gram")
+    with bar:
+        for n in range(1, table.order + 1):
+            file.write(f"\n\\{n}-grams:\n".encode())
+            parts = _lines(vocabulary, table, n)
+            if n == 1:
+                parts = iter([_unigram_lines(vocabulary, table, start_log_prob)])
+            for lines in parts:
+                file.write("".join(lines).encode("utf-8", "surrogatepass"))
+                bar.update(len(lines))
+    file.write(b"\n\\end\\\n")
+
+
+def _lines(vocabulary: Vocabulary, table: Table, n: int) -> Iterator[list[str]]:
+    """The lines of one order above the unigrams, many at a time."""
+    last = np.array(vocabulary.words, dtype=object)
+    earlier = last.copy()
+    earlier[vocabulary.boundary_id] = START
+    for block in table.blocks(n):
+        rows, found = table.words_of(n, *block), table.unpacked(n, *block)
+        columns = [earlier[column] for column in rows.T[:-1]] + [last[rows[:, -1]]]
+        texts = map(" ".join, zip(*columns, strict=True))
+        probs = (found.log_prob * _LOG10).tolist()
+        if n < table.order:
+            backoffs = (found.backoff * _LOG10).tolist()
+            triples = zip(probs, texts, backoffs, strict=True)
+            yield [f"{p:.8g}\t{text}\t{b:.8g}\n" for p, text, b in triples]
+        else:
+            yield [f"{p:.8g}\t{text}\n" for p, text in zip(probs, texts, strict=True)]
+
+
+def _unigram_lines(vocabulary: Vocabulary, table: Table, start_log_prob: float) -> list[str]:
+    """The lines of all words, and that of ``<s>``."""
+    lines, found = [], table.unpacked(1)
+    for i, word in enumerate(vocabulary.words):
+        p = float(found.log_prob[i]) * _LOG10
+        backoff = f"\t{float(found.backoff[i]) * _LOG10:.8g}" if table.order > 1 else ""
+        if word == BOUNDARY:
+            lines.append(f"{start_log_prob:.8g}\t{START}{backoff}\n")
+            backoff = ""
+        lines.append(f"{p:.8g}\t{word}{backoff}\n")
+    return lines
+
+
+# -- reading -------------------------------------------------------------------------------------------
+
+
+def read_arpa(
+    path: str | os.PathLike[str],
+) -> tuple[Vocabulary, Table, Sums, dict[str, Any]]:
+    """Return the vocabulary, the table, what its probabilities sum to, and notes on what the file left out (JSON).
+
+    The vocabulary has the words in the order of the file, without counts. Where the file has no ``<unk>``, one is added
+    with a base-10 log-probability of -100. Raises DataError for a file that cannot be read or breaks the format, naming
+    the line.
+    """
+    try:
+        return _Reader(text_file(path)).read()
+    except CorpusError as error:
+        raise DataError(str(error)) from error
+
+
+class _Reader:
+    """Reads one file, and knows the line it is at for error messages."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.number = 0  # of the line read last
+        self._chunks = byte_chunks(path)
+        self._held, self._at, self._ended = b"", 0, False
+        self.notes: dict[str, Any] = {}
+
+    def read(self) -> tuple[Vocabulary, Table, Sums, dict[str, Any]]:
+        """The whole file, as `read_arpa` returns it."""
+        counts = self._header()
+        bar: Progress[object] = track(None, "reading n-grams", total=sum(counts), unit="n-gram")
+        with bar:
+            words, values = self._unigrams(counts[0])
+            bar.update(counts[0])
+            if len(counts) == 1:
+                values[:, 1] = 0.0
+            if UNKNOWN not in words:
+                added = f"the file has no {UNKNOWN}: added with log10 p = {_LOWEST:g}"
+                self.notes["unknown"] = added
+                words.append(UNKNOWN)
+                values = np.append(values, [[_LOWEST, 0.0]], axis=0)
+            names = _Names(words)
+            orders = [names.rows(np.arange(len(words))[:, None], values)]
+            for n, count in enumerate(counts[1:], 2):
+                self._marker(rf"\{n}-grams:")
+                orders.append(self._ngrams(n, count, names, bar))
+            self._marker("\\end\\")
+        try:
+            table, sums, n_added = _build_table(orders, names.packing, words)
+        except DataError as error:
+            raise DataError(f"{self.path}: {error}") from error
+        if n_added:
+            self.notes["n_grams_implied"] = n_added
+        return Vocabulary(words, np.zeros(len(words), np.int64)), table, sums, self.notes
+
+    # -- lines -------------------------------------------------------------------------------------
+
+    def _fill(self) -> bool:
+        """Read on, so that more lines are held whole; False at the end of the file."""
+        parts = [self._held[self._at :]]
+        size = 0
+        while size < _BYTES and not self._ended:
+            data = next(self._chunks)
+            if not size and not self._held:
+                data = data.removeprefix(codecs.BOM_UTF8)
+            self._ended = not data
+            parts.append(data)
+            size += len(data)
+        self._held, self._at = b"".join(parts), 0
+        return size > 0
+
+    def _is_cut(self) -> bool:
+        """Whether the next line was cut only because too little was held; then more is held now."""
+        return self._held.find(b"\n", self._at) < 0 and self._fill()
+
+    def _line(self) -> str | None:
+        """The next line, without its end; None where the file has ended."""
+        while (end := self._held.find(b"\n", self._at)) < 0 and not self._ended:
+            if len(self._held) - self._at > LONGEST_ROW or not self._fill():
+                break
+        data = self._held[self._at : end if end >= 0 else len(self._held)]
+        if end < 0 and not data:
+            return None
+        self.number += 1
+        if len(data) > LONGEST_ROW:
+            self._fail(
+                f"the line has more than {LONGEST_ROW:,} characters; make sure that it is the file you mean"
+            )
+        self._at += len(data) + 1
+        try:
+            return data.removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            self._fail(f"it is not UTF-8 ({error.reason} at byte {error.start} of the line)")
+
+    def _next(self, wanted: str = "\\end\\: it is cut short") -> str:
+        """The next line that is not empty; at the end of the file, the error names what is ``wanted`` before."""
+        while (line := self._line()) is not None:
+            if line.strip():
+                return line.strip()
+        self._fail(f"the file ends here, before {wanted}")
+
+    def _marker(self, wanted: str) -> None:
+        """Read a line that must be as ``wanted``."""
+        line = self._next()
+        if line != wanted:
+            self._fail(f"expected {wanted}, found {line!r:.60}: the counts at the top are wrong")
+
+    def _header(self) -> list[int]:
+        r"""The counts of all orders; read up to the line ``\1-grams:``."""
+        while (line := self._next("\\data\\: this is no ARPA file")) != "\\data\\":
+            if line.startswith("\\"):
+                self._fail(rf"expected \data\, found {line!r:.60}: this is no ARPA file")
+        counts: list[int] = []
+        while (line := self._next()) != r"\1-grams:":
+            match = re.fullmatch(r"ngram\s+([0-9]+)\s*=\s*([0-9]+)", line)
+            count = whole_number(match[2]) if match else None
+            if match is None or count is None or whole_number(match[1]) != len(counts) + 1:
+                self._fail(f"expected 'ngram {len(counts) + 1}=COUNT', found {line!r:.60}")
+            counts.append(count)
+        if not 1 <= len(counts) <= MAX_ORDER or not counts[0]:
+            self._fail(f"the counts are of {len(counts)} orders; 1 to {MAX_ORDER} can be read")
+        return counts
+
+    def _fail(self, what: str) -> NoReturn:
+        raise DataError(f"{self.path}, line {self.number}: {what}")
+
+    # -- n-grams -----------------------------------------------------------------------------------
+
+    def _unigrams(self, count: int) -> tuple[list[str], Float64]:
+        """The words and their numbers; ``<s>`` gives its back-off to ``</s>``, which is one type with it."""
+        words: list[str] = []
+        parts: list[Float64] = []
+        while (done := len(words)) < count:
+            places = np.empty((min(count - done, _LINES), 2), np.int64)
+            values = np.empty(places.shape)
+            text = np.frombuffer(self._held, np.uint8)
+            read, after = _read_unigrams(text, self._at, places, values)
+            try:
+                words += [self._held[i:j].decode("utf-8") for i, j in places[:read].tolist()]
+                self._at = after
+                self.number += read
+            except UnicodeDecodeError:  # which line it is comes out below
+                read = 0
+            parts.append(values[:read])
+            if read < len(places) and not self._is_cut():
+                odd = list(self._odd_lines(1, len(words), count))
+                words += [each[0][0] for each in odd]
+                parts.append(np.array([each[1:] for each in odd]))
+        values = np.maximum(np.concatenate(parts), _LOWEST)
+        if UNKNOWN not in words and "<UNK>" in words:
+            words[words.index("<UNK>")] = UNKNOWN
+        if len(set(words)) < len(words):
+            twice = next(word for word, times in Counter(words).items() if times > 1)
+            self._fail(f"the unigram {twice!r} is listed twice")
+        if BOUNDARY not in words:
+            self._fail(f"there is no unigram {BOUNDARY}: an end of sentence cannot be predicted")
+        end = words.index(BOUNDARY)
+        values[end, 1] = 0.0
+        if START in words:
+            start = words.index(START)
+            values[end, 1] = values[start, 1]
+            self.notes["start_log_prob"] = float(values[start, 0])
+            words.pop(start)
+            values = np.delete(values, start, axis=0)
+        return words, values
+
+    def _ngrams(self, n: int, count: int, names: _Names, bar: Progress[object]) -> Rows:
+        """The n-grams of an order, as `_Names.rows` has them."""
+        parts = [np.empty((0, names.packing.columns(n) + 2), np.uint64)]
+        done = 0
+        while done < count:
+            rows = np.empty((min(count - done, _LINES), parts[0].shape[1]), np.uint64)
+            text = np.frombuffer(self._held, np.uint8)
+            read, self._at = _read_ngrams(text, self._at, n, names.lookup, names.packing, rows)
+            parts.append(rows[:read].copy() if read < len(rows) else rows)
+            self.number += read
+            if read < len(rows) and not self._is_cut():
+                odd = []
+                for words, *values in self._odd_lines(n, done + read, count):
+                    odd.append((self._ids(words, names), values))
+                ids = np.array([each[0] for each in odd], np.int64)
+                parts.append(names.rows(ids, np.array([each[1] for each in odd])))
+                read += len(odd)
+            done += read
+            bar.update(read)
+        found = np.concatenate(parts)
+        values = found[:, -2:].view(np.float64)
+        np.maximum(values, _LOWEST, out=values)
+        return found
+
+    def _odd_lines(
+        self, n: int, done: int, count: int
+    ) -> Iterator[tuple[list[str], float, float]]:
+        """Read some lines in any form that the format allows: the words of each, and its two numbers, base 10.
+
+        ``done`` of the ``count`` n-grams of the order were read before.
+        """
+        for i in range(done, min(count, done + _SLOW)):
+            line = self._line()
+            if line is None:
+                self.number += 1
+                self._fail(f"the file ends after {i} {n}-grams of {count}: it is cut short")
+            line = line.rstrip(" \t\r").replace("\t", " ")
+            if not line or (line[0] == "\\" and " " not in line):
+                self._fail(f"order {n} ends after {i} n-grams of {count}")
+            fields = line.split(" ")
+            if len(fields) not in (n + 1, n + 2) or not fields[1]:
+                self._fail(f"a {n}-gram is a number, {n} words, perhaps a number, not {line!r:.60}")
+            log_prob = self._float(fields[0])
+            backoff = max(self._float(fields[n + 1]), _LOWEST) if len(fields) == n + 2 else 0.0
+            if not log_prob <= 0:
+                what = f"the log-probability {fields[0]:.40} is above zero"
+                self._fail(f"{what}, so the probability above one")
+            if not math.isfinite(backoff):
+                self._fail(f"the back-off {fields[n + 1]:.40} is not finite")
+            yield fields[1 : n + 1], log_prob, backoff
+
+    def _float(self, text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            self._fail(f"{text!r:.40} is not a number")
+
+    def _ids(self, words: list[str], names: _Names) -> list[int]:
+        """The ids of the words of an n-gram, one for both marks, each of which must be where it can be."""
+        if START in words[1:] or BOUNDARY in words[:-1]:
+            self._fail(
+                f"a {len(words)}-gram has {START} after its first word or {BOUNDARY} before its last; "
+                "only models whose sentences have one of each can be read"
+            )
+        try:
+            return [names.ids[word] for word in words]
+        except KeyError as error:
+            self._fail(f"the word {error.args[0]!r} is no unigram")
+
+
+class _Names:
+    """The words of a file and ``<s>``, by which the lines of longer n-grams name them."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.packing = Packing.of(len(words))
+        self.ids = {word: i for i, word in enumerate(words)}
+        self.ids[START] = self.ids[BOUNDARY]
+        # for compiled code: words and hash table, the number of <s> and the id of </s>
+        table = hash_table(*pack_words([*words, START]))
+        self.lookup = (*table, len(words), self.ids[BOUNDARY])
+
+    def rows(self, words: Int64, values: Float64) -> Rows:
+        """Return n-grams as rows: the key, the first word first, and both numbers as float64."""
+        return np.hstack([self.packing.keys(words), values.view(np.uint64)])
+
+
+def _build_table(
+    orders: list[Rows], packing: Packing, words: list[str]
+) -> tuple[Table, Sums, int]:
+    """Return the table, what its probabilities sum to, and how many n-grams were added.
+
+    ``orders`` holds the n-grams of each order as rows in any order, the unigrams by id: the key, the first word first,
+    log-probability and back-off, float64, base 10. Raises DataError where one is listed twice.
+    """
+    for n, rows in enumerate(orders[1:], 2):
+        n_keys = packing.columns(n)
+        sort_rows(rows, n_keys)
+        same = np.flatnonzero((rows[1:, :n_keys] == rows[:-1, :n_keys]).all(axis=1))
+        if len(same):
+            twice = " ".join(words[w] for w in packing.words(rows[same[:1]], n)[0])
+            raise DataError(f"the {n}-gram {twice!r} is listed twice: one probability for each")
+    prefixes = [_prefixes(orders, n, packing) for n in range(2, len(orders) + 1)]
+    if all((places >= 0).all() for places in prefixes):
+        table = _pack_table(orders, prefixes, packing)
+        try:
+            return table, table.sums(), 0
+        except ArtifactError:  # an n-gram is listed without its last words
+            pass
+    n_added = _complete(orders, packing)
+    prefixes = [_prefixes(orders, n, packing) for n in range(2, len(orders) + 1)]
+    table = _pack_table(orders, prefixes, packing)
+    return table, table.sums(), n_added
+
+
+def _prefixes(orders: list[Rows], n: int, packing: Packing) -> Int64:
+    """The place of every n-gram of n words without its last one in the order below, -1 where it is not listed."""
+    rows, below = orders[n - 1], orders[n - 2]
+    places = np.empty(len(rows), np.int64)
+    find_parents(rows, *packing.without_last(n), below, packing.columns(n - 1), places)
+    return places
+
+
+def _pack_table(orders: list[Rows], prefixes: list[Int64], packing: Packing) -> Table:
+    """The table of sorted n-grams, of which none is missing."""
+    with Scratch(default_budget()) as scratch:
+        writer = TableWriter(len(orders), len(orders[0]), scratch)
+        for n, rows in enumerate(orders, 1):
+            log_probs, _ = _values(rows)
+            writer.add_ngrams(n, packing.last(rows, n), log_probs * _LN10)
+            if n > 1:
+                n_after = np.bincount(prefixes[n - 2], minlength=len(orders[n - 2]))
+                writer.add_contexts(n - 1, n_after, _values(orders[n - 2])[1] * _LN10)
+                writer.end_order(n - 1)
+        writer.end_order(len(orders))
+        return writer.finish()
+
+
+def _values(rows: Rows) -> Float64:
+    """Log-probabilities and back-offs of rows, base 10: views (2, n-grams)."""
+    return rows[:, -2:].view(np.float64).T
+
+
+def _complete(orders: list[Rows], packing: Packing) -> int:
+    """Add the n-grams that are missing, in place; return how many."""
+    n_added = 0
+    for n in range(len(orders), 2, -1):
+        words = packing.words(orders[n - 1], n)
+        for part in (words[:, :-1], words[:, 1:]):
+            wanted = np.unique(packing.keys(part), axis=0)
+            missing = wanted[_places(wanted, orders[n - 2]) < 0]
+            rows = np.hstack([missing, np.zeros((len(missing), 2), np.uint64)])
+            _values(rows)[0] = np.nan  # known when all lower orders are complete
+            orders[n - 2] = np.concatenate([orders[n - 2], rows])
+            sort_rows(orders[n - 2], missing.shape[1])
+            n_added += len(missing)
+    for n in range(2, len(orders)):
+        log_probs, _ = _values(orders[n - 1])
+        added = np.flatnonzero(np.isnan(log_probs))
+        if len(added):
+            below, backoffs = _values(orders[n - 2])
+            suffix = packing.keys(packing.words(orders[n - 1][added], n)[:, 1:])
+            prefix = _prefixes(orders, n, packing)[added]
+            log_probs[added] = backoffs[prefix] + below[_places(suffix, orders[n - 2])]
+    return n_added
+
+
+def _places(keys: Rows, rows: Rows) -> Int64:
+    """The place of every key (keys, columns) in sorted rows, -1 where it is not there."""
+    by_key = np.lexsort(keys.T[::-1])
+    found = np.empty(len(keys), np.int64)
+    find_parents(keys[by_key], 0, np.uint64(2**64 - 1), rows, keys.shape[1], found)
+    places = np.empty(len(keys), np.int64)
+    places[by_key] = found
+    return places
+
+
+# -- compiled reading of the usual form ----------------------------------------------------------------
+
+
+_TENS = 10.0 ** np.arange(23)  # each is exact
+_EXACT = 1 << 53
+
+
+@njit
+def _number(text, i, end):
+    """Read a decimal number that begins at byte i; return it, and the byte after it or -1.
+
+    Numbers with at most 53 bits of digits and a power of ten up to 22 are rounded once, and so are what ``float`` gives
+    (Clinger 1990). Others are not read.
+    """
+    negative = i < end and text[i] == 45
+    i += negative
+    digits, scale, n = np.int64(0), 0, 0
+    while i < end and 48 <= text[i] <= 57:
+        digits = digits * 10 + (text[i] - 48)
+        n += 1
+        i += 1
+    if i < end and text[i] == 46:
+        i += 1
+        while i < end and 48 <= text[i] <= 57:
+            digits = digits * 10 + (text[i] - 48)
+            scale -= 1
+            n += 1
+            i += 1
+    if n == 0 or n > 18:
+        return 0.0, -1
+    if i < end and (text[i] | 32) == 101:
+        i += 1
+        below = i < end and text[i] == 45
+        i += i < end and text[i] in (43, 45)
+        power, n = 0, 0
+        while i < end and 48 <= text[i] <= 57 and n < 4:
+            power = power * 10 + (text[i] - 48)
+            n += 1
+            i += 1
+        if n == 0 or n == 4:
+            return 0.0, -1
+        scale += -power if below else power
+    if digits > _EXACT or scale < -22 or scale > 22:
+        return 0.0, -1
+    found = digits / _TENS[-scale] if scale < 0 else digits * _TENS[scale]
+    return -found if negative else found, i
+
+
+@njit
+def _rest(text, i, end):
+    """Read what follows the words of a line: its back-off, 0 if there is none, and its end.
+
+    Return the back-off, and where the next line begins or -1.
+    """
+    backoff = 0.0
+    if i < end and text[i] in (32, 9):
+        backoff, i = _number(text, i + 1, end)
+        if i < 0:
+            return backoff, i
+    if i < end and text[i] == 13:
+        i += 1
+    return backoff, i + 1 if i < end and text[i] == 10 else -1
+
+
+@njit
+def _read_unigrams(text, at, places, values):
+    """As `_read_ngrams`, for unigrams, of which the words are not known yet.
+
+    ``places`` (lines, 2) takes where each word begins and ends in ``text``, ``values`` (lines, 2) log-probability and
+    back-off, base 10.
+    """
+    end = len(text)
+    for line in range(len(places)):
+        value, i = _number(text, at, end)
+        if i < 0 or value > 0 or i >= end or text[i] not in (32, 9):
+            return line, at
+        begin = i + 1
+        i = begin
+        while i < end and text[i] not in (32, 9, 10, 13):
+            i += 1
+        places[line, 0], places[line, 1] = begin, i
+        backoff, i = _rest(text, i, end)
+        if i < 0 or places[line, 0] == places[line, 1]:
+            return line, at
+        values[line, 0], values[line, 1] = value, backoff
+        at = i
+    return len(places), at
+
+
+@njit
+def _read_ngrams(text, at, n, names, packing, rows):
+    """Read lines of n-grams from byte ``at`` on into rows; return how many were read, and where it stopped.
+
+    It stops at a line that is not in the usual form, or that does not end in ``text``. ``names`` are the vocabulary
+    with ``<s>``, as `_Names` has it. ``rows`` (lines, columns) takes the key, the first word first, and then
+    log-probability and back-off, base 10, as float64.
+    """
+    words, cuts, slots, start, boundary = names
+    n_keys, end, values = rows.shape[1] - 2, len(text), rows.view(np.float64)
+    for line in range(len(rows)):
+        value, i = _number(text, at, end)
+        if i < 0 or value > 0:
+            return line, at
+        rows[line, :n_keys] = np.uint64(0)
+        for k in range(n):
+            if i >= end or text[i] not in (32, 9):
+                return line, at
+            begin = i + 1
+            i = begin
+            code = START_HASH
+            while i < end and text[i] not in (32, 9, 10, 13):
+                code = extend_hash(code, text[i])
+                i += 1
+            w = np.int64(slots[slot_of(code, text, begin, i, words, cuts, slots)])
+            if w < 0 or (w == start and k > 0) or (w == boundary and k < n - 1):
+                return line, at
+            w = boundary if w == start else w
+            shift = np.uint64(64 - packing.bits * (k % packing.per_column + 1))
+            rows[line, k // packing.per_column] |= np.uint64(w + 1) << shift
+        backoff, i = _rest(text, i, end)
+        if i < 0:
+            return line, at
+        values[line, n_keys], values[line, n_keys + 1] = value, backoff
+        at = i
+    return len(rows), at

@@ -1,0 +1,247 @@
+"""`WordTable`: a vocabulary as compiled code looks words up in it, for text that comes as strings; imports numba.
+
+A text is UTF-8, uint8 (bytes,). Compiled code is given a plain tuple, `Words`, as Python passes it on much sooner than
+a named one: the bytes of all words, uint8 (bytes,), and where each begins, int64 (words + 1,), as
+``vocabulary.pack_words`` has them; a hash table that holds their numbers, int32, -1 where it is empty; the ids of
+``</s>`` and ``<unk>``; and whether text is split at ASCII whitespace alone.
+"""
+
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.errors import ArtifactError
+from tacenda.kernels.machinery.compiled import njit
+from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
+from tacenda_lm.ngram.lookup import sequence_scores
+from tacenda_lm.sequences import Ids, Offsets
+
+__all__ = ["START_HASH", "Words", "WordTable", "extend_hash", "hash_table", "score_line", "slot_of"]
+
+Arrays: TypeAlias = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]
+Words: TypeAlias = tuple[
+    npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32], int, int, bool
+]
+_PRIME = np.uint64(0x100000001B3)
+START_HASH = np.uint64(0xCBF29CE484222325)
+
+
+class WordTable:
+    """A vocabulary for compiled code; what it needs is made when it is first needed.
+
+    Attributes
+    ----------
+    vocabulary
+        Whose words these are.
+    is_ascii
+        Whether text is split at ASCII whitespace alone.
+    is_plain
+        Whether its words are looked up as they are spelled, and every other word is ``<unk>``.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, is_ascii: bool = False) -> None:
+        self.vocabulary, self.is_ascii = vocabulary, is_ascii
+        self.is_plain = not vocabulary.normalization and vocabulary.oov == "single"
+
+    @cached_property
+    def words(self) -> Words:
+        """The words, for the functions of this module. Raises ArtifactError where a special type is missing."""
+        arrays = hash_table(*self.vocabulary.packed())
+        ids = []
+        for word in (BOUNDARY, UNKNOWN):  # found without unpacking the words
+            ids.append(int(_number_of(np.frombuffer(word.encode(), np.uint8), *arrays)))
+            if ids[-1] < 0:
+                raise ArtifactError(f"the vocabulary of the model has no {word}: it is damaged")
+        return (*arrays, ids[0], ids[1], self.is_ascii)
+
+    def encode(self, lines: object, eos: bool) -> tuple[Ids, Offsets] | None:
+        """Return ids (tokens,) and offsets (lines + 1,) of a list of strings, with ``</s>`` after each where ``eos``.
+
+        None for anything else, and where a line holds a line feed or the mark of a beginning or an end.
+        """
+        if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
+            return None
+        joined = "\n".join([*lines, ""]).encode("utf-8", "surrogatepass")
+        if not lines or joined.count(b"\n") != len(lines):
+            return None
+        text = np.frombuffer(joined, np.uint8)
+        ids = np.empty(len(text) // 2 + 2 * len(lines), np.int32)
+        offsets = np.empty(len(lines) + 1, np.int64)
+        done = _encode_lines(self.words, text, eos, ids, offsets)
+        return (ids[: offsets[-1]], offsets) if done else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WordTable, (self.vocabulary, self.is_ascii)
+
+
+def hash_table(text: npt.NDArray[np.uint8], cuts: npt.NDArray[np.int64]) -> Arrays:
+    """Return words as ``pack_words`` has them, and a hash table of their numbers."""
+    # as compiled code knows them, whether they are a model's or were packed here
+    text, cuts = text.view(), np.array(cuts)
+    text.flags.writeable = False
+    slots = np.full(1 << max(2 * (len(cuts) - 1), 1).bit_length(), -1, np.int32)
+    _fill(text, cuts, slots)
+    return text, cuts, slots
+
+
+@njit
+def _fill(words, cuts, slots):
+    for i in range(len(cuts) - 1):
+        slots[_find(words, cuts[i], cuts[i + 1], words, cuts, slots)] = i
+
+
+@njit
+def _number_of(word, words, cuts, slots):
+    """The number of a word, its bytes; -1 where it is not there."""
+    return np.int64(slots[_find(word, 0, len(word), words, cuts, slots)])
+
+
+@njit
+def _find(text, begin, end, words, cuts, slots):
+    """The slot of a word of the text, text[begin:end]: that of its number, or the empty one where it would be."""
+    code = START_HASH
+    for i in range(begin, end):
+        code = extend_hash(code, text[i])
+    return slot_of(code, text, begin, end, words, cuts, slots)
+
+
+@njit(inline=True)
+def extend_hash(code, byte):
+    """The hash of a word and one more byte, which begins with `START_HASH` (FNV-1a)."""
+    return (code ^ np.uint64(byte)) * _PRIME
+
+
+@njit(inline=True)
+def slot_of(code, text, begin, end, words, cuts, slots):
+    """As `_find`, with the hash of the word."""
+    mask = np.uint64(len(slots) - 1)
+    at = (code ^ code >> np.uint64(29)) & mask
+    while slots[at] >= 0:
+        first = cuts[slots[at]]
+        if cuts[slots[at] + 1] - first == end - begin:
+            i = 0
+            while i < end - begin and words[first + i] == text[begin + i]:
+                i += 1
+            if i == end - begin:
+                break
+        at = (at + np.uint64(1)) & mask
+    return at
+
+
+@njit
+def _space(text, i, is_ascii):
+    """How many bytes the whitespace at byte i has; 0 if there is none.
+
+    The rule is that of ``str.split``, or with ``is_ascii`` that of ``bytes.split``.
+    """
+    byte = text[i]
+    if byte <= 32:
+        return 1 if byte == 32 or 9 <= byte <= 13 or (28 <= byte <= 31 and not is_ascii) else 0
+    if byte < 0xC2 or byte > 0xE3 or is_ascii:
+        return 0
+    second = text[i + 1] if i + 1 < len(text) else 0
+    if byte == 0xC2:  # next line, no-break space
+        return 2 if second in (0x85, 0xA0) else 0
+    third = text[i + 2] if i + 2 < len(text) else 0
+    if byte == 0xE1:  # ogham space
+        return 3 if second == 0x9A and third == 0x80 else 0
+    if byte == 0xE2:  # those of U+2000 to U+205F
+        if second == 0x80:
+            return 3 if 0x80 <= third <= 0x8A or third in (0xA8, 0xA9, 0xAF) else 0
+        return 3 if second == 0x81 and third == 0x9F else 0
+    if byte == 0xE3:  # ideographic space
+        return 3 if second == 0x80 and third == 0x80 else 0
+    return 0
+
+
+@njit(inline=True)
+def _token(text, i, end, is_ascii):
+    """Where the next token from byte i on begins and ends, and its hash; both are ``end`` if there is none."""
+    while i < end:
+        n = _space(text, i, is_ascii)
+        if n == 0:
+            break
+        i += n
+    begin, code = i, START_HASH
+    while i < end:
+        byte = text[i]
+        # most bytes are those of letters, of which nothing more is asked
+        if (byte <= 32 or 0xC2 <= byte <= 0xE3) and _space(text, i, is_ascii):
+            break
+        code = extend_hash(code, byte)
+        i += 1
+    return begin, i, code
+
+
+@njit(inline=True)
+def _encode(words, text, at, end, eos, ids, n):
+    """Write the ids of the line text[at:end] from place n of ``ids`` on, and return where they end.
+
+    Return -1 where the line has marks of a sentence's beginning or end, about which others decide.
+    """
+    spelled, cuts, slots, boundary, unknown, is_ascii = words
+    while True:
+        begin, at, code = _token(text, at, end, is_ascii)
+        if begin == at:
+            break
+        w = np.int64(slots[slot_of(code, text, begin, at, spelled, cuts, slots)])
+        if w == boundary or (w < 0 and _is_start(text, begin, at)):
+            return np.int64(-1)
+        ids[n] = unknown if w < 0 else w
+        n += 1
+    if eos:
+        ids[n] = boundary
+        n += 1
+    return np.int64(n)
+
+
+@njit(inline=True)
+def _is_start(text, begin, end):
+    """Whether text[begin:end] is <s>."""
+    return end - begin == 3 and text[begin] == 60 and text[begin + 1] == 115 and text[end - 1] == 62
+
+
+@njit
+def score_line(words, text, data, shape, bos, eos):
+    """Sum the log-probabilities of a line; the second result is False where it has marks of its own.
+
+    ``bos`` and ``eos`` say whether it begins after ``<s>``, and whether ``</s>`` is counted.
+    """
+    ids, end = np.empty(len(text) // 2 + 2, np.int32), len(text)
+    n = _encode(words, text, 0, end, eos, ids, 0)
+    if n < 0:
+        return 0.0, False
+    context, offsets = np.full(np.int64(bos), words[3], np.int64), np.array([0, n])
+    scores, matched = np.empty(n, np.float64), np.empty(n, np.int64)
+    sequence_scores(data, shape, ids, offsets, context, scores, matched)
+    total = 0.0
+    for score in scores:
+        total += score
+    return total, True
+
+
+@njit
+def _encode_lines(words, text, eos, ids, offsets):
+    """Write the ids of all lines, and where each begins and the last ends; return False where one has marks of its own.
+
+    The lines of ``text`` end in a line feed each; ``ids`` has room for half as many as there are bytes, and one for
+    every line; ``offsets`` is (lines + 1,).
+    """
+    n = line = at = 0
+    offsets[0] = 0
+    for i in range(len(text)):
+        if text[i] != 10:
+            continue
+        n = _encode(words, text, at, i, eos, ids, n)
+        if n < 0:
+            return False
+        line += 1
+        offsets[line] = n
+        at = i + 1
+    return True
