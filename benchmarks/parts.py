@@ -42,8 +42,7 @@ ON_CLUSTER = (
     "core/kernels/dynamics/lagged_counts",
     "embeddings/dask.py",
     "lm/dask.py",
-    "lm/ngram/counts.py",
-    "lm/ngram/spooling.py",
+    "lm/ngram/counting.py",
 )
 STATE_SPACE = (*STREAMS, "lm/state_space")
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")

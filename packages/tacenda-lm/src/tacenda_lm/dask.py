@@ -20,10 +20,9 @@ from tacenda.dask import ClusterCorpus, Part
 from tacenda.dask.sums import holders, summed
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.ngram.counts import sorted_rows
+from tacenda_lm.ngram.counting import Scratch, sorted_rows
 from tacenda_lm.ngram.kneser_ney import KneserNey
-from tacenda_lm.ngram.rows import Packing, Rows
-from tacenda_lm.ngram.spooling import Scratch
+from tacenda_lm.ngram.rows import Packing, Rows, add_up, sort_rows
 
 __all__ = ["check_model", "fit"]
 
@@ -156,19 +155,13 @@ def _sample(part: Part, vocabulary: Vocabulary, order: int) -> Keys:
 
 
 def _rows_of_text(corpus: Corpus, order: int) -> Iterator[Rows]:
-    vocabulary = corpus.vocabulary
     with Scratch(_TASK_BYTES) as scratch:
-        blocks = corpus.blocks(scratch.rows_of_block(order))
-        yield from sorted_rows(
-            blocks, corpus.n_tokens, len(vocabulary), vocabulary.boundary_id, order, scratch
-        )
+        yield from sorted_rows(corpus, order, scratch)
 
 
 def _merged(pieces: list[Any]) -> Rows:
     """Sort the rows of pieces together, and add up those that are equal."""
-    from tacenda_lm.ngram import row_kernels
-
     rows: Rows = np.concatenate(pieces)
     n_keys = rows.shape[1] - 1
-    row_kernels.sort_rows(rows, n_keys)
-    return rows[: row_kernels.combine(rows, n_keys)].copy()
+    sort_rows(rows, n_keys)
+    return rows[: add_up(rows, n_keys)].copy()

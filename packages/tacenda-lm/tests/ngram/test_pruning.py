@@ -7,8 +7,7 @@ import pytest
 
 from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram.pruning import pruned
-from tacenda_lm.ngram.quantization import quantized
+from tacenda_lm.ngram.compacting import prune, quantize
 
 
 def varied(n=300, seed=0, types=40):
@@ -56,7 +55,7 @@ def test_n_grams_go_where_their_loss_is_below_the_threshold():
         loss = explicit.probability(gram[:-1]) * (p * (np.log(p) - np.log(q))).sum()
         if math.expm1(loss) >= threshold:
             expected.add(gram)
-    small = pruned(model.table, threshold)
+    small = prune(model.table, threshold)
     assert set(map(tuple, small.words_of(3).tolist())) == expected
     assert 0 < len(expected) < model.table.sizes[2]
 
@@ -64,7 +63,7 @@ def test_n_grams_go_where_their_loss_is_below_the_threshold():
 def test_lower_orders_are_judged_in_the_same_way_and_keep_what_longer_n_grams_need():
     model = KneserNey(order=3).fit(varied())
     explicit, threshold = Explicit(model), 1e-4
-    small = pruned(model.table, threshold)
+    small = prune(model.table, threshold)
     trigrams = set(map(tuple, small.words_of(3).tolist()))
     needed = {g[:-1] for g in trigrams} | {g[1:] for g in trigrams}
     expected = set(needed)
@@ -100,7 +99,7 @@ def test_perplexity_rises_by_no_more_than_the_lost_n_grams_say_and_sizes_fall():
 
 def test_nothing_is_pruned_by_a_threshold_that_every_loss_exceeds():
     model = KneserNey(order=3).fit(varied())
-    same = pruned(model.table, -1.0)
+    same = prune(model.table, -1.0)
     np.testing.assert_array_equal(same.data, model.table.data)
 
 
@@ -131,7 +130,7 @@ def test_eight_bits_are_close_and_half_as_large(tmp_path):
 @pytest.mark.parametrize("bits", [2, 3, 8, 16])
 def test_values_are_the_nearest_of_few_and_zero_stays(bits):
     model = KneserNey(order=3).fit(varied())
-    table = quantized(model.table, bits)
+    table = quantize(model.table, bits)
     for n in range(1, 4):
         exact, found = model.table.unpacked(n), table.unpacked(n)
         np.testing.assert_array_equal(found.word, exact.word)
@@ -170,7 +169,7 @@ def test_more_bits_are_closer():
     model = KneserNey(order=3).fit(varied())
     exact = model.table.unpacked(3).log_prob
     errors = [
-        np.abs(quantized(model.table, b).unpacked(3).log_prob - exact).mean() for b in (2, 4, 8)
+        np.abs(quantize(model.table, b).unpacked(3).log_prob - exact).mean() for b in (2, 4, 8)
     ]
     assert errors[0] > 2 * errors[1] > 4 * errors[2]
 

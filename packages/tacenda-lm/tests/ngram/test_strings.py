@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tacenda import Corpus
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda_lm import KneserNey, LanguageModel, State
-from tacenda_lm.ngram.word_table import WordTable
+from tacenda_lm.ngram.words import WordTable
 
 #: Words, everything that ``str.split`` takes for a space, and characters whose bytes begin as those of spaces do.
 PIECES = [
@@ -62,7 +62,7 @@ def test_a_list_of_strings_has_the_scores_of_each(model, lines, eos):
 @given(line=TEXTS)
 def test_ids_are_those_of_the_vocabulary(model, line):
     words = WordTable(model.vocabulary)
-    found = words.encoded([line], False)
+    found = words.encode([line], False)
     tokens = line.split()
     if "\n" in line or "<s>" in tokens or "</s>" in tokens:
         assert found is None

@@ -12,12 +12,11 @@ from tacenda import artifact
 from tacenda.artifact import folder
 from tacenda.errors import ArtifactError
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram import lookup, spooling
+from tacenda_lm.ngram import counting, lookup
 from tacenda_lm.ngram import table as table_module
-from tacenda_lm.ngram.layout import LAYOUT
+from tacenda_lm.ngram.counting import Scratch
 from tacenda_lm.ngram.packing import TableWriter
-from tacenda_lm.ngram.spooling import Scratch
-from tacenda_lm.ngram.table import Table
+from tacenda_lm.ngram.table import LAYOUT
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,7 @@ def table_of(prefixes, words, log_probs, backoffs):
             writer.add_contexts(n - 1, n_after, backoffs[n - 2])
             writer.end_order(n - 1)
     writer.end_order(len(words))
-    return Table(*writer.finish())
+    return writer.finish()
 
 
 # -- what is packed ------------------------------------------------------------------------------------
@@ -112,7 +111,8 @@ def test_what_is_packed_comes_out(orders):
         if n > 1:
             np.testing.assert_array_equal(rows[:, :-1], table.words_of(n - 1)[prefixes[n - 1]])
         some = np.arange(len(rows))[::7]
-        np.testing.assert_array_equal(table.words_of(n, some), rows[some])
+        for i in some.tolist():
+            np.testing.assert_array_equal(table.words_of(n, i, i + 1), rows[i : i + 1])
 
 
 def test_a_context_that_many_words_continue_has_a_list_of_places():
@@ -141,8 +141,8 @@ def test_a_table_is_the_same_whatever_memory_it_was_made_in(monkeypatch):
     for options in ({}, {"smoothing": "good_turing", "min_count": 2}, {"order": 3, "min_count": 3}):
         whole = KneserNey(**{"order": 5, **options}).fit(text)
         with monkeypatch.context() as patch:
-            patch.setattr(spooling, "_LEAST", 1 << 8)
-            patch.setattr(spooling, "_MOST_RUNS", 4)
+            patch.setattr(counting, "_LEAST", 1 << 8)
+            patch.setattr(counting, "_MOST_RUNS", 4)
             small = KneserNey(**{"order": 5, **options}, memory_gb=1e-5).fit(text)
         np.testing.assert_array_equal(small.table.data, whole.table.data)
         np.testing.assert_array_equal(small.table.layout, whole.table.layout)
@@ -214,7 +214,7 @@ def test_a_saved_table_is_mapped_and_its_bytes_can_be_verified(model, tmp_path, 
     monkeypatch.setattr(folder, "_HASHED", 0)
     model.save(tmp_path / "m")
     again = KneserNey.load(tmp_path / "m")
-    assert isinstance(again.table.data.base, np.memmap)
+    assert isinstance(again.table.data.base.base, np.memmap)
     assert again.score("a b c") == model.score("a b c")
     artifact.read(tmp_path / "m", whole=True)
     [file] = (tmp_path / "m").glob("mapped-*")

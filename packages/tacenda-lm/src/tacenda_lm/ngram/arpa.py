@@ -321,11 +321,11 @@ class _Reader:
             parts.append(rows[:read].copy() if read < len(rows) else rows)
             self.number += read
             if read < len(rows) and not self._is_cut():
-                odd = []
-                for words, *values in self._odd_lines(n, done + read, count):
-                    odd.append((self._ids(words, names), values))
-                ids = np.array([each[0] for each in odd], np.int64)
-                parts.append(names.rows(ids, np.array([each[1] for each in odd])))
+                ids, odd = [], []
+                for words, *numbers in self._odd_lines(n, done + read, count):
+                    ids.append(self._ids(words, names))
+                    odd.append(numbers)
+                parts.append(names.rows(np.array(ids, np.int64), np.array(odd)))
                 read += len(odd)
             done += read
             bar.update(read)
@@ -334,9 +334,7 @@ class _Reader:
         np.maximum(values, _LOWEST, out=values)
         return found
 
-    def _odd_lines(
-        self, n: int, done: int, count: int
-    ) -> Iterator[tuple[list[str], float, float]]:
+    def _odd_lines(self, n: int, done: int, count: int) -> Iterator[tuple[list[str], float, float]]:
         """Read some lines in any form that the format allows: the words of each, and its two numbers, base 10.
 
         ``done`` of the ``count`` n-grams of the order were read before.
@@ -396,9 +394,7 @@ class _Names:
         return np.hstack([self.packing.keys(words), values.view(np.uint64)])
 
 
-def _build_table(
-    orders: list[Rows], packing: Packing, words: list[str]
-) -> tuple[Table, Sums, int]:
+def _build_table(orders: list[Rows], packing: Packing, words: list[str]) -> tuple[Table, Sums, int]:
     """Return the table, what its probabilities sum to, and how many n-grams were added.
 
     ``orders`` holds the n-grams of each order as rows in any order, the unigrams by id: the key, the first word first,

@@ -62,7 +62,9 @@ __all__ = ["KneserNey", "KneserNeySettings"]
 _LN10 = math.log(10)
 _MARKS = frozenset((START, BOUNDARY))
 _COARSE = 1.0  # a log-probability above 0 by more than the rounding of few bits
-_FEW_WORDS = 1 << 12  # a vocabulary of so many is read when the model is opened, as a small table is
+_FEW_WORDS = (
+    1 << 12
+)  # a vocabulary of so many is read when the model is opened, as a small table is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -533,7 +535,9 @@ class KneserNey(LanguageModel):
         """Log-probabilities and n-gram lengths of sequences that all follow the words ``before``."""
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
         context = np.array(before, np.int64)
-        bad = _lookup().sequence_scores(*self.table.arguments, ids, offsets, context, found, matched)
+        bad = _lookup().sequence_scores(
+            *self.table.arguments, ids, offsets, context, found, matched
+        )
         if bad >= 0:
             check_word(int(ids[bad]), self.table.n_types, f" (at place {bad})")
         return self._sound(found), matched

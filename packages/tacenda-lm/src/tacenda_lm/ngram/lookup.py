@@ -418,7 +418,9 @@ def check_distributions(data, shape, starts, sums):
         for node in range(shape[n, SIZE]):
             begin, end = np.int64(0), n_types
             if n:
-                _prefetch_below(data, shape, n, suffix[starts[n] : starts[n] + shape[n, SIZE]], node)
+                _prefetch_below(
+                    data, shape, n, suffix[starts[n] : starts[n] + shape[n, SIZE]], node
+                )
                 own = suffix[starts[n] + node]
                 begin = first_after(data, shape, n - 1, own)
                 end = first_after(data, shape, n - 1, own + 1)

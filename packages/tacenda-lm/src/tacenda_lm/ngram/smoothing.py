@@ -31,7 +31,14 @@ from tacenda_lm.ngram.packing import TableWriter
 from tacenda_lm.ngram.rows import Packing, Parents, Rows, find_parents, regroup
 from tacenda_lm.sequences import Float64
 
-__all__ = ["CUTOFF", "FALLBACK", "Estimate", "estimate", "good_turing_ratios", "kneser_ney_discounts"]
+__all__ = [
+    "CUTOFF",
+    "FALLBACK",
+    "Estimate",
+    "estimate",
+    "good_turing_ratios",
+    "kneser_ney_discounts",
+]
 
 #: The discounts where a text is too small or too odd to give them: those of ``lmplz --discount_fallback``.
 FALLBACK = (0.5, 1.0, 1.5)

@@ -212,7 +212,9 @@ class Table:
         one may be a mapped file, of which nothing is read here: what is wrong in it is found where it is used, or by
         `check`.
         """
-        layout = take(arrays, "ngrams.layout", Int64[Array, "order fields"], {"fields": len(LAYOUT)})
+        layout = take(
+            arrays, "ngrams.layout", Int64[Array, "order fields"], {"fields": len(LAYOUT)}
+        )
         data = take(arrays, "ngrams.data", UInt64[Array, "words"], {})
         _check_layout(layout, len(data), n_types)
         table = cls(data, layout)
