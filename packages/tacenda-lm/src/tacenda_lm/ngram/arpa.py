@@ -33,13 +33,11 @@ from typing import IO, Any, NoReturn
 import numpy as np
 
 from tacenda import store
-from tacenda.corpus.lines import LONGEST_ROW, byte_chunks, text_file, whole_number
-from tacenda.corpus.marks import START
+from tacenda.corpus.lines import LONGEST_ROW, START, byte_chunks, text_file, whole_number
 from tacenda.errors import ArtifactError, CorpusError, DataError
 from tacenda.kernels.machinery.compiled import njit
-from tacenda.packed_words import pack_words
 from tacenda.progress import Progress, track
-from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
+from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary, pack_words
 from tacenda_lm.ngram.counting import Int64, Scratch, default_budget
 from tacenda_lm.ngram.packing import TableWriter
 from tacenda_lm.ngram.rows import Packing, Rows, find_parents, sort_rows

@@ -29,9 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.marks import START, Marks
+from tacenda.corpus.lines import START, Marks
 from tacenda.corpus.text import Sentence, Text
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
+from tacenda.fitting import FitRun
 from tacenda.settings import Settings, configured_by, option
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
@@ -51,7 +52,6 @@ from tacenda_lm.sequences import (
     checked_pairs,
 )
 from tacenda_lm.states import State
-from tacenda_lm.training import FitContext
 
 if TYPE_CHECKING:
     from tacenda_lm.ngram.counting import Counted, Scratch
@@ -172,7 +172,7 @@ class KneserNey(LanguageModel):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitContext) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         from tacenda_lm.ngram.counting import count_by_order, sorted_rows
 
         order, n_types = self.settings.order, len(corpus.vocabulary)
