@@ -72,8 +72,7 @@ def _files(folder: str, *names: str) -> tuple[str, ...]:
 TARGETS = {
     "LDS": Target(
         (
-            *_files(_LDS, "subspace", "smoother", "steady_state", "moments", "transition_pairs"),
-            *_files(_LDS, "outputs"),
+            *_files(_LDS, "learning", "smoother", "steady_state"),
             *_files(f"{_KERNELS}/dynamics/lagged_counts", "naive", "cpu"),
             *_files(f"{_KERNELS}/dynamics/linear_recurrence", "naive", "cpu"),
             *_files(f"{_KERNELS}/dynamics/modal_recurrence", "naive", "cpu"),

@@ -33,7 +33,7 @@ def text(n=400, seed=0, vocabulary=None):
 
 @pytest.fixture(scope="module", params=["full", "diagonal"])
 def lds(request):
-    advanced = {"noise": request.param, "hankel_blocks": 2}
+    advanced = {"noise": request.param}
     return LDS(n_states=6, threads=1, advanced=advanced).fit(text())
 
 

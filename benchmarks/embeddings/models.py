@@ -12,7 +12,8 @@ from typing import Any
 import tacenda
 from benchmarks import freshness, parts
 from benchmarks.embeddings import common, text
-from tacenda_embeddings import LDS, LaggedCounts, LDSSettings
+from tacenda_embeddings import LDS, LaggedCounts
+from tacenda_embeddings.lds.settings import N_LAGS
 
 # Arguments of LDS that differ from its defaults.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -34,7 +35,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @lru_cache(maxsize=1)
 def counts(cache: Path) -> LaggedCounts:
     """Lagged counts of the text, the same for every variant."""
-    return LaggedCounts.from_corpus(text.corpus(cache), LDSSettings().n_lags)
+    return LaggedCounts.from_corpus(text.corpus(cache), N_LAGS)
 
 
 def code() -> str:

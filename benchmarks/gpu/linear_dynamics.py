@@ -51,16 +51,18 @@ def smoothing() -> Iterator[Case]:
 def _vectors(device: str, offsets: np.ndarray) -> Callable[[], Any]:
     import torch
 
-    from tacenda_embeddings.lds import outputs
-    from tacenda_embeddings.lds.smoother import Smoother
+    from tacenda_embeddings.lds.smoother import Recipe, Smoother
+    from tacenda_embeddings.lds.steady_state import TwoSided
 
     rng, n = np.random.default_rng(0), int(offsets[-1])
     table = rng.standard_normal((TYPES, STATES)).astype(np.float32)
     ends = np.eye(STATES) * 0.1
-    smoother = Smoother(table, stable(rng), stable(rng), ends, ends, device)
+    smoother = Smoother(
+        TwoSided(table, stable(rng), stable(rng), ends, ends, np.eye(STATES)), device
+    )
     ids, out = words(n, TYPES, rng), torch.empty((n, 3 * STATES), device=device)
-    how: dict[str, Any] = {"own_weight": 3.0, "exact_ends": True, "T_inv": np.eye(STATES)}
-    return lambda: outputs.write("own_past_future", smoother, ids, offsets, out, **how)
+    recipe = Recipe("own_past_future", own_weight=3.0)
+    return lambda: smoother.write(recipe, ids, offsets, out)
 
 
 def _scan(device: str, offsets: np.ndarray) -> Callable[[], Any]:
@@ -147,7 +149,7 @@ def _work_of_fit(nonzeros: list[int]) -> Work:
         work.sparse(pairs, V, wide)  # project
         work.sparse(pairs, V, h, times=2 * FULL + 1)  # expectation, forwards and backwards
     tall = r * V
-    work.product(w, tall, w, times=5)  # grams of _orthonormal, in four passes, and of B
+    work.product(w, tall, w, times=5)  # grams of _orthonormalize, in four passes, and of B
     work.product(tall, w, w, times=4)
     work.product(tall, w, h, times=2)  # Gamma and Delta
     work.product(h, V, h, times=2 * r + 1)  # identify

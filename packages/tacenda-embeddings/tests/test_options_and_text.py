@@ -52,8 +52,6 @@ def test_an_option_of_the_group_is_named_where_it_is_looked_for():
         (VarEmbed, {"segmenter": "morfessor"}, {}, {"n_morphemes": 3}),
         (VarEmbed, {"segmenter": "ngrams"}, {}, {"n_morphemes": 3}),
         (VarEmbed, {"segmenter": "ngrams"}, {}, {"max_pieces": 3}),
-        (LDS, {}, {"noise": "diagonal"}, {"subspace_factor": 2.0}),
-        (LDS, {"subspace_iterations": 0}, {}, {"subspace_factor": 2.0}),
     ],
 )
 def test_an_option_without_effect_is_refused(model, plain, group, unused):

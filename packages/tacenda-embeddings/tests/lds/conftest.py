@@ -70,12 +70,13 @@ def messages_of():
         offsets = np.cumsum([0, *map(len, sentences)])
         ids = np.concatenate([*sentences, np.empty(0, int)]).astype(np.int64)
         ends = smoother.ends(ids, offsets) if exact_ends else None
-        contexts = smoother.contexts(ids, offsets, ends)
-        found = (
-            smoother.table.take(ids, axis=0),
-            smoother.past(contexts),
-            smoother.future(contexts),
+        h = smoother.states
+        contexts = np.zeros((len(ids), 2 * h), np.float32)
+        smoother.scan(ids, offsets, ends, contexts)
+        past, future = (
+            contexts[:, part] @ smoother._from_own[part] for part in (slice(h), slice(h, None))
         )
+        found = smoother.table.take(ids, axis=0), past, future
         return [Messages(*(part[i:j] for part in found)) for i, j in pairwise(offsets)]
 
     return parts

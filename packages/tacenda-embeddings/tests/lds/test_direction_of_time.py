@@ -10,9 +10,8 @@ import pytest
 from tacenda.corpus import Corpus
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
-from tacenda_embeddings.lds.moments import SparseMoments
+from tacenda_embeddings.lds.learning import SparseMoments, hankel_svd, identify
 from tacenda_embeddings.lds.steady_state import steady_state
-from tacenda_embeddings.lds.subspace import hankel_svd, identify
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ from tacenda.datasets import synthetic_text
 from tacenda.errors import ArtifactError, TacendaError
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.fitted import FittedLDS, TwoSided
-from tacenda_embeddings.lds.steady_state import FullNoise, Parameters
+from tacenda_embeddings.lds.model import FittedLDS
 
 SENTENCES = [["a", "and", "."], [], ["unheard-of"], ["a"] * 40]
 
@@ -113,7 +112,7 @@ def test_a_recursion_that_would_grow_is_refused(artifact, name):
 def test_a_scale_that_is_not_positive_is_refused(artifact):
     scale = artifact.arrays["scale"].copy()
     scale[3] = 0.0
-    with pytest.raises(ArtifactError, match="'scale' is not positive"):
+    with pytest.raises(ArtifactError, match="'scale' holds a number that is not positive"):
         LDS.from_artifact(with_arrays(artifact, scale=scale))
 
 
@@ -152,7 +151,7 @@ def test_a_config_of_another_form_is_refused(artifact, config):
 
 def test_a_vocabulary_of_another_size_is_refused(artifact):
     other = Corpus.from_sentences([["one", "two"], ["three"]]).vocabulary
-    with pytest.raises(ArtifactError, match="vocabulary"):
+    with pytest.raises(ArtifactError, match="types"):
         LDS.from_artifact(with_arrays(artifact, **other.arrays()))
 
 
@@ -215,9 +214,9 @@ def test_a_compact_model_of_forty_thousand_words_is_small(n_states, megabytes):
     mean = np.sqrt(counts / counts.sum())
     square = rng.normal(size=(n_states, n_states))
     C = rng.normal(size=(n_words, n_states)).astype(np.float32)
-    parameters = Parameters(square, C, square, FullNoise(square))
-    fitted = FittedLDS(Vocabulary(names, counts), parameters, square, 1 / mean, mean)
     matrices = dict.fromkeys(("forward", "backward", "left_end", "right_end", "filter"), square)
-    fitted.__dict__["inference"] = TwoSided(table=C, **matrices)
-    stored = compact(fitted.compact_arrays(), {"C"}, "int8")
+    matrices |= {"A": square, "Q": square, "Xi": square, "N": square, "C": C, "table": C}
+    vocabulary = Vocabulary(names, counts)
+    fitted = FittedLDS(vocabulary, spherical=False, mean=mean, scale=1 / mean, **matrices)
+    stored = compact(fitted.compact_arrays() | vocabulary.arrays(), {"C"}, "int8")
     assert sum(array.nbytes for array in stored.values()) <= megabytes * 1e6

@@ -5,9 +5,10 @@ import pytest
 
 from tacenda.corpus import Corpus
 from tacenda.datasets import synthetic_text
+from tacenda.kernels.shared.tall_matrices import normalize
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.outputs import WIDTHS, balanced, normalize
 from tacenda_embeddings.lds.settings import OUTPUTS
+from tacenda_embeddings.lds.smoother import WIDTHS, balance
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def test_own_is_static(model):
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 1.5])
 def test_balanced_rows_have_their_norm_to_the_remaining_power(power, rng):
     table = (rng.standard_normal((30, 4)) * np.geomspace(0.01, 100, 30)[:, None]).astype(np.float32)
-    rows = balanced(table, power)
+    rows = balance(table, power)
     assert rows.dtype == np.float32
     norms, before = np.linalg.norm(rows, axis=1), np.linalg.norm(table, axis=1)
     np.testing.assert_allclose(unit(rows), unit(table), atol=1e-6)
@@ -98,7 +99,7 @@ def test_balanced_rows_have_their_norm_to_the_remaining_power(power, rng):
 
 def test_a_row_without_length_stays(rng):
     table = np.zeros((3, 2), np.float32)
-    np.testing.assert_array_equal(balanced(table, 1.0), table)
+    np.testing.assert_array_equal(balance(table, 1.0), table)
     np.testing.assert_array_equal(normalize(table.copy()), table)
 
 

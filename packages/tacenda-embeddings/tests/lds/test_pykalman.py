@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds.fitted import two_sided
 from tacenda_embeddings.lds.learning import expectation, maximization
+from tacenda_embeddings.lds.steady_state import two_sided
 
 pykalman = pytest.importorskip("pykalman", reason="pykalman is not installed")
 

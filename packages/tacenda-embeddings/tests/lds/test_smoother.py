@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tacenda_embeddings.lds import smoother
-from tacenda_embeddings.lds.fitted import two_sided
 from tacenda_embeddings.lds.smoother import Smoother
+from tacenda_embeddings.lds.steady_state import TwoSided, two_sided
 
 LENGTHS = (1, 0, 2, 5, 1, 63, 0, 3, 300, 7)
 
@@ -26,7 +26,7 @@ class Case:
         self.scale = rng.uniform(1, 3, 12)
         matrices = two_sided(parameters_of(self.system), self.scale, self.system.m)
         self.table = matrices.table.astype(np.float32)
-        self.smoother = Smoother(self.table, *matrices[1:5])
+        self.smoother = Smoother(matrices._replace(table=self.table))
         self.sentences = [rng.integers(0, 12, n) for n in lengths]
         self.oracles, self.messages_of = oracles, messages_of
 
@@ -130,7 +130,7 @@ def test_a_recurrence_without_eigenvectors_runs_densely(rng, messages_of):
     table = rng.standard_normal((5, 2)).astype(np.float32)
     ids = rng.integers(0, 5, 9)
     zero = np.zeros((2, 2))
-    one = Smoother(table, F, F, zero, zero)
+    one = Smoother(TwoSided(table, F, F, zero, zero, zero))
     [(_, past, future)] = messages_of(one, [ids])
     y = z = np.zeros(2)
     for t in range(9):

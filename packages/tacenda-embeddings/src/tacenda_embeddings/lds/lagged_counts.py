@@ -1,4 +1,4 @@
-"""Lagged co-occurrence counts as an artefact: counted in one pass, added, forgotten, saved.
+"""Lagged co-occurrence counts that can be saved: counted in one pass, added, discounted.
 
 For every lag k = 1 .. r, N_k[i, j] is the number of places t of a circular stream with w_{t+k} = i
 and w_t = j: row = later word, column = earlier word, so that N_k / T estimates
@@ -6,12 +6,13 @@ Psi_k = E[w_{t+k} w_t^T] (Belanger and Kakade 2015, equation 3; their equations 
 transpose). Because the stream is circular, row and column sums of every N_k are the unigram counts.
 """
 
+from __future__ import annotations
+
 import math
 import os
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,6 @@ from tacenda.vocabulary import Vocabulary
 __all__ = ["LaggedCounts"]
 
 DEFAULT_BUDGET = 2 << 30
-_ORIGIN = ("sources", "tokenizer")  # of `Corpus.origin`, what stays true of sums
 
 
 class CountableCorpus(Protocol):
@@ -41,11 +41,19 @@ class CountableCorpus(Protocol):
         """Iterate over the circular stream, boundaries in place, in int32 arrays."""
 
 
+class Place(NamedTuple):
+    """Where sums of counts go, and what is kept while they are mapped from there."""
+
+    memory_budget: int = DEFAULT_BUDGET
+    scratch: Path | None = None
+    storage: Any = None  # a temporary folder, gone with the counts
+
+
 class LaggedCounts(Estimator):
     """Co-occurrence counts of a circular stream for the lags 1 .. n_lags.
 
     Counts of two texts add up: ``a + b`` counts two separate circular streams, which differ from the
-    two texts end to end in 2k pairs of lag k, at the two seams. ``scaled`` makes old text count
+    concatenated text in 2k pairs of lag k, at the two seams. ``scaled`` makes old text count
     less, so ``old.scaled(0.5) + new`` forgets exponentially.
 
     Attributes
@@ -69,9 +77,8 @@ class LaggedCounts(Estimator):
         lags: Sequence[Counts],
         unigram: npt.NDArray[Any],
         *,
-        memory_budget: int = DEFAULT_BUDGET,
-        scratch: Path | None = None,
-        storage: tempfile.TemporaryDirectory[str] | None = None,
+        origin: dict[str, Any] | None = None,
+        place: Place = Place(),  # noqa: B008 - immutable
     ) -> None:
         self.vocabulary = vocabulary
         self.lags = list(lags)
@@ -79,9 +86,8 @@ class LaggedCounts(Estimator):
         self.n_tokens: int | float = unigram.sum().item()
         self.figures = []
         self.fitted_on = {"n_tokens": self.n_tokens, "vocabulary": vocabulary.fingerprint}
-        self._memory_budget = memory_budget
-        self._scratch = scratch
-        self._storage = storage
+        self.fitted_on |= {name: value for name, value in (origin or {}).items() if value}
+        self._place = place
 
     @classmethod
     def from_corpus(
@@ -108,7 +114,7 @@ class LaggedCounts(Estimator):
         threads
             Threads that count; the result does not depend on it.
         scratch
-            Where the temporary folder is made; the system's place for such folders if None.
+            Where to create the temporary folder; the system's default if None.
 
         Raises
         ------
@@ -127,7 +133,7 @@ class LaggedCounts(Estimator):
         progress: Progress[Any] = track(None, "counting pairs", total=total, unit="token")
         with progress:
             found = count_stream(
-                _watched(corpus.stream(block_length(memory_budget, n_lags, threads)), progress),
+                _watch(corpus.stream(block_length(memory_budget, n_lags, threads)), progress),
                 len(corpus.vocabulary),
                 n_lags,
                 memory_budget=memory_budget,
@@ -136,16 +142,13 @@ class LaggedCounts(Estimator):
             )
         if not found.lags:
             raise CorpusError("cannot count an empty corpus: it has no sentence with a token")
-        counts = cls(
+        return cls(
             corpus.vocabulary,
             found.lags,
             found.unigram,
-            memory_budget=memory_budget,
-            scratch=folder,
-            storage=found.storage,
+            origin=getattr(corpus, "origin", {}),
+            place=Place(memory_budget, folder, found.storage),
         )
-        counts.fitted_on |= {k: v for k, v in getattr(corpus, "origin", {}).items() if v}
-        return counts
 
     @property
     def n_lags(self) -> int:
@@ -160,7 +163,7 @@ class LaggedCounts(Estimator):
         size = len(self.vocabulary)
         return scipy.sparse.csr_array((data, indices, indptr), shape=(size, size))
 
-    def __add__(self, other: "LaggedCounts") -> "LaggedCounts":
+    def __add__(self, other: LaggedCounts) -> LaggedCounts:
         """Return the counts of both streams, each circular by itself, of one vocabulary and as many lags."""
         if not isinstance(other, LaggedCounts):
             return NotImplemented
@@ -170,65 +173,39 @@ class LaggedCounts(Estimator):
                 f"cannot add counts of {other.n_lags} lags to counts of {self.n_lags}: "
                 "count both with the same n_lags"
             )
-        origin = self._common_origin(other)
-        budget = min(self._memory_budget, other._memory_budget)
-        store = RunStore(len(self.vocabulary), budget // 3, self._scratch)
+        one, two = (each.fitted_on.get("tokenizer") for each in (self, other))
+        if one and two and one != two:
+            raise ConfigurationError(
+                f"cannot add counts of text that was cut by the tokenizer {two!r} to counts of text cut by "
+                f"{one!r}: count both with the same tokenizer"
+            )
+        files = [f for each in (self, other) for f in each.fitted_on.get("sources") or ()]
+        origin = {"sources": list(dict.fromkeys(files)), "tokenizer": one and two}
+        budget = min(self._place.memory_budget, other._place.memory_budget)
+        store = RunStore(len(self.vocabulary), budget // 3, self._place.scratch)
         store.add(self.lags)
         store.add(other.lags)
         lags, storage = store.finish()
-        counts = LaggedCounts(
-            self.vocabulary,
-            lags,
-            self.unigram + other.unigram,
-            memory_budget=budget,
-            scratch=self._scratch,
-            storage=storage,
-        )
-        counts.fitted_on |= origin
-        return counts
+        place = Place(budget, self._place.scratch, storage)
+        unigram = self.unigram + other.unigram
+        return LaggedCounts(self.vocabulary, lags, unigram, origin=origin, place=place)
 
-    def scaled(self, factor: float) -> "LaggedCounts":
+    def scaled(self, factor: float) -> LaggedCounts:
         """Return all counts times ``factor`` (positive, finite) as float32, in memory."""
         if not (math.isfinite(factor) and factor > 0):
             raise ConfigurationError(f"cannot scale counts by {factor}: it must be positive")
         lags = [
-            Counts(lag.indptr, lag.indices, np.multiply(lag.data, factor, dtype=np.float32))
-            for lag in self.lags
+            lag._replace(data=np.multiply(lag.data, factor, dtype=np.float32)) for lag in self.lags
         ]
-        counts = LaggedCounts(
-            self.vocabulary,
-            lags,
-            self.unigram * float(factor),
-            memory_budget=self._memory_budget,
-            scratch=self._scratch,
-            storage=self._storage,  # the columns may still be mapped from there
-        )
-        counts.fitted_on |= self._origin()
-        return counts
+        # what holds of the text, but for its length; the columns may still be mapped from the folder
+        origin = {name: self.fitted_on.get(name) for name in ("sources", "tokenizer")}
+        unigram = self.unigram * float(factor)
+        return LaggedCounts(self.vocabulary, lags, unigram, origin=origin, place=self._place)
 
-    def _origin(self) -> dict[str, Any]:
-        """Return the files and the tokenizer of the text, as far as they are known."""
-        return {name: self.fitted_on[name] for name in _ORIGIN if self.fitted_on.get(name)}
-
-    def _common_origin(self, other: "LaggedCounts") -> dict[str, Any]:
-        """Return the origin of both texts together. Raises ConfigurationError for two tokenizers."""
-        ours, theirs = self._origin(), other._origin()
-        tokenizers = ours.get("tokenizer"), theirs.get("tokenizer")
-        if all(tokenizers) and tokenizers[0] != tokenizers[1]:
-            raise ConfigurationError(
-                f"cannot add counts of text that was cut by the tokenizer {tokenizers[1]!r} to counts of text cut by "
-                f"{tokenizers[0]!r}: count both with the same tokenizer"
-            )
-        found: dict[str, Any] = {}
-        sources = dict.fromkeys([*ours.get("sources", ()), *theirs.get("sources", ())])
-        if sources:
-            found["sources"] = list(sources)
-        if all(tokenizers):
-            found["tokenizer"] = tokenizers[0]
-        return found
+    # -- artifact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return n_lags, and how the vocabulary looks words up."""
+        """Return n_lags, and the settings of the vocabulary."""
         return {"n_lags": self.n_lags, "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -244,26 +221,26 @@ class LaggedCounts(Estimator):
         vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
         n_lags = config["n_lags"]
         if not isinstance(n_lags, int) or n_lags < 1 or f"lag{n_lags}.indptr" not in arrays:
-            raise ArtifactError(f"its n_lags is {n_lags!r}, which its arrays do not bear out")
+            raise ArtifactError(f"its n_lags is {n_lags!r}, which its arrays contradict")
         unigram = require(arrays, "unigram", shape=(len(vocabulary),), finite=True)
         if unigram.dtype not in (np.int64, np.float64) or (unigram < 0).any():
             raise ArtifactError(
                 "the array 'unigram' must hold counts: int64 or float64, none negative"
             )
-        lags = [_checked_lag(arrays, k, unigram) for k in range(1, n_lags + 1)]
+        lags = [_read_lag(arrays, f"lag{k}", unigram) for k in range(1, n_lags + 1)]
         return cls(vocabulary, lags, unigram)
 
 
-def _watched(pieces: Any, progress: Progress[Any]) -> Any:
-    """Yield the pieces and move the bar on."""
+def _watch(pieces: Any, progress: Progress[Any]) -> Iterator[Any]:
+    """Yield the pieces and advance the progress bar."""
     for piece in pieces:
         yield piece
         progress.update(len(piece))
 
 
-def _checked_lag(arrays: dict[str, npt.NDArray[Any]], k: int, unigram: npt.NDArray[Any]) -> Counts:
-    """Return the counts of lag k of an artefact, in which every index may be trusted from here on."""
-    size, name = len(unigram), f"lag{k}"
+def _read_lag(arrays: dict[str, npt.NDArray[Any]], name: str, unigram: npt.NDArray[Any]) -> Counts:
+    """Return the counts of a lag of an artifact, in which every index may be trusted from here on."""
+    size = len(unigram)
     dims = {"rows + 1": size + 1}
     indptr = require(arrays, f"{name}.indptr", shape=("rows + 1",), dtype=np.int64, dims=dims)
     indices = require(arrays, f"{name}.indices", shape=("entries",), dtype=np.int32, dims=dims)

@@ -1,69 +1,74 @@
 """Fitting: subspace identification, then EM in a fixed subspace, then EM over the whole vocabulary.
 
-An EM iteration needs lag covariances alone: ASOS (LDS paper section 3.3, after Martens 2010).
-Instead of smoothing the data, the recursions of filter and smoother are applied to time-averaged second
-moments. With xf the filtered and xs the smoothed state,
+All three read the text as lagged second moments alone. With w~_t the indicator of word t, mu its mean,
+W = diag(mu~^{-1/2}) and w_t = W (w~_t - mu) (LDS paper section 4 and appendix A),
 
-    M_k = E[xf_{t+k} w_t^T],  Pi = E[xf xf^T],  B_k = E[xs_{t+k} w_t^T],  L_k = E[xs_{t+k} xf_t^T],  Xi = E[xs xs^T]
+    Psi_k  = E[w_{t+k} w_t^T] = a (W E_k W - u u^T),   Psi_{-k} = Psi_k^T       (eqs 3, 14, 17)
+    Psi_0  = I - m m^T                                                          (eq 13, whitened)
 
-    M_k = F M_{k-1} + K Psi_k                        k = -r+1 .. r            (eq 10)
-    M_{-r} = Pi (A^T)^r C^T                          horizon: E[w_{t+r} | past] = C A^r xf_t
-    Pi = F Pi F^T + F M_{-1} K^T + K M_{-1}^T F^T + K Psi_0 K^T
-    B_r = M_r                                        horizon
-    B_k = J B_{k+1} + G M_k                          k = r-1 .. 0
-    L_r = A L_r F^T + B_r K^T,   L_k = L_{k+1} F^T + B_k K^T
-    Xi = J Xi J^T + J L_1 G^T + G L_1^T J^T + G Pi G^T
-
-and the M-step needs S_xx = Xi + Sigma_s, S_10 = Xi J^T + L_1 G^T + Sigma_s J^T and S_xw = B_0. Since
-K = K_c C_hat^T, all of it closes on (states, states) matrices but for B_0, which is one sum of sparse products.
+where E_k holds the frequency of "word i, k positions after word j", u = W mu and m = mu~^{1/2}. The paper's
+eqs 14 and 16 print the transpose. Pseudo-counts kappa enter as white noise added to every word type:
+T~ = T + kappa V, mu~ = (count + kappa) / T~, a = T / T~. The lag terms keep the unsmoothed mu, so that
+Psi_k m = 0 holds exactly and the sequence stays a covariance sequence.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.linalg
 
 from tacenda import devices
-from tacenda.arrays import to_device, to_numpy
+from tacenda.arrays import Array, to_device, to_numpy
 from tacenda.errors import CorpusError
+from tacenda.kernels.dynamics.lagged_counts import Counts
+from tacenda.kernels.machinery.arrays import in_c_order, zeros
+from tacenda.kernels.shared import sparse_product
 from tacenda.kernels.shared.tall_matrices import gram, multiply, subtract_along
 from tacenda.progress import Progress, track
-from tacenda_embeddings.lds.fitted import FittedLDS
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
-from tacenda_embeddings.lds.moments import FloatArray, Moments, SparseMoments, project
-from tacenda_embeddings.lds.settings import LDSSettings
+from tacenda_embeddings.lds.settings import (
+    HANKEL_BLOCKS,
+    HORIZON,
+    MAXIMUM_RADIUS,
+    N_LAGS,
+    SUBSPACE_FACTOR,
+    LDSSettings,
+)
 from tacenda_embeddings.lds.steady_state import (
     DiagonalNoise,
+    FullNoise,
     Gain,
     Loading,
     Matrix,
     Parameters,
     SteadyState,
     SteinSolver,
+    Vector,
     spectral_radius,
     steady_state,
-    symmetrized,
-)
-from tacenda_embeddings.lds.subspace import (
-    HankelFactors,
-    admissible,
-    basis,
-    hankel_svd,
-    identify,
-    random_parameters,
+    symmetric_power,
+    symmetrize,
 )
 
 __all__ = ["Fit", "Step", "expectation", "fit", "maximization", "partial_fit"]
+
+Float32 = npt.NDArray[np.float32]
+FloatArray = npt.NDArray[np.floating]
 
 _OPERATIONS = "sparse_product", "tall_gram", "tall_product", "tall_update"
 _LESS = "a smaller vocabulary, or fewer n_states"
 _STAGES = 6  # steps of the progress bar before the first EM iteration
 _MAXIMUM_OUTER = 400
+_OVERSAMPLING = 20
+_EXPLAINED = 0.97  # of any variance by the states of a start
+_MOST_EXPLAINED = 0.999  # by those of a model that EM has left
+_ROUNDING = 1e-6  # of a product summed in float32, relative to its largest eigenvalue
 
 
 class Step(NamedTuple):
@@ -75,57 +80,69 @@ class Step(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A fitted model and its EM iterations."""
+    """What a fit learned, in whitened coordinates."""
 
-    state: FittedLDS
+    parameters: Parameters
+    Xi: Matrix  # (states, states), second moment of the smoothed means
+    scale: Vector  # (vocabulary,), the diagonal of W
+    mean: Vector  # (vocabulary,), m
     history: list[Step]
 
 
 def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
-    """Fit an LDS to lagged counts; `LDS.fit` says what is raised."""
-    iterations = settings.full_iterations
+    """Fit an LDS to lagged counts; `LDS.fit` lists the errors."""
+    noise, iterations = settings.advanced.noise, settings.full_iterations
     n_steps = _STAGES + settings.subspace_iterations + iterations + 1
     with _em(settings, n_steps, "fitting the LDS") as em:
-        moments = _moments(settings, counts)
+        moments = _whitened_moments(settings, counts)
         rng = np.random.default_rng(settings.seed)
         factors = _hankel_factors(settings, counts, moments, rng, em)
-        parameters = identify(factors, moments, maximum_radius=settings.advanced.maximum_radius)
+        parameters = identify(factors, moments)
         if settings.advanced.start == "random":
             parameters = random_parameters(moments, settings.n_states, parameters, rng)
-        if settings.advanced.noise == "full":
-            parameters = _in_subspace(settings, parameters, factors, moments, em)
-        else:
+        if noise != "full":
             d = np.full(len(moments.mean), 0.9)
-            noise = DiagonalNoise(d, moments.mean, settings.advanced.noise == "spherical")
-            parameters = parameters._replace(noise=noise)
+            parameters = parameters._replace(
+                noise=DiagonalNoise(d, moments.mean, noise == "spherical")
+            )
             iterations += settings.subspace_iterations
-        return em.finish(parameters, moments, counts, iterations)
+        elif settings.subspace_iterations:
+            # EM with C restricted to the directions that the Hankel factors see
+            em.notify("compressing")
+            B = basis(factors, moments.mean, SUBSPACE_FACTOR * settings.n_states)
+            compressed = project(moments, B, HORIZON)
+            inside = parameters._replace(C=to_device(gram(B, parameters.C), moments.device))
+            inside = em.iterate(inside, compressed, settings.subspace_iterations, "subspace")
+            parameters = inside._replace(C=multiply(B, to_numpy(inside.C)))
+        return em.finish(parameters, moments, iterations)
 
 
 def partial_fit(
-    settings: LDSSettings, counts: LaggedCounts, earlier: FittedLDS, iterations: int
+    settings: LDSSettings,
+    counts: LaggedCounts,
+    earlier: Parameters,
+    scale: Vector,
+    iterations: int,
 ) -> Fit:
     """Run EM over the whole vocabulary from an earlier model, after counts of new text were added.
 
-    ``settings`` are those of the earlier model; ``counts`` are of the old and the new text, in its vocabulary.
+    ``scale`` (vocabulary,) is the diagonal of W of the earlier model.
     """
     with _em(settings, iterations + 1, "fitting the LDS to more text") as em:
-        moments = _moments(settings, counts)
+        moments = _whitened_moments(settings, counts)
         # Keep each word's relative rate P(w | x) / P(w), which is proportional to C times the whitening scale:
         # multiply C by old scale / new scale.
-        scale = (earlier.scale / moments.scale)[:, None].astype(np.float32)
-        C = to_device(earlier.parameters.C * scale, moments.device)
+        ratio = (scale / moments.scale)[:, None].astype(np.float32)
+        C = to_device(earlier.C * ratio, moments.device)
         C = subtract_along(C, moments.mean, C)
-        start = admissible(earlier.parameters._replace(C=C), moments.mean)
-        return em.finish(start, moments, counts, iterations)
+        return em.finish(make_admissible(earlier._replace(C=C), moments.mean), moments, iterations)
 
 
-def _moments(settings: LDSSettings, counts: LaggedCounts) -> SparseMoments:
+def _whitened_moments(settings: LDSSettings, counts: LaggedCounts) -> SparseMoments:
     """Return the whitened moments, or refuse counts from which no such model can be fitted."""
-    if counts.n_lags < settings.n_lags:
+    if counts.n_lags < N_LAGS:
         raise CorpusError(
-            f"the counts hold {counts.n_lags} lags and these settings need {settings.n_lags}: "
-            f"count again with n_lags={settings.n_lags}"
+            f"the counts hold {counts.n_lags} lags and an LDS needs {N_LAGS}: count again with n_lags={N_LAGS}"
         )
     n_types = int(np.count_nonzero(counts.unigram))
     if n_types <= settings.n_states + 1:
@@ -149,9 +166,126 @@ def bytes_needed(settings: LDSSettings, counts: LaggedCounts) -> int:
     That step is a product with the Hankel matrix: X, Y, the stacked columns of X and their product.
     """
     nonzeros = sum(len(lag.indices) for lag in counts.lags)
-    types, r = len(counts.unigram), settings.advanced.hankel_blocks
-    width = round(max(r * settings.n_states, settings.advanced.subspace_factor * settings.n_states))
-    return 2 * (8 * nonzeros + 8 * types * len(counts.lags)) + 4 * 4 * types * (width + 20 * r)
+    types = len(counts.unigram)
+    width = max(HANKEL_BLOCKS, SUBSPACE_FACTOR) * settings.n_states
+    table = 4 * types * (width + _OVERSAMPLING * HANKEL_BLOCKS)
+    return 2 * (8 * nonzeros + 8 * types * len(counts.lags)) + 4 * table
+
+
+# -- the data --------------------------------------------------------------------------------------------
+
+
+def whitening(counts: LaggedCounts, kappa: float) -> tuple[Vector, Vector]:
+    """Return the diagonal of W = diag(mu~^{-1/2}) and m = mu~^{1/2}, both (vocabulary,).
+
+    Where kappa is 0, a type that never occurs gets the scale of one that occurs once: what it scales is 0.
+    """
+    total = counts.n_tokens + kappa * len(counts.unigram)
+    mean = np.sqrt((counts.unigram + kappa) / total)
+    return 1.0 / np.where(mean > 0, mean, np.sqrt(1.0 / total)), mean
+
+
+class SparseMoments:
+    """Lag covariances from counts: sparse minus rank one, never V x V dense; on the device of the fit.
+
+    ``kappa`` pseudo-counts are added to every word type; ``scale`` and ``mean`` are the diagonal of W and m, both
+    (vocabulary,) on the host. Without ``whiten`` the coordinates stay as they are (W = I), for the ablation of the
+    paper's section 4.3.
+    """
+
+    def __init__(
+        self,
+        counts: LaggedCounts,
+        kappa: float,
+        *,
+        threads: int = 1,
+        whiten: bool = True,
+        device: str = "cpu",
+    ) -> None:
+        T, V = float(counts.n_tokens), len(counts.unigram)
+        self.n_lags, self.kappa, self.device = counts.n_lags, kappa, device
+        self.scale, self.mean = whitening(counts, kappa)
+        if not whiten:
+            self.scale, self.mean = np.ones(V), self.mean**2
+        self._threads, self._a = threads, T / (T + kappa * V)
+
+        def vector(values: Vector) -> Array:
+            return to_device(values.astype(np.float32), device)
+
+        self._u = vector(self.scale * (counts.unigram / T))
+        self._row_scale = vector(self.scale)
+        self._column_scale = vector(self._a * self.scale / T)
+        # the transposes cost memory, but a gather is twice as fast as a scatter
+        self._lags, self._transposes = (
+            [Counts(*(to_device(part, device) for part in matrix)) for matrix in matrices]
+            for matrices in (counts.lags, map(_transpose, counts.lags))
+        )
+
+    def apply(self, k: int, X: FloatArray) -> Array:
+        """Return ``Psi_k X`` for X (vocabulary, width), float32; k < 0 gives the transpose, k = 0 is refused."""
+        if k == 0 or abs(k) > self.n_lags:
+            raise ValueError(
+                f"lag {k} was not counted; lags 1 to {self.n_lags} and their negatives were"
+            )
+        X = in_c_order(X, self._u.dtype)
+        Y = sparse_product.multiply(
+            *(self._lags[k - 1] if k > 0 else self._transposes[-k - 1]),
+            X,
+            row_scale=self._row_scale,
+            column_scale=self._column_scale,
+            threads=self._threads,
+        )
+        return subtract_along(Y, self._u, X, self._a)
+
+    def left(self, C: Loading, k: int) -> Array:
+        """Return ``C^T Psi_k`` (states, vocabulary) = (Psi_{-k} C)^T."""
+        return self.apply(-k, C).T
+
+
+class ProjectedMoments:
+    """Lag covariances P_k = B^T Psi_k B, k = 1 .. r, in an orthonormal basis B: exact for every C = B c."""
+
+    def __init__(self, lags: Sequence[Matrix], device: str = "cpu") -> None:
+        self.mean = np.zeros(len(lags[0]))  # B is orthogonal to m
+        self._lags = [to_device(lag, device) for lag in lags]
+
+    def left(self, C: Loading, k: int) -> Array:
+        """Return ``c^T P_k`` (states, subspace)."""
+        return C.T @ self._lags[k - 1] if k > 0 else C.T @ self._lags[-k - 1].T
+
+
+Moments = SparseMoments | ProjectedMoments
+
+
+def project(moments: SparseMoments, B: Float32, n_lags: int) -> ProjectedMoments:
+    """Compress the moments to the columns of ``B`` (vocabulary, subspace), orthonormal."""
+    lags = [gram(B, moments.apply(k, B)) for k in range(1, n_lags + 1)]
+    return ProjectedMoments(lags, moments.device)
+
+
+def _transpose(matrix: Counts) -> Counts:
+    V = len(matrix.indptr) - 1
+    view = scipy.sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(V, V))
+    turned = view.T.tocsr()
+    return Counts(turned.indptr.astype(np.int64), turned.indices.astype(np.int32), turned.data)
+
+
+# -- subspace identification (LDS paper sections 3.4, 4.1 and appendix A.1) ----------------------------
+
+
+class HankelFactors(NamedTuple):
+    """The rank-h factors of the block Hankel matrix, Gamma and Delta on the device of the moments.
+
+    Its blocks are H_{ij} = Psi_{r+i-j} = C A^{r+i-j-1} Gs, i, j = 0 .. r-1, with Gs = E[x_{t+1} w_t^T]; it needs
+    lags 1 .. 2r-1 (the paper's Algorithm 1, "k < r", is too few). From its rank-h SVD H = U S V^T:
+
+        Gamma = U S^{1/2} = [C; C A; ..; C A^{r-1}],   Delta = S^{1/2} V^T = [A^{r-1} Gs .. A Gs  Gs]
+        A = Delta^{1:r-1} (Delta^{2:r})^+,   C = block 0 of Gamma,   Gs = last block of Delta
+    """
+
+    Gamma: Float32  # (r, vocabulary, states), block i estimates C A^i
+    Delta: Float32  # (r, vocabulary, states), block j estimates (A^{r-1-j} Gs)^T
+    singular_values: Vector  # (states,), descending
 
 
 def _hankel_factors(
@@ -161,45 +295,207 @@ def _hankel_factors(
     rng: np.random.Generator,
     em: _EM,
 ) -> HankelFactors:
-    """The SVD in whitened coordinates or, for the comparison, in plain ones and whitened afterwards."""
-    blocks = settings.advanced.hankel_blocks
+    """Return the SVD in whitened coordinates or, for the comparison, in plain ones and whitened afterwards."""
+    h, device = settings.n_states, moments.device
     if settings.advanced.whiten:
-        return hankel_svd(moments, settings.n_states, blocks, rng, notify=em.notify)
-    device = moments.device
+        return hankel_svd(moments, h, HANKEL_BLOCKS, rng, em)
     plain = SparseMoments(
         counts, moments.kappa, threads=settings.n_threads, whiten=False, device=device
     )
-    found = hankel_svd(plain, settings.n_states, blocks, rng, notify=em.notify)
+    factors = hankel_svd(plain, h, HANKEL_BLOCKS, rng, em)
     scale = to_device(moments.scale[:, None].astype(np.float32), device)
-    return HankelFactors(found.Gamma * scale, found.Delta * scale, found.singular_values)
+    return HankelFactors(factors.Gamma * scale, factors.Delta * scale, factors.singular_values)
 
 
-def _in_subspace(
-    settings: LDSSettings,
-    parameters: Parameters,
-    factors: HankelFactors,
+def hankel_product(moments: SparseMoments, X: Array, transpose: bool = False) -> Array:
+    """Return ``H X`` or ``H^T X`` for X (r, vocabulary, width): one sparse product for each of 2r-1 lags."""
+    r, V, width = X.shape
+    Y = zeros((r, V, width), X)
+    for k in range(1, 2 * r):
+        # block (i, j) holds lag k where j = r+i-k: a run of i, and one of j
+        rows, columns = slice(max(k - r, 0), min(k, r)), slice(max(r - k, 0), min(2 * r - k, r))
+        source, target = (rows, columns) if transpose else (columns, rows)
+        stacked = X[source].swapaxes(0, 1).reshape(V, -1)
+        product = moments.apply(-k if transpose else k, stacked)
+        Y[target] += product.reshape(V, -1, width).swapaxes(0, 1)
+    return Y
+
+
+def _orthonormalize(X: Array, passes: int = 2) -> Array:
+    """Return an orthonormal basis of the columns of X (r, vocabulary, width), from eigenvectors of X^T X.
+
+    Householder QR of so tall a matrix is several times slower. In float32 one pass leaves the columns
+    orthogonal to a part in some thousands, which is enough for a matrix that will be multiplied further;
+    the second pass restores the rest.
+    """
+    flat = X.reshape(-1, X.shape[-1])
+    for _ in range(passes):
+        values, vectors = np.linalg.eigh(gram(flat, flat))
+        keep = values > max(values[-1], 1e-300) * 1e-12
+        scale = np.where(keep, 1.0 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
+        flat = multiply(flat, vectors * scale)
+    return flat.reshape(X.shape)
+
+
+def hankel_svd(
     moments: SparseMoments,
-    em: _EM,
+    n_states: int,
+    r: int,
+    rng: np.random.Generator,
+    em: _EM | None = None,
+    *,
+    power_iterations: int = 1,
+) -> HankelFactors:
+    """Find the rank-``n_states`` SVD of the block Hankel matrix of ``r`` blocks a side, which is never formed.
+
+    It is randomized (Halko et al. 2011): ``rng`` draws the Gaussian test matrix. The moments need at least 2r-1 lags.
+    Each power iteration sharpens the spectrum, and one is enough for text.
+    """
+    notify = (lambda _: None) if em is None else em.notify
+    V = len(moments.scale)
+    width = min(n_states + _OVERSAMPLING, r * V)
+    X = to_device(rng.standard_normal((r, V, width), dtype=np.float32), moments.device)
+    notify("range of the Hankel matrix")
+    Y = _orthonormalize(hankel_product(moments, X), passes=1 if power_iterations else 2)
+    for remaining in reversed(range(power_iterations)):
+        notify("power iteration")
+        X = _orthonormalize(hankel_product(moments, Y, transpose=True), passes=1)
+        Y = _orthonormalize(hankel_product(moments, X), passes=1 if remaining else 2)
+    notify("singular vectors")
+    B = hankel_product(moments, Y, transpose=True).reshape(r * V, width)  # (Y^T H)^T
+    Y = Y.reshape(r * V, width)
+    values, vectors = np.linalg.eigh(gram(B, B))
+    order = np.argsort(values)[::-1][:n_states]
+    S = np.sqrt(np.maximum(values[order], 0.0))
+    S_floor = np.maximum(S, 1e-12 * max(S[0], 1e-300))
+    left = vectors[:, order]
+    # rounding must not choose which way a singular vector points
+    probe = to_device(np.cos(np.arange(len(Y), dtype=np.float32))[:, None], moments.device)
+    left *= np.where((gram(probe, Y) @ left)[0] < 0, -1.0, 1.0)
+    Gamma = multiply(Y, left * np.sqrt(S))
+    Delta = multiply(B, left / np.sqrt(S_floor))
+    return HankelFactors(Gamma.reshape(r, V, -1), Delta.reshape(r, V, -1), S)
+
+
+def identify(
+    factors: HankelFactors, moments: SparseMoments, *, maximum_radius: float = MAXIMUM_RADIUS
 ) -> Parameters:
-    """EM with C restricted to the directions that the Hankel factors see."""
-    if not settings.subspace_iterations:
+    """Estimate LDS parameters from the Hankel factors, with a moment-matched state covariance.
+
+    The paper sets Q = I and shrinks it, so that its model starts below one without dynamics. Here
+    P = A^{-1} Gs C (C^T C)^{-1} is symmetrized and clipped so that D stays positive semi-definite
+    (lambda_max(C P C^T) < 1; appendix A.1), and Q = P - A P A^T. ``moments`` are the whitened ones, even where the
+    factors are those of others (the whitening ablation); the spectral radius of A is at most ``maximum_radius``.
+    """
+    Gamma, Delta, _ = factors
+    r = len(Gamma)
+    # A = Delta^{1:r-1} (Delta^{2:r})^+ through its normal equations
+    earlier = np.sum([gram(Delta[j], Delta[j + 1]) for j in range(r - 1)], axis=0)
+    later = np.sum([gram(Delta[j + 1], Delta[j + 1]) for j in range(r - 1)], axis=0)
+    A = np.linalg.lstsq(later.T, earlier.T, rcond=1e-10)[0].T
+    A = limit_spectral_radius(A, maximum_radius)
+    C = subtract_along(Gamma[0] * 1, moments.mean, Gamma[0])
+    R = gram(C, C)
+    Gs_C = gram(Delta[-1], C)
+    P = np.linalg.lstsq(A, Gs_C, rcond=1e-8)[0] @ np.linalg.pinv(R)
+    R_half, R_half_inverse = symmetric_power(R, 0.5), symmetric_power(R, -0.5)
+    P = R_half_inverse @ clip_eigenvalues(R_half @ P @ R_half, 1e-4, 0.95) @ R_half_inverse
+    Q = symmetrize(P - A @ P @ A.T)
+    floor = 1e-4 * float(np.trace(P)) / len(P)
+    return _with_full_noise(A, C, clip_eigenvalues(Q, floor, np.inf))
+
+
+def _with_full_noise(A: Matrix, C: Float32, Q: Matrix) -> Parameters:
+    """Rescale Q so that D = I - m m^T - C P C^T is positive semi-definite with a margin."""
+    P = symmetrize(scipy.linalg.solve_discrete_lyapunov(A, Q))
+    shrink = min(1.0, _EXPLAINED / max(_explained(C, P), 1e-300))
+    return Parameters(A, C, Q * shrink, FullNoise(P * shrink))
+
+
+def _explained(C: Float32, P: Matrix) -> float:
+    """Return the largest eigenvalue of C P C^T, the largest share of a variance that states explain."""
+    R_half = symmetric_power(gram(C, C), 0.5)
+    return float(np.linalg.eigvalsh(symmetrize(R_half @ P @ R_half))[-1])
+
+
+def make_admissible(parameters: Parameters, mean: Vector) -> Parameters:
+    """Return parameters, whose C is in new coordinates with mean m, that leave a covariance for the noise there."""
+    A, C, Q, noise = parameters
+    if isinstance(noise, DiagonalNoise):
+        return parameters._replace(noise=noise._replace(mean=mean))
+    assert isinstance(noise, FullNoise)
+    explained = _explained(np.asarray(C, np.float32), noise.N)
+    if explained <= _MOST_EXPLAINED:
         return parameters
-    em.notify("compressing")
-    width = round(settings.advanced.subspace_factor * settings.n_states)
-    B = basis(factors, moments.mean, width)
-    compressed = project(moments, B, settings.advanced.horizon)
-    inside = parameters._replace(C=to_device(gram(B, parameters.C), moments.device))
-    inside = em.iterate(inside, compressed, settings.subspace_iterations, "subspace")
-    return inside._replace(C=multiply(B, to_numpy(inside.C)))
+    shrink = _EXPLAINED / explained
+    return Parameters(A, C, Q * shrink, FullNoise(noise.N * shrink))
+
+
+def random_parameters(
+    moments: SparseMoments, n_states: int, like: Parameters, rng: np.random.Generator
+) -> Parameters:
+    """Draw random parameters at the length scales of another model (the paper's Figure 2)."""
+    A = rng.standard_normal((n_states, n_states))
+    A *= spectral_radius(like.A) / spectral_radius(A)
+    C = to_device(rng.standard_normal(tuple(like.C.shape)).astype(np.float32), moments.device)
+    C = subtract_along(C, moments.mean, C)
+    C *= float(np.sqrt(np.trace(gram(like.C, like.C)) / np.trace(gram(C, C))))
+    return _with_full_noise(A, C, like.Q)
+
+
+def basis(factors: HankelFactors, mean: Vector, width: int) -> Array:
+    """Return orthonormal columns (vocabulary, width) that span what the Hankel factors see, best first.
+
+    EM restricted to C = B c costs the same whatever the vocabulary; the blocks of Gamma and Delta hold the
+    leading left and right directions of every lag. The columns are orthogonal to the ``mean``. There are fewer
+    columns where the factors span fewer: what float32 leaves of the others is rounding, and not orthogonal to the mean.
+    """
+    Gamma, Delta = (X.swapaxes(0, 1).reshape(len(mean), -1) * 1 for X in factors[:2])
+    for X in (Gamma, Delta):
+        subtract_along(X, mean, X)
+    mixed = gram(Gamma, Delta)
+    values, vectors = np.linalg.eigh(
+        np.block([[gram(Gamma, Gamma), mixed], [mixed.T, gram(Delta, Delta)]])
+    )
+    order = np.argsort(values)[::-1][:width]
+    order = order[values[order] > _ROUNDING * values[order[0]]]
+    chosen = vectors[:, order] / np.sqrt(values[order])
+    B = multiply(Gamma, chosen[: Gamma.shape[1]])
+    B += multiply(Delta, chosen[Gamma.shape[1] :])
+    return _orthonormalize(subtract_along(B, mean, B)[None], passes=1)[0]
+
+
+def limit_spectral_radius(A: Matrix, limit: float) -> Matrix:
+    """Return ``A`` with every eigenvalue clipped to the absolute value ``limit`` and its modes kept.
+
+    Falls back to scaling the whole matrix where the eigenvectors are too ill-conditioned to be kept.
+    """
+    values, vectors = np.linalg.eig(A)
+    size = np.abs(values)
+    if size.max(initial=0.0) <= limit:
+        return A
+    if np.linalg.cond(vectors) > 1e10:
+        return np.asarray(A * (limit / size.max()), dtype=np.float64)
+    clipped = values * np.minimum(1.0, limit / np.maximum(size, 1e-300))
+    return np.ascontiguousarray((vectors * clipped @ np.linalg.inv(vectors)).real, np.float64)
+
+
+def clip_eigenvalues(X: Matrix, low: float, high: float) -> Matrix:
+    """Return symmetric ``X`` with its eigenvalues clipped to ``[low, high]``."""
+    values, vectors = np.linalg.eigh(symmetrize(X))
+    return symmetrize(np.asarray((vectors * np.clip(values, low, high)) @ vectors.T))
+
+
+# -- EM ------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _em(settings: LDSSettings, n_steps: int, description: str) -> Iterator[_EM]:
-    """Iterations under a progress bar; parameters that are not those of a stable system are a CorpusError."""
+    """Yield EM iterations under a progress bar; an unstable system becomes a CorpusError."""
     bar: Progress[None] = track(None, description, total=n_steps, unit="step")
     try:
         with devices.out_of_memory(settings, _LESS):
-            yield _EM(settings.advanced.horizon, bar)
+            yield _EM(bar)
     except np.linalg.LinAlgError as error:
         raise CorpusError(
             f"no stable LDS of {settings.n_states} states fits these counts ({error}): give more text, or set "
@@ -212,68 +508,57 @@ def _em(settings: LDSSettings, n_steps: int, description: str) -> Iterator[_EM]:
 class _EM:
     """EM iterations of one fit: their history, their progress bar, and the warm start of the statistics."""
 
-    def __init__(self, horizon: int, bar: Progress[None]) -> None:
+    def __init__(self, bar: Progress[None]) -> None:
         self.history: list[Step] = []
-        self._horizon = horizon
         self._bar = bar
         self._Pi: Matrix | None = None
         self._begin = time.perf_counter()
 
     def notify(self, stage: str) -> None:
-        """Move the bar on."""
+        """Advance the progress bar."""
         self._bar.set_postfix_str(stage)
         self._bar.update()
 
     def iterate(
         self, parameters: Parameters, moments: Moments, iterations: int, stage: str
     ) -> Parameters:
-        """Take so many iterations of EM."""
+        """Run so many iterations of EM."""
         for _ in range(iterations):
             statistics = self._expect(parameters, moments, stage, with_observation=True)
             parameters = maximization(statistics, parameters, moments.mean)
         return parameters
 
-    def finish(
-        self,
-        parameters: Parameters,
-        moments: SparseMoments,
-        counts: LaggedCounts,
-        iterations: int,
-    ) -> Fit:
+    def finish(self, parameters: Parameters, moments: SparseMoments, iterations: int) -> Fit:
         """Iterate over the whole vocabulary, and find the second moment of the smoothed means."""
         parameters = self.iterate(parameters, moments, iterations, "full")
         statistics = self._expect(parameters, moments, "final", with_observation=False)
         if spectral_radius(parameters.A) >= 1.0:
             raise np.linalg.LinAlgError("the state grows without bound")
-        C = np.ascontiguousarray(to_numpy(parameters.C), np.float32)
-        found = parameters._replace(C=C)
-        state = FittedLDS(counts.vocabulary, found, statistics.Xi, moments.scale, moments.mean)
-        return Fit(state, self.history)
+        C = np.ascontiguousarray(to_numpy(parameters.C), np.float32)  # as it will be saved
+        learned = parameters._replace(C=C)
+        return Fit(learned, statistics.Xi, moments.scale, moments.mean, self.history)
 
     def _expect(
         self, parameters: Parameters, moments: Moments, stage: str, *, with_observation: bool
     ) -> Statistics:
         statistics = expectation(
-            parameters, moments, self._horizon, self._Pi, with_observation=with_observation
+            parameters, moments, HORIZON, self._Pi, with_observation=with_observation
         )
         self._Pi = statistics.Pi
-        seconds = time.perf_counter() - self._begin
-        self.history.append(Step(stage, statistics.likelihood_gain, seconds))
-        self.notify(f"gain {statistics.likelihood_gain:.3f} nats/token")
+        gain, seconds = statistics.likelihood_gain, time.perf_counter() - self._begin
+        self.history.append(Step(stage, gain, seconds))
+        self.notify(f"gain {gain:.3f} nats/token")
         return statistics
 
 
-# -- an EM iteration -----------------------------------------------------------------------------------
-
-
 class Statistics(NamedTuple):
-    """Expected second moments of the smoothed states."""
+    """Expected second moments of the smoothed states, (states, states)."""
 
-    S_xx: Matrix  # E[x_t x_t^T | all] (states, states)
-    S_10: Matrix  # E[x_{t+1} x_t^T | all] (states, states)
+    S_xx: Matrix  # E[x_t x_t^T | all]
+    S_10: Matrix  # E[x_{t+1} x_t^T | all]
     S_xw: FloatArray | None  # E[x_t w_t^T | all] (states, observations); None if not asked for
-    Xi: Matrix  # E[xs xs^T] (states, states), the second moment of the posterior means
-    Pi: Matrix  # E[xf xf^T] (states, states)
+    Xi: Matrix  # E[xs xs^T], the second moment of the posterior means
+    Pi: Matrix  # E[xf xf^T]
     likelihood_gain: float  # log-likelihood in nats per token, less that of no dynamics
 
 
@@ -297,24 +582,18 @@ def _filtered_moment(
         known += F_powers[j] @ gain.K_c @ lagged[-1 - j]
     innovation = gain.K_c @ gain.square @ gain.K_c.T
     horizon = A_r.T @ gain.cross.T  # (A^T)^r C^T C_hat
-
-    def refresh(Pi: Matrix) -> tuple[Matrix, Matrix]:
-        m_1 = known + F_powers[r - 1] @ Pi @ horizon
-        half = F @ m_1 @ gain.K_c.T
-        return symmetrized(solver.solve(half + half.T + innovation)), m_1
-
     Pi = innovation if start is None else start
     for _ in range(_MAXIMUM_OUTER):
-        Pi_next, m_1 = refresh(Pi)
-        change = np.linalg.norm(Pi_next - Pi)
-        Pi = Pi_next
-        if change <= 1e-13 * np.linalg.norm(Pi):
+        m_1 = known + F_powers[r - 1] @ Pi @ horizon
+        half = F @ m_1 @ gain.K_c.T
+        before, Pi = Pi, symmetrize(solver.solve(half + half.T + innovation))
+        if np.linalg.norm(Pi - before) <= 1e-13 * np.linalg.norm(Pi):
             break
     return Pi, m_1
 
 
 def _likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m_1: Matrix) -> float:
-    """Return the gain per token over the model without dynamics (paper eqs 39-44, mended)."""
+    """Return the gain per token over the model without dynamics (paper eqs 39-44, corrected)."""
     predicted = A @ Pi @ A.T
     half = gain.cross @ A @ m_1
     projected_error = gain.square - half - half.T + gain.cross @ predicted @ gain.cross.T
@@ -369,11 +648,27 @@ def expectation(
     *,
     with_observation: bool = True,
 ) -> Statistics:
-    """Run the E-step at horizon ``r``; the error of the approximation falls geometrically with it.
+    """Run the E-step of ASOS at horizon ``r`` (LDS paper section 3.3, after Martens 2010).
 
-    The moments need at least r lags. ``Pi`` (states, states) is a start for E[xf xf^T], from the previous iteration.
-    S_xw is most of the work and only an M-step needs it, so it is left out unless ``with_observation``. Raises
-    LinAlgError if the parameters are not those of a stable system.
+    Instead of smoothing the data, the recursions of filter and smoother are applied to time-averaged second
+    moments. With xf the filtered and xs the smoothed state,
+
+        M_k = E[xf_{t+k} w_t^T],  Pi = E[xf xf^T],  B_k = E[xs_{t+k} w_t^T],  L_k = E[xs_{t+k} xf_t^T]
+
+        M_k = F M_{k-1} + K Psi_k                        k = -r+1 .. r            (eq 10)
+        M_{-r} = Pi (A^T)^r C^T                          horizon: E[w_{t+r} | past] = C A^r xf_t
+        Pi = F Pi F^T + F M_{-1} K^T + K M_{-1}^T F^T + K Psi_0 K^T
+        B_r = M_r                                        horizon
+        B_k = J B_{k+1} + G M_k                          k = r-1 .. 0
+        L_r = A L_r F^T + B_r K^T,   L_k = L_{k+1} F^T + B_k K^T
+        Xi = E[xs xs^T] = J Xi J^T + J L_1 G^T + G L_1^T J^T + G Pi G^T
+
+    and the M-step needs S_xx = Xi + Sigma_s, S_10 = Xi J^T + L_1 G^T + Sigma_s J^T and S_xw = B_0. Since
+    K = K_c C_hat^T, all of it closes on (states, states) matrices but for B_0, which is one sum of sparse products.
+
+    The error of the approximation falls geometrically with r; the moments need at least r lags. ``Pi`` (states,
+    states) is a start for E[xf xf^T], from the previous iteration. S_xw is most of the work and only an M-step needs
+    it, so it is left out unless ``with_observation``. Raises LinAlgError if the system is not stable.
     """
     A, C = parameters.A, parameters.C
     state = steady_state(parameters)
@@ -390,7 +685,7 @@ def expectation(
     lagged[0] = gain.square
     Pi, m_1 = _filtered_moment(state, A_r, lagged, r, Pi)
 
-    # m_k = M_k C_hat, b_k = B_k C_hat and L_k of the recursions above
+    # m_k = M_k C_hat, b_k = B_k C_hat and L_k
     m = {-r: Pi @ A_r.T @ gain.cross.T}
     for k in range(-r + 1, r + 1):
         m[k] = F @ m[k - 1] + gain.K_c @ lagged[k]
@@ -401,7 +696,7 @@ def expectation(
     for k in range(r - 1, 0, -1):
         L = L @ F.T + b[k] @ gain.K_c.T
     half = J @ L @ G.T
-    Xi = symmetrized(SteinSolver(J, J.T).solve(half + half.T + G @ Pi @ G.T))
+    Xi = symmetrize(SteinSolver(J, J.T).solve(half + half.T + G @ Pi @ G.T))
     S_xw = None
     if with_observation:
         S_xw = _expected_observation(moments, state, A_r, C, Pi, products)
@@ -410,9 +705,7 @@ def expectation(
     return Statistics(Xi + state.Sigma_s, S_10, S_xw, Xi, Pi, likelihood)
 
 
-def maximization(
-    statistics: Statistics, parameters: Parameters, mean: npt.NDArray[np.float64]
-) -> Parameters:
+def maximization(statistics: Statistics, parameters: Parameters, mean: Vector) -> Parameters:
     """Run the M-step: regressions of x_{t+1} and w_t on x_t (LDS paper section 3.2, eq 9)."""
     S_xx, S_10, S_xw = statistics.S_xx, statistics.S_10, statistics.S_xw
     if S_xw is None:
@@ -420,5 +713,5 @@ def maximization(
     inverse: Matrix = np.asarray(np.linalg.inv(S_xx), np.float64)
     A = S_10 @ inverse
     C = multiply(S_xw.T, inverse)
-    Q = symmetrized(S_xx - A @ S_10.T)
+    Q = symmetrize(S_xx - A @ S_10.T)
     return Parameters(A, C, Q, parameters.noise.refit(C, S_xx, mean))

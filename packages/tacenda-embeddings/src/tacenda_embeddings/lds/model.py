@@ -2,38 +2,162 @@
 
     x_t = A x_{t-1} + eta_t,   w_t = C x_t + epsilon_t        (eqs 1-2)
 
-where w_t is the centred and whitened indicator of the word at t. Fitting reads the text once, as lagged
+where w_t is the centered and whitened indicator of the word at t. Fitting reads the text once, as lagged
 co-occurrence counts; the vector of a token is made of the smoothed mean of its state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.arrays import to_numpy
+from tacenda.arrays import Array, Arrays, Float32, Float64, named, positive, take, to_numpy
 from tacenda.corpus import Corpus, Text, as_corpus
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.estimator import Estimator
 from tacenda.offsets import checked_offsets
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.lds import learning, outputs
-from tacenda_embeddings.lds.fitted import FittedLDS
+from tacenda_embeddings.lds import learning
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
-from tacenda_embeddings.lds.settings import OUTPUTS, Ends, LDSSettings, Output
-from tacenda_embeddings.lds.smoother import OPERATIONS, Float32, Smoother
-from tacenda_embeddings.lds.transition_pairs import TransitionPair, transition_pairs
+from tacenda_embeddings.lds.settings import N_LAGS, OUTPUTS, Ends, LDSSettings, Output
+from tacenda_embeddings.lds.smoother import (
+    OPERATIONS,
+    POSTERIOR_MEANS,
+    WIDTHS,
+    Destination,
+    Integers,
+    Recipe,
+    Smoother,
+    balance,
+)
+from tacenda_embeddings.lds.steady_state import (
+    DiagonalNoise,
+    FullNoise,
+    Matrix,
+    Parameters,
+    TransitionPair,
+    TwoSided,
+    Vector,
+    spectral_radius,
+    transition_pairs,
+    two_sided,
+)
 
 __all__ = ["LDS"]
 
 Ids = npt.NDArray[np.integer[Any]]
+Float32Array = npt.NDArray[np.float32]
 _LESS = "fewer tokens at a time (batch_tokens in spaCy)"
+
+
+class FittedLDS(Arrays):
+    """Vocabulary, parameters (whitened coordinates) and smoother (whitened output coordinates) of a fitted model."""
+
+    vocabulary: Vocabulary
+    spherical: bool  # whether a diagonal noise is one number for all words
+    A: Float64[Array, "states states"]
+    C: Float32[Array, "types states"]
+    Q: Float64[Array, "states states"]
+    Xi: Float64[Array, "states states"]  # second moment of the smoothed means
+    scale: Float64[Array, "types", positive]  # the diagonal of the whitening W
+    mean: Float64[Array, "types"]  # m = mu^{1/2}
+    # the matrices of `TwoSided`
+    table: Float32[Array, "types states"]
+    forward: Float64[Array, "states states"]
+    backward: Float64[Array, "states states"]
+    left_end: Float64[Array, "states states"]
+    right_end: Float64[Array, "states states"]
+    filter: Float64[Array, "states states"]
+    N: Float64[Array, "states states", named("noise.N")] | None = None  # of `FullNoise`
+    d: Float64[Array, "types", named("noise.d")] | None = None  # of `DiagonalNoise`
+
+    @classmethod
+    def of_fit(cls, vocabulary: Vocabulary, found: learning.Fit) -> Self:
+        """Return the state that a fit found, with its smoother."""
+        A, C, Q, noise = found.parameters
+        smoother = two_sided(found.parameters, found.scale, found.mean, found.Xi)._asdict()
+        smoother["table"] = np.ascontiguousarray(smoother["table"], np.float32)
+        fixed = {"Xi": found.Xi, "scale": found.scale, "mean": found.mean, **smoother}
+        kind = {name: getattr(noise, name, None) for name in ("N", "d")}
+        return cls(vocabulary, getattr(noise, "spherical", False), A, C, Q, **fixed, **kind)
+
+    @classmethod
+    def read(
+        cls, settings: LDSSettings, vocabulary: Vocabulary, arrays: Mapping[str, npt.NDArray[Any]]
+    ) -> Self:
+        """Return the state of an artifact, every array checked and its recursions stable. Raises ArtifactError."""
+        noise, types = settings.advanced.noise, len(vocabulary)
+        sizes: dict[str, Any] = {"states": settings.n_states, "types": types}
+        reading = None
+        if "reading" in arrays:  # the compact form: see `compact_arrays`
+            C, mean, reading = (
+                take(arrays, name, declared, sizes)
+                for name, declared in (
+                    ("C", Float32[Array, "types states"]),
+                    ("mean", Float64[Array, "types"]),
+                    ("reading", Float64[Array, "states states"]),
+                )
+            )
+            d = None if noise == "full" else take(arrays, "noise.d", Float64[Array, "types"], sizes)
+            scale = arrays.get("scale")
+            if scale is None:
+                scale = 1 / np.where(mean > 0, mean, np.nan)
+            table = (_inputs(C, d, scale, mean) @ reading.T).astype(np.float32)
+            arrays = {**arrays, "table": table, "scale": scale}
+        state = cls.from_arrays(
+            arrays, vocabulary=vocabulary, spherical=noise == "spherical", **sizes
+        )
+        wanted, other = ("N", "d") if noise == "full" else ("d", "N")
+        if getattr(state, wanted) is None or getattr(state, other) is not None:
+            raise ArtifactError(
+                f"noise={noise!r} goes with the array noise.{wanted} alone: the file is damaged"
+            )
+        for name in ("A", "forward", "backward"):
+            if spectral_radius(getattr(state, name)) >= 1.0:
+                raise ArtifactError(
+                    f"the recursion {name!r} is not stable (an eigenvalue of 1 or more): the file is damaged"
+                )
+        if reading is not None:
+            state.__dict__["reading"] = reading  # as saved, so that it is saved again bit for bit
+        return state
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters of the system."""
+        diagonal = self.d is not None and DiagonalNoise(self.d, self.mean, self.spherical)
+        return Parameters(self.A, self.C, self.Q, diagonal or FullNoise(np.asarray(self.N)))
+
+    @property
+    def inference(self) -> TwoSided:
+        """The matrices of the two-sided smoother."""
+        return TwoSided(*(getattr(self, name) for name in TwoSided._fields))
+
+    @cached_property
+    def reading(self) -> Matrix:
+        """The matrix (states, states) that makes the table of inputs from D^{-1} C, of which it is linear."""
+        X = _inputs(self.C, self.d, self.scale, self.mean)
+        return np.asarray(np.linalg.solve(X.T @ X, X.T @ self.table).T)
+
+    def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays with `reading` for the table, and without a scale that is 1 / m."""
+        arrays = self.to_arrays() | {"reading": np.ascontiguousarray(self.reading)}
+        del arrays["table"]
+        if np.allclose(self.scale * self.mean, 1.0):
+            del arrays["scale"]
+        return arrays
+
+
+def _inputs(C: Float32Array, d: Vector | None, scale: Vector, mean: Vector) -> Matrix:
+    """Return (types, states) D^{-1} C of every word's centered indicator, or C where the noise is full."""
+    scaled = C.astype(np.float64) if d is None else C.astype(np.float64) / d[:, None]
+    return scaled * scale[:, None] - mean @ scaled
 
 
 class LDS(Estimator):
@@ -71,8 +195,8 @@ class LDS(Estimator):
         Parameters
         ----------
         text
-            A `Corpus`, the `Path` of a file with a sentence a line, a string, token lists, or
-            `LaggedCounts` with at least ``settings.n_lags`` lags.
+            A `Corpus`, the `Path` of a file with a sentence per line, a string, token lists, or
+            `LaggedCounts` with at least 7 lags.
 
         Raises
         ------
@@ -80,7 +204,7 @@ class LDS(Estimator):
             The text has too few word types for ``n_states``, the counts have too few lags, or no stable
             system fits them.
         """
-        counts = self._counts(text)
+        counts = self._count(text, None)
         return self._adopt(learning.fit(self.settings, counts), counts)
 
     def partial_fit(self, text: Text | LaggedCounts, iterations: int = 3) -> Self:
@@ -97,28 +221,27 @@ class LDS(Estimator):
         Raises
         ------
         NotFittedError
-            There is nothing to continue from.
+            The model was not fitted or loaded.
         CorpusError
             The vocabulary is another one, or `fit` would refuse the text.
         """
         state = self._fitted()
         if isinstance(text, Corpus | LaggedCounts):
             state.vocabulary.require_same(text.vocabulary, "the added text")
-        counts = self._counts(text, state.vocabulary)
-        return self._adopt(learning.partial_fit(self.settings, counts, state, iterations), counts)
+        counts = self._count(text, state.vocabulary)
+        found = learning.partial_fit(
+            self.settings, counts, state.parameters, state.scale, iterations
+        )
+        return self._adopt(found, counts)
 
-    def _counts(
-        self, text: Text | LaggedCounts, vocabulary: Vocabulary | None = None
-    ) -> LaggedCounts:
+    def _count(self, text: Text | LaggedCounts, vocabulary: Vocabulary | None) -> LaggedCounts:
         if isinstance(text, LaggedCounts):
             return text
         corpus = as_corpus(text, vocabulary)
-        return LaggedCounts.from_corpus(
-            corpus, n_lags=self.settings.n_lags, threads=self.settings.n_threads
-        )
+        return LaggedCounts.from_corpus(corpus, n_lags=N_LAGS, threads=self.settings.n_threads)
 
     def _adopt(self, found: learning.Fit, counts: LaggedCounts) -> Self:
-        self._state, self.history = found
+        self._state, self.history = FittedLDS.of_fit(counts.vocabulary, found), found.history
         self.fitted_on = {"n_tokens": int(counts.n_tokens), "n_types": len(counts.vocabulary)}
         origin = {"sources", "tokenizer"} & counts.fitted_on.keys()
         self.fitted_on |= {name: counts.fitted_on[name] for name in sorted(origin)}
@@ -133,7 +256,7 @@ class LDS(Estimator):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is made anew, and may lie on a device that is not there where this is unpickled."""
+        """Leave out caches, which may be on a device that does not exist where this is unpickled."""
         return {**self.__dict__, "_smoothers": {}}
 
     def with_output(
@@ -146,15 +269,11 @@ class LDS(Estimator):
     ) -> LDS:
         """Return the same fitted model with another output; it shares the parameters and copies nothing.
 
-        The other options keep their values where None is given. Raises ConfigurationError for a value out of
-        bounds.
+        Options that are None keep their values. Raises ConfigurationError for a value out of bounds.
         """
-        kept = self.settings.advanced
-        advanced = replace(
-            kept,
-            row_norm_power=kept.row_norm_power if row_norm_power is None else row_norm_power,
-            ends=kept.ends if ends is None else ends,
-        )
+        given = {"row_norm_power": row_norm_power, "ends": ends}
+        changes: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
+        advanced = replace(self.settings.advanced, **changes)
         weight = self.settings.own_weight if own_weight is None else own_weight
         other = LDS.from_settings(
             replace(self.settings, output=output, own_weight=weight, advanced=advanced)
@@ -176,15 +295,12 @@ class LDS(Estimator):
     @property
     def width(self) -> int:
         """The number of columns of what `transform` returns; known before fitting."""
-        return self._width(self.settings.output)
-
-    def _width(self, output: str) -> int:
-        return self.settings.n_states * outputs.WIDTHS[output]
+        return self.settings.n_states * WIDTHS[self.settings.output]
 
     def transform(
         self, sentences: Iterable[Sequence[str]], *, output: str | None = None
-    ) -> list[Float32]:
-        """Return the vectors of every token of every sentence, one float32 array (tokens, width) a sentence.
+    ) -> list[Float32Array]:
+        """Return the vectors of every token of every sentence, one float32 array (tokens, width) per sentence.
 
         Parameters
         ----------
@@ -205,27 +321,19 @@ class LDS(Estimator):
 
     def transform_ids(
         self, sentences: Sequence[Ids], *, output: str | None = None
-    ) -> list[Float32]:
-        """Return what `transform` does, from word ids of ``vocabulary``, one array (tokens,) a sentence.
+    ) -> list[Float32Array]:
+        """Return what `transform` does, from word ids of ``vocabulary``, one array (tokens,) per sentence.
 
-        Raises
-        ------
-        DataError
-            An id is not in the vocabulary.
+        Raises DataError for an id that is not in the vocabulary.
         """
         arrays = self._empty(sentences, output)
-        self.transform_into(*_packed(sentences), arrays, output=output)
+        self.transform_into(*_pack(sentences), arrays, output=output)
         return arrays
 
     def transform_into(
-        self,
-        ids: Ids,
-        offsets: Ids,
-        arrays: outputs.Arrays,
-        *,
-        output: str | None = None,
+        self, ids: Ids, offsets: Ids, arrays: Destination, *, output: str | None = None
     ) -> None:
-        """Write the vectors of sequences that lie one after another into one array for each, or one for all.
+        """Write the vectors of packed sequences into one array for each, or one for all.
 
         Parameters
         ----------
@@ -235,8 +343,8 @@ class LDS(Estimator):
             (sequences + 1,) where each sequence begins, and the end.
         arrays
             For each sequence a float32 array (tokens, width), which may be a view of a larger one; or one such array
-            for all tokens, which is much faster on a device. They may be tensors of torch on a CUDA device: the
-            vectors are then made there, whatever ``settings.device`` is.
+            for all tokens, which is much faster on a device. They may be torch tensors on a CUDA device: the
+            vectors are then computed there, whatever ``settings.device`` is.
         output
             As in `transform`.
 
@@ -247,88 +355,71 @@ class LDS(Estimator):
         FittingError
             The memory of the device is not enough.
         """
-        output = self._output(output)
-        words, cuts = np.asarray(ids, np.int64), np.asarray(offsets, np.int64)
-        _check(words, offsets, len(self.vocabulary))
-        packed = hasattr(arrays, "shape")
-        given = [arrays] if packed else arrays
-        device = next((str(a.device) for a in given if not isinstance(a, np.ndarray)), None)
-        if device == "cpu":
-            given = [to_numpy(array) for array in given]
-        arrays = given[0] if packed else given
+        words = _check_ids(ids, offsets, len(self._fitted().vocabulary))
+        recipe = self._recipe(output)
+        first = arrays if hasattr(arrays, "shape") else next(iter(arrays), None)
+        if first is None or isinstance(first, np.ndarray):
+            device = devices.resolve(self.settings, OPERATIONS)
+        else:
+            device = str(first.device)
+            if device == "cpu":  # as NumPy arrays over the same memory
+                arrays = to_numpy(first) if first is arrays else list(map(to_numpy, arrays))
         with devices.out_of_memory(self.settings, _LESS):
-            smoother = self._smoother_of(output, device or self._device())
-            self._write(smoother, words, cuts, arrays, output)
+            smoother = self._smoother_of(recipe.output, device)
+            smoother.write(recipe, words, np.asarray(offsets, np.int64), arrays)
 
     def transform_extended(
-        self, sentences: Sequence[Ids], rows: Float32, *, output: str | None = None
-    ) -> list[Float32]:
+        self, sentences: Sequence[Ids], rows: Float32Array, *, output: str | None = None
+    ) -> list[Float32Array]:
         """Return what `transform_ids` does, with more words than the vocabulary has.
 
         Ids past the vocabulary's stand for ``rows`` (words, states) float32, in order: the inputs K' w of these
         words, on the scale of ``input_rows``. Raises DataError for an id that is neither of the vocabulary nor of
         ``rows``. Such words are smoothed on the CPU, wherever the others are.
         """
-        output = self._output(output)
-        n_types = len(self.vocabulary)
-        ids, offsets = _packed(sentences)
-        _check(ids, offsets, n_types + len(rows))
+        recipe, n_types = self._recipe(output), len(self.vocabulary)
+        ids, offsets = _pack(sentences)
+        _check_ids(ids, offsets, n_types + len(rows))
         used, local = np.unique(ids, return_inverse=True)
         known = used[used < n_types]
-        power = 0.0 if output in outputs.POSTERIOR_MEANS else self.settings.advanced.row_norm_power
         mean_norm = float(np.linalg.norm(self.input_rows, axis=1).mean())
-        more = outputs.balanced(rows, power, mean_norm)[used[len(known) :] - n_types]
-        smoother = self._smoother_of(output, "cpu").over(known, more)
+        more = balance(rows, self._row_norm_power(recipe.output), mean_norm)
+        smoother = self._smoother_of(recipe.output, "cpu").over(
+            known, more[used[len(known) :] - n_types]
+        )
         arrays = self._empty(sentences, output)
-        self._write(smoother, local, offsets, arrays, output)
+        smoother.write(recipe, local, offsets, arrays)
         return arrays
 
     @property
-    def input_rows(self) -> Float32:
+    def input_rows(self) -> Float32Array:
         """K' w of every word of the vocabulary (types, states): what it adds to the state that reads it."""
-        return self._fitted().inference.table.astype(np.float32, copy=False)
+        rows: Float32Array = self._fitted().table
+        return rows
 
-    def _write(
-        self,
-        smoother: Smoother,
-        ids: npt.NDArray[np.int64],
-        offsets: npt.NDArray[np.int64],
-        arrays: outputs.Arrays,
-        output: str,
-    ) -> None:
-        outputs.write(
-            output,
-            smoother,
-            ids,
-            offsets,
-            arrays,
-            own_weight=self.settings.own_weight,
-            exact_ends=self.settings.advanced.ends == "exact",
-            T_inv=self._fitted().inference.filter,
-        )
-
-    def _empty(self, sentences: Sequence[Ids], output: str | None) -> list[Float32]:
-        width = self._width(self._output(output))
-        return [np.empty((len(sentence), width), np.float32) for sentence in sentences]
-
-    def _output(self, output: str | None) -> str:
+    def _recipe(self, output: str | None) -> Recipe:
         if output is not None and output not in OUTPUTS:
             raise ConfigurationError(
                 f"LDS: output must be one of {', '.join(OUTPUTS)}, not {output!r}"
             )
-        return output or self.settings.output
+        settings = self.settings
+        return Recipe(
+            output or settings.output, settings.own_weight, settings.advanced.ends == "exact"
+        )
 
-    def _device(self) -> str:
-        """Where vectors are made, unless the arrays for them are somewhere else."""
-        return devices.resolve(self.settings, OPERATIONS)
+    def _empty(self, sentences: Sequence[Ids], output: str | None) -> list[Float32Array]:
+        width = self.settings.n_states * WIDTHS[self._recipe(output).output]
+        return [np.empty((len(sentence), width), np.float32) for sentence in sentences]
+
+    def _row_norm_power(self, output: str) -> float:
+        return 0.0 if output in POSTERIOR_MEANS else self.settings.advanced.row_norm_power
 
     def _smoother_of(self, output: str, device: str) -> Smoother:
-        power = self.settings.advanced.row_norm_power
-        key = (0.0 if output in outputs.POSTERIOR_MEANS else power), device
+        key = self._row_norm_power(output), device
         if key not in self._smoothers:
-            table, forward, backward, left_end, right_end, _ = self._fitted().inference
-            rows = outputs.balanced(table.astype(np.float32), key[0])
-            self._smoothers[key] = Smoother(rows, forward, backward, left_end, right_end, device)
+            matrices = self._fitted().inference
+            table = balance(matrices.table, key[0])
+            self._smoothers[key] = Smoother(matrices._replace(table=table), device)
         return self._smoothers[key]
 
     # -- what the model learned --------------------------------------------------------------------
@@ -355,31 +446,32 @@ class LDS(Estimator):
         shown &= vocabulary.counts >= min(min_count, most)
         return transition_pairs(state.parameters, vocabulary.words, shown, n_pairs, n_words)
 
-    # -- artefact ----------------------------------------------------------------------------------
+    # -- artifact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the settings but for the device, and those of the vocabulary, as JSON values."""
-        settings = devices.without_device(self.settings)
-        return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
+        """Return the settings without the device, and those of the vocabulary, as JSON values."""
+        return {**super().config_dict(), "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state. Raises NotFittedError."""
-        return self._fitted().arrays()
+        state = self._fitted()
+        return {**state.to_arrays(), **state.vocabulary.arrays()}
 
     def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state without the table of inputs, which C determines. Raises NotFittedError."""
-        return self._fitted().compact_arrays()
+        state = self._fitted()
+        return {**state.compact_arrays(), **state.vocabulary.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return the model of an artefact, every array checked. Raises ArtifactError."""
+        """Return the model of an artifact, every array checked. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        model._state = FittedLDS.from_arrays(model.settings, vocabulary, arrays)
+        model._state = FittedLDS.read(model.settings, vocabulary, arrays)
         return model
 
 
-def _packed(sentences: Sequence[Ids]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _pack(sentences: Sequence[Ids]) -> tuple[Integers, Integers]:
     """Return the ids of all sentences in one array (tokens,), and where each begins (sentences + 1,)."""
     offsets = np.zeros(len(sentences) + 1, np.int64)
     np.cumsum([len(sentence) for sentence in sentences], out=offsets[1:])
@@ -387,14 +479,16 @@ def _packed(sentences: Sequence[Ids]) -> tuple[npt.NDArray[np.int64], npt.NDArra
     return ids.astype(np.int64), offsets
 
 
-def _check(ids: Ids, offsets: Ids, n_types: int) -> None:
-    """Raise DataError unless the offsets cut the ids and these are in a vocabulary of ``n_types``."""
-    if ids.ndim != 1:
-        raise DataError(f"ids must be (tokens,), not {ids.shape}")
-    checked_offsets(offsets, len(ids))
-    if len(ids) and (ids.min() < 0 or ids.max() >= n_types):
-        strange = ids.min() if ids.min() < 0 else ids.max()
+def _check_ids(ids: Ids, offsets: Ids, n_types: int) -> Integers:
+    """Return the ids as int64. Raises DataError unless the offsets cut them and they are in the vocabulary."""
+    words = np.asarray(ids, np.int64)
+    if words.ndim != 1:
+        raise DataError(f"ids must be (tokens,), not {words.shape}")
+    checked_offsets(offsets, len(words))
+    if len(words) and (words.min() < 0 or words.max() >= n_types):
+        strange = words.min() if words.min() < 0 else words.max()
         raise DataError(
             f"there is no word id {strange} in a vocabulary of {n_types} types; "
             "encode the text with the vocabulary of this model"
         )
+    return words

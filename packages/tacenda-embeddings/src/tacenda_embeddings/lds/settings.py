@@ -1,10 +1,11 @@
-"""Options of `LDS`, each declared, documented and bounded once."""
+"""Options of `LDS`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, get_args
 
 from tacenda import devices
 from tacenda.kernels.machinery.threads import usable_cores
@@ -17,15 +18,25 @@ Ends = Literal["exact", "zero"]
 
 OUTPUTS: tuple[str, ...] = get_args(Output)
 
+HANKEL_BLOCKS = 4  # blocks per side of the Hankel matrix, r in the paper; uses lags up to 2 r - 1
+HORIZON = 7  # lags that the approximate second-order statistics of EM use
+SUBSPACE_FACTOR = 4  # EM first runs in a subspace of this many times n_states dimensions
+MAXIMUM_RADIUS = 0.995  # limit on the spectral radius of the initial A
+N_LAGS = max(2 * HANKEL_BLOCKS - 1, HORIZON)  # lags that a fit needs
+
 
 @dataclass(frozen=True, kw_only=True)
 class LDSAdvanced(Settings):
-    """Options of `LDS` that serve ablations and unusual texts."""
+    """Options of `LDS` for ablations and unusual texts."""
+
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"hankel_blocks": ..., "horizon": ..., "subspace_factor": ..., "maximum_radius": ...}
+    )
 
     ends: Ends = option(
         "exact",
-        """how a sequence ends: "exact" integrates over the unobserved words outside it, "zero" is the plain
-        steady-state filter, which takes them for average words; the paper has "zero" """,
+        """how a sequence ends: "exact" integrates over the unobserved words outside it; "zero", as in the paper,
+        is the plain steady-state filter, which treats them as average words""",
     )
     row_norm_power: float = option(
         1.0,
@@ -34,27 +45,11 @@ class LDSAdvanced(Settings):
         at_least=0,
         at_most=2,
     )
-    hankel_blocks: int = option(
-        4,
-        "blocks a side of the Hankel matrix, r in the paper; needs lags up to 2 r - 1",
-        at_least=2,
-    )
-    horizon: int = option(
-        7, "lags that the approximate second-order statistics of EM use", at_least=2
-    )
-    subspace_factor: float = option(
-        4.0,
-        "EM first runs in a subspace of this many times n_states dimensions",
-        at_least=1,
-    )
-    maximum_radius: float = option(
-        0.995, "limit on the spectral radius of the initial A", above=0, below=1
-    )
     noise: Literal["full", "diagonal", "spherical"] = option(
         "full",
-        """covariance of the observation noise; "diagonal" and "spherical" are the comparison of the paper and
-        skip the subspace. Their likelihood gain also counts the direction in which whitened words never
-        vary, so compare it among these two only""",
+        """covariance of the observation noise; "diagonal" and "spherical" are the paper's comparison and skip
+        the subspace. Their likelihood gain also counts the direction in which whitened words never vary, so
+        compare it among these two only""",
     )
     start: Literal["subspace", "random"] = option(
         "subspace", "parameters that EM starts from; the paper compares the two in Figure 2"
@@ -71,14 +66,12 @@ class LDSSettings(Settings):
     n_states: int = option(200, "dimensions of the latent state, h in the paper", at_least=1)
     output: Output = option(
         "own_past_future",
-        """what transform returns for a token: own_past_future (3h columns), own_context (2h),
-        weighted_mean (h), mean (h), own (h, static) or filtered (h, sees the past only); the paper has
-        mean""",
+        """what transform returns for a token: own_past_future (3h columns), own_context (2h), weighted_mean
+        (h), mean (h), own (h, static) or filtered (h, sees the past only); the paper has mean""",
     )
     own_weight: float = option(
         3.0,
-        """weight of the part that a token contributes itself, in weighted_mean and own_past_future; the
-        paper has 1""",
+        """weight of the token's own part in weighted_mean and own_past_future; the paper has 1""",
         at_least=0,
         at_most=1e6,
     )
@@ -94,7 +87,7 @@ class LDSSettings(Settings):
     full_iterations: int = option(
         2, "EM iterations over the whole vocabulary after that; the paper has 50", at_least=0
     )
-    seed: int = option(0, "seed of the randomised SVD and of a random start", at_least=0)
+    seed: int = option(0, "seed of the randomized SVD and of a random start", at_least=0)
     threads: int | None = option(
         None,
         """threads that count and multiply sparse matrices while fitting; None takes every core that this
@@ -105,24 +98,10 @@ class LDSSettings(Settings):
     advanced: LDSAdvanced = group(LDSAdvanced)
 
     def check(self) -> None:
-        """Refuse what is no device, and fits that no device but the CPU runs."""
+        """Refuse an unknown device, and a GPU for fits that run on the CPU only."""
         devices.check(self)
         if self.device.startswith("cuda") and self.advanced.noise != "full":
             self.refuse("device", f'"auto" or "cpu" with noise={self.advanced.noise!r}')
-
-    def idle(self) -> Mapping[str, str]:
-        """Say what a fit without a subspace leaves unused."""
-        noise = self.advanced.noise
-        if noise != "full":
-            return {"advanced.subspace_factor": f'with noise="{noise}", which skips the subspace'}
-        if not self.subspace_iterations:
-            return {"advanced.subspace_factor": "with subspace_iterations=0"}
-        return {}
-
-    @property
-    def n_lags(self) -> int:
-        """The number of lags that must be counted."""
-        return max(2 * self.advanced.hankel_blocks - 1, self.advanced.horizon)
 
     @property
     def n_threads(self) -> int:

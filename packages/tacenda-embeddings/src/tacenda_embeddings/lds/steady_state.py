@@ -1,4 +1,6 @@
-"""Steady state of the Kalman filter and smoother (LDS paper section 3.1, with its misprints mended).
+"""The system and its steady-state filter and smoother (LDS paper section 3.1, misprints corrected).
+
+    x_t = A x_{t-1} + eta_t,   w_t = C x_t + epsilon_t       (eqs 1-2)
 
     Sigma_1 = A Sigma_0 A^T + Q                              predictive covariance (Riccati equation)
     Sigma_0 = (Sigma_1^{-1} + C^T D^{-1} C)^{-1}             filtered covariance
@@ -13,9 +15,7 @@ unconditional; the Sigma_1 of its eqs 12 and 21 is another matrix, the stationar
 P = A P A^T + Q (``stationary_covariance`` here).
 
 With S = C Sigma_1 C^T + D (eq 7) the gain is K = Sigma_1 C^T S^+ (eq 6). Every kind of observation noise D writes
-it as K = K_c C_hat^T, so that nothing of size V x V appears. ``FullNoise`` is the paper's full-rank
-D = Psi_0 - C N C^T (section 4.2; appendix A.2 with its eq 32 in the non-inverting form); ``DiagonalNoise`` is
-the approximation, diagonal or spherical, that the paper compares it with. All coordinates are whitened.
+it as K = K_c C_hat^T, so that nothing of size V x V appears. All coordinates are whitened.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import numpy.typing as npt
 from tacenda.kernels.shared.tall_matrices import gram
 
 Matrix = npt.NDArray[np.float64]
-Loading = npt.NDArray[
-    np.floating
-]  # C: (observations, states), float32 or float64, on the device of the fit
+Vector = npt.NDArray[np.float64]
+Loading = npt.NDArray[np.floating]
+"""C (observations, states), float32 or float64, on the device of the fit."""
 
 _MOST_DOUBLINGS = 60
 _MOST_RICCATI_DOUBLINGS = 50
@@ -40,7 +40,7 @@ _DIVERGED = 1e100
 # -- fixed points and square roots, all (states, states) -----------------------------------------------
 
 
-def symmetrized(X: Matrix) -> Matrix:
+def symmetrize(X: Matrix) -> Matrix:
     """Return the symmetric part of ``X``: rounding must not accumulate in covariances."""
     return np.asarray(0.5 * (X + X.T), dtype=np.float64)
 
@@ -80,7 +80,7 @@ def spectral_radius(X: Matrix) -> float:
 
 def symmetric_power(X: Matrix, exponent: float) -> Matrix:
     """Return ``X**exponent`` of a symmetric positive matrix; tiny eigenvalues are raised to a floor."""
-    values, vectors = np.linalg.eigh(symmetrized(X))
+    values, vectors = np.linalg.eigh(symmetrize(X))
     values = np.maximum(values, 1e-12 * max(values.max(initial=0.0), 1e-300))
     return np.asarray((vectors * values**exponent) @ vectors.T, dtype=np.float64)
 
@@ -89,23 +89,22 @@ def symmetric_power(X: Matrix, exponent: float) -> Matrix:
 
 
 class Gain(NamedTuple):
-    """A factored Kalman gain ``K = K_c C_hat^T`` and what the recursions need of it."""
+    """A factored Kalman gain ``K = K_c C_hat^T`` and what the recursions need of it; matrices (states, states)."""
 
-    K_c: Matrix  # (states, states)
+    K_c: Matrix
     C_hat: Loading  # (observations, states)
-    cross: Matrix  # C_hat^T C (states, states), so that K C = K_c cross
-    square: Matrix  # C_hat^T Psi_0 C_hat (states, states), so that K Psi_0 K^T = K_c square K_c^T
+    cross: Matrix  # C_hat^T C, so that K C = K_c cross
+    square: Matrix  # C_hat^T Psi_0 C_hat, so that K Psi_0 K^T = K_c square K_c^T
     # log det S minus the same of the model without dynamics, in nats, both over the dimensions in
     # which the data vary: not along m
     log_det: float
-    # Y (states, states) in S^+ = base - C_hat Y C_hat^T, where base is the inverse of the noise (of
-    # Psi_0 for the full noise)
+    # Y in S^+ = base - C_hat Y C_hat^T, where base is the inverse of the noise (of Psi_0 for the full noise)
     inner: Matrix
     base_trace: float  # trace(base Psi_0) minus the number of observed dimensions
 
 
 class Noise(Protocol):
-    """What a kind of noise offers to the recursions."""
+    """A kind of noise: its precision and gain (eqs 6-7), and its M-step (eq 9)."""
 
     def precision(self, C: Loading) -> Matrix:
         """Return ``C^T D^+ C`` (states, states)."""
@@ -115,23 +114,22 @@ class Noise(Protocol):
         """Return the factored steady-state Kalman gain for predictive covariance ``Sigma_1``."""
         ...
 
-    def refit(self, C: Loading, S_xx: Matrix, mean: npt.NDArray[np.float64]) -> Noise:
-        """Run the M-step (LDS paper eq 9) for the same kind of noise."""
+    def refit(self, C: Loading, S_xx: Matrix, mean: Vector) -> Noise:
+        """Return the noise of the same kind that fits best."""
         ...
 
 
 class FullNoise(NamedTuple):
-    """D = Psi_0 - C N C^T: as large as the data say in every direction (LDS paper section 4.2)."""
+    """D = Psi_0 - C N C^T: as large as the data say in every direction (LDS paper section 4.2, appendix A.2)."""
 
     N: Matrix  # (states, states), the second moment of the states: C N C^T is what they explain
 
     def precision(self, C: Loading) -> Matrix:
-        """Return ``R (I - N R)^{-1}`` with R = C^T C."""
         R = gram(C, C)
         return R @ np.linalg.inv(np.eye(len(R)) - self.N @ R)
 
     def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
-        """Use S = Psi_0 + C Z C^T with Z = Sigma_1 - N, in the form that does not invert the indefinite Z."""
+        # S = Psi_0 + C Z C^T; eq 32 inverts the indefinite Z, this form does not
         R = gram(C, C)
         Z = Sigma_1 - self.N
         I_RZ = np.eye(len(R)) + R @ Z
@@ -139,8 +137,7 @@ class FullNoise(NamedTuple):
         log_det = float(np.linalg.slogdet(I_RZ)[1])
         return Gain(Sigma_1 @ inverse, C, R, R, log_det, Z @ inverse, 0.0)
 
-    def refit(self, C: Loading, S_xx: Matrix, mean: npt.NDArray[np.float64]) -> FullNoise:
-        """Return the noise D = Psi_0 - C S_xx C^T: N becomes S_xx."""
+    def refit(self, C: Loading, S_xx: Matrix, mean: Vector) -> FullNoise:
         return FullNoise(S_xx)
 
 
@@ -153,22 +150,19 @@ class DiagonalNoise(NamedTuple):
     many as there are words.
     """
 
-    d: npt.NDArray[np.float64]  # (observations,), positive; one number repeated for a spherical D
-    mean: npt.NDArray[
-        np.float64
-    ]  # m (observations,), along which Psi_0 = I - m m^T has no variance
+    d: Vector  # (observations,), positive; one number repeated for a spherical D
+    mean: Vector  # m (observations,), along which Psi_0 = I - m m^T has no variance
     spherical: bool = False  # whether the M-step averages d over the observations
 
-    def _scaled(self, C: Loading) -> Loading:
+    def _scale(self, C: Loading) -> Loading:
         return np.asarray(C / self.d[:, None], dtype=C.dtype)
 
     def precision(self, C: Loading) -> Matrix:
-        """Return ``C^T D^{-1} C``."""
-        return gram(C, self._scaled(C))
+        return gram(C, self._scale(C))
 
     def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
-        """Use K = Sigma_1 (I + R_D Sigma_1)^{-1} C^T D^{-1}, the matrix inversion lemma (eq 53)."""
-        C_hat = self._scaled(C)
+        # K = Sigma_1 (I + R_D Sigma_1)^{-1} C^T D^{-1}, by the matrix inversion lemma (eq 53)
+        C_hat = self._scale(C)
         R_D = gram(C, C_hat)
         I_RS = np.eye(len(R_D)) + R_D @ Sigma_1
         inverse = np.linalg.inv(I_RS)
@@ -181,8 +175,8 @@ class DiagonalNoise(NamedTuple):
         base_trace = float((variance / self.d).sum() - variance.sum())
         return Gain(Sigma_1 @ inverse, C_hat, R_D, square, log_det, Sigma_1 @ inverse, base_trace)
 
-    def refit(self, C: Loading, S_xx: Matrix, mean: npt.NDArray[np.float64]) -> DiagonalNoise:
-        """Return the variances d = diag(Psi_0 - C S_xx C^T), averaged for a spherical D."""
+    def refit(self, C: Loading, S_xx: Matrix, mean: Vector) -> DiagonalNoise:
+        # d = diag(Psi_0 - C S_xx C^T)
         explained = np.einsum("ij,ij->i", C @ S_xx, C, dtype=np.float64)
         d = np.maximum(1.0 - mean**2 - explained, 1e-3)
         if self.spherical:
@@ -194,7 +188,7 @@ class DiagonalNoise(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """Parameters of x_t = A x_{t-1} + eta_t, w_t = C x_t + epsilon_t (eqs 1-2), in whitened coordinates."""
+    """Parameters of the system, in whitened coordinates."""
 
     A: Matrix  # (states, states), spectral radius below 1
     C: Loading  # (observations, states), orthogonal to the mean direction m
@@ -224,8 +218,8 @@ def predictive_covariance(A: Matrix, Q: Matrix, R_D: Matrix) -> Matrix:
     for _ in range(_MOST_RICCATI_DOUBLINGS):
         W_inv = np.linalg.inv(I + G_k @ H)
         AW = A_k @ W_inv
-        H_next = symmetrized(H + A_k.T @ H @ W_inv @ A_k)
-        G_k = symmetrized(G_k + AW @ G_k @ A_k.T)
+        H_next = symmetrize(H + A_k.T @ H @ W_inv @ A_k)
+        G_k = symmetrize(G_k + AW @ G_k @ A_k.T)
         A_k = AW @ A_k
         change = np.linalg.norm(H_next - H)
         H = H_next
@@ -242,13 +236,120 @@ def steady_state(parameters: Parameters) -> SteadyState:
     Sigma_1 = predictive_covariance(A, Q, noise.precision(C))
     gain = noise.gain(C, Sigma_1)
     K_C = gain.K_c @ gain.cross
-    Sigma_0 = symmetrized(Sigma_1 - K_C @ Sigma_1)
+    Sigma_0 = symmetrize(Sigma_1 - K_C @ Sigma_1)
     J = np.asarray(np.linalg.solve(Sigma_1, A @ Sigma_0).T, dtype=np.float64)
     Sigma_s = SteinSolver(J, J.T).solve(Sigma_0 - J @ Sigma_1 @ J.T)
     G = np.eye(len(A)) - J @ A
-    return SteadyState(Sigma_1, Sigma_0, symmetrized(Sigma_s), A - K_C @ A, J, G, gain)
+    return SteadyState(Sigma_1, Sigma_0, symmetrize(Sigma_s), A - K_C @ A, J, G, gain)
 
 
 def stationary_covariance(A: Matrix, Q: Matrix) -> Matrix:
     """Return the prior P = A P A^T + Q (states, states) of a state about which nothing was observed."""
-    return symmetrized(SteinSolver(A, A.T).solve(Q))
+    return symmetrize(SteinSolver(A, A.T).solve(Q))
+
+
+# -- the two-sided smoother ----------------------------------------------------------------------------
+
+
+class TwoSided(NamedTuple):
+    """Matrices of the two-sided smoother (states, states) in output coordinates, float64; see `two_sided`."""
+
+    table: npt.NDArray[np.floating]  # (vocabulary, states), row i is K' w of word i; may be float32
+    forward: Matrix  # F'
+    backward: Matrix  # J
+    left_end: Matrix  # maps b_1 to the past message at the first token
+    right_end: Matrix  # maps a_n to the future message at the last token
+    filter: Matrix  # T^{-1}, maps a_t to the filtered mean xf_t
+
+
+def two_sided(
+    parameters: Parameters, scale: Vector, mean: Vector, second_moment: Matrix | None = None
+) -> TwoSided:
+    """Return the smoother as two independent recursions, with exact ends.
+
+    With T = J T F + G (a Stein equation), K' = T K and F' = T F T^{-1}, the smoothed mean splits exactly:
+
+        a_t = F' a_{t-1} + K' w_t,     b_t = J b_{t+1} + K' w_t
+        xs_t = own + past + future,    own = K' w_t,  past = F' a_{t-1},  future = J b_{t+1}
+
+    so that smoothing costs two products with (states, states) matrices per token, and neither pass waits for the
+    other. A finite sequence 1..n is exact once the messages that come in at its ends are: what is outside is
+    unobserved, hence replaced by its expectation (E[w_{n+j}] = C A^j xs_n, and backwards in time
+    E[w_{1-j}] = C A_b^j xs_1 with A_b = P A^T P^{-1}), which gives
+
+        future_n = M_f xs_n,  M_f = sum_{j>=1} J^j K' C A^j       =>  future_n = (I - M_f)^{-1} M_f a_n
+        past_1   = M_p xs_1,  M_p = sum_{j>=1} F'^j K' C A_b^j    =>  past_1   = (I - M_p)^{-1} M_p b_1
+
+    Starting from zero instead, as the plain steady-state filter does, treats what is outside as an average word
+    that was observed.
+
+    ``scale`` (vocabulary,) is the diagonal of the whitening W and ``mean`` (vocabulary,) is m. With the
+    ``second_moment`` M = E[xs xs^T] (states, states), states are returned as M^{-1/2} x (paper section 5).
+    """
+    A = parameters.A
+    state = steady_state(parameters)
+    F, J, gain = state.F, state.J, state.gain
+    T = SteinSolver(J, F).solve(state.G)
+    T_inv: Matrix = np.asarray(np.linalg.inv(T), dtype=np.float64)
+    TK = T @ gain.K_c
+    forward, K_C = T @ F @ T_inv, TK @ gain.cross
+
+    P = stationary_covariance(A, parameters.Q)
+    A_b = np.asarray(np.linalg.solve(P, A @ P).T, dtype=np.float64)
+    M_f = SteinSolver(J, A).solve(J @ K_C @ A)
+    M_p = SteinSolver(forward, A_b).solve(forward @ K_C @ A_b)
+    I = np.eye(len(A))  # noqa: E741 - the identity
+    right_end: Matrix = np.asarray(np.linalg.solve(I - M_f, M_f), dtype=np.float64)
+    left_end: Matrix = np.asarray(np.linalg.solve(I - M_p, M_p), dtype=np.float64)
+
+    if second_moment is not None:
+        L, L_inv = symmetric_power(second_moment, -0.5), symmetric_power(second_moment, 0.5)
+        forward, J = L @ forward @ L_inv, L @ J @ L_inv
+        left_end, right_end, T_inv = L @ left_end @ L_inv, L @ right_end @ L_inv, L @ T_inv @ L_inv
+        TK = L @ TK
+    C_hat = np.asarray(gain.C_hat, dtype=np.float64)
+    table = (C_hat * scale[:, None] - mean @ C_hat) @ TK.T
+    return TwoSided(table, forward, J, left_end, right_end, T_inv)
+
+
+# -- what the transition operator does to words --------------------------------------------------------
+
+
+class TransitionPair(NamedTuple):
+    """Words of a singular-vector pair of A: A takes the state of ``before`` to that of ``after``."""
+
+    before: list[str]  # most likely at the right singular vector, most likely first
+    after: list[str]  # most likely at the left singular vector, one position later
+    singular_value: float  # how much of the state survives the step, at most about 1
+
+
+def transition_pairs(
+    parameters: Parameters,
+    words: tuple[str, ...],
+    eligible: npt.NDArray[np.bool_],
+    n_pairs: int,
+    n_words: int,
+) -> list[TransitionPair]:
+    """Return singular-vector pairs of A, both signs of each, largest first (LDS paper section 7.1, Table 1).
+
+    States are measured in units of their prior spread (P^{-1/2} A P^{1/2}), so that the pairs do not depend
+    on the arbitrary coordinates of the latent space; words are ranked by their whitened expectation C x. ``words``
+    are the types (vocabulary,), of which ``eligible`` (vocabulary,) may be shown.
+    """
+    P = stationary_covariance(parameters.A, parameters.Q)
+    root, inverse_root = symmetric_power(P, 0.5), symmetric_power(P, -0.5)
+    U, S, Vt = np.linalg.svd(inverse_root @ parameters.A @ root)
+    rows = np.flatnonzero(eligible)
+    C = parameters.C[rows] @ root
+
+    def top(direction: Vector) -> list[str]:
+        score = C @ direction
+        n = min(n_words, len(score))
+        best = np.argpartition(-score, n - 1)[:n] if n else np.empty(0, np.int64)
+        return [words[rows[i]] for i in best[np.argsort(-score[best], kind="stable")]]
+
+    pairs = []
+    for i in range(min((n_pairs + 1) // 2, len(S))):
+        for sign in (1.0, -1.0):
+            pairs.append(TransitionPair(top(sign * Vt[i]), top(sign * U[:, i]), float(S[i])))
+    return pairs[:n_pairs]
