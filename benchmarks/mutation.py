@@ -103,7 +103,7 @@ TARGETS = {
     ),
     "LBL and HLBL": Target(
         (
-            *_files(f"{_LM}/log_bilinear", "lbl_objective", "hlbl_predictor", "hlbl", "lbl"),
+            *_files(f"{_LM}/log_bilinear", "hlbl", "lbl"),
             *_files(f"{_LM}/log_bilinear", "trees", "tree_building"),
             *_files(f"{_KERNELS}/log_bilinear/tree_softmax", "naive", "cpu", "codes"),
             *_files(f"{_KERNELS}/log_bilinear/context_sum", "naive", "cpu"),

@@ -86,8 +86,7 @@ def flat() -> Iterator[Case]:
 
 
 def _flat_step(device: str, tokens: int) -> Callable[[], Any]:
-    from tacenda_lm.log_bilinear.lbl import LBLTrainer
-    from tacenda_lm.log_bilinear.settings import LBLSettings
+    from tacenda_lm.log_bilinear.lbl import LBLSettings, LBLTrainer
     from tacenda_lm.streams import Stream
 
     settings = LBLSettings(width=WIDTH, context=CONTEXT, dropout=0.0)

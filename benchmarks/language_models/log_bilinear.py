@@ -1,4 +1,4 @@
-"""Log-bilinear models on Penn Treebank (Mikolov's split): perplexity alone, in 8 bits and with n-grams.
+"""Log-bilinear models on Penn Treebank (Mikolov's split): perplexity alone and with n-grams.
 
     python -m benchmarks.language_models.log_bilinear
 
@@ -9,10 +9,7 @@ the same one.
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from benchmarks import parts, reporting
 from benchmarks.language_models import contexts
@@ -26,8 +23,6 @@ PROTOCOL = {
     "settings": "the defaults of HLBL, which were chosen by the perplexity of this validation text; the test text was "
     "scored after that",
     "mixture": "linear, its weights fitted by EM on the validation text, in the context of the row",
-    "8 bits": "the same parameters with eight_bits: node vectors in 8 bits, predicted vectors in 16; part "
-    "rounding: differences of the natural log-probability of a token of the test text from float32",
     "CPU s": "of the whole fit: the bootstrap, the tree, the epochs and their evaluations; one thread",
 }
 
@@ -55,23 +50,14 @@ def fitted(
     )
 
 
-def in_eight_bits(model: HLBL) -> HLBL:
-    """The same model, as ``eight_bits`` scores it."""
-    settings = replace(
-        model.settings, advanced=replace(model.settings.advanced, eight_bits=True)
-    ).to_dict()
-    return HLBL.from_arrays({**model.config_dict(), "settings": settings}, model.arrays())
-
-
 def main() -> None:
     argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     text = texts()
     train, held_out = text["train"], {name: text[name] for name in ("valid", "test")}
     hlbl, fit = fitted(train, text["valid"])
-    ngrams, rounded = KneserNey(order=5).fit(train), in_eight_bits(hlbl)
+    ngrams = KneserNey(order=5).fit(train)
     models: dict[str, LanguageModel] = {
         "HLBL": hlbl,
-        "HLBL, 8 bits": rounded,
         "KneserNey(5)": ngrams,
         "HLBL + KneserNey(5)": Mixture({"hlbl": hlbl, "kneser_ney": ngrams}),
     }
@@ -81,16 +67,6 @@ def main() -> None:
     for name, model in models.items():
         for row in contexts.perplexities(model, held_out, weights_on=text["valid"]):
             rows.append({"part": "perplexity", "model": name, **row})
-    found = [np.concatenate(model.token_log_probs(text["test"])) for model in (hlbl, rounded)]
-    differences = np.abs(found[0] - found[1])
-    rows.append(
-        {
-            "part": "rounding",
-            "model": "HLBL, 8 bits",
-            "of 999 in 1,000 at most": float(np.quantile(differences, 0.999)),
-            "largest": float(differences.max()),
-        }
-    )
     reporting.save("lm-log-bilinear", PROTOCOL, rows, seeds=(0,))
 
 

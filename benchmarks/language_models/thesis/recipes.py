@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from benchmarks import freshness, parts
 from tacenda_lm.boltzmann.settings import FRBMSettings, TemporalFRBMSettings
-from tacenda_lm.log_bilinear.settings import HLBLAdvanced, HLBLSettings, LBLSettings
+from tacenda_lm.log_bilinear.hlbl import HLBLAdvanced, HLBLSettings
+from tacenda_lm.log_bilinear.lbl import LBLSettings
 from tacenda_lm.log_bilinear.trees import Rule
 
 WIDTH, CONTEXT = 100, 5

@@ -11,9 +11,14 @@ from benchmarks.language_models.thesis.recipes import Shape
 from tacenda import Corpus
 from tacenda.fitting import FitRun, History
 from tacenda_lm import HLBL, Tree, build_tree
-from tacenda_lm.log_bilinear.hlbl import HLBLTrainer, average_predicted, train_hlbl
-from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
-from tacenda_lm.log_bilinear.settings import HLBLSettings
+from tacenda_lm.log_bilinear.hlbl import (
+    HLBLPredictor,
+    HLBLSettings,
+    HLBLTrainer,
+    Parameters,
+    average_predicted,
+    train_hlbl,
+)
 from tacenda_lm.log_bilinear.trees import joined
 from tacenda_lm.streams import Stream, streams_of
 
@@ -37,7 +42,7 @@ def trainer_on(settings: HLBLSettings, tree: Tree, text: Corpus) -> HLBLTrainer:
     """Return an HLBL about to be trained."""
     counts = text.type_counts
     rng = np.random.default_rng([settings.seed, 1])
-    learned = Parameters.drawn(settings, len(counts), tree.biases(counts), rng)
+    learned = Parameters.draw(settings, len(counts), tree.biases(counts), rng)
     stream = Stream.of_corpus(text, settings.across_sentences)
     return HLBLTrainer(settings, learned, tree, stream, None)
 

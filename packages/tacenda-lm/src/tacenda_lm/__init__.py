@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from tacenda_lm.hidden_markov.vlhmm import VLHMM, Posterior
     from tacenda_lm.kenlm_interface import FullScore
     from tacenda_lm.language_model import LanguageModel, Rescored
-    from tacenda_lm.log_bilinear.hlbl import HLBL
-    from tacenda_lm.log_bilinear.lbl import LBL
-    from tacenda_lm.log_bilinear.settings import HLBLAdvanced, LBLAdvanced
+    from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLAdvanced
+    from tacenda_lm.log_bilinear.lbl import LBL, LBLAdvanced
     from tacenda_lm.log_bilinear.tree_building import build_tree
     from tacenda_lm.log_bilinear.trees import Tree
     from tacenda_lm.mixture import Mixture
@@ -80,10 +79,10 @@ _HOMES = {
     "FRBMAdvanced": "tacenda_lm.boltzmann.settings",
     "TemporalFRBM": "tacenda_lm.boltzmann.temporal_frbm",
     "HLBL": "tacenda_lm.log_bilinear.hlbl",
-    "HLBLAdvanced": "tacenda_lm.log_bilinear.settings",
+    "HLBLAdvanced": "tacenda_lm.log_bilinear.hlbl",
     "HasContextVectors": "tacenda_lm.cache.neural",
     "LBL": "tacenda_lm.log_bilinear.lbl",
-    "LBLAdvanced": "tacenda_lm.log_bilinear.settings",
+    "LBLAdvanced": "tacenda_lm.log_bilinear.lbl",
     "Posterior": "tacenda_lm.hidden_markov.vlhmm",
     "Tree": "tacenda_lm.log_bilinear.trees",
     "HMM": "tacenda_lm.hidden_markov.hmm",

@@ -44,9 +44,11 @@ def test_a_fit_ends_where_that_on_the_cpu_does(texts, kind):
         there = fitted(texts, kind)
     assert called == set(hlbl.OPERATIONS)
     assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=1e-4)
-    for name, array in there.parameters.arrays().items():
+    for name, array in there.parameters.to_arrays().items():
         assert isinstance(array, np.ndarray), name
-        np.testing.assert_allclose(array, here.parameters.arrays()[name], atol=1e-3, err_msg=name)
+        np.testing.assert_allclose(
+            array, here.parameters.to_arrays()[name], atol=1e-3, err_msg=name
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_LBL, ids=str)
@@ -96,8 +98,8 @@ def test_a_killed_fit_goes_on_from_what_the_device_held(texts, tmp_path):
             with pytest.raises(KilledError):
                 model.fit(texts[0], valid=texts[1], checkpoints=tmp_path)
         model.fit(texts[0], valid=texts[1], checkpoints=tmp_path)
-    for name, array in model.parameters.arrays().items():
-        np.testing.assert_array_equal(array, expected.parameters.arrays()[name], err_msg=name)
+    for name, array in model.parameters.to_arrays().items():
+        np.testing.assert_array_equal(array, expected.parameters.to_arrays()[name], err_msg=name)
 
 
 @pytest.mark.parametrize("model", [HLBL(**SETTINGS, advanced=SMALL), LBL(**PLAIN)], ids=str)
@@ -125,8 +127,8 @@ def test_a_fit_on_cuda_ends_where_that_on_the_cpu_does(texts, kind):
         pytest.skip("needs a CUDA device")
     here, there, again = (fitted(texts, kind, device=name) for name in ("cpu", "cuda", "cuda"))
     assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=5e-3)
-    for name, array in there.parameters.arrays().items():
-        np.testing.assert_array_equal(array, again.parameters.arrays()[name], err_msg=name)
+    for name, array in there.parameters.to_arrays().items():
+        np.testing.assert_array_equal(array, again.parameters.to_arrays()[name], err_msg=name)
 
 
 @pytest.mark.gpu

@@ -10,10 +10,8 @@ import tacenda
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda.fitting import Callback
-from tacenda.kernels.log_bilinear.stream_scores import rounded
 from tacenda_lm import HLBL, KneserNey, Mixture, training
-from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
-from tacenda_lm.log_bilinear.settings import HLBLSettings
+from tacenda_lm.log_bilinear.hlbl import HLBLSettings, HLBLTrainer
 
 ADVANCED = {"bootstrap_width": 8, "piece_words": 16}
 SMALL = {"width": 12, "context": 2, "epochs": 3, "copies": 2, "advanced": ADVANCED}
@@ -210,38 +208,6 @@ def test_a_tree_of_another_vocabulary_in_an_artefact_is_refused(model):
         HLBL.from_arrays(model.config_dict(), arrays)
 
 
-def test_a_model_is_scored_as_it_was_trained(model):
-    """Nothing is rounded unless 8 bits are asked for."""
-    assert not np.array_equal(rounded(model.parameters.nodes), model.parameters.nodes)
-
-
-def test_node_vectors_are_rounded_where_8_bits_are_asked_for(tmp_path):
-    """Rounding a fitted model, or one that was saved, changes nothing; one saved unrounded is rounded on loading."""
-    advanced = {**ADVANCED, "eight_bits": True}
-    model = HLBL(**{**SMALL, "advanced": advanced}).fit(text(), valid=text(30, 1))
-    nodes = model.parameters.nodes
-    np.testing.assert_array_equal(rounded(nodes), nodes)
-    model.save(tmp_path / "m")
-    assert same(tacenda.load(tmp_path / "m"), model)
-    arrays = model.arrays()
-    arrays["nodes"] = nodes + np.float32(1e-3) * np.sin(
-        np.arange(nodes.size, dtype=np.float32)
-    ).reshape(nodes.shape)
-    other = HLBL.from_arrays(model.config_dict(), arrays)
-    np.testing.assert_array_equal(other.parameters.nodes, rounded(arrays["nodes"]))
-    assert not np.array_equal(other.parameters.nodes, arrays["nodes"])
-    ids = np.concatenate([model.vocabulary.encode(sentence) for sentence in text(20, 4)])
-    whole = np.array([0, len(ids)])
-    scores, rows = (
-        model.score_corpus(ids, whole),
-        np.concatenate([*model.distributions(ids, whole)]),
-    )
-    np.testing.assert_allclose(scores, rows[np.arange(len(ids)), ids], 0, 1e-3)
-    first, state = model.score_from(model.start(), ids[:7])
-    second, _ = model.score_from(state, ids[7:])
-    np.testing.assert_array_equal(np.concatenate([first, second]), scores)
-
-
 def test_scores_agree_with_the_distribution_and_with_single_words(model):
     ids = np.concatenate([model.vocabulary.encode(sentence) for sentence in text(20, 4)])
     whole = np.array([0, len(ids)])
@@ -266,7 +232,7 @@ def test_a_stream_cut_anywhere_has_the_very_scores_of_the_whole(model, cut):
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 8])
 def test_a_sentence_that_begins_a_block_knows_nothing_of_the_one_before(model, rows, monkeypatch):
-    monkeypatch.setattr("tacenda_lm.log_bilinear.hlbl_predictor._ROWS", rows)
+    monkeypatch.setattr("tacenda_lm.log_bilinear.hlbl._ROWS", rows)
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 9, 40)
     offsets = np.concatenate([[0], np.cumsum(lengths)])

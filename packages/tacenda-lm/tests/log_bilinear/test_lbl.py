@@ -8,14 +8,7 @@ from scipy.stats import chisquare
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda_lm import LBL, KneserNey
-from tacenda_lm.log_bilinear.lbl import LBLTrainer
-from tacenda_lm.log_bilinear.lbl_objective import (
-    LBLParameters,
-    nce,
-    predicted,
-    scores,
-    softmax,
-)
+from tacenda_lm.log_bilinear.lbl import LBLParameters, LBLTrainer, nce, predict, score, softmax
 from tacenda_lm.streams import Contexts, Stream
 from tacenda_lm.training import dropout_mask
 
@@ -39,7 +32,7 @@ def problem(contexts, tied, types=7, width=3, n=2, tokens=9, seed=0):
 
 def by_torch(parameters, batch, keep):
     """r and the scores before normalisation, as torch expressions."""
-    leaves = LBLParameters(*(torch.from_numpy(p).requires_grad_() for p in parameters))
+    leaves = parameters.map(lambda array: torch.from_numpy(array).requires_grad_())
     present = torch.from_numpy(batch.present)[..., None]
     x = leaves.words[torch.from_numpy(batch.words)] * present
     r = (
@@ -55,7 +48,7 @@ def by_torch(parameters, batch, keep):
 def check(loss, gradients, leaves, of_torch):
     assert loss == pytest.approx(of_torch.item(), rel=1e-12)
     of_torch.backward()
-    for name, leaf in leaves._asdict().items():
+    for name, leaf in leaves.items():
         if name not in gradients:
             assert not len(leaf)
             continue
@@ -105,7 +98,7 @@ def test_a_batch_without_any_context_has_a_gradient_of_biases():
 @pytest.mark.parametrize("contexts", ["diagonal", "full"])
 def test_all_words_together_are_certain(contexts):
     parameters, batch, _ = problem(contexts, True)
-    rows = scores(parameters, predicted(parameters, batch))
+    rows = score(parameters, predict(parameters, batch))
     np.testing.assert_allclose(np.exp(rows).sum(axis=1), 1, 1e-12)
 
 

@@ -5,9 +5,7 @@ import pytest
 
 from tacenda.corpus import Corpus
 from tacenda_lm import HLBL, build_tree
-from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
-from tacenda_lm.log_bilinear.hlbl_predictor import Parameters
-from tacenda_lm.log_bilinear.settings import HLBLSettings
+from tacenda_lm.log_bilinear.hlbl import HLBLSettings, HLBLTrainer, Parameters
 from tacenda_lm.streams import Stream
 from tacenda_lm.training import dropout_mask
 
@@ -22,7 +20,7 @@ def trainer():
     tree = build_tree("random", len(counts))
     advanced = {"tail_rates": RATES, "piece_words": 64}
     settings = HLBLSettings(width=24, context=3, dropout=0.0, advanced=advanced)
-    parameters = Parameters.drawn(settings, len(counts), tree.biases(counts), rng)
+    parameters = Parameters.draw(settings, len(counts), tree.biases(counts), rng)
     return HLBLTrainer(settings, parameters, tree, Stream.of_corpus(corpus, True), None)
 
 

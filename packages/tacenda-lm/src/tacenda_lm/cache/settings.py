@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacenda.settings import Settings, group, option
-from tacenda_lm.log_bilinear.settings import HLBLSettings
+from tacenda_lm.log_bilinear.hlbl import HLBLSettings
 
 __all__ = ["NeuralCacheSettings", "UnigramCacheSettings"]
 

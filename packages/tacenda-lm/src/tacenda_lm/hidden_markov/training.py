@@ -27,17 +27,9 @@ from tacenda.arrays import Array, library
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import laid_out
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import BlockBatches, FitRun, History, StepResult
+from tacenda.fitting import BlockBatches, FitRun, History, StepResult, set_learning_rate
 from tacenda.fitting.processes import add_gradients, join, processes
 from tacenda.fitting.processes import total as sum_of
-from tacenda.fitting.torch_model import (
-    load_module_arrays,
-    load_optimizer_arrays,
-    module_arrays,
-    optimizer_arrays,
-    set_learning_rate,
-)
-from tacenda.fitting.trainer import State
 from tacenda.kernels.hidden_markov import block as hmm_block
 from tacenda.kernels.hidden_markov import block_softmax, class_softmax, streaming_logsumexp
 from tacenda.kernels.hidden_markov import features as hmm_features
@@ -562,7 +554,8 @@ class Trainer(fitting.Trainer):
         self.ids, self.offsets, self.valid = ids, offsets, valid
         rates = {"lr": settings.learning_rate, "betas": _BETAS}
         self.optimizer = torch.optim.Adam(network.parameters(), **rates, fused=True)
-        self.steps = 0
+        self.learned = {"average": self.averaged}
+        self.rest = {"network": self.network, "optimizer": self.optimizer}
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Take one step on the mean log-probability of a word; of several processes each has a part of the batch."""
@@ -612,34 +605,3 @@ class Trainer(fitting.Trainer):
             how = observed, self.lexicon, self.settings.threads
             total += float(self.averaged.log_likelihood(outputs, *how))
         return perplexity_of(-total / len(ids))
-
-    def parameters(self) -> State:
-        """Return what the model is made of: the averages."""
-        return module_arrays(self.averaged)
-
-    def load_parameters(self, parameters: State) -> None:
-        """Put them back."""
-        load_module_arrays(self.averaged, parameters)
-        load_module_arrays(self.network, parameters)
-
-    def state(self) -> State:
-        """Return everything the next steps depend on."""
-        parts = {
-            "network": module_arrays(self.network),
-            "average": module_arrays(self.averaged),
-            "optimizer": optimizer_arrays(self.optimizer),
-        }
-        arrays = {f"{part}/{name}": a for part, own in parts.items() for name, a in own.items()}
-        return {**arrays, "steps": np.array(self.steps)}
-
-    def load_state(self, state: State) -> None:
-        """Put back what `state` gave. Raises ValueError where names or shapes do not fit."""
-        own: dict[str, dict[str, Any]] = {"network": {}, "average": {}, "optimizer": {}}
-        for key, array in state.items():
-            part, _, name = key.partition("/")
-            if part in own:
-                own[part][name] = array
-        load_module_arrays(self.averaged, own["average"])
-        load_module_arrays(self.network, own["network"])
-        load_optimizer_arrays(self.optimizer, own["optimizer"])
-        self.steps = int(state["steps"])

@@ -1,32 +1,56 @@
-"""`HLBL`: the hierarchical log-bilinear model: words as paths through learned trees (Mnih 2010, chapter 4)."""
+"""`HLBL`: the hierarchical log-bilinear model: words as paths through learned trees (Mnih 2010, chapter 4).
+
+    r = b + sum_i c_i o R_{w_i} + sum_k a_k o u_k,    P(w | context) = sum_{d in D(w)} prod_i sigma(+-(r . q_i + b_i))
+
+(equations 4.5 to 4.7). A tail u_k is the sum of the vectors of all words older than the n weighted positions, each
+multiplied by rate_k for every word since. Fitting trains a small model on a random tree, clusters words by the average
+vector that it predicts for them into a better tree (section 4.4), and trains on that one.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.arrays import Array
+from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
+from tacenda.corpus.storage import forget_pages
 from tacenda.fitting import ArrayBatches, FitRun, History, StepResult, fingerprint_arrays
 from tacenda.fitting.processes import join, processes
 from tacenda.fitting.processes import total as sum_of
 from tacenda.kernels.log_bilinear import context_sum, tree_softmax
-from tacenda.settings import configured_by
+from tacenda.kernels.log_bilinear.context_sum import Context
+from tacenda.kernels.machinery.memory import WIDE, aligned
+from tacenda.settings import Settings, configured_by, group, option
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.log_bilinear.hlbl_predictor import HLBLPredictor, Parameters
-from tacenda_lm.log_bilinear.settings import HLBLSettings
-from tacenda_lm.log_bilinear.trees import Tree
-from tacenda_lm.stream_model import StreamModel
+from tacenda_lm import options
+from tacenda_lm.log_bilinear.trees import Rule, Tree
+from tacenda_lm.sequences import Float64, Ids
+from tacenda_lm.states import State, vector_of, window_of
+from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Stream, streams_of
 from tacenda_lm.training import AdaGradTrainer, dropout_mask, falling_rate, train
 
-__all__ = ["HLBL", "HLBLTrainer", "average_predicted", "train_hlbl"]
+__all__ = [
+    "HLBL",
+    "HLBLAdvanced",
+    "HLBLPredictor",
+    "HLBLSettings",
+    "HLBLTrainer",
+    "Parameters",
+    "average_predicted",
+    "train_hlbl",
+]
 
+_Floats = npt.NDArray[np.float32]
+_PLAN = options.Plan(tokens=7, most=13)  # by benchmarks/language_models/sizes.py and Penn Treebank
 _BOOTSTRAP_CONTEXT = 5  # words, as in the thesis
 _DEEP = 64  # steps of a code of the random tree, at most: more than it ever has
 _SUMS = {"words": 1e-6, "far_words": 1e-6}  # accumulators to begin with; those of other tables:
@@ -35,8 +59,244 @@ _DOUBT = 5.0  # contexts of the average word, counted with those of each word
 _FAINT = 0.02  # weight below which a tail is cut off in training
 _FARTHEST = 500  # words, at most
 _LESS = "a smaller width, or fewer batch_pieces"
+_ROWS = 512  # tokens that are predicted side by side, at most, then scored
 OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "row_steps"
-_ROWS = 4096  # predicted vectors at a time, where they are averaged
+
+
+@dataclass(frozen=True, kw_only=True)
+class HLBLAdvanced(Settings):
+    """Options of `HLBL` that few need to change."""
+
+    retired: ClassVar = MappingProxyType({"max_codes": ..., "max_depth": ..., "eight_bits": ...})
+
+    tail_rates: tuple[float, ...] = option(
+        (0.9, 0.95, 0.98, 0.995),
+        "lambda of each tail, a sum over all words older than ``context`` that fades by this factor a word; the "
+        "thesis has no tails",
+        above=0,
+        below=1,
+    )
+    far_words: bool = option(
+        False, "whether words in the tails have feature vectors of their own; not in the thesis"
+    )
+    overlap: float = option(
+        0.0,
+        "epsilon of ADAPTIVE(epsilon) and NOISY-ADAPTIVE(epsilon): a word goes to both sides of a split where its "
+        "probability is this near to 1/2; 0.4 in the thesis's best tree",
+        at_least=0,
+        below=0.5,
+    )
+    frequency_power: float = option(
+        0.5,
+        "a word weighs count ** this in the clustering; the thesis has 0, which weighs all words the same",
+        at_least=0,
+        below=10,
+    )
+    bootstrap_width: int = options.width(
+        96, "width of the model on a random tree whose predictions the words are clustered by"
+    )
+    bootstrap_epochs: int = option(2, "passes of that model over the text", at_least=1)
+    piece_words: int = option(
+        128, "words of a contiguous piece of text", at_least=1, at_most=1 << 20
+    )
+    batch_pieces: int = option(4, "pieces of text in a step", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HLBLSettings(Settings):
+    """Settings of `HLBL`."""
+
+    width: int = options.width(208, "elements of a feature vector, D; 100 in the thesis")
+    context: int = option(
+        10,
+        "preceding words that have weights of their own, n - 1; 5, 10 and 20 in the thesis",
+        at_least=0,
+        at_most=1000,
+    )
+    tree: Rule = option(
+        "adaptive", "how words are split into a tree (section 4.4 of the thesis); see `build_tree`"
+    )
+    copies: int = option(
+        4,
+        "trees that are joined into an overcomplete one; 4 in the thesis's best tree",
+        at_least=1,
+        at_most=64,
+    )
+    dropout: float = options.dropout(
+        0.6,
+        "share of the elements of the predicted vector left out in training; the thesis has none",
+    )
+    epochs: int | None = _PLAN.option()
+    learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth")
+    patience: int = options.patience(3)
+    across_sentences: bool = options.across_sentences()
+    threads: int = options.threads()
+    device: str = devices.option()
+    seed: int = options.seed()
+    advanced: HLBLAdvanced = group(HLBLAdvanced)
+
+    def check(self) -> None:
+        """Refuse what is no device."""
+        devices.check(self)
+
+    def planned(self, n_tokens: int, n_types: int) -> HLBLSettings:
+        """Return the settings with as many epochs as a text of this size lasts, unless they are given."""
+        return replace(self, epochs=_PLAN.epochs(self.epochs, n_tokens, n_types))
+
+    def idle(self) -> Mapping[str, str]:
+        """Say what a random tree and a model without tails leave unused."""
+        found = {}
+        if self.tree == "random":
+            for name in ("bootstrap_width", "bootstrap_epochs", "frequency_power"):
+                found[f"advanced.{name}"] = 'with tree="random", which clusters no words'
+        if self.tree in ("random", "balanced"):
+            found["advanced.overlap"] = f'with tree="{self.tree}", which halves the words'
+        if not self.advanced.tail_rates:
+            found["advanced.far_words"] = "without tail_rates"
+        return found
+
+
+class Parameters(Arrays):
+    """What is learned; on the device of the fit until it is done."""
+
+    words: Float32[Array, "types width"]  # R, of the words that have a position
+    far_words: Float32[
+        Array, "distant width"
+    ]  # of those in the tails; no rows where R serves for both
+    positions: Float32[Array, "context width"]  # c, the last word's weights first
+    bias: Float32[Array, "1 width"]  # b, of the predicted vector
+    tails: Float32[Array, "tails width"]  # a
+    nodes: Float32[Array, "nodes width"]  # q
+    node_biases: Float32[Array, "nodes 1"]
+
+    @classmethod
+    def draw(
+        cls, settings: HLBLSettings, n_words: int, node_biases: _Floats, rng: np.random.Generator
+    ) -> Parameters:
+        """Draw small vectors; weights of positions are 1 / (2 sqrt(i)), those of a tail sum to about 1/2."""
+        width, advanced = settings.width, settings.advanced
+
+        def normal(rows: int, scale: float) -> _Floats:
+            return rng.standard_normal((rows, width), np.float32) * np.float32(scale)
+
+        weights = 0.5 / np.sqrt(np.arange(1, settings.context + 1))
+        of_tails = 0.5 * (1 - np.array(advanced.tail_rates, np.float64))
+        return cls(
+            words=normal(n_words, 0.05),
+            far_words=normal(n_words if advanced.far_words else 0, 0.05),
+            positions=np.repeat(weights[:, None], width, 1).astype(np.float32),
+            bias=np.zeros((1, width), np.float32),
+            tails=np.repeat(of_tails[:, None], width, 1).astype(np.float32),
+            nodes=normal(len(node_biases), 0.01),
+            node_biases=node_biases.reshape(-1, 1).astype(np.float32),
+        ).map(_align)
+
+    def context(self, rates: _Floats) -> Context:
+        """Return the weights of positions and tails as `context_sum` takes them; the rates are on their device."""
+        return Context(self.positions, self.bias[0], rates, self.tails)
+
+    @property
+    def far(self) -> _Floats | None:
+        """The vectors of the words in the tails, or None where they are R."""
+        return self.far_words if len(self.far_words) else None
+
+
+def _align(array: _Floats) -> _Floats:
+    """Put rows at the beginnings of lines of the cache, where they are read fastest, if their width allows."""
+    return array if array.shape[1] % WIDE else aligned(array, WIDE)
+
+
+class HLBLPredictor(Predictor):
+    """A fitted HLBL; a state is ``(the last n words, oldest first; the bytes of the tails)``."""
+
+    def __init__(
+        self, parameters: Parameters, tree: Tree, rates: tuple[float, ...], boundary: int
+    ) -> None:
+        self.parameters, self.tree, self.boundary = parameters, tree, boundary
+        self.n_types = tree.n_words
+        self.context = parameters.context(np.array(rates, np.float32))
+
+    def start(self) -> State:
+        """Return the state after one ``</s>``."""
+        return self._extend(
+            (), np.zeros(self.context.tail_weights.shape, np.float32), self.boundary
+        )
+
+    def after(self, state: State, word: int) -> State:
+        """Return the state after one more word: the one that leaves the window goes into the tails."""
+        return self._extend(*self._unpack(state), word)
+
+    def _extend(self, window: tuple[int, ...], tails: _Floats, word: int) -> State:
+        far = self.parameters.words if self.parameters.far is None else self.parameters.far
+        window = (*window, word)
+        if len(window) > len(self.context.weights):
+            tails = self.context.rates[:, None] * tails + far[window[0]]
+            window = window[1:]
+        return State((window, tails.tobytes()))
+
+    def _unpack(self, state: State) -> tuple[tuple[int, ...], _Floats]:
+        words, packed = state.parts(2)
+        window = window_of(words, len(self.context.weights), self.n_types)
+        weights = self.context.tail_weights
+        return window, vector_of(packed, np.float32, weights.size).reshape(weights.shape)
+
+    def vectors(self, states: Sequence[State]) -> _Floats:
+        """Return the predicted vector of each state, (states, width)."""
+        c, b, _, a = self.context
+        found: _Floats = np.repeat(b[None], len(states), 0)
+        for row, state in zip(found, states, strict=True):
+            window, tails = self._unpack(state)
+            if window:
+                row += (c[: len(window)] * self.parameters.words[list(reversed(window))]).sum(0)
+            row += (a * tails).sum(axis=0)
+        return found
+
+    def passes(
+        self, stream: Stream, state: State | None = None
+    ) -> Iterator[tuple[_Floats, Ids, State | None]]:
+        """Yield predicted vectors, exactly as if the stream were read in one go; see `Predictor.passes`."""
+        p, n, (ids, first) = self.parameters, len(self.context.weights), (stream.ids, 0)
+        tails: _Floats | None = None
+        if state is not None:  # its window is read again before the ids, in one sequence with them
+            window, before = self._unpack(state)
+            ids, first, tails = (
+                np.concatenate([np.array(window, np.int32), ids]),
+                len(window),
+                before[None],
+            )
+        for start in range(first, len(ids), _ROWS):
+            end, low = min(start + _ROWS, len(ids)), max(0, start - n)
+            firsts = (
+                np.zeros(end - low, bool) if state is not None else stream.firsts_within(low, end)
+            )
+            if firsts[start - low]:
+                tails = None  # those of the sequence that has just ended
+            offsets = np.unique(np.concatenate([[0], np.flatnonzero(firsts), [end - low]]))
+            read = np.array(ids[low:end])
+            forget_pages(ids)
+            span = np.array([start - low]), np.array([end - low])
+            found = context_sum.forward(p.words, read, offsets, *span, self.context, tails, p.far)
+            tails, after = found.after, None
+            if state is not None:
+                words = tuple(ids[max(0, end - n) : end].tolist())
+                after = State((words, np.asarray(tails[0], np.float32).tobytes()))
+            predicted = ~firsts[start - low :]
+            yield found.vectors[predicted], read[start - low :][predicted], after
+
+    def rows(self, vectors: _Floats) -> _Floats:
+        """Return natural log-probabilities of every next word, (rows, types)."""
+        nodes, biases = self.parameters.nodes, self.parameters.node_biases[:, 0]
+        rows = tree_softmax.distribution(vectors, self.tree.codes, nodes, biases)
+        return np.asarray(rows, np.float32)
+
+    def picked(self, vectors: _Floats, words: Ids) -> Float64:
+        """Return natural log p(word) of one word for each vector, (rows,), along the paths of these words alone."""
+        nodes, biases = self.parameters.nodes, self.parameters.node_biases[:, 0]
+        return tree_softmax.forward(vectors, words, self.tree.codes, nodes, biases)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return parameters and tree by name."""
+        return {**self.parameters.to_arrays(), **self.tree.arrays()}
 
 
 class HLBL(StreamModel):
@@ -84,7 +344,7 @@ class HLBL(StreamModel):
         text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
         vectors = None
         if settings.tree != "random":
-            vectors = _clustered_vectors(settings, counts, text, fitting.stage("bootstrap"))
+            vectors = _cluster_vectors(settings, counts, text, fitting.stage("bootstrap"))
             fitting = fitting.after_first()
         advanced = settings.advanced
         tree = build_tree(
@@ -95,31 +355,35 @@ class HLBL(StreamModel):
             overlap=advanced.overlap,
             copies=settings.copies,
             seed=settings.seed,
-            max_codes=advanced.max_codes,
-            max_depth=advanced.max_depth,
         )
-        found, history = train_hlbl(settings, tree, counts, text, held_out, fitting.stage("model"))
+        stage = fitting.stage("model")
+        self._predictor, history = train_hlbl(settings, tree, counts, text, held_out, stage)
         self._vocabulary = corpus.vocabulary
-        self._predictor = self._predictor_of(found.parameters, tree)
         self.fitted_on = {
             "tree": tree.statistics(counts)._asdict(),
             "training": history.as_dict(),
         }
 
-    def _predictor_of(self, parameters: Parameters, tree: Tree) -> HLBLPredictor:
-        """Return what predicts with these parameters, in the precision of the settings."""
-        advanced, boundary = self.settings.advanced, self.vocabulary.boundary_id
-        return HLBLPredictor(parameters, tree, advanced.tail_rates, boundary, advanced.eight_bits)
-
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return the model of an artefact, every array checked. Raises ArtifactError."""
+        """Return a saved model, every array checked. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
-        settings, vocabulary = model.settings, Vocabulary.from_arrays(config["vocabulary"], arrays)
-        tree = Tree.from_arrays(arrays, len(vocabulary))
-        found = Parameters.from_arrays(settings, arrays, len(vocabulary), tree.n_nodes)
+        vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        settings, advanced, types = model.settings, model.settings.advanced, len(vocabulary)
+        tree = Tree.from_arrays(arrays, types)
+        found = Parameters.from_arrays(
+            arrays,
+            types=types,
+            width=settings.width,
+            distant=types if advanced.far_words else 0,
+            context=settings.context,
+            tails=len(advanced.tail_rates),
+            nodes=tree.n_nodes,
+        )
         model._vocabulary = vocabulary
-        model._predictor = model._predictor_of(found, tree)
+        model._predictor = HLBLPredictor(
+            found.map(_align), tree, advanced.tail_rates, vocabulary.boundary_id
+        )
         return model
 
 
@@ -139,8 +403,8 @@ class HLBLTrainer(AdaGradTrainer):
     ) -> None:
         self.settings, self.tree = settings, tree
         device = devices.resolve(settings, OPERATIONS)
-        self.current = parameters.on(device)
-        tables = self.current.arrays()
+        self.current = parameters.to(device)
+        tables = dict(self.current.items())
         sums = {name: _SUMS.get(name, _OTHER_SUMS) for name in tables}
         super().__init__(tables, sums, text, valid, settings.seed, device=device)
         self.rates = settings.advanced.tail_rates
@@ -165,7 +429,7 @@ class HLBLTrainer(AdaGradTrainer):
         part = processes().part
         windows = self.text.windows(part(begins), part(ends), self._reach)
         ids, offsets, starts, stops, targets, counted = windows
-        spans = (now.words, ids, offsets, starts, stops, now.context(self._fading))
+        spans = now.words, ids, offsets, starts, stops, now.context(self._fading)
         found = context_sum.forward(*spans, far=now.far, threads=threads)
         vectors = found.vectors
         if kept is not None:
@@ -219,16 +483,7 @@ class HLBLTrainer(AdaGradTrainer):
 
     def predictor(self) -> HLBLPredictor:
         """Return what the present parameters predict."""
-        return HLBLPredictor(self.current.on_host(), self.tree, self.rates, self.boundary)
-
-
-def bytes_needed(settings: HLBLSettings, parameters: Parameters, tree: Tree) -> int:
-    """Estimate the bytes of the parameters, and of a step: rows of its words and their contexts, visits of nodes."""
-    kept = sum(array.nbytes for array in parameters.arrays().values())
-    pieces, words = settings.advanced.batch_pieces, settings.advanced.piece_words
-    rows = pieces * (6 * words + 2 * settings.context) + tree.n_nodes
-    visits = pieces * words * tree.codes.most[1]
-    return kept + 4 * settings.width * rows + 48 * visits
+        return HLBLPredictor(self.current.to_numpy(), self.tree, self.rates, self.boundary)
 
 
 def train_hlbl(
@@ -245,30 +500,25 @@ def train_hlbl(
     ``counts`` (types,) say how often each word occurs in the text: they give the first biases of the nodes.
     """
     rng = np.random.default_rng([settings.seed, 1])
-    parameters = Parameters.drawn(settings, len(counts), tree.biases(counts), rng)
+    parameters = Parameters.draw(settings, len(counts), tree.biases(counts), rng)
     device = devices.resolve(settings, OPERATIONS)
-    devices.check_memory(bytes_needed(settings, parameters, tree), device, settings, _LESS)
+    # beside the parameters, a step has rows of its words and their contexts, and visits of nodes
+    pieces, words = settings.advanced.batch_pieces, settings.advanced.piece_words
+    rows = pieces * (6 * words + 2 * settings.context) + tree.n_nodes
+    needed = parameters.bytes + 4 * settings.width * rows + 48 * pieces * words * tree.codes.most[1]
+    devices.check_memory(needed, device, settings, _LESS)
     trainer = HLBLTrainer(settings, parameters, tree, text, valid)
     size = settings.advanced.batch_pieces * processes().size
     source = ArrayBatches(trainer.begins, batch_size=size, seed=settings.seed)
     identity = {"tree": fingerprint_arrays(tuple(tree.codes))}
     rate = falling_rate(settings.learning_rate, settings.epochs, source)
+    how = settings, text, valid, fitting, rate
     with devices.out_of_memory(settings, _LESS):
-        history = train(
-            trainer,
-            source,
-            settings,
-            text,
-            valid,
-            fitting,
-            rate,
-            identity=identity,
-            description=description,
-        )
+        history = train(trainer, source, *how, identity=identity, description=description)
     return trainer.predictor(), history
 
 
-def _clustered_vectors(
+def _cluster_vectors(
     settings: HLBLSettings, counts: npt.NDArray[np.integer], text: Stream, fitting: FitRun
 ) -> npt.NDArray[np.float64]:
     """Train the thesis's model (five words, no tails, no dropout) on a random tree, for its predictions."""
@@ -298,9 +548,8 @@ def average_predicted(predictor: HLBLPredictor, stream: Stream) -> npt.NDArray[n
 
     sums = np.zeros(predictor.parameters.words.shape)
     counts = np.zeros(len(sums))
-    for vectors, targets, counted in predictor.predicted(stream, _ROWS):
-        words = targets[counted]
-        add_rows(sums, words, vectors[counted])
+    for vectors, words, _ in predictor.passes(stream):
+        add_rows(sums, words, vectors)
         counts += np.bincount(words, minlength=len(counts))
     mean = sums.sum(axis=0) / max(counts.sum(), 1)
     return np.asarray((sums - counts[:, None] * mean) / (counts + _DOUBT)[:, None])

@@ -1,42 +1,309 @@
-"""`LBL`: the log-bilinear model: the next word by its vector's likeness to a predicted one (Mnih 2010, section 3.3)."""
+"""`LBL`: the log-bilinear model: the next word by its vector's likeness to a predicted one (Mnih 2010, section 3.3).
+
+    r = sum_i C_i r_{w_i} (eq 3.16),    P(w | context) = exp(r . q_w + b_w) / sum_j exp(r . q_j + b_j) (eq 3.17)
+
+q_w is r_w itself where vectors are tied. Exact likelihood costs a product with all words; noise-contrastive
+estimation (Mnih and Teh 2012) one with the words of the batch and some words of noise, which the whole batch shares.
+Objectives and their gradients are matrix products in the dtype and on the device of the parameters, by numpy or torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.arrays import Array, to_device, to_numpy
-from tacenda.artifact import require
+from tacenda.arrays import Array, Arrays, Float32, library, merge_rows, to_device, to_numpy
 from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, FitRun, StepResult
 from tacenda.fitting.processes import join, processes
 from tacenda.fitting.processes import total as sum_of
-from tacenda.settings import configured_by
+from tacenda.settings import Settings, configured_by, group, option
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.log_bilinear.lbl_objective import (
-    LBLParameters,
-    nce,
-    predicted,
-    scores,
-    softmax,
-)
-from tacenda_lm.log_bilinear.settings import LBLSettings
+from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, rows_of_block
-from tacenda_lm.stream_model import StreamModel
+from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
 from tacenda_lm.training import AdaGradTrainer, dropout_mask, falling_rate, train
 
-__all__ = ["LBL", "LBLPredictor", "LBLTrainer"]
+__all__ = [
+    "LBL",
+    "LBLAdvanced",
+    "LBLParameters",
+    "LBLPredictor",
+    "LBLSettings",
+    "LBLTrainer",
+    "nce",
+    "predict",
+    "score",
+    "softmax",
+]
 
 _ROWS = 512  # distributions computed side by side, at most
 _SUMS = 1e-6  # accumulators to begin with
 _LESS = "fewer batch_words, a smaller width, or a smaller vocabulary"
 _OPERATIONS = ("row_steps",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LBLAdvanced(Settings):
+    """Options of `LBL` that few need to change."""
+
+    context_matrices: Literal["full", "diagonal"] = option(
+        "full",
+        "the matrices C_i of equation 3.16 of the thesis; diagonal ones with tied vectors cannot tell which of two "
+        "words comes first",
+    )
+    tied: bool = option(
+        True,
+        "whether the words to predict have the feature vectors of the context words (section 3.3 of the thesis)",
+    )
+    noise_words: int = option(
+        100,
+        "words of noise in a step of noise-contrastive estimation, k, drawn from the unigram distribution",
+        at_least=1,
+        at_most=1 << 20,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LBLSettings(Settings):
+    """Settings of `LBL`."""
+
+    width: int = options.width(100, "elements of a feature vector, D; 100 in the thesis")
+    context: int = option(
+        5, "preceding words that a prediction rests on, n - 1", at_least=1, at_most=1000
+    )
+    loss: Literal["softmax", "nce"] = option(
+        "softmax", "the exact likelihood, or noise-contrastive estimation (Mnih and Teh 2012)"
+    )
+    dropout: float = options.dropout(
+        0.2,
+        "share of the elements of the predicted vector left out in training; the thesis has none",
+    )
+    epochs: int = options.epochs(8)
+    learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth")
+    patience: int = options.patience(3)
+    batch_words: int = option(512, "words of a step", at_least=1, at_most=1 << 20)
+    across_sentences: bool = options.across_sentences()
+    device: str = devices.option()
+    seed: int = options.seed()
+    advanced: LBLAdvanced = group(LBLAdvanced)
+
+    def check(self) -> None:
+        """Refuse what is no device."""
+        devices.check(self)
+
+    def idle(self) -> Mapping[str, str]:
+        """Say what the exact likelihood leaves unused."""
+        if self.loss == "softmax":
+            return {"advanced.noise_words": 'with loss="softmax"'}
+        return {}
+
+
+# -- objectives --------------------------------------------------------------------------------------
+
+
+class LBLParameters(Arrays):
+    """What is learned."""
+
+    words: Float32[Array, "types width"]  # R
+    contexts: Float32[
+        Array, "context *matrix"
+    ]  # C, diagonals (width,) or (width, width) for r = R[w] @ C[i]
+    targets: Float32[Array, "outputs width"]  # q; no rows where they are R
+    biases: Float32[Array, "types 1"]  # b
+
+    @property
+    def outputs(self) -> Array:
+        """The vectors q of the words to predict, (types, width)."""
+        return self.targets if len(self.targets) else self.words
+
+
+Gradient = tuple[Array | None, Array]
+"""Rows, each once, and their gradients; None stands for all rows."""
+
+
+def _features(p: LBLParameters, batch: Contexts) -> Array:
+    """Return R of the context words (tokens, context, width), zero where there are none."""
+    x = p.words[batch.words]
+    return x * library(x).asarray(batch.present[:, :, None], dtype=x.dtype)
+
+
+def predict(p: LBLParameters, batch: Contexts) -> Array:
+    """Return the predicted vectors r (tokens, width), eq 3.16."""
+    x = _features(p, batch)
+    if p.contexts.ndim == 2:
+        return library(x).einsum("tnd,nd->td", x, p.contexts)
+    n, width, _ = p.contexts.shape
+    return x.reshape(-1, n * width) @ p.contexts.reshape(-1, width)
+
+
+def score(p: LBLParameters, r: Array) -> Array:
+    """Return natural log-probabilities of every word (tokens, types), eq 3.17."""
+    xp = library(r)
+    s = r @ p.outputs.T
+    s += p.biases[:, 0]
+    s -= xp.amax(s, axis=1, keepdims=True)
+    s -= xp.log(xp.exp(s).sum(axis=1, keepdims=True))
+    return s
+
+
+def softmax(
+    p: LBLParameters, batch: Contexts, keep: Array | None = None
+) -> tuple[Array, dict[str, Gradient]]:
+    """Return the summed negative log-likelihood of a batch, and its gradients (eqs 3.21 to 3.25).
+
+    The predicted vectors are multiplied by ``keep`` (tokens, width): dropout.
+    """
+    r = predict(p, batch)
+    if keep is not None:
+        r = r * keep
+    xp = library(r)
+    log_probs = score(p, r)
+    rows = xp.arange(len(r), device=r.device)
+    loss = -log_probs[rows, batch.targets].sum(dtype=xp.float64)
+    error = xp.exp(log_probs, out=log_probs)
+    error[rows, batch.targets] -= 1
+    d_q = error.T @ r
+    d_r = error @ p.outputs
+    d_b = error.sum(axis=0)[:, None]
+    return loss, _back(p, batch, d_r if keep is None else d_r * keep, None, d_q, d_b)
+
+
+def nce(
+    p: LBLParameters,
+    batch: Contexts,
+    noise: Array,
+    log_noise: Array,
+    keep: Array | None = None,
+) -> tuple[Array, dict[str, Gradient]]:
+    """Return the summed loss of telling the words of a batch from words of noise, and its gradients.
+
+        -log sigma(d(w)) - sum_j log sigma(-d(x_j)),    d(w) = r . q_w + b_w - log(k P_noise(w))
+
+    The words of ``noise`` x (k,) were drawn from P_noise, of which ``log_noise`` (types,) are the natural logarithms.
+    """
+    r = predict(p, batch)
+    if keep is not None:
+        r = r * keep
+    xp = library(r)
+    offset = p.biases[:, 0] - log_noise - xp.log(xp.asarray(len(noise), dtype=p.words.dtype))
+    q = p.outputs
+    own = xp.einsum("td,td->t", r, q[batch.targets]) + offset[batch.targets]
+    other = r @ q[noise].T + offset[noise]
+    loss = _softplus(-own).sum(dtype=xp.float64) + _softplus(other).sum(dtype=xp.float64)
+    e_own = -1 / (1 + xp.exp(own))  # derivatives of the loss with respect to own and other
+    e_other = 1 / (1 + xp.exp(-other))
+    d_r = e_own[:, None] * q[batch.targets] + e_other @ q[noise]
+    d_q = xp.concatenate([e_own[:, None] * r, e_other.T @ r])
+    words = xp.concatenate([batch.targets, noise])
+    errors = xp.concatenate([e_own, e_other.sum(axis=0)])
+    types, (d_q, d_b) = merge_rows(words, d_q, errors[:, None])
+    return loss, _back(p, batch, d_r if keep is None else d_r * keep, types, d_q, d_b)
+
+
+def _softplus(x: Array) -> Array:
+    """Return log(1 + exp(x))."""
+    xp = library(x)
+    return xp.logaddexp(xp.zeros_like(x), x)
+
+
+def _back(
+    p: LBLParameters, batch: Contexts, d_r: Array, types: Array | None, d_q: Array, d_b: Array
+) -> dict[str, Gradient]:
+    """Return the gradients of all parameters from those of r, and of the rows ``types`` of q and b."""
+    x = _features(p, batch)
+    xp = library(x)
+    if p.contexts.ndim == 2:
+        d_c = xp.einsum("tnd,td->nd", x, d_r)
+        d_x = d_r[:, None] * p.contexts
+    else:
+        flat = p.contexts.reshape(-1, p.contexts.shape[2])
+        d_c = (x.reshape(-1, len(flat)).T @ d_r).reshape(p.contexts.shape)
+        d_x = (d_r @ flat.T).reshape(x.shape)
+    words, (d_words,) = merge_rows(batch.words[batch.present], d_x[batch.present])
+    found: dict[str, Gradient] = {"contexts": (None, d_c), "biases": (types, d_b)}
+    if len(p.targets):
+        return {**found, "words": (words, d_words), "targets": (types, d_q)}
+    if types is None:
+        d_q[words] += d_words
+        return {**found, "words": (None, d_q)}
+    rows, (d_rows,) = merge_rows(xp.concatenate([words, types]), xp.concatenate([d_words, d_q]))
+    return {**found, "words": (rows, d_rows)}
+
+
+# -- the model ---------------------------------------------------------------------------------------
+
+
+class LBLPredictor(Predictor):
+    """A fitted LBL on the device of its parameters; a state is a tuple of the last words, oldest first."""
+
+    def __init__(self, parameters: LBLParameters, boundary: int, device: str = "cpu") -> None:
+        self.parameters, self.boundary, self.n = parameters, boundary, len(parameters.contexts)
+        self.n_types, self._device = len(parameters.words), device
+
+    def start(self) -> State:
+        """Return the state after one ``</s>``."""
+        return State((self.boundary,))
+
+    def after(self, state: State, word: int) -> State:
+        """Return the state after one more word."""
+        return State((*self._window(state), word)[-self.n :])
+
+    def _window(self, state: State) -> tuple[int, ...]:
+        """Return the last words, oldest first. Raises DataError for the state of another model."""
+        return state.words(self.n, self.n_types)
+
+    def vectors(self, states: Sequence[State]) -> Array:
+        """Return the predicted vector of each state, (states, width)."""
+        words = np.zeros((len(states), self.n), np.int64)
+        present = np.zeros(words.shape, bool)
+        for i, state in enumerate(states):
+            window = self._window(state)[::-1]
+            words[i, : len(window)], present[i, : len(window)] = window, True
+        return self._predict(Contexts(words, present, words[:, 0]))
+
+    def passes(
+        self, stream: Stream, state: State | None = None
+    ) -> Iterator[tuple[Array, Ids, State | None]]:
+        """Yield predicted vectors; see `Predictor.passes`."""
+        ids, positions = stream.ids, np.flatnonzero(~stream.firsts)
+        if state is not None:  # its window is read again before the ids, in one sequence with them
+            window = self._window(state)
+            ids = np.concatenate([np.array(window, np.int32), ids])
+            stream, positions = Stream.following(ids), np.arange(len(window), len(ids))
+        rows = min(_ROWS, rows_of_block(self.n_types))
+        for i in range(0, len(positions), rows):
+            batch = Contexts.at(stream, positions[i : i + rows], self.n)
+            after = None
+            if state is not None:
+                end = int(positions[i : i + rows][-1]) + 1
+                after = State(tuple(ids[max(0, end - self.n) : end].tolist()))
+            yield self._predict(batch), batch.targets.astype(np.int32), after
+
+    def _predict(self, batch: Contexts) -> Array:
+        there = Contexts(*(to_device(array, self._device) for array in batch))
+        return predict(self.parameters, there)
+
+    def rows(self, vectors: Array) -> npt.NDArray[np.float32]:
+        """Return natural log-probabilities of every next word, (rows, types)."""
+        return np.asarray(to_numpy(score(self.parameters, vectors)), np.float32)
+
+    def picked(self, vectors: Array, words: Ids) -> Float64:
+        """Return natural log p(word) of one word for each vector, (rows,)."""
+        at = (to_device(each, self._device) for each in (np.arange(len(words)), words))
+        found = score(self.parameters, vectors)[tuple(at)]
+        return np.asarray(to_numpy(found), np.float64)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the parameters by name."""
+        return self.parameters.to_arrays()
 
 
 class LBL(StreamModel):
@@ -75,108 +342,29 @@ class LBL(StreamModel):
             source = ArrayBatches(positions, batch_size=size, seed=settings.seed)
             rate = falling_rate(settings.learning_rate, settings.epochs, source)
             history = train(trainer, source, settings, *texts, fitting, rate)
-        found = LBLParameters(*map(to_numpy, trainer.current))
+        found = trainer.current.to_numpy()
         self._vocabulary = corpus.vocabulary
         self._predictor = LBLPredictor(found, self._vocabulary.boundary_id)
         self.fitted_on = {"training": history.as_dict()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return the model of an artefact, every array checked. Raises ArtifactError."""
+        """Return a saved model, every array checked. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         settings, vocabulary = model.settings, Vocabulary.from_arrays(config["vocabulary"], arrays)
-        types, width, n = len(vocabulary), settings.width, settings.context
+        types, width = len(vocabulary), settings.width
         diagonal = settings.advanced.context_matrices == "diagonal"
-        shapes: dict[str, tuple[int, ...]] = {
-            "words": (types, width),
-            "contexts": (n, width) if diagonal else (n, width, width),
-            "targets": (0 if settings.advanced.tied else types, width),
-            "biases": (types, 1),
+        sizes: dict[str, Any] = {
+            "types": types,
+            "width": width,
+            "context": settings.context,
+            "*matrix": (width,) if diagonal else (width, width),
+            "outputs": 0 if settings.advanced.tied else types,
         }
-        found = {
-            name: require(arrays, name, dtype=np.float32, shape=shape, finite=True)
-            for name, shape in shapes.items()
-        }
+        found = LBLParameters.from_arrays(arrays, **sizes)
         model._vocabulary = vocabulary
-        model._predictor = LBLPredictor(LBLParameters(**found), vocabulary.boundary_id)
+        model._predictor = LBLPredictor(found, vocabulary.boundary_id)
         return model
-
-
-class LBLPredictor:
-    """A fitted LBL; ``boundary`` is the id of ``</s>``. A state is a tuple of the last words, oldest first.
-
-    It computes where its parameters lie, and gives out arrays of numpy.
-    """
-
-    def __init__(self, parameters: LBLParameters, boundary: int, device: str = "cpu") -> None:
-        self.parameters, self.boundary, self.n = parameters, boundary, len(parameters.contexts)
-        self._device = device
-
-    def start(self) -> State:
-        """Return the state after one ``</s>``."""
-        return State((self.boundary,))
-
-    def after(self, state: State, word: int) -> State:
-        """Return the state after one more word."""
-        return State((*self._window(state), word)[-self.n :])
-
-    def log_probs(self, states: Sequence[State]) -> npt.NDArray[np.float32]:
-        """Return natural log-probabilities of every next word, (states, types)."""
-        if not len(states):
-            return np.empty((0, len(self.parameters.words)), np.float32)
-        words = np.zeros((len(states), self.n), np.int64)
-        present = np.zeros(words.shape, bool)
-        for i, state in enumerate(states):
-            window = self._window(state)[::-1]
-            words[i, : len(window)], present[i, : len(window)] = window, True
-        return self._fetched(Contexts(words, present, words[:, 0]))
-
-    def log_prob(self, states: Sequence[State], words: Ids) -> Float64:
-        """Return natural log p(word | state), (states,)."""
-        return self.log_probs(states)[np.arange(len(words)), words].astype(np.float64)
-
-    def _window(self, state: State) -> tuple[int, ...]:
-        """The last words, oldest first. Raises DataError for the state of another model."""
-        return state.words(self.n, len(self.parameters.words))
-
-    def _rows(self, batch: Contexts) -> Array:
-        there = Contexts(*(to_device(array, self._device) for array in batch))
-        return scores(self.parameters, predicted(self.parameters, there))
-
-    def _fetched(self, batch: Contexts) -> npt.NDArray[np.float32]:
-        return np.asarray(to_numpy(self._rows(batch)), np.float32)
-
-    def _blocks(self, stream: Stream) -> Iterator[Contexts]:
-        """Yield all positions but the first of a sequence."""
-        positions = np.flatnonzero(~stream.firsts)
-        rows = min(_ROWS, rows_of_block(len(self.parameters.words)))
-        for i in range(0, len(positions), rows):
-            yield Contexts.at(stream, positions[i : i + rows], self.n)
-
-    def score(self, stream: Stream) -> Float64:
-        """Return natural log-probabilities of all but the first id of every sequence."""
-        parts = [np.empty(0)]
-        for batch in self._blocks(stream):
-            rows = np.arange(len(batch.targets)), batch.targets
-            found = self._rows(batch)[tuple(to_device(each, self._device) for each in rows)]
-            parts.append(to_numpy(found).astype(np.float64))
-        return np.concatenate(parts)
-
-    def score_from(self, state: State, ids: Ids) -> tuple[Float64, State]:
-        """Return the scores of ids that follow a state with no new sentence among them, and the state after."""
-        window = self._window(state)
-        text = np.concatenate([np.array(window, np.int32), ids])
-        # the window is scored too, as the beginning of one sequence, and left out
-        found = self.score(Stream(text, np.array([0, len(text)])))[len(window) - 1 :]
-        return found, State(tuple(text[-self.n :].tolist()))
-
-    def distributions(self, stream: Stream) -> Iterator[npt.NDArray[np.float32]]:
-        """Yield natural log-probabilities of all words at the positions that `score` scores, (rows, types)."""
-        yield from map(self._fetched, self._blocks(stream))
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the parameters by name."""
-        return self.parameters._asdict()
 
 
 class LBLTrainer(AdaGradTrainer):
@@ -196,10 +384,10 @@ class LBLTrainer(AdaGradTrainer):
     ) -> None:
         some = counts + 0.1  # no type occurs never
         noise = np.asarray(some / some.sum())
-        drawn = _drawn(settings, noise)
         self.settings = settings
-        self.current = LBLParameters(*(to_device(table, device) for table in drawn))
-        tables, sums = self.current._asdict(), dict.fromkeys(drawn._fields, _SUMS)
+        self.current = _draw(settings, noise).to(device)
+        tables = dict(self.current.items())
+        sums = dict.fromkeys(tables, _SUMS)
         super().__init__(tables, sums, text, valid, settings.seed, device=device)
         self._cumulative = np.cumsum(noise)
         self._log_noise = self.put(np.log(noise).astype(np.float32))
@@ -237,7 +425,7 @@ def bytes_needed(settings: LBLSettings, n_types: int) -> int:
     return 4 * (3 * tables + batch * (2 * scored + (4 * n + 4) * width))
 
 
-def _drawn(settings: LBLSettings, unigrams: npt.NDArray[np.float64]) -> LBLParameters:
+def _draw(settings: LBLSettings, unigrams: npt.NDArray[np.float64]) -> LBLParameters:
     """Draw small vectors; diagonals are 1 / (2 sqrt(i)), and biases those of a unigram model."""
     rng, types, width = np.random.default_rng([settings.seed, 1]), len(unigrams), settings.width
 
