@@ -198,7 +198,7 @@ def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps(monke
             weights *= share
             weights[n - 1] = 1 - share
     assert weights.sum() == pytest.approx(1, abs=1e-6)
-    found = trainer.parameters()
+    found = dict(trainer.averaged.named_parameters())
     for name in found:
         mean = sum(float(w) * each[name] for w, each in zip(weights, passed, strict=True))
         np.testing.assert_allclose(found[name], mean, atol=1e-5)
@@ -206,8 +206,8 @@ def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps(monke
     perplexity = trainer.evaluate()
     for name, p in network.named_parameters():
         np.testing.assert_array_equal(p.detach(), passed[-1][name])
-    trainer.load_parameters(found)
-    total = network.log_likelihood(network(None), Observed.of(ids, offsets, lexicon), lexicon)
+    averaged, observed = trainer.averaged, Observed.of(ids, offsets, lexicon)
+    total = averaged.log_likelihood(averaged(None), observed, lexicon)
     assert perplexity == pytest.approx(float(torch.exp(-total.detach() / len(ids))), rel=1e-5)
 
 

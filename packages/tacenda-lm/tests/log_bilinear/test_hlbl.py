@@ -1,6 +1,7 @@
 """HLBL: training that can be cut, repeated and stopped; streams; what is refused."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -269,7 +270,9 @@ def test_the_learning_rate_falls_to_a_tenth():
 
     original = training.fit
     try:
-        training.fit = lambda *a, **k: original(*a, **{**k, "callbacks": [Watch()]})
+        training.fit = lambda trainer, source, loop, run, identity: original(
+            trainer, source, loop, replace(run, callbacks=[Watch()]), identity
+        )
         HLBL(**{**SMALL, "tree": "random", "advanced": {"piece_words": 16}}).fit(text())
     finally:
         training.fit = original

@@ -273,8 +273,10 @@ class LBLPredictor(Predictor):
         self, stream: Stream, state: State | None = None
     ) -> Iterator[tuple[Array, Ids, State | None]]:
         """Yield predicted vectors; see `Predictor.passes`."""
-        ids, positions = stream.ids, np.flatnonzero(~stream.firsts)
-        if state is not None:  # its window is read again before the ids, in one sequence with them
+        ids = stream.ids
+        if state is None:
+            positions = np.flatnonzero(~stream.firsts)
+        else:  # its window is read again before the ids, in one sequence with them
             window = self._window(state)
             ids = np.concatenate([np.array(window, np.int32), ids])
             stream, positions = Stream.following(ids), np.arange(len(window), len(ids))
