@@ -133,7 +133,7 @@ def option(
 
 def group(settings: Callable[[], Any], doc: str = "options that few need to change") -> Any:
     """Declare a nested group of options, all at their defaults; a mapping is taken for one too."""
-    return field(default_factory=settings, metadata={"doc": doc})
+    return field(default_factory=functools.cache(settings), metadata={"doc": doc})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,18 +153,23 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Check every value, and make groups of mappings, tuples of lists, numbers of numpy's."""
-        for one in self.options():
+        changed = False
+        for one in _options_of(type(self)):  # type: ignore[arg-type]
             value = getattr(self, one.name)
+            if value is one.default:  # nearly all are, and a model is made from its settings often
+                continue
+            changed = True
             if isinstance(value, np.generic):
                 value = value.item()
-            if _is_group(one.kind) and isinstance(value, Mapping):
+            if isinstance(value, Mapping) and _is_group(one.kind):
                 value = one.kind.from_dict(value)
             elif isinstance(value, list):
                 value = tuple(value)
             if not one.admits(value):
                 self.refuse(one.name, one.wanted())
             object.__setattr__(self, one.name, value)
-        self._refuse_idle(self, self.idle(), "")
+        if changed:
+            self._refuse_idle(self, self.idle(), "")
         self.check()
 
     def idle(self) -> Mapping[str, str]:
@@ -238,7 +243,7 @@ class Settings:
     @classmethod
     def require_known(cls, names: Mapping[str, Any]) -> None:
         """Raise ConfigurationError for a name that is no option, with the nearest one that is."""
-        known = [one.name for one in fields(cls)]
+        known = cls.__dataclass_fields__
         for name in names:
             if name not in known:
                 raise ConfigurationError(
@@ -284,10 +289,14 @@ def configured_by(
     """
 
     def decorate(initialise: Callable[[M, S], None]) -> Callable[Concatenate[M, P], None]:
+        declared = (
+            settings if isinstance(settings, type) and issubclass(settings, Settings) else None
+        )
+
         @functools.wraps(initialise)
         def constructor(self: M, *args: P.args, **options: P.kwargs) -> None:
-            if isinstance(settings, type) and issubclass(settings, Settings):
-                settings.require_known(options)
+            if declared is not None:
+                declared.require_known(options)
             initialise(self, settings(*args, **options))
 
         own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -297,8 +306,8 @@ def configured_by(
             else each
             for each in inspect.signature(settings).parameters.values()
         ]
-        if isinstance(settings, type) and issubclass(settings, Settings):
-            places = [one.name for one in settings.options()]
+        if declared is not None:
+            places = [one.name for one in declared.options()]
             given.sort(key=lambda parameter: places.index(parameter.name))
         shown = inspect.Signature([own, *given], return_annotation=None)
         constructor.__signature__ = shown  # type: ignore[attr-defined]
