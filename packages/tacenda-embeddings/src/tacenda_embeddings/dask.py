@@ -24,7 +24,6 @@ from dask.delayed import delayed
 from tacenda.corpus import Corpus
 from tacenda.corpus.pair_counts import RunStore, block_length, write
 from tacenda.dask import ClusterCorpus, Part
-from tacenda.dask.sums import holders, summed
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.dynamics.lagged_counts import Counts, lagged_counts, merge_counts
 from tacenda.vocabulary import Vocabulary
@@ -72,16 +71,12 @@ def count_lags(
         client.map(_ends, corpus.parts, vocabulary=vocabulary, n=n_lags, pure=False)
     )
     blocks = list(pairwise(_row_bounds(corpus.type_counts).tolist()))
-    count, across = delayed(_count), delayed(_count_across_seams)
-    pieces = summed(
-        client,
-        [count(part, vocabulary, n_lags, blocks) for part in corpus.parts],
+    across = delayed(_count_across_seams)
+    pieces = corpus.sum_pieces(
+        partial(_count, n_lags=n_lags, blocks=blocks),
         n_lags * len(blocks),
         partial(merge_counts, vocabulary=n_types),
         "counting pairs",
-        corpus.part_tokens,
-        "token",
-        places=holders(client, corpus.parts),
         more=[
             across(*pairs, *block, n_types) for pairs in _seams(ends, n_lags) for block in blocks
         ],

@@ -8,6 +8,7 @@ the sorted rows of the whole text, from which `KneserNey` goes on as if it had c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
@@ -17,7 +18,6 @@ from dask.delayed import delayed
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.corpus.lines import START, Marks, check_marks, refusal
 from tacenda.dask import ClusterCorpus, Part
-from tacenda.dask.sums import holders, summed
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.ngram.counting import Scratch, sorted_rows
@@ -97,17 +97,8 @@ def _rows_of(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:
     width = Packing.of(len(corpus.vocabulary)).columns(order) + 1
     n_pieces = 1 + (corpus.n_tokens + corpus.n_sentences) * 8 * width // _PIECE_BYTES
     cuts = _cuts(corpus, order, n_pieces)
-    runs = [delayed(_count)(part, corpus.placed_vocabulary, order, cuts) for part in corpus.parts]
-    return summed(
-        corpus.client,
-        runs,
-        len(cuts) + 1,
-        _merged,
-        "counting n-grams",
-        corpus.part_tokens,
-        "token",
-        places=holders(corpus.client, corpus.parts),
-    )
+    count = partial(_count, order=order, cuts=cuts)
+    return corpus.sum_pieces(count, len(cuts) + 1, _merged, "counting n-grams")
 
 
 def _refuse_marks(corpus: ClusterCorpus) -> None:

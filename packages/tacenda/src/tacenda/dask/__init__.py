@@ -10,7 +10,6 @@ except ImportError as error:
         f"a cluster needs Dask, which cannot be imported ({error}): install 'tacenda[dask]'"
     ) from error
 
-from tacenda.dask.corpus import ClusterCorpus, Part
-from tacenda.dask.sums import connected
+from tacenda.dask.corpus import ClusterCorpus, Part, connected
 
 __all__ = ["ClusterCorpus", "Part", "connected"]

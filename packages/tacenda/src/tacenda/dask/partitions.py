@@ -61,8 +61,15 @@ class Partition:
 
     @property
     def n_bytes(self) -> int:
-        """How many bytes it has, about; 0 where nobody knows."""
+        """The approximate number of bytes; 0 where nobody knows."""
         return (self.size or 0) if self.end is None else self.end - self.begin
+
+    def __str__(self) -> str:
+        return self.name
+
+    def open(self, _: str, /) -> io.BufferedReader:
+        """Open the whole file, for `tacenda.corpus.lines.byte_chunks`."""
+        return io.BufferedReader(self.file.fs.open(self.file.path, "rb"), BLOCK_BYTES)
 
     def blocks(
         self, encoding: str = "utf-8", errors: str = "strict", marks: Marks = "keep"
@@ -73,7 +80,7 @@ class Partition:
         read, or has another size than when the partitions were cut.
         """
         name = self.name if not self.begin else f"{self.name} from byte {self.begin} on"
-        chunks = byte_chunks(_Whole(self)) if self.end is None else self._range()
+        chunks = byte_chunks(self) if self.end is None else self._range()
         blocks = decoded_blocks(chunks, name, encoding, errors, longest=LONGEST_LINE)
         yield from lines_without_marks(blocks, marks, name)
 
@@ -93,20 +100,6 @@ class Partition:
         for start in range(0, len(data), BLOCK_BYTES):
             yield data[start : start + BLOCK_BYTES]
         yield b""
-
-
-class _Whole:
-    """The file of a partition as `byte_chunks` opens files."""
-
-    def __init__(self, partition: Partition) -> None:
-        self._partition = partition
-
-    def __str__(self) -> str:
-        return self._partition.name
-
-    def open(self, _: str, /) -> io.BufferedReader:
-        file = self._partition.file
-        return io.BufferedReader(file.fs.open(file.path, "rb"), BLOCK_BYTES)
 
 
 def partitions(
@@ -130,14 +123,14 @@ def partitions(
         addresses = [addresses]
     found: list[Partition] = []
     for address in addresses:
-        for file in _opened(os.fspath(address), dict(storage_options or {})):
+        for file in _open(os.fspath(address), dict(storage_options or {})):
             found += _cut(file, n_bytes, encoding)
     if not found:
         raise CorpusError("there is no file to read: give at least one address")
     return found
 
 
-def _opened(address: str, options: dict[str, Any]) -> Sequence[Any]:
+def _open(address: str, options: dict[str, Any]) -> Sequence[Any]:
     try:
         files: Sequence[Any] = fsspec.open_files(address, mode="rb", **options)
     except ImportError as error:
