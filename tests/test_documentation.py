@@ -6,11 +6,9 @@ there, so that later blocks can import it.
 """
 
 import configparser
-import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,9 +18,11 @@ from spacy.cli.init_config import fill_config
 from spacy.cli.train import train
 from spacy.tokens import Doc, DocBin
 from thinc.api import Config
+from typer.testing import CliRunner
 
 import tacenda
 from tacenda import plugins
+from tacenda.cli.main import app
 from tacenda.datasets import synthetic_text
 from tacenda_embeddings import LDS
 
@@ -92,7 +92,7 @@ def test_python_blocks_run(page, folder, package_of, monkeypatch):
     names = {"__name__": "documentation"}
     for language, block in in_order(page):
         if language == "console":
-            run_commands(block, folder)
+            run_commands(block)
         elif language == "python" and not block.lstrip().startswith(("# src/", "# tests/")):
             exec(compile(small(block), str(page), "exec"), names)
 
@@ -102,24 +102,16 @@ def test_commands_run(folder):
     pages = {parameter.values[0] for parameter in having("console")}
     for page in pages - {parameter.values[0] for parameter in having("python")}:
         for block in blocks(page, "console"):
-            run_commands(block, folder)
+            run_commands(block)
 
 
-def run_commands(block, folder):
+def run_commands(block):
     for line in block.splitlines():
         if line.startswith("$ "):
             program, *arguments = shlex.split(small(line[2:]))
             assert program == "tacenda"
-            done = subprocess.run(
-                [sys.executable, "-m", "tacenda", *arguments],
-                cwd=folder,
-                env={**os.environ, "TACENDA_PROGRESS": "0"},
-                capture_output=True,
-                text=True,
-                timeout=200,
-                check=False,
-            )
-            assert done.returncode == 0, line + done.stderr
+            done = CliRunner().invoke(app, arguments)
+            assert done.exit_code == 0, line + done.output
 
 
 @pytest.mark.parametrize("page", having("ini"))

@@ -21,14 +21,18 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_nothing_does_harm(tmp_path):
+@pytest.mark.timeout(
+    3600
+)  # of a minute of work: only what hangs takes so long, on a busy machine too
+@pytest.mark.parametrize("part", ["mutants", "checkpoints", "kills", "forks", "threads", "bombs"])
+def test_nothing_does_harm(tmp_path, part):
     log = tmp_path / "log"
-    command = [sys.executable, str(HARNESS), "--short", "--log", str(log)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=290)
+    command = [sys.executable, str(HARNESS), "--short", "--only", part, "--log", str(log)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    parts = {line["part"] for line in lines if line["cases"]}
-    assert parts == {"mutants", "checkpoints", "kills", "forks", "threads", "bombs"}
+    assert any(line["cases"] for line in lines)
+    assert {line["part"] for line in lines} == {part}
 
 
 def test_every_model_that_is_registered_is_tried():

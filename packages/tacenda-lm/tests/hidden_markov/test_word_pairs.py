@@ -1,5 +1,6 @@
 """Neighbours of words: those of a plain count, in memory and in files."""
 
+import gc
 import tracemalloc
 from collections import Counter
 
@@ -93,12 +94,13 @@ def test_classes_take_no_more_memory_for_more_text(monkeypatch, method):
 
     def peak(n):
         there = text(n)
+        gc.collect()
         tracemalloc.start()
         word_classes(there, 500, 5, boundary=0, method=method, passes=1)
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return most
 
-    # what is compiled and loaded on the way is not counted
-    word_classes(text(30_000), 500, 5, boundary=0, method=method, passes=1)
-    assert peak(100_000) < 2 * peak(10_000)
+    # the first run of either size compiles and loads; and threads that other tests left may allocate during one of them
+    less, more = (min(peak(n) for _ in range(2)) for n in (10_000, 100_000))
+    assert more < 2 * less
