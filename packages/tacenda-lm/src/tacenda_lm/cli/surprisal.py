@@ -74,8 +74,7 @@ def surprisal(
     same of the words before. What can be misread in them is said on standard error.
     """
     from tacenda_lm.surprisal.items import items_of_lines, read_items
-    from tacenda_lm.surprisal.scoring import surprisal_table
-    from tacenda_lm.surprisal.table import check_ending
+    from tacenda_lm.surprisal.table import check_ending, surprisal_table
 
     if (item or sentence) and region is None:
         name = "--item" if item else "--sentence"

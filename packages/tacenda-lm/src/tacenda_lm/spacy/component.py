@@ -21,8 +21,7 @@ from tacenda_lm.spacy.doc_scores import DocScores, register
 from tacenda_lm.spacy.doc_words import scored_text
 from tacenda_lm.spacy.raw_text import Normalizing, RawText
 from tacenda_lm.spacy.scoring import DocScorer
-from tacenda_lm.surprisal.misreadings import misreadings
-from tacenda_lm.surprisal.table import SurprisalTable, tabulated
+from tacenda_lm.surprisal.table import SurprisalTable, caveats, tabulate
 from tacenda_lm.unknown_words import Unknown, UnknownWords, checked_way
 
 __all__ = ["LanguageModelScorer"]
@@ -211,10 +210,10 @@ class LanguageModelScorer(ModelComponent):
         ]
         fitted = (getattr(self.language_model, "fitted_on", None) or {}).get("tokenizer")
         as_fitted = str(fitted).startswith("spacy:")
-        notes = list(misreadings(vocabulary, self.unknown, texts, as_fitted=as_fitted))
+        notes = list(caveats(vocabulary, self.unknown, texts, as_fitted=as_fitted))
         for note in notes:
             warnings.warn(note, stacklevel=2)
-        return tabulated(texts, previous, notes)
+        return tabulate(texts, previous, notes)
 
     def restart_stream(self) -> None:
         """Forget the documents so far, with ``context="stream"``: the next one is then the first."""

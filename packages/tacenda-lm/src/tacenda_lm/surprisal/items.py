@@ -26,16 +26,8 @@ class Item(NamedTuple):
     longer_names: tuple[str, ...] = ()  # with the file, for where other files have this name too
 
 
-class _Row(NamedTuple):
-    """A row of a file, with the lines that it stands on."""
-
-    first: int
-    last: int
-    values: list[str]
-
-
 def read_items(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Iterable[str],
     *,
     region: str,
     text: str | Sequence[str] = (),
@@ -52,7 +44,7 @@ def read_items(
     Parameters
     ----------
     path
-        The file, plain or compressed; its first row names the columns.
+        The file, plain or compressed, or its lines; its first row names the columns.
     region
         The column that holds the region: a word, or several with spaces between them.
     text
@@ -63,7 +55,7 @@ def read_items(
         Without it a text is one sentence, unless it is split at its punctuation when it is scored. A column that is
         called ``sentence`` gives way to the numbers of the table.
     delimiter
-        What stands between columns; by default a tab, a semicolon or a comma, whichever the first row has.
+        What separates columns; by default a tab, a semicolon or a comma, whichever the first row has.
     quotes
         Whether a value may stand in double quotes. Turn it off for a file in which these are part of the text.
     encoding, errors
@@ -77,101 +69,97 @@ def read_items(
         A column is missing, two have one name, a row has more or fewer values than there are columns, a region is
         empty or goes over several lines, or the rows of a text do not stand together; the message names the row.
     """
-    file = text_file(path)
-    return items_of_lines(
-        chain.from_iterable(read_blocks(file, encoding, errors)),
-        (file.name, str(file)),
-        region=region,
-        text=text,
-        sentence=sentence,
-        delimiter=delimiter,
-        quotes=quotes,
-    )
-
-
-def items_of_lines(
-    given: Iterable[str],
-    of: Sequence[str],
-    *,
-    region: str,
-    text: str | Sequence[str] = (),
-    sentence: str | None = None,
-    delimiter: str | None = None,
-    quotes: bool = True,
-) -> list[Item]:
-    """Return what `read_items` does, from lines without their ends.
-
-    ``of`` are the names of what the lines are, the shortest first; errors have the last.
-    """
-    file = of[-1]
-    lines = (f"{line}\n" for line in given)
+    names: tuple[str, ...] = ("standard input",)
+    if isinstance(path, str | os.PathLike):
+        found = text_file(path)
+        names = (found.name, str(found))
+        path = chain.from_iterable(read_blocks(found, encoding, errors))
+    file = names[-1]
+    lines = (f"{line}\n" for line in path)
     first = next(lines, "")
     if delimiter is None:
         delimiter = next((each for each in "\t;," if each in first), ",")
-    [head, *rows] = _rows(chain([first], lines), delimiter, quotes, file) or [_Row(1, 1, [])]
+    rows = list(_rows(chain([first], lines), delimiter, quotes, file)) or [(1, 1, [])]
     apart = (text,) if isinstance(text, str) else tuple(text)
-    columns = _columns(head.values, rows, (region, *apart, *([sentence] if sentence else [])), file)
+    columns = _columns(rows, (region, *apart, *([sentence] if sentence else [])), file)
     kept = [name for name in columns if name != region and (name, sentence) != ("sentence",) * 2]
-    found: dict[tuple[str, ...], Item] = {}
+    items: dict[tuple[str, ...], Item] = {}
     last: tuple[str, ...] | None = None
     before = ""
-    for start, end, values in rows:
+    for start, end, values in rows[1:]:
         own = {name: values[place] for name, place in columns.items()}
         key = tuple(own[each] for each in apart)
-        if key != last and key in found:
+        if key != last and key in items:
             raise DataError(
                 f"row {end} of {file} goes back to the text {' '.join(key)!r}: sort the file, or name all columns that "
                 "tell texts apart"
             )
-        _check_region(own[region], start, end, file)
-        new = Item("", [], {each: [] for each in kept}, [] if sentence else None)
-        item = found.setdefault(key, new)
+        last = key
+        if "\n" in own[region] or "\r" in own[region]:
+            raise DataError(
+                f"lines {start} to {end} of {file} are one region, {own[region]!r:.60}, for it stands in double "
+                "quotes: if the quotes of this file are part of the text, read it with quotes=False (--no-quotes); "
+                "if not, write the region in one line"
+            )
+        if not own[region].strip():
+            raise DataError(f"row {end} of {file} has an empty region: fill it or leave it out")
+        if key not in items:
+            items[key] = Item("", [], {each: [] for each in kept}, [] if sentence else None)
+        item = items[key]
         if item.starts is not None and sentence is not None:
-            item.starts.append(item is new or own[sentence] != before)
+            item.starts.append(not item.regions or own[sentence] != before)
             before = own[sentence]
         item.regions.append(own[region].strip())
         for each in kept:
             item.others[each].append(own[each])
-        last = key
-    names = _names(list(found), of)
+    if not any(items):  # of one file without columns that tell texts apart
+        own_names = [names for _ in items]
+    else:
+        short = [" ".join(key) for key in items]
+        if len(set(short)) < len(short):
+            short = [" ".join(map(repr, key)) for key in items]
+        own_names = [(name, *(f"{each} {name}" for each in names)) for name in short]
     return [
         item._replace(name=each[0], longer_names=each[1:])
-        for item, each in zip(found.values(), names, strict=True)
+        for item, each in zip(items.values(), own_names, strict=True)
     ]
 
 
-def _rows(lines: Iterator[str], delimiter: str, quotes: bool, file: str) -> list[_Row]:
-    """The rows that are not empty, each with as many values as the first."""
+def _rows(
+    lines: Iterator[str], delimiter: str, quotes: bool, file: str
+) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield the first and the last line of each row that is not empty, and its values, as many as in the first."""
     advice = "; if its quotes are part of the text, read it with quotes=False (--no-quotes)"
     style = {"delimiter": delimiter, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE}
-    rows: list[_Row] = []
-    end = 0
+    n_columns, end = 0, 0
     try:
         reader = csv.reader(lines, strict=True, **cast("Any", style))
         for values in reader:
             start, end = end + 1, reader.line_num
-            if values and rows and len(values) != len(rows[0].values):
+            if not values:
+                continue
+            n_columns = n_columns or len(values)
+            if len(values) != n_columns:
                 raise DataError(
-                    f"row {end} of {file} has {len(values)} values and the first row has {len(rows[0].values)}"
+                    f"row {end} of {file} has {len(values)} values and the first row has {n_columns}"
                     f"{advice if quotes else ''}"
                 )
-            if values:
-                rows.append(_Row(start, end, values))
+            yield start, end, values
     except TypeError as error:
         raise DataError(f"{file} cannot be read as columns: {error}") from error
     except csv.Error as error:
         raise DataError(
             f"{file} cannot be read as columns: {error}{advice if quotes else ''}"
         ) from error
-    return rows
 
 
 def _columns(
-    names: Sequence[str], rows: Sequence[_Row], asked: Sequence[str], file: str
+    rows: Sequence[tuple[int, int, list[str]]], asked: Sequence[str], file: str
 ) -> dict[str, int]:
     """The places of the columns by their names, without those that have neither a name nor a value."""
+    names = rows[0][2]
     places = [
-        i for i, name in enumerate(names) if name.strip() or any(row.values[i] for row in rows)
+        i for i, name in enumerate(names) if name.strip() or any(row[2][i] for row in rows[1:])
     ]
     named = Counter(names[i] for i in places)
     twice = next((name for name, n in named.items() if n > 1), None)
@@ -182,25 +170,3 @@ def _columns(
         if name not in named:
             raise DataError(f"{file} has no column {name!r}: its first row has {names!r:.300}")
     return {names[i]: i for i in places}
-
-
-def _check_region(region: str, start: int, end: int, file: str) -> None:
-    """Raise DataError for a region without a word, and for one that has swallowed the rows below it."""
-    if "\n" in region or "\r" in region:
-        raise DataError(
-            f"lines {start} to {end} of {file} are one region, {region!r:.60}, for it stands in double quotes: if the "
-            "quotes of this file are part of the text, read it with quotes=False (--no-quotes); if not, write the "
-            "region in one line"
-        )
-    if not region.strip():
-        raise DataError(f"row {end} of {file} has an empty region: fill it or leave it out")
-
-
-def _names(keys: Sequence[tuple[str, ...]], of: Sequence[str]) -> list[tuple[str, ...]]:
-    """Names of the texts of a file, the shortest first, each of which no other text of the file has."""
-    if not any(keys):
-        return [tuple(of) for _ in keys]
-    names = [" ".join(key) for key in keys]
-    if len(set(names)) < len(names):
-        names = [" ".join(map(repr, key)) for key in keys]
-    return [(name, *(f"{each} {name}" for each in of)) for name in names]

@@ -1,8 +1,8 @@
 """The words of running text, as a reader meets them, and the tokens of a model that each consists of.
 
-A word is what stands between whitespace, with the punctuation that is attached to it: ``"Don't,``. A model has been
-fitted to smaller tokens: ``" Do n't ,``. Every word is tokenized by itself, so each token belongs to one word, whatever
-a tokenizer does to its characters.
+A word is what whitespace separates, with the punctuation that is attached to it: ``"Don't,``. A model has been fitted
+to smaller tokens: ``" Do n't ,``. Every word is tokenized by itself, so each token belongs to one word, whatever a
+tokenizer does to its characters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
     "Word",
     "bare_length",
     "bare_tokens",
-    "checked_split",
+    "check_split",
     "region_words",
     "sentence_starts",
     "text_words",
@@ -51,7 +51,7 @@ class Word(NamedTuple):
     bare: slice  # its tokens without those of attached punctuation
 
 
-def checked_split(split: str) -> None:
+def check_split(split: str) -> None:
     """Raise ConfigurationError unless there is such a way to split a text."""
     if split not in get_args(Split):
         raise ConfigurationError(f"split must be 'lines' or 'sentences', not {split!r}")
