@@ -1,0 +1,704 @@
+"""``tacenda lm``: fit language models, score text with them, generate from them, mix them, exchange them.
+
+Models and numpy are imported by the commands that need them, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+import warnings
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from tacenda.cli.options import (
+    Encoding,
+    Errors,
+    Force,
+    Scheduler,
+    Texts,
+    as_options,
+    check_file,
+    check_output,
+    input_text,
+    input_texts,
+    say_sizes,
+    settings_of,
+)
+from tacenda.errors import ArtifactError, ConfigurationError
+
+if TYPE_CHECKING:
+    from tacenda import Vocabulary
+    from tacenda_lm.language_model import LanguageModel
+
+app = typer.Typer(no_args_is_help=True, help="Fit, apply and mix language models.")
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved language model.")]
+File = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="Text, one sentence per line; - is standard input."),
+]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to save the model in.")
+]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        help='"whitespace", "ascii_whitespace", "words" or "spacy:LANG"; by default that of the fit.'
+    ),
+]
+Marks = Annotated[
+    str,
+    typer.Option(help="<s> and </s> written in a text: refuse them, skip them, or keep them."),
+]
+BlankLines = Annotated[
+    str,
+    typer.Option(help="Lines without words: skip them, or count the </s> of each, as query does."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+_SENTENCES = 2000  # scored at once
+
+
+@app.command()
+def surprisal(
+    folder: Folder,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Texts, of which - is standard input, or files of items."
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write a .csv or .tsv file."),
+    ] = None,
+    region: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The files are of items, with a region in each row of this column.",
+        ),
+    ] = None,
+    item: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Column that tells items apart; may be repeated."),
+    ] = None,
+    sentence: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column that tells the sentences of an item apart."),
+    ] = None,
+    quotes: Annotated[
+        bool, typer.Option(help="Values of item files may stand in double quotes.")
+    ] = True,
+    previous: Annotated[
+        int, typer.Option(min=0, help="Words before, whose figures each row has too.")
+    ] = 1,
+    unknown: Annotated[
+        str, typer.Option(help='Unknown words: "spelling", "even" or "class".')
+    ] = "spelling",
+    unseen_types: Annotated[
+        int | None, typer.Option(min=1, help='For "even": how many words are unknown.')
+    ] = None,
+    split: Annotated[
+        str,
+        typer.Option(help='"lines": a line is a sentence; "sentences": split at punctuation too.'),
+    ] = "lines",
+    context: Annotated[
+        str, typer.Option(help='"text": given all words before; "sentence": those of the sentence.')
+    ] = "text",
+    tokenizer: Tokenizer = None,
+    tabs: Annotated[bool, typer.Option("--tabs", help="Print tabs instead of commas.")] = False,
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+    force: Force = False,
+) -> None:
+    """Print one row for every word of texts: its surprisal in bits, and what a regression needs besides.
+
+    A word is what whitespace separates, or with --region what a row of an item file holds. The columns are text,
+    sentence, word_index, start, end (characters), word, surprisal (bits, without attached punctuation),
+    surprisal_with_punctuation, known, log_frequency (base 2, of the training text), length, and with _prev1 ... the
+    same of the words before. What can be misread in them is said on standard error.
+    """
+    from tacenda_lm.surprisal.items import read_items
+    from tacenda_lm.surprisal.table import check_ending, surprisal_table
+
+    if (item or sentence) and region is None:
+        name = "--item" if item else "--sentence"
+        raise typer.BadParameter(f"{name} needs --region COLUMN, the column of the regions")
+    if [str(file) for file in files].count("-") > 1:
+        raise typer.BadParameter("- is standard input, which can be read once: give it once")
+    if output is not None:
+        check_ending(output)
+        check_file(output, force)
+    model = _load(folder)
+    reading: dict[str, Any] = {"encoding": encoding, "errors": errors}
+    texts: list[Any] = []
+    for given in (input_text(file, **reading) for file in files):
+        if region is not None:
+            columns: dict[str, Any] = {"region": region, "text": item or [], "sentence": sentence}
+            texts += read_items(given, **columns, quotes=quotes, **reading)
+        else:
+            # with a line end behind it no text is taken for the name of a file
+            texts.append(given if isinstance(given, Path) else "\n".join([*given, ""]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # they are notes of the table
+        table = surprisal_table(
+            model,
+            texts,
+            previous=previous,
+            unknown=cast("Any", unknown),
+            unseen_types=unseen_types,
+            split=cast("Any", split),
+            context=cast("Any", context),
+            tokenizer=tokenizer,
+            **reading,
+        )
+    for note in table.notes:
+        typer.echo(f"note: {as_options(note)}", err=True)
+    if output is None and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as a file is
+    table.write(sys.stdout if output is None else output, delimiter="\t" if tabs else None)
+
+
+@app.command()
+def compact(
+    folder: Folder,
+    output: Output,
+    bits: Annotated[
+        int | None, typer.Option(help="Of a log-probability (kneser_ney); 8 by default.")
+    ] = None,
+    prune: Annotated[
+        float,
+        typer.Option(
+            help="Leave out n-grams without which the perplexity rises by less than this share (kneser_ney)."
+        ),
+    ] = 0.0,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="Of large tables (other models): int8, the default, or float16."),
+    ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Held-out text, whose perplexities are printed."),
+    ] = None,
+    tokenizer: Tokenizer = None,
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+    force: Force = False,
+) -> None:
+    """Save a model in fewer bits, and print what is lost: the perplexity of --text before and after."""
+    import tacenda
+    from tacenda.artifact.by_name import locate
+    from tacenda_lm import KneserNey
+
+    def size_of(model_folder: Path) -> float:
+        files = (file for file in model_folder.rglob("*") if file.is_file())
+        return sum(file.stat().st_size for file in files) / 1e6
+
+    if text is None and tokenizer is not None:
+        raise ConfigurationError("--tokenizer splits the text of --text FILE: leave it out")
+    model = _load(folder)
+    is_table = isinstance(model, KneserNey)
+    idle = {"precision": precision is not None} if is_table else {"bits": bits, "prune": prune}
+    for name, given in idle.items():
+        if given:
+            raise ConfigurationError(f"a model {model.name!r} has no --{name}: leave it out")
+    check_output(output, force)
+    before = size_of(locate(folder))
+    if isinstance(model, KneserNey):
+        model.smaller(prune=prune, bits=8 if bits is None else bits).save(output)
+    else:
+        model.save(output, precision=precision or "int8")  # type: ignore[arg-type] # checked there
+    typer.echo(f"{before:.1f} MB, now {size_of(output):.1f} MB in {output}")
+    if text is not None:
+        sentences = list(_sentences(model, text, tokenizer, "refuse", encoding, errors))
+        old, new = (
+            each.perplexity(sentences, context=each.own_context, marks="keep")
+            for each in (model, tacenda.load(output))
+        )
+        typer.echo(
+            f"perplexity of {text}, {new.n_tokens:,} tokens: {old.value:.2f}, now {new.value:.2f}"
+        )
+
+
+@app.command()
+def fit(
+    text: Texts,
+    output: Output,
+    valid: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Held-out text, one sentence per line.")
+    ] = None,
+    vocabulary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE|DIR",
+            help="The words to use: a file of words or of Brown clusters, or another saved model, with which this "
+            "one can then be mixed.",
+        ),
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", help="A name that `tacenda plugins language_models` lists.")
+    ] = "kneser_ney",
+    distribution: Annotated[
+        str | None, typer.Option(help="Its distribution, if two have a model of that name.")
+    ] = None,
+    order: Annotated[
+        int | None, typer.Option(min=1, help="Words that an n-gram spans (kneser_ney).")
+    ] = None,
+    lds: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Saved LDS that training starts from (recurrent)."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any option of the model, as JSON; advanced.NAME=VALUE for one of its group advanced.",
+        ),
+    ] = None,
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save the progress here, and continue from it."),
+    ] = None,
+    tokenizer: Annotated[
+        str, typer.Option(help='"whitespace", "ascii_whitespace", "words" or "spacy:LANG".')
+    ] = "whitespace",
+    max_vocabulary: Annotated[
+        int, typer.Option(min=0, help="Keep the most frequent types, this many; 0 keeps all.")
+    ] = 0,
+    min_count: Annotated[int, typer.Option(min=1, help="Rarer types become <unk>.")] = 1,
+    lowercase: Annotated[bool, typer.Option(help="Ignore case.")] = False,
+    digits: Annotated[bool, typer.Option(help="Map all numbers to one word.")] = False,
+    scheduler: Scheduler = None,
+    marks: Marks = "refuse",
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+    force: Force = False,
+) -> None:
+    """Fit a language model to text and save it; on a cluster, if a scheduler is named and the model counts n-grams."""
+    from tacenda import Corpus, plugins
+    from tacenda.corpus.lines import check_marks
+    from tacenda.corpus.text import sentences_of
+    from tacenda_lm.language_model import check_keeps_checkpoints
+    from tacenda_lm.mixture import Mixture
+
+    marked = check_marks(marks)
+    named = {"order": order, "lds": lds}
+    options = settings_of(settings or []) | {k: v for k, v in named.items() if v is not None}
+    if issubclass(plugins.get("language_models", model, distribution=distribution), Mixture):
+        raise ConfigurationError(
+            "a mixture is made of saved models: fit each, and mix them with `tacenda lm mix`"
+        )
+    unfitted = plugins.make("language_models", model, options, distribution=distribution)
+    if checkpoints is not None:
+        check_keeps_checkpoints(unfitted)  # none that a cluster fits does
+    check_output(output, force)
+    held_out = None  # as words, because a corpus does not remember which <unk> were written
+    if valid is not None:
+        held_out_text = input_text(valid, encoding, errors)
+        held_out = list(sentences_of(held_out_text, tokenizer, encoding, errors, marked))
+    reading: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "vocabulary": None if vocabulary is None else _read_words(vocabulary, digits, lowercase),
+        "max_vocabulary": max_vocabulary or None,
+        "min_count": min_count,
+        "lowercase": lowercase,
+        "digits": digits,
+        "encoding": encoding,
+        "errors": errors,
+        "marks": marked,
+    }
+    if scheduler is None:
+        corpus = Corpus.from_text(input_texts(text, encoding, errors), **reading)
+        say_sizes(corpus)
+        fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
+    else:
+        from tacenda.dask import ClusterCorpus, connected
+        from tacenda_lm import dask
+
+        dask.check_model(unfitted)
+        with connected(scheduler) as client:
+            spread = ClusterCorpus.from_text(text, client=client, **reading)
+            say_sizes(spread)
+            fitted = dask.fit(unfitted, spread, held_out, marks="keep")
+    fitted.save(output)
+    for figure in fitted.figures:
+        typer.echo(f"{figure['measure']} of the {figure['text']}: {figure['value']:.2f}", err=True)
+    typer.echo(f"{model}, saved in {output}", err=True)
+
+
+@app.command()
+def score(
+    folder: Folder,
+    file: File,
+    words: Annotated[
+        bool, typer.Option(help="Print a line per word, with its surprisal in bits.")
+    ] = False,
+    tokenizer: Tokenizer = None,
+    marks: Marks = "refuse",
+    blank_lines: BlankLines = "skip",
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+) -> None:
+    """Print the log-probability of every line of a text.
+
+    A line of the output is the base-10 logarithm, a tab and the sentence; </s> is counted, and an empty line
+    is no sentence and has 0. With --words it is a word, a tab and its surprisal in bits; </s> comes last,
+    and an empty line follows every sentence. An unknown word has the probability of all unknown words together, which
+    is too much for one of them: `tacenda lm surprisal` gives each its own.
+    """
+    from tacenda_lm.sequences import checked_blank_lines
+
+    blank = checked_blank_lines(blank_lines)
+    model = _load(folder)
+    sentences = _sentences(model, file, tokenizer, marks, encoding, errors)
+    while batch := list(islice(sentences, _SENTENCES)):
+        if not words:
+            scores = model.score_batch(batch, blank_lines=blank).tolist()
+            for log10, sentence in zip(scores, batch, strict=True):
+                typer.echo(f"{log10:.6g}\t{' '.join(sentence)}")
+            continue
+        for sentence, bits in zip(batch, model.surprisals(batch, eos=True), strict=True):
+            if sentence or blank == "count":
+                for word, value in zip([*sentence, "</s>"], bits.tolist(), strict=True):
+                    typer.echo(f"{word}\t{value:.4f}")
+            typer.echo("")
+
+
+@app.command()
+def perplexity(
+    folder: Folder,
+    file: File,
+    context: Annotated[
+        str,
+        typer.Option(help='"sentence": each by itself; "stream": each after all before it.'),
+    ] = "sentence",
+    tokenizer: Tokenizer = None,
+    marks: Marks = "refuse",
+    blank_lines: BlankLines = "skip",
+    as_json: AsJson = False,
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+) -> None:
+    """Print the perplexity of a text, with and without unknown words and ends of sentences."""
+    from tacenda_lm.perplexity import checked_context
+    from tacenda_lm.sequences import checked_blank_lines
+
+    checked, blank = checked_context(context), checked_blank_lines(blank_lines)
+    model = _load(folder)
+    sentences = _sentences(model, file, tokenizer, marks, encoding, errors)
+    found = model.perplexity(sentences, context=checked, marks="keep", blank_lines=blank)
+    if as_json:
+        typer.echo(json.dumps({"file": str(file), **found.to_dict()}))
+        return
+    typer.echo(
+        f"{found.n_sentences:,} sentences, {found.n_words:,} words, "
+        f"{found.n_oov:,} of them outside the vocabulary"
+    )
+    rows = [
+        ("perplexity", found.value, "words and </s>, unknown words as <unk>"),
+        ("without unknown words", found.without_oov, "words of the vocabulary and </s>"),
+        ("without </s>", found.without_eos, "words, unknown ones as <unk>"),
+        ("without both", found.without_oov_and_eos, "words of the vocabulary"),
+    ]
+    for name, value, counted in rows:
+        typer.echo(f"{name:<24}{value:>12.4f}  per token: {counted}")
+    typer.echo(f"{'bits per token':<24}{found.bits_per_token:>12.4f}")
+    if found.bits_per_character is not None:
+        counted = "spaces and line ends counted, unknown words spelled"
+        typer.echo(f"{'bits per character':<24}{found.bits_per_character:>12.4f}  {counted}")
+    typer.echo(f"{'log10 probability':<24}{found.log_prob / math.log(10):>12.2f}")
+    if found.n_oov:
+        typer.echo(
+            "Unknown words count with the probability of all unknown words together: compare perplexities that count "
+            "them only over one vocabulary."
+        )
+
+
+@app.command()
+def generate(
+    folder: Folder,
+    context: Annotated[str, typer.Option(help="What every sentence begins with.")] = "",
+    n: Annotated[int, typer.Option("-n", "--n", min=1, help="How many sentences.")] = 5,
+    max_words: Annotated[int, typer.Option(min=1, help="The longest continuation.")] = 50,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the random choices; 0 by default.")
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(help="Below 1, probable words are drawn more often; 1 by default."),
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option("--k", min=1, help="Draw from the K most probable words only.")
+    ] = None,
+    beam: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="WIDTH", help="Search for the most probable sentences instead."
+        ),
+    ] = None,
+    tokenizer: Tokenizer = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print sentences of a model: random ones, or with --beam the most probable ones."""
+    import numpy as np
+
+    from tacenda.tokenizers import get_tokenizer
+
+    given = {"--seed": seed, "--temperature": temperature, "--k": k}
+    drawing = [name for name, value in given.items() if value is not None]
+    if beam is not None and drawing:
+        raise typer.BadParameter(
+            f"--beam searches and draws nothing at random: leave out {' and '.join(drawing)}"
+        )
+    model = _load(folder)
+    begin = list(get_tokenizer(_tokenizer_of(model, tokenizer))(context)) if context else []
+    if beam is not None:
+        found = model.beam(begin, width=max(beam, n), n=n, max_words=max_words)
+    else:
+        rng, heat = np.random.default_rng(seed or 0), 1.0 if temperature is None else temperature
+        found = [
+            model.sample(begin, max_words=max_words, seed=rng, temperature=heat, k=k)
+            for _ in range(n)
+        ]
+    if as_json:
+        typer.echo(json.dumps([each._asdict() for each in found]))
+        return
+    for each in found:
+        typer.echo(" ".join([*begin, *each.words, *([] if each.ended else ["..."])]))
+
+
+@app.command()
+def mix(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders of saved language models.")
+    ],
+    output: Output,
+    valid: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Held-out text to which the weights are fitted."),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Fixed weights, separated by commas; equal by default.")
+    ] = None,
+    adaptive: Annotated[
+        bool,
+        typer.Option("--adaptive", help="Let the weights follow the text; fitted with --valid."),
+    ] = False,
+    tokenizer: Tokenizer = None,
+    marks: Marks = "refuse",
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+    force: Force = False,
+) -> None:
+    """Mix language models, with fixed weights or with weights fitted to held-out text."""
+    from tacenda.artifact.folder import check_name
+    from tacenda_lm.adaptive_mixture import AdaptiveMixture
+    from tacenda_lm.mixture import Mixture
+
+    if adaptive and valid is None:
+        raise typer.BadParameter("--adaptive needs --valid FILE, to which the weights are fitted")
+    if valid is None and tokenizer is not None:
+        raise typer.BadParameter("--tokenizer splits the text of --valid FILE: leave it out")
+    if valid is not None and weights is not None:
+        raise typer.BadParameter("give --valid FILE to fit the weights, or --weights, not both")
+    try:
+        given = None if weights is None else [float(weight) for weight in weights.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(f"--weights takes numbers with commas: {error}") from error
+    check_output(output, force)
+    models = [_load(folder) for folder in folders]
+    names = [folder.resolve().name for folder in folders]
+    try:
+        usable = len(set(names)) == len(names) and all(map(check_name, names))
+    except ArtifactError:  # a saved model cannot hold one of them
+        usable = False
+    if not usable:
+        names = [f"model-{i}" for i in range(len(folders))]
+    mixture = (AdaptiveMixture if adaptive else Mixture)(
+        dict(zip(names, models, strict=True)), given
+    )
+    if valid is not None:
+        text = list(_sentences(mixture, valid, tokenizer, marks, encoding, errors))
+        mixture.fit_weights(text, marks="keep")
+        name = "text the weights were fitted on"
+        mixture.record(text, name, context=mixture.own_context, marks="keep")
+    mixture.save(output)
+    for name, weight in mixture.weights.items():
+        typer.echo(f"{weight:.4f}  {name}")
+    if isinstance(mixture, AdaptiveMixture):
+        typer.echo(f"adaptation {mixture.adaptation:.3f}, memory {mixture.memory:g}")
+
+
+@app.command()
+def cache(
+    folder: Folder,
+    output: Output,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="An option of NeuralCache, as JSON."),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Put a neural cache over a saved model that predicts from a vector, such as hlbl or recurrent.
+
+    Mix it with that model and others; `tacenda lm fit --model unigram_cache` makes a cache of words alone.
+    """
+    from tacenda_lm import NeuralCache
+
+    options = settings_of(settings or [])
+    if "hlbl" in options:
+        raise ConfigurationError(
+            "`tacenda lm cache` takes the vectors of the saved model: leave out hlbl, or fit a model with its cache "
+            "with `tacenda lm fit --model neural_cache`"
+        )
+    check_output(output, force)
+    NeuralCache.over(_load(folder), **options).save(output)
+    typer.echo(f"neural_cache, saved in {output}", err=True)
+
+
+@app.command()
+def from_arpa(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="An ARPA file, plain or compressed.")
+    ],
+    output: Output,
+    force: Force = False,
+) -> None:
+    """Import an n-gram model of KenLM, SRILM or any other tool from an ARPA file."""
+    from tacenda_lm import KneserNey
+
+    check_output(output, force)
+    model = KneserNey.from_arpa(file)
+    model.save(output)
+    sizes = ", ".join(f"{size:,}" for size in model.table.sizes)
+    typer.echo(f"n-grams of 1 to {model.order} words: {sizes}, saved in {output}", err=True)
+
+
+@app.command()
+def to_arpa(
+    folder: Folder,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to write; gzipped if it ends in .gz.")
+    ],
+    force: Force = False,
+) -> None:
+    """Export an n-gram model as an ARPA file, which KenLM, SRILM and most decoders read."""
+    from tacenda_lm import KneserNey
+
+    check_file(file, force)
+    model = _load(folder)
+    if not isinstance(model, KneserNey):
+        raise ConfigurationError(
+            f"{folder} holds a model {model.name!r}: ARPA files are of kneser_ney"
+        )
+    model.to_arpa(file)
+    typer.echo(f"n-grams of 1 to {model.order} words in {file}", err=True)
+
+
+@app.command()
+def clusters(
+    text: Texts,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The file of clusters to write.")
+    ],
+    n_classes: Annotated[int, typer.Option(min=1, help="Leaves of the tree.")] = 256,
+    min_count: Annotated[int, typer.Option(min=1, help="Rarer types get no cluster.")] = 1,
+    tokenizer: Annotated[str, typer.Option(help="As of fit.")] = "whitespace",
+    marks: Marks = "refuse",
+    encoding: Encoding = "utf-8",
+    errors: Errors = "strict",
+    force: Force = False,
+) -> None:
+    """Find Brown clusters of the words of a text: bits, word and count a line, as wcluster writes them."""
+    from tacenda import Corpus
+    from tacenda.corpus.lines import check_marks
+    from tacenda_lm import brown_clusters
+
+    marked = check_marks(marks)
+    check_file(output, force)
+    lines = input_texts(text, encoding, errors)
+    corpus = Corpus.from_text(
+        lines, tokenizer=tokenizer, encoding=encoding, errors=errors, marks=marked
+    )
+    found = brown_clusters(corpus, n_classes, min_count=min_count)
+    found.save(output)
+    typer.echo(f"{len(found):,} words in {found.n_classes:,} clusters in {output}", err=True)
+
+
+# -- what the commands are given -----------------------------------------------------------------------
+
+
+def _load(folder: Path) -> LanguageModel:
+    """Load a language model. Raises ConfigurationError for a model of another kind."""
+    import tacenda
+    from tacenda_lm.language_model import LanguageModel
+
+    model = tacenda.load(folder)
+    if not isinstance(model, LanguageModel):
+        name = getattr(model, "name", type(model).__name__)
+        raise ConfigurationError(f"{folder} holds a model {name!r}, not a language model")
+    return model
+
+
+def _tokenizer_of(model: LanguageModel, given: str | None) -> str:
+    """Return the tokenizer that was given, or else the one that the model was fitted with."""
+    from tacenda_lm.language_model import fitted_tokenizer
+
+    try:
+        return fitted_tokenizer(model) if given is None else given
+    except ConfigurationError as error:
+        cause = str(error).removesuffix("give tokenizer")
+        raise typer.BadParameter(f"{cause}give --tokenizer") from error
+
+
+def _sentences(
+    model: LanguageModel,
+    file: Path,
+    tokenizer: str | None,
+    marks: str,
+    encoding: str,
+    errors: str,
+) -> Iterator[list[str]]:
+    """Return the token lists of a text, by default tokenized as for the fit."""
+    from tacenda.corpus.lines import check_marks
+    from tacenda.corpus.text import sentences_of
+
+    text = input_text(file, encoding, errors)
+    split = _tokenizer_of(model, tokenizer)
+    return sentences_of(text, split, encoding, errors, check_marks(marks))
+
+
+def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
+    """Return the words of a saved or installed model, of a file of clusters, or of a file of words between whitespace.
+
+    Raises ConfigurationError for a model without a vocabulary, and CorpusError for a file that cannot be read.
+    """
+    import tacenda
+    from tacenda import Vocabulary
+    from tacenda.artifact import by_name
+    from tacenda.corpus.lines import whole_number
+    from tacenda.corpus.text import sentences_of
+    from tacenda.tokenizers import ASCII_WHITESPACE
+    from tacenda.vocabulary import Normalization
+
+    if source.is_dir() or any(model.name == str(source) for model in by_name.available()):
+        found = getattr(tacenda.load(source), "vocabulary", None)
+        if not isinstance(found, Vocabulary):
+            raise ConfigurationError(f"{source} holds a model without a vocabulary of words")
+        return found
+    normalization = Normalization(digits, lowercase)
+    rows = filter(None, sentences_of(input_text(source, "utf-8", "strict"), ASCII_WHITESPACE))
+    listed = list(rows)
+    if listed and all(len(row) == 3 and set(row[0]) <= {"0", "1"} for row in listed):
+        counts = {word: whole_number(count) or 0 for _, word, count in listed}
+        return Vocabulary.from_counts(counts, 0, min_count=1, normalization=normalization)
+    return Vocabulary.from_words(chain.from_iterable(listed), normalization)
