@@ -28,8 +28,6 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.storage import laid_out
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import BlockBatches, FitRun, History, StepResult, set_learning_rate
-from tacenda.fitting.processes import add_gradients, join, processes
-from tacenda.fitting.processes import total as sum_of
 from tacenda.kernels.hidden_markov import block as hmm_block
 from tacenda.kernels.hidden_markov import block_softmax, class_softmax, streaming_logsumexp
 from tacenda.kernels.hidden_markov import features as hmm_features
@@ -59,7 +57,7 @@ __all__ = ["Network", "Tabular", "Trainer", "draw_network", "find_classes", "fit
 
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float32]
-_Compute = Callable[..., tuple[Any, list[Array | None]]]
+_Compute = Callable[[list[Array], bool], tuple[Array, list[Array | None]]]
 _KEPT = 1 << 28  # bytes of transition probabilities kept from the forward to the backward pass
 _SPREAD = 0.5  # of the first numbers of `Tabular`; states that begin alike stay alike
 _LEAST = 0.02  # of the learning rate, at the end
@@ -330,15 +328,15 @@ class Tabular(nn.Module):
 
 
 class _Likelihood(torch.autograd.Function):
-    """What ``compute`` finds in tensors: the total of log-probabilities, and at once its gradient by each of them.
+    """The total of the log-probabilities that ``compute(arrays, learning)`` finds in some tensors.
 
-    ``compute(*tensors, learning)`` returns the log-probabilities and, if ``learning``, the gradients.
+    If it is ``learning``, it finds the gradient by each tensor at once.
     """
 
     @staticmethod
     def forward(ctx: Any, compute: _Compute, *tensors: torch.Tensor) -> torch.Tensor:
         arrays = [to_array(tensor) for tensor in tensors]
-        log_probs, ctx.gradients = compute(*arrays, learning=any(ctx.needs_input_grad))
+        log_probs, ctx.gradients = compute(arrays, any(ctx.needs_input_grad))
         with np.errstate(invalid="ignore"):  # of a training that diverges, which the loop notices
             return torch.as_tensor(log_probs.sum())
 
@@ -351,21 +349,10 @@ class _Likelihood(torch.autograd.Function):
 
 
 def _by_blocks(
-    observed: Observed,
-    lexicon: Lexicon,
-    threads: int,
-    left: Array,
-    reached: Array,
-    bias: Array,
-    log_classes: Array,
-    emitting: Array,
-    words: Array,
-    word_bias: Array,
-    log_starts: Array,
-    *,
-    learning: bool,
+    observed: Observed, lexicon: Lexicon, threads: int, outputs: list[Array], learning: bool
 ) -> tuple[Array, list[Array | None]]:
-    """Go through the blocks of the pairs of classes that occur; arrays are as in `Outputs`."""
+    """Go through the blocks of the pairs of classes that occur; ``outputs`` are the arrays of `Outputs`."""
+    left, reached, bias, log_classes, emitting, words, word_bias, log_starts = outputs
     xp, (sources, targets, sequences) = library(left), observed
     two_level = len(log_classes) > 0
     weights: Array = None
@@ -416,21 +403,10 @@ def _by_blocks(
 
 @np.errstate(invalid="ignore", over="ignore")  # of a training that diverges
 def _by_features(
-    observed: Observed,
-    lexicon: Lexicon,
-    threads: int,
-    left: Array,
-    reached: Array,
-    bias: Array,
-    log_classes: Array,
-    emitting: Array,
-    words: Array,
-    word_bias: Array,
-    log_starts: Array,
-    *,
-    learning: bool,
+    observed: Observed, lexicon: Lexicon, threads: int, outputs: list[Array], learning: bool
 ) -> tuple[Array, list[Array | None]]:
-    """Go through the features of the states; arrays are as in `Outputs`."""
+    """Go through the features of the states; ``outputs`` are the arrays of `Outputs`."""
+    left, reached, _, _, emitting, words, word_bias, log_starts = outputs
     spoken = words, word_bias, emitting, lexicon.offsets
     emissions = class_softmax.forward(*spoken)
     model = hmm_features.Model(left, reached, emissions, np.exp(log_starts))
@@ -446,7 +422,7 @@ def _by_features(
 
 
 def _by_logarithms(
-    observed: Observed, threads: int, *logarithms: _Floats, learning: bool
+    observed: Observed, threads: int, logarithms: list[_Floats], learning: bool
 ) -> tuple[Array, list[Array | None]]:
     """Go through blocks, emissions and starts given as logarithms, arranged as `hmm_block` takes them."""
     blocks, emissions, starts = map(np.exp, logarithms)
@@ -478,7 +454,6 @@ def fit_vlhmm(
     """Fit to a corpus."""
     settings = settings.planned(corpus.n_tokens, len(corpus.vocabulary), valid is not None)
     device = settings.find_device()
-    together = join(device)
     ids, offsets = text_of(corpus)
     held_out = None if valid is None else text_of(valid)
     lexicon = find_classes(settings, corpus, ids)
@@ -491,7 +466,7 @@ def fit_vlhmm(
     devices.check_memory(needed, device, settings, LESS)
     network = draw_network(settings, lexicon, ids, offsets)
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
-    source = BlockBatches(offsets, batch_size=batch * together.size, seed=settings.seed)
+    source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
     rate = falling_rate(settings.learning_rate, settings.epochs, source, least=_LEAST, warm=_WARM)
     how = settings, (ids, offsets), held_out, fitting, rate
     with devices.out_of_memory(settings, LESS):
@@ -558,17 +533,15 @@ class Trainer(fitting.Trainer):
         self.rest = {"network": self.network, "optimizer": self.optimizer}
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """Take one step on the mean log-probability of a word; of several processes each has a part of the batch."""
-        own = processes().part(batch)
-        observed = Observed.of(*sentences_at(self.ids, self.offsets, own), self.lexicon)
+        """Take one step on the mean log-probability of a word."""
+        observed = Observed.of(*sentences_at(self.ids, self.offsets, batch), self.lexicon)
         set_learning_rate(self.optimizer, learning_rate)
         self.optimizer.zero_grad(set_to_none=True)
         outputs = self.network(self.kept_states())
         how = observed, self.lexicon, self.settings.threads
         total = self.network.log_likelihood(outputs, *how)
-        n = sum_of(len(observed.sequences.words))
+        n = len(observed.sequences.words)
         (total * (-1.0 / n)).backward()
-        add_gradients(self.network.parameters())
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP_NORM)
         self.optimizer.step()
         self.steps += 1
@@ -578,7 +551,7 @@ class Trainer(fitting.Trainer):
                 self.averaged.parameters(), self.network.parameters(), strict=True
             ):
                 average.lerp_(now.detach(), weight)
-        return StepResult(-sum_of(total.detach()), n, norm)
+        return StepResult(-total.detach(), n, norm)
 
     def kept_states(self) -> torch.Tensor | None:
         """Draw as many states of every class, again for each step (state dropout); None where all are kept."""

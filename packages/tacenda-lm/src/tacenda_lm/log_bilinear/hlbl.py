@@ -23,8 +23,6 @@ from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
 from tacenda.fitting import ArrayBatches, FitRun, History, StepResult, fingerprint_arrays
-from tacenda.fitting.processes import join, processes
-from tacenda.fitting.processes import total as sum_of
 from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.machinery.memory import WIDE, aligned
@@ -338,7 +336,6 @@ class HLBL(StreamModel):
         """Fit in three stages (section 4.4): a bootstrap, a tree, the model on it."""
         from tacenda_lm.log_bilinear.tree_building import build_tree  # imports numba
 
-        join(devices.resolve(self.settings, OPERATIONS))
         counts = corpus.type_counts
         settings = self.settings.planned(corpus.n_tokens, len(counts))
         text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
@@ -388,10 +385,7 @@ class HLBL(StreamModel):
 
 
 class HLBLTrainer(AdaGradTrainer):
-    """An HLBL under training, changed in place; batches are arrays of the positions at which pieces begin.
-
-    Of several processes each has a part of a batch; what is drawn is drawn for the whole.
-    """
+    """An HLBL under training, changed in place; batches are arrays of the positions at which pieces begin."""
 
     def __init__(
         self,
@@ -407,35 +401,37 @@ class HLBLTrainer(AdaGradTrainer):
         tables = dict(self.current.items())
         sums = {name: _SUMS.get(name, _OTHER_SUMS) for name in tables}
         super().__init__(tables, sums, text, valid, settings.seed, device=device)
+        self.begins = np.arange(1, len(text.ids), settings.advanced.piece_words, dtype=np.int64)
         self.rates = settings.advanced.tail_rates
         self._fading = self.put(np.array(self.rates, np.float32))
         longest = max(self.rates, default=0.0)
         faint = math.ceil(math.log(_FAINT) / math.log(longest)) if longest > 0 else 0
-        # a tail of words that do not depend on each other is so much longer than one of them
-        self._of_tails = [math.sqrt(1 - rate) for rate in self.rates]
         self._reach = settings.context + min(faint, _FARTHEST)
-
-    @property
-    def begins(self) -> npt.NDArray[np.int64]:
-        """The positions at which the pieces of the training text begin, (pieces,)."""
-        return np.arange(1, len(self.text.ids), self.settings.advanced.piece_words, dtype=np.int64)
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         """Take one step on the summed loss of some pieces."""
-        now, threads = self.current, self.settings.threads
+        now, threads, rng = self.current, self.settings.threads, self.draw()
         (begins,) = batch
         ends = np.minimum(begins + self.settings.advanced.piece_words, len(self.text.ids))
-        kept = self._kept(ends - begins)
-        part = processes().part
-        windows = self.text.windows(part(begins), part(ends), self._reach)
-        ids, offsets, starts, stops, targets, counted = windows
+        ids, offsets, starts, stops, targets, counted = self.text.windows(begins, ends, self._reach)
         spans = now.words, ids, offsets, starts, stops, now.context(self._fading)
         found = context_sum.forward(*spans, far=now.far, threads=threads)
-        vectors = found.vectors
-        if kept is not None:
+        vectors, kept = found.vectors, None
+        if self.settings.dropout:
+            kept = self.put(dropout_mask(tuple(vectors.shape), self.settings.dropout, rng))
             vectors *= kept
+        # the kernel moves the nodes itself
         weights = self.put(-counted.astype(np.float32))
-        log_probs, grad = self._move_nodes(vectors, targets, weights, learning_rate)
+        nodes = (
+            now.nodes,
+            now.node_biases[:, 0],
+            weights,
+            self.sums["nodes"],
+            self.sums["node_biases"],
+        )
+        log_probs, grad = tree_softmax.step(
+            vectors, targets, self.tree.codes, *nodes, learning_rate, threads=threads
+        )
         if kept is not None:
             grad *= kept
         down = context_sum.backward(*spans, found.before, grad, now.far, threads=threads)
@@ -446,40 +442,12 @@ class HLBLTrainer(AdaGradTrainer):
             ("bias", None, down.bias[None]),
         ):
             self.move(name, rows, gradient, learning_rate, threads)
-        for k, slowness in enumerate(self._of_tails):
-            row = np.array([k], np.int32)
-            self.move("tails", row, down.tail_weights[k : k + 1], slowness * learning_rate)
+        for k, rate in enumerate(self.rates):
+            # a tail is so much longer than one word, where words do not depend on each other
+            slower, row = learning_rate * math.sqrt(1 - rate), np.array([k], np.int32)
+            self.move("tails", row, down.tail_weights[k : k + 1], slower)
         loss = -log_probs[self.put(np.flatnonzero(counted))].sum()
-        return StepResult(sum_of(loss), sum_of(float(counted.sum())))
-
-    def _kept(self, lengths: npt.NDArray[np.int64]) -> Array | None:
-        """Draw which elements of the predicted vectors are kept, for pieces of these lengths; None without dropout."""
-        rng, share, group = self.draw(), self.settings.dropout, processes()
-        if not share:
-            return None
-        mask = dropout_mask((int(lengths.sum()), self.settings.width), share, rng)
-        if group.size > 1:
-            mask = mask[np.repeat(np.arange(len(lengths)) % group.size == group.rank, lengths)]
-        return self.put(mask)
-
-    def _move_nodes(
-        self,
-        vectors: Array,
-        words: npt.NDArray[np.integer],
-        weights: Array,
-        learning_rate: float,
-    ) -> tuple[Array, Array]:
-        """Take a step on the nodes of some words; return their log-probabilities and the gradients of the vectors."""
-        nodes, biases = self.current.nodes, self.current.node_biases[:, 0]
-        given = vectors, words, self.tree.codes, nodes, biases, weights
-        threads = self.settings.threads
-        if processes().size == 1:  # nodes move within the kernel
-            sums = self.sums["nodes"], self.sums["node_biases"]
-            return tree_softmax.step(*given, *sums, learning_rate, threads=threads)
-        found = tree_softmax.backward(*given, threads=threads)
-        self.move("nodes", found.nodes, found.node_vectors, learning_rate, threads)
-        self.move("node_biases", found.nodes, found.node_biases, learning_rate)
-        return found.log_probs, found.vectors
+        return StepResult(loss, float(counted.sum()))
 
     def predictor(self) -> HLBLPredictor:
         """Return what the present parameters predict."""
@@ -508,8 +476,7 @@ def train_hlbl(
     needed = parameters.bytes + 4 * settings.width * rows + 48 * pieces * words * tree.codes.most[1]
     devices.check_memory(needed, device, settings, _LESS)
     trainer = HLBLTrainer(settings, parameters, tree, text, valid)
-    size = settings.advanced.batch_pieces * processes().size
-    source = ArrayBatches(trainer.begins, batch_size=size, seed=settings.seed)
+    source = ArrayBatches(trainer.begins, batch_size=pieces, seed=settings.seed)
     identity = {"tree": fingerprint_arrays(tuple(tree.codes))}
     rate = falling_rate(settings.learning_rate, settings.epochs, source)
     how = settings, text, valid, fitting, rate

@@ -20,8 +20,6 @@ from tacenda import devices
 from tacenda.arrays import Array, Arrays, Float32, library, merge_rows, to_device, to_numpy
 from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, FitRun, StepResult
-from tacenda.fitting.processes import join, processes
-from tacenda.fitting.processes import total as sum_of
 from tacenda.settings import Settings, configured_by, group, option
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
@@ -333,15 +331,13 @@ class LBL(StreamModel):
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         settings = self.settings
         device = devices.resolve(settings, _OPERATIONS)
-        together = join(device)
         needed = bytes_needed(settings, len(corpus.vocabulary))
         devices.check_memory(needed, device, settings, _LESS)
         texts = streams_of(corpus, valid, across=settings.across_sentences)
         with devices.out_of_memory(settings, _LESS):
             trainer = LBLTrainer(settings, corpus.type_counts, *texts, device)
             positions = np.flatnonzero(~trainer.text.firsts)
-            size = settings.batch_words * together.size
-            source = ArrayBatches(positions, batch_size=size, seed=settings.seed)
+            source = ArrayBatches(positions, batch_size=settings.batch_words, seed=settings.seed)
             rate = falling_rate(settings.learning_rate, settings.epochs, source)
             history = train(trainer, source, settings, *texts, fitting, rate)
         found = trainer.current.to_numpy()
@@ -372,8 +368,7 @@ class LBL(StreamModel):
 class LBLTrainer(AdaGradTrainer):
     """An LBL under training, from small random vectors; batches are arrays of positions.
 
-    Biases and words of noise come from ``counts``, which say how often each type occurs in the training text. Of
-    several processes each has a part of a batch; what is drawn is drawn for the whole.
+    Biases and words of noise come from ``counts``, which say how often each type occurs in the training text.
     """
 
     def __init__(
@@ -397,12 +392,11 @@ class LBLTrainer(AdaGradTrainer):
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         """Take one step on the summed loss of the words at some positions."""
         (positions,) = batch
-        settings, rng, own = self.settings, self.draw(), processes().part
-        found = Contexts(*map(self.put, Contexts.at(self.text, own(positions), settings.context)))
-        keep = None
+        settings, rng, keep = self.settings, self.draw(), None
+        found = Contexts(*map(self.put, Contexts.at(self.text, positions, settings.context)))
         if settings.dropout:
             shape = len(positions), settings.width
-            keep = self.put(own(dropout_mask(shape, settings.dropout, rng)))
+            keep = self.put(dropout_mask(shape, settings.dropout, rng))
         if settings.loss == "softmax":
             loss, gradients = softmax(self.current, found, keep)
         else:
@@ -412,7 +406,7 @@ class LBLTrainer(AdaGradTrainer):
             loss, gradients = nce(self.current, found, self.put(noise), self._log_noise, keep)
         for name, (rows, gradient) in gradients.items():
             self.move(name, rows, gradient, learning_rate)
-        return StepResult(sum_of(loss), len(positions))
+        return StepResult(loss, len(positions))
 
     def predictor(self) -> LBLPredictor:
         """Return what the present parameters predict, where they lie."""
