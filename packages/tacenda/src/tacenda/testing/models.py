@@ -10,10 +10,11 @@ import dataclasses
 import importlib.metadata
 import json
 import multiprocessing
+import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,15 @@ from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, PluginError, TacendaError
 from tacenda.plugins import canonical
 
-__all__ = ["ModelTests", "assert_refuses", "in_forked_process", "refusal_of"]
+__all__ = [
+    "ModelTests",
+    "assert_equal",
+    "assert_refuses",
+    "check_estimator",
+    "in_forked_process",
+    "refusal_of",
+    "registered",
+]
 
 
 class ModelTests:
@@ -286,3 +295,173 @@ def refusal_of(act: Callable[[], Any], error: type[TacendaError], action: str) -
     assert message, f"{action} raises {error.__name__} without a message"
     assert "\n" not in message, f"{action}: the message is longer than a sentence"
     return message
+
+
+# -- the same, as one call ---------------------------------------------------------------------------
+
+
+def check_estimator(
+    make_model: Callable[[], Any],
+    data: Any,
+    apply: Callable[[Any], list[Any]],
+    *,
+    atol: float = 0.0,
+    may_hold_nan: Container[str] = (),
+    fork_seconds: float = 60.0,
+) -> Any:
+    """Fit a model to ``data`` and hold it to what every model of the registry promises.
+
+    It names its entry point, may be shared by threads and by forked processes, comes back from disk and from bytes
+    bit for bit, has a stable compact form or refuses one, and refuses damaged arrays.
+
+    Parameters
+    ----------
+    make_model
+        Returns a new unfitted model, small enough to fit in a second.
+    data
+        The argument of its ``fit``.
+    apply
+        Returns arrays with everything that a host asks of a fitted model; it must not change the model.
+    atol
+        How far results may differ in a forked process.
+    may_hold_nan
+        Names of saved arrays in which NaN is legitimate.
+    fork_seconds
+        How long ``apply`` may take in a forked process before it is taken for a deadlock.
+
+    Returns
+    -------
+    The fitted model.
+
+    Raises
+    ------
+    AssertionError
+        A promise is broken; the message says which.
+    """
+    model = make_model().fit(data)
+    with registered(type(model)):
+        _check_entry_point(model)
+        _check_threads(model, apply)
+        if "fork" in multiprocessing.get_all_start_methods():
+            found = in_forked_process(partial(apply, model), fork_seconds)
+            for array, other in zip(found, apply(model), strict=True):
+                np.testing.assert_allclose(array, other, rtol=0, atol=atol, err_msg="in a fork")
+        with tempfile.TemporaryDirectory() as folder:
+            _check_saving(model, apply, Path(folder))
+        _check_damage(model, may_hold_nan)
+    return model
+
+
+@contextmanager
+def registered(cls: Any) -> Iterator[None]:
+    """Put a class where `tacenda.load` looks, unless it is installed."""
+    if _claims(cls):
+        yield
+        return
+    plugins.register(cls.kind, cls.name, cls, distribution=cls.distribution)
+    try:
+        yield
+    finally:
+        plugins.unregister(cls.kind, cls.name, distribution=cls.distribution)
+
+
+def _check_entry_point(model: Any) -> None:
+    """Kind, name and distribution lead to this class, and no other distribution installs it."""
+    cls = type(model)
+    assert model.name, "it has no name"
+    assert getattr(model, "api_version", 1) == plugins.API_VERSION
+    installs = any(claim.version for claim in _claims(cls))
+    assert installs or not _has_metadata(model.distribution), (
+        f"{model.distribution} is installed and names no {model.name!r} under tacenda.{model.kind}: add it to "
+        "the entry points and install the package again"
+    )
+    found = plugins.get(model.kind, model.name, distribution=model.distribution)
+    assert found is cls, "the entry point leads to another class"
+    for record in plugins.available(model.kind):
+        own = canonical(record.distribution) == canonical(model.distribution)
+        if record.name == model.name and not own:
+            with suppress(PluginError):  # it is somebody else's, and does not load
+                rival = plugins.get(model.kind, model.name, distribution=record.distribution)
+                assert rival is not cls, (
+                    f"{record.distribution} installs it, and its distribution is {model.distribution!r}: "
+                    "a saved model would not find its class"
+                )
+    config = model.config_dict()
+    assert json.loads(json.dumps(config, allow_nan=False)) == config, "its settings are not JSON"
+
+
+def _check_threads(model: Any, apply: Callable[[Any], list[Any]]) -> None:
+    """Two threads at once get what one gets."""
+    expected = apply(model)
+    found: list[Any] = []
+    work = [
+        threading.Thread(target=lambda: found.extend(apply(model) for _ in range(5)))
+        for _ in range(2)
+    ]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join()
+    assert len(found) == 10, "a thread failed"
+    for result in found:
+        assert_equal(result, expected)
+
+
+def _check_saving(model: Any, apply: Callable[[Any], list[Any]], folder: Path) -> None:
+    """A model comes back as it was, and saves the same bytes again; rounding happens once."""
+    expected = apply(model)
+
+    def check_same(other: Any) -> None:
+        assert type(other) is type(model)
+        assert other.config_dict() == model.config_dict(), "other settings come back"
+        assert getattr(other, "figures", None) == getattr(model, "figures", None)
+        assert other.fitted_on == model.fitted_on
+        assert_equal(apply(other), expected)
+
+    model.save(folder / "model")
+    loaded = tacenda.load(folder / "model")
+    check_same(loaded)
+    loaded.save(folder / "again")
+    first, again = (
+        {path.name: path.read_bytes() for path in (folder / name).iterdir() if path.is_file()}
+        for name in ("model", "again")
+    )
+    assert first == again, "a loaded model saves other bytes than it was loaded from"
+    check_same(type(model).from_artifact(Artifact.from_bytes(model.to_artifact().to_bytes())))
+    for precision in ("float16", "int8"):
+        save = partial(model.save, folder / precision, precision=precision)
+        if not model.can_be_compact():
+            assert_refuses(save, ArtifactError, f"saving in {precision}")
+            continue
+        save()
+        small = tacenda.load(folder / precision)
+        assert small.precision == precision
+        apply(small)
+        assert small.to_artifact().to_bytes() == model.to_artifact(precision).to_bytes()
+
+
+def _check_damage(model: Any, may_hold_nan: Container[str]) -> None:
+    """An array that is missing, of another rank, NaN, or offsets that fall, raise ArtifactError."""
+    artifact = model.to_artifact()
+    for name, array in artifact.arrays.items():
+        others = {key: value for key, value in artifact.arrays.items() if key != name}
+        damaged: dict[str, Any] = {"missing": {}, "of another rank": {name: array[None]}}
+        if array.dtype.kind == "f" and array.size and name not in may_hold_nan:
+            bad = array.copy()
+            bad.flat[0] = np.nan
+            damaged["holding NaN"] = {name: bad}
+        is_offsets = array.dtype == np.int64 and array.ndim == 1 and name.endswith(_OFFSETS)
+        if is_offsets and len(array) >= 4:
+            bad = array.copy()
+            bad[1:3] = 2**63 - 1, -2  # their difference wraps around to a small positive one
+            damaged["falling"] = {name: bad}
+        for damage, change in damaged.items():
+            spoilt = dataclasses.replace(artifact, arrays={**others, **change})
+            action = f"loading with the array {name!r} {damage}"
+            assert_refuses(partial(type(model).from_artifact, spoilt), ArtifactError, action)
+
+
+def assert_equal(found: Any, expected: Any) -> None:
+    """Compare lists of arrays bit for bit."""
+    for array, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(array, other)
