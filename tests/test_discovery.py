@@ -239,7 +239,7 @@ def test_help_imports_nothing_heavy(site):
             app(["--help"])
         except SystemExit:
             pass
-        heavy = {"numpy", "scipy", "numba", "torch", "spacy", "tacenda.cli.data", "tacenda.artifact"}
+        heavy = {"numpy", "scipy", "numba", "torch", "spacy", "tacenda.datasets", "tacenda.artifact"}
         print("heavy:", sorted(heavy & set(sys.modules)))
         """)
     assert out.splitlines()[-1] == "heavy: []"

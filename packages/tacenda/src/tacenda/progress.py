@@ -9,21 +9,26 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 __all__ = ["Progress", "announce", "track"]
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 DELAY_SECONDS = 1.0
 
 
-class Progress(Protocol[T_co]):
-    """What `track` returns: an iterable that can also be moved by hand, and closed."""
+class Progress(Generic[T]):
+    """A bar nobody sees, with the methods of those that are seen: ``tqdm``'s.
 
-    def __iter__(self) -> Iterator[T_co]:
-        """The items, each counted as it is handed out."""
+    It needs no tqdm, no lock and no monitor thread, which would be a hazard before a fork.
+    """
+
+    def __init__(self, iterable: Iterable[T]) -> None:
+        self._iterable = iterable
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._iterable)
 
     def update(self, n: float = 1) -> Any:
         """Count ``n`` more units."""
@@ -34,36 +39,11 @@ class Progress(Protocol[T_co]):
     def close(self) -> None:
         """Take the bar down."""
 
-    def __enter__(self) -> Progress[T_co]:
-        """Use the bar as a context that closes it."""
-
-    def __exit__(self, *exc_info: object) -> None:
-        """Close the bar."""
-
-
-class _Silent(Generic[T]):
-    """A bar nobody sees: no tqdm import, no lock and no monitor thread (a hazard before a fork)."""
-
-    def __init__(self, iterable: Iterable[T]) -> None:
-        self._iterable = iterable
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._iterable)
-
-    def update(self, n: float = 1) -> None:
-        return None
-
-    def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
-        return None
-
-    def close(self) -> None:
-        return None
-
-    def __enter__(self) -> _Silent[T]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        return None
+        self.close()
 
 
 def track(
@@ -78,25 +58,23 @@ def track(
     Parameters
     ----------
     iterable
-        What to iterate over; ``None`` for a bar moved by ``update``.
+        The items to iterate over; ``None`` for a bar moved by ``update``.
     description
-        What is going on, in a few words.
+        The work, in a few words.
     total
         The number of units, where ``len(iterable)`` does not tell it.
     unit
-        What one step is, such as ``"epoch"`` or ``"token"``; any but ``"it"`` is shown in k, M, G.
+        One step, such as ``"epoch"`` or ``"token"``; any but ``"it"`` is shown in k, M, G.
     disable
         True hides the bar, False shows it, None decides as the module's docstring says.
-
     """
-    if not _visible(disable):
-        return _Silent(iterable if iterable is not None else ())
+    if not _is_visible(disable):
+        return Progress(iterable if iterable is not None else ())
     from tqdm.auto import tqdm
 
     class Bar(tqdm):  # type: ignore[misc]
-        monitor_interval = (
-            0  # no helper thread: it would be lost, and its lock kept, in a forked child
-        )
+        # no helper thread: it would be lost, and its lock kept, in a forked child
+        monitor_interval = 0
 
     bar = Bar(
         iterable,
@@ -114,13 +92,13 @@ def track(
 
 def announce(message: str) -> None:
     """Write a line about work that cannot be counted, where a bar would be seen."""
-    if _visible(None):
+    if _is_visible(None):
         from tqdm.auto import tqdm
 
         tqdm.write(message, file=sys.stderr)  # above the bars that stand there
 
 
-def _visible(disable: bool | None) -> bool:
+def _is_visible(disable: bool | None) -> bool:
     if disable is not None:
         return not disable
     wish = os.environ.get("TACENDA_PROGRESS", "").strip().lower()

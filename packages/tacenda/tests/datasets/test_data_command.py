@@ -2,7 +2,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tacenda import datasets
-from tacenda.cli.data import app, human_size
+from tacenda.cli.main import data as app
+from tacenda.cli.options import format_size
 from tacenda.errors import DataError
 
 
@@ -77,4 +78,4 @@ def test_fetch_puts_it_where_it_is_told(toy, tmp_path):
     [(None, "?"), (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (34_869_662, "34.9 MB")],
 )
 def test_sizes_are_short(size, text):
-    assert human_size(size) == text
+    assert format_size(size) == text

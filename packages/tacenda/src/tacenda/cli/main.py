@@ -1,8 +1,8 @@
 """The command ``tacenda``.
 
-Its groups are those of the core, by ``module:attribute``, and the plugins of the kind ``commands``. A group is
-imported only when one of its commands is run, so help is fast, and a broken plugin disturbs neither the help nor
-the other commands.
+Its groups are the plugins of the kind ``commands``. A group is imported only when one of its commands is run, and the
+core's own commands import what they need when they run, so help is fast, and a broken plugin disturbs neither the help
+nor the other commands.
 
 Errors of Tacenda's own, failures to read or write, too little memory and what a plugin says it does not implement are
 one line on standard error and exit status 1; wrong usage exits with 2.
@@ -12,7 +12,6 @@ one line on standard error and exit status 1; wrong usage exits with 2.
 from __future__ import annotations
 
 import difflib
-import importlib
 import os
 import sys
 import traceback
@@ -20,7 +19,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,18 +29,15 @@ from typer.main import get_group
 
 import tacenda
 from tacenda import plugins
-from tacenda.cli.options import Force, as_options, check_output, columns
+from tacenda.cli.options import Force, as_options, check_output, columns, format_size
 from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
-
-#: The core's own lazy groups: name -> (``module:attribute``, one line of help).
-BUILT_IN = {"data": ("tacenda.cli.data:app", "List and fetch datasets.")}
 
 #: The distributions of Tacenda, whose commands keep their names whoever else claims them.
 OURS = frozenset({"tacenda-embeddings", "tacenda-lm", "tacenda-surprise"})
 
 
-class LazyCommand(TyperCommand):
-    """A stand-in for a command, which is imported when it is run."""
+class _LazyCommand(TyperCommand):
+    """A stand-in for a plugin's command, which is imported when it is run."""
 
     def __init__(self, name: str, help: str, load: Callable[[], Any]) -> None:
         super().__init__(name, help=help)
@@ -57,19 +53,19 @@ class LazyCommand(TyperCommand):
             raise PluginLoadError(
                 f"the commands {self.name!r} cannot be built: {describe(error)}"
             ) from error
-        _plain(command)
+        _make_plain(command)
         return command.make_context(info_name, args, *more, **extra)
 
 
-def _plain(command: Any) -> None:
+def _make_plain(command: Any) -> None:
     """Have help and errors printed as plain text: to import what draws boxes would take most of the time."""
     command.rich_markup_mode = None
     for each in getattr(command, "commands", {}).values():
-        _plain(each)
+        _make_plain(each)
 
 
-class LazyGroup(TyperGroup):
-    """The commands defined in place, then the core's lazy groups, then those of plugins."""
+class _LazyGroup(TyperGroup):
+    """The commands defined in place, then those of plugins."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands; nothing is imported."""
@@ -79,40 +75,30 @@ class LazyGroup(TyperGroup):
         """Return a command, or a stand-in for it."""
         return super().get_command(ctx, cmd_name) or self._lazy().get(cmd_name)
 
-    def _lazy(self) -> dict[str, LazyCommand]:
+    def _lazy(self) -> dict[str, _LazyCommand]:
         return _lazy_commands(frozenset(self.commands), plugins.generation())
 
 
 @lru_cache(maxsize=1)  # help asks once for every command
-def _lazy_commands(taken: frozenset[str], generation: int) -> dict[str, LazyCommand]:
-    """The stand-ins by name; ``generation`` is that of the registry."""
-    found: dict[str, LazyCommand] = {}
-    for name, (target, text) in BUILT_IN.items():
-        found[name] = LazyCommand(name, text, lambda target=target: _import(target))  # type: ignore[misc]
+def _lazy_commands(taken: frozenset[str], generation: int) -> dict[str, _LazyCommand]:
+    """Return the stand-ins by name; ``generation`` is that of the registry."""
+    found: dict[str, _LazyCommand] = {}
     records = plugins.available("commands")
     ours = {record.name for record in records if record.distribution in OURS}
     claims = Counter(record.name for record in records)
     for record in records:
         # A name that is taken, or that two others claim, is reached as name@distribution.
-        alone = claims[record.name] == 1 and record.name not in {*taken, *BUILT_IN}
+        alone = claims[record.name] == 1 and record.name not in taken
         first = record.distribution in OURS if record.name in ours else alone
         name = record.name if first else f"{record.name}@{record.distribution}"
         text = f"Commands of {record.distribution} {record.version}".rstrip() + "."
-        found[name] = LazyCommand(name, text, _loader(record.name, record.distribution))
+        load = partial(plugins.get, "commands", record.name, distribution=record.distribution)
+        found[name] = _LazyCommand(name, text, load)
     return found
 
 
-def _loader(name: str, distribution: str) -> Callable[[], Any]:
-    return lambda: plugins.get("commands", name, distribution=distribution)
-
-
-def _import(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
-
-
 app = typer.Typer(
-    cls=LazyGroup,
+    cls=_LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -148,7 +134,7 @@ def list_plugins(
         bool, typer.Option("--traceback", help="Show where a broken plugin failed.")
     ] = False,
 ) -> None:
-    """List every plugin, and say why a sick one is sick."""
+    """List the installed plugins, and show why any failed to load."""
     problems: dict[int, str] = {}
     records = plugins.available(kind)
     if load:
@@ -185,27 +171,103 @@ def list_models() -> None:
     """List the installed models, which are loaded by their names."""
     from tacenda import store
     from tacenda.artifact import by_name
-    from tacenda.cli.data import human_size
 
     rows = [("name", "version", "licence", "size", "what it is")]
     for model in by_name.available():
-        size = human_size(store.size_of(model.folder))
+        size = format_size(store.size_of(model.folder))
         rows.append((model.name, model.version, model.license, size, model.summary))
     typer.echo("\n".join(columns(rows)))
     if len(rows) == 1:
         typer.echo("(none is installed)")
 
 
+data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and fetch datasets.")
+app.add_typer(data, name="data")
+
+
+@data.command("list")
+def list_datasets() -> None:
+    """List the datasets: licence, size of the download, where it is here, official address."""
+    from tacenda import datasets
+    from tacenda.datasets.catalogue import find
+
+    rows = [("name", "licence", "size", "here", "address")]
+    for spec in datasets.available():
+        found = find(spec)
+        here = f"{found.source}: {found.path}" if found else "-"
+        address = f"not to be downloaded; see {spec.homepage}"
+        if spec.downloads:
+            more = f" and {len(spec.downloads) - 1} more" if len(spec.downloads) > 1 else ""
+            mark = "" if all(item.confirmed for item in spec.downloads) else " *"
+            address = f"{spec.downloads[0].urls[0]}{more}{mark}"
+        rows.append((spec.name, spec.licence, format_size(spec.size), here, address))
+    typer.echo("\n".join(columns(rows)))
+    typer.echo(
+        "\n* not confirmed by a second source\n"
+        f"`tacenda data fetch NAME` brings one into {datasets.cache_root()}; "
+        "TACENDA_DATA names a folder that is searched first."
+    )
+
+
+@data.command("fetch")
+def fetch_dataset(
+    name: Annotated[str, typer.Argument(help="A name that `tacenda data list` shows.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="The data folder to put it in; the cache if not given."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Fetch it even if it is here.")] = False,
+    accept_changed: Annotated[
+        bool,
+        typer.Option("--accept-changed", help="Accept a file unlike the one fetched before."),
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds without a byte before an attempt has failed.")
+    ] = 30.0,
+) -> None:
+    """Fetch a dataset from its official address (needs the extra tacenda[data])."""
+    from tacenda import datasets
+    from tacenda.datasets.fetching import MANIFEST
+
+    spec = datasets.get(name)
+    typer.echo(f"{spec.title}\nlicence: {spec.licence_text}\nhome page: {spec.homepage}")
+    for item in spec.downloads:
+        typer.echo(f"from: {item.urls[0]}")
+    result = datasets.fetch(
+        name, output, force=force, accept_changed=accept_changed, timeout=timeout
+    )
+    for receipt in result.receipts:
+        verdict = "as published" if receipt.verified else "unverified: no hash is published"
+        if not receipt.verified and result.recorded.get(receipt.filename) == receipt.sha256:
+            verdict = "unverified, but the same as fetched before"
+        typer.echo(
+            f"{receipt.filename}: {receipt.bytes:,} bytes, sha256 {receipt.sha256}, {verdict}"
+        )
+    if result.receipts:
+        typer.echo(f"{name} is in {result.dataset.path}; recorded in {MANIFEST}")
+    else:
+        typer.echo(f"{name} was in {result.dataset.path} already; nothing was fetched")
+
+
+#: Options of the commands that write a model card.
+License = Annotated[str, typer.Option(help="An SPDX expression, such as CC-BY-SA-4.0.")]
+Version = Annotated[str, typer.Option(help="The version of the model.")]
+Summary = Annotated[str, typer.Option(help="One line that says what it is.")]
+Attribution = Annotated[
+    str, typer.Option(help="Whom the licence of the data wants named; Markdown.")
+]
+
+
 @app.command("package")
 def package_model(
     model: Annotated[Path, typer.Argument(help="The folder of a saved model.")],
     name: Annotated[str, typer.Option(help="What `tacenda.load` will find it by.")],
-    license: Annotated[str, typer.Option(help="An SPDX expression, such as CC-BY-SA-4.0.")],
-    version: Annotated[str, typer.Option(help="The version of the model.")] = "0.1.0",
-    summary: Annotated[str, typer.Option(help="One line that says what it is.")] = "",
-    attribution: Annotated[
-        str, typer.Option(help="Whom the licence of the data wants named; Markdown.")
-    ] = "",
+    license: License,
+    version: Version = "0.1.0",
+    summary: Summary = "",
+    attribution: Attribution = "",
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the wheel goes.")] = Path(
         "dist"
     ),
@@ -246,12 +308,10 @@ def push_model(
     repository: Annotated[
         str, typer.Argument(metavar="OWNER/NAME", help="A repository of the hub.")
     ],
-    license: Annotated[str, typer.Option(help="An SPDX expression, such as CC-BY-SA-4.0.")],
-    version: Annotated[str, typer.Option(help="The version of the model.")] = "0.1.0",
-    summary: Annotated[str, typer.Option(help="One line that says what it is.")] = "",
-    attribution: Annotated[
-        str, typer.Option(help="Whom the licence of the data wants named; Markdown.")
-    ] = "",
+    license: License,
+    version: Version = "0.1.0",
+    summary: Summary = "",
+    attribution: Attribution = "",
     private: Annotated[
         bool, typer.Option("--private", help="If it is created, not in public.")
     ] = False,
@@ -301,7 +361,7 @@ def _flush() -> None:
 
 
 def _in_one_line(error: BaseException) -> str:
-    """What an error that is no bug says to a user."""
+    """Return what an error that is no bug says to a user."""
     if isinstance(error, UnicodeEncodeError):
         return (
             f"the output cannot be written as {error.encoding}, which has no {error.object[error.start]!a}: set "

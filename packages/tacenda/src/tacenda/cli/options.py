@@ -1,4 +1,4 @@
-"""What the commands of all plugins ask of their arguments, and how they print columns."""
+"""Arguments that the commands of all plugins share: their types, their checks, and how results are printed."""
 
 from __future__ import annotations
 
@@ -222,3 +222,13 @@ def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
+
+
+def format_size(size: int | None) -> str:
+    """Return bytes in a unit that keeps the number short; ``?`` if they are not known."""
+    if size is None:
+        return "?"
+    for power, unit in ((3, "GB"), (2, "MB"), (1, "kB")):
+        if size >= 1000**power:
+            return f"{size / 1000**power:.1f} {unit}"
+    return f"{size} B"

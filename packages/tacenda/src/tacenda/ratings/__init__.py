@@ -1,8 +1,14 @@
 """Explicit ratings, compactly: CSR by user and by item, raw ids, files, seeded splits."""
 
 from tacenda.ratings.files import read_ratings
-from tacenda.ratings.splits import folds, split, split_last, split_per_user
-from tacenda.ratings.table import IdIndex, Ratings
+from tacenda.ratings.table import (
+    IdIndex,
+    Ratings,
+    folds,
+    split,
+    split_last,
+    split_per_user,
+)
 
 __all__ = [
     "IdIndex",

@@ -6,7 +6,7 @@ they are first asked for. Both together take 16 bytes a rating.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,10 +14,19 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from tacenda.errors import DataError
+from tacenda.errors import ConfigurationError, DataError
 from tacenda.offsets import checked_offsets
 
-__all__ = ["LONGEST_ID", "Duplicates", "IdIndex", "Ratings"]
+__all__ = [
+    "LONGEST_ID",
+    "Duplicates",
+    "IdIndex",
+    "Ratings",
+    "folds",
+    "split",
+    "split_last",
+    "split_per_user",
+]
 
 Duplicates = Literal["error", "last"]
 Ints = NDArray[np.int32]
@@ -87,7 +96,7 @@ def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
     The numbering depends on the set of ids alone, not on the order of the rows.
     """
     if isinstance(raw, list | tuple):
-        _checked_lengths(raw, what)
+        _check_lengths(raw, what)
     array = np.asarray(raw)
     if array.dtype.kind == "f":
         raise DataError(f"{what} ids are floats; give integers or strings")
@@ -102,10 +111,10 @@ def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
 def _as_strings(raw: Iterable[object]) -> NDArray[np.str_]:
     if isinstance(raw, np.ndarray) and raw.dtype.kind in "iuU":
         return raw.astype(np.str_)
-    return np.array(_checked_lengths([str(value) for value in raw], "raw"), dtype=np.str_)
+    return np.array(_check_lengths([str(value) for value in raw], "raw"), dtype=np.str_)
 
 
-def _checked_lengths(raw: Sequence[Any], what: str) -> Sequence[Any]:
+def _check_lengths(raw: Sequence[Any], what: str) -> Sequence[Any]:
     """Return the ids. Raises DataError for a very long one: an array has room for the longest in every place."""
     for number, one in enumerate(raw, start=1):
         if isinstance(one, str) and len(one) > LONGEST_ID:
@@ -188,7 +197,7 @@ class Ratings:
         if not _ascending(u, i):
             key = u.astype(np.int64) * max(len(items), 1) + i
             order = np.argsort(key, kind="stable")
-            order = order[_kept(key[order], duplicates, users, items)]
+            order = order[_find_kept(key[order], duplicates, users, items)]
             u, i, v = u[order], i[order], v[order]
         self.user_offsets: Offsets = _offsets(u, len(users))
         self.item_ids: Ints = i
@@ -286,16 +295,16 @@ class Ratings:
 
     @cached_property
     def item_counts(self) -> Offsets:
-        """How many have rated every item, (n_items)."""
+        """The number of ratings of every item, (n_items)."""
         return _counts(self.item_ids, self.n_items)
 
     def of_user(self, user: int) -> tuple[Ints, Values]:
-        """Items and values of a user's ratings (views)."""
+        """Return items and values of a user's ratings (views)."""
         span = slice(self.user_offsets[user], self.user_offsets[user + 1])
         return self.item_ids[span], self.values[span]
 
     def of_item(self, item: int) -> tuple[Ints, Values]:
-        """Users and values of an item's ratings (views)."""
+        """Return users and values of an item's ratings (views)."""
         return self.by_item.of_user(item)
 
     @cached_property
@@ -309,12 +318,12 @@ class Ratings:
         return other
 
     def select(self, keep: NDArray[Any]) -> "Ratings":
-        """The ratings at these positions (a mask or indices), with the same users, items, scale."""
+        """Return the ratings at these positions (a mask or indices), with the same users, items, scale."""
         user_ids, item_ids, values = self.user_ids[keep], self.item_ids[keep], self.values[keep]
         return Ratings(user_ids, item_ids, values, self.users, self.items, scale=self.scale)
 
     def to_csr(self) -> scipy.sparse.csr_array:
-        """(n_users, n_items) sparse matrix of the values; a rating of 0 is a stored zero."""
+        """Return the (n_users, n_items) sparse matrix of the values; a rating of 0 is a stored zero."""
         shape = (self.n_users, self.n_items)
         return scipy.sparse.csr_array((self.values, self.item_ids, self.user_offsets), shape=shape)
 
@@ -330,7 +339,7 @@ class Ratings:
 
 
 def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
-    """User or item numbers as int32. Raises DataError for numbers that the index does not have."""
+    """Return user or item numbers as int32. Raises DataError for numbers that the index does not have."""
     array = np.asarray(ids)
     if array.size == 0:
         array = array.astype(np.int32)
@@ -341,10 +350,10 @@ def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
     return array.astype(np.int32, copy=False)
 
 
-def _kept(
+def _find_kept(
     key: Offsets, duplicates: Duplicates, users: IdIndex, items: IdIndex
 ) -> NDArray[np.bool_]:
-    """Which of the rows with these sorted keys (user * n_items + item) stay."""
+    """Return which of the rows with these sorted keys (user * n_items + item) stay."""
     last = np.append(key[1:] != key[:-1], True)[: len(key)]
     if duplicates == "error" and not last.all():
         user, item = divmod(int(key[np.argmin(last)]), len(items))
@@ -375,3 +384,77 @@ def _counts(ids: Ints, n: int) -> Offsets:
 
 def _offsets(ids: Ints, n: int) -> Offsets:
     return np.concatenate(([0], np.cumsum(_counts(ids, n)))).astype(np.int64)
+
+
+# ---- seeded splits; both parts keep the users, items and scale of the whole ----
+
+
+def split(ratings: Ratings, fraction: float = 0.1, *, seed: int = 0) -> tuple[Ratings, Ratings]:
+    """Return (train, test), where test is a random ``fraction`` of the ratings: rounded, and at least one."""
+    if not 0.0 < fraction < 1.0:
+        raise ConfigurationError(f"fraction is {fraction}; give a number between 0 and 1")
+    if len(ratings) < 2:
+        raise ConfigurationError("fewer than two ratings cannot be split; give more ratings")
+    n_test = min(max(round(fraction * len(ratings)), 1), len(ratings) - 1)
+    test = np.zeros(len(ratings), bool)
+    test[np.random.default_rng(seed).permutation(len(ratings))[:n_test]] = True
+    return ratings.select(~test), ratings.select(test)
+
+
+def folds(
+    ratings: Ratings, n_folds: int = 5, *, seed: int = 0
+) -> Iterator[tuple[Ratings, Ratings]]:
+    """Yield (train, test) with each of ``n_folds`` random parts, as equal in size as can be, as test."""
+    if not 2 <= n_folds <= len(ratings):
+        raise ConfigurationError(
+            f"{n_folds} folds of {len(ratings)} ratings; give 2 to {len(ratings)}"
+        )
+    fold = np.random.default_rng(seed).permutation(len(ratings)) % n_folds
+    for number in range(n_folds):
+        yield ratings.select(fold != number), ratings.select(fold == number)
+
+
+def split_per_user(
+    ratings: Ratings, n_test: int = 1, *, seed: int = 0, least: int = 1
+) -> tuple[Ratings, Ratings]:
+    """Return (train, test), where test has ``n_test`` random ratings of every user who keeps at least ``least``."""
+    if n_test < 1 or least < 0:
+        raise ConfigurationError(
+            f"n_test is {n_test} and least {least}; they must be at least 1 and 0"
+        )
+    sizes = np.diff(ratings.user_offsets)
+    n_chosen = np.where(sizes >= n_test + least, n_test, 0)
+    # the first in a random order
+    return _split_ranked(ratings, np.random.default_rng(seed).random(len(ratings)), n_chosen)
+
+
+def split_last(
+    ratings: Ratings, times: NDArray[Any], fraction: float = 0.2
+) -> tuple[Ratings, Ratings]:
+    """Return (train, test), where test is the last ``fraction`` of the ratings of every user, rounded down.
+
+    ``times`` (n_ratings,) are those of the ratings, in their order; of two at one time the one later in that order
+    counts as later.
+    """
+    if not 0.0 < fraction < 1.0:
+        raise ConfigurationError(f"fraction is {fraction}; give a number between 0 and 1")
+    if np.shape(times) != (len(ratings),):
+        raise ConfigurationError(
+            f"there are {len(ratings)} ratings and times of shape {np.shape(times)}; give one time for each"
+        )
+    sizes = np.diff(ratings.user_offsets)
+    n_train = sizes - np.floor(fraction * sizes).astype(int)
+    test, train = _split_ranked(ratings, times, n_train)
+    return train, test
+
+
+def _split_ranked(
+    ratings: Ratings, keys: NDArray[Any], n_first: NDArray[Any]
+) -> tuple[Ratings, Ratings]:
+    """Return (the rest, the first ``n_first`` (users,) ratings of every user in order of their keys)."""
+    order = np.lexsort((keys, ratings.user_ids))
+    sizes = np.diff(ratings.user_offsets)
+    rank = np.arange(len(ratings)) - np.repeat(ratings.user_offsets[:-1], sizes)
+    first = np.zeros(len(ratings), bool)
+    first[order[rank < np.repeat(n_first, sizes)]] = True
+    return ratings.select(~first), ratings.select(first)

@@ -30,7 +30,8 @@ class ModelComponent(Pipe):
     or fitted in ``initialize``, and saved with the pipeline as an artefact.
 
     A component implements `_load_model`, `_predictor_of`, `set_annotations` and `_settings`, may override
-    `_check_pipeline`, and has an ``initialize`` that calls `_initialize`.
+    `_check_pipeline`, and has an ``initialize`` that calls `_initialize`. Raises ConfigurationError for a setting that
+    is out of range.
 
     Parameters
     ----------
@@ -42,11 +43,6 @@ class ModelComponent(Pipe):
         What a prediction may depend on: one of ``contexts``.
     batch_tokens
         Tokens given to the model at a time; a longer document goes alone.
-
-    Raises
-    ------
-    ConfigurationError
-        A setting is out of range.
     """
 
     #: What `context` may be. In a "stream" each document depends on those before it.
@@ -153,21 +149,27 @@ class ModelComponent(Pipe):
     def predict(self, docs: Sequence[Doc]) -> Any:
         """Return what the model says of the documents, as `set_annotations` takes it.
 
-        Raises
-        ------
-        NotFittedError
-            There is no model.
-        ConfigurationError
-            Another component of the pipeline is in the way, or a stream is processed in parallel.
+        Raises NotFittedError if there is no model, and ConfigurationError if another component of the pipeline is in
+        the way, or a stream is processed in parallel.
         """
         _ = self.fitted
         assert self._predictor is not None
         nlp = self._nlp()
         if nlp is not None and self._checked != nlp.pipe_names:
             self._meet_pipeline()
-        if self.context == "stream":
-            self._refuse_processes()
-        self._warn_without_boundaries(docs)
+        if self.context == "stream" and self._in_a_child():
+            raise ConfigurationError(
+                f"{self.name!r} has context = 'stream', which goes from each document to the next and "
+                "cannot be shared by processes: use n_process = 1, or context = 'doc'"
+            )
+        if not self._warned and self.context == "sentence" and not all(map(boundaries_known, docs)):
+            self._warned = True  # once in the life of the component
+            warnings.warn(
+                f"{self.name!r} has context = 'sentence', but a document has no sentence boundaries, "
+                "so the whole document is the context: add a 'senter' or 'sentencizer' before it, or "
+                "set context = 'doc'",
+                stacklevel=3,
+            )
         return self._predictor(docs)
 
     def __call__(self, doc: Doc) -> Doc:
@@ -188,40 +190,16 @@ class ModelComponent(Pipe):
             except Exception as error:
                 if len(docs) == 1:
                     handler(self.name, self, docs, error)
-                else:
-                    yield from self._one_by_one(docs, handler)
-                continue
-            yield from docs
-
-    def _one_by_one(self, docs: list[Doc], handler: Callable[..., Any]) -> Iterator[Doc]:
-        """Yield the documents that do not fail; give the others to the handler."""
-        for doc in docs:
-            try:
-                self(doc)
-            except Exception as error:
-                handler(self.name, self, [doc], error)
+                    continue
+                for doc in docs:
+                    try:
+                        self(doc)
+                    except Exception as error:
+                        handler(self.name, self, [doc], error)
+                    else:
+                        yield doc
             else:
-                yield doc
-
-    def _warn_without_boundaries(self, docs: Sequence[Doc]) -> None:
-        """Warn, once in the life of the component, if sentences are the context and unknown."""
-        if self._warned or self.context != "sentence" or all(map(boundaries_known, docs)):
-            return
-        self._warned = True
-        warnings.warn(
-            f"{self.name!r} has context = 'sentence', but a document has no sentence boundaries, "
-            "so the whole document is the context: add a 'senter' or 'sentencizer' before it, or "
-            "set context = 'doc'",
-            stacklevel=4,
-        )
-
-    def _refuse_processes(self) -> None:
-        """Raise ConfigurationError in a child process, which sees only some documents of a stream."""
-        if self._in_a_child():
-            raise ConfigurationError(
-                f"{self.name!r} has context = 'stream', which goes from each document to the next and "
-                "cannot be shared by processes: use n_process = 1, or context = 'doc'"
-            )
+                yield from docs
 
     def _in_a_child(self) -> bool:
         """Return whether this is a child of the process that made the component, as in ``nlp.pipe(n_process=2)``."""
@@ -290,14 +268,6 @@ def read_cfg(folder: Path) -> dict[str, Any]:
     return found
 
 
-class _PipelineStandIn:
-    """Stands for the pipeline while a component is unpickled where there is none."""
-
-    def __init__(self, vocab: Any) -> None:
-        self.vocab = vocab
-        self.meta: dict[str, Any] = {}
-
-
 def _unpickle(
     component_class: type[Any],
     vocab: Any,
@@ -307,7 +277,12 @@ def _unpickle(
     data: bytes,
 ) -> Any:
     """Make a component of what `ModelComponent.__reduce__` returned."""
-    component = component_class(_PipelineStandIn(vocab), **settings)
+
+    class Pipeline:  # there is none in the process that unpickles it
+        meta: ClassVar[dict[str, Any]] = {}
+
+    Pipeline.vocab = vocab  # type: ignore[attr-defined]
+    component = component_class(Pipeline(), **settings)
     vars(component).update(taken)
     if handler is not None:
         component.set_error_handler(handler)

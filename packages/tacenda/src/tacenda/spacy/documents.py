@@ -1,4 +1,4 @@
-"""What is read from documents, without making ``Token`` objects: words, sentences, batches."""
+"""Reading of documents without making ``Token`` objects: words, sentences, batches."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -14,15 +14,7 @@ CACHE_LIMIT = 1_000_000
 
 
 class WordCache(dict[int, Any]):
-    """Maps the hash of a token's text to what a model reads.
-
-    Parameters
-    ----------
-    look_up
-        From the text of a token to what the model reads.
-    blank
-        What stands for whitespace, which no model sees.
-    """
+    """Maps the hash of a token's text to what a model reads: ``look_up(text)``, or ``blank`` for whitespace."""
 
     def __init__(self, look_up: Callable[[str], Any], blank: Any) -> None:
         self._look_up = look_up
@@ -55,18 +47,10 @@ class WordCache(dict[int, Any]):
 
 
 def sentence_cuts(docs: Sequence[Doc], offsets: np.ndarray) -> np.ndarray:
-    """Return where documents and their sentences start, and where the last one ends.
+    """Return where documents and their sentences start, and where the last one ends, int64 (pieces + 1,).
 
-    Parameters
-    ----------
-    docs
-        The documents.
-    offsets
-        int64 (documents + 1,): where each document starts, in tokens counted through all of them.
-
-    Returns
-    -------
-    int64 (pieces + 1,), counted in the same way.
+    ``offsets``, int64 (documents + 1,), are where each document starts, in tokens counted through all of them; the
+    result counts in the same way.
     """
     starts = [np.flatnonzero(doc.to_array(SENT_START) == 1) for doc in docs]
     inner = [start + offset for start, offset in zip(starts, offsets[:-1], strict=True)]

@@ -1,4 +1,4 @@
-"""Where a component's model comes from: an artefact, a fitted object, or raw text."""
+"""Sources of a component's model: a saved model, a fitted object, or raw text."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +42,7 @@ def load(source: Any, kind: str, what: str, method: str, check: Check | None = N
     elif isinstance(source, bytes):
         artifact, where = artifacts.Artifact.from_bytes(source), "the saved model"
     elif isinstance(source, artifacts.Artifact):
-        artifact, where = source, "the artefact"
+        artifact, where = source, "the artifact"
     elif hasattr(source, method) and hasattr(source, "to_artifact"):
         if check is not None:
             check(getattr(source, "name", None), None, "the model given")
@@ -61,17 +61,9 @@ def load(source: Any, kind: str, what: str, method: str, check: Check | None = N
 
 
 def as_text(corpus: Any) -> tuple[Any, list[str] | None]:
-    """Return raw text as `tacenda.Corpus.from_text` takes it, and the names of its files.
+    """Return a file or files as paths and their names, and an iterable of lines as it is with None.
 
-    Parameters
-    ----------
-    corpus
-        A file, a list of files, or an iterable of lines. A string is the name of a file, as everywhere
-        in spaCy's configuration, which has no other way to name one.
-
-    Returns
-    -------
-    A list of paths and their names, or the lines and None.
+    A string is the name of a file, as everywhere in spaCy's configuration, which has no other way to name one.
     """
     if isinstance(corpus, str | Path):
         corpus = [corpus]
@@ -84,14 +76,9 @@ def as_text(corpus: Any) -> tuple[Any, list[str] | None]:
 def as_corpus(
     corpus: Any, tokenizer: Any, vocabulary: dict[str, Any]
 ) -> tuple[Corpus, list[str] | None]:
-    """Return raw text as a corpus, and the names of its files if it came from files.
+    """Return what `as_text` takes as a corpus, and the names of its files; a `Corpus` is returned as it is.
 
-    Parameters
-    ----------
-    corpus
-        What `as_text` takes, or a `Corpus`, which is returned as it is.
-    tokenizer, vocabulary
-        The arguments of ``Corpus.from_text``.
+    ``tokenizer`` and ``vocabulary`` are arguments of ``Corpus.from_text``.
     """
     if isinstance(corpus, Corpus):
         return corpus, None
