@@ -115,8 +115,7 @@ TARGETS = {
     ),
     "FRBM and TemporalFRBM": Target(
         (
-            *_files(f"{_LM}/boltzmann", "parameters", "sampling", "gradients", "predictor"),
-            *_files(f"{_LM}/boltzmann", "frbm", "temporal_frbm"),
+            *_files(_LM, "boltzmann"),
             *_files(f"{_KERNELS}/boltzmann/hidden_sums", "naive", "cpu"),
         ),
         (*_files(_KERNEL_TESTS, "test_hidden_sums"), f"{_LM_TESTS}/boltzmann"),

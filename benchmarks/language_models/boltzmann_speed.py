@@ -16,10 +16,14 @@ from benchmarks import reporting
 from benchmarks.language_models import timing
 from benchmarks.language_models.log_bilinear import texts
 from tacenda import Corpus
-from tacenda_lm.boltzmann.frbm import BoltzmannTrainer, initial_parameters
-from tacenda_lm.boltzmann.predictor import BoltzmannPredictor
-from tacenda_lm.boltzmann.settings import FRBMSettings, TemporalFRBMSettings
-from tacenda_lm.boltzmann.temporal_frbm import TemporalTrainer, with_zero_transitions
+from tacenda_lm.boltzmann import (
+    BoltzmannPredictor,
+    BoltzmannTrainer,
+    FRBMSettings,
+    TemporalFRBMSettings,
+    TemporalTrainer,
+    initial_parameters,
+)
 from tacenda_lm.streams import Stream
 
 Row = dict[str, Any]
@@ -54,7 +58,7 @@ def training(corpus: Corpus, hidden: int, repeats: int) -> Iterator[Row]:
         )
         works[f"FRBM|{way}"] = _steps(trainer, [(batch,) for batch in positions])
         temporal = TemporalFRBMSettings(**shared, **options)
-        begin = with_zero_transitions(initial_parameters(settings, corpus.type_counts))
+        begin = initial_parameters(settings, corpus.type_counts).with_zero_transitions()
         filtered = TemporalTrainer(temporal, begin, text, None)
         batches = list(filtered.stretches.batches(0))[:STEPS]
         works[f"temporal FRBM|{way}"] = _steps(filtered, batches)
@@ -88,7 +92,7 @@ def scoring(corpus: Corpus, counts: Any, hidden: int, repeats: int) -> Iterator[
     words = np.asarray(corpus.ids[:WORDS])
     stream = Stream.of(words, np.array([0, len(words)]), boundary, True)
     works = {}
-    for name, parameters in (("FRBM", plain), ("temporal FRBM", with_zero_transitions(plain))):
+    for name, parameters in (("FRBM", plain), ("temporal FRBM", plain.with_zero_transitions())):
         model = BoltzmannPredictor(parameters, boundary)
         works[name] = lambda model=model: model.score(stream)  # type: ignore[misc]
     for name, seconds in timing.interleaved(works, repeats).items():

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from benchmarks import freshness, parts
-from tacenda_lm.boltzmann.settings import FRBMSettings, TemporalFRBMSettings
+from tacenda_lm.boltzmann import FRBMSettings, TemporalFRBMSettings
 from tacenda_lm.log_bilinear.hlbl import HLBLAdvanced, HLBLSettings
 from tacenda_lm.log_bilinear.lbl import LBLSettings
 from tacenda_lm.log_bilinear.trees import Rule

@@ -10,8 +10,7 @@ from tacenda import plugins
 from tacenda.cli.main import main
 from tacenda.errors import PluginUnavailableError
 from tacenda_lm import cli
-from tacenda_lm.boltzmann.frbm import FRBM
-from tacenda_lm.boltzmann.temporal_frbm import TemporalFRBM
+from tacenda_lm.boltzmann import FRBM, TemporalFRBM
 from tacenda_lm.cache.neural import NeuralCache
 from tacenda_lm.cache.unigram import UnigramCache
 from tacenda_lm.hidden_markov.hmm import HMM

@@ -4,9 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacenda_lm.adaptive_mixture import AdaptiveMixture
-    from tacenda_lm.boltzmann.frbm import FRBM
-    from tacenda_lm.boltzmann.settings import FRBMAdvanced
-    from tacenda_lm.boltzmann.temporal_frbm import TemporalFRBM
+    from tacenda_lm.boltzmann import FRBM, FRBMAdvanced, TemporalFRBM
     from tacenda_lm.cache.neural import HasContextVectors, NeuralCache
     from tacenda_lm.cache.unigram import UnigramCache
     from tacenda_lm.generation import Continuation
@@ -74,9 +72,9 @@ _HOMES = {
     "AdaptiveMixture": "tacenda_lm.adaptive_mixture",
     "BrownClusters": "tacenda_lm.hidden_markov.brown",
     "brown_clusters": "tacenda_lm.hidden_markov.brown",
-    "FRBM": "tacenda_lm.boltzmann.frbm",
-    "FRBMAdvanced": "tacenda_lm.boltzmann.settings",
-    "TemporalFRBM": "tacenda_lm.boltzmann.temporal_frbm",
+    "FRBM": "tacenda_lm.boltzmann",
+    "FRBMAdvanced": "tacenda_lm.boltzmann",
+    "TemporalFRBM": "tacenda_lm.boltzmann",
     "HLBL": "tacenda_lm.log_bilinear.hlbl",
     "HLBLAdvanced": "tacenda_lm.log_bilinear.hlbl",
     "HasContextVectors": "tacenda_lm.cache.neural",

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from tacenda_lm.boltzmann.parameters import BoltzmannParameters
+from tacenda_lm.boltzmann import BoltzmannParameters
 from tacenda_lm.streams import Contexts
 
 
@@ -80,7 +80,7 @@ def statistics(p, word, h, words):
 
 def single(p):
     """The same in float32."""
-    return type(p)(*(np.asarray(table, np.float32) for table in p))
+    return p.map(lambda table: table.astype(np.float32))
 
 
 def context_of(batch, t):

@@ -4,17 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from tacenda_lm import TemporalFRBM
-from tacenda_lm.boltzmann import frbm
-from tacenda_lm.boltzmann.gradients import contrast, contrast_of_mean_field, gradients
-from tacenda_lm.boltzmann.parameters import (
+from tacenda_lm import TemporalFRBM, boltzmann
+from tacenda_lm.boltzmann import (
+    Negative,
+    TemporalTrainer,
+    by_mean_field,
     context_features,
+    contrast,
+    contrast_of_mean_field,
+    gradients,
     inputs_of_contexts,
     packed_words,
     sigmoid,
 )
-from tacenda_lm.boltzmann.sampling import Negative, by_mean_field
-from tacenda_lm.boltzmann.temporal_frbm import TemporalTrainer
 from tacenda_lm.streams import Stream
 
 
@@ -41,11 +43,11 @@ def by_torch(leaves, words, present, targets, earlier=None):
 
 
 def leaves_of(p):
-    return type(p)(*(torch.from_numpy(table.copy()).requires_grad_() for table in p))
+    return p.map(lambda table: torch.from_numpy(table.copy()).requires_grad_())
 
 
 def check(found, leaves, skip=()):
-    for name, leaf in leaves._asdict().items():
+    for name, leaf in leaves.items():
         if name in found:
             np.testing.assert_allclose(found[name], leaf.grad, rtol=1e-9, atol=1e-11, err_msg=name)
         else:
@@ -73,13 +75,12 @@ def test_the_gradient_of_the_likelihood_is_that_of_autograd(oracles, temporal):
 @pytest.mark.parametrize("across", [True, False])
 def test_the_gradient_through_time_is_that_of_autograd(oracles, across, monkeypatch):
     """Over pieces of several stretches, with sentences that begin within them, from hidden units that are carried."""
-    monkeypatch.setattr(frbm, "by_prediction", whole_expectation)
+    monkeypatch.setattr(boltzmann, "by_prediction", whole_expectation)
     p = oracles.machine(temporal=True)
     text = np.array([1, 3, 0, 2, 5, 4, 0, 1, 1, 2, 4, 0, 3, 5, 0, 2, 2, 0], np.int32)
     stream = Stream.of(text, np.array([0, len(text)]), 0, across)
     settings = TemporalFRBM(
-        features=3, hidden=4, batch_words=20, piece_words=5,
-        advanced={"feature_decay": 0.0, "weight_decay": 0.0},
+        features=3, hidden=4, batch_words=20, piece_words=5
     ).settings  # fmt: skip
     trainer, taken = TemporalTrainer(settings, p, stream, None), []
     monkeypatch.setattr(trainer, "climb", lambda *given: taken.append(given))

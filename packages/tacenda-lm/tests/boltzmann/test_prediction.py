@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacenda.errors import DataError
-from tacenda_lm.boltzmann.predictor import _TOKENS, BoltzmannPredictor
+from tacenda_lm.boltzmann import _TOKENS, BoltzmannPredictor
 from tacenda_lm.states import State
 from tacenda_lm.streams import Stream
 

@@ -5,8 +5,13 @@ import pytest
 from scipy.stats import chisquare
 
 from tacenda.kernels.boltzmann import hidden_sums
-from tacenda_lm.boltzmann.parameters import context_features, inputs_of_contexts
-from tacenda_lm.boltzmann.sampling import by_divergence, by_prediction, draw
+from tacenda_lm.boltzmann import (
+    by_divergence,
+    by_prediction,
+    context_features,
+    draw,
+    inputs_of_contexts,
+)
 
 
 @pytest.mark.parametrize("types", [2, 5, 127, 128, 129, 400])

@@ -7,9 +7,13 @@ from tacenda import Corpus
 from tacenda.errors import ConfigurationError, CorpusError, NotFittedError
 from tacenda.fitting import StepResult
 from tacenda.fitting.checkpoint import Recorder
-from tacenda_lm import FRBM, KneserNey, TemporalFRBM
-from tacenda_lm.boltzmann.frbm import BoltzmannTrainer, initial_parameters
-from tacenda_lm.boltzmann.temporal_frbm import Stretches, TemporalTrainer, with_zero_transitions
+from tacenda_lm import FRBM, KneserNey, TemporalFRBM, boltzmann
+from tacenda_lm.boltzmann import (
+    BoltzmannTrainer,
+    Stretches,
+    TemporalTrainer,
+    initial_parameters,
+)
 from tacenda_lm.streams import Stream
 
 SMALL = {"features": 8, "hidden": 12, "epochs": 6, "batch_words": 32}
@@ -99,7 +103,7 @@ def test_a_step_in_which_every_word_only_opens_a_sequence_learns_nothing(how, se
     for name, array in model.arrays().items():
         assert array.dtype.kind != "f" or np.isfinite(array).all(), name
     corpus = Corpus.from_sentences(lines)
-    parameters = with_zero_transitions(initial_parameters(model.settings, corpus.type_counts))
+    parameters = initial_parameters(model.settings, corpus.type_counts).with_zero_transitions()
     stream = Stream.of_corpus(corpus, model.settings.across_sentences)
     trainer = TemporalTrainer(model.settings, parameters, stream, None)
     trainer.stretches.begins = np.flatnonzero(stream.firsts)  # so that all open a sequence
@@ -237,10 +241,11 @@ def test_stretches_hold_every_word_once_and_in_order(n, batch, piece):
     assert all(own == sorted(own) for own in seen)
 
 
-def test_weight_decay_shrinks_weights_and_the_features_of_words_of_the_step_alone():
+def test_weight_decay_shrinks_weights_and_the_features_of_words_of_the_step_alone(monkeypatch):
     corpus = Corpus.from_sentences(text())
-    options = {**SMALL, "advanced": {"feature_decay": 0.1, "weight_decay": 0.2}}
-    settings = FRBM(**options).settings
+    monkeypatch.setattr(boltzmann, "_FEATURE_DECAY", 0.1)
+    monkeypatch.setattr(boltzmann, "_WEIGHT_DECAY", 0.2)
+    settings = FRBM(**SMALL).settings
     parameters = initial_parameters(settings, corpus.type_counts)
     trainer = BoltzmannTrainer(settings, parameters, Stream.of_corpus(corpus, True), None)
     moved = {}

@@ -1,0 +1,993 @@
+"""`FRBM` and `TemporalFRBM`: factored restricted Boltzmann machines of words (Mnih 2010, sections 3.1 and 3.2).
+
+    E(w_n, h, w_1:n-1) = - sum_i v_i^T R W_i h - b_h^T h - b_v^T v_n                                      (eq 3.2)
+
+Given everything else, hidden unit j is on with the probability sigma(a_wj + b_tj), where
+
+    a_w = R_w W_n (what it gets from the next word),    b_t = sum_i<n R_{w_i} W_i + b_h + A p_{t-1}    (eqs 3.13, 3.14)
+
+is what it gets from the context; A p_{t-1}, from the hidden units of the word before, is there in the temporal model
+only. With the hidden units summed out (eq 3.5),
+
+    log P(w | context) = b_v_w + sum_j log(1 + exp(a_wj + b_tj)) - log Z_t.
+
+Learning follows the gradient of the log-likelihood, or contrastive divergence:
+
+    d log P(w_n | context) / d theta = E_D[d(-E)/d theta] - E_M[d(-E)/d theta]                            (eq 3.7)
+
+E_D is over the hidden units given the word that is there; E_M over words and hidden units under the model. What stands
+for the words of the model is a `Negative`: drawn from the prediction, reached by a Markov chain, or, with every word
+and its probability, the whole expectation. Given the words, hidden units are always summed over, never drawn.
+
+Counted for one context, with N_w words, N_f features and N_h hidden units, an exact draw costs 2 N_w N_h
+multiplications and additions, a step of Gibbs sampling 2 N_w N_f (and 6 N_w N_f by mean field), and both N_w
+exponentials. The products are made for some contexts at a time, so that the probabilities of all words stay in cache.
+Everything is in the dtype of the parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from tacenda.arrays import Array, Arrays, Float32
+from tacenda.corpus import Corpus
+from tacenda.errors import ConfigurationError
+from tacenda.fitting import ArrayBatches, FitRun, History, StepResult, fingerprint_arrays
+from tacenda.kernels.boltzmann import hidden_sums
+from tacenda.kernels.boltzmann.hidden_sums import Packed
+from tacenda.settings import Settings, configured_by, group, option
+from tacenda.vocabulary import Vocabulary
+from tacenda_lm import options
+from tacenda_lm.sequences import Float64, Ids
+from tacenda_lm.states import State, log_softmax, vector_of, window_of
+from tacenda_lm.stream_model import Predictor, StreamModel
+from tacenda_lm.streams import Contexts, Stream, streams_of
+from tacenda_lm.training import AdaGradTrainer, falling_rate, train
+
+__all__ = ["FRBM", "FRBMAdvanced", "FRBMSettings", "TemporalFRBM", "TemporalFRBMSettings"]
+
+Floats = npt.NDArray[np.floating[Any]]
+_Single = npt.NDArray[np.float32]
+_Ints = npt.NDArray[np.integer[Any]]
+
+_ROWS = 64  # predictions side by side, at most: the probabilities of all words stay in cache
+_TOKENS = 4096  # whose hidden units are in memory at a time
+_PRODUCT = 512  # contexts of a product of matrices, which reads the vectors of all words anew
+_BLOCK = 64  # words whose probabilities are added up before any one of them is looked at
+_SUMS = 1e-6  # accumulators of AdaGrad to begin with
+_FEATURE_DECAY = 1e-4  # weight decay of feature vectors, which those of the words of a step undergo
+_WEIGHT_DECAY = 1e-5  # of all other weights but biases
+_LEAST_STEPS = 16  # of an epoch; with fewer the learning rate rises at once, which spoils a fit to a small text
+
+
+# -- options -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class FRBMAdvanced(Settings):
+    """Options of `FRBM` and `TemporalFRBM` that few need to change."""
+
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"feature_decay": _FEATURE_DECAY, "weight_decay": _WEIGHT_DECAY}
+    )
+
+    visible: Literal["stochastic", "mean_field"] = option(
+        "stochastic",
+        "what contrastive divergence puts in the place of the next word: a word drawn given the hidden units, or the "
+        "probabilities of all words; the thesis has the latter for its FRBM",
+    )
+    gibbs_steps: int = option(
+        1,
+        "steps of Gibbs sampling from the word of the text, k of CD-k; 1 in the thesis",
+        at_least=1,
+        at_most=1000,
+    )
+    drawn_words: int = option(
+        10,
+        'words drawn from the model\'s own prediction for every context with learning="likelihood"',
+        at_least=1,
+        at_most=1 << 16,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FRBMSettings(Settings):
+    """Settings of `FRBM`."""
+
+    features: int = options.width(
+        100, "elements of a word's feature vector, N_f; 100 in the thesis"
+    )
+    hidden: int = options.width(
+        100, "binary hidden units, N_h; 1000 in the thesis; a prediction costs this times the words"
+    )
+    context: int = option(
+        2,
+        "preceding words that a prediction rests on, n - 1; 2 in the thesis",
+        at_least=1,
+        at_most=1000,
+    )
+    learning: Literal["likelihood", "divergence"] = option(
+        "likelihood",
+        '"divergence": contrastive divergence, as in the thesis; "likelihood": the gradient of the log-likelihood, '
+        "with words drawn from the exact prediction in the place of its expectation",
+    )
+    epochs: int = options.epochs(10)
+    learning_rate: float = options.learning_rate(0.2, "AdaGrad", "a tenth; not given in the thesis")
+    patience: int = options.patience(3)
+    batch_words: int = option(
+        1000,
+        "words of a step, and a sixteenth of the words of a text that has fewer than 16 times as many; 1000 in the "
+        "thesis",
+        at_least=1,
+        at_most=1 << 20,
+    )
+    across_sentences: bool = options.across_sentences(
+        ", which are words like others; true in the thesis"
+    )
+    seed: int = options.seed()
+    advanced: FRBMAdvanced = group(FRBMAdvanced)
+
+    def idle(self) -> Mapping[str, str]:
+        """Say what one way of learning leaves unused."""
+        reason = f'with learning="{self.learning}"'
+        if self.learning == "likelihood":
+            return {"advanced.visible": reason, "advanced.gibbs_steps": reason}
+        return {"advanced.drawn_words": reason}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemporalFRBMSettings(FRBMSettings):
+    """Settings of `TemporalFRBM`."""
+
+    frbm_epochs: int = option(
+        5,
+        "passes over the text, at most, of the `FRBM` whose parameters training begins with; 0 begins with random ones",
+        at_least=0,
+    )
+    piece_words: int = option(
+        10,
+        "consecutive words of a step in each of batch_words / piece_words stretches of the text, and of fewer where "
+        "they would be shorter than 16 pieces; 1 in the thesis; "
+        'with learning="likelihood" the gradient goes back to the beginning of the piece',
+        at_least=1,
+        at_most=1 << 20,
+    )
+
+    def check(self) -> None:
+        """Refuse pieces longer than a step."""
+        if self.piece_words > self.batch_words:
+            self.refuse("piece_words", f"at most batch_words, {self.batch_words}")
+
+    def plain(self) -> FRBMSettings:
+        """Return the settings of the `FRBM` that training begins with."""
+        shared = {one.name: getattr(self, one.name) for one in FRBMSettings.options()}
+        return FRBMSettings(**{**shared, "epochs": self.frbm_epochs})
+
+
+# -- the machine -------------------------------------------------------------------------------------
+
+
+class BoltzmannParameters(Arrays):
+    """The learned arrays, all of one dtype."""
+
+    words: Float32[Array, "types features"]  # R
+    contexts: Float32[Array, "context features hidden"]  # W_i, that of the last word first
+    outputs: Float32[Array, "features hidden"]  # W_n
+    transitions: Float32[Array, "remembered hidden"]  # A; no rows in the plain model
+    hidden_biases: Float32[Array, "hidden 1"]  # b_h
+    biases: Float32[Array, "types 1"]  # b_v
+
+    @property
+    def hidden(self) -> int:
+        """The number of hidden units."""
+        return len(self.hidden_biases)
+
+    def with_zero_transitions(self) -> Self:
+        """Return a copy with A = 0 (hidden, hidden)."""
+        nothing = np.zeros((self.hidden, self.hidden), np.float32)
+        return replace(self.copy(), transitions=nothing)
+
+
+def sigmoid(x: Floats) -> Floats:
+    """Return 1 / (1 + exp(-x)), by a function that overflows nowhere."""
+    found: Floats = 0.5 * np.tanh(0.5 * x) + 0.5
+    return found
+
+
+def context_features(p: BoltzmannParameters, batch: Contexts) -> Floats:
+    """Return R of the context words (tokens, context, features), zero where there are none."""
+    found: Floats = p.words[batch.words]
+    if not batch.present.all():
+        found *= batch.present[:, :, None]
+    return found
+
+
+def inputs_of_contexts(p: BoltzmannParameters, features: Floats, earlier: Floats | None) -> Floats:
+    """Return b_t (tokens, hidden) of contexts with these `context_features`.
+
+    ``earlier`` is p_{t-1} (tokens, hidden), and None in the plain model.
+    """
+    flat = features.reshape(len(features), -1)
+    found: Floats = flat @ p.contexts.reshape(flat.shape[1], -1)
+    found += p.hidden_biases[:, 0]
+    if earlier is not None:
+        found += earlier @ p.transitions.T
+    return found
+
+
+def packed_words(p: BoltzmannParameters) -> Packed:
+    """Return a (types, hidden) as `unnormalized` takes it: 2 N_w N_f N_h operations."""
+    return hidden_sums.pack(p.words @ p.outputs)
+
+
+def unnormalized(words: Packed, biases: Floats, inputs: Floats) -> Floats:
+    """Return log P(w | context) + log Z_t (tokens, types), new; ``biases`` are b_v (types, 1)."""
+    found: Floats = hidden_sums.log_sums(words, inputs)
+    found += biases[:, 0]
+    return found
+
+
+class BoltzmannPredictor(Predictor):
+    """A fitted machine.
+
+    A state holds the last words, oldest first, and, in the temporal model, the probabilities of the hidden units at
+    the last word, as bytes of float32 (hidden,). The temporal model takes them as fixed (Mnih 2010, 3.2.1):
+
+        p_t = sigma(a_{w_t} + b_t),    b_t = sum_i R_{w_t-i} W_i + b_h + A p_{t-1},    p = 0 at the beginning  (eq 3.14)
+
+    These recurrences need no prediction, so they are run first, over some thousand words at a time and all sequences
+    in step; predictions are then made for many words in one call of `hidden_sums.log_sums`.
+    """
+
+    def __init__(self, parameters: BoltzmannParameters, boundary: int) -> None:
+        self.parameters, self.boundary = parameters, boundary
+        self.n_types, self.n = len(parameters.words), len(parameters.contexts)
+        self.temporal = len(parameters.transitions) > 0
+        self._packed = packed_words(parameters)
+
+    def start(self) -> State:
+        """Return the state after one ``</s>``."""
+        hidden = np.zeros(self.parameters.hidden if self.temporal else 0, np.float32)
+        return State(((self.boundary,), hidden.tobytes()))
+
+    def after(self, state: State, word: int) -> State:
+        """Return the state after one more word."""
+        words, data = self._parts(state)
+        if self.temporal:
+            p = self.parameters
+            hidden = sigmoid(self.vectors([state])[0] + p.words[word] @ p.outputs)
+            data = hidden.astype(np.float32).tobytes()
+        return State(((*words, word)[-self.n :], data))
+
+    def _parts(self, state: State) -> tuple[tuple[int, ...], bytes]:
+        words, data = state.parts(2)
+        vector_of(data, np.float32, self.parameters.hidden if self.temporal else 0)
+        return window_of(words, self.n, self.n_types), data
+
+    def vectors(self, states: Sequence[State]) -> _Single:
+        """Return b_t (states, hidden)."""
+        words = np.zeros((len(states), self.n), np.int64)
+        present = np.zeros(words.shape, bool)
+        parts = [self._parts(state) for state in states]
+        for i, (window, _) in enumerate(parts):
+            words[i, : len(window)], present[i, : len(window)] = window[::-1], True
+        earlier = None
+        if self.temporal and parts:
+            earlier = np.stack([np.frombuffer(data, np.float32) for _, data in parts])
+        features = context_features(self.parameters, Contexts(words, present, words[:, 0]))
+        return np.asarray(inputs_of_contexts(self.parameters, features, earlier), np.float32)
+
+    def rows(self, vectors: _Single) -> _Single:
+        """Return natural log-probabilities of every next word, (rows, types)."""
+        found = np.empty((len(vectors), self.n_types), np.float32)
+        for i in range(0, len(vectors), _ROWS):
+            own = slice(i, i + _ROWS)
+            found[own] = log_softmax(self._scores(vectors[own]))
+        return found
+
+    def picked(self, vectors: _Single, words: Ids) -> Float64:
+        """Return natural log p(word) of one word for each vector, (rows,)."""
+        found = np.empty(len(words), np.float64)
+        for i in range(0, len(words), _ROWS):
+            part = slice(i, i + _ROWS)
+            scores = self._scores(vectors[part])
+            own = scores[np.arange(len(scores)), words[part]].astype(np.float64)
+            top = scores.max(axis=1, keepdims=True)
+            scores -= top
+            total = np.exp(scores, out=scores).sum(axis=1)
+            found[part] = own - top[:, 0] - np.log(total)
+        return found
+
+    def _scores(self, inputs: _Single) -> _Single:
+        return np.asarray(unnormalized(self._packed, self.parameters.biases, inputs), np.float32)
+
+    def passes(
+        self, stream: Stream, state: State | None = None
+    ) -> Iterator[tuple[_Single, Ids, State | None]]:
+        """Yield blocks: b_t of the words to predict (rows, hidden), these words, and the state after a block."""
+        first, hidden, p = 0, None, self.parameters
+        if state is not None:
+            window, data = self._parts(state)
+            first, hidden = len(window), np.frombuffer(data, np.float32)
+            stream = Stream.following(np.concatenate([np.array(window, np.int32), stream.ids]))
+        firsts = stream.firsts
+        for begin in range(first, len(stream.ids), _TOKENS):
+            end = min(begin + _TOKENS, len(stream.ids))
+            batch = Contexts.at(stream, np.arange(begin, end), self.n)
+            inputs = inputs_of_contexts(p, context_features(p, batch), None)
+            inputs, opening = np.asarray(inputs, np.float32), firsts[begin:end]
+            data = b""
+            if self.temporal:
+                hidden = self._filter(inputs, batch.targets, opening, hidden)
+                data = hidden.tobytes()
+            last = tuple(stream.ids[max(0, end - self.n) : end].tolist())
+            after = None if state is None else State((last, data))
+            yield inputs[~opening], stream.ids[begin:end][~opening], after
+
+    def _filter(
+        self,
+        inputs: _Single,
+        words: npt.NDArray[np.integer[Any]],
+        opening: npt.NDArray[np.bool_],
+        hidden: _Single | None,
+    ) -> _Single:
+        """Add A p_{t-1} to ``inputs`` (tokens, hidden), in place, and return p_t of the last word.
+
+        A sequence begins at every position that is ``opening``, and has no hidden units there; the first goes on from
+        ``hidden`` if there are any.
+        """
+        p = self.parameters
+        found = p.words[words] @ p.outputs  # a_w, in the place of p_t
+        transposed = np.ascontiguousarray(p.transitions.T)
+        begins = np.flatnonzero(opening)
+        if not len(begins) or begins[0]:
+            begins = np.concatenate([[0], begins])
+        lengths = np.diff(begins, append=len(inputs))
+        order = np.argsort(-lengths, kind="stable")
+        begins, lengths = begins[order], lengths[order]
+        found[opening] = 0
+        if not opening[0]:
+            if hidden is not None:
+                inputs[0] += hidden @ transposed
+            found[0] = sigmoid(inputs[0] + found[0])
+        for t in range(1, int(lengths[0])):
+            rows: Any = begins[: np.count_nonzero(lengths > t)] + t
+            if len(rows) == 1:
+                rows = slice(int(rows[0]), int(rows[0]) + 1)
+                before: Any = slice(rows.start - 1, rows.start)
+            else:
+                before = rows - 1
+            inputs[rows] += found[before] @ transposed
+            found[rows] = sigmoid(inputs[rows] + found[rows])
+        return np.asarray(found[-1].copy(), np.float32)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the parameters by name."""
+        return self.parameters.to_arrays()
+
+
+# -- the words that a machine is taught to find less likely ------------------------------------------
+
+
+class Negative(NamedTuple):
+    """Words with weights for every context, and the loss of the word that is there."""
+
+    words: _Ints  # (tokens, drawn)
+    weights: Floats  # (tokens, drawn), which sum to one for each context
+    loss: float
+
+
+class MeanField(NamedTuple):
+    """Statistics of words that all are there in part, summed over contexts but for ``hidden``."""
+
+    hidden: Floats  # probabilities of the hidden units (tokens, hidden)
+    words: Floats  # of R (types, features)
+    outputs: Floats  # of W_n (features, hidden)
+    biases: Floats  # of b_v (types,)
+    loss: float
+
+
+def draw(weights: Floats, points: Floats) -> npt.NDArray[np.int64]:
+    """Draw from unnormalized probabilities by inversion.
+
+    Parameters
+    ----------
+    weights
+        (rows, types), not negative, some positive in each row.
+    points
+        (rows, drawn), uniform on 0 .. 1.
+
+    Returns
+    -------
+    (rows, drawn), from 0 to types - 1.
+    """
+    rows, types = weights.shape
+    whole = types // _BLOCK * _BLOCK
+    blocks = [weights[:, :whole].reshape(rows, -1, _BLOCK).sum(axis=2)]
+    if whole < types:
+        blocks.append(weights[:, whole:].sum(axis=1, keepdims=True))
+    sums = np.cumsum(np.concatenate(blocks, axis=1), axis=1, dtype=np.float64)
+    wanted = points * sums[:, -1:]
+    # all rows in one ascending array: row r lies between r and r + 1
+    row = np.arange(rows)[:, None]
+    ascending = sums / sums[:, -1:] + row
+    block = np.searchsorted(ascending.ravel(), (points + row).ravel(), "right").reshape(
+        wanted.shape
+    )
+    block = np.clip(block - row * sums.shape[1], 0, sums.shape[1] - 1)
+    wanted -= np.where(block, sums[row, block - 1], 0)
+    places = block[:, :, None] * _BLOCK + np.arange(_BLOCK)
+    inside = places < types
+    chosen = weights[row[:, :, None], np.minimum(places, types - 1)] * inside
+    place = (np.cumsum(chosen, axis=2, dtype=np.float64) <= wanted[:, :, None]).sum(axis=2)
+    # rounding may put a point behind the last word of its block
+    found: npt.NDArray[np.int64] = block * _BLOCK + np.minimum(place, inside.sum(axis=2) - 1)
+    return found
+
+
+def by_prediction(
+    p: BoltzmannParameters,
+    words: Packed,
+    inputs: Floats,
+    targets: _Ints,
+    drawn: int,
+    rng: np.random.Generator,
+) -> Negative:
+    """Draw words from the exact prediction, as many for every context, at points evenly apart from a random first.
+
+    The expectation of any statistic over them is its expectation under the model: what is learned by them follows the
+    gradient of the log-likelihood. ``inputs`` are b_t (tokens, hidden).
+    """
+    points = (rng.random((len(inputs), 1)) + np.arange(drawn)) / drawn
+    found, loss = np.empty((len(inputs), drawn), np.int64), 0.0
+    for i in range(0, len(inputs), _ROWS):
+        own = slice(i, i + _ROWS)
+        scores = unnormalized(words, p.biases, inputs[own])
+        loss += _normalize(scores, targets[own])
+        found[own] = draw(scores, points[own])
+    return Negative(found, np.full(found.shape, 1 / drawn, inputs.dtype), loss)
+
+
+def by_divergence(
+    p: BoltzmannParameters, inputs: Floats, targets: _Ints, steps: int, rng: np.random.Generator
+) -> Negative:
+    """Draw one word for each context by ``steps`` of Gibbs sampling that begin at the word that is there.
+
+    The loss is that of this word given the first states of the hidden units.
+    """
+    now, losses = targets, []
+    for _ in range(steps):
+        features = _states(p, inputs, p.words[now], rng) @ p.outputs.T
+        points, now = rng.random((len(inputs), 1)), np.empty(len(inputs), np.int64)
+        for own, chances, loss in _given_hidden(p, features, targets):
+            now[own] = draw(chances, points[own])[:, 0]
+            losses.append(loss)
+    first = losses[: len(losses) // steps]
+    return Negative(now[:, None], np.ones((len(now), 1), inputs.dtype), sum(first))
+
+
+def by_mean_field(
+    p: BoltzmannParameters, inputs: Floats, targets: _Ints, steps: int, rng: np.random.Generator
+) -> MeanField:
+    """Go as many steps with the probabilities of all words in the place of a word that is drawn (section 3.1.2).
+
+    The hidden units stay stochastic, but for the last time, when their probabilities are taken.
+    """
+    visible, losses = p.words[targets], []
+    words, biases = np.zeros_like(p.words), np.zeros(len(p.words), p.words.dtype)
+    hidden = np.empty_like(inputs)
+    for step in range(steps):
+        features = _states(p, inputs, visible, rng) @ p.outputs.T
+        for own, chances, loss in _given_hidden(p, features, targets):
+            chances /= chances.sum(axis=1, keepdims=True)
+            visible[own] = chances @ p.words
+            losses.append(loss)
+            if step == steps - 1:
+                hidden[own] = sigmoid(visible[own] @ p.outputs + inputs[own])
+                words += chances.T @ (hidden[own] @ p.outputs.T)
+                biases += chances.sum(axis=0)
+    first = losses[: len(losses) // steps]
+    return MeanField(hidden, words, visible.T @ hidden, biases, sum(first))
+
+
+def _given_hidden(
+    p: BoltzmannParameters, features: Floats, targets: _Ints
+) -> Iterator[tuple[slice, Floats, float]]:
+    """Yield P(w | h, context) (eq 3.12) up to a factor, some hundred contexts at a time, and the loss of the targets.
+
+    ``features`` are W_n h (tokens, features). What is yielded is overwritten by what is yielded next.
+    """
+    n, transposed = len(features), p.words.T
+    room = np.empty((min(n, _PRODUCT), len(p.words)), features.dtype)
+    for i in range(0, n, _PRODUCT):
+        own = slice(i, min(i + _PRODUCT, n))
+        scores = np.dot(features[own], transposed, out=room[: own.stop - i])
+        loss = 0.0
+        for j in range(0, len(scores), _ROWS):
+            tile = scores[j : j + _ROWS]
+            tile += p.biases[:, 0]
+            loss += _normalize(tile, targets[i + j : i + j + len(tile)])
+        yield own, scores, loss
+
+
+def _states(
+    p: BoltzmannParameters, inputs: Floats, visible: Floats, rng: np.random.Generator
+) -> Floats:
+    """Draw states of the hidden units (eq 3.13) given what stands in the place of the next word (tokens, features)."""
+    on = sigmoid(visible @ p.outputs + inputs)
+    found: Floats = (rng.random(on.shape, np.float32) < on).astype(on.dtype)
+    return found
+
+
+def _normalize(scores: Floats, targets: _Ints) -> float:
+    """Turn scores into probabilities up to a factor, in place; return the loss of the targets."""
+    own = scores[np.arange(len(scores)), targets]
+    top = scores.max(axis=1, keepdims=True)
+    scores -= top
+    total = np.exp(scores, out=scores).sum(axis=1)
+    return float((np.log(total) + top[:, 0] - own).sum(dtype=np.float64))
+
+
+# -- gradients ---------------------------------------------------------------------------------------
+
+
+class Contrast(NamedTuple):
+    """E_D - E_M of what the next word and the hidden units have a part in; it raises the likelihood."""
+
+    inputs: Floats  # of b_t (tokens, hidden)
+    words: Floats  # of R as the next word (types, features)
+    outputs: Floats  # of W_n (features, hidden)
+    biases: Floats  # of b_v (types, 1)
+
+
+def contrast(
+    p: BoltzmannParameters, inputs: Floats, targets: _Ints, negative: Negative
+) -> Contrast:
+    """Return the contrast of words with weights.
+
+    Parameters
+    ----------
+    inputs
+        b_t (tokens, hidden).
+    targets
+        The words that are there (tokens,).
+    """
+    n, drawn = negative.words.shape
+    weights = negative.weights.reshape(-1, 1)
+    present = sigmoid(inputs + p.words[targets] @ p.outputs)
+    absent = p.words[negative.words.ravel()] @ p.outputs
+    absent += np.repeat(inputs, drawn, axis=0)
+    absent = sigmoid(absent) * -weights
+    difference = present + absent.reshape(n, drawn, p.hidden).sum(axis=1)
+    rows = np.concatenate([present, absent])
+    types, place = np.unique(np.concatenate([targets, negative.words.ravel()]), return_inverse=True)
+    slopes = by_word(place, len(types)) @ rows  # of a_w
+    counts = np.concatenate([np.ones(n, weights.dtype), -weights[:, 0]])
+    words, biases = np.zeros_like(p.words), np.zeros_like(p.biases)
+    words[types] = slopes @ p.outputs.T
+    biases[types, 0] = np.bincount(place, counts, len(types))
+    return Contrast(difference, words, p.words[types].T @ slopes, biases)
+
+
+def contrast_of_mean_field(
+    p: BoltzmannParameters, inputs: Floats, targets: _Ints, negative: MeanField
+) -> Contrast:
+    """Return the contrast of words that all are there in part."""
+    visible = p.words[targets]
+    present = sigmoid(inputs + visible @ p.outputs)
+    words = by_word(targets, len(p.words)) @ (present @ p.outputs.T)
+    counts = np.bincount(targets, minlength=len(p.words))
+    return Contrast(
+        present - negative.hidden,
+        words - negative.words,
+        visible.T @ present - negative.outputs,
+        (counts - negative.biases).astype(p.words.dtype)[:, None],
+    )
+
+
+def gradients(
+    p: BoltzmannParameters,
+    batch: Contexts,
+    features: Floats,
+    earlier: Floats | None,
+    found: Contrast,
+    inputs: Floats,
+) -> dict[str, Floats]:
+    """Return the gradients of all parameters by name.
+
+    Parameters
+    ----------
+    features
+        The `context_features` of the batch.
+    earlier
+        p_{t-1} (tokens, hidden), a constant here; None in the plain model.
+    inputs
+        That of b_t (tokens, hidden): ``found.inputs``, or more where gradients went back through time.
+    """
+    n, depth, width = features.shape
+    flat = p.contexts.reshape(depth * width, -1)
+    back = (inputs @ flat.T).reshape(n, depth, width)[batch.present]
+    words = found.words + by_word(batch.words[batch.present], len(p.words)) @ back
+    made = {
+        "words": words,
+        "contexts": (features.reshape(n, -1).T @ inputs).reshape(p.contexts.shape),
+        "outputs": found.outputs,
+        "hidden_biases": inputs.sum(axis=0)[:, None],
+        "biases": found.biases,
+    }
+    if earlier is not None:
+        made["transitions"] = inputs.T @ earlier  # eq 3.15
+    return made
+
+
+def by_word(ids: _Ints, types: int) -> Any:
+    """Return the sparse matrix (types, rows) of ones that adds up rows by their words."""
+    n = len(ids)
+    return csr_array((np.ones(n, np.float32), (ids, np.arange(n))), shape=(types, n))
+
+
+# -- training ----------------------------------------------------------------------------------------
+
+
+class BoltzmannTrainer(AdaGradTrainer):
+    """A machine under training, whose parameters are changed in place; batches are arrays of positions."""
+
+    def __init__(
+        self,
+        settings: FRBMSettings,
+        parameters: BoltzmannParameters,
+        text: Stream,
+        valid: Stream | None,
+    ) -> None:
+        tables = {name: table for name, table in parameters.items() if len(table)}
+        super().__init__(tables, dict.fromkeys(tables, _SUMS), text, valid, settings.seed)
+        self.settings, self.current = settings, parameters
+
+    def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
+        """Take one step on the summed loss of the words at some positions."""
+        (positions,) = batch
+        now, read = self.current, Contexts.at(self.text, positions, self.settings.context)
+        features = context_features(now, read)
+        inputs = inputs_of_contexts(now, features, None)
+        found, loss = self.contrast(inputs, read.targets)
+        self.climb(
+            gradients(now, read, features, None, found, found.inputs), len(inputs), learning_rate
+        )
+        return StepResult(loss, len(positions))
+
+    def contrast(
+        self, inputs: Floats, targets: npt.NDArray[np.integer[Any]]
+    ) -> tuple[Contrast, float]:
+        """Return the direction of the statistics, as the settings say, and the loss to be shown.
+
+        That is minus the summed log-likelihood, or, for contrastive divergence, which does not know it, minus that of
+        the words given the first states of the hidden units.
+        """
+        now, advanced, rng = self.current, self.settings.advanced, self.draw()
+        if self.settings.learning == "likelihood":
+            drawn = advanced.drawn_words
+            negative = by_prediction(now, packed_words(now), inputs, targets, drawn, rng)
+        elif advanced.visible == "stochastic":
+            negative = by_divergence(now, inputs, targets, advanced.gibbs_steps, rng)
+        else:
+            mean = by_mean_field(now, inputs, targets, advanced.gibbs_steps, rng)
+            return contrast_of_mean_field(now, inputs, targets, mean), mean.loss
+        return contrast(now, inputs, targets, negative), negative.loss
+
+    def climb(self, found: dict[str, Floats], tokens: int, learning_rate: float) -> None:
+        """Move all parameters along gradients summed over so many words, and shrink them.
+
+        Weight decay adds -lambda w to the mean gradient of a word, for feature vectors to those of the step's words.
+        """
+        for name, gradient in found.items():
+            slope = -gradient
+            if name == "words":
+                touched = np.any(slope, axis=1, keepdims=True)
+                slope += _FEATURE_DECAY * tokens * touched * self.tables[name]
+            elif not name.endswith("biases"):
+                slope += _WEIGHT_DECAY * tokens * self.tables[name]
+            self.move(name, None, slope, learning_rate)
+
+    def predictor(self) -> BoltzmannPredictor:
+        """Return what the present parameters predict."""
+        return BoltzmannPredictor(self.current, self.boundary)
+
+
+class Stretches:
+    """A text as stretches of equal length, which are read side by side, a piece of each at a time.
+
+    There are batch_words / piece_words of them, and fewer where they would be shorter than 16 pieces.
+    A batch is the place within the stretches where the pieces begin.
+    """
+
+    def __init__(self, text: Stream, settings: TemporalFRBMSettings) -> None:
+        n, piece = len(text.ids), settings.piece_words
+        wanted = max(1, settings.batch_words // piece)
+        self.length = -(-n // max(1, min(wanted, n // (_LEAST_STEPS * piece))))
+        self.begins = np.arange(0, n, self.length)
+        self.piece, self._text = piece, text
+
+    def positions(self, first: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Return where the words of the pieces stand, (piece, stretches), and which of them there are."""
+        within = first + np.arange(min(self.piece, self.length - first))[:, None]
+        places = self.begins + within
+        last = len(self._text.ids) - 1
+        return np.minimum(places, last), places <= last
+
+    def n_batches(self, epoch: int) -> int:
+        """Return the pieces of a stretch."""
+        return -(-self.length // self.piece)
+
+    def batches(self, epoch: int, skip: int = 0) -> Iterator[int]:
+        """Yield where they begin, in the order of the text."""
+        yield from range(skip * self.piece, self.length, self.piece)
+
+    def fingerprint(self) -> str:
+        """Identify the text and how it is cut."""
+        return fingerprint_arrays(tuple(self._text), "stretches", self.length, self.piece)
+
+
+class TemporalTrainer(BoltzmannTrainer):
+    """A temporal machine under training; batches are those of `Stretches`.
+
+    The probabilities of the hidden units at the ends of the pieces are carried to the next step, and belong to the
+    state.
+    """
+
+    def __init__(
+        self,
+        settings: TemporalFRBMSettings,
+        parameters: BoltzmannParameters,
+        text: Stream,
+        valid: Stream | None,
+    ) -> None:
+        super().__init__(settings, parameters, text, valid)
+        self.stretches = Stretches(text, settings)
+        self._firsts = text.firsts
+        shape = len(self.stretches.begins), parameters.hidden
+        self.carried = self.rest["carried"] = np.zeros(shape, parameters.words.dtype)
+
+    def step(self, batch: Any, learning_rate: float) -> StepResult:
+        """Take one step on the summed loss of a piece of every stretch, read side by side."""
+        now = self.current
+        if batch == 0:
+            self.carried[:] = 0
+        places, inside = self.stretches.positions(batch)
+        opening = self._firsts[places]
+        read = Contexts.at(self.text, places.ravel(), self.settings.context)
+        features = context_features(now, read)
+        shape = (*places.shape, now.hidden)
+        inputs = inputs_of_contexts(now, features, None).reshape(shape)  # b_t
+        hidden = (now.words[read.targets] @ now.outputs).reshape(shape)  # a_w, which becomes p_t
+        before = np.empty_like(hidden)  # p_{t-1}
+        for t in range(len(places)):  # the filter of eq 3.14
+            before[t] = hidden[t - 1] if t else self.carried
+            inputs[t] += before[t] @ now.transitions.T
+            hidden[t] = sigmoid(inputs[t] + hidden[t])
+            hidden[t][opening[t]] = 0
+        self.carried[:] = hidden[-1]
+        counted = inside & ~opening
+        found, loss = self.contrast(inputs[counted], read.targets[counted.ravel()])
+        slopes = np.zeros_like(inputs)
+        slopes[counted] = found.inputs
+        if self.settings.learning == "likelihood" and len(places) > 1:
+            onward = self._go_back(slopes, hidden)
+            # words that are there act on later ones too, through the hidden units
+            found = found._replace(
+                words=found.words
+                + by_word(read.targets, len(now.words)) @ (onward @ now.outputs.T),
+                outputs=found.outputs + now.words[read.targets].T @ onward,
+            )
+        before, slopes = (each.reshape(-1, now.hidden) for each in (before, slopes))
+        made = gradients(now, read, features, before, found, slopes)
+        self.climb(made, int(counted.sum()), learning_rate)
+        return StepResult(loss, int(counted.sum()))
+
+    def _go_back(self, slopes: Floats, hidden: Floats) -> Floats:
+        """Add to the gradients of b_t (piece, stretches, hidden) what comes back from later words of the piece.
+
+        Return that part alone (tokens, hidden): it is the gradient of a_w of the words that are there.
+        """
+        onward, back = np.zeros_like(slopes), np.zeros_like(slopes[0])
+        for t in reversed(range(len(slopes))):
+            p = hidden[t]
+            onward[t] = back * p * (1 - p)  # nothing where a sequence begins: there p is 0
+            slopes[t] += onward[t]
+            back = slopes[t] @ self.current.transitions
+        return onward.reshape(-1, slopes.shape[-1])
+
+
+def fit_frbm(
+    settings: FRBMSettings,
+    corpus: Corpus,
+    valid: Corpus | None,
+    run: FitRun,
+    description: str = "fitting",
+) -> tuple[BoltzmannPredictor, History]:
+    """Train a plain machine from small random weights."""
+    text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
+    trainer = BoltzmannTrainer(
+        settings, initial_parameters(settings, corpus.type_counts), text, held_out
+    )
+    positions = np.flatnonzero(~text.firsts)
+    batch = max(1, min(settings.batch_words, len(positions) // _LEAST_STEPS))
+    source = ArrayBatches(positions, batch_size=batch, seed=settings.seed)
+    rate = falling_rate(settings.learning_rate, settings.epochs, source)
+    history = train(trainer, source, settings, text, held_out, run, rate, description=description)
+    return trainer.predictor(), history
+
+
+def initial_parameters(
+    settings: FRBMSettings, counts: npt.NDArray[np.integer[Any]]
+) -> BoltzmannParameters:
+    """Draw small vectors and weights; the biases of words are those of a unigram model."""
+    rng = np.random.default_rng([settings.seed, 1])
+    features, hidden = settings.features, settings.hidden
+
+    def normal(*shape: int) -> npt.NDArray[np.float32]:
+        return rng.standard_normal(shape, np.float32)
+
+    weight = np.float32(1 / np.sqrt(hidden))
+    some = counts + 0.1  # so that no bias is -inf, that of a word which the text has not
+    return BoltzmannParameters(
+        words=normal(len(counts), features) * np.float32(0.1),
+        contexts=normal(settings.context, features, hidden) * weight,
+        outputs=normal(features, hidden) * weight,
+        transitions=np.zeros((0, hidden), np.float32),
+        hidden_biases=np.zeros((hidden, 1), np.float32),
+        biases=np.log(some / some.sum())[:, None].astype(np.float32),
+    )
+
+
+# -- the models --------------------------------------------------------------------------------------
+
+
+class FRBM(StreamModel):
+    """A factored restricted Boltzmann machine language model.
+
+        P(w | context) = exp(b_w) prod_j (1 + exp(a_wj + b_j)) / Z,    a_w = R_w W_n,    b = sum_i R_{w_i} W_i + b_h
+
+    (Mnih 2010, equation 3.5): binary hidden units, which see the feature vectors R of the next word and of those before
+    it, are summed out exactly. A prediction costs N_w N_h fused multiply-adds and as many products for N_w words and
+    N_h hidden units. A text of fewer than 16 ``batch_words`` words is read in smaller steps, 16 or more an epoch. The
+    model of the thesis has ``hidden=1000, learning="divergence", advanced={"visible": "mean_field"}``.
+    """
+
+    name: ClassVar[str] = "frbm"
+    settings_class = FRBMSettings
+    settings: FRBMSettings
+    _predictor: BoltzmannPredictor | None = None
+
+    @configured_by(FRBMSettings)
+    def __init__(self, settings: FRBMSettings) -> None:
+        super().__init__(settings)
+
+    def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
+        self._predictor, history = fit_frbm(self.settings, corpus, valid, run)
+        self._vocabulary = corpus.vocabulary
+        self.fitted_on = {"training": history.as_dict()}
+
+    @property
+    def parameters(self) -> BoltzmannParameters:
+        """The learned arrays. Raises NotFittedError."""
+        return self._learned(self._predictor).parameters
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Return the model of saved arrays, every one checked. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
+        settings = model.settings
+        model._vocabulary = vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        parameters = BoltzmannParameters.from_arrays(
+            arrays,
+            types=len(vocabulary),
+            features=settings.features,
+            context=settings.context,
+            hidden=settings.hidden,
+            remembered=settings.hidden if issubclass(cls, TemporalFRBM) else 0,
+        )
+        model._predictor = BoltzmannPredictor(parameters, vocabulary.boundary_id)
+        return model
+
+
+class TemporalFRBM(FRBM):
+    """A temporal factored restricted Boltzmann machine language model.
+
+    An `FRBM` whose hidden units get A p_{t-1} besides, from the probabilities of the hidden units at the word before
+    (Mnih 2010, equation 3.14), so that a prediction depends on all words before, at the cost of N_h^2 more
+    multiplications a word. Training begins with the parameters of an `FRBM` and with A = 0, as in the thesis, whose
+    model has ``hidden=1000, learning="divergence", piece_words=1``. A text of fewer than 16 ``batch_words`` words is
+    read in smaller steps, as by an `FRBM`: it is cut into fewer stretches.
+
+    A text is scored as a stream with ``perplexity(text, context="stream")``: the filter goes on over the ends of
+    sentences.
+    """
+
+    name: ClassVar[str] = "temporal_frbm"
+    settings_class = TemporalFRBMSettings
+    settings: TemporalFRBMSettings
+    _begin: FRBM | None = None
+
+    @configured_by(TemporalFRBMSettings)
+    def __init__(self, settings: TemporalFRBMSettings) -> None:
+        StreamModel.__init__(self, settings)  # FRBM takes options
+
+    @classmethod
+    def starting_from(cls, frbm: FRBM, **options: Any) -> Self:
+        """Return an unfitted model whose training begins with the parameters of a fitted `FRBM`, and with A = 0.
+
+        Parameters
+        ----------
+        frbm
+            Fitted, to a text with the vocabulary of the one to come.
+        options
+            Options of the model. Those that an `FRBM` has too are by default as in ``frbm``; ``features``, ``hidden``,
+            ``context`` and ``across_sentences`` must be.
+
+        Raises
+        ------
+        ConfigurationError
+            ``frbm`` is no `FRBM`, one of these options differs, or an option is unknown, out of range or without
+            effect.
+        NotFittedError
+            ``frbm`` was not fitted.
+        """
+        if not isinstance(frbm, FRBM) or isinstance(frbm, TemporalFRBM):
+            raise ConfigurationError(
+                f"TemporalFRBM: training begins with a fitted FRBM, not with {type(frbm).__name__}: give "
+                "starting_from an FRBM, or leave starting_from out and let fit train one"
+            )
+        _ = frbm.parameters  # raises NotFittedError
+        theirs: FRBMSettings = frbm.settings
+        shared = {one.name: getattr(theirs, one.name) for one in theirs.options()}
+        for name in ("features", "hidden", "context", "across_sentences"):
+            if options.get(name, shared[name]) != shared[name]:
+                raise ConfigurationError(
+                    f"TemporalFRBM: {name} is {shared[name]} in the FRBM that training begins with, "
+                    f"and cannot be {options[name]}: leave it out"
+                )
+        if options.get("frbm_epochs"):
+            raise ConfigurationError(
+                "TemporalFRBM: frbm_epochs has no effect where an FRBM is given; leave it out"
+            )
+        if options.get("learning", theirs.learning) != theirs.learning:
+            del shared["advanced"]  # it belongs to the other way of learning
+        made = cls.from_settings({**shared, "frbm_epochs": 0, **options})
+        made._begin = frbm
+        return made
+
+    def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
+        settings = self.settings
+        told: dict[str, Any] = {}
+        if self._begin is not None:
+            self._begin.vocabulary.require_same(corpus.vocabulary, "the text of a TemporalFRBM")
+            begin = self._begin.parameters
+        elif settings.frbm_epochs:
+            plain, history = fit_frbm(
+                settings.plain(), corpus, valid, run.stage("frbm"), "fitting the FRBM"
+            )
+            begin, told["frbm"] = plain.parameters, history.as_dict()
+            run = run.after_first()
+        else:
+            begin = initial_parameters(settings, corpus.type_counts)
+        text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
+        trainer = TemporalTrainer(settings, begin.with_zero_transitions(), text, held_out)
+        history = train(
+            trainer,
+            trainer.stretches,
+            settings,
+            text,
+            held_out,
+            run.stage("temporal"),
+            falling_rate(settings.learning_rate, settings.epochs, trainer.stretches),
+            identity={"begin": begin.fingerprint()},
+        )
+        self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
+        self.fitted_on = {**told, "training": history.as_dict()}
