@@ -35,7 +35,7 @@ from tacenda.word_classes import coarser_class
 from tacenda_lm.sequences import Float64
 from tacenda_lm.spelling import LetterModel
 
-__all__ = ["Unknown", "UnknownWords", "checked_way"]
+__all__ = ["Unknown", "UnknownWords", "check_way"]
 
 #: How the probability of its class becomes that of a word outside the vocabulary.
 Unknown: TypeAlias = Literal["spelling", "even", "class"]
@@ -69,7 +69,7 @@ class UnknownWords:
         way: Unknown | str = "spelling",
         unseen_types: int | None = None,
     ) -> None:
-        self.way = checked_way(way, unseen_types)
+        self.way = check_way(way, unseen_types)
         self.unseen_types = unseen_types
         self._vocabulary = vocabulary
         self._known: dict[str, float] = {}
@@ -100,7 +100,7 @@ class UnknownWords:
         return shares
 
 
-def checked_way(way: str, unseen_types: int | None) -> Unknown:
+def check_way(way: str, unseen_types: int | None) -> Unknown:
     """Return the way itself. Raises ConfigurationError as `UnknownWords` does."""
     if way not in get_args(Unknown):
         raise ConfigurationError(f"unknown must be 'spelling', 'even' or 'class', not {way!r}")

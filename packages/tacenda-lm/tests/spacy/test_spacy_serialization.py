@@ -27,7 +27,7 @@ def test_pipeline_survives_the_disk(nlp, tmp_path):
     nlp.to_disk(tmp_path / "pipeline")
     loaded = spacy.load(tmp_path / "pipeline")
     assert values(loaded("The cat saw 12 .")) == values(nlp("The cat saw 12 ."))
-    assert loaded.get_pipe("lm_scorer").normalizing == nlp.get_pipe("lm_scorer").normalizing
+    assert loaded.get_pipe("lm_scorer").normalize == nlp.get_pipe("lm_scorer").normalize
     assert not list((tmp_path / "pipeline").rglob("*.pkl"))
 
 
@@ -80,7 +80,7 @@ def test_pickled_component_gives_the_same_scores(pipeline):
     nlp = pipeline(sentences=True, **settings)
     component = nlp.get_pipe("lm_scorer")
     copy = pickle.loads(pickle.dumps(component))  # noqa: S301 - what spaCy does to spawn a process
-    assert (copy.name, copy.normalizing) == (component.name, component.normalizing)
+    assert (copy.name, copy.normalize) == (component.name, component.normalize)
     doc = nlp(TEXT)
     again = copy(nlp.get_pipe("sentencizer")(nlp.make_doc(TEXT)))
     assert values(again, "pickled_") == values(doc, "pickled_")

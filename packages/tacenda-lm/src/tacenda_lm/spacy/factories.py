@@ -72,21 +72,7 @@ def lm_scorer(
     The model is not part of the configuration: give it to ``initialize(artifact=...)``, or in
     ``[initialize.components.lm_scorer]``.
     """
+    settings = locals()  # every argument by its name
     from tacenda_lm.spacy.component import LanguageModelScorer
 
-    return LanguageModelScorer(
-        nlp,
-        name,
-        prefix=prefix,
-        context=context,
-        eos=eos,
-        rank=rank,
-        entropy=entropy,
-        state=state,
-        unknown=unknown,
-        unseen_types=unseen_types,
-        lowercase=lowercase,
-        number_word=number_word,
-        batch_tokens=batch_tokens,
-        scorer=scorer,
-    )
+    return LanguageModelScorer(**settings)

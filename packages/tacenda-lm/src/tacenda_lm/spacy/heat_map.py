@@ -16,7 +16,7 @@ from spacy.util import is_in_jupyter
 
 from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda.vocabulary import UNKNOWN
-from tacenda_lm.spacy.doc_scores import DocScores
+from tacenda_lm.spacy.scores import DocScores
 
 __all__ = ["DARK", "HEAT", "LIGHT", "STRENGTH", "render"]
 

@@ -32,7 +32,7 @@ def score_documents(
     ``</s>`` included. A figure is None if nothing was scored.
     """
     from tacenda_lm.perplexity import Perplexity
-    from tacenda_lm.spacy.doc_scores import DocScores
+    from tacenda_lm.spacy.scores import DocScores
 
     found = (DocScores.of(example.predicted, prefix) for example in examples)
     text = Perplexity.pooled(scores.measure() for scores in found if scores is not None)

@@ -1,4 +1,4 @@
-"""`DocScores`: the scores of one document, as they are kept in ``doc.user_data``.
+"""`DocScores`: the scores of one document, as they are kept in ``doc.user_data``, and the attributes that read them.
 
 Words are found by their place in the text, in characters, so the scores survive retokenization: a merged
 token has the sum of its words' log-probabilities. The extension attributes of tokens, spans and documents read them:
@@ -31,11 +31,14 @@ import numpy as np
 import numpy.typing as npt
 from spacy.tokens import Doc, Span, Token
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, NotFittedError
+from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Perplexity
 from tacenda_lm.sequences import Float64
+from tacenda_lm.surprisal.table import ScoredText, log_frequencies
+from tacenda_lm.surprisal.words import Word, bare_tokens
 
-__all__ = ["DocScores", "register", "text_length"]
+__all__ = ["DocScores", "register", "scored_text", "text_length"]
 
 
 class DocScores(NamedTuple):
@@ -158,13 +161,17 @@ def _set(host: Any, name: str, **definition: Any) -> None:
         )
 
 
-def _words(prefix: str, token: Token) -> tuple[DocScores, slice] | None:
-    """The words a token consists of, more than one if it was merged since; None if it was not scored."""
-    scores = DocScores.of(token.doc, prefix)
+def _words(prefix: str, piece: Token | Span | Doc) -> tuple[DocScores, slice] | None:
+    """The words of a piece, of a merged token more than one; None if the document was not scored."""
+    scores = DocScores.of(piece if isinstance(piece, Doc) else piece.doc, prefix)
     if scores is None:
         return None
-    words = scores.words(token.idx, token.idx + len(token))
-    return (scores, words) if words.stop > words.start else None
+    if isinstance(piece, Token):
+        words = scores.words(piece.idx, piece.idx + len(piece))
+        return (scores, words) if words.stop > words.start else None
+    if isinstance(piece, Span):
+        return scores, scores.words(piece.start_char, piece.end_char)
+    return scores, slice(0, len(scores.start))
 
 
 def _logprob(prefix: str, token: Token) -> float | None:
@@ -197,35 +204,27 @@ def _single(field: str, prefix: str, token: Token) -> Any:
     return values[found[1].start].item()
 
 
-def _measured(figure: str, prefix: str, piece: Span | Doc) -> float | None:
+def _measure(figure: str, prefix: str, piece: Span | Doc) -> float | None:
     """A figure of the perplexity of a span or document."""
-    doc = piece.doc if isinstance(piece, Span) else piece
-    scores = DocScores.of(doc, prefix)
-    if scores is None:
-        return None
-    words = None
-    if isinstance(piece, Span):
-        words = scores.words(piece.start_char, piece.end_char)
-    found: float | None = getattr(scores.measure(words), figure)
-    return found
+    found = _words(prefix, piece)
+    value: float | None = None if found is None else getattr(found[0].measure(found[1]), figure)
+    return value
 
 
 def _full_logprob(prefix: str, piece: Span | Doc) -> float | None:
     """The log-probability of a span or document, unknown words with their share of their class."""
-    scores = DocScores.of(piece.doc if isinstance(piece, Span) else piece, prefix)
-    if scores is None:
+    found = _words(prefix, piece)
+    if found is None:
         return None
-    words = slice(0, len(scores.start))
-    if isinstance(piece, Span):
-        words = scores.words(piece.start_char, piece.end_char)
+    scores, words = found
     return float(scores.full_log_prob(words).sum() + scores.ends(words).sum())
 
 
 def _span_eos(prefix: str, span: Span) -> float | None:
-    scores = DocScores.of(span.doc, prefix)
-    if scores is None:
+    found = _words(prefix, span)
+    if found is None:
         return None
-    ends = scores.ends(scores.words(span.start_char, span.end_char))
+    ends = found[0].ends(found[1])
     return float(sum(ends)) if len(ends) else None
 
 
@@ -238,8 +237,44 @@ _GETTERS: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
     (Token, "lm_state", partial(_single, "state")),
     (Span, "lm_logprob", _full_logprob),
     (Span, "lm_eos", _span_eos),
-    (Span, "perplexity", partial(_measured, "value")),
+    (Span, "perplexity", partial(_measure, "value")),
     (Doc, "lm_logprob", _full_logprob),
-    (Doc, "perplexity", partial(_measured, "value")),
-    (Doc, "lm_bpc", partial(_measured, "bits_per_character")),
+    (Doc, "perplexity", partial(_measure, "value")),
+    (Doc, "lm_bpc", partial(_measure, "bits_per_character")),
 )
+
+
+def scored_text(
+    doc: Doc, name: str, vocabulary: Vocabulary, normalize: Callable[[str], str], prefix: str
+) -> ScoredText:
+    """Return the words of a document with what was found of their tokens, for the table of `surprisal_table`.
+
+    A word is what whitespace separates; its tokens are those that were scored. ``vocabulary`` and ``normalize`` are
+    those of the model, for the frequencies. Raises NotFittedError where the document was not scored.
+    """
+    scores = DocScores.of(doc, prefix)
+    if scores is None:
+        raise NotFittedError(
+            "the document has no scores: make it with a pipeline that has this component"
+        )
+    text, starts = doc.text, scores.start.tolist()
+    ends = (scores.start + scores.length).tolist()
+    tokens = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    sentences = np.repeat(np.arange(1, len(scores.segments)), np.diff(scores.segments)).tolist()
+    words = []
+    first = 0
+    for i in range(1, len(tokens) + 1):
+        if i == len(tokens) or starts[i] > ends[i - 1]:
+            own = tuple(tokens[first:i])
+            start, end = starts[first], ends[i - 1]
+            words.append(Word(text[start:end], start, end, sentences[first], own, bare_tokens(own)))
+            first = i
+    ids = vocabulary.encode([normalize(token) for token in tokens])
+    shares = np.zeros(len(ids)) if scores.share is None else scores.share
+    return ScoredText(
+        name,
+        words,
+        -scores.full_log_prob(slice(0, len(ids))) / math.log(2),
+        ~np.isin(ids, vocabulary.oov_ids),
+        log_frequencies(vocabulary, ids, shares),
+    )
