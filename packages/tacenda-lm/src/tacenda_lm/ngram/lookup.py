@@ -20,7 +20,6 @@ from numba import uint64
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import prefetch
-from tacenda_lm.ngram.table import ABOVE_ONE
 
 __all__ = [
     "NOT_SORTED",
@@ -395,13 +394,13 @@ def _context_of(data, shape, n, place):
 
 
 @njit
-def check_distributions(data, shape, starts, sums):
+def check_distributions(data, shape, starts, tolerance, sums):
     """Write the lowest and the highest sum of the unigrams' probabilities and those after a context into ``sums`` (2,).
 
     ``starts`` (order,) say where the contexts of each order begin if all are numbered through. Return an order and the
-    place of a context in it, and a word after it whose probability is above one; order -1 if there is none; -1 for the
-    word where the n-gram at this place is listed without its last words, `NOT_SORTED` where n-grams of the order are
-    not. What follows a context without its first word is compared word by word: both are sorted.
+    place of a context in it, and a word after it whose log-probability is above ``tolerance``; order -1 if there is
+    none; -1 for the word where the n-gram at this place is listed without its last words, `NOT_SORTED` where n-grams
+    of the order are not. What follows a context without its first word is compared word by word: both are sorted.
     """
     order, n_types = len(shape), shape[0, SIZE]
     suffix = np.empty(starts[-1], np.int64)  # the place of each context without its first word
@@ -448,7 +447,7 @@ def check_distributions(data, shape, starts, sums):
                 sums[0] = total
             if total > sums[1] or total != total:
                 sums[1] = total
-            w = _word_above_one(data, shape, n, node, suffix, starts, best)
+            w = _word_above_one(data, shape, n, node, suffix, starts, tolerance, best)
             if w >= 0:
                 return n + 1, node, w
     return np.int64(-1), np.int64(0), np.int64(0)
@@ -466,7 +465,7 @@ def _prefetch_below(data, shape, n, suffix, node):
 
 
 @njit
-def _word_above_one(data, shape, n, node, suffix, starts, best):
+def _word_above_one(data, shape, n, node, suffix, starts, tolerance, best):
     """A word whose probability after the context of n + 1 words at ``node`` is above one; -1 if there is none."""
     penalty, longer, level = 0.0, np.int64(node), n
     while True:
@@ -478,10 +477,10 @@ def _word_above_one(data, shape, n, node, suffix, starts, best):
             own = suffix[starts[level] + longer]
             begin = first_after(data, shape, level - 1, own)
             end = first_after(data, shape, level - 1, own + 1)
-        elif penalty + best <= ABOVE_ONE:
+        elif penalty + best <= tolerance:
             return np.int64(-1)
         for place in range(begin, end):
-            if penalty + log_prob(data, shape, level, place) > ABOVE_ONE:
+            if penalty + log_prob(data, shape, level, place) > tolerance:
                 w = word_of(data, shape, level, place)
                 if child(data, shape, level, longer, w) < 0:
                     return w

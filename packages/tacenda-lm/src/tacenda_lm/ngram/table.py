@@ -168,7 +168,7 @@ class Table:
 
         starts = np.cumsum([0, *self.sizes[:-1]])
         found = np.empty(2)
-        order, node, word = lookup.check_distributions(*self.arguments, starts, found)
+        order, node, word = lookup.check_distributions(*self.arguments, starts, ABOVE_ONE, found)
         low, high = found.tolist()
         if order < 0:
             return Sums(low, high, None)

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from inspect import signature
 from itertools import chain, pairwise
 from typing import Any, cast
 
@@ -28,7 +29,6 @@ from tacenda.spacy.sources import as_corpus, as_text, load, resolve_tokenizer
 from tacenda.tokenizers import get_tokenizer
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import with_ends
-from tacenda_lm.spacy.factories import CONFIG
 from tacenda_lm.spacy.scores import DocScores, register, scored_text, text_length
 from tacenda_lm.states import State, distributions_of, ranks_and_entropies, states_before
 from tacenda_lm.surprisal.table import SurprisalTable, caveats, tabulate
@@ -290,7 +290,8 @@ class LanguageModelScorer(ModelComponent):
                 )
 
     def _settings(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in CONFIG}
+        options = list(signature(LanguageModelScorer).parameters)[2:]  # but nlp and name
+        return {name: getattr(self, name) for name in options}
 
     # -- documents ---------------------------------------------------------------------------------
 
