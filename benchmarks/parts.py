@@ -18,13 +18,7 @@ SOURCES = {
 LDS = ("embeddings/lds", "core/kernels/dynamics", "core/corpus/pair_counts.py")
 LDS_IN_SPACY = (*LDS, "embeddings/spacy", "core/spacy")
 VAREMBED = (
-    *(
-        f"embeddings/varembed/{file}.py"
-        for file in ("fitted", "initial_vectors", "learning", "model")
-    ),
-    *(f"embeddings/varembed/{file}.py" for file in ("morphemes", "settings", "training")),
-    "embeddings/varembed/segmenters",
-    "embeddings/varembed/count_matrices.py",
+    "embeddings/varembed",
     "embeddings/lds/lagged_counts.py",
     "core/corpus/pair_counts.py",
     "core/kernels/dynamics/lagged_counts",

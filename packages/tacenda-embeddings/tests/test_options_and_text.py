@@ -43,15 +43,11 @@ def test_an_option_of_the_group_is_named_where_it_is_looked_for():
 @pytest.mark.parametrize(
     ("model", "plain", "group", "unused"),
     [
-        (VarEmbed, {"start": "random"}, {}, {"start_scale": 2.0}),
-        (VarEmbed, {"start": "random"}, {}, {"start_window": 3}),
         (VarEmbed, {"start": "random"}, {}, {"start_adjacent": 0.1}),
-        (VarEmbed, {"start": "word2vec"}, {}, {"start_window": 3}),
         (VarEmbed, {"start": "word2vec"}, {}, {"start_adjacent": 0.1}),
         (VarEmbed, {}, {"softmax": "exact"}, {"negatives": 3}),
         (VarEmbed, {"segmenter": "morfessor"}, {}, {"n_morphemes": 3}),
         (VarEmbed, {"segmenter": "ngrams"}, {}, {"n_morphemes": 3}),
-        (VarEmbed, {"segmenter": "ngrams"}, {}, {"max_pieces": 3}),
     ],
 )
 def test_an_option_without_effect_is_refused(model, plain, group, unused):

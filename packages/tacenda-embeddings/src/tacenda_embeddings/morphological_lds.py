@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import require
+from tacenda.arrays import Array, Float32, take
 from tacenda.corpus import Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.estimator import Estimator
@@ -24,10 +24,12 @@ from tacenda.vocabulary import Vocabulary, class_of, reserved, token_list
 from tacenda.word_classes import coarser_class
 from tacenda_embeddings.lds.model import LDS
 from tacenda_embeddings.lds.settings import LDSSettings, Output
-from tacenda_embeddings.varembed.model import Float32, MorphologicalEmbedder, SumEmbed, VarEmbed
+from tacenda_embeddings.varembed.model import MorphologicalEmbedder, SumEmbed, VarEmbed
 from tacenda_embeddings.varembed.settings import VarEmbedSettings
 
 __all__ = ["MorphologicalLDS", "MorphologicalLDSSettings"]
+
+Rows = npt.NDArray[np.float32]
 
 _RIDGE = 1e-3  # of the mean square of the features
 _FEWEST = 20  # words that the map can be learned from
@@ -62,7 +64,7 @@ class MorphologicalLDS(Estimator):
         super().__init__(settings)
         self.lds = LDS.from_settings(settings.lds)
         self.words: MorphologicalEmbedder[Any] = VarEmbed.from_settings(settings.words)
-        self._map: Float32 | None = None
+        self._map: Rows | None = None
 
     def __repr__(self) -> str:
         fitted = "fitted" if self.is_fitted else "not fitted"
@@ -87,27 +89,25 @@ class MorphologicalLDS(Estimator):
         return cls()._adopt(lds, words)
 
     def _adopt(self, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
-        self._take(lds, words)
-        self._map = _learned_map(lds, words)
+        self._take(lds, words, _learn_map(lds, words))
         self.fitted_on = {"lds": dict(lds.fitted_on), "words": dict(words.fitted_on)}
         return self
 
-    def _take(self, lds: LDS, words: MorphologicalEmbedder[Any]) -> None:
-        """Set the two models, and the settings, which are theirs."""
-        self.lds, self.words = lds, words
+    def _take(self, lds: LDS, words: MorphologicalEmbedder[Any], learned: Rows | None) -> Self:
+        """Set the two models and the map; the settings are those of the models."""
+        self.lds, self.words, self._map = lds, words, learned
         self.settings = MorphologicalLDSSettings(lds=lds.settings)
-        # past the check of types: those of a SumEmbed say what the model is, though none can be fitted with them
+        # past the check of types: those of a SumEmbed describe the model, though none can be fitted with them
         object.__setattr__(self.settings, "words", words.settings)
+        return self
 
     def with_output(self, output: Output) -> Self:
         """Return the same fitted model with another output of its LDS; it copies nothing. Raises ConfigurationError."""
-        other = type(self)()
-        other._take(self.lds.with_output(output), self.words)
-        other._map = self._map
+        other = type(self)()._take(self.lds.with_output(output), self.words, self._map)
         other.figures, other.fitted_on = self.figures, self.fitted_on
         return other
 
-    def _fitted(self) -> Float32:
+    def _fitted(self) -> Rows:
         if self._map is None:
             raise NotFittedError(
                 "this MorphologicalLDS is not fitted: call fit(corpus), join two fitted models with "
@@ -128,33 +128,34 @@ class MorphologicalLDS(Estimator):
         """The number of columns of what `transform` returns; known before fitting."""
         return self.lds.width
 
-    def rows(self, words: Sequence[str]) -> Float32:
-        """Return input rows (words, states) of words as if they had not been seen, on the scale of the LDS's."""
+    def rows(self, words: Sequence[str]) -> Rows:
+        """Return input rows (words, states) of words as if they had not been seen, on the scale of the LDS's.
+
+        Their directions are predicted; they are as long as those of the types that stand for the words.
+        """
         W, lds = self._fitted(), self.lds
         stand_ins = lds.input_rows[_stand_ins(lds.vocabulary, words)]
-        return _predicted(W, stand_ins, self.words.vectors(words, prior=False))
+        lengths = np.linalg.norm(stand_ins, axis=1, keepdims=True)
+        predicted = _directions(_features(stand_ins, self.words.vectors(words)) @ W) * lengths
+        return np.ascontiguousarray(predicted, np.float32)
 
     def transform(
         self, sentences: Iterable[Sequence[str]], *, output: str | None = None
-    ) -> list[Float32]:
+    ) -> list[Rows]:
         """Return the vectors of every token of every sentence, as `LDS.transform` does."""
         vocabulary = self.vocabulary
         special = reserved(vocabulary.oov)
         texts = [token_list(sentence) for sentence in sentences]
-        unseen = dict.fromkeys(
-            word
-            for text in texts
-            for word in text
-            if word not in vocabulary and word not in special
-        )
+        distinct = dict.fromkeys(word for text in texts for word in text)
+        unseen = [word for word in distinct if word not in vocabulary and word not in special]
         new = {word: len(vocabulary) + i for i, word in enumerate(unseen)}
         ids = [
             np.array([new[w] if w in new else vocabulary.id_of(w) for w in text], np.int64)
             for text in texts
         ]
-        return self.lds.transform_extended(ids, self.rows(list(unseen)), output=output)
+        return self.lds.transform_extended(ids, self.rows(unseen), output=output)
 
-    # -- artefact ----------------------------------------------------------------------------------
+    # -- artifact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
         """Return nothing: the settings are those of the two models, which are saved inside."""
@@ -176,18 +177,17 @@ class MorphologicalLDS(Estimator):
         arrays: dict[str, npt.NDArray[Any]],
         nested: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Return the model of an artefact. Raises ArtifactError."""
+        """Return the model of an artifact. Raises ArtifactError."""
         lds, words = (nested or {}).get("lds"), (nested or {}).get("words")
         if not isinstance(lds, LDS) or not isinstance(words, VarEmbed | SumEmbed):
             raise ArtifactError(
                 "it does not hold an LDS and a model of word vectors: it is damaged"
             )
-        model = cls()
-        model._take(lds, words)
         states = lds.settings.n_states
-        shape = (1 + states + words.width, states)
-        model._map = require(arrays, "map", shape=shape, dtype=np.float32, finite=True)
-        return model
+        sizes = {"features": 1 + states + words.width, "states": states}
+        return cls()._take(
+            lds, words, take(arrays, "map", Float32[Array, "features states"], sizes)
+        )
 
 
 def _stand_ins(vocabulary: Vocabulary, words: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -204,26 +204,19 @@ def _stand_ins(vocabulary: Vocabulary, words: Sequence[str]) -> npt.NDArray[np.i
     return found
 
 
-def _features(stand_ins: Float32, vectors: Float32) -> Float32:
+def _features(stand_ins: Rows, vectors: Rows) -> Rows:
     """Return (words, 1 + states + width): one, the direction of the stand-in's row, the word's vector."""
     ones = np.ones((len(vectors), 1), np.float32)
     return np.concatenate([ones, _directions(stand_ins), vectors], axis=1)
 
 
-def _directions(rows: Float32) -> Float32:
+def _directions(rows: Rows) -> Rows:
     """Return the rows at unit length."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(norms, np.float32(1e-12)), np.float32)
 
 
-def _predicted(W: Float32, stand_ins: Float32, vectors: Float32) -> Float32:
-    """Return rows in the predicted directions, as long as those of the types that stand for the words."""
-    lengths = np.linalg.norm(stand_ins, axis=1, keepdims=True)
-    found = _directions(_features(stand_ins, vectors) @ W) * lengths
-    return np.ascontiguousarray(found, np.float32)
-
-
-def _learned_map(lds: LDS, words: MorphologicalEmbedder[Any]) -> Float32:
+def _learn_map(lds: LDS, words: MorphologicalEmbedder[Any]) -> Rows:
     """Return a ridge regression of the directions of the LDS's rows, (1 + states + width, states).
 
     It is learned on words whose morphemes all occur in other words too: a morpheme that only one word has

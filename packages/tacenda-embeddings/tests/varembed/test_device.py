@@ -37,17 +37,17 @@ def held(texts):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind[0].__name__} {kind[1]}")
 def test_a_fit_ends_where_that_on_the_cpu_does(held, kind, monkeypatch):
     """The same torch computes both, so every bit is the same: what is tested is where everything lies."""
-    from tacenda_embeddings.varembed import learning
+    from tacenda_embeddings.varembed import training
 
     there = []
 
-    class Watched(learning.Trainer):
+    class Watched(training.Trainer):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             there.append(self.device)
 
     here = fitted(held, kind)
-    monkeypatch.setattr(learning, "Trainer", Watched)
+    monkeypatch.setattr(training, "Trainer", Watched)
     with stand_in():
         other = fitted(held, kind)
     assert there == [torch.device(DEVICE)]
@@ -81,14 +81,14 @@ def test_a_fit_that_there_is_no_room_for_says_what_to_lower(held, model, monkeyp
 
 
 def test_a_device_that_fills_up_later_says_what_to_lower(held, monkeypatch):
-    from tacenda_embeddings.varembed import learning
+    from tacenda_embeddings.varembed import training
 
     full = type("OutOfMemoryError", (RuntimeError,), {})
 
     def step(*arguments):
         raise full("CUDA out of memory")
 
-    monkeypatch.setattr(learning.Trainer, "step", step)
+    monkeypatch.setattr(training.Trainer, "step", step)
     with stand_in(), pytest.raises(FittingError, match=r"memory of the device .* give fewer batch"):
         fitted(held, KINDS[0])
 
@@ -104,12 +104,12 @@ def test_products_of_three_digits_leave_the_bound_to_three(held, kind):
 
 @pytest.mark.parametrize("allowed", ["highest", "high"])
 def test_an_lstm_on_cuda_rounds_its_factors_only_where_torch_may(allowed):
-    from tacenda_embeddings.varembed.learning import _full_precision
+    from tacenda_embeddings.varembed.training import full_precision
 
     flags, before = torch.backends.cudnn, torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision(allowed)
     try:
-        with _full_precision("cuda:1"):
+        with full_precision("cuda:1"):
             assert flags.allow_tf32 == (allowed == "high")
             assert flags.enabled
         assert flags.allow_tf32 == before

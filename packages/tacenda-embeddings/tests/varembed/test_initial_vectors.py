@@ -6,9 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tacenda import Corpus
 from tacenda.kernels.shared import row_steps
-from tacenda_embeddings.varembed.initial_vectors import factorized_counts, fitted_morphemes
+from tacenda_embeddings.varembed.initial_vectors import factorize_counts, fit_morphemes
 from tacenda_embeddings.varembed.morphemes import Inventory
-from tacenda_embeddings.varembed.training import StreamBatches, joined
+from tacenda_embeddings.varembed.training import StreamBatches, concatenate
 
 
 def _counted(stream: np.ndarray, types: int, window: int) -> np.ndarray:
@@ -25,7 +25,7 @@ def _balanced(C: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("adjacent", [0.0, 0.5])
-def test_factorized_counts_are_the_leading_singular_vectors(corpus, adjacent):
+def test_factorize_counts_are_the_leading_singular_vectors(corpus, adjacent):
     """Against a count by hand of the circular stream with boundaries, and a dense decomposition."""
     window, width = 3, 6
     types, boundary = len(corpus.vocabulary), corpus.vocabulary.boundary_id
@@ -35,7 +35,7 @@ def test_factorized_counts_are_the_leading_singular_vectors(corpus, adjacent):
     U, S, _ = np.linalg.svd(np.hstack([_balanced(near + near.T), *sides]), full_matrices=False)
     expected = (U * np.sqrt(S))[:, :width]
     expected /= np.sqrt(np.linalg.norm(expected, axis=1, keepdims=True))
-    found = factorized_counts(corpus, width, window, 0, adjacent)
+    found = factorize_counts(corpus, width, window, 0, adjacent)
     # columns are known up to a rotation where values are close: compare what they span, weighted
     assert_allclose(found @ found.T, expected @ expected.T, atol=0.05 * np.abs(expected).max() ** 2)
 
@@ -50,7 +50,7 @@ def test_adjacent_words_tell_apart_what_the_window_does_not():
     corpus = Corpus.from_sentences(text)
 
     def likeness(adjacent):
-        found = factorized_counts(corpus, 4, 2, 0, adjacent)
+        found = factorize_counts(corpus, 4, 2, 0, adjacent)
         found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
         nouns, verbs = (
             found[[corpus.vocabulary.id_of(f"{kind}{i}") for i in range(4)]] for kind in "nv"
@@ -62,14 +62,14 @@ def test_adjacent_words_tell_apart_what_the_window_does_not():
 
 def test_more_columns_than_words_are_zero():
     small = Corpus.from_sentences([["a", "b"], ["b", "a"]])
-    found = factorized_counts(small, 10, 2, 0)
+    found = factorize_counts(small, 10, 2, 0)
     assert found.shape == (4, 10)
     assert np.isfinite(found).all()
     assert not found[:, 4:].any()
 
 
 def test_morphemes_begin_at_the_ridge_regression(corpus):
-    inventory = Inventory.learn(corpus.vocabulary, "unigram", 120, 16, True)
+    inventory = Inventory.learn(corpus.vocabulary, "unigram", 120, True)
     rng = np.random.default_rng(0)
     words = rng.standard_normal((len(corpus.vocabulary), 3)).astype(np.float32)
     counts = corpus.type_counts
@@ -81,13 +81,13 @@ def test_morphemes_begin_at_the_ridge_regression(corpus):
     expected = np.linalg.solve(
         A.T @ weights @ A + ridge * np.eye(A.shape[1]), A.T @ weights @ words
     )
-    found = fitted_morphemes(inventory, words, np.sqrt(counts + 1.0), ridge)
+    found = fit_morphemes(inventory, words, np.sqrt(counts + 1.0), ridge)
     assert_allclose(found, expected, atol=2e-3)
 
 
 def test_joined_text_has_a_boundary_after_every_sentence():
     corpus = Corpus.from_sentences([["a", "b"], ["c"]])
-    words = corpus.vocabulary.decode(joined(corpus))
+    words = corpus.vocabulary.decode(concatenate(corpus))
     assert words == ["</s>", "a", "b", "</s>", "c", "</s>"]
 
 

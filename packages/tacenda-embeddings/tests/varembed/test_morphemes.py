@@ -5,6 +5,7 @@ import pytest
 
 from tacenda import Corpus
 from tacenda.vocabulary import Vocabulary
+from tacenda_embeddings.varembed import morphemes
 from tacenda_embeddings.varembed.morphemes import BASE, Inventory
 
 
@@ -12,8 +13,8 @@ def vocabulary(words, **settings):
     return Corpus.from_sentences([words], **settings).vocabulary
 
 
-def learned(words, *, segmenter="unigram", n=30, most=16, base=True, **settings):
-    return Inventory.learn(vocabulary(words, **settings), segmenter, n, most, base)
+def learned(words, *, segmenter="unigram", n=30, base=True, **settings):
+    return Inventory.learn(vocabulary(words, **settings), segmenter, n, base)
 
 
 STEMS = ["walk", "talk", "jump", "look", "play"]
@@ -57,8 +58,9 @@ def test_unknown_ngrams_say_nothing():
     assert inventory.morphemes("中文").n_unknown == 0
 
 
-def test_a_long_word_keeps_most_pieces_and_the_last_takes_the_rest():
-    inventory = learned(WORDS, most=3)
+def test_a_long_word_keeps_most_pieces_and_the_last_takes_the_rest(monkeypatch):
+    monkeypatch.setattr(morphemes, "MAX_PIECES", 3)
+    inventory = learned(WORDS)
     word = "ab" * 20
     pieces = inventory.pieces(word)
     assert len(pieces) <= 3
@@ -87,7 +89,7 @@ def test_sums_are_those_of_the_morphemes():
     inventory = learned(WORDS)
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((len(inventory), 4)).astype(np.float32)
-    for word, row in zip(inventory.vocabulary.words, inventory.summed(vectors), strict=True):
+    for word, row in zip(inventory.vocabulary.words, inventory.sum(vectors), strict=True):
         np.testing.assert_allclose(
             row, vectors[inventory.morphemes(word).ids].sum(0), rtol=1e-5, atol=1e-6
         )
@@ -102,6 +104,6 @@ def test_type_counts_count_words_and_not_occurrences():
 @pytest.mark.parametrize("segmenter", ["unigram", "ngrams"])
 def test_a_vocabulary_without_words_has_an_inventory(segmenter):
     empty = Vocabulary(["</s>", "<unk>"], [1, 0])
-    inventory = Inventory.learn(empty, segmenter, 10, 16, True)
+    inventory = Inventory.learn(empty, segmenter, 10, True)
     assert inventory.names == (BASE,)
     assert inventory.morphemes("word").ids.tolist() == [0]

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_embeddings.varembed.segmenters import (
+    BEGIN,
     MAX_LETTERS,
+    Lattice,
+    MorfessorSegmenter,
+    best_pieces,
     learn_segmenter,
     segmenter_from_arrays,
 )
-from tacenda_embeddings.varembed.segmenters.unigram import BEGIN, Lattice, PieceLexicon, best_pieces
 
 STEMS = ["walk", "talk", "jump", "look", "play", "work", "call", "turn", "open", "paint"]
 WORDS = [stem + end for stem in STEMS for end in ("", "s", "ed", "ing", "er", "ers", "able")]
@@ -70,7 +73,7 @@ def test_viterbi_finds_the_best_of_all_segmentations(word):
 
 
 def test_letters_that_no_piece_covers_become_one_unknown_piece():
-    lexicon = PieceLexicon(["a", "b", "ab"], [-2.0, -2.0, -3.0])
+    lexicon = MorfessorSegmenter(["a", "b", "ab"], [-2.0, -2.0, -3.0])
     assert lexicon.segment("abxyzab") == ("ab", "xyz", "ab")
     assert lexicon.segment("xyz") == ("xyz",)
     assert lexicon.segment("") == ()
@@ -97,14 +100,14 @@ def test_unigram_finds_stems_and_endings():
     segmenter = learn_segmenter("unigram", WORDS, 60)
     assert segmenter.segment("walking") == (f"{BEGIN}walk", "ing")
     assert segmenter.segment("rewalkable")[-1] == "able"
-    assert len(segmenter.lexicon.pieces) <= 60
+    assert len(segmenter.pieces) <= 60
 
 
 def test_learning_is_deterministic_whatever_the_order():
     one = learn_segmenter("unigram", WORDS, 40)
     other = learn_segmenter("unigram", WORDS[::-1], 40)
-    assert one.lexicon.pieces == other.lexicon.pieces
-    np.testing.assert_array_equal(one.lexicon.log_probs, other.lexicon.log_probs)
+    assert one.pieces == other.pieces
+    np.testing.assert_array_equal(one.log_probs, other.log_probs)
 
 
 def test_pieces_of_a_known_word_spell_it(segmenter):

@@ -10,9 +10,9 @@ import pytest
 from tacenda import Corpus
 from tacenda.corpus import pair_counts, storage
 from tacenda_embeddings import SumEmbed, VarEmbed
-from tacenda_embeddings.varembed import count_matrices
-from tacenda_embeddings.varembed.count_matrices import balanced_counts
-from tacenda_embeddings.varembed.training import StreamBatches, joined
+from tacenda_embeddings.varembed import initial_vectors
+from tacenda_embeddings.varembed.initial_vectors import balance_counts
+from tacenda_embeddings.varembed.training import StreamBatches, concatenate
 
 
 def text_of(n, n_words=60, seed=0):
@@ -25,16 +25,16 @@ def text_of(n, n_words=60, seed=0):
 def in_files(monkeypatch):
     """Everything that could go to a file does, and is read in small pieces."""
     monkeypatch.setattr(storage, "SPILL_BYTES", 100)
-    monkeypatch.setattr(count_matrices, "_COUNTING", 1)
-    monkeypatch.setattr(count_matrices, "_ENTRIES", 50)
+    monkeypatch.setattr(initial_vectors, "_COUNTING", 1)
+    monkeypatch.setattr(initial_vectors, "_ENTRIES", 50)
 
 
 @pytest.mark.parametrize("adjacent", [0.0, 0.5])
 def test_matrices_in_files_are_the_same(request, adjacent):
     corpus = Corpus.from_text(text_of(2000))
-    here = balanced_counts(corpus, 3, adjacent)
+    here = balance_counts(corpus, 3, adjacent)
     request.getfixturevalue("in_files")
-    there = balanced_counts(corpus, 3, adjacent)
+    there = balance_counts(corpus, 3, adjacent)
     dense = np.random.default_rng(1).standard_normal((len(corpus.vocabulary), 5)).astype(np.float32)
     assert len(here) == len(there) == (3 if adjacent else 1)
     for one, other in zip(here, there, strict=True):
@@ -55,7 +55,7 @@ def test_a_fit_to_a_file_is_that_of_the_text_in_memory(request, tmp_path, kind):
     here = kind(**settings).fit(Corpus.from_text(text), valid=text_of(200, seed=1))
     request.getfixturevalue("in_files")
     corpus = Corpus.from_text(text, cache=tmp_path / "corpus")
-    assert isinstance(joined(corpus), np.memmap)
+    assert isinstance(concatenate(corpus), np.memmap)
     there = kind(**settings).fit(corpus, valid=text_of(200, seed=1))
     for name, array in here.arrays().items():
         assert np.array_equal(array, there.arrays()[name]), name
@@ -64,9 +64,9 @@ def test_a_fit_to_a_file_is_that_of_the_text_in_memory(request, tmp_path, kind):
 
 @pytest.mark.usefixtures("in_files")
 def test_ten_times_the_text_takes_no_more_memory(monkeypatch, tmp_path):
-    monkeypatch.setattr(count_matrices, "_COUNTING", 300_000)
+    monkeypatch.setattr(initial_vectors, "_COUNTING", 300_000)
     monkeypatch.setattr(pair_counts, "_MIN_ENTRIES", 2000)
-    monkeypatch.setattr(count_matrices, "_ENTRIES", 5000)
+    monkeypatch.setattr(initial_vectors, "_ENTRIES", 5000)
     files = [tmp_path / name for name in ("warm", "short", "long")]
     for file, n in zip(files, (25_000, 10_000, 100_000), strict=True):
         rng = np.random.default_rng(0)
@@ -78,8 +78,8 @@ def test_ten_times_the_text_takes_no_more_memory(monkeypatch, tmp_path):
         corpus = Corpus.open(file)
         in_pieces = functools.partial(Corpus.stream, corpus, 5000)
         monkeypatch.setattr(corpus, "stream", lambda _=None, **way: in_pieces(**way))
-        stream = joined(corpus)
-        [near, *_] = balanced_counts(corpus, 2, 0.5)
+        stream = concatenate(corpus)
+        [near, *_] = balance_counts(corpus, 2, 0.5)
         near @ np.ones((len(corpus.vocabulary), 2), np.float32)
         batches = StreamBatches(stream, streams=16, length=32).batches(0)
         return sum(len(inputs) for inputs, _ in islice(batches, 20))

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import add
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
 from tacenda.corpus import Corpus
+from tacenda.corpus.pair_counts import row_blocks
+from tacenda.corpus.storage import GrowingArray, Place, forget_pages
 from tacenda.errors import ConfigurationError
+from tacenda.kernels.dynamics.lagged_counts import Counts
 from tacenda.progress import announce
-from tacenda_embeddings.varembed.count_matrices import StoredRows, balanced_counts
+from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import WordVectorSettings
 
-__all__ = ["factorized_counts", "fitted_morphemes", "initial_words"]
+__all__ = ["factorize_counts", "fit_morphemes", "initial_words"]
 
 Float32 = npt.NDArray[np.float32]
 
+_WINDOW = 10  # words to each side that are counted; 2 or 3 tell more of syntax, 10 of topics
 _OVERSAMPLING = 20
-_POWERS = 3  # power iterations of the randomised factorisation
+_POWERS = 3  # power iterations of the randomized factorization
 # which block is the transpose of each: the window's counts are symmetric, before and after are a pair
 _TRANSPOSES = (0, 2, 1)
 _NEGLIGIBLE = 1e-6  # of the largest squared singular value: rounding
 _CG_STEPS = 30
 _RANDOM = 0.1  # standard deviation of a random start
 _WORD2VEC_EPOCHS = 5
+_COUNTING: Final = 256 << 20  # bytes for counting; the rest goes to a file
+_ENTRIES: Final = 1 << 20  # of a block of rows
 
 
 def initial_words(settings: WordVectorSettings, corpus: Corpus, given: Float32 | None) -> Float32:
-    """Return initial vectors of the vocabulary (types, width), of the root mean square that is set.
+    """Return initial vectors of the vocabulary (types, width), of root mean square 1 (0.1 for a random start).
 
     ``given`` (types, width) replaces what the options say; a row of zeros says nothing about its word. Raises
     ConfigurationError if it has another shape, or if gensim is needed and not installed.
@@ -47,23 +56,18 @@ def initial_words(settings: WordVectorSettings, corpus: Corpus, given: Float32 |
                 "a row for every type of the vocabulary"
             )
     elif settings.start == "counts":
-        found = factorized_counts(
-            corpus,
-            settings.width,
-            settings.advanced.start_window,
-            settings.seed,
-            settings.advanced.start_adjacent,
-        )
+        adjacent = settings.advanced.start_adjacent
+        found = factorize_counts(corpus, settings.width, _WINDOW, settings.seed, adjacent)
     else:
         found = _word2vec(corpus, settings.width, settings.seed)
     size = float(np.sqrt(np.mean(np.square(found, dtype=np.float64))))
-    return found * np.float32(settings.advanced.start_scale / size) if size > 0 else found
+    return found * np.float32(1 / size) if size > 0 else found
 
 
-def factorized_counts(
+def factorize_counts(
     corpus: Corpus, width: int, window: int, seed: int, adjacent: float = 0.0
 ) -> Float32:
-    """Return vectors (types, width) from a factorisation of co-occurrence counts (Stratos et al. 2015).
+    """Return vectors (types, width) from a factorization of co-occurrence counts (Stratos et al. 2015).
 
     Let C_ij be the counts within ``window`` words to both sides, a word at distance d counting
     (window - d + 1) / window, with row sums r_i and column sums c_j. The matrix sqrt(C_ij) / (r_i c_j)^{1/4}
@@ -78,7 +82,7 @@ def factorized_counts(
     """
     types = len(corpus.vocabulary)
     vectors = np.zeros((types, width), np.float32)
-    U, S = _leading(balanced_counts(corpus, window, adjacent), min(width, types), seed)
+    U, S = _leading(balance_counts(corpus, window, adjacent), min(width, types), seed)
     turn = np.linalg.qr(np.random.default_rng([seed, 4]).standard_normal((len(S), len(S))))[0]
     vectors[:, : len(S)] = (U * np.sqrt(S)) @ turn.astype(np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -88,7 +92,7 @@ def factorized_counts(
 def _leading(blocks: list[StoredRows], n: int, seed: int) -> tuple[Float32, Float32]:
     """Return the leading left singular vectors (types, n) and values of square matrices side by side.
 
-    By randomised subspace iteration; the first matrix is symmetric, the other two are a transposed pair.
+    By randomized subspace iteration; the first matrix is symmetric, the other two are a transposed pair.
     """
     rng = np.random.default_rng([seed, 3])
     types = blocks[0].shape[0]
@@ -103,18 +107,6 @@ def _leading(blocks: list[StoredRows], n: int, seed: int) -> tuple[Float32, Floa
     return Q @ U[:, largest].astype(np.float32), np.sqrt(squares).astype(np.float32)
 
 
-class _Words:
-    """A corpus as gensim reads it: lists of words, unknown ones as the types that stand for them."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        self._corpus = corpus
-        self._words = np.array(corpus.vocabulary.words, dtype=object)
-
-    def __iter__(self) -> Iterator[list[str]]:
-        for ids in self._corpus:
-            yield list(self._words[ids])
-
-
 def _word2vec(corpus: Corpus, width: int, seed: int) -> Float32:
     """Train CBOW vectors with gensim's defaults in one thread; types that the text lacks have zeros."""
     try:
@@ -125,32 +117,30 @@ def _word2vec(corpus: Corpus, width: int, seed: int) -> Float32:
             "pip install 'tacenda-embeddings[word2vec]', or choose start='counts'"
         ) from error
     announce("word2vec: training the initial vectors")
-    model = Word2Vec(
-        _Words(corpus),
-        vector_size=width,
-        min_count=1,
-        workers=1,
-        epochs=_WORD2VEC_EPOCHS,
-        seed=seed + 1,
-    )
     words = corpus.vocabulary.words
+    by_id = np.array(words, dtype=object)
+
+    class Sentences:  # gensim iterates once per epoch
+        def __iter__(self) -> Iterator[list[str]]:
+            return (list(by_id[ids]) for ids in corpus)
+
+    how: dict[str, Any] = {"vector_size": width, "min_count": 1, "workers": 1}
+    trained = Word2Vec(Sentences(), **how, epochs=_WORD2VEC_EPOCHS, seed=seed + 1).wv
     vectors = np.zeros((len(words), width), np.float32)
     for i, word in enumerate(words):
-        if word in model.wv.key_to_index:
-            vectors[i] = model.wv[word]
+        if word in trained.key_to_index:
+            vectors[i] = trained[word]
     return vectors
 
 
-def fitted_morphemes(
+def fit_morphemes(
     inventory: Inventory, words: Float32, weights: npt.NDArray[np.float64], ridge: float
 ) -> Float32:
     """Return morpheme vectors (morphemes, width) whose sums are nearest to the word vectors (types, width).
 
     By ridge regression with conjugate gradients; ``weights`` (types,) say how much each word counts.
     """
-    shape = (len(words), len(inventory))
-    ones = np.ones(len(inventory.ids), np.float32)
-    A = scipy.sparse.csr_array((ones, inventory.ids, inventory.offsets), shape=shape)
+    A = inventory.incidence
     W = weights.astype(np.float32)[:, None]
     At = A.T.tocsr()
     X = np.zeros((len(inventory), words.shape[1]), np.float32)
@@ -158,7 +148,7 @@ def fitted_morphemes(
     P, size = R.copy(), np.square(R).sum(0)
     floor = 1e-10 * np.maximum(size, 1e-30)
     for _ in range(_CG_STEPS):
-        product = At @ (W * (A @ P)) + np.float32(max(ridge, 1e-6)) * P
+        product = At @ (W * (A @ P)) + np.float32(ridge) * P
         step = size / np.maximum((P * product).sum(0), 1e-30)
         X += step * P
         R -= step * product
@@ -167,3 +157,136 @@ def fitted_morphemes(
             break
         P = R + size / np.maximum(before, 1e-30) * P
     return X
+
+
+# -- balanced matrices of counts -----------------------------------------------------------------------
+
+
+class StoredRows:
+    """A sparse float32 matrix (rows, columns), written and read in blocks of rows; in files where it is large."""
+
+    def __init__(self, n_columns: int, blocks: Iterable[scipy.sparse.csr_array]) -> None:
+        place, lengths = Place(), [np.zeros(1, np.int64)]
+        indices = GrowingArray("indices", np.int32, place)
+        data = GrowingArray("data", np.float32, place)
+        try:
+            for block in blocks:
+                lengths.append(np.diff(block.indptr).astype(np.int64))
+                indices.append(block.indices)
+                data.append(block.data)
+            indptr = np.cumsum(np.concatenate(lengths))
+            self._entries = Counts(indptr, indices.finish(), data.finish())
+        finally:
+            indices.close()
+            data.close()
+        self.shape = len(indptr) - 1, n_columns
+
+    def blocks(self) -> Iterator[tuple[int, scipy.sparse.csr_array]]:
+        """Yield blocks of rows, each with the number of its first row."""
+        for first, last in row_blocks([self._entries.indptr], _ENTRIES):
+            yield first, _as_csr(self._entries.rows(first, last), self.shape[1])
+            _forget(self._entries)
+
+    def __matmul__(self, dense: Float32) -> Float32:
+        """Multiply by (columns, width)."""
+        dense = np.ascontiguousarray(dense)
+        return np.concatenate([block @ dense for _, block in self.blocks()])
+
+    def scale(
+        self, rows: Float32, columns: Float32, factor: float = 1.0, *, turned: bool = False
+    ) -> Self:
+        """Return sqrt(x_ij) rows_i columns_j factor; where ``turned``, of a transpose x_ji, and transposed likewise."""
+
+        def blocks() -> Iterator[scipy.sparse.csr_array]:
+            for first, block in self.blocks():
+                here = slice(first, first + block.shape[0])
+                lengths = np.diff(block.indptr)
+                if turned:
+                    inner, outer = rows[block.indices], np.repeat(columns[here], lengths)
+                else:
+                    inner, outer = np.repeat(rows[here], lengths), columns[block.indices]
+                block.data = np.sqrt(block.data) * inner * outer * np.float32(factor)
+                yield block
+
+        return type(self)(self.shape[1], blocks())
+
+    def quarter_roots(self) -> list[Float32]:
+        """Return the sums of rows and of columns to the power of -1/4."""
+        of_rows, of_columns = (np.zeros(n, np.float32) for n in self.shape)
+        for first, block in self.blocks():
+            of_rows[first : first + block.shape[0]] = block.sum(axis=1)
+            np.add.at(of_columns, block.indices, block.data)
+        return [np.maximum(sums, 1e-12) ** np.float32(-0.25) for sums in (of_rows, of_columns)]
+
+
+def balance_counts(corpus: Corpus, window: int, adjacent: float) -> list[StoredRows]:
+    """Return matrices sqrt(C_ij) / (r_i c_j)^{1/4}, (types, types), of counts C with row sums r and column sums c.
+
+    The first counts words within ``window`` to both sides, a word at distance d as (window - d + 1) / window, and is
+    symmetric. Unless ``adjacent`` is 0, two more follow, times ``adjacent``: of the words directly before each, and
+    its transpose.
+
+    A text is counted forwards and backwards: the circle of its words read backwards has every matrix of counts
+    transposed, so that both a matrix and its transpose are there row by row, and no more than a block of rows is
+    ever in memory.
+    """
+    forwards, backwards = (
+        LaggedCounts.from_corpus(each, n_lags=window, memory_budget=_COUNTING)
+        for each in (corpus, _Backwards(corpus))
+    )
+    weights = [np.float32((window - d + 1) / window) for d in range(1, window + 1)]
+    near = _sum([(lags, weights) for lags in (forwards.lags, backwards.lags)])
+    rows, columns = near.quarter_roots()
+    found = [near.scale(rows, columns)]
+    if adjacent > 0:
+        one = [np.float32(1)]
+        before, after = (_sum([(each.lags[:1], one)]) for each in (forwards, backwards))
+        rows, columns = before.quarter_roots()
+        found.append(before.scale(rows, columns, adjacent))
+        found.append(after.scale(rows, columns, adjacent, turned=True))
+    return found
+
+
+class _Backwards:
+    """A corpus whose stream begins with its last word."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.vocabulary = corpus.vocabulary
+        self.n_tokens, self.n_sentences = corpus.n_tokens, corpus.n_sentences
+        self._corpus = corpus
+
+    def stream(self, n_tokens: int) -> Iterator[npt.NDArray[np.int32]]:
+        """Iterate over the circular stream, boundaries in place, in int32 arrays."""
+        return self._corpus.stream(n_tokens, backwards=True)
+
+
+def _sum(groups: Sequence[tuple[Sequence[Counts], Sequence[np.float32]]]) -> StoredRows:
+    """Return the sum of square matrices of counts, each times its weight: first of each group, then of the groups."""
+    every = [lag for lags, _ in groups for lag in lags]
+    n = len(every[0].indptr) - 1
+
+    def blocks() -> Iterator[scipy.sparse.csr_array]:
+        for first, last in row_blocks([lag.indptr for lag in every], _ENTRIES):
+            sums = (
+                reduce(
+                    add,
+                    (_as_csr(lag.rows(first, last), n) * w for lag, w in zip(*group, strict=True)),
+                )
+                for group in groups
+            )
+            yield reduce(add, sums)
+            for lag in every:
+                _forget(lag)
+
+    return StoredRows(n, blocks())
+
+
+def _as_csr(counts: Counts, n_columns: int) -> scipy.sparse.csr_array:
+    """Return a block of rows in float32."""
+    parts = counts.data.astype(np.float32), counts.indices, counts.indptr.astype(np.int32)
+    return scipy.sparse.csr_array(parts, shape=(len(counts.indptr) - 1, n_columns))
+
+
+def _forget(counts: Counts) -> None:
+    forget_pages(counts.indices)
+    forget_pages(counts.data)

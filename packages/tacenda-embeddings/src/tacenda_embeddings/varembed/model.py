@@ -7,7 +7,7 @@ Binary word vectors b are latent. Their posterior is approximated by independent
 the word vectors; words that are rare stay near their prior, and a word never seen has its prior's logits.
 
 `SumEmbed` is the baseline of the paper. Both are static embedders: they have a vector for any string,
-whatever stands around it.
+in any context.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda import devices
+from tacenda import store
+from tacenda.arrays import Array, Arrays, Bool, Float32
 from tacenda.corpus import Corpus, Text, as_corpus
-from tacenda.errors import ConfigurationError, PluginUnavailableError
+from tacenda.errors import ConfigurationError, DataError, PluginUnavailableError
 from tacenda.estimator import Estimator
-from tacenda.fitting.checkpoint import Resume
+from tacenda.fitting import Resume
 from tacenda.settings import configured_by
-from tacenda.vocabulary import Vocabulary, token_list
-from tacenda_embeddings.varembed.fitted import FittedWords, Float32
+from tacenda.vocabulary import Vocabulary, not_a_string, reserved, token_list
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import (
     OUTPUTS,
@@ -37,22 +38,91 @@ from tacenda_embeddings.varembed.settings import (
     VarEmbedSettings,
     WordVectorSettings,
 )
-from tacenda_embeddings.varembed.word2vec_file import save_word2vec
 
-__all__ = ["Float32", "MorphologicalEmbedder", "SumEmbed", "VarEmbed"]
+__all__ = ["FittedWords", "MorphologicalEmbedder", "SumEmbed", "VarEmbed"]
 
+Vectors = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.floating[Any]]
 S = TypeVar("S", bound=WordVectorSettings)
+
+_CACHE = 200_000  # unseen words whose vectors are remembered
+_LINES = 4096  # of a file, written at a time
+
+
+class FittedWords(Arrays):
+    """Vectors of the words and morphemes; only a cache changes after construction."""
+
+    inventory: Inventory
+    words: Float32[
+        Array, "types width"
+    ]  # the posterior's logits (VarEmbed) or whole vectors (SumEmbed)
+    morphemes: Float32[Array, "morphemes width"]  # the base first, zeros if the model has none
+    trained: Bool[Array, "types"]  # whether the training text has the word; others count as unseen
+
+    @cached_property
+    def prior(self) -> Vectors:
+        """The sums of the morphemes of every word of the vocabulary, (types, width)."""
+        return self.inventory.sum(self.morphemes)
+
+    @cached_property
+    def unknown(self) -> Vectors:
+        """The vector (width,) of a morpheme never seen: the mean of those that a single word has."""
+        rare = np.flatnonzero(self.inventory.type_counts() == 1)
+        rare = rare[rare > 0]
+        if not len(rare):
+            return np.zeros(self.morphemes.shape[1], np.float32)
+        return np.asarray(self.morphemes[rare].mean(0, dtype=np.float64), np.float32)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {}
+
+    @cached_property
+    def _made(self) -> dict[str, Vectors]:
+        return {}
+
+    def look_up(self, words: Sequence[str], prior: bool) -> Vectors:
+        """Return vectors as they were fitted, (words, width): own ones, or the sums of the morphemes."""
+        found = np.empty((len(words), self.words.shape[1]), np.float32)
+        rows = np.fromiter(map(self._row, words), np.int64, len(words))
+        seen = rows >= 0
+        found[seen] = (self.prior if prior else self.words)[rows[seen]]
+        for i in np.flatnonzero(~seen).tolist():
+            found[i] = self._impute(words[i])
+        return found
+
+    def _row(self, word: str) -> int:
+        """Return the row of a word that was trained, or -1."""
+        row = self._rows.get(word)
+        if row is None:
+            if not isinstance(word, str):
+                raise not_a_string(word)
+            vocabulary = self.inventory.vocabulary
+            row = vocabulary.id_of(word) if word in vocabulary else -1
+            row = row if row >= 0 and self.trained[row] else -1
+            if len(self._rows) < _CACHE + len(vocabulary):
+                self._rows[word] = row
+        return row
+
+    def _impute(self, word: str) -> Vectors:
+        """Return the logits of the prior of a word without a row of its own."""
+        vector = self._made.get(word)
+        if vector is None:
+            ids, n_unknown = self.inventory.morphemes(word)
+            vector = self.morphemes[ids].sum(0) + np.float32(n_unknown) * self.unknown
+            if len(self._made) < _CACHE:
+                self._made[word] = vector
+        return vector
 
 
 class MorphologicalEmbedder(Estimator, Generic[S]):
     """Base of `VarEmbed` and `SumEmbed`."""
 
-    settings: S
     kind: ClassVar[str] = "embedders"
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
     roundable: ClassVar[tuple[str, ...]] = ("words", "morphemes")
+    settings: S
     _state: FittedWords | None = None
 
     # -- fitting -----------------------------------------------------------------------------------
@@ -62,7 +132,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         text: Text,
         valid: Text | None = None,
         *,
-        vectors: Float32 | None = None,
+        vectors: Vectors | None = None,
         checkpoints: str | os.PathLike[str] | None = None,
         resume: Resume = "auto",
     ) -> Self:
@@ -71,19 +141,19 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         Parameters
         ----------
         text
-            The training text: a `Corpus`, the `Path` of a file with a sentence a line, a string, or token
+            The training text: a `Corpus`, the `Path` of a file with a sentence per line, a string, or token
             lists. Its vocabulary decides which words have vectors of their own.
         valid
-            Held-out text, in the same vocabulary; training stops when it gets no better, and the best
+            Held-out text, in the same vocabulary; training stops when it no longer improves, and the best
             parameters are kept.
         vectors
-            (types, width) initial word vectors, in place of ``settings.start``.
+            (types, width) initial word vectors, instead of ``settings.start``.
         checkpoints
             A folder in which training is saved as it goes, one for each fit. A fit that is killed and
             started again ends in the same model.
         resume
             ``"auto"`` continues from what is in ``checkpoints``, if anything is; True requires it, False
-            starts afresh.
+            starts from the beginning.
 
         Raises
         ------
@@ -98,25 +168,32 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
             The loss is no longer a number in the first epoch; a smaller learning rate helps. Later the
             best parameters are kept, with a warning.
         """
-        _require_torch()
-        from tacenda_embeddings.varembed.learning import fit_word_vectors
+        try:
+            import torch  # noqa: F401
+        except ImportError as error:
+            raise PluginUnavailableError(
+                "fitting VarEmbed or SumEmbed needs torch, applying them does not: install it with "
+                "pip install 'tacenda-embeddings[varembed]'"
+            ) from error
+        from tacenda.fitting import FitRun
+        from tacenda_embeddings.varembed.training import fit_word_vectors
 
         corpus = as_corpus(text)
         if isinstance(valid, Corpus):
             corpus.vocabulary.require_same(valid.vocabulary, "the held-out text")
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary)
-        found = fit_word_vectors(
-            self.settings, corpus, held_out, vectors, checkpoints=checkpoints, resume=resume
+        run = FitRun(checkpoints, resume, description="word vectors")
+        self._state, history, figure = fit_word_vectors(
+            self.settings, corpus, held_out, vectors, run
         )
-        self._state = found.state
         self.fitted_on = {
             "n_tokens": int(corpus.n_tokens),
             "n_types": len(corpus.vocabulary),
             "n_morphemes": len(self.inventory),
-            "training": found.history.as_dict(),
+            "training": history.as_dict(),
             **{name: fact for name, fact in corpus.origin.items() if fact},
         }
-        self.figures = [found.figure]
+        self.figures = [figure]
         return self
 
     def _fitted(self) -> FittedWords:
@@ -141,9 +218,9 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
 
     def pieces(self, word: str) -> tuple[str, ...]:
         """Return the morphemes of any word. Raises NotFittedError."""
-        return self._fitted().inventory.pieces(word)
+        return self.inventory.pieces(word)
 
-    def transform(self, sentences: Iterable[Sequence[str]]) -> list[Float32]:
+    def transform(self, sentences: Iterable[Sequence[str]]) -> list[Vectors]:
         """Return the vectors of every token of every sentence; they do not depend on the sentence.
 
         One float32 array (tokens, width) for each token list. Raises NotFittedError, and CorpusError for a sentence or
@@ -154,7 +231,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         bounds = np.cumsum([0, *map(len, texts)]).tolist()
         return [np.array(rows[a:b], np.float32, order="C") for a, b in pairwise(bounds)]
 
-    def vectors(self, words: Iterable[str], *, prior: bool = False) -> Float32:
+    def vectors(self, words: Iterable[str], *, prior: bool = False) -> Vectors:
         """Return one vector for every word, (words, width) float32. Raises NotFittedError.
 
         With ``prior``, vectors are made from the morphemes even of words that were seen (the paper's "morphemes
@@ -162,7 +239,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         """
         return self._fitted().look_up(token_list(words), prior)
 
-    def scaled_vectors(self, words: Iterable[str]) -> Float32:
+    def scaled_vectors(self, words: Iterable[str]) -> Vectors:
         """Return `vectors` at one length, a mean square of 1 in every row; zeros stay.
 
         Frequent words are certain of their bits and therefore long, by a factor of twenty and more. Where
@@ -178,35 +255,68 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
     ) -> int:
         """Write the text format of word2vec, for ``spacy init vectors`` and others; return how many words.
 
+        The first line holds the number of words and of columns; every other line is a word and its numbers. Words
+        with whitespace in them, which cannot be written, and special types are left out.
+
         Parameters
         ----------
         path
-            The file. Raises DataError if it cannot be written.
+            The file, which appears only when it is complete. Raises DataError if it cannot be written.
         words
-            Words to write beside those of the vocabulary, seen or not.
+            Words to write besides those of the vocabulary, seen or not.
         scaled
             Whether to write `scaled_vectors`, as trained layers want them, or `vectors`.
         """
         vectors = self.scaled_vectors if scaled else self.vectors
-        return save_word2vec(path, self.vocabulary, vectors, words)
+        special = reserved(self.vocabulary.oov)
+        chosen = [
+            word
+            for word in dict.fromkeys((*self.vocabulary.words, *words))
+            if word not in special and word.split() == [word]
+        ]
+        path = store.path_of(path, DataError)
+        try:
+            with (
+                store.replacing(path) as whole,
+                whole.open("w", encoding="utf-8", errors="replace") as file,
+            ):
+                file.write(f"{len(chosen)} {self.width}\n")
+                for i in range(0, len(chosen), _LINES):
+                    part = chosen[i : i + _LINES]
+                    for word, row in zip(part, vectors(part).tolist(), strict=True):
+                        file.write(f"{word} {' '.join(f'{value:.6g}' for value in row)}\n")
+        except OSError as error:
+            raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+        return len(chosen)
 
-    # -- artefact ----------------------------------------------------------------------------------
+    # -- artifact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the settings but for the device, and those of the vocabulary, as JSON values."""
-        settings = devices.without_device(self.settings)
-        return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
+        """Return the settings without the device, and those of the vocabulary, as JSON values."""
+        return {**super().config_dict(), "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state. Raises NotFittedError."""
-        return self._fitted().arrays()
+        state = self._fitted()
+        others = state.inventory.arrays() | state.inventory.vocabulary.arrays()
+        return {**state.to_arrays(), **others}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return the model of an artefact, every array checked. Raises ArtifactError."""
+        """Return the model of an artifact, every array checked. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
+        settings = model.settings
         vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        model._state = FittedWords.from_arrays(model.settings, vocabulary, arrays)
+        inventory = Inventory.from_arrays(
+            vocabulary, settings.segmenter, settings.advanced.base, arrays
+        )
+        model._state = FittedWords.from_arrays(
+            arrays,
+            inventory=inventory,
+            types=len(vocabulary),
+            morphemes=len(inventory),
+            width=settings.width,
+        )
         return model
 
 
@@ -238,7 +348,7 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
 
     def vectors(
         self, words: Iterable[str], *, prior: bool = False, output: Output | None = None
-    ) -> Float32:
+    ) -> Vectors:
         """Return one vector for every word, (words, width) float32, as the base does.
 
         ``output`` is another output than ``settings.output``; raises ConfigurationError if it is unknown.
@@ -251,9 +361,9 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         logits = super().vectors(words, prior=prior)
         if output == "probabilities":
             return np.asarray(sigmoid(logits), np.float32)
-        return logits - self._fitted().morphemes[0] if output == "log_odds" else logits
+        return np.asarray(logits - self._fitted().morphemes[0]) if output == "log_odds" else logits
 
-    def entropy(self, words: Iterable[str], *, prior: bool = False) -> Float32:
+    def entropy(self, words: Iterable[str], *, prior: bool = False) -> Vectors:
         """Return the uncertainty about every dimension of the words, in bits: 0 is certain, 1 knows nothing.
 
         These are the entropies (words, width) float32 of the posterior Bernoullis; of the prior for unseen words,
@@ -261,7 +371,7 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         """
         return np.asarray(entropy(self.vectors(words, prior=prior, output="logits")), np.float32)
 
-    def divergence(self) -> npt.NDArray[np.float32]:
+    def divergence(self) -> Vectors:
         """Return how far each word of the vocabulary has moved from its prior: KL in nats (types,) (eq 22)."""
         state = self._fitted()
         return np.asarray(divergence(state.words, state.prior).sum(1), np.float32)
@@ -280,16 +390,6 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
     @configured_by(SumEmbedSettings)
     def __init__(self, settings: SumEmbedSettings) -> None:
         super().__init__(settings)
-
-
-def _require_torch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise PluginUnavailableError(
-            "fitting VarEmbed or SumEmbed needs torch, applying them does not: install it with "
-            "pip install 'tacenda-embeddings[varembed]'"
-        ) from error
 
 
 # -- Bernoulli vectors by their logits -----------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""Options of `VarEmbed` and `SumEmbed`, each declared, documented and bounded once."""
+"""Options of `VarEmbed` and `SumEmbed`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, get_args
 
 from tacenda import devices
 from tacenda.settings import Settings, group, option
@@ -28,6 +29,18 @@ OUTPUTS: tuple[str, ...] = get_args(Output)
 class WordVectorAdvanced(Settings):
     """Options of both models that few need to change."""
 
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {
+            "max_pieces": 16,
+            "start_window": ...,
+            "start_scale": ...,
+            "start_ridge": ...,
+            "lstm_learning_rate": ...,
+            "clip": ...,
+            "kl_weight": ...,
+        }
+    )
+
     hidden: int = option(128, "units of the LSTM", at_least=1)
     n_morphemes: int | None = option(
         None,
@@ -35,33 +48,15 @@ class WordVectorAdvanced(Settings):
         paper. Fewer suit a small text of a language rich in endings""",
         at_least=1,
     )
-    max_pieces: int = option(
-        16,
-        "morphemes of a word at most; the last one takes the rest. N-grams are not limited",
-        at_least=1,
-    )
     base: bool = option(
         True,
         """whether every word has one more, common morpheme, which holds the base rate of every dimension;
         the paper has none""",
     )
-    start_window: int = option(
-        10,
-        """words to each side that are counted for the initial vectors; 2 or 3 tell more of syntax, 10 of
-        topics""",
-        at_least=1,
-    )
     start_adjacent: float = option(
         0.7,
         """weight in the initial vectors of the words directly before and directly after, which are counted
-        apart from those of the window; they tell of syntax""",
-        at_least=0,
-    )
-    start_scale: float = option(1.0, "root mean square of the initial word vectors", at_least=0)
-    start_ridge: float | None = option(
-        None,
-        """ridge of the regression that gives morphemes their initial vectors; None is 10, and 100 for
-        n-grams, of which a word has many""",
+        separately from those of the window; they tell of syntax""",
         at_least=0,
     )
     start_shrinkage: float = option(
@@ -75,14 +70,12 @@ class WordVectorAdvanced(Settings):
         "whether the loss sums over a sample of words or over all; the paper does not say",
     )
     negatives: int = option(1024, "words drawn for a batch by the sampled softmax", at_least=1)
-    lstm_learning_rate: float = option(2e-3, "learning rate of the LSTM, for Adam", at_least=0)
     batch_streams: int = option(
         64, "pieces of the text that are read in parallel; the paper has 25", at_least=1
     )
     unrolled_tokens: int = option(
         32, "tokens of each piece that are differentiated through at a time", at_least=1
     )
-    clip: float = option(1.0, "largest norm of the LSTM's gradient per token", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +88,6 @@ class VarEmbedAdvanced(WordVectorAdvanced):
         vocabulary, as in eq 20; or "tokens", once for every occurrence and dimension, as in the authors'
         code""",
     )
-    kl_weight: float = option(1.0, "factor of the divergence; 1 gives the bound", at_least=0)
     refit_morphemes: bool = option(
         True,
         """whether the morphemes are fitted once more after training, to the words as they are then, by the
@@ -124,7 +116,7 @@ class WordVectorSettings(Settings):
     )
     start: Literal["counts", "word2vec", "random"] = option(
         "counts",
-        """initial word vectors: "counts", a factorisation of co-occurrence counts; "word2vec", which needs
+        """initial word vectors: "counts", a factorization of co-occurrence counts; "word2vec", which needs
         the package gensim; or "random"; the paper has "word2vec" """,
     )
     epochs: int = option(3, "passes over the text; the paper has 15", at_least=0)
@@ -154,26 +146,21 @@ class WordVectorSettings(Settings):
     advanced: WordVectorAdvanced = group(WordVectorAdvanced)
 
     def check(self) -> None:
-        """Refuse what is no device."""
+        """Refuse an unknown device."""
         devices.check(self)
 
     def idle(self) -> Mapping[str, str]:
-        """Say what the start, the segmenter and the exact softmax leave unused."""
-        unused = {
-            ("start", "random"): ("start_scale", "start_window", "start_adjacent"),
-            ("start", "word2vec"): ("start_window", "start_adjacent"),
-            ("segmenter", "morfessor"): ("n_morphemes",),
-            ("segmenter", "ngrams"): ("n_morphemes", "max_pieces"),
+        """Name the options that the start, the segmenter and the exact softmax leave unused."""
+        unused: dict[str, dict[str, str]] = {
+            "start_adjacent": {} if self.start == "counts" else {"start": self.start},
+            "n_morphemes": {} if self.segmenter == "unigram" else {"segmenter": self.segmenter},
+            "negatives": {"softmax": "exact"} if self.advanced.softmax == "exact" else {},
         }
-        found = {
+        return {
             f"advanced.{name}": f'with {option}="{value}"'
-            for (option, value), names in unused.items()
-            if getattr(self, option) == value
-            for name in names
+            for name, cause in unused.items()
+            for option, value in cause.items()
         }
-        if self.advanced.softmax == "exact":
-            found["advanced.negatives"] = 'with softmax="exact"'
-        return found
 
 
 @dataclass(frozen=True, kw_only=True)

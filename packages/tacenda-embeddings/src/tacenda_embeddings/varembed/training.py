@@ -1,6 +1,6 @@
 """Training: truncated backpropagation through an LSTM language model over expected word embeddings.
 
-What is climbed is the lower bound (Bhatia, Guthrie and Eisenstein, EMNLP 2016, eqs 19 to 23)
+Training climbs the lower bound (Bhatia, Guthrie and Eisenstein, EMNLP 2016, eqs 19 to 23)
 
     L = sum_t log P(x_t | x_{1:t-1}; E_q[b]) - KL(Q(b) || P(b))
 
@@ -13,7 +13,8 @@ cost does not depend on the size of the vocabulary, except with the exact softma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -23,24 +24,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, softplus
 
-from tacenda import fitting
+from tacenda import devices, fitting
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages, laid_out
-from tacenda.fitting import StepResult, fingerprint_arrays
-from tacenda.fitting.processes import add_gradients, add_rows, gathered, processes
-from tacenda.fitting.processes import total as sum_of
-from tacenda.fitting.torch_model import (
-    generator_arrays,
-    load_generator_arrays,
-    load_module_arrays,
-    load_optimizer_arrays,
-    module_arrays,
-    optimizer_arrays,
+from tacenda.fitting import (
+    Cosine,
+    FitRun,
+    FitSettings,
+    History,
+    StepResult,
+    TorchRandom,
+    fingerprint_arrays,
     set_learning_rate,
-    to_array,
-    to_tensor,
 )
-from tacenda.fitting.trainer import State
+from tacenda_embeddings.varembed.initial_vectors import fit_morphemes, initial_words
+from tacenda_embeddings.varembed.model import FittedWords
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import VarEmbedAdvanced, WordVectorSettings
 
@@ -50,28 +48,167 @@ __all__ = [
     "StreamBatches",
     "Trainer",
     "bernoulli_kl",
+    "concatenate",
     "exact_loss",
-    "joined",
+    "fit_word_vectors",
     "sampled_loss",
 ]
 
 Ids = npt.NDArray[np.int32]
+Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Inputs and targets, both (length, streams)."""
 
-EVALUATED = 512  # tokens whose exact softmax is computed at a time
+LSTM_RATE = 2e-3  # learning rate of the LSTM, for Adam
+CLIP = 1.0  # largest norm of the LSTM's gradient per token
+
+_EVALUATED = 512  # tokens whose exact softmax is computed at a time
 _OUTPUTS = 0.05  # standard deviation of the initial output vectors
 _LSTM = 0.08  # bound of the LSTM's uniform start (section 3.2)
 _NOISE_POWER = 0.75  # of the word frequencies, for the words the sampled softmax draws
-
 _ADAGRAD_START = 1e-6  # of the accumulators
+_LEAST = 0.1  # of the learning rate, at the end
+_RIDGE, _NGRAM_RIDGE = 10.0, 100.0  # of the regression of morphemes; a word has many n-grams
+_REFIT = 0.1  # of the ridge, after training
+_RATIO = 0.3  # pieces for every word type (section 3.1: 14,000 for 48,986)
+_CHECK = 50  # steps between looks at the loss, so that a GPU is not waited for
+_LESS = "fewer batch_streams or unrolled_tokens, a smaller vocabulary, or a smaller width"
 
 
-# -- the text -------------------------------------------------------------------------------------------
+# -- the whole fit -------------------------------------------------------------------------------------
 
 
-def joined(corpus: Corpus) -> Ids:
+def fit_word_vectors(
+    settings: WordVectorSettings,
+    text: Corpus,
+    valid: Corpus | None,
+    vectors: npt.NDArray[np.float32] | None,
+    run: FitRun,
+) -> tuple[FittedWords, History, dict[str, Any]]:
+    """Return the fitted state, the course of training and its figure; `MorphologicalEmbedder.fit` has the rest."""
+    advanced = settings.advanced
+    types = len(text.vocabulary)
+    device = devices.resolve(settings, ())  # refuses one that is not there, before any work
+    stream = concatenate(text)
+    counts = text.type_counts.copy()
+    counts[text.vocabulary.boundary_id] += 1  # the one before them all
+    n_morphemes = advanced.n_morphemes or max(1, round(_RATIO * types))
+    inventory = Inventory.learn(text.vocabulary, settings.segmenter, n_morphemes, advanced.base)
+    words = initial_words(settings, text, vectors)
+    ridge = _NGRAM_RIDGE if settings.segmenter == "ngrams" else _RIDGE
+    # the square root balances the many rare words, which tell morphemes apart, with the few frequent
+    # ones, which are known best
+    morphemes = fit_morphemes(inventory, words, np.sqrt(counts + 1.0), ridge)
+    sums = inventory.sum(morphemes)
+    share = (counts / (counts + max(advanced.start_shrinkage, 1e-12))).astype(np.float32)[:, None]
+    words = share * words + (1 - share) * sums
+    variational = isinstance(advanced, VarEmbedAdvanced)
+    if not variational:
+        words = words - sums
+    needed = bytes_needed(settings, types, len(inventory))
+    devices.check_memory(needed, device, settings, _LESS)
+
+    held_out = None if valid is None else concatenate(valid)
+    rate = Cosine(
+        settings.learning_rate,
+        epochs=max(settings.epochs, 1),
+        floor=_LEAST * settings.learning_rate,
+    )
+    loop = FitSettings(
+        epochs=settings.epochs,
+        learning_rate=rate,
+        patience=None if held_out is None else settings.patience,
+        check_losses_every=_CHECK,
+        on_divergence="return",
+    )
+    options = devices.without_device(settings)
+    del options["threads"]
+    options["advanced"].pop("refit_morphemes", None)
+    identity = {
+        "settings": options,
+        "start": fingerprint_arrays((words, morphemes)),
+        "valid": None if held_out is None else fingerprint_arrays((held_out,)),
+    }
+    source = StreamBatches(stream, streams=advanced.batch_streams, length=advanced.unrolled_tokens)
+    threads = torch.get_num_threads()
+    # torch's own generators are seeded, and restored afterwards
+    own = torch.random.fork_rng(devices=[device] if device.startswith("cuda") else [])
+    with own, devices.out_of_memory(settings, _LESS), full_precision(device):
+        torch.manual_seed(settings.seed)
+        try:
+            torch.set_num_threads(settings.threads or threads)
+            start = words, morphemes
+            trainer = Trainer(
+                settings, inventory, counts, start, held_out, device, source.n_streams
+            )
+            history = fitting.fit(trainer, source, loop, run, identity)
+            learned = dict(trainer.parameters())
+            refit = getattr(advanced, "refit_morphemes", False) and settings.epochs > 0
+            if refit:
+                alike = np.ones(types)  # the bound counts every word once
+                again = fit_morphemes(inventory, learned["table/words"], alike, _REFIT * ridge)
+                trainer.tables["morphemes"].values.copy_(torch.from_numpy(again))
+                learned["table/morphemes"] = again
+            figure = _figure(trainer, history, refit)
+        finally:
+            torch.set_num_threads(threads)
+    words, morphemes = (np.array(learned[f"table/{name}"]) for name in ("words", "morphemes"))
+    if not variational:
+        words = words + inventory.sum(morphemes)
+    return FittedWords(inventory, words, morphemes, counts > 0), history, figure
+
+
+def bytes_needed(settings: WordVectorSettings, n_types: int, n_morphemes: int) -> int:
+    """Estimate the bytes of the tables, and of what a step or an evaluation holds on top."""
+    advanced = settings.advanced
+    tokens, wide = advanced.batch_streams * advanced.unrolled_tokens, advanced.hidden + 1
+    tables = (n_types + n_morphemes) * (settings.width + 1) + n_types * (wide + 1)
+    network = 16 * advanced.hidden * (settings.width + wide + 1)  # gradients and moments included
+    exact = advanced.softmax == "exact"
+    scored = n_types if exact else advanced.negatives
+    outputs = (n_types if exact else tokens + scored) * wide
+    step = tokens * (6 * settings.width + 16 * advanced.hidden + 3 * scored) + 3 * outputs
+    return 4 * (tables + network + max(step, 2 * _EVALUATED * n_types))
+
+
+@contextmanager
+def full_precision(device: str) -> Iterator[None]:
+    """Let an LSTM on CUDA round the factors of its products only where torch's own switch allows it.
+
+    Products of matrices keep float32 unless ``torch.set_float32_matmul_precision`` says otherwise; those within cuDNN
+    do not.
+    """
+    if not device.startswith("cuda"):
+        yield
+        return
+    rounded = torch.get_float32_matmul_precision() != "highest"
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=rounded):
+        yield
+
+
+def _figure(trainer: Trainer, history: History, refitted: bool) -> dict[str, Any]:
+    """Return the bound as it was measured: on held-out text where there is some, else as training saw it."""
+    softmax = trainer.settings.advanced.softmax
+    value = history.epoch_losses[-1] if history.epoch_losses else None
+    protocol = f"training text, mean of the last epoch, {softmax} softmax"
+    if trainer.valid is not None:
+        value = None if history.best is None else history.best.value
+        value = trainer.evaluate() if refitted else value
+        protocol = "held-out text, exact softmax"
+    return {
+        "measure": "negative lower bound, nats per token",
+        "value": value,
+        "protocol": protocol,
+        "divergence per token": trainer.divergence() / trainer.n_tokens,
+    }
+
+
+# -- the text ------------------------------------------------------------------------------------------
+
+
+def concatenate(corpus: Corpus) -> Ids:
     """Return all sentences in a row, int32, each followed by ``</s>``, with one ``</s>`` before them all.
 
-    What is large lies in a file and is mapped from there.
+    A large text is in a file and mapped from there.
     """
     boundary = np.array([corpus.vocabulary.boundary_id], np.int32)
     return laid_out(chain(corpus.stream(), [boundary]), np.int32)
@@ -94,18 +231,17 @@ class StreamBatches:
     def n_batches(self, epoch: int) -> int:
         return -(-self.n_steps // self.length)
 
-    def batches(
-        self, epoch: int, skip: int = 0
-    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    def batches(self, epoch: int, skip: int = 0) -> Iterator[Batch]:
         """Yield the ids of each batch and those that follow them, both (length, streams), in the order of the text."""
         used = self.n_streams * self.n_steps
         before = self.ids[:used].reshape(self.n_streams, -1)
         after = self.ids[1 : used + 1].reshape(self.n_streams, -1)
         for index in range(skip, self.n_batches(epoch)):
             span = slice(index * self.length, (index + 1) * self.length)
-            yield tuple(  # type: ignore[misc]
+            inputs, targets = (
                 np.ascontiguousarray(side[:, span].T, dtype=np.int64) for side in (before, after)
             )
+            yield inputs, targets
             forget_pages(self.ids)
 
     def fingerprint(self) -> str:
@@ -143,7 +279,7 @@ def sampled_loss(
 
         -s_x + log(e^{s_x} / E_x + sum over the words j drawn of e^{s_j} / E_j)
 
-    E_j is how often j is expected among the words drawn. The sum estimates the normaliser, and the gradient is
+    E_j is how often j is expected among the words drawn. The sum estimates the normalizer, and the gradient is
     that of the ranking objective of noise-contrastive estimation, whose optimum is that of the softmax however
     many words are drawn (Ma and Collins 2018, section 3). A word drawn that is the target stays in: taking it
     out would bias the scores of frequent words.
@@ -163,7 +299,7 @@ class Rows(NamedTuple):
     """Rows of a table as a batch uses them."""
 
     ids: Tensor  # int64 (rows,), ascending, each once
-    places: Tensor  # int64, of the shape that was asked for: which of ``ids`` stands where
+    places: Tensor  # int64, of the shape that was asked for: which of ``ids`` is where
     values: Tensor  # (rows, width), a leaf that collects the gradient
 
 
@@ -171,8 +307,8 @@ class RowTable:
     """A float32 table of vectors (all, width) of which a step touches a few rows.
 
     The rows are leaves of autograd, not the table. AdaGrad has one accumulator a row, ``sums`` (all, 1), as
-    `tacenda.kernels.shared.row_steps` has, on whatever device the table is; nothing is ever done to rows that
-    a batch does not contain.
+    `tacenda.kernels.shared.row_steps` has, on whatever device the table is; rows that a batch does not contain
+    never change.
     """
 
     def __init__(self, values: Tensor) -> None:
@@ -185,24 +321,22 @@ class RowTable:
         return Rows(different, places, self.values[different].requires_grad_())
 
     def step(self, rows: Rows, rate: float) -> None:
-        """Step s += mean(g ** 2), w -= rate g / sqrt(s) in these rows, unless they have no gradient.
-
-        The gradients of several processes are added up.
-        """
-        if rows.values.grad is None:
+        """Step s += mean(g ** 2), w -= rate g / sqrt(s) in these rows, unless they have no gradient."""
+        gradient = rows.values.grad
+        if gradient is None:
             return
-        ids, gradient = add_rows(rows.ids, rows.values.grad)
-        sums = self.sums[ids] + gradient.square().mean(1, keepdim=True)
-        self.sums[ids] = sums
-        self.values[ids] = self.values[ids] - rate * gradient / sums.sqrt()
+        sums = self.sums[rows.ids] + gradient.square().mean(1, keepdim=True)
+        self.sums[rows.ids] = sums
+        self.values[rows.ids] = self.values[rows.ids] - rate * gradient / sums.sqrt()
 
 
 class Trainer(fitting.Trainer):
     """A model under training, as `tacenda.fitting` takes it.
 
     `VarEmbedSettings` have the prior, any others sum the morphemes. ``counts`` int64 (types,) are those of the training
-    stream, ``words`` (types, width) and ``morphemes`` (morphemes, width) the initial vectors, ``valid`` the held-out
-    stream or None; ``device`` is where everything lies. All that is drawn is drawn on the CPU, but for dropout.
+    stream, ``start`` the initial vectors of words (types, width) and of morphemes (morphemes, width), ``valid`` the
+    held-out stream or None; ``n_streams`` of the text are read in parallel, by default those of the settings. All
+    that is drawn is drawn on the CPU, except for dropout.
     """
 
     def __init__(
@@ -210,37 +344,44 @@ class Trainer(fitting.Trainer):
         settings: WordVectorSettings,
         inventory: Inventory,
         counts: npt.NDArray[np.int64],
-        words: npt.NDArray[np.float32],
-        morphemes: npt.NDArray[np.float32],
+        start: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
         valid: Ids | None = None,
         device: str = "cpu",
+        n_streams: int | None = None,
     ) -> None:
+        hidden = settings.advanced.hidden
         self.settings, self.valid = settings, valid
         self.device = torch.device(device)
         self.variational = isinstance(settings.advanced, VarEmbedAdvanced)
         self.n_tokens = int(counts.sum())
         self._generator = torch.Generator().manual_seed(settings.seed)
         biases = np.log((counts + 1.0) / (counts + 1.0).sum()).astype(np.float32)
-        drawn = (
-            torch.randn(len(counts), settings.advanced.hidden, generator=self._generator) * _OUTPUTS
-        )
-        outputs = torch.cat([drawn, torch.from_numpy(biases)[:, None]], 1)
+        drawn = torch.randn(len(counts), hidden, generator=self._generator) * _OUTPUTS
+        words, morphemes = (torch.from_numpy(each.copy()) for each in start)
+        outputs = torch.cat([drawn, torch.from_numpy(biases)[:, None]], 1)  # the bias comes last
         self.tables = {
-            "words": RowTable(torch.from_numpy(words.copy()).to(self.device)),
-            "morphemes": RowTable(torch.from_numpy(morphemes.copy()).to(self.device)),
-            "outputs": RowTable(outputs.to(self.device)),  # the last column is the bias
+            name: RowTable(values.to(self.device))
+            for name, values in (("words", words), ("morphemes", morphemes), ("outputs", outputs))
         }
-        self.lstm = nn.LSTM(settings.width, settings.advanced.hidden)
+        self.lstm = nn.LSTM(settings.width, hidden)
         for parameter in self.lstm.parameters():
             nn.init.uniform_(parameter, -_LSTM, _LSTM, generator=self._generator)
         self.lstm.to(self.device)
-        rate = settings.advanced.lstm_learning_rate
-        self.optimizer = torch.optim.Adam(self.lstm.parameters(), lr=rate)
-        self._rate_ratio = rate / max(settings.learning_rate, 1e-30)
+        self.optimizer = torch.optim.Adam(self.lstm.parameters(), lr=LSTM_RATE)
+        self._rate_ratio = LSTM_RATE / max(settings.learning_rate, 1e-30)
         self._offsets = torch.from_numpy(inventory.offsets).to(self.device)
         self._pieces = torch.from_numpy(inventory.ids).to(self.device)
         self._prepare_counts(counts)
-        self._carried: tuple[Tensor, Tensor] | None = None
+        shape = (2, 1, n_streams or settings.advanced.batch_streams, hidden)
+        self._carried = torch.zeros(shape, device=self.device)  # the state of the LSTM
+        self.learned = {"table": {k: t.values for k, t in self.tables.items()}, "lstm": self.lstm}
+        self.rest = {
+            "sums": {name: table.sums for name, table in self.tables.items()},
+            "adam": self.optimizer,
+            "noise": self._generator,
+            "torch": TorchRandom(self.device.type == "cuda"),
+            "carried": self._carried,
+        }
 
     def _prepare_counts(self, counts: npt.NDArray[np.int64]) -> None:
         """Prepare what one occurrence of each word weighs in the divergence, and the words of noise."""
@@ -250,35 +391,24 @@ class Trainer(fitting.Trainer):
             weight = 1.0 / np.maximum(counts, 1)
             if advanced.kl == "tokens":
                 weight = np.full(len(counts), 1.0 / self.settings.width)
-            weight = weight * advanced.kl_weight
         noise = (counts + 1.0) ** _NOISE_POWER
         noise /= noise.sum()
         self._kl_weights = torch.from_numpy(weight.astype(np.float32)).to(self.device)
         self._cumulative = torch.from_numpy(np.cumsum(noise))
-        expected = np.log(self.settings.advanced.negatives * noise).astype(np.float32)
+        expected = np.log(advanced.negatives * noise).astype(np.float32)
         self._log_expected = torch.from_numpy(expected).to(self.device)
-
-    def set_morphemes(self, vectors: npt.NDArray[np.float32]) -> None:
-        """Put other morpheme vectors (morphemes, width) in the place of those learned."""
-        self.tables["morphemes"].values = torch.from_numpy(vectors).to(self.device)
 
     # -- one step ----------------------------------------------------------------------------------
 
-    def step(
-        self, batch: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], learning_rate: float
-    ) -> StepResult:
-        """Update once from inputs and targets, both (length, streams); the loss is the negative bound.
-
-        Of several processes each has some of the streams; all draw the same.
-        """
+    def step(self, batch: Batch, learning_rate: float) -> StepResult:
+        """Update once from inputs and targets, both (length, streams); the loss is the negative bound."""
         self.lstm.train()
-        n_tokens, group = batch[0].size, processes()
-        inputs, targets = (
-            torch.from_numpy(np.ascontiguousarray(group.part(side.T).T)).to(self.device)
-            for side in batch
-        )
-        words, morphemes, prior = self._looked_up(inputs)
-        hidden = self._read(self._embedded(words, prior)[words.places], carry=True)
+        rate, n_tokens = self.settings.dropout, batch[0].size
+        inputs, targets = (torch.from_numpy(side).to(self.device) for side in batch)
+        words, morphemes, prior = self._look_up(inputs)
+        read = dropout(self._embed(words, prior)[words.places], rate)
+        hidden, state = self.lstm(read, (self._carried[0], self._carried[1]))
+        hidden = dropout(hidden.reshape(n_tokens, -1), rate)
         loss, outputs = self._output_loss(hidden, targets.reshape(-1))
         if self.variational:
             occurrences = torch.bincount(words.places.reshape(-1), minlength=len(words.ids))
@@ -286,19 +416,18 @@ class Trainer(fitting.Trainer):
             loss = loss + (weights * bernoulli_kl(words.values, prior)).sum()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        add_gradients(self.lstm.parameters())
+        self._carried.copy_(torch.stack([part.detach() for part in state]))
         for parameter in self.lstm.parameters():
             if parameter.grad is not None:
                 parameter.grad /= n_tokens
-        norm = nn.utils.clip_grad_norm_(self.lstm.parameters(), self.settings.advanced.clip)
+        norm = nn.utils.clip_grad_norm_(self.lstm.parameters(), CLIP)
         set_learning_rate(self.optimizer, learning_rate * self._rate_ratio)
         self.optimizer.step()
         for name, rows in (("words", words), ("morphemes", morphemes), ("outputs", outputs)):
-            if rows is not None:
-                self.tables[name].step(rows, learning_rate)
-        return StepResult(sum_of(loss.detach()), n_tokens, norm)
+            self.tables[name].step(rows, learning_rate)
+        return StepResult(loss.detach(), n_tokens, norm)
 
-    def _looked_up(self, words: Tensor) -> tuple[Rows, Rows, Tensor]:
+    def _look_up(self, words: Tensor) -> tuple[Rows, Rows, Tensor]:
         """Return rows of the words and of their morphemes, and the sums of the latter (different words, width)."""
         rows = self.tables["words"].rows(words)
         begins = self._offsets[rows.ids]
@@ -311,20 +440,9 @@ class Trainer(fitting.Trainer):
         prior = torch.segment_reduce(pieces.values[pieces.places], "sum", **how)
         return rows, pieces, prior
 
-    def _embedded(self, words: Rows, prior: Tensor) -> Tensor:
+    def _embed(self, words: Rows, prior: Tensor) -> Tensor:
         """Return what the LSTM reads for each different word: 2 E_q[b] - 1, or word plus morphemes."""
         return words.values.sigmoid() * 2 - 1 if self.variational else words.values + prior
-
-    def _read(self, embedded: Tensor, carry: bool) -> Tensor:
-        """Return hidden states (tokens, hidden) of inputs (length, streams, width)."""
-        rate, training = self.settings.dropout, self.lstm.training
-        group, state = processes(), None
-        if carry and self._carried is not None:
-            state = tuple(part[:, group.rank :: group.size].contiguous() for part in self._carried)
-        hidden, state = self.lstm(dropout(embedded, rate, training), state)
-        if carry:
-            self._carried = tuple(gathered(part.detach(), 1) for part in state)
-        return dropout(hidden.reshape(-1, hidden.shape[-1]), rate, training)
 
     def _output_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Rows]:
         """Return the loss of the targets (tokens,), and the output rows it used."""
@@ -356,11 +474,11 @@ class Trainer(fitting.Trainer):
             return None
         self.lstm.eval()
         total, n_tokens, state = 0.0, 0, None
-        batches = StreamBatches(self.valid, streams=16, length=max(1, EVALUATED // 16))
+        batches = StreamBatches(self.valid, streams=16, length=max(1, _EVALUATED // 16))
         outputs = self.tables["outputs"].values
         for inputs, targets in batches.batches(0):
-            words, _, prior = self._looked_up(torch.from_numpy(inputs).to(self.device))
-            found, state = self.lstm(self._embedded(words, prior)[words.places], state)
+            words, _, prior = self._look_up(torch.from_numpy(inputs).to(self.device))
+            found, state = self.lstm(self._embed(words, prior)[words.places], state)
             aims = torch.from_numpy(targets).to(self.device).reshape(-1)
             hidden = found.reshape(len(aims), -1)
             total += exact_loss(hidden, aims, outputs[:, :-1], outputs[:, -1]).item()
@@ -374,49 +492,6 @@ class Trainer(fitting.Trainer):
             return 0.0
         total = 0.0
         for ids in torch.arange(len(self._kl_weights), device=self.device).split(8192):
-            rows, _, prior = self._looked_up(ids)
+            rows, _, prior = self._look_up(ids)
             total += bernoulli_kl(rows.values, prior).sum().item()
         return total
-
-    # -- state -------------------------------------------------------------------------------------
-
-    def parameters(self) -> State:
-        """Return everything that is learned."""
-        tables = {f"table/{name}": to_array(table.values) for name, table in self.tables.items()}
-        return {**tables, **{f"lstm/{k}": a for k, a in module_arrays(self.lstm).items()}}
-
-    def load_parameters(self, parameters: State) -> None:
-        """Put back what `parameters` gave. Raises ValueError where shapes do not fit."""
-        for name, table in self.tables.items():
-            array = parameters[f"table/{name}"]
-            if array.shape != tuple(table.values.shape):
-                raise ValueError(f"{name} has shape {array.shape}, not {tuple(table.values.shape)}")
-            table.values = to_tensor(array, table.values)
-        load_module_arrays(self.lstm, _part(parameters, "lstm/"))
-
-    def state(self) -> State:
-        """Return all that the next steps depend on."""
-        sums = {f"sums/{name}": to_array(table.sums) for name, table in self.tables.items()}
-        moments = {f"adam/{k}": a for k, a in optimizer_arrays(self.optimizer).items()}
-        drawn = generator_arrays({"noise": self._generator}, self.device.type == "cuda")
-        states = {f"generator/{k}": a for k, a in drawn.items()}
-        carried = {f"carried/{i}": to_array(part) for i, part in enumerate(self._carried or ())}
-        return {**self.parameters(), **sums, **moments, **states, **carried}
-
-    def load_state(self, state: State) -> None:
-        """Put back what `state` gave."""
-        self.load_parameters(state)
-        for name, table in self.tables.items():
-            table.sums = to_tensor(state[f"sums/{name}"], table.sums)
-        load_optimizer_arrays(self.optimizer, _part(state, "adam/"))
-        load_generator_arrays({"noise": self._generator}, _part(state, "generator/"))
-        parts = _part(state, "carried/")
-        like = self.tables["words"].values
-        self._carried = (
-            (to_tensor(parts["0"], like), to_tensor(parts["1"], like)) if parts else None
-        )
-
-
-def _part(state: State, prefix: str) -> Mapping[str, npt.NDArray[Any]]:
-    """Return the arrays whose names begin with a prefix, without it."""
-    return {key[len(prefix) :]: array for key, array in state.items() if key.startswith(prefix)}
