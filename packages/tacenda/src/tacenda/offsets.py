@@ -24,31 +24,12 @@ def checked_offsets(
 ) -> NDArray[np.int64]:
     """Return ``offsets`` as a C-ordered int64 array, if they cut ``total`` items into pieces.
 
-    Piece ``i`` is ``items[offsets[i] : offsets[i + 1]]``.
+    They are integers (pieces + 1,) that begin with 0, end with ``total`` and never fall: piece ``i`` is
+    ``items[offsets[i] : offsets[i + 1]]``. They are not copied if they are int64 already.
 
-    Parameters
-    ----------
-    offsets
-        Integers (pieces + 1,) that begin with 0, end with ``total`` and never fall. They are not copied if they are
-        int64 already.
-    total
-        The number of items.
-    what
-        What the error message calls the offsets.
-    pieces
-        The number of pieces, where it is known.
-    strictly
-        Refuse empty pieces.
-    error
-        The class of the error to raise.
-    advice
-        What the message adds about the cause, or about what to do. By default an ArtifactError adds that the file is
-        damaged.
-
-    Raises
-    ------
-    TacendaError
-        Of class ``error``: the offsets are not such an array.
+    ``pieces`` is their number, where it is known, and ``strictly`` refuses empty ones. ``error`` is the class of the
+    error to raise, ``what`` its name for the offsets, and ``advice`` what it adds about the cause, or about what to do;
+    by default an ArtifactError adds that the file is damaged.
     """
     found = np.asarray(offsets)
     if found.ndim != 1 or not len(found) or found.dtype.kind not in "iu":

@@ -224,20 +224,11 @@ def write_file(path: Path, data: bytes) -> None:
 def sweep(
     folder: Path, keep: Container[str], is_ours: Callable[[str], object], *, alone: bool = True
 ) -> None:
-    """Remove from a folder what earlier and killed writers left, and what cannot be removed leave.
+    """Remove from a folder what earlier and killed writers left, and leave what cannot be removed.
 
-    Parameters
-    ----------
-    folder
-        The folder.
-    keep
-        Names to keep: those in the manifest.
-    is_ours
-        Whether a name is one that a writer gives; others are never touched. Names of `temporary` folders
-        always are.
-    alone
-        Whether no other writer can be about to name something that it has already put in place. If False,
-        only what is old is removed.
+    ``keep`` are names to keep, those in the manifest; names for which ``is_ours`` is false are never touched, unless
+    they are those of `temporary` folders. ``alone`` says that no other writer can be about to name something that it
+    has already put in place; otherwise only what is old is removed.
     """
     for path in list(folder.iterdir()):
         if path.name in keep or not (is_ours(path.name) or is_temporary(path.name)):

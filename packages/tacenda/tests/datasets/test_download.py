@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tacenda.datasets.fetching import _Downloader, download
+from tacenda.datasets import fetching
+from tacenda.datasets.fetching import download
 from tacenda.errors import DataError
 
 pytest.importorskip("pooch")
@@ -155,7 +156,7 @@ def test_a_redirect_from_https_to_http_is_not_followed():
         url="https://example.invalid/f",
     )
     with pytest.raises(Exception, match="not safe to follow"):
-        _Downloader("f", 1, 1.0)._look_at(response)
+        fetching._refuse_unsafe_redirect(response)
 
 
 def test_only_http_is_fetched(tmp_path):
@@ -171,10 +172,10 @@ def test_a_folder_that_cannot_be_made_is_named(server, tmp_path):
 
 
 def test_a_full_disk_is_named_and_not_tried_again(server, tmp_path, monkeypatch):
-    def no_space(self, chunk):
+    def no_space(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_Downloader, "write", no_space)
+    monkeypatch.setattr(fetching, "track", no_space)
     with pytest.raises(DataError, match=r"f cannot be written: No space left"):
         get(server.serve("/f", BODY), tmp_path / "f")
     assert len(server.requests) == 1

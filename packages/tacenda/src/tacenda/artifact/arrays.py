@@ -179,27 +179,14 @@ _TOO_SMALL = 1e-30  # rows of smaller numbers are rows of zeros
 def compact(
     arrays: Mapping[str, Array], tables: Collection[str], precision: Precision
 ) -> dict[str, Array]:
-    """Return a compact form of the arrays.
+    """Return a compact form of the arrays of a model, under names that `restore` understands.
 
-    Parameters
-    ----------
-    arrays
-        The arrays of a model, by name.
-    tables
-        Which of them are tables (rows, columns) of float32 or float64 that bear to be rounded.
-    precision
-        ``"int8"``: 8 bits for each number of a table, and a scale for each row; the error is at most 1/254 of the row's
-        largest number. ``"float16"``: 16 bits; the error is at most 1/2,048 of the number.
+    ``tables`` names those that are tables (rows, columns) of float32 or float64 that bear to be rounded. With
+    ``"int8"`` a number of a table takes 8 bits, and a row a scale more; the error is at most 1/254 of the row's largest
+    number. With ``"float16"`` it takes 16 bits; the error is at most 1/2,048 of the number. Tables come back as
+    float32; other float64 arrays were rounded to float32; integers are what they were.
 
-    Returns
-    -------
-    The arrays under names that `restore` understands. Tables come back as float32; other float64 arrays were
-    rounded to float32; integers are what they were.
-
-    Raises
-    ------
-    ArtifactError
-        A table holds a number that float16 cannot hold, or NaN or infinity.
+    Raises ArtifactError if a table holds a number that float16 cannot hold, or NaN or infinity.
     """
     found: dict[str, Array] = {}
     for name, array in arrays.items():
@@ -323,10 +310,8 @@ def require(
 
     Parameters
     ----------
-    arrays
-        The arrays of an artefact.
-    name
-        Which one.
+    arrays, name
+        The arrays of an artifact, and which of them.
     shape
         Its shape: an integer stands for itself, a word for a dimension of that name.
     dtype
@@ -334,15 +319,10 @@ def require(
     finite
         Whether NaN, infinities and numbers beyond `LARGEST` in magnitude are refused.
     dims
-        Named dimensions so far: a word already in it must have that size, a new one is added. Give
-        the same dictionary to every call, and begin with what the configuration settles, such as
-        ``{"states": 200}``.
+        Sizes of named dimensions so far, such as ``{"states": 200}``, to which new ones are added: give the same
+        dictionary to every call.
 
-    Raises
-    ------
-    ArtifactError
-        In one sentence: which array is missing or wrong, and what was expected.
-
+    Raises ArtifactError in one sentence: which array is missing or wrong, and what was expected.
     """
     array = arrays.get(name)
     if array is None:

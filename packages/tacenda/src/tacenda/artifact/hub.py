@@ -47,16 +47,8 @@ def pull(
 ) -> Path:
     """Fetch a model into the folder ``output``, replacing in one step a model that is there; return the folder.
 
-    Parameters
-    ----------
-    repository
-        ``OWNER/NAME``.
-    output
-        The folder, for `tacenda.load`.
-    revision
-        A branch, a tag or a commit.
-    endpoint, token
-        See the module.
+    ``repository`` is ``OWNER/NAME``, and ``revision`` a branch, a tag or a commit; for ``endpoint`` and ``token`` see
+    the module.
 
     Raises
     ------
@@ -102,18 +94,8 @@ def push(
 ) -> str:
     """Write a saved model and its card into a repository of a hub; return the address of the commit.
 
-    Parameters
-    ----------
-    source
-        The folder of a saved model, which is read and checked whole.
-    repository
-        ``OWNER/NAME``; it is created if it is not there.
-    about
-        Name, version, licence and words for the card.
-    private
-        Whether a repository that is created is private.
-    endpoint, token
-        See the module.
+    The model in the folder ``source`` is read and checked whole. The repository, ``OWNER/NAME``, is created if it is
+    not there, then ``private`` or not. For ``endpoint`` and ``token`` see the module.
 
     Raises
     ------

@@ -30,19 +30,9 @@ Text: TypeAlias = Corpus | str | os.PathLike[str] | Iterable[os.PathLike[str]] |
 
 
 def tokens_of(sentence: Sentence, tokenizer: str | Tokenizer = "whitespace") -> list[str]:
-    """Return the tokens of a sentence.
+    """Return the tokens of a sentence: a list of tokens as it is, a string as ``tokenizer`` splits it.
 
-    Parameters
-    ----------
-    sentence
-        A list of tokens, which stays as it is, or a string.
-    tokenizer
-        Splits a string; see `tacenda.tokenizers`.
-
-    Raises
-    ------
-    CorpusError
-        The sentence is neither a string nor a list of strings.
+    Raises CorpusError if it is neither a string nor a list of strings.
     """
     if isinstance(sentence, str):
         return get_tokenizer(tokenizer)(sentence)

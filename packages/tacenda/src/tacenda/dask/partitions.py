@@ -41,16 +41,8 @@ _CUT: Final = frozenset({"utf-8", "ascii", "iso8859-1"})
 class Partition:
     """Some lines of a file, which any process that can reach the file can read, as often as it likes.
 
-    Attributes
-    ----------
-    file
-        An ``fsspec.core.OpenFile``.
-    name
-        Its address, for messages.
-    size
-        The file's bytes, None where its file system does not tell.
-    begin, end
-        The range of bytes; None as the end for a file that is not cut.
+    ``file`` is an ``fsspec.core.OpenFile``, ``name`` its address, for messages, and ``size`` its bytes, None where its
+    file system does not tell. The bytes run from ``begin`` to ``end``, None for a file that is not cut.
     """
 
     file: Any
@@ -110,12 +102,8 @@ def partitions(
 ) -> list[Partition]:
     """Cut files into partitions of about ``n_bytes`` bytes, in the order of the addresses; a glob's files are sorted.
 
-    Raises
-    ------
-    CorpusError
-        There is no such file, or no file matches; or ``n_bytes`` is not positive.
-    ConfigurationError
-        The package for that kind of address is not installed.
+    Raises CorpusError if there is no such file, no file matches, or ``n_bytes`` is not positive; and ConfigurationError
+    if the package for that kind of address is not installed.
     """
     if n_bytes < 1:
         raise CorpusError(f"a partition cannot have {n_bytes} bytes: give at least 1")

@@ -151,13 +151,7 @@ def available() -> list[DatasetSpec]:
 
 
 def get(name: str) -> DatasetSpec:
-    """Return the data set of a name.
-
-    Raises
-    ------
-    DataError
-        Nobody registered it, or two distributions did.
-    """
+    """Return the data set of a name. Raises DataError if nobody registered it, or two distributions did."""
     registered = _registered()
     claims = [(owner, spec) for owner, spec in registered if spec.name == name]
     if not claims:
@@ -242,10 +236,7 @@ def data_root() -> Path | None:
 def locate(name: str) -> Dataset:
     """Find a data set in ``TACENDA_DATA`` or, failing that, in the cache.
 
-    Raises
-    ------
-    DataError
-        The data set is unknown, or it is not here; the message says how to get it.
+    Raises DataError, which says how to get it, if it is unknown or not here.
     """
     spec = get(name)
     found = find(spec)

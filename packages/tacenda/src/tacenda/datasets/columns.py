@@ -69,19 +69,9 @@ def read(
 ) -> Iterator[dict[str, tuple[str, ...]]]:
     """Yield the sentences of a column file as ``{column name: cells, one for each word}``.
 
-    Parameters
-    ----------
-    path
-        The file, plain, ``.xz`` or ``.gz``.
-    columns
-        The name of every column in order, for example `CONLL2000`.
-    separator
-        The one string between cells; None means any run of spaces and tabs.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, or a row has another number of cells; the message names file and line.
+    ``columns`` are the names of every column in order, for example `CONLL2000`, and ``separator`` is the one string
+    between cells; None means any run of spaces and tabs. Raises DataError, which names file and line, if the file
+    cannot be read, or a row has another number of cells.
     """
     if not columns or len(set(columns)) != len(columns):
         raise DataError(f"the column names {tuple(columns)} are empty or repeat: name each once")
@@ -90,14 +80,9 @@ def read(
 
 
 def iob1_to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the same entities with ``B-`` on the first word of each.
+    """Return the same entities with ``B-`` on the first word of each; valid IOB2 comes back unchanged.
 
-    Valid IOB2 comes back unchanged.
-
-    Raises
-    ------
-    DataError
-        A tag is neither ``O`` nor ``B-`` or ``I-`` with a type.
+    Raises DataError for a tag that is neither ``O`` nor ``B-`` or ``I-`` with a type.
     """
     converted: list[str] = []
     previous = "O"
@@ -130,19 +115,9 @@ def read_ner(
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Yield ``(words, IOB2 tags)``: the first and the last column of every sentence.
 
-    Parameters
-    ----------
-    path
-        The file, plain, ``.xz`` or ``.gz``; the first row settles the number of columns.
-    scheme
-        How the file writes its tags: CoNLL-2003 ``"iob1"``, WNUT-17 ``"iob2"``.
-    separator
-        As in `read`.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, a row is malformed, or a tag breaks the scheme.
+    The first row settles the number of columns. ``scheme`` is how the file writes its tags: CoNLL-2003 ``"iob1"``,
+    WNUT-17 ``"iob2"``; ``separator`` is as in `read`. Raises DataError if the file cannot be read, a row is malformed,
+    or a tag breaks the scheme.
     """
     if scheme not in ("iob1", "iob2"):
         raise DataError(f"the tagging scheme {scheme!r} is unknown: choose iob1 or iob2")

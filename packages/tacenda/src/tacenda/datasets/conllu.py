@@ -113,10 +113,7 @@ class _Builder:
 def read(path: str | Path) -> Iterator[Sentence]:
     """Yield the sentences of a CoNLL-U file one by one, whatever its length.
 
-    Raises
-    ------
-    DataError
-        The file cannot be read, or a line is not CoNLL-U; the message names file and line.
+    Raises DataError, which names file and line, if it cannot be read, or a line is not CoNLL-U.
     """
     path = path_of(path, DataError)
     builder = _Builder(path)

@@ -25,7 +25,6 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -244,10 +243,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 def verify(folder: Path) -> int:
     """Compare the files of a fetched data set with its manifest; return how many were compared.
 
-    Raises
-    ------
-    DataError
-        A file is missing or differs.
+    Raises DataError if a file is missing or differs.
     """
     manifest = read_manifest(folder) or {"files": {}}
     for name, entry in manifest["files"].items():
@@ -277,12 +273,8 @@ def download(
 ) -> Receipt:
     """Fetch a file from the first of ``urls`` that serves it, unless it is there with the ``expected`` hash.
 
-    Without a hash, a file that is there already is taken as it is.
-
-    Raises
-    ------
-    DataError
-        pooch is not installed, no address served the file, it is too long, or its hash is another one.
+    Without a hash, a file that is there already is taken as it is. Raises DataError if pooch is not installed, no
+    address served the file, it is too long, or its hash is another one.
     """
     try:
         import pooch
@@ -305,7 +297,10 @@ def download(
             retry_if_failed=attempts - 1,
         )
         try:
-            files.fetch(target.name, downloader=_Downloader(target.name, max_bytes, timeout))
+            files.fetch(
+                target.name,
+                downloader=lambda url, path, _: _stream(url, path, target.name, max_bytes, timeout),
+            )
         except (_RefusedError, ValueError, requests.RequestException) as error:
             causes.append(f"{url}: {error}")
             continue
@@ -316,72 +311,49 @@ def download(
     raise DataError(f"{target.name} could not be fetched ({'; '.join(causes)}): try again later")
 
 
-class _Downloader:
-    """A downloader for pooch, through whose `write` the bytes pass."""
+def _stream(url: str, path: str, name: str, max_bytes: int, timeout: float) -> None:
+    """Fetch an address into a file once; what may succeed another time is raised as a RequestException."""
+    import requests
 
-    def __init__(self, name: str, max_bytes: int, timeout: float) -> None:
-        self._name, self._max_bytes, self._timeout = name, max_bytes, timeout
-        self._announced: int | None = None
-        self._size = 0
-        self._stack = ExitStack()
-        self._bar: Progress[object]
-        self._stream: IO[bytes]
-
-    def __call__(self, url: str, output_file: str, pooch: Any, check_only: bool = False) -> None:
-        """Fetch once; what may succeed another time is raised as a RequestException."""
-        from pooch import HTTPDownloader
-        from requests import HTTPError, RequestException
-
-        fetch = HTTPDownloader(
-            chunk_size=_CHUNK,
-            timeout=self._timeout,
-            headers={"User-Agent": f"tacenda/{tacenda.__version__}", "Accept-Encoding": "identity"},
-            hooks={"response": self._look_at},
-        )
-        self._announced, self._size = None, 0
-        with Path(output_file).open("wb") as stream, self._stack:
-            self._stream = stream
-            try:
-                fetch(url, self, pooch)
-            except HTTPError as error:
-                if error.response is None or error.response.status_code in _RETRIED:
-                    raise
-                raise _RefusedError(str(error)) from error
-        if self._announced not in (None, self._size):
-            raise RequestException(
-                f"the connection ended after {self._size:,} of {self._announced:,} bytes"
-            )
-
-    def _look_at(self, response: Any, **_: Any) -> None:
-        """Refuse an unsafe redirect or too long a body before it is followed or read."""
-        if response.is_redirect:
-            location = response.headers["location"]
-            scheme = urlsplit(location).scheme or urlsplit(response.url).scheme
-            if scheme != "https" and (scheme != "http" or response.url.startswith("https:")):
-                raise _RefusedError(f"it redirects to {location}, which is not safe to follow")
-            return
-        if not response.ok:
-            return
+    headers = {"User-Agent": f"tacenda/{tacenda.__version__}", "Accept-Encoding": "identity"}
+    hooks = {"response": _refuse_unsafe_redirect}
+    with (
+        Path(path).open("wb") as stream,
+        requests.get(url, stream=True, timeout=timeout, headers=headers, hooks=hooks) as response,
+    ):
+        try:
+            response.raise_for_status()
+        except requests.HTTPError as error:
+            if response.status_code in _RETRIED:
+                raise
+            raise _RefusedError(str(error)) from error
         length = response.headers.get("content-length", "")
-        self._announced = int(length) if length.isascii() and length.isdigit() else None
-        if (self._announced or 0) > self._max_bytes:
+        announced = int(length) if length.isascii() and length.isdigit() else None
+        if (announced or 0) > max_bytes:
             raise _RefusedError(
-                f"it is {self._announced:,} bytes long and {self._max_bytes:,} is the most expected"
+                f"it is {announced:,} bytes long and {max_bytes:,} is the most expected"
             )
-        self._bar = self._stack.enter_context(
-            track(None, f"fetching {self._name}", total=self._announced, unit="B")
+        size = 0
+        bar: Progress[object] = track(None, f"fetching {name}", total=announced, unit="B")
+        with bar:
+            for chunk in response.iter_content(_CHUNK):
+                size += len(chunk)
+                if size > max_bytes:
+                    raise _RefusedError(f"it is longer than {max_bytes:,} bytes, the most expected")
+                stream.write(chunk)
+                bar.update(len(chunk))
+    if announced not in (None, size):
+        raise requests.RequestException(
+            f"the connection ended after {size:,} of {announced:,} bytes"
         )
 
-    def write(self, chunk: bytes) -> None:
-        """Write a piece of the body."""
-        self._size += len(chunk)
-        if self._size > self._max_bytes:
-            raise _RefusedError(f"it is longer than {self._max_bytes:,} bytes, the most expected")
-        self._stream.write(chunk)
-        self._bar.update(len(chunk))
 
-    def flush(self) -> None:
-        """Do nothing: the file is flushed when it is closed."""
+def _refuse_unsafe_redirect(response: Any, **_: Any) -> None:
+    if response.is_redirect:
+        location = response.headers["location"]
+        scheme = urlsplit(location).scheme or urlsplit(response.url).scheme
+        if scheme != "https" and (scheme != "http" or response.url.startswith("https:")):
+            raise _RefusedError(f"it redirects to {location}, which is not safe to follow")
 
 
 # ---- archives ----
@@ -400,24 +372,13 @@ def extract(
     Absolute names, ``..``, drive letters and backslashes, names that occur twice, links, devices and encrypted members
     are refused before anything of them is written. The folder appears only when everything is unpacked.
 
-    Parameters
-    ----------
-    archive
-        A ``.zip``, a tar file (``.tar``, ``.tgz``, ``.tar.gz``, ``.tar.xz``...) or one compressed file (``.gz``,
-        ``.xz``, ``.bz2``), told by its name.
-    folder
-        Must not exist.
-    members
-        `fnmatch` patterns of the members to unpack (``*`` matches ``/`` too); none means all. Others are neither
-        written nor checked, but count towards the bytes of a tar file.
-    max_bytes, max_files
-        The most that may be unpacked: bytes that are really produced, not those that the archive claims.
+    The archive is a ``.zip``, a tar file (``.tar``, ``.tgz``, ``.tar.gz``, ``.tar.xz``...) or one compressed file
+    (``.gz``, ``.xz``, ``.bz2``), told by its name. ``members`` are `fnmatch` patterns of the members to unpack (``*``
+    matches ``/`` too); none means all. Others are neither written nor checked, but count towards the bytes of a tar
+    file. ``max_bytes`` and ``max_files`` bound what is really produced, not what the archive claims.
 
-    Raises
-    ------
-    DataError
-        The archive is unsafe, damaged, too large, of an unknown kind, or holds none of the members; or ``folder``
-        exists.
+    Raises DataError if the archive is unsafe, damaged, too large, of an unknown kind, or holds none of the members; or
+    if ``folder`` exists.
     """
     archive, folder = Path(archive), Path(folder)
 

@@ -36,19 +36,9 @@ def unescape(word: str) -> str:
 
 
 def parse(lines: Iterable[tuple[int, str]], name: str) -> Iterator[TaggedSentence]:
-    """Yield the sentences of numbered lines of bracketed trees, one tree at a time.
+    """Yield the sentences of bracketed trees, one tree at a time, from ``(number, line)`` pairs.
 
-    Parameters
-    ----------
-    lines
-        ``(number, line)`` pairs.
-    name
-        What errors call the source.
-
-    Raises
-    ------
-    DataError
-        Brackets do not match, or a word stands outside a preterminal.
+    Raises DataError, which calls the source ``name``, if brackets do not match, or a word stands outside a preterminal.
     """
     words: list[str] = []
     tags: list[str] = []
@@ -86,10 +76,7 @@ def parse(lines: Iterable[tuple[int, str]], name: str) -> Iterator[TaggedSentenc
 def read(path: str | Path) -> Iterator[TaggedSentence]:
     """Yield the tagged sentences of an ``.mrg`` file, of a folder or of a zip file of them.
 
-    Raises
-    ------
-    DataError
-        There is no file to read, or a file is malformed; the message names file and line.
+    Raises DataError, which names file and line, if there is no file to read, or one is malformed.
     """
     path = path_of(path, DataError)
     if path.suffix == ".zip":

@@ -26,11 +26,7 @@ class WordPair(NamedTuple):
 def read(path: str | Path) -> Iterator[WordPair]:
     """Yield the pairs of a word-similarity file.
 
-    Raises
-    ------
-    DataError
-        The file cannot be read, or a row is not two words and a number; file and line
-        are named.
+    Raises DataError, which names file and line, if it cannot be read, or a row is not two words and a number.
     """
     path = path_of(path, DataError)
     for number, line in numbered_lines(path):

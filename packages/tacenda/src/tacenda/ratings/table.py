@@ -39,21 +39,9 @@ LONGEST_ID = 1_000
 
 
 class IdIndex:
-    """Raw ids in the order of their numbers.
+    """Raw ids in the order of their numbers; ``what`` they stand for in messages is "user" or "item".
 
-    Raw ids are strings: the integer 7 and the string "7" are the same id.
-
-    Parameters
-    ----------
-    raw
-        The ids.
-    what
-        What they stand for in messages: "user" or "item".
-
-    Raises
-    ------
-    DataError
-        An id comes twice.
+    Raw ids are strings: the integer 7 and the string "7" are the same id. Raises DataError if an id comes twice.
     """
 
     def __init__(self, raw: Iterable[object], what: str) -> None:

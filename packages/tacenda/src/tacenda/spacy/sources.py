@@ -18,17 +18,9 @@ Check = Callable[[str | None, str | None, str], None]
 def load(source: Any, kind: str, what: str, method: str, check: Check | None = None) -> Any:
     """Return a fitted model, whatever holds it.
 
-    Parameters
-    ----------
-    source
-        A folder, the name of an installed model, an `Artifact`, what ``Artifact.to_bytes`` returned, or a fitted
-        model, which has ``to_artifact`` and ``method`` and is returned as it is.
-    kind, what
-        The kind of the registry, and the same in words.
-    method
-        What every model of the kind can do.
-    check
-        Raises if this component may not have the model; by default it may have any.
+    ``source`` is a folder, the name of an installed model, an `Artifact`, what ``Artifact.to_bytes`` returned, or a
+    fitted model, which has ``to_artifact`` and ``method`` and is returned as it is. ``kind`` is the kind of the
+    registry, and ``what`` the same in words; ``check`` raises if this component may not have the model.
 
     Raises
     ------
