@@ -97,7 +97,9 @@ def generation() -> int:
 
 def available(kind: str | None = None) -> list[PluginRecord]:
     """List the plugins of one kind, or of all kinds, without importing any."""
-    kinds = KINDS if kind is None else (_check_kind(kind),)
+    if kind is not None and kind not in KINDS:
+        raise _unknown_kind(kind)
+    kinds = KINDS if kind is None else (kind,)
     with _lock:
         found = [_outcomes.get(r, (r,))[0] for r in _records() if r.kind in kinds]
     return sorted(found, key=lambda r: (KINDS.index(r.kind), r.name, r.distribution, r.target))
@@ -133,14 +135,29 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     PluginUnavailableError
         The plugin says that it cannot work on this machine.
     """
-    _check_kind(kind)
+    if kind not in KINDS:
+        raise _unknown_kind(kind)
     if distribution is None and "@" in name:
         name, _, distribution = name.rpartition("@")
     claims = [record for record in _records() if (record.kind, record.name) == (kind, name)]
     wanted = canonical(distribution or "")
-    matching = [record for record in claims if wanted in ("", record.key[2])]
+    matching = [r for r in claims if wanted in ("", canonical(r.distribution))]
+    if not matching and claims:
+        owners = ", ".join(sorted({record.distribution for record in claims}))
+        raise PluginError(
+            f"{distribution} installs no {name!r} under tacenda.{kind}, but {owners} does"
+        )
     if not matching:
-        raise PluginError(_explain_unknown(kind, name, distribution, claims))
+        names = sorted({record.name for record in available(kind)})
+        listed = f"installed are {', '.join(names)}" if names else "none is installed"
+        source = f" of {distribution}" if distribution else ""
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        if torn := unreadable():
+            hint += f"; the entry points of {', '.join(torn)} cannot all be read"
+        raise PluginError(
+            f"there is no plugin {name!r}{source} under tacenda.{kind}: {listed}{hint}"
+        )
     if len(matching) > 1:
         matching.sort(key=lambda record: (record.distribution, record.target))
         owners = " and ".join(f"{each.distribution} ({each.target})" for each in matching)
@@ -156,11 +173,10 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
     if record.status == "loaded":
         return value
     who = f"the plugin {name!r} ({kind}) of {record.distribution} {record.version}".rstrip()
+    why = describe(record.cause)
     if record.status == "unavailable":
-        message = f"{who} cannot be used here: {describe(record.cause)}"
-        raise PluginUnavailableError(message) from record.cause
-    message = f"{who} cannot be loaded from {record.target}: {describe(record.cause)}"
-    raise PluginLoadError(message) from record.cause
+        raise PluginUnavailableError(f"{who} cannot be used here: {why}") from record.cause
+    raise PluginLoadError(f"{who} cannot be loaded from {record.target}: {why}") from record.cause
 
 
 def make(
@@ -170,14 +186,9 @@ def make(
     *,
     distribution: str | None = None,
 ) -> Any:
-    """Make an unfitted model of a registered class with these options.
+    """Make an unfitted model of a registered class with these options; for errors of the plugin see `get`.
 
-    Raises
-    ------
-    PluginError
-        As in `get`.
-    ConfigurationError
-        The class does not have such an option, or its value is out of bounds.
+    Raises ConfigurationError if the class does not have such an option, or its value is out of bounds.
     """
     model_class = get(kind, name, distribution=distribution)
     chosen = dict(options or {})
@@ -191,17 +202,14 @@ def make(
 
 
 def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> None:
-    """Add an object to the registry of this process, for a test or a notebook.
+    """Add an object to the registry of this process, for a test or a notebook, or replace one that is there.
 
-    Registering the same name again replaces the object.
-
-    Raises
-    ------
-    PluginError
-        The kind is unknown, the name is empty, or the distribution installs that name itself.
+    Raises PluginError if the kind is unknown, the name is empty, or the distribution installs that name itself.
     """
     target = f"{getattr(obj, '__module__', '?')}:{getattr(obj, '__qualname__', type(obj).__name__)}"
-    record = PluginRecord(_check_kind(kind), name, distribution, "", "not loaded", None, target)
+    record = PluginRecord(kind, name, distribution, "", "not loaded", None, target)
+    if kind not in KINDS:
+        raise _unknown_kind(kind)
     if not name:
         raise PluginError("a plugin needs a name")
     if any(installed.key == record.key for installed in _scan().records):
@@ -221,7 +229,7 @@ def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
     global _generation
     with _lock:
         _generation += 1
-        found = _registered.pop((_check_kind(kind), name, canonical(distribution)), None)
+        found = _registered.pop((kind, name, canonical(distribution)), None)
         if found is None:
             raise PluginError(f"{name!r} of {distribution} is not registered under tacenda.{kind}")
         _outcomes.pop(found[0], None)
@@ -237,31 +245,13 @@ def refresh() -> None:
         _outcomes = {}  # a new dictionary: what is being loaded now goes into the old one
 
 
-def _check_kind(kind: str) -> str:
-    if kind not in KINDS:
-        raise PluginError(f"there is no kind of plugin {kind!r}; the kinds are {', '.join(KINDS)}")
-    return kind
+def _unknown_kind(kind: str) -> PluginError:
+    return PluginError(f"there is no kind of plugin {kind!r}; the kinds are {', '.join(KINDS)}")
 
 
 def _records() -> list[PluginRecord]:
     with _lock:
         return [*_scan().records, *(record for record, _ in _registered.values())]
-
-
-def _explain_unknown(
-    kind: str, name: str, distribution: str | None, claims: list[PluginRecord]
-) -> str:
-    if claims:
-        owners = ", ".join(sorted({record.distribution for record in claims}))
-        return f"{distribution} installs no {name!r} under tacenda.{kind}, but {owners} does"
-    names = sorted({record.name for record in available(kind)})
-    listed = f"installed are {', '.join(names)}" if names else "none is installed"
-    close = difflib.get_close_matches(name, names, n=1)
-    source = f" of {distribution}" if distribution else ""
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    torn = unreadable()
-    hint += f"; the entry points of {', '.join(torn)} cannot all be read" if torn else ""
-    return f"there is no plugin {name!r}{source} under tacenda.{kind}: {listed}{hint}"
 
 
 # ---- loading one ----

@@ -229,7 +229,7 @@ class Vocabulary:
                 "give one count a word"
             )
         self._set(array, normalization or Normalization(), oov)
-        self._ids = self._build_lookup()
+        _ = self._ids
 
     def _set(
         self, counts: NDArray[np.integer[Any]], normalization: Normalization, oov: Oov
@@ -253,21 +253,17 @@ class Vocabulary:
 
     @cached_property
     def _ids(self) -> _Lookup:
-        try:
-            return self._build_lookup()
-        except CorpusError as error:
-            raise _damaged(error) from error
-
-    def _build_lookup(self) -> _Lookup:
-        """Return the ids of the words, each of which there must be once, and the special types among them."""
+        """The ids of the words, each of which there must be once, and the special types among them."""
         found = _Lookup(self.words, self.normalization, self.oov)
+        fault = None
         if len(found) != len(self.words):
-            raise CorpusError("a vocabulary was given the same word twice; every word has one id")
-        for special in (BOUNDARY, UNKNOWN):
-            if special not in found:
-                raise CorpusError(
-                    f"a vocabulary was given no {special}; build one with Vocabulary.from_counts"
-                )
+            fault = "the same word twice; every word has one id"
+        elif not found.keys() >= {BOUNDARY, UNKNOWN}:
+            special = UNKNOWN if BOUNDARY in found else BOUNDARY
+            fault = f"no {special}; build one with Vocabulary.from_counts"
+        if fault:
+            error = CorpusError(f"a vocabulary was given {fault}")
+            raise _damaged(error) if self._packed else error
         return found
 
     @classmethod

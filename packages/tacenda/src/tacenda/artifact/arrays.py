@@ -107,7 +107,9 @@ def decode(data: bytes) -> dict[str, Array]:
     with _refuse_damage():
         # the library checks that offsets, shapes and the length of the data agree
         for name, item in safetensors.deserialize(data):  # type: ignore[no-untyped-call]
-            flat = np.frombuffer(item["data"], _dtype_of(name, item["dtype"]))
+            if item["dtype"] not in DTYPES:
+                raise _refuse_dtype(name, item["dtype"])
+            flat = np.frombuffer(item["data"], DTYPES[item["dtype"]])
             arrays[name] = flat.reshape(item["shape"]).copy()
     return arrays
 
@@ -117,7 +119,9 @@ def read(path: Path) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     with _refuse_damage(), safetensors.safe_open(path, framework="numpy") as file:
         for name in file.keys():  # noqa: SIM118 (not a mapping)
-            _dtype_of(name, file.get_slice(name).get_dtype())
+            code = file.get_slice(name).get_dtype()
+            if code not in DTYPES:
+                raise _refuse_dtype(name, code)
             arrays[name] = file.get_tensor(name)
     return arrays
 
@@ -132,7 +136,9 @@ def read_mapped(path: Path) -> dict[str, Array]:
             size = int.from_bytes(raw.read(8), "little")
             header = json.loads(raw.read(size))
         for name in names:
-            dtype = _dtype_of(name, header[name]["dtype"]).newbyteorder("<")
+            if header[name]["dtype"] not in DTYPES:
+                raise _refuse_dtype(name, header[name]["dtype"])
+            dtype = DTYPES[header[name]["dtype"]].newbyteorder("<")
             shape = tuple(header[name]["shape"])
             offset = 8 + size + header[name]["data_offsets"][0]
             if offset % dtype.itemsize:
@@ -154,13 +160,8 @@ def _refuse_damage() -> Iterator[None]:
         raise ArtifactError(f"its tensors are damaged: {error}") from error
 
 
-def _dtype_of(name: str, code: Any) -> np.dtype[Any]:
-    dtype = DTYPES.get(code)
-    if dtype is None:
-        raise ArtifactError(
-            f"array {name!r} has the element type {code}, which numpy does not have"
-        )
-    return dtype
+def _refuse_dtype(name: str, code: Any) -> ArtifactError:
+    return ArtifactError(f"array {name!r} has the element type {code}, which numpy does not have")
 
 
 # ---- compact forms ----

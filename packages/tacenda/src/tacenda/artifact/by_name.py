@@ -102,9 +102,15 @@ def _find(name: str | None = None) -> list[tuple[plugins.PluginRecord, Path]]:
     found = []
     for record in plugins.models():
         sound = NAME.fullmatch(record.name) and _FOLDER.fullmatch(record.target)
-        if sound and wanted in (None, plugins.canonical(record.name)):
-            folder = _folder_of(record)
-            found += [(record, folder)] if folder is not None else []
+        if not sound or wanted not in (None, plugins.canonical(record.name)):
+            continue
+        dist = importlib.metadata.distribution(record.distribution)
+        places = [Path(str(dist.locate_file(record.target)))]
+        if not (places[0] / "model.json").is_file():
+            # One that is installed as editable: the finder only looks, and for a name without a dot imports nothing.
+            spec = importlib.machinery.PathFinder.find_spec(record.target, sys.path)
+            places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+        found += [(record, place) for place in places if (place / "model.json").is_file()][:1]
     return found
 
 
@@ -123,18 +129,6 @@ def _find_one(name: str) -> tuple[plugins.PluginRecord, Path]:
     hint = f"; did you mean {close[0]!r}?" if close else ""
     listed = f"installed are {', '.join(names)}" if names else "no models are installed"
     raise ArtifactError(f"there is no such folder, and no installed model {name!r}: {listed}{hint}")
-
-
-def _folder_of(record: plugins.PluginRecord) -> Path | None:
-    """Return the folder of a model, also of one that is installed as editable; None if there is none."""
-    dist = importlib.metadata.distribution(record.distribution)
-    beside = Path(str(dist.locate_file(record.target)))
-    if (beside / "model.json").is_file():
-        return beside
-    # the finder only looks: for a name without a dot it imports nothing
-    spec = importlib.machinery.PathFinder.find_spec(record.target, sys.path)
-    places = map(Path, (spec.submodule_search_locations or ()) if spec else ())
-    return next((place for place in places if (place / "model.json").is_file()), None)
 
 
 def _describe(record: plugins.PluginRecord, folder: Path) -> InstalledModel:

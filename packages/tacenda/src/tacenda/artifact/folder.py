@@ -46,7 +46,8 @@ MAX_BYTES = store.LARGEST_JSON
 
 _FORMAT = "tacenda artifact"
 _MAGIC = b"TACENDA\x01"
-_MAX_DEPTH = 8
+_MAX_DEPTH = 8  # of nested models: a hostile or cyclic artifact may go on for ever
+_TOO_DEEP = f"models are nested more than {_MAX_DEPTH} deep"
 #: A mapped file of more bytes is read where it is used, so its sha256 is compared only where `read` is asked to.
 _HASHED = 1 << 22
 
@@ -220,7 +221,8 @@ def _check_replaceable(folder: Path) -> None:
 
 def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
     """Write an artifact, its manifest last; return the manifest's bytes."""
-    _check_depth(depth)
+    if depth > _MAX_DEPTH:
+        raise ArtifactError(_TOO_DEEP)
     arrays = named_arrays.check(artifact.arrays)
     _encode(artifact, {}, {})  # what cannot be saved fails before anything is written
     files: dict[str, _Member] = {}
@@ -269,7 +271,8 @@ def _read_head(folder: Path) -> bytes:
 
 
 def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
-    _check_depth(depth)
+    if depth > _MAX_DEPTH:
+        raise ArtifactError(_TOO_DEEP)
     manifest = _decode(head, in_folder=True)
     arrays: dict[str, npt.NDArray[Any]] = {}
     mapped: set[str] = set()
@@ -347,7 +350,8 @@ def _verify(path: Path, member: _Member, whole: bool = True) -> None:
 
 
 def _to_bytes(artifact: Artifact, depth: int) -> bytes:
-    _check_depth(depth)
+    if depth > _MAX_DEPTH:
+        raise ArtifactError(_TOO_DEEP)
     blobs: list[bytes] = []
     files: dict[str, _Member] = {}
     nested: dict[str, _Member] = {}
@@ -364,7 +368,8 @@ def _to_bytes(artifact: Artifact, depth: int) -> bytes:
 
 
 def _from_bytes(data: bytes, depth: int) -> Artifact:
-    _check_depth(depth)
+    if depth > _MAX_DEPTH:
+        raise ArtifactError(_TOO_DEEP)
     start = len(_MAGIC) + 8
     if data[: len(_MAGIC)] != _MAGIC or len(data) < start:
         raise ArtifactError("these bytes are not a Tacenda model")
@@ -394,12 +399,6 @@ def _merge(arrays: dict[str, npt.NDArray[Any]], more: dict[str, npt.NDArray[Any]
     if twice:
         raise ArtifactError(f"two tensor files hold an array {min(twice)!r}")
     arrays.update(more)
-
-
-def _check_depth(depth: int) -> None:
-    """Raise `ArtifactError` if models are nested too deeply, as in a hostile or cyclic artifact."""
-    if depth > _MAX_DEPTH:
-        raise ArtifactError(f"models are nested more than {_MAX_DEPTH} deep")
 
 
 # ---- the manifest ----
