@@ -26,7 +26,6 @@ from tacenda.fitting import (
     fingerprint_arrays,
     fit,
 )
-from tacenda.fitting.processes import add_rows
 from tacenda.fitting.trainer import State
 from tacenda.kernels.machinery.arrays import in_c_order
 from tacenda.kernels.shared.row_steps import adagrad
@@ -234,13 +233,9 @@ class AdaGradTrainer(Trainer):
         learning_rate: float,
         threads: int = 1,
     ) -> None:
-        """Move some rows of a table, each once, against their gradient; None stands for all rows.
-
-        The gradients of several processes are added up.
-        """
+        """Move some rows of a table, each once, against their gradient; None stands for all rows."""
         table = _rows(self.tables[name])
         slopes = in_c_order(gradient.reshape(-1, table.shape[1]), table.dtype)
-        rows, slopes = add_rows(rows, slopes)
         every = np.arange(len(table), dtype=np.int32) if rows is None else rows
         adagrad(table, self.sums[name], every, slopes, learning_rate, threads=threads)
 
