@@ -38,7 +38,7 @@ ON_CLUSTER = (
     "lm/dask.py",
     "lm/ngram/counting.py",
 )
-STATE_SPACE = (*STREAMS, "lm/state_space")
+STATE_SPACE = (*STREAMS, "lm/state_space.py", "lm/linear_states.py", "lm/linear_state_loop.py")
 MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
 RATINGS = (
     "surprise/models/factorization",

@@ -60,8 +60,13 @@ class Plan:
 
     def key(self, offset: int) -> str:
         """What tells this fit on the excerpt at an offset from others."""
-        measured = "lm/ngram" if self.family == "n-gram" else "lm/state_space"
-        facts = [self.family, self.size, self.settings, offset, freshness.code(measured)]
+        measured = (
+            ["lm/ngram"]
+            if self.family == "n-gram"
+            else ["lm/state_space.py", "lm/linear_states.py", "lm/linear_state_loop.py"]
+        )
+        code = [freshness.code(part) for part in measured]
+        facts = [self.family, self.size, self.settings, offset, code]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:20]
 
 

@@ -20,7 +20,7 @@ from tacenda_lm.log_bilinear.lbl import LBL
 from tacenda_lm.mixture import Mixture
 from tacenda_lm.ngram.kneser_ney import KneserNey
 from tacenda_lm.recurrent import RecurrentLM
-from tacenda_lm.state_space.state_space_lm import StateSpaceLM
+from tacenda_lm.state_space import StateSpaceLM
 
 OURS = [
     ("language_models", "kneser_ney", KneserNey),

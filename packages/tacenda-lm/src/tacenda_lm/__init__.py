@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from tacenda_lm.ngram.kneser_ney import KneserNey
     from tacenda_lm.perplexity import Perplexity
     from tacenda_lm.recurrent import RecurrentLM
-    from tacenda_lm.state_space.settings import StateSpaceLMAdvanced
-    from tacenda_lm.state_space.state_space_lm import StateSpaceLM
+    from tacenda_lm.state_space import StateSpaceLM, StateSpaceLMAdvanced
     from tacenda_lm.states import State
     from tacenda_lm.surprisal.items import read_items
     from tacenda_lm.surprisal.table import SurprisalTable, surprisal_table
@@ -97,8 +96,8 @@ _HOMES = {
     "RecurrentLM": "tacenda_lm.recurrent",
     "Rescored": "tacenda_lm.language_model",
     "State": "tacenda_lm.states",
-    "StateSpaceLMAdvanced": "tacenda_lm.state_space.settings",
-    "StateSpaceLM": "tacenda_lm.state_space.state_space_lm",
+    "StateSpaceLMAdvanced": "tacenda_lm.state_space",
+    "StateSpaceLM": "tacenda_lm.state_space",
     "SurprisalTable": "tacenda_lm.surprisal.table",
     "UnknownWords": "tacenda_lm.unknown_words",
     "read_items": "tacenda_lm.surprisal.items",

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError
-from tacenda_lm.state_space.joint_tokens import JointTokens
-from tacenda_lm.state_space.texts import windows_of
+from tacenda_lm.linear_states import JointTokens
+from tacenda_lm.state_space import windows_of
 from tacenda_lm.streams import Stream
 
 TYPES, UNKNOWN, LONGEST = 4, 1, 4

@@ -1,12 +1,13 @@
 """The recurrence of the state-space model: its gradients against autograd, the most probable state included."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from tacenda_lm.state_space import recurrence
-from tacenda_lm.state_space.parameters import Inputs, Parameters
-from tacenda_lm.state_space.recurrence import Piece, backward, forward
+from tacenda_lm import linear_states
+from tacenda_lm.linear_states import Inputs, Parameters, Piece, backward, forward
 
 VARIANCE, UNKNOWN = 0.7, 2
 TYPES, STEPS, TEXTS, FEATURES, JOINT, RUNS = 6, 5, 3, 2, 3, 7
@@ -21,7 +22,8 @@ def problem(internal=4, order=3, lengths=2, scale=0.6, seed=0, dtype=np.float64)
         return (scale * rng.standard_normal(shape)).astype(dtype)
 
     p = Parameters(
-        normal(internal, state), normal(TYPES, state), normal(TYPES, FEATURES), normal(TYPES, 1), normal(RUNS, JOINT)
+        normal(internal, state), normal(TYPES, state), normal(TYPES, FEATURES), normal(TYPES, 1), normal(RUNS, JOINT),
+        variance=VARIANCE,
     )  # fmt: skip
     p.features[UNKNOWN] = 0
     words = rng.integers(TYPES, size=(STEPS, TEXTS))
@@ -65,13 +67,14 @@ def loss_in_torch(leaves, piece, before, exact, keep):
 @pytest.mark.parametrize(("internal", "order", "lengths"), [(4, 3, 2), (3, 1, 0), (0, 3, 1)])
 def test_gradients_are_those_of_autograd(exact, internal, order, lengths):
     p, piece, before, keep = problem(internal, order, lengths)
-    found = forward(p, piece, before, VARIANCE, exact, keep)
-    loss, gradients = backward(p, piece, found, VARIANCE, exact, keep)
-    leaves = Parameters(*(torch.from_numpy(each).requires_grad_() for each in p))
+    p = replace(p, exact=exact)
+    found = forward(p, piece, before, keep)
+    loss, gradients = backward(p, piece, found, keep)
+    leaves = p.map(lambda each: torch.from_numpy(each).requires_grad_())
     expected = loss_in_torch(leaves, piece, before, exact, keep)
     assert loss == pytest.approx(expected.item(), rel=1e-9)
     expected.backward()
-    for name, leaf in leaves._asdict().items():
+    for name, leaf in leaves.items():
         if name not in gradients:
             assert not lengths
             continue
@@ -90,9 +93,9 @@ def test_gradients_are_those_of_autograd(exact, internal, order, lengths):
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_compiled_loop_finds_what_products_find(dtype, kept, monkeypatch):
     p, piece, before, keep = problem(dtype=dtype)
-    arguments = p, piece, before, VARIANCE, False, keep if kept else None
+    arguments = p, piece, before, keep if kept else None
     compiled = forward(*arguments)
-    monkeypatch.setattr(recurrence, "SMALL", 0)
+    monkeypatch.setattr(linear_states, "SMALL", 0)
     for found, expected in zip(compiled, forward(*arguments), strict=True):
         assert found.dtype == expected.dtype == dtype
         np.testing.assert_allclose(

@@ -13,7 +13,7 @@ from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, TacendaError
 from tacenda.fitting.checkpoint import Recorder
 from tacenda_lm import KneserNey, StateSpaceLM
-from tacenda_lm.state_space.trainers import GradientTrainer, RulesTrainer
+from tacenda_lm.state_space import GradientTrainer, RulesTrainer
 
 SMALL = {"order": 3, "internal": 4, "features": 5, "epochs": 3, "advanced": {"streams": 8}}
 RUNS = {**SMALL, "advanced": {"streams": 8, "joint_order": 3, "joint_width": 4}}
@@ -52,10 +52,10 @@ def model(request):
 
 def scores_in_a_plain_loop(model, ids):
     """log P of every id after ``</s>``, by equations 3 to 5 and 9, in float64 and without any of the model's code."""
-    p = {name: array.astype(np.float64) for name, array in model.parameters._asdict().items()}
+    p = {name: array.astype(np.float64) for name, array in model.parameters.items()}
     settings, unknown = model.settings, model.vocabulary.unknown_id
     variance, n_q = settings.advanced.variance, settings.internal
-    n_types, joint = len(model.vocabulary), model._found.joint
+    n_types, joint = len(model.vocabulary), model._predictor.joint
     before, q, scores = [model.vocabulary.boundary_id], np.zeros(n_q), []
     for y in ids:
         last = before[::-1][: settings.order - 1]
@@ -201,7 +201,10 @@ def test_the_rules_are_those_of_the_paper(order):
     unknown = corpus.vocabulary.unknown_id
     before = StateSpaceLM(**{**settings, "epochs": 0}).fit(corpus)
     after = StateSpaceLM(**settings).fit(corpus)
-    A, B, C = (before.parameters[i].astype(np.float64) for i in range(3))
+    A, B, C = (
+        getattr(before.parameters, name).astype(np.float64)
+        for name in ("transition", "outputs", "features")
+    )
     C = C.T  # as the paper writes it
     (n_q, _), (n_l, W), variance = A.shape, C.shape, 0.1
     changes = [np.zeros_like(A), np.zeros_like(B), np.zeros_like(C)]
@@ -233,7 +236,8 @@ def test_the_rules_are_those_of_the_paper(order):
                 changes[2][i, j] += (of_token[i] - C[i] @ each) * each[j] / variance
         s_before = s
     rate, n = RULES["learning_rate"], len(ids) - 1
-    found = [after.parameters[0] - A, after.parameters[1] - B, after.parameters[2].T - C]
+    p = after.parameters
+    found = [p.transition - A, p.outputs - B, p.features.T - C]
     ratios = []
     for change, own in zip(changes, found, strict=True):
         expected = change * rate / n

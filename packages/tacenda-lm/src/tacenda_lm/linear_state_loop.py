@@ -1,4 +1,4 @@
-"""The loop over time of a state-space model where the vocabulary is small, compiled (see `recurrence`).
+"""The loop over time of a state-space model where the vocabulary is small, compiled (see `linear_states.forward`).
 
 With so few types a product has too few numbers to be worth a call.
 """
@@ -11,11 +11,11 @@ import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
 
-__all__ = ["steps"]
+__all__ = ["run"]
 
 
 @njit(fastmath={"contract", "reassoc"})
-def steps(
+def run(
     rows, from_inputs, outputs, transition, gain, words, live, seen, keep, q, states, errors, limit
 ):
     """Read texts side by side, with one step of ascent from every predicted state.
