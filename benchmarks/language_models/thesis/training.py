@@ -19,7 +19,7 @@ from tacenda_lm.log_bilinear.hlbl import (
     average_predicted,
     train_hlbl,
 )
-from tacenda_lm.log_bilinear.trees import joined
+from tacenda_lm.log_bilinear.tree_building import join
 from tacenda_lm.streams import Stream, streams_of
 
 
@@ -35,7 +35,7 @@ def tree_of(shape: Shape, n_words: int, vectors: npt.NDArray[np.float64] | None)
         seed: build_tree(shape.rule, n_words, vectors=vectors, overlap=shape.overlap, seed=seed)
         for seed in set(shape.seeds)
     }
-    return joined([made[seed] for seed in shape.seeds])
+    return join([made[seed] for seed in shape.seeds])
 
 
 def trainer_on(settings: HLBLSettings, tree: Tree, text: Corpus) -> HLBLTrainer:

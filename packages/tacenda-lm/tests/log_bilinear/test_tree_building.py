@@ -31,9 +31,11 @@ def lengths(tree):
     st.integers(0, 5),
 )  # fmt: skip
 def test_every_word_has_its_codes_within_the_bounds(rule, n, overlap, copies, seed):
-    tree = build_tree(
-        rule, n, vectors=vectors(n), overlap=overlap, copies=copies, seed=seed, max_codes=3, max_depth=9
-    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree_building, "_MAX_CODES", 3)
+        patch.setattr(tree_building, "_MAX_DEPTH", 9)
+        how = {"overlap": overlap, "copies": copies, "seed": seed}
+        tree = build_tree(rule, n, vectors=vectors(n), **how)
     assert tree.n_words == n
     codes = np.diff(tree.codes.word_codes)
     assert codes.min() >= copies
@@ -104,10 +106,10 @@ def test_two_clusters_far_apart_are_told_apart_at_the_root(rule):
 
 def test_words_between_two_clusters_get_two_codes():
     x = np.linspace(-1, 1, 61)[:, None]
-    once = build_tree("adaptive", 61, vectors=x, max_codes=2)
-    twice = build_tree("adaptive", 61, vectors=x, overlap=0.4, max_codes=2)
+    once = build_tree("adaptive", 61, vectors=x)
+    twice = build_tree("adaptive", 61, vectors=x, overlap=0.4)
     assert once.codes.n_codes == 61
-    assert 61 < twice.codes.n_codes <= 122
+    assert 61 < twice.codes.n_codes <= 61 * 4
 
 
 def test_words_that_are_all_the_same_are_halved():
@@ -155,8 +157,6 @@ def test_the_seed_decides_and_nothing_else(rule):
         {"n_words": 0},
         {"copies": 0},
         {"overlap": 0.5},
-        {"max_codes": 0},
-        {"max_depth": 2},
         {"vectors": None},
         {"vectors": np.ones((3, 2))},
         {"vectors": np.full((9, 2), np.nan)},

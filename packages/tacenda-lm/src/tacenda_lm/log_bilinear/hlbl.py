@@ -50,7 +50,6 @@ __all__ = [
 _Floats = npt.NDArray[np.float32]
 _PLAN = options.Plan(tokens=7, most=13)  # by benchmarks/language_models/sizes.py and Penn Treebank
 _BOOTSTRAP_CONTEXT = 5  # words, as in the thesis
-_DEEP = 64  # steps of a code of the random tree, at most: more than it ever has
 _SUMS = {"words": 1e-6, "far_words": 1e-6}  # accumulators to begin with; those of other tables:
 _OTHER_SUMS = 1e-8
 _DOUBT = 5.0  # contexts of the average word, counted with those of each word
@@ -500,7 +499,7 @@ def _cluster_vectors(
         epochs=advanced.bootstrap_epochs,
         advanced=replace(advanced, tail_rates=(), far_words=False),
     )
-    tree = build_tree("random", len(counts), seed=settings.seed, max_depth=_DEEP)
+    tree = build_tree("random", len(counts), seed=settings.seed)
     predictor, _ = train_hlbl(small, tree, counts, text, None, fitting, "bootstrap")
     return average_predicted(predictor, text)
 

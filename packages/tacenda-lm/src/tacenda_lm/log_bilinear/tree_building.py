@@ -25,17 +25,24 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError
+from tacenda.kernels.log_bilinear.tree_softmax import Codes
 from tacenda.kernels.machinery.compiled import njit
-from tacenda_lm.log_bilinear.trees import MAX_CODES, MAX_DEPTH, Rule, Tree, joined, packed
+from tacenda_lm.log_bilinear.trees import Rule, Tree
 
-__all__ = ["add_rows", "build_tree"]
+__all__ = ["add_rows", "build_tree", "join"]
 
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
+_Bools = npt.NDArray[np.bool_]
+_Leaves = tuple[
+    _Ints, _Ints, _Ints
+]  # words, lengths of their paths, and all steps: 2 node, plus 1 for right
 
 _EM_STEPS = 10  # the thesis's
 _FIRST = 0.9  # responsibility to begin with, for a random half
 _LEAST = 1e-9  # of a component's weight and, relative to the group's, its variance
+_MAX_CODES = 4  # of a word in one copy of the tree
+_MAX_DEPTH = 40  # steps of a code in one copy
 
 
 class _Level(NamedTuple):
@@ -55,8 +62,6 @@ def build_tree(
     overlap: float = 0.0,
     copies: int = 1,
     seed: int = 0,
-    max_codes: int = MAX_CODES,
-    max_depth: int = MAX_DEPTH,
 ) -> Tree:
     """Build a tree over words.
 
@@ -78,10 +83,6 @@ def build_tree(
         Independent trees joined under a balanced top: an overcomplete tree.
     seed
         Of all choices; the same gives the same tree.
-    max_codes
-        Codes of a word in each copy.
-    max_depth
-        Steps of a code in each copy; no fewer than a balanced tree needs.
 
     Raises
     ------
@@ -92,11 +93,9 @@ def build_tree(
         raise ConfigurationError(
             f"there is no tree {rule!r}; choose from {', '.join(get_args(Rule))}"
         )
-    needed = math.ceil(math.log2(max(n_words, 1)))
-    if n_words < 1 or copies < 1 or not 0 <= overlap < 0.5 or max_codes < 1 or max_depth < needed:
+    if n_words < 1 or copies < 1 or not 0 <= overlap < 0.5:
         raise ConfigurationError(
-            f"a tree needs words ({n_words}), copies ({copies}) and max_codes ({max_codes}) of at least 1, "
-            f"overlap ({overlap}) in [0, 0.5) and max_depth ({max_depth}) of at least {needed}"
+            f"a tree needs words ({n_words}) and copies ({copies}) of at least 1, and overlap ({overlap}) in [0, 0.5)"
         )
     x = np.zeros((n_words, 1), np.float32)
     if rule != "random":
@@ -110,129 +109,166 @@ def build_tree(
     w = np.ones(n_words, np.float32) if weights is None else np.asarray(weights, np.float32)
     if w.shape != (n_words,) or not (w > 0).all():
         raise ConfigurationError("the weights of a clustering must be positive, one for every word")
-    rng = np.random.default_rng([seed, 7])
-    return joined([_one(rule, x, w, overlap, rng, max_codes, max_depth) for _ in range(copies)])
+    splitting = _Splitting(rule, x, w, overlap, np.random.default_rng([seed, 7]))
+    return join([splitting.grow() for _ in range(copies)])
 
 
-def _one(
-    rule: Rule,
-    x: npt.NDArray[np.float32],
-    weights: npt.NDArray[np.float32],
-    overlap: float,
-    rng: np.random.Generator,
-    max_codes: int,
-    max_depth: int,
-) -> Tree:
-    n_words = len(x)
-    codes_of = np.ones(n_words, np.int64)
-    level = _Level(np.arange(n_words), np.array([0, n_words]), np.zeros((n_words, 0), np.int64))
-    n_nodes, leaves = 0, []
-    while len(level.members):
-        sizes = np.diff(level.borders)
-        ready = np.repeat(sizes == 1, sizes)
-        leaves.append((level.members[ready], level.paths[ready]))
-        level = _Level(
-            level.members[~ready],
-            np.concatenate([[0], np.cumsum(sizes[sizes > 1])]),
-            level.paths[~ready],
-        )
-        if not len(level.members):
-            break
-        left, right = _sides(rule, x, weights, overlap, rng, level, codes_of, max_codes, max_depth)
-        level = _descended(level, left, right, n_nodes)
-        n_nodes += len(sizes) - int((sizes == 1).sum())
-    return _of_leaves(leaves, n_words)
+class _Splitting(NamedTuple):
+    """How groups of words are split in two."""
+
+    rule: Rule
+    x: npt.NDArray[np.float32]  # (words, width), what words are clustered by
+    weights: npt.NDArray[np.float32]  # (words,)
+    overlap: float
+    rng: np.random.Generator
+
+    def grow(self) -> Tree:
+        """Build one tree, level by level."""
+        n_words = len(self.x)
+        codes_of = np.ones(n_words, np.int64)
+        level = _Level(np.arange(n_words), np.array([0, n_words]), np.zeros((n_words, 0), np.int64))
+        n_nodes, leaves = 0, []
+        while len(level.members):
+            sizes = np.diff(level.borders)
+            ready = np.repeat(sizes == 1, sizes)
+            words, paths = level.members[ready], level.paths[ready]
+            leaves.append((words, np.full(len(words), paths.shape[1]), paths.ravel()))
+            borders = np.concatenate([[0], np.cumsum(sizes[sizes > 1])])
+            level = _Level(level.members[~ready], borders, level.paths[~ready])
+            level = self._split(level, codes_of, n_nodes)
+            n_nodes += len(borders) - 1
+        return _assemble(leaves, n_words)
+
+    def _split(self, level: _Level, codes_of: _Ints, n_nodes: int) -> _Level:
+        """Return the level below: every group's left members, then its right ones; some words are among both.
+
+        ``codes_of`` (words,) is brought up to date. The new nodes are numbered from ``n_nodes``.
+        """
+        (members, borders, paths), rule = level, self.rule
+        sizes, n = np.diff(borders), len(members)
+        group = np.repeat(np.arange(len(sizes)), sizes)
+
+        def count(chosen: _Bools) -> _Ints:
+            return np.bincount(group[chosen], minlength=len(sizes))
+
+        if rule == "random":
+            odds = self.rng.random(n)
+        else:
+            start = np.where(self.rng.random(n) < 0.5, _FIRST, 1 - _FIRST)
+            odds = _log_odds(self.x, self.weights, level, start)
+        p = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
+        left, both = p > 0.5, np.zeros(n, bool)
+        if self.overlap > 0 and rule in ("adaptive", "noisy"):
+            both = (np.abs(p - 0.5) <= self.overlap) & (sizes > 2)[group]
+            both &= _may_have_another(members, both, codes_of)
+        if rule == "noisy":
+            left = np.where(both, left, self.rng.random(n) < p)
+        # a group that would stay together is cut without overlap, and if that is no cut, in halves
+        stuck = (count(left | both) == 0) | (count(left | both) == sizes)
+        stuck |= count(~left | both) == sizes
+        both &= ~stuck[group]
+        lefts = count(left)
+        room = _MAX_DEPTH - paths.shape[1] - 1  # steps left below the children
+        most = np.maximum(count(left | both), count(~left | both))
+        halved = (lefts == 0) | (lefts == sizes) | (np.ceil(np.log2(most)) > room)
+        if rule in ("random", "balanced"):
+            halved[:] = True
+        both &= ~halved[group]
+        order = np.lexsort((self.rng.random(n), -odds, group))  # ties at random
+        rank = np.empty(n, np.int64)
+        rank[order] = np.arange(n) - np.repeat(borders[:-1], sizes)
+        left = np.where(halved[group], rank < (sizes // 2)[group], left)
+        np.add.at(codes_of, members[both], 1)
+        # the children, group by group
+        places = np.concatenate([np.flatnonzero(left | both), np.flatnonzero(~left | both)])
+        sides = np.repeat([0, 1], [(left | both).sum(), (~left | both).sum()])
+        child = 2 * group[places] + sides
+        order = np.argsort(child, kind="stable")
+        places, child = places[order], child[order]
+        steps = 2 * (n_nodes + group[places]) + sides[order]
+        below = np.searchsorted(child, np.arange(2 * len(sizes) + 1))
+        return _Level(members[places], below, np.column_stack([paths[places], steps]))
 
 
-def _sides(
-    rule: Rule,
-    x: npt.NDArray[np.float32],
-    weights: npt.NDArray[np.float32],
-    overlap: float,
-    rng: np.random.Generator,
-    level: _Level,
-    codes_of: _Ints,
-    max_codes: int,
-    max_depth: int,
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return which members go left and which right; some go both ways. ``codes_of`` is brought up to date."""
-    members, borders = level.members, level.borders
-    sizes, n = np.diff(borders), len(members)
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    if rule == "random":
-        odds = rng.random(n)
-    else:
-        start = np.where(rng.random(n) < 0.5, _FIRST, 1 - _FIRST)
-        odds = _log_odds(x, weights, level, start)
-    p = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
-    left, both = p > 0.5, np.zeros(n, bool)
-    if overlap > 0 and rule in ("adaptive", "noisy"):
-        both = (np.abs(p - 0.5) <= overlap) & (sizes > 2)[group]
-        both &= _allowed(members, both, codes_of, max_codes)
-    if rule == "noisy":
-        left = np.where(both, left, rng.random(n) < p)
-    # a group that would stay together is cut without overlap, and if that is no cut, in halves
-    stuck = np.isin(_count(left | both, group, sizes), (0,)) | (
-        _count(left | both, group, sizes) == sizes
-    )
-    stuck |= _count(~left | both, group, sizes) == sizes
-    both &= ~stuck[group]
-    lefts = _count(left, group, sizes)
-    room = max_depth - level.paths.shape[1] - 1  # steps left below the children
-    most = np.maximum(_count(left | both, group, sizes), _count(~left | both, group, sizes))
-    halved = (lefts == 0) | (lefts == sizes) | (np.ceil(np.log2(most)) > room)
-    if rule in ("random", "balanced"):
-        halved[:] = True
-    both &= ~halved[group]
-    order = np.lexsort((rng.random(n), -odds, group))  # ties at random
-    rank = np.empty(n, np.int64)
-    rank[order] = np.arange(n) - np.repeat(borders[:-1], sizes)
-    left = np.where(halved[group], rank < (sizes // 2)[group], left)
-    np.add.at(codes_of, members[both], 1)
-    return left | both, ~left | both
-
-
-def _count(chosen: npt.NDArray[np.bool_], group: _Ints, sizes: _Ints) -> _Ints:
-    return np.bincount(group[chosen], minlength=len(sizes))
-
-
-def _allowed(
-    members: _Ints, wanted: npt.NDArray[np.bool_], codes_of: _Ints, max_codes: int
-) -> npt.NDArray[np.bool_]:
+def _may_have_another(members: _Ints, wanted: _Bools, codes_of: _Ints) -> _Bools:
     """Return which of the members that want another code may have it: the first ones, up to the word's limit."""
     places = np.flatnonzero(wanted)
     order = np.argsort(members[places], kind="stable")
     words = members[places][order]
     rank = np.arange(len(words)) - np.searchsorted(words, words)
     found = np.zeros(len(members), bool)
-    found[places[order]] = codes_of[words] + rank < max_codes
+    found[places[order]] = codes_of[words] + rank < _MAX_CODES
     return found
 
 
-def _descended(
-    level: _Level, left: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_], n_nodes: int
-) -> _Level:
-    """Return the level below: every group's left members, then its right ones."""
-    sizes = np.diff(level.borders)
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    places = np.concatenate([np.flatnonzero(left), np.flatnonzero(right)])
-    sides = np.repeat([0, 1], [left.sum(), right.sum()])
-    child = 2 * group[places] + sides
-    order = np.argsort(child, kind="stable")
-    places, child = places[order], child[order]
-    steps = 2 * (n_nodes + group[places]) + sides[order]
-    borders = np.searchsorted(child, np.arange(2 * len(sizes) + 1))
-    return _Level(level.members[places], borders, np.column_stack([level.paths[places], steps]))
+# -- trees of codes ----------------------------------------------------------------------------------
 
 
-def _of_leaves(leaves: list[tuple[_Ints, _Ints]], n_words: int) -> Tree:
-    """Return the tree of leaves given level by level: words, and their paths (leaves, level)."""
-    words = np.concatenate([words for words, _ in leaves])
-    lengths = np.concatenate(
-        [np.full(len(words), level) for level, (words, _) in enumerate(leaves)]
-    )
-    steps = np.concatenate([paths.ravel() for _, paths in leaves])
-    return packed(words, lengths, steps, n_words)
+def _assemble(leaves: list[_Leaves], n_words: int) -> Tree:
+    """Return the tree of leaves given in any order."""
+    words, lengths, steps = (np.concatenate(part) for part in zip(*leaves, strict=True))
+    order = np.argsort(words, kind="stable")
+    begins = np.concatenate([[0], np.cumsum(lengths)])[:-1]
+    code_steps = np.concatenate([[0], np.cumsum(lengths[order])])
+    at = np.repeat(begins[order] - code_steps[:-1], lengths[order]) + np.arange(len(steps))
+    word_codes = np.searchsorted(words[order], np.arange(n_words + 1))
+    return Tree(Codes(word_codes, code_steps, steps[at] // 2, 1 - 2 * (steps[at] % 2)))
+
+
+def join(trees: list[Tree]) -> Tree:
+    """Join trees over the same words under a balanced top: one overcomplete tree with every word in each part.
+
+    Nodes are numbered by depth, so that those visited most are next to each other in memory.
+    """
+    n_words, tree = trees[0].n_words, trees[0]
+    if len(trees) > 1:
+        top = _balance(len(trees)).codes
+        n_nodes, leaves = top.n_nodes, []
+        for i, tree in enumerate(trees):
+            codes, head = tree.codes, slice(*top.code_steps[i : i + 2])
+            above = 2 * top.nodes[head].astype(np.int64) + (top.signs[head] < 0)
+            own = 2 * (codes.nodes.astype(np.int64) + n_nodes) + (codes.signs < 0)
+            words = np.repeat(np.arange(n_words), np.diff(codes.word_codes))
+            places = np.repeat(codes.code_steps[:-1], len(above))
+            steps = np.insert(own, places, np.tile(above, codes.n_codes))
+            leaves.append((words, np.diff(codes.code_steps) + len(above), steps))
+            n_nodes += tree.n_nodes
+        tree = _assemble(leaves, n_words)
+    codes, lengths = tree.codes, np.diff(tree.codes.code_steps)
+    depth, number = np.zeros(tree.n_nodes, np.int64), np.empty(tree.n_nodes, np.int64)
+    depth[codes.nodes] = np.arange(len(codes.nodes)) - np.repeat(codes.code_steps[:-1], lengths)
+    number[np.argsort(depth, kind="stable")] = np.arange(tree.n_nodes)
+    return Tree(Codes(codes.word_codes, codes.code_steps, number[codes.nodes], codes.signs))
+
+
+def _balance(n_leaves: int) -> Tree:
+    """Return a tree of leaves in order, each under as few steps as there can be."""
+    paths: dict[int, list[tuple[int, int]]] = {}
+    groups: list[tuple[int, int, list[tuple[int, int]]]] = [(0, n_leaves, [])]
+    n_nodes = 0
+    while groups:
+        first, last, path = groups.pop(0)
+        if last - first == 1:
+            paths[first] = path
+            continue
+        middle = (first + last) // 2
+        groups.append((first, middle, [*path, (n_nodes, 1)]))
+        groups.append((middle, last, [*path, (n_nodes, -1)]))
+        n_nodes += 1
+    return Tree.of_paths([[paths[i]] for i in range(n_leaves)])
+
+
+# -- the mixtures ------------------------------------------------------------------------------------
+
+
+def _log_odds(
+    vectors: npt.NDArray[np.float32], weights: npt.NDArray[np.float32], level: _Level, p: _Floats
+) -> _Floats:
+    """Return log p / (1 - p) of every member of every group, after some steps of EM from ``p`` (members,)."""
+    found = np.zeros(len(p))
+    members = level.members.astype(np.int32)
+    _em(vectors, weights, members, level.borders, p, _EM_STEPS, found)
+    return found
 
 
 @njit(fastmath={"contract", "reassoc"})
@@ -299,16 +335,6 @@ def _em(x, weights, members, borders, p, steps, found):  # type: ignore[no-untyp
                 odds = base - 0.5 * (d0 / spread[0] - d1 / spread[1])
                 found[j] = odds
                 p[j] = 1.0 / (1.0 + math.exp(-min(max(odds, -500.0), 500.0)))
-
-
-def _log_odds(
-    vectors: npt.NDArray[np.float32], weights: npt.NDArray[np.float32], level: _Level, p: _Floats
-) -> _Floats:
-    """Return log p / (1 - p) of every member of every group, after some steps of EM from ``p`` (members,)."""
-    found = np.zeros(len(p))
-    members = level.members.astype(np.int32)
-    _em(vectors, weights, members, level.borders, p, _EM_STEPS, found)
-    return found
 
 
 @njit
