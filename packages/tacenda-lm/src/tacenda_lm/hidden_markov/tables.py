@@ -96,10 +96,7 @@ class Observed(NamedTuple):
         """Return all sequences, each from the start of a sentence."""
         classes = lexicon.classes[ids].astype(np.int64)
         begins = offsets[:-1][np.diff(offsets) > 0]
-        inner = np.ones(len(ids), bool)
-        inner[begins] = False
-        reached = np.flatnonzero(inner)
-        keys = classes[reached - 1] * lexicon.n_classes + classes[reached]
+        reached, keys = _steps(classes, begins, lexicon.n_classes)
         distinct, numbers = np.unique(keys, return_inverse=True)
         pairs = np.zeros(len(ids), np.int32)
         pairs[reached] = numbers
@@ -109,6 +106,14 @@ class Observed(NamedTuple):
         return cls(*np.divmod(distinct, lexicon.n_classes), sequences)
 
 
+def _steps(classes: _Ids, begins: _Ids, n_classes: int) -> tuple[_Ids, _Ids]:
+    """Return the tokens that follow another in their sentence, and the pair of classes of each, as one number."""
+    inner = np.ones(len(classes), bool)
+    inner[begins] = False
+    reached = np.flatnonzero(inner)
+    return reached, classes[reached - 1] * n_classes + classes[reached]
+
+
 def pairs_of(ids: Ids, offsets: Offsets, lexicon: Lexicon, enough: int | None = None) -> _Ids:
     """Return the pairs of classes that follow each other in a sentence, sorted: source times classes plus target.
 
@@ -116,13 +121,9 @@ def pairs_of(ids: Ids, offsets: Offsets, lexicon: Lexicon, enough: int | None = 
     """
     keys = np.empty(0, np.int64)
     for at, piece in zip(range(0, len(ids), PASS_ITEMS), pieces(ids, overlap=1), strict=False):
-        classes = lexicon.classes[piece].astype(np.int64)
-        inner = np.ones(len(piece), bool)
-        inner[0] = False
         begins = offsets[slice(*np.searchsorted(offsets, (at, at + len(piece))))] - at
-        inner[begins] = False
-        reached = np.flatnonzero(inner)
-        keys = np.union1d(keys, classes[reached - 1] * lexicon.n_classes + classes[reached])
+        classes = lexicon.classes[piece].astype(np.int64)
+        keys = np.union1d(keys, _steps(classes, np.append(begins, 0), lexicon.n_classes)[1])
         if enough is not None and len(keys) >= enough:
             break
     return keys
@@ -173,7 +174,6 @@ class TwoLevel(Transitions):
     to_classes: Probabilities[Array, "classes states classes"]  # p(c' | z)
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
-        """Return A (pairs, k, k)."""
         weights = np.ascontiguousarray(self.to_classes[sources, :, targets])
         vectors = Vectors(self.left, self.reached, self.bias)
         return block_softmax.forward(vectors, sources, targets, weights)
@@ -194,7 +194,6 @@ class Flat(Transitions):
         return sums.reshape(self.bias.shape)
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
-        """Return A (pairs, k, k)."""
         vectors = Vectors(self.left, self.reached, self.bias)
         return block_softmax.forward(vectors, sources, targets, norms=self.norms)
 
@@ -206,11 +205,9 @@ class Features(Transitions):
     reached: Float32[Array, "classes states width"]  # y
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
-        """Return A (pairs, k, k)."""
         return np.asarray(self.reached[targets] @ self.left[sources].transpose(0, 2, 1), np.float32)
 
     def onward(self, n_classes: int, group: int, states: _Floats) -> _Floats:
-        """Return p(z') (classes, k, n), without a block."""
         return np.asarray(self.reached @ (states @ self.left[group]).T, np.float32)
 
 
@@ -222,7 +219,6 @@ class Free(Transitions):
     to_classes: Probabilities[Array, "classes states classes"]  # p(c' | z)
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
-        """Return A (pairs, k, k)."""
         wanted = sources * len(self.to_classes) + targets
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         k = self.to_classes.shape[1]
@@ -239,7 +235,6 @@ class Whole(Transitions):
     matrix: Probabilities[Array, "states states", over(0)]  # p(j | i), [j, i]
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
-        """Return A (pairs, Z, Z)."""
         return np.broadcast_to(self.matrix, (len(sources), *self.matrix.shape))
 
 
@@ -398,7 +393,6 @@ class Tables:
         return sorted_words[:, self.lexicon.places]
 
     def arrays(self) -> _Arrays:
-        """Return all of them by name."""
         found = Emissions(self.lexicon.classes, self.emissions, self.starts)
         return {**found.to_arrays(), **self.store.transitions.to_arrays()}
 

@@ -73,12 +73,10 @@ class HiddenMarkov(LanguageModel):
     # -- one word after another --------------------------------------------------------------------
 
     def start(self) -> State:
-        """Return the state after ``<s>``."""
         self.vocabulary  # noqa: B018 - raises where there is none
         return State((_START, b""))
 
     def advance(self, state: State, word: int) -> State:
-        """Return the state after one more word (an id); after ``</s>`` a sentence begins."""
         check_word(word, len(self.vocabulary))
         if word == self.vocabulary.boundary_id:
             state.check_begun()
@@ -90,8 +88,7 @@ class HiddenMarkov(LanguageModel):
 
     def _joint(self, state: State, word: int) -> _Floats:
         """Return p(z, word | state) for the states z of the word's class: (k,)."""
-        tables = self.tables
-        emitted = tables.emissions[tables.lexicon.places[word]]
+        emitted = self.tables.emissions[self.tables.lexicon.places[word]]
         return np.asarray(self._reach(state, word) * emitted, np.float32)
 
     def _reach(self, state: State, word: int) -> _Floats:
@@ -110,7 +107,6 @@ class HiddenMarkov(LanguageModel):
         return group, vector_of(data, np.float32, 0 if group == _START else self.tables.k)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
-        """Return natural log p(word | state) for pairs, float64 (states,)."""
         ids = checked_pairs(states, words, len(self.vocabulary))
         found = np.empty(len(ids), np.float64)
         for n, (state, word) in enumerate(zip(states, ids.tolist(), strict=True)):
@@ -118,15 +114,13 @@ class HiddenMarkov(LanguageModel):
         return np.log(np.maximum(found, _LEAST))
 
     def log_probs(self, states: Sequence[State]) -> _Floats:
-        """Return natural log-probabilities of every next word, float32 (states, types).
-
-        States of one class are taken together, since all transitions out of the class are computed for them.
-        """
         tables = self.tables
         rows = np.empty((len(states), len(self.vocabulary)), np.float32)
         parts = [self._unpack(state) for state in states]
         groups = np.array([group for group, _ in parts], np.int64)
-        for group in np.unique(groups).tolist():
+        for group in np.unique(
+            groups
+        ).tolist():  # all transitions out of a class are computed at once
             own = np.flatnonzero(groups == group)
             if group == _START:
                 rows[own] = tables.words(np.ascontiguousarray(tables.starts[:, :, None]))
@@ -140,14 +134,12 @@ class HiddenMarkov(LanguageModel):
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        """Return the natural log-probability of every id given those before it in its sentence, float64 (tokens,)."""
         found = np.empty(len(np.asarray(ids)), np.float64)
         for passed in self.tables.passes(*self._sentences(ids, offsets)):
             found[passed.tokens] = passed.forward.log_probs
         return found
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
         words, cuts = self._sentences(ids, np.array([0, len(ids)]))
         found = np.empty(len(words), np.float64)
         if not len(words):
@@ -180,15 +172,7 @@ class HiddenMarkov(LanguageModel):
         return [words[i] for i in members.tolist()]
 
     def posterior(self, sentence: str | Sequence[str], *, eos: bool = True) -> Posterior:
-        """Return p(state | sentence) for every word.
-
-        Parameters
-        ----------
-        sentence
-            Words, or a string, which is split as `score` splits it.
-        eos
-            Whether the sentence ends there; ``</s>`` is then the last word.
-        """
+        """Return p(state | sentence) for every word; with ``eos`` the sentence ends, and ``</s>`` is the last word."""
         ids = self._ids(sentence, eos)
         probabilities = np.empty((len(ids), self.tables.k), np.float32)
         for passed in self.tables.passes(*self._sentences(ids, np.array([0, len(ids)]))):
@@ -238,12 +222,10 @@ class HiddenMarkov(LanguageModel):
     # -- saved models ------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return tables and vocabulary. Raises NotFittedError."""
         return {**self.tables.arrays(), **self.vocabulary.arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return a saved model, every array checked. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
         kind, sizes = model._shape()

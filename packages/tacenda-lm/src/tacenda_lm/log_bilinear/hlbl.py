@@ -50,8 +50,6 @@ __all__ = [
 _Floats = npt.NDArray[np.float32]
 _PLAN = options.Plan(tokens=7, most=13)  # by benchmarks/language_models/sizes.py and Penn Treebank
 _BOOTSTRAP_CONTEXT = 5  # words, as in the thesis
-_SUMS = {"words": 1e-6, "far_words": 1e-6}  # accumulators to begin with; those of other tables:
-_OTHER_SUMS = 1e-8
 _DOUBT = 5.0  # contexts of the average word, counted with those of each word
 _FAINT = 0.02  # weight below which a tail is cut off in training
 _FARTHEST = 500  # words, at most
@@ -133,7 +131,6 @@ class HLBLSettings(Settings):
     advanced: HLBLAdvanced = group(HLBLAdvanced)
 
     def check(self) -> None:
-        """Refuse what is no device."""
         devices.check(self)
 
     def planned(self, n_tokens: int, n_types: int) -> HLBLSettings:
@@ -157,9 +154,7 @@ class Parameters(Arrays):
     """What is learned; on the device of the fit until it is done."""
 
     words: Float32[Array, "types width"]  # R, of the words that have a position
-    far_words: Float32[
-        Array, "distant width"
-    ]  # of those in the tails; no rows where R serves for both
+    far_words: Float32[Array, "distant width"]  # of those in the tails; no rows if they have R
     positions: Float32[Array, "context width"]  # c, the last word's weights first
     bias: Float32[Array, "1 width"]  # b, of the predicted vector
     tails: Float32[Array, "tails width"]  # a
@@ -214,7 +209,6 @@ class HLBLPredictor(Predictor):
         self.context = parameters.context(np.array(rates, np.float32))
 
     def start(self) -> State:
-        """Return the state after one ``</s>``."""
         return self._extend(
             (), np.zeros(self.context.tail_weights.shape, np.float32), self.boundary
         )
@@ -238,7 +232,6 @@ class HLBLPredictor(Predictor):
         return window, vector_of(packed, np.float32, weights.size).reshape(weights.shape)
 
     def vectors(self, states: Sequence[State]) -> _Floats:
-        """Return the predicted vector of each state, (states, width)."""
         c, b, _, a = self.context
         found: _Floats = np.repeat(b[None], len(states), 0)
         for row, state in zip(found, states, strict=True):
@@ -251,7 +244,7 @@ class HLBLPredictor(Predictor):
     def passes(
         self, stream: Stream, state: State | None = None
     ) -> Iterator[tuple[_Floats, Ids, State | None]]:
-        """Yield predicted vectors, exactly as if the stream were read in one go; see `Predictor.passes`."""
+        """Yield what `Predictor.passes` says, exactly as if the stream were read in one go."""
         p, n, (ids, first) = self.parameters, len(self.context.weights), (stream.ids, 0)
         tails: _Floats | None = None
         if state is not None:  # its window is read again before the ids, in one sequence with them
@@ -281,18 +274,15 @@ class HLBLPredictor(Predictor):
             yield found.vectors[predicted], read[start - low :][predicted], after
 
     def rows(self, vectors: _Floats) -> _Floats:
-        """Return natural log-probabilities of every next word, (rows, types)."""
         nodes, biases = self.parameters.nodes, self.parameters.node_biases[:, 0]
         rows = tree_softmax.distribution(vectors, self.tree.codes, nodes, biases)
         return np.asarray(rows, np.float32)
 
     def picked(self, vectors: _Floats, words: Ids) -> Float64:
-        """Return natural log p(word) of one word for each vector, (rows,), along the paths of these words alone."""
         nodes, biases = self.parameters.nodes, self.parameters.node_biases[:, 0]
         return tree_softmax.forward(vectors, words, self.tree.codes, nodes, biases)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return parameters and tree by name."""
         return {**self.parameters.to_arrays(), **self.tree.arrays()}
 
 
@@ -362,7 +352,6 @@ class HLBL(StreamModel):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return a saved model, every array checked. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
         settings, advanced, types = model.settings, model.settings.advanced, len(vocabulary)
@@ -398,7 +387,7 @@ class HLBLTrainer(AdaGradTrainer):
         device = devices.resolve(settings, OPERATIONS)
         self.current = parameters.to(device)
         tables = dict(self.current.items())
-        sums = {name: _SUMS.get(name, _OTHER_SUMS) for name in tables}
+        sums = {name: 1e-6 if "words" in name else 1e-8 for name in tables}  # of AdaGrad
         super().__init__(tables, sums, text, valid, settings.seed, device=device)
         self.begins = np.arange(1, len(text.ids), settings.advanced.piece_words, dtype=np.int64)
         self.rates = settings.advanced.tail_rates
@@ -449,7 +438,6 @@ class HLBLTrainer(AdaGradTrainer):
         return StepResult(loss, float(counted.sum()))
 
     def predictor(self) -> HLBLPredictor:
-        """Return what the present parameters predict."""
         return HLBLPredictor(self.current.to_numpy(), self.tree, self.rates, self.boundary)
 
 

@@ -94,7 +94,6 @@ class LBLSettings(Settings):
     advanced: LBLAdvanced = group(LBLAdvanced)
 
     def check(self) -> None:
-        """Refuse what is no device."""
         devices.check(self)
 
     def idle(self) -> Mapping[str, str]:
@@ -247,11 +246,9 @@ class LBLPredictor(Predictor):
         self.n_types, self._device = len(parameters.words), device
 
     def start(self) -> State:
-        """Return the state after one ``</s>``."""
         return State((self.boundary,))
 
     def after(self, state: State, word: int) -> State:
-        """Return the state after one more word."""
         return State((*self._window(state), word)[-self.n :])
 
     def _window(self, state: State) -> tuple[int, ...]:
@@ -259,7 +256,6 @@ class LBLPredictor(Predictor):
         return state.words(self.n, self.n_types)
 
     def vectors(self, states: Sequence[State]) -> Array:
-        """Return the predicted vector of each state, (states, width)."""
         words = np.zeros((len(states), self.n), np.int64)
         present = np.zeros(words.shape, bool)
         for i, state in enumerate(states):
@@ -270,7 +266,6 @@ class LBLPredictor(Predictor):
     def passes(
         self, stream: Stream, state: State | None = None
     ) -> Iterator[tuple[Array, Ids, State | None]]:
-        """Yield predicted vectors; see `Predictor.passes`."""
         ids = stream.ids
         if state is None:
             positions = np.flatnonzero(~stream.firsts)
@@ -292,17 +287,14 @@ class LBLPredictor(Predictor):
         return predict(self.parameters, there)
 
     def rows(self, vectors: Array) -> npt.NDArray[np.float32]:
-        """Return natural log-probabilities of every next word, (rows, types)."""
         return np.asarray(to_numpy(score(self.parameters, vectors)), np.float32)
 
     def picked(self, vectors: Array, words: Ids) -> Float64:
-        """Return natural log p(word) of one word for each vector, (rows,)."""
         at = (to_device(each, self._device) for each in (np.arange(len(words)), words))
         found = score(self.parameters, vectors)[tuple(at)]
         return np.asarray(to_numpy(found), np.float64)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the parameters by name."""
         return self.parameters.to_arrays()
 
 
@@ -331,7 +323,11 @@ class LBL(StreamModel):
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         settings = self.settings
         device = devices.resolve(settings, _OPERATIONS)
-        needed = bytes_needed(settings, len(corpus.vocabulary))
+        # parameters, gradients and sums of AdaGrad, and the scores and contexts of a batch
+        n, width, types = settings.context, settings.width, len(corpus.vocabulary)
+        tables = types * (width + 2) * (1 if settings.advanced.tied else 2) + n * width * width
+        scored = types if settings.loss == "softmax" else settings.advanced.noise_words
+        needed = 4 * (3 * tables + settings.batch_words * (2 * scored + (4 * n + 4) * width))
         devices.check_memory(needed, device, settings, _LESS)
         texts = streams_of(corpus, valid, across=settings.across_sentences)
         with devices.out_of_memory(settings, _LESS):
@@ -347,7 +343,6 @@ class LBL(StreamModel):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return a saved model, every array checked. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         settings, vocabulary = model.settings, Vocabulary.from_arrays(config["vocabulary"], arrays)
         types, width = len(vocabulary), settings.width
@@ -409,16 +404,7 @@ class LBLTrainer(AdaGradTrainer):
         return StepResult(loss, len(positions))
 
     def predictor(self) -> LBLPredictor:
-        """Return what the present parameters predict, where they lie."""
         return LBLPredictor(self.current, self.boundary, self.device)
-
-
-def bytes_needed(settings: LBLSettings, n_types: int) -> int:
-    """Estimate the bytes of the parameters and their gradients, and of the scores of a batch."""
-    n, width, batch = settings.context, settings.width, settings.batch_words
-    tables = n_types * (width + 2) * (1 if settings.advanced.tied else 2) + n * width * width
-    scored = n_types if settings.loss == "softmax" else settings.advanced.noise_words
-    return 4 * (3 * tables + batch * (2 * scored + (4 * n + 4) * width))
 
 
 def _draw(settings: LBLSettings, unigrams: npt.NDArray[np.float64]) -> LBLParameters:
