@@ -30,7 +30,7 @@ BILINEAR = (*STREAMS, "lm/log_bilinear", "core/kernels/log_bilinear")
 MACHINES = (*STREAMS, "lm/boltzmann.py", "core/kernels/boltzmann")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
 RECURRENT = (*STREAMS, "lm/recurrent.py", "lm/lds_start.py")
-CACHES = ("lm/cache",)
+CACHES = ("lm/cache.py", "lm/cache_sums.py")
 ON_CLUSTER = (
     "core/dask",
     "core/kernels/dynamics/lagged_counts",
@@ -39,7 +39,7 @@ ON_CLUSTER = (
     "lm/ngram/counting.py",
 )
 STATE_SPACE = (*STREAMS, "lm/state_space.py", "lm/linear_states.py", "lm/linear_state_loop.py")
-MIXTURE = ("lm/mixture.py", "lm/mixture_weights.py")
+MIXTURE = ("lm/mixture.py",)
 RATINGS = (
     "surprise/models/factorization",
     "surprise/models/boltzmann",

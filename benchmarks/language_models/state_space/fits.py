@@ -19,7 +19,7 @@ import numpy.typing as npt
 from benchmarks import freshness, parts
 from benchmarks.language_models.state_space.letters import Excerpt
 from tacenda_lm import KneserNey, StateSpaceLM
-from tacenda_lm.mixture_weights import fit_weights
+from tacenda_lm.mixture import fit_weights
 
 __all__ = ["Found", "Plan", "found", "mixed", "perplexity"]
 

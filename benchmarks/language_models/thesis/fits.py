@@ -27,7 +27,7 @@ from benchmarks.language_models.thesis.recipes import (
 from benchmarks.language_models.thesis.texts import Texts, tokens, without_part
 from tacenda import Corpus
 from tacenda_lm import FRBM, HLBL, LBL, KneserNey, LanguageModel, TemporalFRBM, Tree
-from tacenda_lm.mixture_weights import fit_weights
+from tacenda_lm.mixture import fit_weights
 from tacenda_lm.perplexity import Context
 
 Scores = npt.NDArray[np.float64]

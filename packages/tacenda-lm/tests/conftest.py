@@ -11,8 +11,7 @@ from tacenda.cli.main import main
 from tacenda.errors import PluginUnavailableError
 from tacenda_lm import cli
 from tacenda_lm.boltzmann import FRBM, TemporalFRBM
-from tacenda_lm.cache.neural import NeuralCache
-from tacenda_lm.cache.unigram import UnigramCache
+from tacenda_lm.cache import NeuralCache, UnigramCache
 from tacenda_lm.hidden_markov.hmm import HMM
 from tacenda_lm.hidden_markov.vlhmm import VLHMM
 from tacenda_lm.log_bilinear.hlbl import HLBL

@@ -13,7 +13,7 @@ from tacenda import artifact
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
 from tacenda.testing.samples import sample_sentences
 from tacenda_lm import LBL, KneserNey, Mixture
-from tacenda_lm.mixture_weights import fit_weights
+from tacenda_lm.mixture import fit_weights
 from tacenda_lm.sequences import encoded
 
 TEXT, VALID = sample_sentences(), sample_sentences(80, seed=3)

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacenda_lm.adaptive_mixture import AdaptiveMixture
     from tacenda_lm.boltzmann import FRBM, FRBMAdvanced, TemporalFRBM
-    from tacenda_lm.cache.neural import HasContextVectors, NeuralCache
-    from tacenda_lm.cache.unigram import UnigramCache
+    from tacenda_lm.cache import HasContextVectors, NeuralCache, UnigramCache
     from tacenda_lm.generation import Continuation
     from tacenda_lm.hidden_markov.brown import BrownClusters, brown_clusters
     from tacenda_lm.hidden_markov.hmm import HMM
@@ -76,7 +75,7 @@ _HOMES = {
     "TemporalFRBM": "tacenda_lm.boltzmann",
     "HLBL": "tacenda_lm.log_bilinear.hlbl",
     "HLBLAdvanced": "tacenda_lm.log_bilinear.hlbl",
-    "HasContextVectors": "tacenda_lm.cache.neural",
+    "HasContextVectors": "tacenda_lm.cache",
     "LBL": "tacenda_lm.log_bilinear.lbl",
     "LBLAdvanced": "tacenda_lm.log_bilinear.lbl",
     "Posterior": "tacenda_lm.hidden_markov.vlhmm",
@@ -84,14 +83,14 @@ _HOMES = {
     "HMM": "tacenda_lm.hidden_markov.hmm",
     "VLHMM": "tacenda_lm.hidden_markov.vlhmm",
     "VLHMMAdvanced": "tacenda_lm.hidden_markov.settings",
-    "UnigramCache": "tacenda_lm.cache.unigram",
+    "UnigramCache": "tacenda_lm.cache",
     "build_tree": "tacenda_lm.log_bilinear.tree_building",
     "Continuation": "tacenda_lm.generation",
     "FullScore": "tacenda_lm.kenlm_interface",
     "KneserNey": "tacenda_lm.ngram.kneser_ney",
     "LanguageModel": "tacenda_lm.language_model",
     "Mixture": "tacenda_lm.mixture",
-    "NeuralCache": "tacenda_lm.cache.neural",
+    "NeuralCache": "tacenda_lm.cache",
     "Perplexity": "tacenda_lm.perplexity",
     "RecurrentLM": "tacenda_lm.recurrent",
     "Rescored": "tacenda_lm.language_model",

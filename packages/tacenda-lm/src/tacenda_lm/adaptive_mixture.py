@@ -24,8 +24,7 @@ from tacenda.corpus.lines import Marks
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.mixture import Mixture, mixed
-from tacenda_lm.mixture_weights import fit_weights
+from tacenda_lm.mixture import Mixture, fit_weights, mix
 from tacenda_lm.perplexity import Context, checked_context
 from tacenda_lm.sequences import Float64, Integers, checked, checked_pairs
 from tacenda_lm.states import State, vector_of
@@ -127,7 +126,7 @@ class AdaptiveMixture(Mixture):
         if not states:
             return np.empty((0, len(self.vocabulary)))
         inner, weights = self._weights_of(states)
-        return mixed(self._component_rows(inner), weights[:, :, None])
+        return mix(self._component_rows(inner), weights[:, :, None])
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return log p(word | state), natural, float64 (states,)."""
@@ -135,21 +134,21 @@ class AdaptiveMixture(Mixture):
         if not len(own):
             return np.empty(0)
         inner, weights = self._weights_of(states)
-        return mixed(self._component_pairs(inner, own), weights)
+        return mix(self._component_pairs(inner, own), weights)
 
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         """Return the log-probability of every id given those before it: natural, float64 (tokens,)."""
         scores = self.component_log_probs(ids, offsets)
-        return mixed(scores, self._weights_in(scores, np.asarray(offsets)))
+        return mix(scores, self._weights_in(scores, np.asarray(offsets)))
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         """Score a sequence that continues from a state; return the scores and the state after it."""
         inner, evidence = self._split(state)
         scores, after = self._component_scores_from(inner, ids)
         before, evidence = _gathered(_told(scores), self.memory, evidence)
-        return mixed(scores, self._adapted(before)), self._state(after, evidence)
+        return mix(scores, self._adapted(before)), self._state(after, evidence)
 
     def distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
         """Yield the whole distribution at every token: float64 (tokens of the block, types)."""
@@ -157,7 +156,7 @@ class AdaptiveMixture(Mixture):
         weights, done = self._weights_in(self.component_log_probs(own, cuts), cuts), 0
         for rows in self._component_distributions(own, cuts):
             n = rows.shape[1]
-            yield mixed(rows, weights[:, done : done + n, None])
+            yield mix(rows, weights[:, done : done + n, None])
             done += n
 
     # -- weights -----------------------------------------------------------------------------------
@@ -184,7 +183,7 @@ class AdaptiveMixture(Mixture):
         inner, evidence = state.parts(2)
         return State(inner), vector_of(evidence, np.float64, len(self._models))
 
-    # -- artefact ----------------------------------------------------------------------------------
+    # -- saved model -------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
         """Return the components' names, in their order, the adaptation and the memory."""

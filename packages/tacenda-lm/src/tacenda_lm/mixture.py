@@ -12,14 +12,16 @@ A state's value holds those of the components.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from numbers import Real
 from operator import is_
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import require
+from tacenda.arrays import Array, over, take
+from tacenda.arrays import Float64 as Float64s
 from tacenda.artifact.folder import check_name
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import Marks
@@ -29,7 +31,6 @@ from tacenda.estimator import Estimator
 from tacenda.fitting import FitRun
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.mixture_weights import checked_weights, fit_weights
 from tacenda_lm.perplexity import Context, checked_context
 from tacenda_lm.sequences import (
     Float64,
@@ -45,9 +46,10 @@ from tacenda_lm.sequences import (
 )
 from tacenda_lm.states import State, rows_of_block
 
-__all__ = ["Mixture", "mixed"]
+__all__ = ["Mixture", "fit_weights", "mix"]
 
 _Map = npt.NDArray[np.int32] | None
+_MAX_ITERATIONS = 1000  # of EM
 
 
 class Mixture(LanguageModel):
@@ -98,7 +100,7 @@ class Mixture(LanguageModel):
         self._models = dict(models)
         self._maps: list[_Map] = []
         self._mapped: list[Vocabulary] = []  # the components' vocabularies that _maps belong to
-        self._weights = checked_weights(weights, list(models))
+        self._weights = check_weights(weights, list(models))
         self.keeps_checkpoints = any(model.keeps_checkpoints for model in models.values())
         self.figures: list[dict[str, Any]] = []
         self.fitted_on: dict[str, Any] = {}
@@ -125,17 +127,17 @@ class Mixture(LanguageModel):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
         """Fit every component, which saves its progress in a folder of its own, and the weights to held-out text."""
         for name in self._models:
             _check_name(name)
         for name, model in self._models.items():
             if model.keeps_checkpoints:
-                stage = fitting.stage(name)
+                stage = run.stage(name)
                 place, resume = stage.checkpoints, stage.resume
                 # marks to be refused were already refused when the corpus was read
                 model.fit(corpus, valid, checkpoints=place, resume=resume, marks="keep")
-                fitting = fitting.after_first()
+                run = run.after_first()
             else:
                 model.fit(corpus, valid, marks="keep")
         if valid is not None:
@@ -240,28 +242,28 @@ class Mixture(LanguageModel):
         """Return the natural log-probabilities of every next word: float64 (states, types)."""
         if not states:
             return np.empty((0, len(self.vocabulary)))
-        return self._mixed(self._component_rows(states))
+        return self._mix(self._component_rows(states))
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return log p(word | state), natural, float64 (states,)."""
         own = checked_pairs(states, words, len(self.vocabulary))
-        return self._mixed(self._component_pairs(states, own)) if len(own) else np.empty(0)
+        return self._mix(self._component_pairs(states, own)) if len(own) else np.empty(0)
 
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         """Return the log-probability of every id given those before it: natural, float64 (tokens,)."""
-        return self._mixed(self.component_log_probs(ids, offsets))
+        return self._mix(self.component_log_probs(ids, offsets))
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         """Score a sequence that continues from a state; return the scores and the state after it."""
         scores, state = self._component_scores_from(state, ids)
-        return self._mixed(scores), state
+        return self._mix(scores), state
 
     def distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
         """Yield the whole distribution at every token: float64 (tokens of the block, types)."""
         for rows in self._component_distributions(ids, offsets):
-            yield self._mixed(rows)
+            yield self._mix(rows)
 
     def _component_distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
         """Those of the components, float64 (components, tokens of the block, types)."""
@@ -323,11 +325,11 @@ class Mixture(LanguageModel):
         _ = self.vocabulary  # which makes the maps
         return zip(self._models.values(), self._maps, strict=True)
 
-    def _mixed(self, scores: Float64) -> Float64:
+    def _mix(self, scores: Float64) -> Float64:
         """Log sum_k lambda_k exp(scores[k])."""
-        return mixed(scores, self._weights.reshape(-1, *[1] * (scores.ndim - 1)))
+        return mix(scores, self._weights.reshape(-1, *[1] * (scores.ndim - 1)))
 
-    # -- artefact ----------------------------------------------------------------------------------
+    # -- saved model -------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
         """Return the components' names, in their order."""
@@ -357,9 +359,8 @@ class Mixture(LanguageModel):
                 f"the mixture is made of {names!r:.200}, and there are {sorted(models)!r:.200}: "
                 "the model is damaged"
             )
-        weights = require(arrays, "weights", shape=(len(names),), dtype=np.float64, finite=True)
-        if (weights < 0).any() or abs(weights.sum() - 1) > 1e-6:
-            raise ArtifactError("the array 'weights' is not a distribution: the model is damaged")
+        components = {"components": len(names)}
+        weights = take(arrays, "weights", Float64s[Array, "components", over(0)], components)
         try:
             model = cls({name: models[name] for name in names})
             _ = model.vocabulary
@@ -369,10 +370,91 @@ class Mixture(LanguageModel):
         return model
 
 
-def mixed(scores: Float64, weights: Float64) -> Float64:
+def mix(scores: Float64, weights: Float64) -> Float64:
     """Return log sum_k weights[k] exp(scores[k]); the weights have the dimensions of ``scores``, or 1."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.logaddexp.reduce(scores + np.log(weights), axis=0), np.float64)
+
+
+def fit_weights(
+    scores: Float64, start: Float64 | None = None, *, tolerance: float = 1e-10
+) -> Float64:
+    """Find the weights that give a text the highest probability, by EM: float64 (components,).
+
+    ``scores`` (components, tokens) are natural log-probabilities. EM begins with ``start``, or equal weights (a
+    weight of zero stays zero), and ends when no weight changes by more than ``tolerance``.
+
+    Raises
+    ------
+    CorpusError
+        No component with a weight above zero can predict a token: its log-probabilities there are -inf, or NaN.
+    """
+    n, n_tokens = scores.shape
+    found = np.full(n, 1 / n) if start is None else np.array(start, np.float64)
+    used = found > 0
+    weights, scores = found[used], scores if used.all() else scores[used]
+    best = scores.max(axis=0, initial=-np.inf)
+    unpredicted = ~np.isfinite(best)
+    if unpredicted.any():
+        raise CorpusError(
+            f"no component with a weight above zero can predict token {unpredicted.argmax() + 1} of the {n_tokens} to "
+            "fit weights on: add a component that can, or leave its sentence out"
+        )
+    # The best of a token weighs 1 here, and a weight that vanishes does so beside another that predicts
+    # the same tokens: the sum below is above zero.
+    scaled = np.exp(scores - best)
+    for _ in range(_MAX_ITERATIONS):
+        joint = weights[:, None] * scaled
+        updated = (joint / joint.sum(axis=0)).sum(axis=1) / n_tokens
+        updated /= updated.sum()
+        change = np.abs(updated - weights).max()
+        weights = updated
+        if change <= tolerance:
+            break
+    found[used] = weights
+    return found
+
+
+def check_weights(
+    weights: Sequence[float] | Mapping[str, float] | None, names: list[str]
+) -> Float64:
+    """Return the given weights, divided by their sum: float64 (components,); equal ones for None.
+
+    Raises ConfigurationError for what are no weights, and for weights that do not fit the names, are negative, or
+    are all zero.
+    """
+    if weights is None:
+        return np.full(len(names), 1 / len(names))
+    if isinstance(weights, Mapping):
+        if set(weights) != set(names):
+            raise ConfigurationError(
+                f"the weights are for {', '.join(map(str, weights))} and the models are {', '.join(names)}"
+            )
+        weights = [weights[name] for name in names]
+    found = _numbers(weights)
+    if found is None or len(found) != len(names) or not (np.isfinite(found) & (found >= 0)).all():
+        raise ConfigurationError(
+            f"a mixture of {len(names)} models needs as many weights that are not negative, "
+            f"not {weights!r:.200}"
+        )
+    if not found.any():
+        raise ConfigurationError("the weights of a mixture are all zero: one must be above zero")
+    _, exponent = np.frexp(found.max())  # divided by a power of two, which rounds nothing
+    found = np.ldexp(found, -exponent)
+    return np.asarray(found / found.sum(), np.float64)
+
+
+def _numbers(weights: Iterable[float]) -> Float64 | None:
+    """Return a list of numbers as float64; None for what is none."""
+    if isinstance(weights, str | bytes | Set) or not isinstance(weights, Iterable):
+        return None
+    try:
+        found = list(weights)
+        if not all(isinstance(weight, Real) for weight in found):
+            return None
+        return np.array(found, np.float64)
+    except (TypeError, OverflowError):  # an array of no dimension; a whole number above all floats
+        return None
 
 
 def _check_name(name: str) -> None:

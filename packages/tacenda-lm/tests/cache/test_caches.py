@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tacenda import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda_lm import HLBL, KneserNey, Mixture, NeuralCache, RecurrentLM, UnigramCache
-from tacenda_lm.cache import neural
-from tacenda_lm.cache.recent_words import alike, recent
+from tacenda_lm import cache as neural
+from tacenda_lm.cache_sums import alike, recent
 
 HLBL_SMALL = {
     "width": 6,

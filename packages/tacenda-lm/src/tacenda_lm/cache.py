@@ -1,36 +1,205 @@
-"""`NeuralCache`: words that were read in contexts like the present one (Grave, Joulin and Usunier 2017)."""
+"""`UnigramCache` and `NeuralCache`: words that were read are read again, above all in contexts like the present one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import require
+from tacenda.arrays import Array, Float64, at_least, take
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.estimator import Estimator
 from tacenda.fitting import FitRun
-from tacenda.settings import configured_by
+from tacenda.settings import Settings, configured_by, group, option
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.cache.settings import NeuralCacheSettings
-from tacenda_lm.cache.unigram import prior_of
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.log_bilinear.hlbl import HLBL
+from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLSettings
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Float64, Ids, Integers, check_word, checked, checked_ids
+from tacenda_lm.sequences import Ids, Integers, check_word, checked, checked_ids
 from tacenda_lm.states import State, not_of_this_model, vector_of
 
-__all__ = ["HasContextVectors", "NeuralCache"]
+__all__ = [
+    "HasContextVectors",
+    "NeuralCache",
+    "NeuralCacheSettings",
+    "UnigramCache",
+    "UnigramCacheSettings",
+]
 
 _Floats = npt.NDArray[np.floating[Any]]
+_Float64 = npt.NDArray[np.float64]
 
 _ROWS = 512  # words whose contexts are compared with all of the window at once
 _WORDS = 8192  # of a text, whose vectors are held at once
 _FARTHEST = 1e9  # squares of no coordinate are infinite in float32, whatever the model is like
 _COMMON = 500  # words after each of which stands a context whose distances give the scale
+
+
+def _window(default: int) -> Any:
+    return option(default, "words that are remembered", at_least=1, at_most=1 << 20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnigramCacheSettings(Settings):
+    """Settings of `UnigramCache`."""
+
+    window: int = _window(2000)
+    decay: float = option(
+        0.99,
+        "factor of a word's weight for every word since; with 1 all words of the window weigh the same",
+        above=0,
+        at_most=1,
+    )
+    prior_words: float = option(
+        1.0,
+        "weight of the words' frequencies in the training text, in words just read; all there is before the first",
+        at_least=1e-6,
+        at_most=1e9,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuralCacheSettings(Settings):
+    """Settings of `NeuralCache`."""
+
+    window: int = _window(2000)
+    sharpness: float = option(
+        5.0,
+        "theta: a word whose context is as far from the present one as contexts are on average weighs exp(-theta) of "
+        "one with the same context",
+        at_least=0,
+        at_most=1e3,
+    )
+    decay: float = option(
+        1.0, "factor of a word's weight for every word since; the paper has 1", above=0, at_most=1
+    )
+    prior_words: float = option(
+        0.5,
+        "weight of the words' frequencies in the training text, in words read in the same context",
+        at_least=1e-6,
+        at_most=1e9,
+    )
+    hlbl: HLBLSettings = group(
+        HLBLSettings,
+        "options of the `HLBL` that ``fit`` fits, unless another model was given to ``over``",
+    )
+
+
+def prior_of(vocabulary: Vocabulary) -> _Float64:
+    """Return the frequencies u(w) of the words, one added to each count: float64 (types,), which sum to one."""
+    counts = vocabulary.counts + 1.0
+    return np.asarray(counts / counts.sum(), np.float64)
+
+
+class UnigramCache(LanguageModel):
+    """A unigram model of the words just read.
+
+        p(w_t | h) = (sum_{a = 1 .. window} decay^{a - 1} [w_{t - a} = w] + kappa u(w)) / (sum_a decay^{a - 1} + kappa)
+
+    u are the frequencies of the words in the text that the vocabulary was made from, and kappa is ``prior_words``. The
+    cache is meant to be a component of a `Mixture`: text repeats its words, which the models that predict words from a
+    few words before do not know. It reaches over the ends of sentences; score a running text as a stream.
+
+    Examples
+    --------
+    >>> cache = UnigramCache(window=500).fit(corpus)
+    >>> Mixture({"kn": kneser_ney, "cache": cache}).fit_weights(Path("valid.txt"), context="stream")
+    """
+
+    name: ClassVar[str] = "unigram_cache"
+    distribution: ClassVar[str] = "tacenda-lm"
+    settings_class = UnigramCacheSettings
+    settings: UnigramCacheSettings
+
+    @configured_by(UnigramCacheSettings)
+    def __init__(self, settings: UnigramCacheSettings) -> None:
+        super().__init__(settings)
+
+    @property
+    def own_context(self) -> Context:
+        """``"stream"``."""
+        return "stream"
+
+    def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
+        self._adopt(corpus.vocabulary)
+
+    def _adopt(self, vocabulary: Vocabulary) -> Self:
+        self._vocabulary = vocabulary
+        self._prior = prior_of(vocabulary)
+        return self
+
+    @cached_property
+    def _weights(self) -> _Float64:
+        """The weight of the last word, of the one before, and so on, (window,)."""
+        return np.asarray(self.settings.decay ** np.arange(self.settings.window, dtype=np.float64))
+
+    @cached_property
+    def _totals(self) -> _Float64:
+        """The weight of the last n words, (window + 1,)."""
+        return np.concatenate([[0.0], np.cumsum(self._weights)])
+
+    # -- one word after another: the value of a state is the bytes of the words, int32, oldest first ------
+
+    def start(self) -> State:
+        """Return the state in which no word was read."""
+        _ = self.vocabulary
+        return State(b"")
+
+    def advance(self, state: State, word: int) -> State:
+        """Return the state after one more word."""
+        check_word(word, len(self.vocabulary))
+        words = np.append(self._words(state), np.int32(word))
+        return State(words[-self.settings.window :].tobytes())
+
+    def _words(self, state: State) -> npt.NDArray[np.int32]:
+        return checked_ids(state.vector(np.int32)[-self.settings.window :], len(self.vocabulary))
+
+    def log_probs(self, states: Sequence[State]) -> _Float64:
+        """Return natural log-probabilities of every next word, float64 (states, types)."""
+        _, kappa = self.vocabulary, self.settings.prior_words
+        rows = np.repeat(kappa * self._prior[None], len(states), axis=0)
+        for row, state in zip(rows, states, strict=True):
+            words = self._words(state)
+            np.add.at(row, words, self._weights[: len(words)][::-1])
+            row /= self._totals[len(words)] + kappa
+        return np.asarray(np.log(rows), np.float64)
+
+    # -- whole texts -------------------------------------------------------------------------------
+
+    def score_corpus(self, ids: Integers, offsets: Integers) -> _Float64:
+        """Return the natural log-probability of every id given those before it in its sequence, float64 (tokens,)."""
+        from tacenda_lm.cache_sums import recent  # imports numba
+
+        ids, offsets = checked(ids, offsets, len(self.vocabulary))
+        kappa = self.settings.prior_words
+        read = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
+        totals = self._totals[np.minimum(read, self.settings.window)]
+        hits = recent(ids, offsets, self._weights)
+        return np.asarray(np.log((hits + kappa * self._prior[ids]) / (totals + kappa)), np.float64)
+
+    def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
+        """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
+        words = self._words(state)
+        text = np.concatenate([words, checked_ids(ids, len(self.vocabulary))])
+        scores = self.score_corpus(text, np.array([0, len(text)]))[len(words) :]
+        return scores, State(text[-self.settings.window :].tobytes())
+
+    # -- saved model -------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the vocabulary, whose counts are all that is learned. Raises NotFittedError."""
+        return self.vocabulary.arrays()
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Return the model of saved arrays, checked. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
+        return model._adopt(Vocabulary.from_arrays(config["vocabulary"], arrays))
 
 
 @runtime_checkable
@@ -134,9 +303,9 @@ class NeuralCache(LanguageModel):
                 self._adopt()
         return theirs
 
-    def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
+    def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
         if self.keeps_checkpoints:
-            place, resume = fitting.checkpoints, fitting.resume
+            place, resume = run.checkpoints, run.resume
             # marks to be refused were already refused when the corpus was read
             self.model.fit(corpus, valid, checkpoints=place, resume=resume, marks="keep")
         else:
@@ -181,7 +350,7 @@ class NeuralCache(LanguageModel):
         vectors = (*vectors, r[0].tobytes())[-window:]
         return State((self.model.advance(State(inner), word).value, words, vectors))
 
-    def log_probs(self, states: Sequence[State]) -> Float64:
+    def log_probs(self, states: Sequence[State]) -> _Float64:
         """Return natural log-probabilities of every next word, float64 (states, types)."""
         _ = self.vocabulary
         kappa = self.settings.prior_words
@@ -221,7 +390,7 @@ class NeuralCache(LanguageModel):
 
     # -- whole texts -------------------------------------------------------------------------------
 
-    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
+    def score_corpus(self, ids: Integers, offsets: Integers) -> _Float64:
         """Return the natural log-probability of every id given those before it in its sequence, float64 (tokens,)."""
         ids, offsets = checked(ids, offsets, len(self.vocabulary))
         found, start = np.empty(len(ids)), self.start()
@@ -229,7 +398,7 @@ class NeuralCache(LanguageModel):
             found[i:j] = self._scored(start, ids[i:j])[0]
         return found
 
-    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+    def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
         """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
         scores, inner, words, entries = self._scored(state, checked_ids(ids, len(self.vocabulary)))
         vectors = tuple(row.tobytes() for row in entries)
@@ -237,9 +406,9 @@ class NeuralCache(LanguageModel):
 
     def _scored(
         self, state: State, ids: Ids
-    ) -> tuple[Float64, State, Ids, npt.NDArray[np.float32]]:
+    ) -> tuple[_Float64, State, Ids, npt.NDArray[np.float32]]:
         """Return the scores of ids, the state of the model after them, and the entries after them."""
-        from tacenda_lm.cache.recent_words import alike  # imports numba
+        from tacenda_lm.cache_sums import alike  # imports numba
 
         inner, window, kappa = (
             State(state.parts(3)[0]),
@@ -264,7 +433,7 @@ class NeuralCache(LanguageModel):
             words, entries = words[-window:], entries[-window:]
         return found, inner, words, entries
 
-    # -- artefact ----------------------------------------------------------------------------------
+    # -- saved model -------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
         """Return the settings as JSON values, without ``hlbl`` if another model was given. Raises NotFittedError."""
@@ -292,11 +461,9 @@ class NeuralCache(LanguageModel):
         arrays: dict[str, npt.NDArray[Any]],
         nested: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Return the cache of an artefact over its loaded model. Raises ArtifactError."""
+        """Return the cache of saved arrays over its loaded model. Raises ArtifactError."""
         found = cls.from_settings(config["settings"])
-        scale = require(arrays, "scale", shape=(1,), dtype=np.float64, finite=True)
-        if not scale[0] >= 0:
-            raise ArtifactError("the array 'scale' is negative: the model is damaged")
+        scale = take(arrays, "scale", Float64[Array, "1", at_least(0)], {})
         model: Any = dict(nested or {}).get("model")
         try:
             found._check(model)
