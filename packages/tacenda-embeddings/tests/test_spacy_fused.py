@@ -12,8 +12,9 @@ from spacy.ml.models.tok2vec import MultiHashEmbed
 from spacy.tokens import Doc
 from thinc.api import SGD, Adam, Model
 
-from tacenda_embeddings.spacy import word_rows
-from tacenda_embeddings.spacy.architectures import concat_embed, doc_tensor
+from tacenda_embeddings.spacy import fused
+from tacenda_embeddings.spacy.concat_embed import concat_embed
+from tacenda_embeddings.spacy.doc_tensor import doc_tensor
 from tacenda_embeddings.spacy.vectors import MorphologicalVectors
 
 WORDS = ["the", "The", "cat", "cats", "saw", "12", "3,4", "naïve", " ", "."]
@@ -190,6 +191,26 @@ def test_averages_saved_weights_and_copies_are_seen_at_once(vocab):
     assert b"rows" not in model.to_bytes().partition(b"attrs")[2].partition(b"params")[0]
 
 
+@pytest.mark.parametrize("name", ["hashembed", "maxout", "layernorm"])
+def test_weights_changed_in_place_are_seen_at_once(vocab, name):
+    docs = documents(vocab, (3, 5, 8))
+    model = build(CASES["words and vectors"](), docs)
+    check(model, docs)
+    for node in model.walk():
+        if node.name == name:
+            for parameter in node.param_names:
+                node.get_param(parameter)[..., -1:] += 1
+    check(model, docs)
+
+
+def test_vectors_of_a_pipeline_changed_in_place_are_seen_at_once(vocab):
+    docs = documents(vocab, (3, 5, 8))
+    model = build(CASES["static vectors"](), docs, "model")
+    check(model, docs)
+    vocab.vectors.data *= -3
+    check(model, docs)
+
+
 def test_another_model_of_vectors_is_seen_at_once(vocab):
     docs = documents(vocab, (3, 5, 8))
     model = build(CASES["static vectors"](), docs, "model")
@@ -212,7 +233,7 @@ def test_a_vector_written_into_a_table_is_seen_at_once(vocab):
 
 
 def test_more_words_than_are_kept(vocab, monkeypatch):
-    monkeypatch.setattr(word_rows, "_KEPT_BYTES", 4 * 30 * 6)
+    monkeypatch.setattr(fused, "_KEPT_BYTES", 4 * 30 * 6)
     docs = documents(vocab, (3, 5, 8, 30))
     model = build(CASES["words and vectors"](), docs)
     for i in [0, 1, 2, 3, 0, 2, 1, 3]:

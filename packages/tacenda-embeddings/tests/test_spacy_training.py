@@ -6,7 +6,7 @@ import spacy
 from spacy.training import Example
 
 from tacenda.errors import ConfigurationError
-from tacenda_embeddings.spacy.architectures import doc_tensor
+from tacenda_embeddings.spacy.doc_tensor import doc_tensor
 
 DATA = [
     ("the cat saw a dog", ["DET", "N", "V", "DET", "N"], [(4, 7, "ANIMAL"), (14, 17, "ANIMAL")]),

@@ -4,6 +4,7 @@ It holds any fitted embedder of the registry, writes one row per token into ``Do
 extension), and trains nothing: the model is loaded or fitted in `TokenEmbeddings.initialize`.
 """
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -12,7 +13,8 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-from spacy.tokens import Doc
+from spacy.errors import Warnings
+from spacy.tokens import Doc, Token
 from thinc import compat
 from thinc.api import get_array_module, get_current_ops, xp2torch
 
@@ -21,7 +23,9 @@ from tacenda.errors import ConfigurationError, PluginError
 from tacenda.spacy import sources
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import WordCache, sentence_cuts
+from tacenda_embeddings.spacy.doc_tensor import vectors_of
 from tacenda_embeddings.spacy.ownership import (
+    Target,
     announce_width,
     announce_widths,
     check_ownership,
@@ -29,11 +33,9 @@ from tacenda_embeddings.spacy.ownership import (
     describe_pipes,
     earlier_owner,
 )
-from tacenda_embeddings.spacy.similarity import ContextHooks
-from tacenda_embeddings.spacy.target import Target
 from tacenda_embeddings.text_vectors import with_output
 
-__all__ = ["DocEncoder", "TokenEmbeddings"]
+__all__ = ["DocEncoder", "TokenEmbeddings", "cosine"]
 
 _USUAL_TOKENS = 60  # of a sentence; longer ones have little to prepare
 
@@ -72,12 +74,15 @@ class TokenEmbeddings(ModelComponent):
         super().__init__(
             nlp, name, distribution="tacenda-embeddings", context=context, batch_tokens=batch_tokens
         )
-        self.embedder = embedder
-        self.distribution = distribution
-        self.output = output
-        self.similarity = similarity
+        self.embedder, self.distribution = embedder, distribution
+        self.output, self.similarity = output, similarity
         self.target = Target(target, mode)
-        self._hooks = ContextHooks(self.target.name)
+        # functions of this module, which pickle with the document
+        self._hooks = {
+            "similarity": cosine,
+            "vector": partial(_vector, target),
+            "has_vector": partial(_has_vector, target),
+        }
         self._previous_owner = "other"
         # what spaCy last linked after this component, which may be in another pipeline than the one it was made in
         self._later: list[weakref.ref[Any]] = []
@@ -131,22 +136,35 @@ class TokenEmbeddings(ModelComponent):
         Raises
         ------
         ConfigurationError
-            Neither or both of artifact and corpus are given, the artefact is another embedder's, or
+            Neither or both of artifact and corpus are given, the artifact is another embedder's, or
             ``Doc.tensor`` belongs to another component.
         TacendaError
-            The artefact or the corpus cannot be read.
+            The artifact or the corpus cannot be read.
         """
+        vocabulary = {
+            "max_vocabulary": max_vocabulary,
+            "min_count": min_count,
+            "digits": digits,
+            "lowercase": lowercase,
+            "oov": oov,
+        }
 
         def fit() -> Any:
+            """Return a model fitted on raw text, which notes the files and the tokenizer of the text."""
             words = sources.resolve_tokenizer(tokenizer, self._nlp())
-            vocabulary = {
-                "max_vocabulary": max_vocabulary,
-                "min_count": min_count,
-                "digits": digits,
-                "lowercase": lowercase,
-                "oov": oov,
-            }
-            return self._fit(corpus, words, vocabulary, settings)
+            if self.embedder is None:
+                known = sorted({record.name for record in plugins.available("embedders")})
+                raise ConfigurationError(
+                    "fitting needs to know which model: set embedder in the configuration of the "
+                    f"component, one of {', '.join(known)}"
+                )
+            model = plugins.make(
+                "embedders", self.embedder, settings, distribution=self.distribution
+            )
+            text, _ = sources.as_corpus(corpus, words, vocabulary)
+            model.fit(text)
+            model.fitted_on = {**(getattr(model, "fitted_on", None) or {}), **text.origin}
+            return model
 
         self._initialize(nlp, artifact, corpus, fit)
 
@@ -178,18 +196,23 @@ class TokenEmbeddings(ModelComponent):
         return given
 
     def _hook(self, docs: Sequence[Doc]) -> None:
-        """Let ``similarity`` compare the vectors in context, where the settings say so."""
-        if self.similarity is not None:
-            chosen = docs if self.similarity else ()
-        elif not self.target.is_tensor or self._in_a_worker():
-            # Documents leave a worker of ``nlp.pipe(n_process=2)`` without hooks, and spaCy would warn of each (W109).
-            chosen = ()
-        else:  # where spaCy itself takes ``Token.vector`` from the tensor
-            chosen = [doc for doc in docs if not doc.vocab.vectors.size]
-        self._hooks.install(chosen)
+        """Let ``similarity`` compare the vectors in context, where the settings say so; other hooks stay.
+
+        By default that is where spaCy itself takes ``Token.vector`` from the tensor. Without hooks
+        ``similarity`` is 1 wherever the words are the same, and warns (W007) that the pipeline has no word vectors.
+        """
+        if self.similarity is False or (self.similarity is None and not self.target.is_tensor):
+            return
+        # Documents leave a worker of ``nlp.pipe(n_process=2)`` without hooks, and spaCy would warn of each (W109).
+        if self.similarity is None and self._in_a_worker():
+            return
+        for doc in docs:
+            if self.similarity or not doc.vocab.vectors.size:
+                doc.user_token_hooks.update(self._hooks)
+                doc.user_span_hooks.update(self._hooks)
+                doc.user_hooks.update(self._hooks)
 
     def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], list[np.ndarray]]:
-        """Return what gives one float32 array ``(n_tokens, width)`` per document."""
         return partial(DocEncoder(model), sentences=self.context == "sentence")
 
     def _set_model(self, model: Any) -> None:
@@ -211,20 +234,6 @@ class TokenEmbeddings(ModelComponent):
                 f"{where} is the embedder {name!r} of {owner}, not of "
                 f"{self.distribution}: use nlp.add_pipe('token_embeddings'), which loads any"
             )
-
-    def _fit(self, corpus: Any, tokenizer: Any, vocabulary: dict[str, Any], settings: Any) -> Any:
-        """Return a model fitted on raw text, which notes the files and the tokenizer of the text."""
-        if self.embedder is None:
-            known = sorted({record.name for record in plugins.available("embedders")})
-            raise ConfigurationError(
-                "fitting needs to know which model: set embedder in the configuration of the "
-                f"component, one of {', '.join(known)}"
-            )
-        model = plugins.make("embedders", self.embedder, settings, distribution=self.distribution)
-        text, _ = sources.as_corpus(corpus, tokenizer, vocabulary)
-        model.fit(text)
-        model.fitted_on = {**(getattr(model, "fitted_on", None) or {}), **text.origin}
-        return model
 
     def _check_pipeline(self, nlp: Any) -> None:
         """Raise ConfigurationError if ``Doc.tensor`` is not this component's to write, or is read before."""
@@ -261,16 +270,12 @@ class TokenEmbeddings(ModelComponent):
         return False
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "embedder": self.embedder,
-            "distribution": self.distribution,
-            "output": self.output,
-            "similarity": self.similarity,
-            "target": self.target.name,
-            "mode": self.target.mode,
-            "context": self.context,
-            "batch_tokens": self.batch_tokens,
-        }
+        names = "embedder", "distribution", "output", "similarity", "context", "batch_tokens"
+        own = {name: getattr(self, name) for name in names}
+        return {**own, "target": self.target.name, "mode": self.target.mode}
+
+
+# -- from documents to vectors ---------------------------------------------------------------------
 
 
 class DocEncoder:
@@ -280,7 +285,7 @@ class DocEncoder:
     its id, where the embedder takes ids) does the rest. Whitespace tokens are left out of what the model sees and
     get rows of zeros. An embedder with ``transform_into`` and a vocabulary is given packed ids, and writes straight
     into the arrays of the documents; any other is given lists of words. Where thinc works on a GPU, and the embedder
-    says that it ``takes_tensors``, these arrays lie there, and the embedder computes there.
+    says that it ``takes_tensors``, these arrays are there, and the embedder computes there.
     """
 
     def __init__(self, model: Any) -> None:
@@ -295,7 +300,7 @@ class DocEncoder:
             # What a model prepares at its first call, and for each length of a sentence, belongs to loading it, not to
             # the first text, and not to every child of a fork.
             cuts = np.cumsum(np.arange(_USUAL_TOKENS + 1))
-            rows = [_empty(j - i, self.width) for i, j in pairwise(cuts.tolist())]
+            rows = [np.empty((n, self.width), np.float32) for n in range(1, _USUAL_TOKENS + 1)]
             model.transform_into(np.zeros(cuts[-1], np.int32), cuts, rows)
 
     def __call__(self, docs: Sequence[Doc], sentences: bool = False) -> list[np.ndarray]:
@@ -307,23 +312,37 @@ class DocEncoder:
         if not docs:
             return []
         offsets = np.cumsum([0, *map(len, docs)])
-        words, kept = self._look_up(docs)
+        words: Any = self._cache.read(docs)
+        if self._takes_ids:
+            ids = np.array(words, dtype=np.int32)
+            kept = ids >= 0
+            words = ids[kept]
+        else:
+            kept = np.array([word is not None for word in words], dtype=bool)
+            words = [word for word in words if word is not None]
         seen = np.concatenate([[0], np.cumsum(kept)])  # tokens before each that the model sees
         bounds = seen[offsets].tolist()
         ops = get_current_ops()
         on_gpu = self._takes_tensors and ops.device_type == "gpu" and compat.has_torch_cuda_gpu
-        new = ops.alloc2f if on_gpu else _empty
-        arrays = [new(j - i, self.width) for i, j in pairwise(bounds)]
-        writable = [xp2torch(array) for array in arrays] if on_gpu else arrays
-        cuts = sentence_cuts(docs, offsets) if sentences else np.unique(offsets)
-        documents = np.searchsorted(offsets, cuts[:-1], side="right") - 1
-        pieces = [
-            writable[document][start - bounds[document] : stop - bounds[document]]
-            for document, (start, stop) in zip(
-                documents.tolist(), pairwise(seen[cuts].tolist()), strict=True
-            )
+        arrays = [
+            ops.alloc2f(j - i, self.width) if on_gpu else np.empty((j - i, self.width), np.float32)
+            for i, j in pairwise(bounds)
         ]
-        self._embed(words, seen[cuts], pieces)
+        pieces = [xp2torch(array) for array in arrays] if on_gpu else arrays
+        cuts = offsets
+        if sentences:
+            cuts = sentence_cuts(docs, offsets)
+            documents = np.searchsorted(offsets, cuts[:-1], side="right") - 1
+            pieces = [
+                pieces[document][start - bounds[document] : stop - bounds[document]]
+                for document, (start, stop) in zip(
+                    documents.tolist(), pairwise(seen[cuts].tolist()), strict=True
+                )
+            ]
+        if self._takes_ids:
+            self.model.transform_into(words, seen[cuts], pieces)
+        else:
+            self._transform(words, seen[cuts].tolist(), pieces)
         if kept.all():
             return arrays
         return [
@@ -331,21 +350,9 @@ class DocEncoder:
             for rows, (start, stop) in zip(arrays, pairwise(offsets.tolist()), strict=True)
         ]
 
-    def _look_up(self, docs: Sequence[Doc]) -> tuple[Any, np.ndarray]:
-        """Return the words or ids of all documents in a row without whitespace, and which tokens they are."""
-        words = self._cache.read(docs)
-        if self._takes_ids:
-            ids = np.array(words, dtype=np.int32)
-            return ids[ids >= 0], ids >= 0
-        kept = np.array([word is not None for word in words], dtype=bool)
-        return [word for word in words if word is not None], kept
-
-    def _embed(self, words: Any, cuts: np.ndarray, pieces: Sequence[np.ndarray]) -> None:
+    def _transform(self, words: list[str], cuts: list[int], pieces: Sequence[np.ndarray]) -> None:
         """Write the rows of ``words[cuts[i] : cuts[i + 1]]`` into piece i, for all i."""
-        if self._takes_ids:
-            self.model.transform_into(words, cuts, pieces)
-            return
-        given = self.model.transform([words[i:j] for i, j in pairwise(cuts.tolist())])
+        given = self.model.transform([words[i:j] for i, j in pairwise(cuts)])
         vectors = [np.asarray(rows, dtype=np.float32) for rows in given]
         if [rows.shape for rows in vectors] != [piece.shape for piece in pieces]:
             raise PluginError(
@@ -357,16 +364,57 @@ class DocEncoder:
             piece[...] = rows
 
 
-def _empty(rows: int, width: int) -> np.ndarray:
-    """Return an array to be filled."""
-    return np.empty((rows, width), np.float32)
-
-
 def _among_zeros(rows: Any, kept: np.ndarray) -> Any:
-    """Return the rows at the tokens they belong to, and zeros at the others, where the rows are."""
+    """Return the rows at the tokens they belong to, and zeros at the others, on the device of the rows."""
     if len(rows) == len(kept):
         return rows
     xp = get_array_module(rows)
     found = xp.zeros((len(kept), rows.shape[1]), dtype=np.float32)
     found[xp.asarray(np.flatnonzero(kept))] = rows
     return found
+
+
+# -- similarity in context -------------------------------------------------------------------------
+
+
+def cosine(one: Any, other: Any) -> float:
+    """Return the cosine of the vectors of two tokens, spans or documents; 0 where one of them is zero.
+
+    Raises ConfigurationError if they have different widths.
+    """
+    a, b = one.vector, other.vector
+    xp = get_array_module(a)
+    lengths = xp.linalg.norm(a) * xp.linalg.norm(b)
+    if not lengths:
+        if not (one.has_vector and other.has_vector):
+            warnings.warn(Warnings.W008.format(obj=type(one).__name__), stacklevel=2)
+        return 0.0
+    if a.shape != b.shape:
+        raise ConfigurationError(
+            f"a {type(one).__name__} with a vector in context of {len(a)} columns cannot be compared with a "
+            f"{type(other).__name__} with one of {len(b)}: pass both through the same pipeline"
+        )
+    return float(a @ b / lengths)
+
+
+def _rows(source: str, given: Any) -> Any:
+    """Return the rows of a token (1, width), or of a span or document (n_tokens, width); None without vectors."""
+    doc = given if isinstance(given, Doc) else given.doc
+    rows = vectors_of(doc, source)
+    if rows is None or isinstance(given, Doc):
+        return rows
+    if isinstance(given, Token):
+        return rows[given.i : given.i + 1]
+    return rows[given.start : given.end]
+
+
+def _vector(source: str, given: Any) -> Any:
+    """Return the mean of the rows (width,)."""
+    rows = _rows(source, given)
+    if rows is None:
+        return get_array_module(given.vocab.vectors.data).zeros(0, dtype="f")
+    return rows.mean(axis=0) if len(rows) else rows.sum(axis=0)
+
+
+def _has_vector(source: str, given: Any) -> bool:
+    return _rows(source, given) is not None

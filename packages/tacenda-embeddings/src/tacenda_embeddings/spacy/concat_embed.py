@@ -11,9 +11,8 @@ from spacy.tokens import Doc
 from thinc.api import Maxout, Model, NumpyOps, get_width
 from thinc.types import Floats2d, Ragged
 
-from tacenda_embeddings.spacy.fused import can_be_fused, embed_and_mix, parameters
+from tacenda_embeddings.spacy.fused import WordRows, can_be_fused, embed_and_mix
 from tacenda_embeddings.spacy.linear_algebra import on_numpy_blas
-from tacenda_embeddings.spacy.word_rows import WordRows
 
 __all__ = ["concat_embed"]
 
@@ -74,16 +73,16 @@ def concat_embed(
 
 def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
     """Initialize the layers, then the mixing layer, which needs their total width."""
+    embeds, mix = _split(model)
     widths = []
-    for layer in _embeds(model):
+    for layer in embeds:
         layer.initialize(X=X)
         if layer.has_dim("nO"):
             widths.append(layer.get_dim("nO"))
         elif X is not None:
             widths.append(get_width(layer.predict(X)))
-    if len(widths) < model.attrs["n_embeds"]:
+    if len(widths) < len(embeds):
         return  # widths are not known yet: thinc initializes once more, with a sample
-    mix = _mix(model)
     if mix is None:
         model.set_dim("nO", sum(widths))
     else:
@@ -97,15 +96,12 @@ def forward(
     ops = model.ops
     lengths = NUMPY_OPS.asarray1i([len(doc) for doc in docs])
     if not lengths.sum():
-        return [ops.alloc2f(0, model.get_dim("nO")) for _ in docs], _no_gradient
-    embeds, mix = _embeds(model), _mix(model)
-    rows: WordRows = model.attrs["rows"]
-    if is_train:
-        rows.train(parameters([model]))
-    elif mix is not None and isinstance(ops, NumpyOps) and can_be_fused(mix):
-        return embed_and_mix(rows, embeds, mix, docs), _no_gradient
+        return [ops.alloc2f(0, model.get_dim("nO")) for _ in docs], lambda d_docs: []
+    embeds, mix = _split(model)
+    if not is_train and mix is not None and isinstance(ops, NumpyOps) and can_be_fused(mix):
+        return embed_and_mix(model.attrs["rows"], embeds, mix, docs), lambda d_docs: []
     outputs = [layer(docs, is_train) for layer in embeds]
-    parts = [_flat(ops, part) for part, _ in outputs]
+    parts = [part.data if isinstance(part, Ragged) else ops.flatten(part) for part, _ in outputs]
     joined = ops.xp.concatenate(parts, axis=1)
     mixed, mix_backprop = (joined, None) if mix is None else mix(joined, is_train)
 
@@ -127,22 +123,13 @@ def forward(
     return ops.unflatten(mixed, lengths), backprop
 
 
-def _embeds(model: Model[Any, Any]) -> list[Model[Any, Any]]:
-    return list(model.layers[: model.attrs["n_embeds"]])
+def _split(model: Model[Any, Any]) -> tuple[list[Model[Any, Any]], Model[Any, Any] | None]:
+    """Return the embedding layers and the mixing layer, if any.
 
-
-def _mix(model: Model[Any, Any]) -> Model[Any, Any] | None:
-    """Return the mixing layer, not by its reference, which a copy of the model (``replace_listeners``) loses."""
-    rest = model.layers[model.attrs["n_embeds"] :]
-    return rest[0] if rest else None
-
-
-def _flat(ops: Any, output: Any) -> Any:
-    return output.data if isinstance(output, Ragged) else ops.flatten(output)
-
-
-def _no_gradient(d_docs: Any) -> list[Doc]:
-    return []
+    Not by its reference, which a copy of the model (``replace_listeners``) loses.
+    """
+    n = model.attrs["n_embeds"]
+    return list(model.layers[:n]), next(iter(model.layers[n:]), None)
 
 
 def _fail(message: str) -> NoReturn:

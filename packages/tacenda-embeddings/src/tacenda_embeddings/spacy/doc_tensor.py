@@ -101,18 +101,18 @@ def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> N
     elif announced:
         model.set_dim("nO", announced)
     elif X is not None:
-        place = _where(model)
+        place = place_of(model.attrs["source"])
         written = model.attrs["notes"].written
+        cause, remedy = (
+            "",
+            "move the embedding component before it and initialize it first, or set width",
+        )
         if written and model.attrs["source"] not in written.values():
             name, target = next(reversed(written.items()))
-            _fail(
-                f"the width of {place} is not known, because no component before this one in the pipeline says that "
-                f"it writes it, but {name!r} writes {place_of(target)}: set source = {target!r}"
-            )
+            cause, remedy = f", but {name!r} writes {place_of(target)}", f"set source = {target!r}"
         _fail(
-            f"the width of {place} is not known, because no component before this one in the "
-            "pipeline says that it writes it: move the embedding component before it and initialize it "
-            "first, or set width"
+            f"the width of {place} is not known, because no component before this one in the pipeline says that "
+            f"it writes it{cause}: {remedy}"
         )
 
 
@@ -125,7 +125,7 @@ def forward(
     rate = model.attrs["dropout"]
     if is_train and rate:
         scaled = [array * model.ops.get_dropout_mask(array.shape, rate) for array in scaled]
-    return scaled, _no_gradient
+    return scaled, lambda dY: []
 
 
 def as_they_are(
@@ -148,6 +148,7 @@ def as_they_are(
 def _columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool) -> Any:
     """Return what stands for the vectors of a document, or raise ConfigurationError."""
     width, start, stop = model.get_dim("nO"), model.attrs["start"], model.attrs["stop"]
+    place = place_of(model.attrs["source"])
     if not len(doc):
         return model.ops.alloc2f(0, width)
     if array is None:
@@ -156,12 +157,12 @@ def _columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool) -> An
         there = _array(doc, model.attrs["source"])
         if there is not None and there.ndim == 2:
             _fail(
-                f"{_where(model)} has rows for {len(there)} tokens where the document has {len(doc)}: tokens were "
+                f"{place} has rows for {len(there)} tokens where the document has {len(doc)}: tokens were "
                 "merged or split since, so move the component that does this before the embedding component, or "
                 "after the one that reads the vectors"
             )
         _fail(
-            f"{_where(model)} holds no vectors for a document of {len(doc)} tokens: add the embedding "
+            f"{place} holds no vectors for a document of {len(doc)} tokens: add the embedding "
             "component, or move it, before the one that reads it, and in training list it in [training] "
             "annotating_components (nlp.update(..., annotates=[...])), and before nlp.rehearse apply it to each "
             "example.predicted; a DocBin keeps no tensor"
@@ -171,7 +172,7 @@ def _columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool) -> An
     if (stop is None and have != width) or (stop is not None and have < stop):
         need = f"{width}" if stop is None else f"at least {stop}"
         _fail(
-            f"{_where(model)} has {have} columns where {need} are needed: another component wrote "
+            f"{place} has {have} columns where {need} are needed: another component wrote "
             "it, or the embedding model has changed since; set width or columns to match, or give "
             "each component a target of its own"
         )
@@ -228,17 +229,9 @@ def _array(doc: Doc, source: str) -> Any:
     return array
 
 
-def _where(model: Model[Any, Any]) -> str:
-    return place_of(model.attrs["source"])
-
-
 def place_of(source: str) -> str:
     """Return a target or source as spaCy's analysis writes it."""
     return "doc.tensor" if source == "tensor" else f"doc._.{source}"
-
-
-def _no_gradient(dY: Any) -> list[Doc]:
-    return []
 
 
 def _checked_width(width: int | None, columns: list[int] | None) -> int | None:

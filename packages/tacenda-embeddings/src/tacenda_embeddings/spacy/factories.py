@@ -1,8 +1,7 @@
 """The factories ``lds_embeddings``, ``varembed_embeddings`` and ``token_embeddings``.
 
 This module imports spaCy and the standard library only: spaCy imports every installed factory as
-soon as any pipeline is made, so a model's own needs must not be met here but in the body of the
-factory.
+soon as any pipeline is made, so a model's own needs are imported in the body of the factory.
 """
 
 from typing import Any, Optional

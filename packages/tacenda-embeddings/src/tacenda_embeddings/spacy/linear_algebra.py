@@ -1,6 +1,6 @@
-"""``tacenda.numpy_blas.v1``: the layers of a whole pipeline multiply with numpy's BLAS.
+"""``tacenda.numpy_blas.v1``: the layers of a whole pipeline multiply with NumPy's BLAS.
 
-On a CPU thinc multiplies with BLIS. With the BLAS that numpy brings (OpenBLAS, or Accelerate on a Mac) spaCy's default
+On a CPU thinc multiplies with BLIS. With the BLAS that NumPy brings (OpenBLAS, or Accelerate on a Mac) spaCy's default
 tagger was about twice as fast where it was measured, and a pipeline of tagger, parser and ner half as fast again
 (docs/spacy-pipelines.md). In a configuration:
 
@@ -11,7 +11,7 @@ It is for any pipeline, with layers of ours or without. Weights, and what is sav
 rounding alone. BLIS works on one thread; the threads of OpenBLAS are set by ``OMP_NUM_THREADS``.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from thinc.api import Model, NumpyOps
@@ -25,25 +25,27 @@ _OPERATIONS = NumpyOps(use_blis=False)
 
 
 def uses_numpy_blas() -> Callable[[Any], Any]:
-    """Make what ``[nlp] after_pipeline_creation`` names: `use_numpy_blas`."""
+    """Make the callback that ``[nlp] after_pipeline_creation`` names: `use_numpy_blas`."""
     return use_numpy_blas
 
 
 def use_numpy_blas(nlp: Any) -> Any:
-    """Make the layers of all components of a pipeline multiply with numpy's BLAS; return the pipeline.
+    """Make the layers of all components of a pipeline, disabled ones too, use NumPy's BLAS; return the pipeline.
 
     Components that are added later keep the operations they were made with.
     """
     from tacenda.spacy.component import note_requirement
 
     note_requirement(nlp, "tacenda-embeddings")
-    for model in _models(nlp):
-        on_numpy_blas(model)
+    for _, component in nlp.components:
+        model = getattr(component, "model", None)
+        if isinstance(model, Model):
+            on_numpy_blas(model)
     return nlp
 
 
 def on_numpy_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
-    """Make a layer, and all within it, multiply with numpy's BLAS; return it.
+    """Make a layer, and all within it, multiply with NumPy's BLAS; return it.
 
     Operations other than thinc's for the CPU (those of a GPU or of Apple) stay.
     """
@@ -51,11 +53,3 @@ def on_numpy_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
         if type(node.ops) is NumpyOps:
             node.ops = _OPERATIONS
     return layer
-
-
-def _models(nlp: Any) -> Iterator[Model[Any, Any]]:
-    """Yield the models of all components that have one, disabled ones included."""
-    for _, component in nlp.components:
-        model = getattr(component, "model", None)
-        if isinstance(model, Model):
-            yield model

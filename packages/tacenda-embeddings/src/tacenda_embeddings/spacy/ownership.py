@@ -7,20 +7,21 @@ for an extension that holds vectors.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
 from spacy.pipeline.tok2vec import Tok2Vec, Tok2VecListener
-from thinc.api import Model
+from spacy.tokens import Doc
+from thinc.api import Model, get_array_module, get_current_ops
 
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
-from tacenda_embeddings.spacy.doc_tensor import place_of
-from tacenda_embeddings.spacy.target import Target
+from tacenda_embeddings.spacy.doc_tensor import place_of, vectors_of
 
 __all__ = [
+    "Target",
     "announce_width",
     "announce_widths",
     "check_ownership",
@@ -45,35 +46,25 @@ def check_ownership(nlp: Any, component: Any) -> None:
     component would read what it writes, or if a ``tok2vec`` would overwrite that before it is read. Warns if vectors
     are overwritten that nobody has read.
     """
-    pipeline = list(nlp.pipeline)
-    found = [i for i, (_, pipe) in enumerate(pipeline) if pipe is component]
-    if not found:
+    pipeline, place = list(nlp.pipeline), component.target.name
+    here = next((i for i, (_, pipe) in enumerate(pipeline) if pipe is component), None)
+    if here is None:
         return
-    here = found[0]
-    writers = _writers(nlp, component.target.name)
-    readers = _readers(pipeline, component.target.name)
-    late = _after_a_writer(nlp, component.target.name)
-    _check_order(here, pipeline[here][0], component.target, readers, late)
-    if component.target.is_tensor:
-        _check_listeners(pipeline, here, writers, readers)
-    _announce_overwriting(pipeline, here, writers, readers)
-
-
-def _check_order(
-    here: int, name: str, target: Target, readers: list[_Reader], late: set[str]
-) -> None:
-    """Raise ConfigurationError if a component reads the vectors of the one at ``here`` before it.
-
-    ``late`` are the components before which something else is written, and which may be read there.
-    """
+    name, readers, writers = pipeline[here][0], _readers(pipeline, place), _writers(nlp, place)
+    # components after another one that writes the place, disabled ones included, which may read that
+    every = [(n, _writes(nlp.get_pipe_meta(n), pipe, place)) for n, pipe in nlp.components]
+    first = next((i for i, (_, writes) in enumerate(every) if writes), len(every))
+    late = {n for n, _ in every[first + 1 :]}
     for reader in readers:
-        theirs = name if reader.upstream is None else reader.upstream
-        written_before = reader.upstream is None and reader.name in late
-        if reader.position < here and theirs == name and not written_before:
+        ours = reader.upstream == name or (reader.upstream is None and reader.name not in late)
+        if reader.position < here and ours:
             raise ConfigurationError(
-                f"{reader.name!r} reads {place_of(target.name)}, which {name!r} writes only after it: move {name!r} "
+                f"{reader.name!r} reads {place_of(place)}, which {name!r} writes only after it: move {name!r} "
                 f"before it, as with nlp.add_pipe(..., name={name!r}, before={reader.name!r}) or in [nlp] pipeline"
             )
+    if component.target.is_tensor:
+        _check_listeners(pipeline, here, writers, readers)
+    _warn_of_overwriting(pipeline, here, writers, readers)
 
 
 def _check_listeners(
@@ -135,7 +126,7 @@ def check_sourced(nlp: Any, component: Any, later: list[Any]) -> None:
         passed.add(getattr(pipe, "name", ""))
 
 
-def _announce_overwriting(
+def _warn_of_overwriting(
     pipeline: list[tuple[str, Any]], here: int, writers: dict[str, int], readers: list[_Reader]
 ) -> None:
     """Warn if the component at ``here`` overwrites vectors, or its vectors are overwritten, before they are read."""
@@ -201,7 +192,12 @@ def announce_widths(nlp: Any) -> None:
                 node.attrs["announced"] = totals.get(node.attrs["source"])
                 node.attrs["notes"].written = dict(ours)
             elif isinstance(node, Tok2VecListener) and node.upstream_name in ours:
-                _check_listener(name, node, totals.get("tensor"))
+                width = totals.get("tensor")
+                if width is not None and node.get_dim("nO") != width:
+                    raise ConfigurationError(
+                        f"{name!r} listens to {node.upstream_name!r} for {node.get_dim('nO')} columns, but it "
+                        f"writes {width}: set width = {width} in the listener of {name!r}"
+                    )
         if isinstance(pipe, Tok2Vec):
             totals["tensor"] = pipe.model.maybe_get_dim("nO")
 
@@ -249,17 +245,6 @@ def _writers(nlp: Any, place: str) -> dict[str, int]:
     }
 
 
-def _after_a_writer(nlp: Any, place: str) -> set[str]:
-    """Return the components that come after one that writes a place, those that are disabled included."""
-    names = [name for name, _ in nlp.components]
-    writers = (
-        i
-        for i, (n, pipe) in enumerate(nlp.components)
-        if _writes(nlp.get_pipe_meta(n), pipe, place)
-    )
-    return set(names[next(writers, len(names)) + 1 :])
-
-
 def _writes(meta: Any, pipe: Any, place: str) -> bool:
     if _is_ours(pipe):
         return bool(pipe.target.name == place)
@@ -294,10 +279,99 @@ def _readers(pipeline: list[tuple[str, Any]], place: str) -> list[_Reader]:
     return found
 
 
-def _check_listener(name: str, node: Any, width: int | None) -> None:
-    """Raise ConfigurationError if a listener expects another width than will be written."""
-    if width is not None and node.get_dim("nO") != width:
+# -- where vectors are written ---------------------------------------------------------------------
+
+
+class Target:
+    """Where a component writes its vectors: ``Doc.tensor``, or an extension of the document.
+
+    The vectors replace what is there or, in ``append`` mode, become further columns of it. Then
+    ``doc._.<target>_columns`` records which component wrote which columns, as in
+    ``{"lds_embeddings": [0, 400], "varembed_embeddings": [400, 500]}``; the record stays with the document
+    through ``Doc.to_bytes`` and ``nlp.pipe(n_process=2)``.
+
+    Raises ConfigurationError for an unknown mode, or a name that cannot be an extension or is one that cannot be
+    written to.
+    """
+
+    def __init__(self, name: str, mode: str) -> None:
+        if mode not in ("replace", "append"):
+            raise ConfigurationError(f"mode must be 'replace' or 'append', not {mode!r}")
+        if not name.isidentifier():
+            raise ConfigurationError(
+                "target must be 'tensor' or the bare name of an extension, such as 'lds' for "
+                f"doc._.lds, not {name!r}"
+            )
+        self.name, self.mode = name, mode
+        self.is_tensor = name == "tensor"
+        self._columns_key = ("._.", f"{name}_columns", None, None)
+        if not self.is_tensor:
+            _register(name)
+        if mode == "append":
+            _register(f"{name}_columns")
+
+    def write(self, docs: Sequence[Doc], vectors: Sequence[Any], owner: str, before: str) -> None:
+        """Write one array ``(n_tokens, width)`` per document.
+
+        ``owner`` is the component that writes; ``before`` is the one that columns without a record are ascribed to.
+        """
+        ops = get_current_ops()
+        for doc, rows in zip(docs, vectors, strict=True):
+            array = ops.asarray(rows, dtype="float32")
+            if self.mode == "append":
+                array = self._append(doc, array, owner, before)
+            elif doc.user_data:
+                doc.user_data.pop(self._columns_key, None)
+            if self.is_tensor:
+                doc.tensor = array
+            else:
+                doc._.set(self.name, array)
+
+    def holds(self, doc: Doc, owner: str, width: int | None) -> bool:
+        """Return whether a document has the vectors of ``owner``; None as their width takes any."""
+        there = vectors_of(doc, self.name)
+        if there is None or width is None:
+            return there is not None
+        recorded = doc.user_data.get(self._columns_key) or {}
+        if owner not in recorded:
+            return self.mode == "replace" and there.shape[1] == width
+        start, stop = recorded[owner]
+        return bool(stop - start == width and stop <= there.shape[1])
+
+    def _append(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
+        """Return the columns that are there and our own: after them, or in place of our earlier ones."""
+        there = vectors_of(doc, self.name)
+        if there is None:
+            there = rows[:, :0]
+        have, width = there.shape[1], rows.shape[1]
+        recorded = doc.user_data.get(self._columns_key) or {}
+        columns = {
+            name: list(span) for name, span in recorded.items() if span[1] <= have and name != owner
+        }
+        start, stop = recorded.get(owner, (have, have))
+        if stop > have:
+            # the record is of columns that have been replaced since
+            start = stop = have
+        end = start + width  # the model may have another width than the one that wrote our columns
+        for span in columns.values():
+            if span[0] >= stop:
+                span[:] = [bound + end - stop for bound in span]
+        if have and not columns and start:
+            columns[before] = [0, start]
+        columns[owner] = [start, end]
+        doc.user_data[self._columns_key] = columns
+        there = get_current_ops().asarray(there, dtype="float32")
+        xp = get_array_module(rows)
+        return xp.concatenate([there[:, :start], rows, there[:, stop:]], axis=1)
+
+
+def _register(name: str) -> None:
+    """Register an extension that can be written to, unless there is one."""
+    if not Doc.has_extension(name):
+        Doc.set_extension(name, default=None)
+        return
+    _, method, getter, setter = Doc.get_extension(name)
+    if method is not None or (getter is not None and setter is None):
         raise ConfigurationError(
-            f"{name!r} listens to {node.upstream_name!r} for {node.get_dim('nO')} columns, but it "
-            f"writes {width}: set width = {width} in the listener of {name!r}"
+            f"doc._.{name} is already an extension that cannot be written to: choose another target"
         )

@@ -14,7 +14,7 @@ This module imports spaCy, thinc and the standard library; the model is loaded a
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import srsly
 from spacy.attrs import ORTH
@@ -42,16 +42,12 @@ _KEPT_WORDS = 100_000
 
 
 def morphological_vectors() -> Callable[[Any], "MorphologicalVectors"]:
-    """Make what ``[nlp.vectors]`` names; the model comes from `use_vectors` or from a saved pipeline."""
-
-    def create(vocab: Any) -> MorphologicalVectors:
-        return MorphologicalVectors(strings=vocab.strings)
-
-    return create
+    """Make the factory that ``[nlp.vectors]`` names; the model comes from `use_vectors` or from a saved pipeline."""
+    return lambda vocab: MorphologicalVectors(strings=vocab.strings)
 
 
 def uses_vectors(source: str) -> Callable[[Any], Any]:
-    """Make what ``[initialize.before_init]`` names: `use_vectors` with the model in a folder, before training."""
+    """Make the callback that ``[initialize.before_init]`` names: `use_vectors` with the model in a folder."""
 
     def before_init(nlp: Any) -> Any:
         use_vectors(nlp, source)
@@ -61,20 +57,18 @@ def uses_vectors(source: str) -> Callable[[Any], Any]:
 
 
 def checks_vectors() -> Callable[[Any], Any]:
-    """Make what a pipeline with these vectors names in ``[nlp] after_creation``.
+    """Make the callback that a pipeline with these vectors names in ``[nlp] after_creation``.
 
     spaCy loads the pipeline of ``[initialize] vectors``, and one that components are sourced from, into the vocabulary
-    of another, and says no more than that it has no vectors (W112) where those are of another kind.
+    of another, and reports no more than that it has no vectors (W112) where those are of another kind.
     """
 
     def after_creation(nlp: Any) -> Any:
-        from tacenda.errors import ConfigurationError
-
         if not isinstance(nlp.vocab.vectors, MorphologicalVectors):
-            raise ConfigurationError(
+            _fail(
                 "a pipeline whose word vectors are those of a model is loaded into one that has no room for them: "
                 f'in the configuration that names it, add [nlp.vectors] with @vectors = "{NAME}", or name the model '
-                f'itself, in [initialize.before_init] with @callbacks = "{USE}" and source = FOLDER in the place '
+                f'itself, in [initialize.before_init] with @callbacks = "{USE}" and source = FOLDER instead '
                 "of [initialize] vectors"
             )
         return nlp
@@ -103,21 +97,21 @@ def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
 
 def word_model(source: Any) -> Any:
     """Return the fitted model whose vectors `use_vectors` takes; raise what it raises."""
-    from tacenda.errors import ConfigurationError
     from tacenda.spacy import sources
 
     model = sources.load(source, "embedders", "token embeddings", "transform")
     if not hasattr(model, "vectors") or not hasattr(model, "pieces"):
-        raise ConfigurationError(
+        _fail(
             f"{getattr(model, 'name', type(model).__name__)!r} gives a word no vector of its own outside "
             "a sentence: the vectors of a pipeline are made of varembed or sumembed"
         )
     return model
 
 
-def _hash(word: str) -> int:
-    """Return the hash by which spaCy knows a word."""
-    return int(get_string_id(word))
+def _fail(message: str) -> NoReturn:
+    from tacenda.errors import ConfigurationError
+
+    raise ConfigurationError(message)
 
 
 class MorphologicalVectors(BaseVectors):
@@ -172,7 +166,7 @@ class MorphologicalVectors(BaseVectors):
     def find(self, *, key: Any = None, keys: Any = None, row: Any = None, rows: Any = None) -> Any:
         """Return rows of keys (-1 for a word outside the vocabulary), or keys of rows, as ``Vectors.find``."""
         if key is not None:
-            return self.key2row.get(_hash(key) if isinstance(key, str) else int(key), -1)
+            return self.key2row.get(int(get_string_id(key) if isinstance(key, str) else key), -1)
         if keys is not None:
             return self._ops.xp.asarray([self.find(key=each) for each in keys], dtype="i")
         by_row = list(self.key2row)
@@ -203,8 +197,7 @@ class MorphologicalVectors(BaseVectors):
     @property
     def shape(self) -> tuple[int, int]:
         """The rows and columns of ``data``."""
-        rows, columns = self.data.shape
-        return rows, columns
+        return tuple(self.data.shape)
 
     @property
     def size(self) -> int:
@@ -239,19 +232,12 @@ class MorphologicalVectors(BaseVectors):
     # -- one word, or many -------------------------------------------------------------------------
 
     def _word(self, key: Any) -> str | None:
-        """Return the word of a string or hash; None for whitespace, or a hash nobody knows."""
-        if not isinstance(key, str):
-            key = self._string(int(key))
-        return key if key and key.strip() else None
-
-    def _string(self, key: int) -> str | None:
-        """Return the string of a hash that one of the stores has."""
+        """Return the word of a string or hash; None for whitespace, or a hash that no store has."""
+        if isinstance(key, str):
+            return key if key.strip() else None
         for strings in (self.strings, self._pickled_strings):
-            try:
-                if strings is not None:
-                    return str(strings[key])
-            except KeyError:
-                continue
+            if strings is not None and int(key) in strings:
+                return self._word(str(strings[int(key)]))
         return None
 
     def __contains__(self, key: Any) -> bool:
@@ -300,9 +286,7 @@ class MorphologicalVectors(BaseVectors):
 
     def add(self, key: Any, *, vector: Any = None, row: Any = None) -> int:
         """Refuse: these vectors are what a model says, and nothing else."""
-        from tacenda.errors import ConfigurationError
-
-        raise ConfigurationError(
+        _fail(
             f"the vectors {NAME} cannot be changed word by word: use spaCy's own "
             "(tacenda embed export, then spacy init vectors)"
         )
