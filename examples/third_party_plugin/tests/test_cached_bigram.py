@@ -2,14 +2,11 @@ import numpy as np
 import pytest
 from tacenda_classics.cached_bigram import CachedBigram
 
-from tacenda_lm.testing import LanguageModelTests
+from tacenda_lm.testing import check_model
 
 
-class TestCachedBigram(LanguageModelTests):
-    """What every language model promises: some thirty inherited tests."""
-
-    def make_model(self):
-        return CachedBigram(memory=5)
+def test_it_keeps_what_every_language_model_promises():
+    check_model(lambda: CachedBigram(memory=5))
 
 
 def p(model, *words, given=()):

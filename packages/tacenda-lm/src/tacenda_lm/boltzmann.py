@@ -214,7 +214,7 @@ def inputs_of_contexts(p: BoltzmannParameters, features: Floats, earlier: Floats
 
     ``earlier`` is p_{t-1} (tokens, hidden), and None in the plain model.
     """
-    flat = features.reshape(len(features), -1)
+    flat = features.reshape(len(features), features.shape[1] * features.shape[2])
     found: Floats = flat @ p.contexts.reshape(flat.shape[1], -1)
     found += p.hidden_biases[:, 0]
     if earlier is not None:
