@@ -83,7 +83,7 @@ def count_lags(
     )
     storage = tempfile.TemporaryDirectory(prefix="tacenda-counts-", dir=scratch)
     lags = [
-        write(Path(storage.name) / f"lag-{k}", islice(pieces, len(blocks))).mapped()
+        write(Path(storage.name) / f"lag-{k}", islice(pieces, len(blocks)))
         for k in range(1, n_lags + 1)
     ]
     place, origin = Place(storage=storage), corpus.origin

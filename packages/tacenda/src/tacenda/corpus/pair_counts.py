@@ -12,13 +12,13 @@ import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.corpus.storage import forget_pages
 from tacenda.errors import DataError
 from tacenda.kernels.dynamics.lagged_counts import Counts, lagged_counts, merge_counts
 
@@ -32,7 +32,7 @@ Ids = npt.NDArray[np.int32]
 
 
 class StreamCounts(NamedTuple):
-    """What `count_stream` found."""
+    """The result of `count_stream`."""
 
     lags: list[Counts]
     unigram: npt.NDArray[np.int64]
@@ -145,73 +145,18 @@ def _overlapping(blocks: Iterable[Ids], n_lags: int) -> Iterator[tuple[Ids, int]
 # -- partial counts ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class InMemory:
-    """Counts in arrays, which may be memory-mapped."""
-
-    counts: Counts
-
-    @property
-    def indptr(self) -> npt.NDArray[np.int64]:
-        """Where each row begins, (vocabulary + 1,)."""
-        return self.counts.indptr
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the counts."""
-        return self.counts.data.dtype
-
-    def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
-        """Return columns and counts of the entries start .. stop - 1, as views."""
-        return self.counts.indices[start:stop], self.counts.data[start:stop]
-
-
-@dataclass(frozen=True)
-class OnDisk:
-    """Counts in three plain binary files of one folder, read piece by piece."""
-
-    folder: Path
-    dtype: np.dtype[Any]
-
-    @property
-    def indptr(self) -> npt.NDArray[np.int64]:
-        """Where each row begins, read anew."""
-        return np.fromfile(self.folder / "indptr", np.int64)
-
-    def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
-        """Return columns and counts of the entries start .. stop - 1, copied into memory."""
-        count, skip = stop - start, start * np.dtype(np.int32).itemsize
-        return (
-            np.fromfile(self.folder / "indices", np.int32, count, offset=skip),
-            np.fromfile(self.folder / "data", self.dtype, count, offset=skip),
-        )
-
-    def mapped(self) -> Counts:
-        """Return the same as read-only memory-mapped arrays."""
-        indptr = self.indptr
-        if indptr[-1] == 0:  # an empty file cannot be mapped
-            return Counts(indptr, np.empty(0, np.int32), np.empty(0, self.dtype))
-        return Counts(
-            indptr,
-            np.memmap(self.folder / "indices", np.int32, mode="r"),
-            np.memmap(self.folder / "data", self.dtype, mode="r"),
-        )
-
-
-#: Where the counts of one lag are read from.
-Source: TypeAlias = InMemory | OnDisk
-
-
-def merge_rows(sources: Sequence[Source], vocabulary: int, max_entries: int) -> Iterator[Counts]:
-    """Sum sources, in blocks of rows of at most ``max_entries`` entries in all (or of one row)."""
-    exact = all(source.dtype == np.int32 for source in sources)
+def merge_rows(sources: Sequence[Counts], vocabulary: int, max_entries: int) -> Iterator[Counts]:
+    """Sum matrices, in blocks of rows of at most ``max_entries`` entries in all (or of one row)."""
+    exact = all(source.data.dtype == np.int32 for source in sources)
     dtype = np.dtype(np.int32 if exact else np.float32)
-    indptrs = [source.indptr for source in sources]
-    for i, j in row_blocks(indptrs, max_entries):
+    for i, j in row_blocks([source.indptr for source in sources], max_entries):
         parts = []
-        for source, indptr in zip(sources, indptrs, strict=True):
-            indices, data = source.read(int(indptr[i]), int(indptr[j]))
-            parts.append(Counts(indptr[i : j + 1] - indptr[i], indices, data.astype(dtype)))
+        for source in sources:
+            # what is mapped is copied: the kernel is compiled for plain arrays alone
+            rows = [np.array(a) if isinstance(a, np.memmap) else a for a in source.rows(i, j)]
+            parts.append(Counts(rows[0], rows[1], rows[2].astype(dtype, copy=False)))
+            for array in source:
+                forget_pages(array)
         yield merge_counts(parts, vocabulary)
 
 
@@ -228,17 +173,11 @@ def row_blocks(
         i = j
 
 
-def merge_in_memory(sources: Sequence[Source], vocabulary: int, max_entries: int) -> Counts:
-    """Return the sum of the sources in arrays."""
-    pieces = list(merge_rows(sources, vocabulary, max_entries))
-    lengths = [np.zeros(1, np.int64), *(np.diff(piece.indptr) for piece in pieces)]
-    indices = np.concatenate([piece.indices for piece in pieces])
-    data = np.concatenate([piece.data for piece in pieces])
-    return Counts(np.cumsum(np.concatenate(lengths)), indices, data)
+def write(folder: Path, pieces: Iterable[Counts]) -> Counts:
+    """Write blocks of rows one after another into three files; return the matrix, mapped and read-only.
 
-
-def write(folder: Path, pieces: Iterable[Counts]) -> OnDisk:
-    """Write blocks of rows one after another; raises `DataError` where the disk is full."""
+    Raises DataError where the disk is full.
+    """
     lengths = [np.zeros(1, np.int64)]
     dtype = np.dtype(np.int32)
     try:
@@ -255,7 +194,14 @@ def write(folder: Path, pieces: Iterable[Counts]) -> OnDisk:
             f"cannot write counts to {folder}: {error.strerror or error}; "
             "name a folder with room as scratch, or raise memory_budget"
         ) from error
-    return OnDisk(folder, dtype)
+    indptr = np.memmap(folder / "indptr", np.int64, mode="r")
+    if indptr[-1] == 0:  # an empty file cannot be mapped
+        return Counts(indptr, np.empty(0, np.int32), np.empty(0, dtype))
+    return Counts(
+        indptr,
+        np.memmap(folder / "indices", np.int32, mode="r"),
+        np.memmap(folder / "data", dtype, mode="r"),
+    )
 
 
 class RunStore:
@@ -271,39 +217,39 @@ class RunStore:
         self._scratch = scratch
         self._max_entries = max(limit // _ENTRY_BYTES // 16, _MIN_ENTRIES)
         self._resident: list[list[Counts]] = []
-        self._disk: list[list[OnDisk]] = []
+        self._disk: list[tuple[Path, list[Counts]]] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._n_written = 0
 
     def add(self, run: Sequence[Counts]) -> None:
         """Take a run: one `Counts` for each lag."""
         if _bytes([run]) > self._limit:  # it may be a mapped file: never to be summed in memory
-            self._disk.append(self._write([[InMemory(counts)] for counts in run]))
+            self._disk.append(self._write([[counts] for counts in run]))
         else:
             self._resident.append(list(run))
         if _bytes(self._resident) > self._limit:
             merged = self._merge_resident()
             if _bytes([merged]) > self._limit // 2:
-                self._disk.append(self._write([[InMemory(counts)] for counts in merged]))
+                self._disk.append(self._write([[counts] for counts in merged]))
             else:
                 self._resident.append(merged)
         if len(self._disk) >= _MAX_DISK_RUNS:
-            runs, self._disk = self._disk, []
-            self._disk.append(self._write([list(lag) for lag in zip(*runs, strict=True)]))
-            for run_on_disk in runs:
-                shutil.rmtree(run_on_disk[0].folder.parent)
+            self._disk = [self._merge_disk([])]
 
     def finish(self) -> tuple[list[Counts], tempfile.TemporaryDirectory[str] | None]:
         """Return the sum of all runs for each lag, and the folder to keep while it is mapped, if it is."""
         if not self._disk:
             return self._merge_resident(), None
-        resident = [[InMemory(counts) for counts in run] for run in self._resident]
-        self._resident = []
-        by_lag: list[list[Source]] = [list(lag) for lag in zip(*self._disk, *resident, strict=True)]
-        merged = self._write(by_lag)
-        for run in self._disk:
-            shutil.rmtree(run[0].folder.parent)
-        return [lag.mapped() for lag in merged], self._folder
+        resident, self._resident = self._resident, []
+        return self._merge_disk(resident)[1], self._folder
+
+    def _merge_disk(self, resident: list[list[Counts]]) -> tuple[Path, list[Counts]]:
+        """Sum the runs on disk, and resident ones, into one on disk; remove the others."""
+        runs = [*(run for _, run in self._disk), *resident]
+        merged = self._write([list(lag) for lag in zip(*runs, strict=True)])
+        for folder, _ in self._disk:
+            shutil.rmtree(folder)
+        return merged
 
     def _merge_resident(self) -> list[Counts]:
         """Return the sum of the resident runs; each lag of a run is released as soon as it is summed."""
@@ -312,18 +258,23 @@ class RunStore:
             return runs[0] if runs else []
         merged = []
         for _ in range(len(runs[0])):
-            lag: list[Source] = [InMemory(run.pop(0)) for run in runs]
-            merged.append(merge_in_memory(lag, self._vocabulary, self._max_entries))
+            lag = [run.pop(0) for run in runs]
+            pieces = list(merge_rows(lag, self._vocabulary, self._max_entries))
+            lengths = [np.zeros(1, np.int64), *(np.diff(piece.indptr) for piece in pieces)]
+            indices = np.concatenate([piece.indices for piece in pieces])
+            data = np.concatenate([piece.data for piece in pieces])
+            merged.append(Counts(np.cumsum(np.concatenate(lengths)), indices, data))
         return merged
 
-    def _write(self, by_lag: Sequence[Sequence[Source]]) -> list[OnDisk]:
+    def _write(self, by_lag: Sequence[Sequence[Counts]]) -> tuple[Path, list[Counts]]:
+        """Write the sums of matrices, lag by lag, to a new folder."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="tacenda-counts-", dir=self._scratch)
         self._n_written += 1
         folder = Path(self._folder.name) / f"run-{self._n_written}"
-        return [
-            write(folder / f"lag-{k}", merge_rows(sources, self._vocabulary, self._max_entries))
-            for k, sources in enumerate(by_lag, start=1)
+        return folder, [
+            write(folder / f"lag-{k}", merge_rows(lag, self._vocabulary, self._max_entries))
+            for k, lag in enumerate(by_lag, start=1)
         ]
 
 
