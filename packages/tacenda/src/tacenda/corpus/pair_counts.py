@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -153,7 +153,9 @@ def merge_rows(sources: Sequence[Counts], vocabulary: int, max_entries: int) -> 
         parts = []
         for source in sources:
             # what is mapped is copied: the kernel is compiled for plain arrays alone
-            rows = [np.array(a) if isinstance(a, np.memmap) else a for a in source.rows(i, j)]
+            rows: list[Any] = [
+                np.array(a) if isinstance(a, np.memmap) else a for a in source.rows(i, j)
+            ]
             parts.append(Counts(rows[0], rows[1], rows[2].astype(dtype, copy=False)))
             for array in source:
                 forget_pages(array)
