@@ -38,7 +38,7 @@ WITNESSES_OF = {
     "embeddings/lds": ("lds",),
     "embeddings/varembed": ("varembed",),
     "embeddings/spacy": ("spacy",),
-    "surprise/models": ("ratings",),
+    "surprise": ("ratings",),
 }
 
 

@@ -41,12 +41,19 @@ ON_CLUSTER = (
 STATE_SPACE = (*STREAMS, "lm/state_space.py", "lm/linear_states.py", "lm/linear_state_loop.py")
 MIXTURE = ("lm/mixture.py",)
 RATINGS = (
-    "surprise/models/factorization",
-    "surprise/models/boltzmann",
-    "surprise/models/bias.py",
-    "surprise/models/choices.py",
-    "surprise/models/identities.py",
-    "surprise/models/spread.py",
+    "surprise/bayesian.py",
+    "surprise/bias.py",
+    "surprise/boltzmann.py",
+    "surprise/catalogue.py",
+    "surprise/divergence.py",
+    "surprise/factorization.py",
+    "surprise/gibbs.py",
+    "surprise/implicit.py",
+    "surprise/pmf.py",
+    "surprise/rbm.py",
+    "surprise/samples.py",
+    "surprise/sgd.py",
+    "surprise/variance.py",
     "core/kernels/ratings",
 )
 
@@ -164,7 +171,7 @@ PARTS = (
     Part(
         "ratings.uncertainty",
         ("ratings-uncertainty",),
-        (*RATINGS, "surprise/models/levels.py"),
+        (*RATINGS, "surprise/variance.py"),
     ),
     Part("ratings.lists", ("ratings-lists",), RATINGS, timed=True),
     Part("ratings.speed", ("ratings-speed",), RATINGS, timed=True),
@@ -196,6 +203,20 @@ PARTS = (
         ("--choose",),
     ),
     Part("language_models.caches", ("lm-caches",), (*CACHES, *BILINEAR, *NGRAMS, *MIXTURE)),
+    Part(
+        "language_models.caches choice",
+        ("lm-caches-choice",),
+        (*CACHES, *BILINEAR, *NGRAMS),
+        ("--only", "choice"),
+    ),
+    Part(
+        "language_models.caches speed",
+        ("lm-caches-speed",),
+        (*CACHES, *BILINEAR),
+        ("--only", "speed"),
+        timed=True,
+    ),
+    Part("language_models.recurrent_speed", ("lm-recurrent-speed",), RECURRENT, timed=True),
     Part("language_models.budgets", ("lm-budgets",), (*BILINEAR, *MIXTURE)),
     Part(
         "language_models.budgets choice",
@@ -203,6 +224,7 @@ PARTS = (
         BILINEAR,
         ("choose",),
     ),
+    Part("language_models.budgets long", ("lm-budgets-long",), BILINEAR, ("long",)),
     Part(
         "language_models.mixtures",
         ("lm-mixtures",),
@@ -303,6 +325,7 @@ PARTS = (
         ("lm-boltzmann-ways",),
         (*MACHINES, *NGRAMS, *MIXTURE),
     ),
+    Part("language_models.boltzmann_speed", ("lm-boltzmann-speed",), MACHINES, timed=True),
     Part(
         "language_models.thesis speed",
         _of_texts("speed"),
@@ -315,6 +338,13 @@ PARTS = (
         ("lm-state-space",),
         (*STATE_SPACE, *NGRAMS),
     ),
+    Part(
+        "language_models.state_space_speed",
+        ("lm-state-space-speed",),
+        STATE_SPACE,
+        timed=True,
+    ),
+    Part("kernels", ("kernels",), ("core/kernels",), timed=True),
     Part("vectors", ("kernel-vectors",), ("core/kernels",), timed=True),
     Part(
         "gpu",
@@ -324,12 +354,24 @@ PARTS = (
             "embeddings/lds",
             "embeddings/varembed",
             *BILINEAR,
-            "surprise/models/factorization",
-            "surprise/models/boltzmann",
+            "surprise/bayesian.py",
+            "surprise/boltzmann.py",
+            "surprise/divergence.py",
+            "surprise/factorization.py",
+            "surprise/gibbs.py",
+            "surprise/pmf.py",
+            "surprise/rbm.py",
+            "surprise/sgd.py",
         ),
         timed=True,
     ),
     Part("lagged_counts", ("lagged_counts",), ("core/kernels/dynamics",), timed=True),
+    Part(
+        "startup",
+        ("startup",),
+        ("core/cli", "core/plugins.py", "core/__init__.py"),
+        timed=True,
+    ),
 )
 
 

@@ -10,13 +10,7 @@ from surprise.model_selection import train_test_split
 from benchmarks.embeddings.common import Cells
 from benchmarks.ratings.thesis import cold, conditioning, fits, published, splits
 from tacenda.datasets import synthetic_ratings
-from tacenda_surprise.models import (
-    BiasModel,
-    ConditionalBoltzmannSettings,
-    ConditionalPMFModel,
-    ConditionalRBMModel,
-    PMFModel,
-)
+from tacenda_surprise import PMF, BiasOnly, ConditionalPMF, ConditionalRBM
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +63,7 @@ def test_subsets_are_nested_and_as_large_as_asked_for():
 
 
 def test_nothing_is_learned_from_a_user_who_is_tested_without_ratings(parts, noted):
-    cold.fitted(noted, lambda: BiasModel(biases="items"))
+    cold.fitted(noted, lambda: BiasOnly(biases="items"))
     assert len(noted.cells) == cold.GROUPS
     asked = set()
     for _, train, identities, test in noted.cells:
@@ -97,16 +91,16 @@ def test_parts_told_hold_the_parts_learned_from_and_no_test_pair(parts, noted, m
 
 def test_parameters_are_those_learned(parts):
     users, items, levels = parts.train.n_users, parts.train.n_items, len(parts.train.levels)
-    few = {"n_factors": 3, "epochs": 2}
+    few = {"n_factors": 3, "n_epochs": 2}
     plain = (users + items) * 3
     expected = {
-        PMFModel(biased=False, **few): plain,
-        PMFModel(**few): plain + users + items,
-        ConditionalPMFModel(**few): plain + users + items + items * 3,
-        BiasModel(biases="items"): items,
-        ConditionalRBMModel.from_settings(
-            ConditionalBoltzmannSettings.thesis(n_hidden=2, epochs=2)
-        ): (items * levels * 2 + items * levels + 2 + items * 2),
+        PMF(biased=False, **few, random_state=0): plain,
+        PMF(**few, random_state=0): plain + users + items,
+        ConditionalPMF(**few, random_state=0): plain + users + items + items * 3,
+        BiasOnly(biases="items"): items,
+        ConditionalRBM.thesis(n_hidden=2, n_epochs=2): (
+            items * levels * 2 + items * levels + 2 + items * 2
+        ),
     }
     for model, number in expected.items():
         assert fits.n_parameters(model.fit(parts.train)) == number
@@ -114,8 +108,8 @@ def test_parameters_are_those_learned(parts):
 
 def test_a_cell_is_measured_once_and_pooled_by_its_errors(parts, tmp_path, monkeypatch):
     bench = fits.Bench.of(parts, Cells(tmp_path, "x"), logging.getLogger("test"))
-    found = bench.fit(BiasModel())
-    test, model = parts.test, BiasModel().fit(parts.train)
+    found = bench.fit(BiasOnly())
+    test, model = parts.test, BiasOnly().fit(parts.train)
     scores = np.clip(model.score_pairs(test.user_ids, test.item_ids), *test.scale)
     rmse = float(np.sqrt(np.mean((scores - test.values) ** 2, dtype=float)))
     assert found.rmse == pytest.approx(rmse, abs=1e-4)
@@ -123,9 +117,9 @@ def test_a_cell_is_measured_once_and_pooled_by_its_errors(parts, tmp_path, monke
     assert fits.pooled([found, found]).rmse == found.rmse
     monkeypatch.setattr(fits, "measured", None)
     again = fits.Bench.of(parts, Cells(tmp_path, "x"), logging.getLogger("test"))
-    assert again.fit(BiasModel()) == found
+    assert again.fit(BiasOnly()) == found
     with pytest.raises(TypeError):
-        again.fit(BiasModel(), "otherwise")
+        again.fit(BiasOnly(), "otherwise")
 
 
 def test_published_tables_have_the_rows_that_ours_have():

@@ -9,17 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.gpu.case import FLOAT, ID, Case, Work
-from tacenda.kernels.ratings.sgd import Penalties, Rates
+from tacenda.kernels.ratings.sgd import Rates
 from tacenda.kernels.ratings.solves import bytes_needed
 from tacenda.ratings import IdIndex, Ratings
-from tacenda_surprise.models.boltzmann.machine import Cases, Scale
-from tacenda_surprise.models.boltzmann.settings import BoltzmannSettings
-from tacenda_surprise.models.boltzmann.training import ContrastiveDivergence
-from tacenda_surprise.models.catalogue import Catalogue
-from tacenda_surprise.models.factorization import gibbs, rounds
-from tacenda_surprise.models.factorization.settings import BayesianSettings, FactorizationSettings
-from tacenda_surprise.models.factorization.training import initial_tables
-from tacenda_surprise.models.identities import Identities
+from tacenda_surprise import divergence as of_machines
+from tacenda_surprise import gibbs
+from tacenda_surprise import sgd as of_factors
+from tacenda_surprise.boltzmann import Cases, RBMSettings, Scale
+from tacenda_surprise.catalogue import Catalogue, Identities
+from tacenda_surprise.factorization import PMFSettings, ResolvedOptions
 
 __all__ = ["large", "small"]
 
@@ -70,14 +68,11 @@ def epoch_of_sgd(shape: Shape, *, conditional: bool) -> Case:
     def make(device: str) -> Callable[[], Any]:
         ratings = generated(shape)
         known = Identities.of(ratings) if conditional else None
-        settings = FactorizationSettings(n_factors=FACTORS)
-        tables = initial_tables(settings, shape.users, shape.items, 1.0, conditional=conditional)
-        there = type(tables)(*(rounds.put(table, device) for table in tables))
-        parts = rounds.rounds(ratings, known, 0, device)
-        penalties = rounds.penalties(Penalties.alike(0.1, 0.1, 0.6), ratings, device)
-        rates = Rates.alike(0.01, 0.01, 0.1)
-        weights = rounds.put(np.ones(shape.users, np.float32), device)
-        return lambda: rounds.epoch(parts, there, 3.0, rates, penalties, weights, 0)
+        settings = PMFSettings(n_factors=FACTORS)
+        used = ResolvedOptions.of(settings, ratings)._replace(rates=Rates.alike(0.01, 0.01, 0.1))
+        task = of_factors.Task(settings, used, 0, ratings, 3.0, known)
+        trained = of_factors.Rounds(task, of_factors.initial_tables(task, 1.0), device)
+        return lambda: trained.step(None, 1.0)
 
     n, width = shape.ratings, FACTORS
     tables = (shape.rows * (width + 1) + conditional * shape.items * width) * FLOAT
@@ -92,10 +87,9 @@ def sweep(shape: Shape) -> Case:
     """A sweep of Gibbs sampling: the products of factors of either side, symmetric, and as many systems as rows."""
 
     def make(device: str) -> Callable[[], Any]:
-        settings = BayesianSettings(n_samples=1)
-        chain = gibbs.Gibbs(
-            settings, OF_CHAIN, generated(shape), None, lasting=(1, 0), device=device
-        )
+        ratings = generated(shape)
+        start = gibbs.random_start(0, OF_CHAIN + 1, ratings, linked=False)
+        chain = gibbs.Gibbs(ratings, None, start, (1, 0), seed=0, device=device)
         return lambda: chain.step(None, 1.0)
 
     n, width = shape.ratings, OF_CHAIN + 1
@@ -111,10 +105,11 @@ def divergence(shape: Shape) -> Case:
     """An epoch of contrastive divergence of one step, items being cases, and as many steps of Adam as minibatches."""
 
     def make(device: str) -> Callable[[], Any]:
-        ratings, settings = generated(shape), BoltzmannSettings(n_hidden=HIDDEN)
+        ratings, settings = generated(shape), RBMSettings(n_hidden=HIDDEN)
         scale = Scale.of(Catalogue.of(ratings), ratings, LEVELS)
         cases = Cases.of(settings, scale, ratings, None)
-        trained = ContrastiveDivergence(settings, cases, scale, device=device)
+        task = of_machines.Task(settings, 0, scale, ratings, None)
+        trained = of_machines.ContrastiveDivergence(task, cases, device=device)
         batches = np.array_split(np.random.default_rng(0).permutation(shape.items), BATCHES)
         return lambda: [trained.step((batch,), 0.001) for batch in batches]
 

@@ -4,7 +4,7 @@
 
 A fifth of every set is held out, and every set is drawn once for each seed. The rows named after a model alone are its
 defaults. In each of the others one constant has another value while a model is fitted and all the rest are as they are;
-where that is better on average, the constant is to be changed. Errors are percentages above those of `BiasModel` with
+where that is better on average, the constant is to be changed. Errors are percentages above those of `BiasOnly` with
 its defaults, on the same ratings. Lists are of ten items, and a hit is an item that the user has rated in the part held
 out, or rated above the mean. Every cell that is finished is kept, so that an interrupted search goes on where it was.
 """
@@ -27,24 +27,25 @@ from benchmarks.embeddings import common
 from benchmarks.ratings import data, measuring
 from benchmarks.ratings.generated import SHAPES, generate
 from tacenda.ratings import Ratings, split
-from tacenda_surprise.models import (
-    BayesianPMFModel,
-    BiasModel,
-    ConditionalBayesianPMFModel,
-    ConditionalPMFModel,
-    ConditionalRBMModel,
-    Identities,
-    PMFModel,
-    RatingModel,
-    RBMModel,
+from tacenda_surprise import (
+    PMF,
+    RBM,
+    BayesianPMF,
+    BiasOnly,
+    ConditionalBayesianPMF,
+    ConditionalPMF,
+    ConditionalRBM,
+    RatingAlgorithm,
     bias,
-    choices,
+    gibbs,
+    implicit,
+    samples,
 )
-from tacenda_surprise.models.boltzmann import machine
-from tacenda_surprise.models.boltzmann import settings as of_machines
-from tacenda_surprise.models.factorization import defaults as of_factors
-from tacenda_surprise.models.factorization import identity_links, row_priors, samples
-from tacenda_surprise.models.ranking import Lists, best_items, most_popular, quality
+from tacenda_surprise import boltzmann as of_machines
+from tacenda_surprise import factorization as of_factors
+from tacenda_surprise.algorithm import best_items
+from tacenda_surprise.catalogue import Identities
+from tacenda_surprise.top_n import Lists, most_popular, quality
 
 HELD_OUT, PLACES = 0.2, 10
 SHORT = {"burn_in": 40, "n_samples": 60}  # of a chain: constants are compared on shorter ones
@@ -66,11 +67,12 @@ class Tried(NamedTuple):
         other = [f"{self.constant}={self.value}"] if self.constant else []
         return ", ".join([self.model.name, *told, *other])
 
-    def fit(self, train: Ratings) -> RatingModel:
+    def fit(self, train: Ratings) -> RatingAlgorithm:
         with ExitStack() as stack:
             if self.module is not None:
                 stack.enter_context(mock.patch.object(self.module, self.constant, self.value))
-            model: RatingModel = self.model(**self.told).fit(train)
+            seed = {} if self.model is BiasOnly else {"random_state": 0}
+            model: RatingAlgorithm = self.model(**{**seed, **self.told}).fit(train)
         return model
 
 
@@ -86,11 +88,6 @@ def _told(model: type[Any], **values: tuple[Any, ...]) -> list[Tried]:
     return [Tried(model, {name: value}) for name, found in values.items() for value in found]
 
 
-OF_DESCENT = tuple(
-    {name: value}
-    for name, values in {"bias_learning_rate": (0.03, 0.12), "noise_power": (0.0, 0.5, 1.0)}.items()
-    for value in values
-)
 OF_BOTH = {
     "_PENALTY": (0.11, 0.23),
     "_RATE": (0.07, 0.28),
@@ -103,35 +100,38 @@ TRIED = [
     *(
         Tried(model)
         for model in (
-            PMFModel, ConditionalPMFModel, BayesianPMFModel, ConditionalBayesianPMFModel, RBMModel,
-            ConditionalRBMModel,
+            PMF, ConditionalPMF, BayesianPMF, ConditionalBayesianPMF, RBM,
+            ConditionalRBM,
         )
     ),
-    *_others(BiasModel, bias, {"_WEIGHT": (1.0, 16.0)}),
-    *_others(PMFModel, of_factors, OF_BOTH),
-    *_told(PMFModel, advanced=OF_DESCENT, epochs=(14, 30)),
+    *_others(BiasOnly, bias, {"_WEIGHT": (1.0, 16.0)}),
+    *_others(PMF, of_factors, OF_BOTH),
+    *_told(PMF, lr_bu=(0.03, 0.12), lr_bi=(0.03, 0.12), noise_power=(0.0, 0.5, 1.0), n_epochs=(14, 30)),
     *_others(
-        ConditionalPMFModel,
+        ConditionalPMF,
         of_factors,
         {**OF_BOTH, "_SIDE_PENALTY": (0.5, 0.7, 1.4, 2.0), "_SIDE_RATE": (0.7, 2.8)},
     ),
-    *_told(ConditionalPMFModel, advanced=OF_DESCENT, epochs=(14, 30)),
-    Tried(BayesianPMFModel, SHORT),
-    *_others(BayesianPMFModel, row_priors, OF_CHAINS, **SHORT),
-    *_others(BayesianPMFModel, of_factors, {"_WIDTH": (2.2, 3.3, 7.5)}),
-    *_others(ConditionalBayesianPMFModel, of_factors, {"_WIDTH": (2.2, 3.3, 7.5)}),
-    *_others(BayesianPMFModel, samples, {"_PRIOR_OF_WEIGHT": (4.0, 64.0)}, **SHORT),
-    Tried(ConditionalBayesianPMFModel, SHORT),
-    *_others(ConditionalBayesianPMFModel, identity_links, {"_TAU_RATE": (0.03, 0.3)}, **SHORT),
+    *_told(
+        ConditionalPMF, lr_bu=(0.03, 0.12), lr_bi=(0.03, 0.12), noise_power=(0.0, 0.5, 1.0),
+        n_epochs=(14, 30),
+    ),
+    Tried(BayesianPMF, SHORT),
+    *_others(BayesianPMF, gibbs, OF_CHAINS, **SHORT),
+    *_others(BayesianPMF, gibbs, {"_WIDTH": (2.2, 3.3, 7.5)}),
+    *_others(ConditionalBayesianPMF, gibbs, {"_WIDTH": (2.2, 3.3, 7.5)}),
+    *_others(BayesianPMF, samples, {"_PRIOR_OF_WEIGHT": (4.0, 64.0)}, **SHORT),
+    Tried(ConditionalBayesianPMF, SHORT),
+    *_others(ConditionalBayesianPMF, gibbs, {"_TAU_RATE": (0.03, 0.3)}, **SHORT),
     *_others(
-        RBMModel,
+        RBM,
         of_machines,
         {"_PENALTY": (0.01, 0.04), "_USUAL_NOISE": (0.2, 0.3), "_STEEP": (4, 12), "_BATCH": (16, 64)},
     ),
-    *_others(RBMModel, machine, {"_SHAPE": (30.0, 300.0)}),
-    *_told(RBMModel, learning_rate=(0.0025, 0.01), epochs=(40, 90), n_hidden=(50, 200)),
+    *_others(RBM, of_machines, {"_SHAPE": (30.0, 300.0)}),
+    *_told(RBM, lr_all=(0.0025, 0.01), n_epochs=(40, 90), n_hidden=(50, 200)),
     *_others(
-        ConditionalRBMModel,
+        ConditionalRBM,
         of_machines,
         {"_SIDE_PENALTY": (0.001, 0.004), "_SIDE_TOTAL": (1.0, 9.0)},
     ),
@@ -165,7 +165,7 @@ class Ranking(NamedTuple):
 
     train: Ratings
     test: Ratings
-    model: RatingModel
+    model: RatingAlgorithm
 
     def popularity(self) -> dict[str, float]:
         users = np.flatnonzero(np.diff(self.test.user_offsets))
@@ -176,8 +176,10 @@ class Ranking(NamedTuple):
         users, seen = np.flatnonzero(np.diff(self.test.user_offsets)), Identities.of(self.train)
         with ExitStack() as stack:
             if constant:
-                stack.enter_context(mock.patch.object(choices, constant, value))
-            lists = Lists.of(choices.Choices.of(self.train, seen), "both", self.train.n_items)
+                stack.enter_context(mock.patch.object(implicit, constant, value))
+            lists = Lists.of(
+                implicit.ImplicitFactors.of(self.train, seen), "both", self.train.n_items
+            )
             found = list(best_items(self.model, users, PLACES, seen, lists))
         liked = self.test.select(self.test.values > self.train.mean)
         return {
@@ -188,7 +190,7 @@ class Ranking(NamedTuple):
 
 def cells_of(train: Ratings, test: Ratings) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
     """Every row of a set by its name, and what measures it."""
-    yield BiasModel.name, lambda: error(Tried(BiasModel), train, test)
+    yield BiasOnly.name, lambda: error(Tried(BiasOnly), train, test)
     yield SVD_ROW, lambda: of_svd(train, test)
     for tried in TRIED:
         yield tried.row, lambda tried=tried: error(tried, train, test)  # type: ignore[misc]
@@ -196,7 +198,7 @@ def cells_of(train: Ratings, test: Ratings) -> Iterator[tuple[str, Callable[[], 
 
     def ranking() -> Ranking:
         if not fitted:
-            model = ConditionalPMFModel(n_factors=20).fit(train)
+            model = ConditionalPMF(n_factors=20, random_state=0).fit(train)
             fitted.append(Ranking(train, test, model))
         return fitted[0]
 
@@ -217,7 +219,7 @@ def table(found: Mapping[str, Mapping[str, list[dict[str, float]]]]) -> list[dic
             values = {each: [cell[name] for cell in cells] for each, cells in of_sets.items()}
             if name == "RMSE":
                 base = {
-                    each: [cell["RMSE"] for cell in found[BiasModel.name][each]] for each in values
+                    each: [cell["RMSE"] for cell in found[BiasOnly.name][each]] for each in values
                 }
                 values = {
                     each: [
@@ -251,7 +253,7 @@ def main() -> None:
         for seed in options.seeds:
             train, test = split(generate(name, seed), HELD_OUT, seed=seed)
             every = dict(cells_of(train, test))
-            for row in data.wanted(list(every), options.only and [*options.only, BiasModel.name]):
+            for row in data.wanted(list(every), options.only and [*options.only, BiasOnly.name]):
                 key = common.cell_key(
                     set=name, seed=seed, row=row, code=measuring.code("ratings-defaults")
                 )
@@ -263,7 +265,7 @@ def main() -> None:
         return
     protocol = {
         "data": f"generated sets; a fraction of {HELD_OUT} of the ratings held out",
-        "errors": "percent above the RMSE of BiasModel with its defaults, means over the seeds",
+        "errors": "percent above the RMSE of BiasOnly with its defaults, means over the seeds",
         "chains": f"constants of Bayesian models but for the width are compared with {SHORT}",
         "lists": f"hit rate of {PLACES} items by both; liked: of items that were rated above the mean",
     }

@@ -28,9 +28,11 @@ from benchmarks.embeddings import common
 from benchmarks.ratings import data, measuring
 from benchmarks.ratings.generated import SHAPES, generate
 from tacenda.ratings import Ratings, split, split_last
-from tacenda_surprise.models import ConditionalPMFModel, Identities, PMFModel
-from tacenda_surprise.models.choices import Choices
-from tacenda_surprise.models.ranking import Lists, Ranked, best_items, most_popular, quality, top
+from tacenda_surprise import PMF, ConditionalPMF
+from tacenda_surprise.algorithm import best_items
+from tacenda_surprise.catalogue import Identities
+from tacenda_surprise.implicit import ImplicitFactors
+from tacenda_surprise.top_n import Lists, Ranked, most_popular, quality, top
 
 PLACES, SEED, HELD_OUT = 10, 0, 0.2
 MOVIELENS = "ml-100k"
@@ -68,13 +70,13 @@ def parted(name: str) -> tuple[Ratings, Ratings]:
     return movielens() if name == MOVIELENS else split(generate(name, SEED), HELD_OUT, seed=SEED)
 
 
-def ours(model: type[PMFModel], by: Any) -> Callable[[Ratings, np.ndarray], Found]:
+def ours(model: type[PMF], by: Any) -> Callable[[Ratings, np.ndarray], Found]:
     """Ranked by the model of ratings, that of choices, or both."""
 
     def found(train: Ratings, users: np.ndarray) -> Found:
         seen = Identities.of(train)
         return timed(
-            lambda: (model(seed=SEED).fit(train), Choices.of(train, seen)),
+            lambda: (model(random_state=SEED).fit(train), ImplicitFactors.of(train, seen)),
             lambda pair: best_items(
                 pair[0], users, PLACES, seen, Lists.of(pair[1], by, train.n_items)
             ),
@@ -138,9 +140,9 @@ def chosen(train: Ratings) -> dict[str, Any]:
 
 
 OURS: dict[str, Callable[[Ratings, np.ndarray], Found]] = {
-    "ConditionalPMF and choices": ours(ConditionalPMFModel, "both"),
-    "choices alone": ours(ConditionalPMFModel, "choice"),
-    "ConditionalPMF alone": ours(ConditionalPMFModel, "rating"),
+    "ConditionalPMF and choices": ours(ConditionalPMF, "both"),
+    "choices alone": ours(ConditionalPMF, "choice"),
+    "ConditionalPMF alone": ours(ConditionalPMF, "rating"),
     "Surprise SVD": svd,
 }
 IMPLICIT, CHOSEN, POPULAR = "implicit ALS", "implicit ALS, chosen settings", "popularity"

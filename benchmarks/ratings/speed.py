@@ -28,7 +28,6 @@ from tacenda.datasets import synthetic_ratings
 from tacenda.fitting import Callback, FitLoop
 from tacenda.ratings import Ratings
 from tacenda_surprise import PMF, ConditionalPMF
-from tacenda_surprise.models import ConditionalPMFModel, PMFModel
 from tacenda_surprise.trainsets import ratings_of
 
 PROTOCOL = {
@@ -42,9 +41,9 @@ PROTOCOL = {
 _COLD = """
 import time, numpy as np
 from tacenda.ratings import Ratings
-from tacenda_surprise.models import ConditionalPMFModel
+from tacenda_surprise import ConditionalPMF
 start = time.perf_counter()
-ConditionalPMFModel(n_factors=2, epochs=1).fit(Ratings.from_triples([("u", "i", 3.0)]))
+ConditionalPMF(n_factors=2, n_epochs=1).fit(Ratings.from_triples([("u", "i", 3.0)]))
 print(time.perf_counter() - start)
 """
 
@@ -66,9 +65,9 @@ class Clock(Callback):
 
 def sgd_rates(name: str, ratings: Ratings, epochs: int) -> list[dict[str, Any]]:
     rows = []
-    for model_class in (PMFModel, ConditionalPMFModel):
+    for model_class in (PMF, ConditionalPMF):
         clock = Clock()
-        model_class(epochs=epochs + 1, **ONE_FIT).fit(ratings, callbacks=(clock,))
+        model_class(n_epochs=epochs + 1, random_state=0, **ONE_FIT).fit(ratings, callbacks=(clock,))
         rates = [len(ratings) / (b - a) for a, b in pairwise(clock.times)]
         found = reporting.summary(rates)
         row = f"SGD, {name}, {model_class.name}"
@@ -105,7 +104,7 @@ def million(repeats: int) -> list[dict[str, Any]]:
     rate = round(4 * len(ratings) / svd["median"])
     rows.append({"row": "SGD, MovieLens-1M, Surprise SVD", "ratings/s": rate})
 
-    model = PMFModel(epochs=1).fit(ratings)
+    model = PMF(n_epochs=1, random_state=0).fit(ratings)
     rng = np.random.default_rng(0)
     users = rng.integers(0, ratings.n_users, 10_000_000)
     items = rng.integers(0, ratings.n_items, 10_000_000)

@@ -8,7 +8,7 @@ ties allow. Of every part a table has how many errors of the clipped predictions
 68.3% and 95.4% of a normal distribution. Levels are no normal distribution, least of all where most ratings are the
 highest: what a model's own probabilities of levels have within its deviations stands beside the shares.
 Log-likelihoods are per rating, in nats: of the probabilities of levels or, on a continuous scale, of normal densities;
-beside them those of `BiasModel` and of the histogram of all training ratings (of 20 equal bins on a continuous scale),
+beside them those of `BiasOnly` and of the histogram of all training ratings (of 20 equal bins on a continuous scale),
 in which each level or bin has one rating more than it has. Every cell that is finished is kept.
 """
 
@@ -27,18 +27,11 @@ from benchmarks.embeddings import common
 from benchmarks.ratings import data, measuring
 from benchmarks.ratings.generated import SHAPES, generate
 from tacenda.ratings import Ratings, split
-from tacenda_surprise.models import (
-    BayesianPMFModel,
-    BiasModel,
-    ConditionalPMFModel,
-    PMFModel,
-    RatingModel,
-    RBMModel,
-)
+from tacenda_surprise import PMF, RBM, BayesianPMF, BiasOnly, ConditionalPMF, RatingAlgorithm
 
 Doubles = NDArray[np.float64]
 MOVIELENS, SEED, HELD_OUT = "ml-100k", 0, 0.2
-MODELS = (BiasModel, PMFModel, ConditionalPMFModel, BayesianPMFModel, RBMModel)
+MODELS = (BiasOnly, PMF, ConditionalPMF, BayesianPMF, RBM)
 LEAST = 1e-6  # no rating that occurs counts as less probable
 BINS = 20
 NORMAL = {"one": 0.6827, "two": 0.9545}
@@ -65,7 +58,7 @@ def _raw(trainset: Any) -> list[tuple[Any, Any, float]]:
     ]
 
 
-def likelihoods(model: RatingModel, test: Ratings, deviations: Doubles) -> Doubles:
+def likelihoods(model: RatingAlgorithm, test: Ratings, deviations: Doubles) -> Doubles:
     """Log-likelihood (ratings,) of the ratings held out."""
     pairs, levels = (test.user_ids, test.item_ids), model.catalogue.levels
     if not len(levels):
@@ -90,7 +83,7 @@ def histogram(train: Ratings, test: Ratings, levels: NDArray[np.float32]) -> flo
 
 
 def expected(
-    model: RatingModel, test: Ratings, predictions: Doubles, deviations: Doubles
+    model: RatingAlgorithm, test: Ratings, predictions: Doubles, deviations: Doubles
 ) -> dict[str, float]:
     """The shares of errors within one and two deviations by the model's own distributions of the ratings held out."""
     levels = model.catalogue.levels
@@ -112,7 +105,8 @@ def thirds(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
 def measure(name: str, model_class: type[Any]) -> dict[str, Any]:
     """Shares and log-likelihood of one model on one set."""
     train, test = parted(name)
-    model: RatingModel = model_class().fit(train)
+    seed = {} if model_class is BiasOnly else {"random_state": 0}
+    model: RatingAlgorithm = model_class(**seed).fit(train)
     users, items = test.user_ids, test.item_ids
     predictions = model.catalogue.clip(model.score_pairs(users, items))
     deviations = model.deviations(users, items).astype(np.float64)
@@ -184,7 +178,7 @@ def main() -> None:
             key = common.cell_key(set=name, model=model, code=code)  # noqa: B023
             return cells.measure(key, lambda: measure(name, models[model]))  # noqa: B023
 
-        of_biases = found(BiasModel.name)["likelihood"]
+        of_biases = found(BiasOnly.name)["likelihood"]
         for model in data.wanted(list(models), options.only):
             rows.append(row(name, model, found(model), of_biases))
             print(rows[-1], flush=True)

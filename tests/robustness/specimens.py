@@ -96,7 +96,6 @@ def specimens() -> dict[str, Specimen]:
         ConditionalPMF,
         ConditionalRBM,
     )
-    from tacenda_surprise.models import BiasModel
 
     lds, words = {"n_states": 3}, {"width": 4, "epochs": 1}
     log_bilinear = {"width": 4, "context": 2, "epochs": 4}
@@ -150,7 +149,7 @@ def specimens() -> dict[str, Specimen]:
             corpus,
             True,
         ),
-        "bias": Specimen(BiasModel, ratings),
+        "bias": Specimen(BiasOnly, ratings),
         "pmf": Specimen(lambda: PMF(**factors, **seeded), trainset, True),
         "conditional_pmf": Specimen(lambda: ConditionalPMF(**factors, **seeded), trainset, True),
         "bayesian_pmf": Specimen(lambda: BayesianPMF(**sampled), trainset, True),
@@ -177,13 +176,12 @@ def load(folder: Path, name: str) -> Any:
     """Load a saved specimen as its users do."""
     if specimens()[name].data is not trainset:
         return tacenda.load(folder)
-    from tacenda_surprise import Blend
-    from tacenda_surprise.algorithm import TacendaAlgorithm
+    from tacenda_surprise import Blend, RatingAlgorithm
 
     if name == "blend":  # an algorithm, and a model that none of its parts is
         exercise(tacenda.load(folder))
         return Blend.load(folder)
-    return TacendaAlgorithm.load(folder)
+    return RatingAlgorithm.load(folder)
 
 
 def exercise(model: Any) -> list[np.ndarray]:

@@ -15,12 +15,12 @@ from benchmarks import reporting
 from benchmarks.ratings.thesis import models, pictures, published, splits
 from benchmarks.ratings.thesis.fits import Bench, Figures, pooled
 from benchmarks.ratings.thesis.pictures import Curve, Panel
-from tacenda_surprise.models import RatingModel
+from tacenda_surprise import RatingAlgorithm
 
 NAME = "ratings-thesis-cold"
 GROUPS = 5
 WIDTH, HIDDEN = 100, 25
-MODELS: dict[str, Callable[[], RatingModel]] = {
+MODELS: dict[str, Callable[[], RatingAlgorithm]] = {
     "movie biases": lambda: models.bias("items"),
     "CPMF": lambda: models.conditional_pmf(WIDTH),
     "CPMF ours": lambda: models.conditional_pmf(WIDTH, ours=True),
@@ -29,7 +29,7 @@ MODELS: dict[str, Callable[[], RatingModel]] = {
 ALL = "all"
 
 
-def fitted(bench: Bench, make: Callable[[], RatingModel]) -> Figures:
+def fitted(bench: Bench, make: Callable[[], RatingAlgorithm]) -> Figures:
     """One model, every user tested once."""
     train, test = bench.parts
     groups = splits.user_groups(train.n_users, GROUPS)
@@ -65,7 +65,7 @@ def main(bench: Bench, save: bool) -> None:
         "CPMF": f"{WIDTH} factors; {models.THESIS}",
         "CRBM": f"{HIDDEN} hidden units, users are cases; as above",
         "CPMF ours": f"default settings, {WIDTH} factors, all ratings of the other users",
-        "movie biases": "BiasModel, defaults",
+        "movie biases": "BiasOnly, defaults",
         "published": published.SOURCE,
     }
     if not save:

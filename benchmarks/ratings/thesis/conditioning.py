@@ -13,7 +13,7 @@ from benchmarks.ratings.thesis import models, pictures, published, splits
 from benchmarks.ratings.thesis.fits import Bench
 from benchmarks.ratings.thesis.pictures import Curve, Panel
 from tacenda.ratings import Ratings
-from tacenda_surprise.models import Identities
+from tacenda_surprise.catalogue import Identities
 
 NAME = "ratings-thesis-conditioning"
 HIDDEN, WIDTH = 25, 50

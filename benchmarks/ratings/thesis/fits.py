@@ -18,7 +18,8 @@ from benchmarks.embeddings.common import Cells
 from benchmarks.ratings.thesis import splits
 from benchmarks.ratings.thesis.splits import Numbers, Parts
 from tacenda.ratings import Ratings
-from tacenda_surprise.models import Identities, RatingModel
+from tacenda_surprise import RatingAlgorithm
+from tacenda_surprise.catalogue import Identities
 
 # What a model of this kind has learned, by the names its arrays have when it is saved; the rest (raw
 # ids, inputs of the cases, means of W) follows from these and from the data.
@@ -88,7 +89,7 @@ class Bench:
 
     def fit(
         self,
-        model: RatingModel,
+        model: RatingAlgorithm,
         told: str = "",
         train: Ratings | None = None,
         identities: Identities | None = None,
@@ -118,7 +119,7 @@ class Bench:
         return found
 
 
-def key_of(model: RatingModel, train: Ratings, test: Ratings, told: str) -> str:
+def key_of(model: RatingAlgorithm, train: Ratings, test: Ratings, told: str) -> str:
     """Model, what it is told, its settings, the data, and the code that learns and predicts."""
     settings = json.dumps(model.settings.to_dict(), sort_keys=True)  # type: ignore[attr-defined]
     data = f"{train.fingerprint[:10]} {test.fingerprint[:10]}"
@@ -127,7 +128,7 @@ def key_of(model: RatingModel, train: Ratings, test: Ratings, told: str) -> str:
 
 
 def measured(
-    model: RatingModel,
+    model: RatingAlgorithm,
     train: Ratings,
     test: Ratings,
     identities: Identities | None,
@@ -150,7 +151,7 @@ def measured(
     }
 
 
-def n_parameters(model: RatingModel) -> int:
+def n_parameters(model: RatingAlgorithm) -> int:
     """Numbers learned; a table of nothing but zeros is one that the model does without."""
     arrays = model.arrays()
     return sum(arrays[name].size for name in LEARNED if name in arrays and arrays[name].any())

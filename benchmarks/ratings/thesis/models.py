@@ -6,66 +6,42 @@ where to stop, and the test part decides nothing.
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from tacenda_surprise.models import (
-    BiasModel,
-    BoltzmannSettings,
-    ConditionalBoltzmannSettings,
-    ConditionalFactorizationSettings,
-    ConditionalPMFModel,
-    ConditionalRBMModel,
-    FactorizationSettings,
-    PMFModel,
-    RBMModel,
-)
-
-M = TypeVar("M", bound=BoltzmannSettings)
-F = TypeVar("F", bound=FactorizationSettings)
+from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalPMF, ConditionalRBM
 
 VALIDATION = 0.05
 THESIS = (
-    "FactorizationSettings.thesis (250 epochs at most, patience 20), .online_svd, BoltzmannSettings.thesis "
+    "PMF.thesis (250 epochs at most, patience 20), .online_svd, RBM.thesis "
     "(250 passes); of all these the parameters of the pass that predicts a twentieth of the training part best"
 )
 
-
-def rbm(hidden: int, *, ours: bool = False, seed: int = 0) -> RBMModel:
-    return RBMModel.from_settings(_machine(BoltzmannSettings, hidden, ours, seed))
+A = TypeVar("A", PMF, RBM)
 
 
-def conditional_rbm(hidden: int, *, ours: bool = False, seed: int = 0) -> ConditionalRBMModel:
-    settings = _machine(ConditionalBoltzmannSettings, hidden, ours, seed)
-    return ConditionalRBMModel.from_settings(settings)
+def rbm(hidden: int, *, ours: bool = False, seed: int = 0) -> RBM:
+    return _made(RBM, ours, n_hidden=hidden, random_state=seed)
 
 
-def _machine(settings: type[M], hidden: int, ours: bool, seed: int) -> M:
-    if ours:
-        return settings(n_hidden=hidden, seed=seed)
-    return settings.thesis(n_hidden=hidden, seed=seed, validation=VALIDATION)
+def conditional_rbm(hidden: int, *, ours: bool = False, seed: int = 0) -> RBM:
+    return _made(ConditionalRBM, ours, n_hidden=hidden, random_state=seed)
 
 
-def pmf(width: int, *, ours: bool = False, seed: int = 0) -> PMFModel:
-    return PMFModel.from_settings(_factorization(FactorizationSettings, width, ours, seed))
+def pmf(width: int, *, ours: bool = False, seed: int = 0) -> PMF:
+    return _made(PMF, ours, n_factors=width, random_state=seed)
 
 
-def conditional_pmf(width: int, *, ours: bool = False, seed: int = 0) -> ConditionalPMFModel:
-    settings = _factorization(ConditionalFactorizationSettings, width, ours, seed)
-    return ConditionalPMFModel.from_settings(settings)
+def conditional_pmf(width: int, *, ours: bool = False, seed: int = 0) -> PMF:
+    return _made(ConditionalPMF, ours, n_factors=width, random_state=seed)
 
 
-def _factorization(settings: type[F], width: int, ours: bool, seed: int) -> F:
-    if ours:
-        return settings(n_factors=width, seed=seed)
-    return settings.thesis(n_factors=width, seed=seed, validation=VALIDATION)
+def _made(model: type[A], ours: bool, **options: Any) -> A:
+    return model(**options) if ours else model.thesis(**options, validation=VALIDATION)
 
 
-def online_svd(width: int, *, biased: bool, seed: int = 0) -> PMFModel:
-    settings = FactorizationSettings.online_svd(
-        n_factors=width, biased=biased, seed=seed, validation=VALIDATION
-    )
-    return PMFModel.from_settings(settings)
+def online_svd(width: int, *, biased: bool, seed: int = 0) -> PMF:
+    return PMF.online_svd(n_factors=width, biased=biased, random_state=seed, validation=VALIDATION)
 
 
-def bias(biases: Literal["both", "items", "users", "none"]) -> BiasModel:
-    return BiasModel(biases=biases)
+def bias(biases: Literal["both", "items", "users", "none"]) -> BiasOnly:
+    return BiasOnly(biases=biases)

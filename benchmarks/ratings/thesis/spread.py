@@ -9,11 +9,11 @@ from statistics import fmean, stdev
 from benchmarks import reporting
 from benchmarks.ratings.thesis import models, splits
 from benchmarks.ratings.thesis.fits import Bench
-from tacenda_surprise.models import RatingModel
+from tacenda_surprise import RatingAlgorithm
 
 NAME = "ratings-thesis-spread"
 SEEDS = range(5)
-MODELS: dict[str, Callable[[int], RatingModel]] = {
+MODELS: dict[str, Callable[[int], RatingAlgorithm]] = {
     "PMF, 50 factors": lambda seed: models.pmf(50, seed=seed),
     "PMF ours, 50 factors": lambda seed: models.pmf(50, ours=True, seed=seed),
     "RBM, 25 hidden units": lambda seed: models.rbm(25, seed=seed),

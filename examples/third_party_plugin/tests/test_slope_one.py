@@ -5,24 +5,16 @@ from tacenda_classics.slope_one import SlopeOne
 from tacenda.errors import ConfigurationError
 from tacenda.ratings import Ratings
 from tacenda_surprise import Recommender
-from tacenda_surprise.testing import AlgorithmTests, RecommenderTests
+from tacenda_surprise.testing import check_recommender
 
 
-class TestSlopeOne(RecommenderTests):
-    """What every rating model promises: some twenty-five inherited tests."""
-
-    def make_model(self):
-        return SlopeOne()
+def test_is_a_recommender():
+    """What every rating algorithm promises, in Surprise too."""
+    check_recommender(SlopeOne)
 
 
-class TestInSurprise(AlgorithmTests):
-    """What Surprise asks of its algorithms, of ours."""
-
-    random = False
-    epochs = 0
-
-    def make_algorithm(self, **settings):
-        return Recommender(name="slope_one", **{"random_state": 0, **settings})
+def test_goes_by_its_name():
+    assert isinstance(Recommender(name="slope_one", shrinkage=3.0, random_state=0), SlopeOne)
 
 
 def test_by_hand():

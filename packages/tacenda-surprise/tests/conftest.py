@@ -3,22 +3,7 @@
 import pytest
 from surprise.model_selection import train_test_split
 
-from tacenda import plugins
-from tacenda_surprise import models
 from tacenda_surprise.testing import dataset, small_dataset
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _registered():
-    """Models that came after the package was installed, for whoever works on it."""
-    installed = {record.name for record in plugins.available("recommenders")}
-    ours = (cls for cls in vars(models).values() if isinstance(cls, type))
-    missing = [cls for cls in ours if getattr(cls, "name", None) and cls.name not in installed]
-    for cls in missing:
-        plugins.register("recommenders", cls.name, cls, distribution=cls.distribution)
-    yield
-    for cls in missing:
-        plugins.unregister("recommenders", cls.name, distribution=cls.distribution)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Our algorithms against the kit that third parties use, and what is particular to ours."""
+"""Our algorithms against the kit that third parties use, and what all of them promise beyond that."""
 
 # ruff: noqa: NPY002 - the global random state is what Surprise has
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from surprise.model_selection import GridSearchCV, RandomizedSearchCV, cross_validate
 
+from support.recommenders import AlgorithmTests
 from tacenda.errors import ConfigurationError
 from tacenda_surprise import (
     PMF,
@@ -19,12 +20,8 @@ from tacenda_surprise import (
     ConditionalRBM,
     Recommender,
 )
-from tacenda_surprise.models import (
-    ConditionalBoltzmannSettings,
-    ConditionalFactorizationSettings,
-    FactorizationSettings,
-)
-from tacenda_surprise.testing import AlgorithmTests
+from tacenda_surprise.factorization import ResolvedOptions
+from tacenda_surprise.trainsets import ratings_of
 
 SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
 MACHINE = {"n_hidden": 6, "n_epochs": 15, "random_state": 0}
@@ -33,82 +30,116 @@ MACHINE = {"n_hidden": 6, "n_epochs": 15, "random_state": 0}
 class TestPMF(AlgorithmTests):
     epochs = 8
 
-    def make_algorithm(self, **settings):
-        return PMF(**{**SMALL, **settings})
+    def make_model(self, **options):
+        return PMF(**{**SMALL, **options})
 
 
 class TestUnbiasedPMF(AlgorithmTests):
     epochs = 8
 
-    def make_algorithm(self, **settings):
-        return PMF(**{**SMALL, "biased": False, **settings})
+    def make_model(self, **options):
+        return PMF(**{**SMALL, "biased": False, **options})
 
 
 class TestALS(AlgorithmTests):
     epochs = 8
 
-    def make_algorithm(self, **settings):
-        return PMF(**{**SMALL, "solver": "als", "reg_all": 0.2, **settings})
+    def make_model(self, **options):
+        return PMF(**{**SMALL, "solver": "als", "reg_all": 0.2, **options})
+
+
+class TestFactorsOfNoWidth(AlgorithmTests):
+    epochs = 25
+    like_fitted = 0.4
+
+    def make_model(self, **options):
+        return PMF(**{**SMALL, "n_factors": 0, "n_epochs": 25, **options})
 
 
 class TestConditionalPMF(AlgorithmTests):
     epochs = 8
 
-    def make_algorithm(self, **settings):
-        return ConditionalPMF(**{**SMALL, **settings})
+    def make_model(self, **options):
+        return ConditionalPMF(**{**SMALL, **options})
 
 
 class TestStoppedEarly(AlgorithmTests):
     epochs = 8
 
-    def make_algorithm(self, **settings):
-        return ConditionalPMF(**{**SMALL, "validation": 0.05, **settings})
+    def make_model(self, **options):
+        return ConditionalPMF(**{**SMALL, "validation": 0.05, **options})
 
 
 class TestBayesian(AlgorithmTests):
     epochs = 22
 
-    def make_algorithm(self, **settings):
-        own = {"n_factors": 5, "burn_in": 10, "n_samples": 12, "random_state": 0}
-        return ConditionalBayesianPMF(**{**own, **settings})
+    def make_model(self, **options):
+        return BayesianPMF(
+            **{"n_factors": 3, "burn_in": 10, "n_samples": 20, "random_state": 0, **options}
+        )
+
+
+class TestConditionalBayesian(AlgorithmTests):
+    epochs = 22
+
+    def make_model(self, **options):
+        return ConditionalBayesianPMF(
+            **{"n_factors": 5, "burn_in": 10, "n_samples": 12, "random_state": 0, **options}
+        )
 
 
 class TestRBM(AlgorithmTests):
     epochs = 15
 
-    def make_algorithm(self, **settings):
-        return RBM(**{**MACHINE, **settings})
+    def make_model(self, **options):
+        return RBM(**{**MACHINE, **options})
+
+
+class TestRBMWithoutTies(AlgorithmTests):
+    epochs = 15
+
+    def make_model(self, **options):
+        return RBM(**{**MACHINE, "ordinal": False, **options})
 
 
 class TestRBMOfTheThesis(AlgorithmTests):
     epochs = 15
 
-    def make_algorithm(self, **settings):
-        return RBM.thesis(**{**MACHINE, **settings})
+    def make_model(self, **options):
+        return RBM.thesis(**{**MACHINE, "lr_all": 0.02, **options})
 
 
 class TestConditionalRBM(AlgorithmTests):
     epochs = 25
 
-    def make_algorithm(self, **settings):
-        return ConditionalRBM(**{**MACHINE, "n_epochs": 25, **settings})
+    def make_model(self, **options):
+        return ConditionalRBM(**{**MACHINE, "n_epochs": 25, **options})
+
+
+class TestConditionalRBMOfUsers(AlgorithmTests):
+    epochs = 20
+
+    def make_model(self, **options):
+        return ConditionalRBM(
+            **{**MACHINE, "n_epochs": 25, "orientation": "user", "validation": 0.1, **options}
+        )
 
 
 class TestBiasOnly(AlgorithmTests):
     random = False
     epochs = 10
 
-    def make_algorithm(self, **settings):
-        settings.pop("random_state", None)  # nothing is random
-        return BiasOnly(**settings)
+    def make_model(self, **options):
+        return BiasOnly(**{**options})
 
 
-class TestRecommender(AlgorithmTests):
-    epochs = 8
+class TestBiasesOfItems(AlgorithmTests):
+    random = False
+    epochs = 10
+    like_fitted = 0.5
 
-    def make_algorithm(self, **settings):
-        own = {"settings": {"n_factors": 5, "epochs": 8}, "random_state": 0}
-        return Recommender(name="conditional_pmf", **{**own, **settings})
+    def make_model(self, **options):
+        return BiasOnly(**{"biases": "items", **options})
 
 
 def test_searches_in_processes(data):
@@ -171,15 +202,16 @@ def test_every_setting_is_of_consequence(changed, trainset, testset):
     assert ConditionalPMF(**{**SMALL, **changed}).fit(trainset).test(testset) != usual
 
 
-def test_learning_rates_and_penalties_by_their_surprise_names():
-    settings = PMF(lr_all=0.01, reg_all=0.3, lr_bi=0.5, reg_pu=0.7)._new_model().settings
-    advanced = settings.advanced
-    assert advanced.user_learning_rate == advanced.item_learning_rate == 0.01
-    assert (advanced.user_bias_learning_rate, advanced.item_bias_learning_rate) == (0.01, 0.5)
-    assert (advanced.user_penalty, advanced.item_penalty) == (0.7, 0.3)
-    assert advanced.user_bias_penalty == advanced.item_bias_penalty == 0.3
-    only = PMF(lr_qi=0.2)._new_model().settings.advanced
-    assert (only.user_learning_rate, only.item_learning_rate) == (None, 0.2)
+def test_learning_rates_and_penalties_by_their_surprise_names(trainset):
+    ratings = ratings_of(trainset)
+    given = PMF(lr_all=0.01, reg_all=0.3, lr_bi=0.5, reg_pu=0.7).settings
+    used = ResolvedOptions.of(given, ratings)
+    assert used.rates[:4] == (0.01, 0.01, 0.01, 0.5)
+    assert (used.user_factors.each, used.item_factors.each) == (0.7, 0.3)
+    assert used.user_biases.each == used.item_biases.each == 0.3
+    only = ResolvedOptions.of(PMF(lr_qi=0.2).settings, ratings)
+    usual = ResolvedOptions.of(PMF().settings, ratings)
+    assert only.rates == usual.rates._replace(item_factors=0.2)
     with pytest.raises(ConfigurationError, match="PMF: n_factors must be a whole number"):
         PMF(n_factors=2.5)
     with pytest.raises(ConfigurationError, match="PMF has no option 'rated'"):
@@ -211,7 +243,7 @@ def test_learning_rates_and_penalties_by_their_surprise_names():
         (ConditionalRBM, {"persistent": True, "validation": 0.1}, "persistent chains predict"),
         (BiasOnly, {"biases": "items", "reg_u": 1.0}, "reg_u has no effect with biases='items'"),
         (BiasOnly, {"random_state": 0}, "BiasOnly has no option 'random_state'"),
-        (Recommender, {"n_factors": 3}, "Recommender has no option 'n_factors'"),
+        (Recommender, {"n_factor": 3}, "ConditionalPMF has no option 'n_factor'"),
     ],
 )
 def test_no_argument_is_ignored(cls, arguments, named):
@@ -220,8 +252,7 @@ def test_no_argument_is_ignored(cls, arguments, named):
 
 
 def test_an_argument_that_acts_on_one_of_two_options_is_taken():
-    settings = PMF(biased=False, lr_all=0.1, reg_all=0.2)._new_model().settings
-    assert (settings.learning_rate, settings.penalty) == (0.1, 0.2)
+    assert (PMF(biased=False, lr_all=0.1, reg_all=0.2).lr_all) == 0.1
 
 
 @pytest.mark.parametrize("cls", [
@@ -242,49 +273,21 @@ def test_arguments_are_declared_once_and_shown(cls, trainset):
 
 
 def test_the_machine_of_the_thesis_by_name():
-    machine = RBM.thesis(n_hidden=7)._new_model().settings
+    machine = RBM.thesis(n_hidden=7)
     assert (machine.orientation, machine.ordinal, machine.offset) == ("user", False, False)
     assert machine.n_hidden == 7
-    conditional = ConditionalRBM.thesis(random_state=0)._new_model().settings
-    assert conditional == ConditionalBoltzmannSettings.thesis(seed=conditional.seed)
+    assert ConditionalRBM.thesis().reg_side == 0.01
 
 
-@pytest.mark.parametrize(
-    ("cls", "settings_class"),
-    [(PMF, FactorizationSettings), (ConditionalPMF, ConditionalFactorizationSettings)],
-)
-def test_factorizations_of_the_thesis_by_name(cls, settings_class):
-    made = cls.thesis(n_factors=7, random_state=0)._new_model().settings
-    assert made == settings_class.thesis(n_factors=7, seed=made.seed)
-    bare = cls.online_svd(biased=True)._new_model().settings.advanced
-    assert bare.user_penalty == bare.item_penalty == 0
-    assert bare.user_bias_penalty == bare.item_bias_penalty == 0
-    assert cls.online_svd()._new_model().settings.biased is False
-    faster = cls.thesis(lr_all=0.5)._new_model().settings
-    rates = faster.advanced.user_learning_rate, faster.advanced.item_bias_learning_rate
-    assert rates == (0.5, 0.5)
+@pytest.mark.parametrize("cls", [PMF, ConditionalPMF])
+def test_factorizations_of_the_thesis_by_name(cls):
+    bare = cls.online_svd(biased=True)
+    assert bare.reg_pu == bare.reg_qi == bare.reg_bu == bare.reg_bi == 0
+    assert cls.online_svd().biased is False
+    faster = cls.thesis(lr_all=0.5)
+    assert (faster.lr_all, faster.lr_pu, faster.lr_bi, faster.reg_bu) == (0.5, None, None, 0.1)
     with pytest.raises(ConfigurationError, match="no option 'n_factor'"):
         cls.thesis(n_factor=7)
-
-
-@pytest.mark.parametrize("cls", [
-    PMF, ConditionalPMF, BayesianPMF, ConditionalBayesianPMF, RBM, ConditionalRBM, BiasOnly,
-])  # fmt: skip
-def test_every_option_of_a_model_is_that_of_an_argument(cls):
-    """The defaults are those of the models, and no option was forgotten."""
-    model = cls()._new_model()
-    assert {**model.settings.to_dict(), "seed": 0} == {
-        **type(model.settings)().to_dict(), "seed": 0,
-    }  # fmt: skip
-    paths = {path for one in cls.settings_class.options() for path in one.paths}
-    expected = set(_paths(type(model.settings))) - {"seed"}
-    assert paths == expected - ({"solver"} if cls is ConditionalPMF else set())
-
-
-def _paths(settings):
-    for one in settings.options():
-        inner = getattr(one.kind, "options", None)
-        yield from (f"{one.name}.{two.name}" for two in inner()) if inner else [one.name]
 
 
 def test_what_all_algorithms_have_is_shown_last():
@@ -305,5 +308,5 @@ def test_what_is_chosen_is_of_the_last_fit_whatever_the_next_is_given(trainset):
     algo.fit(trainset).rated = [("somebody else", item)]
     assert algo.top_n(3, [user]) == other.fit(trainset).top_n(3, [user])
     algo.rated = [(f"user {k}", trainset.to_raw_iid(i)) for k in range(9) for i in range(50)]
-    algo._choices = None
+    algo._implicit = None
     assert algo.top_n(3, [user]) == other.top_n(3, [user])

@@ -350,7 +350,7 @@ def test_ids_that_say_none_are_texts_like_others(fitted):
         lambda algo: algo.test([("a", "x", 3.0)]),
         lambda algo: algo.top_n(3),
         lambda algo: algo.fold_in({"x": 3.0}),
-        lambda algo: algo.choices,
+        lambda algo: algo.implicit_factors,
         lambda algo: algo.levels,
     ],
 )
@@ -385,7 +385,7 @@ def test_arguments_are_attributes_that_can_be_read():
     algo = PMF(n_factors=7, n_epochs=3)
     assert (algo.n_factors, algo.n_epochs, algo.reg_all, algo.verbose) == (7, 3, None, False)
     assert RBM(n_hidden=4).n_hidden == 4
-    assert Recommender(name="pmf", settings={"epochs": 3}).name == "pmf"
+    assert Recommender(name="pmf", settings={"n_epochs": 3}).n_epochs == 3
     assert "n_factors" in dir(PMF)
     assert "n_factors" not in vars(algo)  # no second copy
     with pytest.raises(AttributeError, match=r"n_factors cannot be set .* PMF\(n_factors=9\)"):

@@ -11,30 +11,23 @@ from tacenda.errors import ConfigurationError, DataError, FittingError, NotFitte
 from tacenda.fitting import Callback
 from tacenda.fitting.history import DivergenceError
 from tacenda.ratings import Ratings, split
-from tacenda_surprise.models import (
-    BiasModel,
-    BoltzmannSettings,
-    ConditionalBoltzmannSettings,
-    ConditionalRBMModel,
-    PMFModel,
-    RBMModel,
-)
-from tacenda_surprise.models.boltzmann import training
-from tacenda_surprise.models.boltzmann.machine import (
+from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalRBM
+from tacenda_surprise import divergence as training
+from tacenda_surprise.boltzmann import (
     Cases,
+    RBMSettings,
     Scale,
-    raised,
-    sharpness,
+    find_sharpness,
+    raise_means,
     softmax,
     squash,
-    tilted,
+    tilt,
 )
-from tacenda_surprise.models.boltzmann.new_units import usual_slope
-from tacenda_surprise.models.boltzmann.training import ContrastiveDivergence
-from tacenda_surprise.models.catalogue import Catalogue
-from tacenda_surprise.models.identities import Identities
+from tacenda_surprise.catalogue import Catalogue, Identities
+from tacenda_surprise.divergence import ContrastiveDivergence, Task
+from tacenda_surprise.rbm import usual_slope
 
-STEPS = {"learning_rate": 0.02, "advanced": {"optimizer": "sgd"}}
+STEPS = {"lr_all": 0.02, "optimizer": "sgd"}
 VARIANTS = [(o, t) for o in ("item", "user") for t in (True, False)]
 
 
@@ -64,12 +57,13 @@ def test_hidden_units_far_from_zero_are_on_or_off_without_a_word():
 @pytest.mark.parametrize(("orientation", "ordinal"), VARIANTS)
 def test_exact_predictions_are_those_of_all_hidden_states(ratings, orientation, ordinal):
     """Eq 5.9 by brute force: P(r_q | r) ~ sum over h of exp(-E(r_q, r, h))."""
-    model = ConditionalRBMModel(
+    model = ConditionalRBM(
         n_hidden=5,
-        epochs=12,
+        n_epochs=12,
         orientation=orientation,
         ordinal=ordinal,
-        advanced={"prediction": "exact"},
+        prediction="exact",
+        random_state=0,
     ).fit(ratings)
     arrays, levels = model.arrays(), model.catalogue.levels
     s = (levels - ratings.mean).astype(float)
@@ -98,9 +92,9 @@ def test_every_step_draws_its_hidden_states_anew(ratings, seed):
     scale = Scale.of(Catalogue.of(ratings), ratings, 20)
 
     def errors(seed):
-        settings = BoltzmannSettings(n_hidden=4, orientation="user", seed=seed)
+        settings = RBMSettings(n_hidden=4, orientation="user")
         cases = Cases.of(settings, scale, ratings, None)
-        trained = ContrastiveDivergence(settings, cases, scale)
+        trained = ContrastiveDivergence(Task(settings, seed, scale, ratings, None), cases)
         start = {n: np.full_like(p, 0.5) for n, p in trained.parameters().items()}
         trained.load_parameters(start)
         return [trained.step((np.arange(20),), 0.0).loss for _ in range(4)]
@@ -123,22 +117,22 @@ def test_slopes_are_those_that_the_ratings_were_drawn_with():
     ratings = Ratings.from_arrays(users, items, levels.ravel() + 1.0)
     catalogue = Catalogue.of(ratings)
     scale = Scale.of(catalogue, ratings, 20)
-    settings = BoltzmannSettings(orientation="user", advanced={"damping": 5.0})
+    settings = RBMSettings(orientation="user", damping=5.0)
     cases = Cases.of(settings, scale, ratings, None)
     assert np.polyfit(slopes, cases.slopes, 1)[0] == pytest.approx(1.0, abs=0.08)
     assert np.corrcoef(slopes, cases.slopes)[0, 1] > 0.95
 
-    machine = ContrastiveDivergence(settings, cases, scale).machine()
+    machine = ContrastiveDivergence(Task(settings, 0, scale, ratings, None), cases).machine()
     every = np.arange(n_visible)
     found = [usual_slope(machine, scale, every, row.astype(np.int32), 5.0) for row in levels]
     assert np.polyfit(slopes, found, 1)[0] == pytest.approx(1.0, abs=0.08)
 
 
 def test_mean_field_and_exact_predictions_hardly_differ(ratings):
-    settings = {"n_hidden": 8, "epochs": 20}
-    mean_field = RBMModel(**settings).fit(ratings).score_pairs(*everybody(ratings))
+    settings = {"n_hidden": 8, "n_epochs": 20}
+    mean_field = RBM(**settings, random_state=0).fit(ratings).score_pairs(*everybody(ratings))
     exact = (
-        RBMModel(**settings, advanced={"prediction": "exact"})
+        RBM(**settings, prediction="exact", random_state=0)
         .fit(ratings)
         .score_pairs(*everybody(ratings))
     )
@@ -146,13 +140,13 @@ def test_mean_field_and_exact_predictions_hardly_differ(ratings):
     assert np.abs(mean_field - exact).max() > 1e-6
 
 
-@pytest.mark.parametrize("model_class", [RBMModel, ConditionalRBMModel])
+@pytest.mark.parametrize("model_class", [RBM, ConditionalRBM])
 @pytest.mark.parametrize("orientation", ["item", "user"])
 def test_structure_is_found_that_biases_cannot_express(model_class, orientation):
     data = synthetic_ratings.generate(400, 150, 18_000, rank=3, noise=0.3, seed=1).ratings
     train, held_out = split(data, 0.1, seed=0)
-    biases = PMFModel(n_factors=0, epochs=25).fit(train)
-    model = model_class(n_hidden=30, orientation=orientation).fit(train)
+    biases = PMF(n_factors=0, n_epochs=25, random_state=0).fit(train)
+    model = model_class(n_hidden=30, orientation=orientation, random_state=0).fit(train)
     assert rmse(model, held_out) < rmse(biases, held_out) - 0.02
 
 
@@ -162,7 +156,7 @@ def test_half_stars_are_ten_levels(ratings):
     data = Ratings(
         ratings.user_ids, ratings.item_ids, halves, ratings.users, ratings.items, scale=(0.5, 5)
     )
-    model = RBMModel(n_hidden=8, epochs=20).fit(data)
+    model = RBM(n_hidden=8, n_epochs=20, random_state=0).fit(data)
     assert len(model.catalogue.levels) == 10
     p = model.probabilities(np.array([0, -1]), np.array([0, -1]))
     assert p.shape == (2, 10)
@@ -173,12 +167,12 @@ def test_continuous_ratings_are_brought_to_bins():
     """The error is near to that of a factorization, which needs no bins, and a model comes back from disk."""
     data = synthetic_ratings.generate(300, 80, 8_000, rank=2, noise=0.5, integer=False, seed=3)
     train, test = split(data.ratings, 0.1, seed=0)
-    model = RBMModel(n_hidden=20, advanced={"bins": 15}).fit(train)
+    model = RBM(n_hidden=20, bins=15, random_state=0).fit(train)
     assert model._scale.levels.shape == (15,)
-    again = RBMModel.from_arrays(model.config_dict(), model.arrays())
+    again = RBM.from_arrays(model.config_dict(), model.arrays())
     found = again.score_pairs(test.user_ids, test.item_ids)
     np.testing.assert_array_equal(found, model.score_pairs(test.user_ids, test.item_ids))
-    biases = BiasModel().fit(train).score_pairs(test.user_ids, test.item_ids)
+    biases = BiasOnly().fit(train).score_pairs(test.user_ids, test.item_ids)
     errors = [np.sqrt(np.mean((scores - test.values) ** 2)) for scores in (found, biases)]
     assert errors[0] < 0.95 * errors[1]
     with pytest.raises(ConfigurationError, match="at most 50 levels"):
@@ -190,7 +184,7 @@ def test_a_slope_raises_the_mean_of_a_case_by_its_bias():
     logits, s = rng.normal(0, 1, (7, 5)), np.linspace(-2.0, 2.0, 5)
     offsets, ids = np.array([0, 3, 3, 9]), np.array([0, 2, 5, 1, 2, 3, 4, 5, 6])
     by = np.array([0.4, 0.3, -0.2])
-    slopes = raised(logits, s, offsets, ids, by)
+    slopes = raise_means(logits, s, offsets, ids, by)
     assert slopes[1] == 0.0  # nothing is known of a case without ratings
     for case in (0, 2):
         own = logits[ids[offsets[case] : offsets[case + 1]]]
@@ -202,15 +196,15 @@ def test_distributions_are_as_sharp_as_the_errors_are():
     rng = np.random.default_rng(0)
     s, means = np.linspace(-2.0, 2.0, 9), rng.uniform(-1, 1, 300)
     logits = rng.normal(0, 0.2, (300, 9))
-    k = sharpness(logits, s, means, 0.5)
-    chances = softmax(tilted(logits - k * s**2, s, means))
+    k = find_sharpness(logits, s, means, 0.5)
+    chances = softmax(tilt(logits - k * s**2, s, means))
     np.testing.assert_allclose(chances @ s, means, atol=1e-3)
     assert (chances @ s**2 - (chances @ s) ** 2).mean() == pytest.approx(0.5, rel=0.02)
 
 
 def test_plain_steps_start_at_plain_frequencies(ratings):
     """Of each level, one rating of the usual shape being added."""
-    model = RBMModel.from_settings(BoltzmannSettings.thesis(n_hidden=3, epochs=0, validation=0.0))
+    model = RBM.thesis(n_hidden=3, n_epochs=0, validation=0.0, random_state=0)
     machine, levels = model.fit(ratings).arrays(), model.catalogue.levels
     usual = np.array([(ratings.values == level).mean() for level in levels])
     for item in (0, 7, 33):
@@ -223,10 +217,9 @@ def test_plain_steps_start_at_plain_frequencies(ratings):
 
 def test_the_pass_that_predicts_held_out_ratings_best_is_kept():
     data = synthetic_ratings.generate(80, 40, 900, rank=2, noise=0.8, seed=1).ratings
-    settings = BoltzmannSettings.thesis(
-        n_hidden=20, epochs=60, learning_rate=0.05, penalty=0.0, validation=0.2
-    )
-    model = RBMModel.from_settings(settings).fit(data)
+    model = RBM.thesis(
+        n_hidden=20, n_epochs=60, lr_all=0.05, reg_all=0.0, validation=0.2, random_state=0
+    ).fit(data)
     errors = [each.value for each in model.history.evaluations]
     assert len(errors) == 60
     assert 1 <= np.argmin(errors) < 59  # it overfits
@@ -239,28 +232,28 @@ def test_plain_steps_find_what_movie_biases_cannot_express(conditional):
     """With larger rates than the thesis has for far more users."""
     data = synthetic_ratings.generate(400, 150, 18_000, rank=3, noise=0.3, seed=1).ratings
     train, held_out = split(data, 0.1, seed=0)
-    model_class = ConditionalRBMModel if conditional else RBMModel
-    options = {"n_hidden": 20, "learning_rate": 0.02, "epochs": 60}
+    model_class = ConditionalRBM if conditional else RBM
+    options = {"n_hidden": 20, "lr_all": 0.02, "n_epochs": 60, "random_state": 0}
     if conditional:
-        options["side_penalty"] = 0.1
-    model = model_class.from_settings(model_class.settings_class.thesis(**options)).fit(train)
-    assert rmse(model, held_out) < 0.9 * rmse(BiasModel(biases="items").fit(train), held_out)
+        options["reg_side"] = 0.1
+    model = model_class.thesis(**options).fit(train)
+    assert rmse(model, held_out) < 0.9 * rmse(BiasOnly(biases="items").fit(train), held_out)
 
 
 def test_a_machine_without_epochs_predicts_nearly_as_biases_do(ratings):
     train, test = split(ratings, 0.2)
 
-    machine = RBMModel(n_hidden=1, epochs=0).fit(train)
-    assert rmse(machine, test) < 1.01 * rmse(BiasModel().fit(train), test)
+    machine = RBM(n_hidden=1, n_epochs=0, random_state=0).fit(train)
+    assert rmse(machine, test) < 1.01 * rmse(BiasOnly().fit(train), test)
 
 
-@pytest.mark.parametrize("model_class", [RBMModel, ConditionalRBMModel])
+@pytest.mark.parametrize("model_class", [RBM, ConditionalRBM])
 def test_a_fit_in_which_nothing_stands_out_ends_early_with_biases_and_slopes(model_class):
     few = synthetic_ratings.generate(300, 300, 1500, rank=2, noise=0.6, seed=3).ratings
-    model = model_class().fit(few)
-    assert model.history.epochs < model.settings.epochs
+    model = model_class(random_state=0).fit(few)
+    assert model.history.epochs < model.settings.n_epochs
     assert not model.arrays()["weights"].any()
-    whole = model_class(penalty=0.02, epochs=20).fit(few)
+    whole = model_class(reg_all=0.02, n_epochs=20, random_state=0).fit(few)
     assert whole.history.epochs == 20
     assert whole.arrays()["weights"].any()
 
@@ -268,8 +261,8 @@ def test_a_fit_in_which_nothing_stands_out_ends_early_with_biases_and_slopes(mod
 def test_identities_alone_tell_users_apart(ratings):
     """Users without ratings: told what they rated, a user-side machine predicts each for himself."""
     train = ratings.select(ratings.user_ids >= 10)
-    model = ConditionalRBMModel(
-        n_hidden=10, orientation="user", epochs=25, penalty=0.1, side_penalty=0.15
+    model = ConditionalRBM(
+        n_hidden=10, orientation="user", n_epochs=25, reg_all=0.1, reg_side=0.15, random_state=0
     )
     nothing = model.fit(train).score_users(np.array([0, 1]))
     np.testing.assert_allclose(nothing[0], nothing[1], atol=1e-6)
@@ -281,47 +274,47 @@ def test_identities_alone_tell_users_apart(ratings):
 
 
 def test_the_machine_of_the_thesis_has_its_numbers():
-    """Section 5.4.2; options replace single ones, those of the group too."""
-    settings = ConditionalBoltzmannSettings.thesis(n_hidden=50)
+    """Section 5.4.2; options replace single ones."""
+    settings = ConditionalRBM.thesis(n_hidden=50).settings
     assert (settings.orientation, settings.ordinal, settings.offset) == ("user", False, False)
-    assert (settings.n_hidden, settings.epochs, settings.patience) == (50, 250, 250)
+    assert (settings.n_hidden, settings.n_epochs, settings.patience) == (50, 250, 250)
     assert (settings.validation, settings.refit) == (0.05, False)
-    rates = settings.learning_rate, settings.advanced.bias_learning_rate
-    assert (rates, settings.advanced.rate_decay) == ((1e-3, 1e-4), 1.0)
-    assert (settings.penalty, settings.side_penalty) == (0.01, 0.01)
-    assert (settings.advanced.bias_penalty, settings.advanced.optimizer) == (0.001, "sgd")
-    assert ConditionalRBMModel.from_settings(settings).settings == settings
-    other = BoltzmannSettings.thesis(validation=0.0, epochs=2, advanced={"gibbs_steps": 3})
-    assert (other.validation, other.advanced.gibbs_steps) == (0.0, 3)
-    assert other.advanced.optimizer == "sgd"
+    rates = settings.lr_all, settings.lr_bias
+    assert (rates, settings.lr_decay) == ((1e-3, 1e-4), 1.0)
+    assert (settings.reg_all, settings.reg_side) == (0.01, 0.01)
+    assert (settings.reg_bias, settings.optimizer) == (0.001, "sgd")
+    assert ConditionalRBM.from_settings(settings).settings == settings
+    other = RBM.thesis(validation=0.0, n_epochs=2, gibbs_steps=3)
+    assert (other.validation, other.gibbs_steps) == (0.0, 3)
+    assert other.optimizer == "sgd"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (
-            {"device": "cuda", "advanced": {"optimizer": "sgd"}},
-            "RBM|Boltzmann.*: device must be 'cpu' with optimizer='sgd'",
+            {"device": "cuda", "optimizer": "sgd"},
+            "RBM: device must be 'cpu' with optimizer='sgd'",
         ),
         (
-            {"advanced": {"optimizer": "sgd", "batch_cases": 8}},
+            {"optimizer": "sgd", "batch_cases": 8},
             "batch_cases has no effect with optimizer='sgd', which steps after every case",
         ),
         (
-            {"offset": False, "advanced": {"optimizer": "sgd", "damping": 8.0}},
+            {"offset": False, "optimizer": "sgd", "damping": 8.0},
             "damping has no effect with optimizer='sgd' and offset=False",
         ),
-        ({"advanced": {"bias_penalty": 0.1}}, "bias_penalty has no effect with optimizer='adam'"),
+        ({"reg_bias": 0.1}, "reg_bias has no effect with optimizer='adam'"),
     ],
 )
 def test_what_plain_steps_and_adam_do_without_is_refused(options, message):
     with pytest.raises(ConfigurationError, match=message):
-        BoltzmannSettings(**options)
+        RBMSettings(**options)
 
 
 def test_plain_steps_with_which_penalties_overshoot_diverge(ratings):
     """As other settings do that a search tries, so that it goes on."""
-    model = RBMModel(n_hidden=4, epochs=5, penalty=60.0, **STEPS)
+    model = RBM(n_hidden=4, n_epochs=5, reg_all=60.0, **STEPS, random_state=0)
     with pytest.raises(DivergenceError, match="loss is inf at step 1"):
         model.fit(ratings)
 
@@ -329,18 +322,20 @@ def test_plain_steps_with_which_penalties_overshoot_diverge(ratings):
 def test_plain_steps_are_not_shared_by_processes(ratings, monkeypatch):
     monkeypatch.setattr(training, "join", lambda device: training.processes()._replace(size=2))
     with pytest.raises(ConfigurationError, match="and 2 processes share this fit: start one"):
-        RBMModel(n_hidden=2, epochs=1, **STEPS).fit(ratings)
+        RBM(n_hidden=2, n_epochs=1, **STEPS, random_state=0).fit(ratings)
 
 
 def test_persistent_chains_and_early_stopping_exclude_each_other():
     with pytest.raises(ConfigurationError, match="persistent chains predict badly at first"):
-        BoltzmannSettings(advanced={"persistent": True}, validation=0.1)
+        RBMSettings(persistent=True, validation=0.1)
 
 
 def test_the_weights_of_identities_have_a_penalty_of_their_own(ratings):
     sizes = []
     for penalty in (0.0, 1.0):
-        model = ConditionalRBMModel(n_hidden=6, epochs=15, side_penalty=penalty).fit(ratings)
+        model = ConditionalRBM(n_hidden=6, n_epochs=15, reg_side=penalty, random_state=0).fit(
+            ratings
+        )
         sizes.append(float(np.abs(model.arrays()["side_weights"]).mean()))
     assert sizes[1] < sizes[0] / 5
 
@@ -363,16 +358,16 @@ def interrupted(model, ratings, folder, **more):
     "settings",
     [
         {},
-        {"advanced": {"persistent": True}},
+        {"persistent": True},
         {"validation": 0.1},
         {"validation": 0.1, "orientation": "user", "ordinal": False, **STEPS},
-        {"learning_rate": 0.02, "advanced": {"optimizer": "sgd", "persistent": True}},
+        {"lr_all": 0.02, "optimizer": "sgd", "persistent": True},
     ],
     ids=str,
 )
 def test_an_interrupted_fit_is_resumed_bit_for_bit(ratings, tmp_path, settings):
     def make():
-        return ConditionalRBMModel(n_hidden=6, epochs=9, seed=2, **settings)
+        return ConditionalRBM(n_hidden=6, n_epochs=9, random_state=2, **settings)
 
     interrupted(make(), ratings, tmp_path)
     resumed = make().fit(ratings, checkpoints=tmp_path)
@@ -384,21 +379,21 @@ def test_an_interrupted_fit_is_resumed_bit_for_bit(ratings, tmp_path, settings):
 
 def test_a_checkpoint_of_other_ratings_is_refused(ratings, tmp_path):
     """The same pairs, other ratings: the batches are the same, the data are not."""
-    interrupted(RBMModel(n_hidden=4, epochs=9), ratings, tmp_path)
+    interrupted(RBM(n_hidden=4, n_epochs=9, random_state=0), ratings, tmp_path)
     other = Ratings(
         ratings.user_ids, ratings.item_ids, 6 - ratings.values, ratings.users, ratings.items,
         scale=ratings.scale,
     )  # fmt: skip
     with pytest.raises(FittingError, match="of another run"):
-        RBMModel(n_hidden=4, epochs=9).fit(other, checkpoints=tmp_path)
+        RBM(n_hidden=4, n_epochs=9, random_state=0).fit(other, checkpoints=tmp_path)
 
 
 def test_a_checkpoint_of_other_identities_is_refused(ratings, tmp_path):
-    interrupted(ConditionalRBMModel(n_hidden=4, epochs=9), ratings, tmp_path)
+    interrupted(ConditionalRBM(n_hidden=4, n_epochs=9, random_state=0), ratings, tmp_path)
     unrated = np.setdiff1d(np.arange(ratings.n_items), ratings.of_user(0)[0])[:1]
     more = Identities.from_pairs(np.array([0]), unrated, ratings.n_users, ratings.n_items)
     with pytest.raises(FittingError, match="of another run"):
-        ConditionalRBMModel(n_hidden=4, epochs=9).fit(
+        ConditionalRBM(n_hidden=4, n_epochs=9, random_state=0).fit(
             ratings, identities=more, checkpoints=tmp_path
         )
 
@@ -435,9 +430,11 @@ def _numbered_like(first, rows):
 
 @pytest.mark.parametrize("orientation", ["item", "user"])
 def test_no_epochs_on_the_same_ratings_change_nothing(ratings, orientation):
-    model = ConditionalRBMModel(n_hidden=6, epochs=12, orientation=orientation).fit(ratings)
+    model = ConditionalRBM(n_hidden=6, n_epochs=12, orientation=orientation, random_state=0).fit(
+        ratings
+    )
     before = model.score_pairs(*everybody(ratings))
-    assert model.partial_fit(ratings, epochs=0) is model
+    assert model.partial_fit(ratings, n_epochs=0) is model
     np.testing.assert_array_equal(model.score_pairs(*everybody(ratings)), before)
 
 
@@ -448,9 +445,9 @@ def test_users_who_join_later_are_predicted_nearly_as_if_fitted_from_the_start(o
     train, held_out = split(data, 0.15, seed=0)
     first, now = grown(train, 350)
     settings = {"n_hidden": 20, "orientation": orientation, **steps}
-    later = RBMModel(**settings).fit(first).partial_fit(now)
-    again = RBMModel(**settings).fit(now)
-    biases = PMFModel(n_factors=0, epochs=25).fit(now)
+    later = RBM(**settings, random_state=0).fit(first).partial_fit(now)
+    again = RBM(**settings, random_state=0).fit(now)
+    biases = PMF(n_factors=0, n_epochs=25, random_state=0).fit(now)
     new = held_out.select(held_out.user_ids >= 350)
     rows = [row for row in triples(new) if row[1] in now.items]
     users = np.array([now.users.number(row[0]) for row in rows])
@@ -467,7 +464,7 @@ def test_users_who_join_later_are_predicted_nearly_as_if_fitted_from_the_start(o
 @pytest.mark.parametrize("settings", [{}, STEPS], ids=str)
 def test_going_on_after_loading_is_going_on(ratings, tmp_path, settings):
     first, now = grown(ratings, 100)
-    model = RBMModel(n_hidden=6, epochs=12, **settings).fit(first)
+    model = RBM(n_hidden=6, n_epochs=12, **settings, random_state=0).fit(first)
     model.save(tmp_path / "model")
     one, other = model.partial_fit(now), tacenda.load(tmp_path / "model").partial_fit(now)
     one.save(tmp_path / "again")
@@ -480,17 +477,20 @@ def test_going_on_after_loading_is_going_on(ratings, tmp_path, settings):
 
 def test_what_does_not_go_on_from_the_fit_is_refused(ratings):
     first, now = grown(ratings, 100)
-    model = RBMModel(n_hidden=4, epochs=4)
+    model = RBM(n_hidden=4, n_epochs=4, random_state=0)
     with pytest.raises(NotFittedError):
         model.partial_fit(first)
     before = model.fit(now).arrays()
-    with pytest.raises(DataError, match="users fitted do not come first"):
-        model.partial_fit(first)
     wider = Ratings(now.user_ids, now.item_ids, now.values, now.users, now.items, scale=(0, 5))
-    with pytest.raises(DataError, match="another scale"):
+    with pytest.raises(ConfigurationError, match="have the scale"):
         model.partial_fit(wider)
+    halves = Ratings(
+        now.user_ids, now.item_ids, now.values.clip(1.5), now.users, now.items, scale=now.scale
+    )
+    with pytest.raises(DataError, match="another scale"):
+        model.partial_fit(halves)
     with pytest.raises(ConfigurationError, match="epochs must be at least 0"):
-        model.partial_fit(now, epochs=-1)
+        model.partial_fit(now, n_epochs=-1)
     for name, array in before.items():
         np.testing.assert_array_equal(model.arrays()[name], array)
 
@@ -506,13 +506,13 @@ def test_users_folded_in_are_predicted_as_well_as_users_fitted(orientation, ordi
     new = np.arange(0, 400, 8)
     held_out = held_out.select(np.isin(held_out.user_ids, new))
     settings = {"n_hidden": 15, "orientation": orientation, "ordinal": ordinal}
-    settings["penalty"] = 0.02 if ordinal else 0.005
-    fitted = RBMModel(**settings).fit(train)
-    without = RBMModel(**settings).fit(train.select(~np.isin(train.user_ids, new)))
+    settings["reg_all"] = 0.02 if ordinal else 0.005
+    fitted = RBM(**settings, random_state=0).fit(train)
+    without = RBM(**settings, random_state=0).fit(train.select(~np.isin(train.user_ids, new)))
     squares = []
     for user in new:
         items, values = held_out.of_user(user)
-        squares.extend((without.fold_in(*train.of_user(user)).score(items) - values) ** 2)
+        squares.extend((without.fold(*train.of_user(user)).score(items) - values) ** 2)
     strangers = without.score_pairs(np.full(len(held_out), -1), held_out.item_ids)
     folded = np.sqrt(np.mean(squares))
     assert folded < rmse(fitted, held_out) + 0.03
@@ -522,9 +522,9 @@ def test_users_folded_in_are_predicted_as_well_as_users_fitted(orientation, ordi
 def test_users_folded_in_after_going_on_have_the_penalty_of_all_ratings():
     now = synthetic_ratings.generate(300, 60, 6000, seed=8).ratings
     few = now.select(np.arange(len(now)) % 12 == 0)
-    model = RBMModel(n_hidden=3, epochs=2).fit(few)
+    model = RBM(n_hidden=3, n_epochs=2, random_state=0).fit(few)
     assert model._penalty > now_penalty(model, now)
-    model.partial_fit(now, epochs=1)
+    model.partial_fit(now, n_epochs=1)
     assert model._penalty == now_penalty(model, now)
 
 

@@ -9,10 +9,18 @@ from tacenda import devices
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError
 from tacenda.ratings import Ratings, split
-from tacenda_surprise import PMF, models
-from tacenda_surprise.models.boltzmann import training as of_machines
-from tacenda_surprise.models.factorization import gibbs, rounds
-from tacenda_surprise.models.factorization import training as of_factors
+from tacenda_surprise import (
+    PMF,
+    RBM,
+    BayesianPMF,
+    ConditionalBayesianPMF,
+    ConditionalPMF,
+    ConditionalRBM,
+    gibbs,
+)
+from tacenda_surprise import divergence as of_machines
+from tacenda_surprise import sgd as of_factors
+from tacenda_surprise.catalogue import Identities
 
 torch = pytest.importorskip("torch")
 
@@ -21,20 +29,20 @@ SGD = set(of_factors.OPERATIONS["sgd"]) - {"rating_scores"}
 CHAIN = set(gibbs.OPERATIONS) - {"sparse_product", "tall_columns"}
 MACHINE = set(of_machines.OPERATIONS["adam"])
 SAME = [
-    (models.PMFModel(n_factors=6, epochs=4, solver="als"), set(of_factors.OPERATIONS["als"])),
-    (models.BayesianPMFModel(n_factors=4, n_samples=6), CHAIN),
-    (models.ConditionalBayesianPMFModel(n_factors=4, n_samples=6), set(gibbs.OPERATIONS)),
-    (models.RBMModel(n_hidden=10, epochs=4), MACHINE),
-    (models.ConditionalRBMModel(n_hidden=10, epochs=4, orientation="user"), MACHINE),
+    (PMF(n_factors=6, n_epochs=4, solver="als", random_state=0), set(of_factors.OPERATIONS["als"])),
+    (BayesianPMF(n_factors=4, n_samples=6, random_state=0), CHAIN),
+    (ConditionalBayesianPMF(n_factors=4, n_samples=6, random_state=0), set(gibbs.OPERATIONS)),
+    (RBM(n_hidden=10, n_epochs=4, random_state=0), MACHINE),
+    (ConditionalRBM(n_hidden=10, n_epochs=4, orientation="user", random_state=0), MACHINE),
     (
-        models.RBMModel(n_hidden=10, epochs=4, ordinal=False, advanced={"persistent": True}),
+        RBM(n_hidden=10, n_epochs=4, ordinal=False, persistent=True, random_state=0),
         MACHINE,
     ),
 ]
 FACTORS = {"n_factors": 40}
 OTHER_ORDER = [
-    (models.PMFModel(**FACTORS), SGD - {"sparse_product"}),
-    (models.ConditionalPMFModel(**FACTORS), SGD),
+    (PMF(**FACTORS, random_state=0), SGD - {"sparse_product"}),
+    (ConditionalPMF(**FACTORS, random_state=0), SGD),
 ]
 EVERY = [*SAME, *OTHER_ORDER]
 
@@ -93,20 +101,20 @@ def test_rounds_are_smaller_where_users_share_what_they_rate():
     users, items = np.divmod(np.arange(200 * 6), 6)
     values = np.random.default_rng(0).integers(1, 6, len(users))
     alike = Ratings.from_arrays(users, items, values)
-    known = models.identities.Identities.of(alike)
-    assert rounds.overlap(known, alike.n_items) == 1
-    few = len(rounds.rounds(alike, None, 0, "cpu"))
-    assert len(rounds.rounds(alike, known, 0, "cpu")) > 2 * few
+    known = Identities.of(alike)
+    assert of_factors.overlap(known, alike.n_items) == 1
+    few = len(of_factors.make_rounds(alike, None, 0, "cpu"))
+    assert len(of_factors.make_rounds(alike, known, 0, "cpu")) > 2 * few
     with stand_in():
-        fitted = models.ConditionalPMFModel(**FACTORS).fit(alike)
+        fitted = ConditionalPMF(**FACTORS, random_state=0).fit(alike)
     assert fitted.history.epoch_losses[-1] < fitted.history.epoch_losses[0]
 
 
 @pytest.mark.parametrize("conditional", [False, True])
 def test_every_rating_is_visited_once_from_either_side(parts, conditional):
     train, _ = parts
-    known = models.identities.Identities.of(train) if conditional else None
-    found = rounds.rounds(train, known, 3, "cpu")
+    known = Identities.of(train) if conditional else None
+    found = of_factors.make_rounds(train, known, 3, "cpu")
     seen = {"users": [], "items": []}
     for part in found:
         users = np.repeat(part.users, np.diff(part.by_user.offsets))
@@ -140,7 +148,7 @@ def test_a_killed_fit_goes_on_from_what_the_device_held(
         return killed
 
     train, _ = parts
-    settings = {"epochs": 4} if "epochs" in model.settings.to_dict() else {}
+    settings = {"n_epochs": 4} if "n_epochs" in model.settings.to_dict() else {}
     with stand_in():
         expected = new(model, **settings).fit(train)
         begun = new(model, **settings)
@@ -162,7 +170,7 @@ def test_more_ratings_are_learned_there_and_held_out_ones_watched(parts, model, 
         fitted = new(model, **watched).fit(train)
         before = rmse(fitted, test)
         fitted.partial_fit(
-            train, epochs=6
+            train, n_epochs=6
         )  # of a chain as many samples as before: it predicts their mean
     assert rmse(fitted, test) == pytest.approx(before, rel=0.02)
 
@@ -201,7 +209,7 @@ def test_a_scorer_of_lenskit_trains_there():
     from tacenda_surprise.lenskit import RBMScorer
 
     table = pd.DataFrame({"user_id": [1, 1, 2], "item_id": [1, 2, 2], "rating": [3.0, 4.0, 2.0]})
-    scorer = RBMScorer(device="cuda", n_hidden=3, epochs=1)
+    scorer = RBMScorer(device="cuda", n_hidden=3, n_epochs=1)
     with stand_in() as called:
         scorer.train(lenskit.from_interactions_df(table))
     assert called == MACHINE

@@ -6,7 +6,7 @@ from surprise import Dataset, Reader
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise import PMF, Blend, ConditionalPMF
-from tacenda_surprise.models.catalogue import possible_levels
+from tacenda_surprise.catalogue import possible_levels
 
 SMALL = {"n_factors": 4, "n_epochs": 3, "random_state": 0}
 
@@ -61,7 +61,7 @@ def test_ids_of_one_text_are_two_users_in_either_order(first, second):
 def test_side_information_beside_dense_ratings_is_taken_and_an_anti_testset_is_not():
     rows = [(f"u{u}", f"i{i}", float((u * i) % 5 + 1)) for u in range(80) for i in range(10)]
     told = [("quiet", "i1"), ("quiet", "i3")]
-    assert ConditionalPMF(rated=told, **SMALL).fit(trainset(rows)).model is not None
+    assert ConditionalPMF(rated=told, **SMALL).fit(trainset(rows)).is_fitted
     half = [row for k, row in enumerate(rows) if (k + k // 10) % 2]
     others = [(user, item) for user, item, _ in rows if (user, item) not in {r[:2] for r in half}]
     with pytest.raises(DataError, match="not an anti-testset"):

@@ -53,8 +53,8 @@ class TestBias(BasicComponentTests, ScorerTests):
 
 class TestConditionalPMF(BasicComponentTests, ScorerTests):
     component = components.ConditionalPMFScorer
-    config = component.validate_config({"n_factors": 5, "epochs": 5})
-    configs = ({"n_factors": 5, "advanced": {"init_std": 0.2}},)
+    config = component.validate_config({"n_factors": 5, "n_epochs": 5})
+    configs = ({"n_factors": 5, "init_std_dev": 0.2},)
     can_score = "all"
 
 
@@ -66,13 +66,13 @@ class TestBayesianPMF(ScorerTests):
 
 class TestConditionalRBM(ScorerTests):
     component = components.ConditionalRBMScorer
-    config = component.validate_config({"n_hidden": 8, "epochs": 5})
+    config = component.validate_config({"n_hidden": 8, "n_epochs": 5})
     can_score = "all"
 
 
 class TestChoices(ScorerTests):
     component = components.ChoiceScorer
-    config = component.validate_config({"n_factors": 5, "epochs": 5})
+    config = component.validate_config({"n_factors": 5, "n_epochs": 5})
     can_score = "all"
 
 
@@ -94,9 +94,9 @@ def test_the_seed_is_that_of_lenskit_unless_it_is_given(ml_ds):
     from lenskit.training import TrainingOptions
 
     def scores(drawn, **config):
-        scorer = components.PMFScorer(n_factors=3, epochs=2, **config)
+        scorer = components.PMFScorer(n_factors=3, n_epochs=2, **config)
         scorer.train(ml_ds, TrainingOptions(rng=drawn))
         return scorer.model.score_pairs(np.arange(5), np.arange(5))
 
     assert not np.array_equal(scores(1), scores(2))
-    np.testing.assert_array_equal(scores(1, seed=7), scores(2, seed=7))
+    np.testing.assert_array_equal(scores(1, random_state=7), scores(2, random_state=7))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from tacenda_surprise.models.levels import nearest
+from tacenda_surprise.variance import nearest
 
 STARS = np.arange(1, 6, dtype=np.float32)
 COUNTS = np.array([3, 0, 8, 20, 90], np.float32)

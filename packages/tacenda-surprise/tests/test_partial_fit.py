@@ -59,10 +59,8 @@ def test_it_predicts_better_than_before_and_nearly_as_well_as_fitted_anew(make):
 
 def test_biases_go_on_with_the_penalties_of_the_fit(trainset):
     algo = BiasOnly(n_epochs=30).fit(trainset)
-    before, penalties = algo.bu, algo.model.config_dict()["penalties"]
-    assert algo.partial_fit(trainset, 0).model.config_dict()["penalties"] == pytest.approx(
-        penalties
-    )
+    before, penalties = algo.bu, algo.config_dict()["penalties"]
+    assert algo.partial_fit(trainset, 0).config_dict()["penalties"] == pytest.approx(penalties)
     algo.partial_fit(trainset, 1)
     np.testing.assert_allclose(algo.bu, before, atol=1e-4)
 
@@ -121,7 +119,7 @@ def test_who_was_folded_in_stays_until_there_are_ratings(trainset):
     algo.fold_in({"item 3": 5.0, "item 4": 4.0}, uid="here")
     algo.fold_in({"item 3": 1.0}, uid="gone")
     algo.partial_fit(trainset_of(("gone", "item 3", 5.0)))
-    assert [one.uid for one in algo._new_users.given()] == ["here"]
+    assert [one.given.uid for one in algo._new_users.values()] == ["here"]
     assert len(algo.top_n(2, ["here", "gone"])) == 2
 
 

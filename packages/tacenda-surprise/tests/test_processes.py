@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.processes import run_together
-from tacenda_surprise.algorithm import TacendaAlgorithm
+from tacenda_surprise import RatingAlgorithm
 
 pytest.importorskip("torch")
 
@@ -46,7 +46,7 @@ def fitted(tmp_path_factory):
         }
         run_together(SCRIPT, size, folder, json.dumps(models))
         for name in models:
-            found[name] = [TacendaAlgorithm.load(folder / f"{name} {rank}") for rank in range(size)]
+            found[name] = [RatingAlgorithm.load(folder / f"{name} {rank}") for rank in range(size)]
     return found
 
 

@@ -16,7 +16,8 @@ from tacenda_surprise import (
     SideInfo,
     cross_validate_conditional,
 )
-from tacenda_surprise.models import ConditionalPMFModel, Identities, PMFModel
+from tacenda_surprise.catalogue import Identities
+from tacenda_surprise.trainsets import FitData
 
 SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
 
@@ -56,9 +57,9 @@ def test_pairs_merge_and_what_is_of_no_use_is_counted(trainset):
     known = trainset.to_raw_iid(0)
     side = SideInfo([("a", known), ("a", known, 5.0), ("a", "no such item"), ("b", known)])
     assert len(side) == 3
-    found = side.numbered(trainset._raw2inner_id_users, trainset._raw2inner_id_items)
-    assert found.dropped == 1
-    assert found.new_users == ["a", "b"]
+    with pytest.warns(UserWarning, match="1 identities are of items that nobody has rated"):
+        found = side.join(FitData.of(trainset))
+    assert list(found.users)[-2:] == ["a", "b"]
     assert found.identities.sizes[-2:].tolist() == [1, 1]
     with pytest.warns(UserWarning, match="1 identities are of items that nobody has rated"):
         ConditionalPMF(rated=side, **SMALL).fit(trainset)
@@ -125,15 +126,15 @@ def test_conditioning_pays_where_taste_decides_what_is_rated():
     quiet = ratings.user_ids >= 500
     train = ratings.select(~quiet)
     test = ratings.select(quiet)
-    settings = {"n_factors": 8, "epochs": 40}
+    settings = {"n_factors": 8, "n_epochs": 40, "random_state": 0}
     identities = Identities.of(test)
 
     def rmse(model):
         scores = model.score_pairs(test.user_ids, test.item_ids)
         return float(np.sqrt(np.mean((scores - test.values) ** 2)))
 
-    with_identities = ConditionalPMFModel(**settings).fit(train, identities=identities)
-    assert rmse(with_identities) < rmse(PMFModel(**settings).fit(train)) - 0.005
+    with_identities = ConditionalPMF(**settings).fit(train, identities=identities)
+    assert rmse(with_identities) < rmse(PMF(**settings).fit(train)) - 0.005
 
 
 def test_identities_as_arrays():

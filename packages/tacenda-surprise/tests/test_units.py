@@ -9,29 +9,28 @@ from hypothesis import strategies as st
 
 from tacenda.datasets import synthetic_ratings
 from tacenda.ratings import Ratings, split
-from tacenda_surprise.models import (
-    BayesianPMFModel,
-    BiasModel,
-    BoltzmannSettings,
-    ConditionalBayesianPMFModel,
-    ConditionalPMFModel,
-    ConditionalRBMModel,
-    PMFModel,
-    RBMModel,
+from tacenda_surprise import (
+    PMF,
+    RBM,
+    BayesianPMF,
+    BiasOnly,
+    ConditionalBayesianPMF,
+    ConditionalPMF,
+    ConditionalRBM,
 )
-from tacenda_surprise.models.spread import Curve
+from tacenda_surprise.variance import Curve
 
 CHAIN = {"n_factors": 2, "burn_in": 3, "n_samples": 8}
 MODELS = {
-    "bias": lambda: BiasModel(),
-    "pmf": lambda: PMFModel(n_factors=4, epochs=6),
-    "als": lambda: PMFModel(n_factors=3, epochs=4, solver="als"),
-    "conditional_pmf": lambda: ConditionalPMFModel(n_factors=4, epochs=6),
-    "bayesian_pmf": lambda: BayesianPMFModel(**CHAIN),
-    "conditional_bayesian_pmf": lambda: ConditionalBayesianPMFModel(**CHAIN),
-    "rbm": lambda: RBMModel(n_hidden=4, epochs=3),
-    "conditional_rbm": lambda: ConditionalRBMModel(n_hidden=4, epochs=3),
-    "rbm_thesis": lambda: RBMModel.from_settings(BoltzmannSettings.thesis(n_hidden=4, epochs=3)),
+    "bias": lambda: BiasOnly(),
+    "pmf": lambda: PMF(n_factors=4, n_epochs=6, random_state=0),
+    "als": lambda: PMF(n_factors=3, n_epochs=4, solver="als", random_state=0),
+    "conditional_pmf": lambda: ConditionalPMF(n_factors=4, n_epochs=6, random_state=0),
+    "bayesian_pmf": lambda: BayesianPMF(**CHAIN, random_state=0),
+    "conditional_bayesian_pmf": lambda: ConditionalBayesianPMF(**CHAIN, random_state=0),
+    "rbm": lambda: RBM(n_hidden=4, n_epochs=3, random_state=0),
+    "conditional_rbm": lambda: ConditionalRBM(n_hidden=4, n_epochs=3, random_state=0),
+    "rbm_thesis": lambda: RBM.thesis(n_hidden=4, n_epochs=3, random_state=0),
 }
 FITTED = {}
 
@@ -61,8 +60,8 @@ def test_predictions_go_with_the_unit(ratings, name, logarithm, shift):
         (other.score_pairs(users, items), factor * model.score_pairs(users, items) + shift),
         (other.deviations(users, items), factor * model.deviations(users, items)),
         (
-            other.fold_in(np.array([1, 2]), factor * np.array([1.0, 5.0]) + shift).score(),
-            factor * model.fold_in(np.array([1, 2]), [1.0, 5.0]).score() + shift,
+            other.fold(np.array([1, 2]), factor * np.array([1.0, 5.0]) + shift).score(),
+            factor * model.fold(np.array([1, 2]), [1.0, 5.0]).score() + shift,
         ),
     ):
         np.testing.assert_allclose(found / factor, expected / factor, atol=rounding, rtol=0)
@@ -81,10 +80,10 @@ def test_one_rating_predicts_about_itself():
 def test_early_stopping_is_hardly_worse_than_without(name):
     data = synthetic_ratings.generate(150, 80, 2_500, rank=2, noise=0.6, seed=5).ratings
     train, test = split(data, 0.2, seed=0)
-    model_class = {"pmf": PMFModel, "conditional_pmf": ConditionalPMFModel}[name]
+    model_class = {"pmf": PMF, "conditional_pmf": ConditionalPMF}[name]
     errors = []
     for validation in (0.0, 0.05):
-        model = model_class(n_factors=10, validation=validation).fit(train)
+        model = model_class(n_factors=10, validation=validation, random_state=0).fit(train)
         found = model.score_pairs(test.user_ids, test.item_ids)
         errors.append(float(np.sqrt(np.mean((found - test.values) ** 2))))
     assert errors[1] < 1.005 * errors[0]
@@ -94,7 +93,7 @@ def test_early_stopping_is_hardly_worse_than_without(name):
 def test_beyond_the_end_of_the_scale_variances_are_those_at_the_end(ratings, name):
     """Of users fitted and folded in alike: the curve of the variances was fitted to clipped predictions."""
     model = MODELS[name]().fit(ratings)
-    folded = model.fold_in(*ratings.of_user(0))
+    folded = model.fold(*ratings.of_user(0))
     users, items = np.zeros(5, int), np.arange(5)
     # a curve that rises up to a point beyond the end, where it stays level
     curve = Curve(5.0, 10.0, slope=0.5)
@@ -107,12 +106,12 @@ def test_beyond_the_end_of_the_scale_variances_are_those_at_the_end(ratings, nam
         model._unit = at_end
         expected = (model.deviations(users, items), folded._replace(unit=at_end).deviations(items))
     else:
-        spread = folded.spread._replace(curve=np.array(curve, np.float32))
-        at_end = folded.spread._replace(curve=np.array(Curve(), np.float32))
+        spread = replace(folded.spread, curve=np.array(curve, np.float32))
+        at_end = replace(folded.spread, curve=np.array(Curve(), np.float32))
         cases, expected = [], []
         for one, kept in ((spread, cases), (at_end, expected)):
             if name == "bias":
-                model._biases = model._biases._replace(spread=one)
+                model._biases = replace(model._biases, spread=one)
             else:
                 model._spread = one
             kept += [model.deviations(users, items)]

@@ -20,11 +20,14 @@ from scipy.sparse import csr_array
 
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError, DataError, PluginUnavailableError
+from tacenda.fitting import FitRun
 from tacenda.ratings import Ratings
 from tacenda.settings import Settings, configured_by, option
 
 try:
-    from tacenda_surprise.models import Catalogue, Identities, Loop, RatingModel, check_rated
+    from tacenda_surprise import RatingAlgorithm
+    from tacenda_surprise.catalogue import Catalogue, Identities
+    from tacenda_surprise.users import check_rated
 except ImportError as error:  # the registry lists the model as unavailable, with this reason
     raise PluginUnavailableError(
         "slope_one needs tacenda-surprise: install tacenda-classics[ratings]"
@@ -68,7 +71,7 @@ class Learned(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """A user who is not among those fitted; see `tacenda_surprise.models.FoldedUser`."""
+    """A user who is not among those fitted; see `tacenda_surprise.users.FoldedUser`."""
 
     scores: Floats  # (items + 1,), the last that of an unknown item
     noise: float
@@ -82,7 +85,7 @@ class Folded(NamedTuple):
         return np.full(len(items), self.noise, np.float32)
 
 
-class SlopeOne(RatingModel):
+class SlopeOne(RatingAlgorithm):
     """Ratings predicted from the differences between items, learned in one pass over pairs of items."""
 
     name: ClassVar[str] = "slope_one"
@@ -101,14 +104,12 @@ class SlopeOne(RatingModel):
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def _fit(self, loop: Loop, ratings: Ratings, identities: Identities | None) -> None:
-        """Nothing is trained step by step, so there is nothing for ``loop`` to run."""
+    def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
+        """Nothing is trained step by step, so ``run`` has nothing to do."""
         self._learn(ratings)
         errors = self.score_pairs(ratings.user_ids, ratings.item_ids) - ratings.values
         # Two more ratings, each a whole unit off, so that a handful of ratings does not look certain.
         self._noise = float(np.sqrt((np.sum(errors**2, dtype=float) + 2) / (len(errors) + 2)))
-        n_users, n_items = ratings.n_users, ratings.n_items
-        self.fitted_on = {"n_ratings": len(ratings), "n_users": n_users, "n_items": n_items}
 
     def _learn(self, ratings: Ratings) -> None:
         self._catalogue, self._learned_from = Catalogue.of(ratings), ratings
@@ -176,10 +177,10 @@ class SlopeOne(RatingModel):
         self._learned(self._found)
         return np.full(len(users), self._noise, np.float32)
 
-    def fold_in(
+    def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> Folded:
-        """Predict for a user who is not among those fitted; see `RatingModel.fold_in`."""
+        """Predict for a user who is not among those fitted; see `RatingAlgorithm.fold`."""
         n_items = len(self.catalogue.items)
         self._known_items(items, identities)
         rated = check_rated(items, values, n_items)
@@ -189,12 +190,9 @@ class SlopeOne(RatingModel):
     # -- the way to disk and back: the ratings are saved, and what follows from them is found again ----
 
     def config_dict(self) -> dict[str, Any]:
-        """Settings, scale and noise, as JSON values."""
-        return {
-            "settings": self.settings.to_dict(),
-            "catalogue": self.catalogue.config(),
-            "noise": self._noise,
-        }
+        """The options, scale and noise, as JSON values."""
+        catalogue = self.catalogue.config()
+        return {**super().config_dict(), "catalogue": catalogue, "noise": self._noise}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The ratings, and the raw ids of users and items."""
@@ -203,14 +201,14 @@ class SlopeOne(RatingModel):
             "ratings.offsets": ratings.user_offsets,
             "ratings.items": ratings.item_ids,
             "ratings.values": ratings.values,
-            **self.catalogue.arrays(),
+            **self.catalogue.to_arrays(),
         }
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Rebuild the model of an artefact. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
-        catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
+        catalogue = Catalogue.from_config(config["catalogue"], arrays)
         offsets = require(arrays, "ratings.offsets", shape=("users + 1",), dtype=np.int64)
         dims: dict[str, int] = {}
         items = require(arrays, "ratings.items", shape=("n",), dtype=np.int32, dims=dims)

@@ -1,17 +1,13 @@
 """Probabilistic matrix factorization and RBMs for ratings, as Surprise algorithms."""
 
+from tacenda_surprise.algorithm import RatingAlgorithm, Recommender
+from tacenda_surprise.bayesian import BayesianPMF, ConditionalBayesianPMF
+from tacenda_surprise.bias import BiasOnly
 from tacenda_surprise.blend import Blend
 from tacenda_surprise.cross_validation import cross_validate_conditional
-from tacenda_surprise.pmf import (
-    PMF,
-    BayesianPMF,
-    BiasOnly,
-    ConditionalBayesianPMF,
-    ConditionalPMF,
-)
+from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
-from tacenda_surprise.recommender import Recommender
-from tacenda_surprise.side_info import SideInfo
+from tacenda_surprise.trainsets import SideInfo
 
 __version__ = "0.1.0"
 
@@ -24,6 +20,7 @@ __all__ = [
     "ConditionalBayesianPMF",
     "ConditionalPMF",
     "ConditionalRBM",
+    "RatingAlgorithm",
     "Recommender",
     "SideInfo",
     "cross_validate_conditional",

@@ -1,106 +1,243 @@
-"""Any rating model as a Surprise algorithm: everything AlgoBase promises, and what it never had."""
+"""`RatingAlgorithm`: a rating model that is a Surprise algorithm, with everything AlgoBase promises and more.
+
+A subclass holds the mathematics. There users and items are numbers, and -1 is one that it does not know; here they
+are raw ids.
+"""
 
 from __future__ import annotations
 
+import gc
+import inspect
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
-from typing import Any, Generic, Self, TypeVar
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import repeat
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from surprise import AlgoBase, PredictionImpossible, Trainset
+from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
-from tacenda import artifact
+from tacenda import artifact as saved
+from tacenda import plugins
 from tacenda.artifact import Artifact
-from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda.estimator import Estimator
-from tacenda.fitting import Callback
+from tacenda.artifact.arrays import Precision
+from tacenda.errors import ConfigurationError, DataError, PluginError
+from tacenda.estimator import Estimator, resolve
+from tacenda.fitting import Callback, FitLoop, FitRun, History
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError
+from tacenda.kernels.ratings import scores as rating_scores
+from tacenda.kernels.ratings.sgd import Tables
+from tacenda.ratings import Ratings
+from tacenda.settings import Option, Settings, option
 from tacenda_surprise import storage
-from tacenda_surprise.models.base import RatingModel
-from tacenda_surprise.models.bias import BiasModel
-from tacenda_surprise.models.checked import checked
-from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.new_users import NewUsers
-from tacenda_surprise.output import EpochPrinter, why_impossible
-from tacenda_surprise.recommendation import Recommendation
-from tacenda_surprise.settings import AlgorithmSettings, ReadArgument
-from tacenda_surprise.side_info import SideInfo
-from tacenda_surprise.trainsets import (
-    FitData,
-    as_trainset,
-    merged,
-    ratings_of,
+from tacenda_surprise.catalogue import Catalogue, Identities
+from tacenda_surprise.implicit import ImplicitFactors
+from tacenda_surprise.top_n import By, Lists, Ranked, check_length, name_items, top
+from tacenda_surprise.trainsets import FitData, SideInfo, as_list, as_pairs, numbers
+from tacenda_surprise.upgrade import upgrade
+from tacenda_surprise.users import (
+    FoldedUser,
+    Given,
+    NewUser,
+    NewUsers,
+    folded_probabilities,
+    ratings_by_item,
 )
+from tacenda_surprise.variance import density, nearest
 
-__all__ = ["TacendaAlgorithm"]
+__all__ = ["RatedSettings", "RatingAlgorithm", "RatingSettings", "SeededSettings", "best_items"]
 
-S = TypeVar("S", bound=AlgorithmSettings)
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.int64]
-UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.integer[Any]]
+
+_UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
+_SCORES = 8_000_000  # in memory at a time
 
 
-class TacendaAlgorithm(Estimator, Recommendation, Generic[S]):
-    """Hosts a `tacenda_surprise.models.RatingModel`; subclasses say which one, and its settings.
+@dataclass(frozen=True, kw_only=True)
+class RatingSettings(Settings):
+    """Options of every algorithm."""
 
-    A subclass sets ``settings_class`` and ``model_class`` and has a constructor of its own::
+    verbose: bool = option(False, "print a line for every epoch", last=True)
 
-        @configured_by(MySettings)
-        def __init__(self, settings: MySettings) -> None:
-            TacendaAlgorithm.__init__(self, settings)
+
+@dataclass(frozen=True, kw_only=True)
+class SeededSettings(RatingSettings):
+    """Options of algorithms whose fits draw random numbers."""
+
+    random_state: int | np.random.RandomState | None = option(
+        None,
+        "seed, or a state of numpy's random numbers; None: numpy's global state",
+        at_least=0,
+        last=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatedSettings(Settings):
+    """Options of algorithms that condition on the identities of rated items."""
+
+    rated: SideInfo | Iterable[Iterable[Any]] | None = option(
+        None,
+        """items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs""",
+        last=True,
+    )
+
+    def __post_init__(self) -> None:
+        """Read the pairs once, as an iterator would be empty at the second fit."""
+        if isinstance(self.rated, Iterable) and not isinstance(self.rated, SideInfo):
+            object.__setattr__(self, "rated", SideInfo(self.rated))
+        super().__post_init__()
+
+
+class _ReadOption:
+    """An option as an attribute of an algorithm, ``algo.n_factors``, as in Surprise; read from its settings alone."""
+
+    def __init__(self, one: Option) -> None:
+        self.name, self.__doc__ = one.name, f"{one.doc}; given to the constructor."
+
+    def __get__(self, algo: Any, owner: type | None = None) -> Any:
+        return self if algo is None else getattr(algo.settings, self.name)
+
+    def __set__(self, algo: Any, value: Any) -> None:
+        made = type(algo).__name__
+        raise AttributeError(
+            f"{self.name} cannot be set on a {made} that is there: make another, {made}({self.name}={value!r})"
+        )
+
+
+class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
+    """A model of explicit ratings, as an algorithm of Surprise.
+
+    A subclass sets ``name`` and ``distribution`` to those of its entry point and implements `_fit`; `tables`, or else
+    `score_pairs` and `score_users`; `deviations`; `fold`; `arrays` and `from_arrays`. One that can learn from further
+    ratings has `_go_on` too. Users and items are numbers in all of these, and -1 is an unknown one.
 
     Attributes
     ----------
     settings
-        The arguments it was made with; each is an attribute as well, which can be read alone.
-    model
-        The fitted model; None before ``fit``.
-    bu, bi
-        Biases of users and items (users,), (items,) float64; None where the model has none.
-    pu, qi
-        Factors (users, factors), (items, factors) float64; likewise.
+        The options it was made with; each is an attribute as well, which can be read alone.
+    conditional
+        Whether it conditions on the identities of rated items.
+    keeps_checkpoints
+        Whether ``fit`` can save its progress; an algorithm that is fitted in one go refuses ``checkpoints``.
+    predicts_unknown
+        Whether pairs with an unknown user or item can be predicted.
+    history
+        The course of the last fit.
+    trainset
+        Surprise's trainset of what it was fitted to.
     """
 
-    settings: S
-    model_class: type[RatingModel]
+    kind = "recommenders"
+    distribution = "tacenda-surprise"
+    api_version: ClassVar[int] = 1
+    conditional: ClassVar[bool] = False
+    keeps_checkpoints: ClassVar[bool] = True
+    predicts_unknown: Any = True
+    _fitted_to = "trainset"
+
+    history = History()
+    _seed = 0  # of the last fit
+    _catalogue: Catalogue | None = None
+    _data: FitData | None = None  # None where it was saved without its ratings
+    _instead: RatingAlgorithm | None = None  # what predicts after a fit that diverged
+    _seen: Identities | None = None  # who is known to have rated what
+    _implicit: ImplicitFactors | None = None
+    _public: tuple[Doubles, ...] | None = None  # what users of Surprise read
+    _users: dict[Hashable, int]  # the number of every raw id
+    _items: dict[Hashable, int]
+    _unrated_users: dict[str, int]  # of whom only side information is known
+    _new_users: NewUsers  # who was folded in
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Make every argument an attribute too, as in Surprise: ``algo.n_factors`` is that of the settings."""
+        """Make every option an attribute too."""
         super().__init_subclass__(**more)
         if "settings_class" in vars(cls):
             for one in cls.settings_class.options():
-                if one.name != "settings" and not hasattr(cls, one.name):
-                    setattr(cls, one.name, ReadArgument(one))
+                if not hasattr(cls, one.name):
+                    setattr(cls, one.name, _ReadOption(one))
 
-    def __init__(self, settings: S) -> None:
+    def __init__(self, settings: Settings | None = None) -> None:
         AlgoBase.__init__(self)
-        self.settings = settings
-        self.model: RatingModel | None = None
-        self.bu: Floats | None = None
-        self.bi: Floats | None = None
-        self.pu: Floats | None = None
-        self.qi: Floats | None = None
-        self._choices = None
+        Estimator.__init__(self, Settings() if settings is None else settings)
+        self._users, self._items, self._unrated_users, self._new_users = {}, {}, {}, NewUsers()
         if self.rated is not None:
             self._require_conditional()
 
     # -- what it is --------------------------------------------------------------------------------
 
     @property
-    def conditional(self) -> bool:
-        """Whether identities without ratings are of any use to it."""
-        return bool(getattr(self.model_class, "conditional", False))
-
-    @property
     def is_fitted(self) -> bool:
         """Whether it was fitted or loaded."""
-        return self.model is not None
+        return self._catalogue is not None or self._instead is not None
+
+    def _fitted(self) -> RatingAlgorithm:
+        """What predicts. Raises NotFittedError."""
+        if self._instead is not None:
+            return self._instead
+        self._learned(self._catalogue)
+        return self
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """Users, items and scale of the ratings it was fitted to. Raises NotFittedError."""
+        return self._learned(self._fitted()._catalogue)
+
+    @property
+    def levels(self) -> Doubles:
+        """The ratings (levels,) of `predict_proba`, ascending."""
+        return self.catalogue.levels.astype(np.float64)
+
+    def _fit_data(self) -> FitData:
+        self._fitted()
+        if self._data is None:
+            raise ConfigurationError(
+                f"this {type(self).__name__} was saved without its ratings, as older versions did: fit it again"
+            )
+        return self._data
+
+    @property
+    def trainset(self) -> Trainset:
+        """Surprise's trainset; it is made of the ratings where these were given in another form."""
+        self._data = self._fit_data().with_trainset()
+        return self._data.trainset
+
+    @property
+    def bu(self) -> Doubles | None:
+        """Biases of users (users,) float64; None before ``fit``, or where there are none."""
+        return self._public_table(0)
+
+    @property
+    def bi(self) -> Doubles | None:
+        """Biases of items (items,) float64; likewise."""
+        return self._public_table(1)
+
+    @property
+    def pu(self) -> Doubles | None:
+        """Factors of users (users, factors) float64; likewise."""
+        return self._public_table(2)
+
+    @property
+    def qi(self) -> Doubles | None:
+        """Factors of items (items, factors) float64; likewise."""
+        return self._public_table(3)
+
+    def _public_table(self, which: int) -> Doubles | None:
+        tables = self._fitted().tables if self.is_fitted else None
+        if tables is not None and self._public is None:
+            n = len(self._users) if self._data is None else self._data.n_users
+            x, q, b, c, _ = tables
+            self._public = tuple(part.astype(float) for part in (b[:n], c, x[:n], q))
+        return None if self._public is None else self._public[which]
 
     @property
     def rated(self) -> SideInfo | None:
@@ -112,8 +249,7 @@ class TacendaAlgorithm(Estimator, Recommendation, Generic[S]):
     def rated(self, rated: SideInfo | Iterable[Iterable[Any]] | None) -> None:
         if rated is not None:
             self._require_conditional()
-        settings: Any = self.settings
-        self.settings = replace(settings, rated=rated)
+        self.settings = replace(self.settings, rated=rated)
 
     def _require_conditional(self) -> None:
         if not self.conditional:
@@ -122,12 +258,109 @@ class TacendaAlgorithm(Estimator, Recommendation, Generic[S]):
                 "conditional algorithm"
             )
 
+    # -- what a subclass computes ------------------------------------------------------------------
+
+    def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
+        """Fit the model, training with ``run``; identities are None but in conditional models."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement _fit")
+
+    def _go_on(
+        self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
+    ) -> None:
+        """Train on with all ratings, old and new; a model that can do so overrides this method."""
+        raise ConfigurationError(
+            f"{type(self).__name__} cannot go on from where it is: fit it anew to all ratings"
+        )
+
+    @property
+    def tables(self) -> Tables | None:
+        """Biases and factors whose sum and product are the scores; None for models without such."""
+        return None
+
+    def _require_tables(self) -> Tables:
+        found = self.tables
+        if found is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} has neither tables nor scores of its own"
+            )
+        return found
+
+    def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
+        """Expected ratings (pairs,) float32 of numbered users and items, not clipped; those of `tables` here.
+
+        A user without ratings is predicted from what else is known. Raises NotFittedError.
+        """
+        if self._instead is not None:
+            return self._instead.score_pairs(users, items)
+        x, q, b, c, _ = self._require_tables()
+        return rating_scores.scores(users, items, x, q, b, c, self.catalogue.mean)
+
+    def score_users(self, users: Numbers) -> Floats:
+        """Expected ratings of all items (users, items) float32, not clipped, for a block of numbered users."""
+        x, q, b, c, _ = self._require_tables()
+        users = np.asarray(users)
+        known = (users >= 0).astype(np.float32)[:, None]
+        scores = (x[users] * known) @ q.T
+        scores += b[users][:, None] * known
+        scores += c + np.float32(self.catalogue.mean)
+        return np.asarray(scores)
+
+    def deviations(self, users: Numbers, items: Numbers) -> Floats:
+        """Standard deviation of the rating of each pair (pairs,), its noise included."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement deviations")
+
+    def probabilities(self, users: Numbers, items: Numbers) -> Floats:
+        """Probability of every level of ``catalogue.levels`` (pairs, levels).
+
+        With the score as its mean and the deviation, see `tacenda_surprise.variance`; models with a
+        distribution of their own override it. Raises ConfigurationError for a continuous scale.
+        """
+        levels = self.catalogue.require_levels(f"{type(self).__name__}.predict_proba")
+        scores = self.catalogue.clip(self.score_pairs(users, items))
+        return nearest(scores, self.deviations(users, items), levels, self.catalogue.counts)
+
+    def fold(
+        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
+    ) -> FoldedUser:
+        """Predict for a user who is not among those fitted, without fitting again.
+
+        ``items`` (n,) are numbers of rated items, ``values`` (n,) the ratings, and ``identities`` further items known
+        to be rated, only where `folds_identities`.
+
+        Raises
+        ------
+        ConfigurationError
+            ``identities`` are given to a model that does not use them, ratings and items do not match,
+            or a rating is not finite.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement fold")
+
+    @property
+    def folds_identities(self) -> bool:
+        """Whether `fold` conditions on identities."""
+        return self.conditional
+
+    def _known(self, ratings: Ratings, identities: Identities | None) -> Identities | None:
+        """Join the identities with those of the ratings; None without conditioning."""
+        return Identities.of(ratings, identities) if self.conditional else None
+
+    def _known_items(self, items: Numbers, identities: Numbers | None) -> Numbers:
+        """All items a user is known to have rated, ascending. Raises ConfigurationError."""
+        more = np.asarray([] if identities is None else identities, np.int64)
+        if len(more) and not self.folds_identities:
+            raise ConfigurationError(
+                f"{type(self).__name__} does not condition new users on what they have rated; leave out "
+                "the identities"
+            )
+        return np.union1d(items, more)
+
     # -- fitting -----------------------------------------------------------------------------------
 
     def fit(
         self,
         trainset: Any,
         *,
+        identities: Identities | None = None,
         checkpoints: str | os.PathLike[str] | None = None,
         resume: Resume = "auto",
         callbacks: Sequence[Callback] = (),
@@ -137,8 +370,10 @@ class TacendaAlgorithm(Estimator, Recommendation, Generic[S]):
         Parameters
         ----------
         trainset
-            What to fit to: a Trainset, or a data frame whose columns are users, items and ratings, or a sparse
-            matrix (users, items).
+            What to fit to: a Trainset; or a data frame whose columns are users, items and ratings; or a sparse
+            matrix (users, items); or `tacenda.ratings.Ratings`, for which ``random_state`` is the very seed.
+        identities
+            Who is known to have rated what beside these `Ratings`, in their numbers; otherwise give ``rated=``.
         checkpoints
             Folder for checkpoints, from which an interrupted fit goes on.
         resume
@@ -150,19 +385,22 @@ class TacendaAlgorithm(Estimator, Recommendation, Generic[S]):
         ------
         DataError
             A rating is not finite or off the scale.
+        ConfigurationError
+            The algorithm cannot use the identities, keeps no checkpoints, or cannot learn from ratings of this kind.
         """
-        trainset = as_trainset(trainset)
-        data = self._data(trainset)
-        try:
-            model = self._new_model().fit(
-                data.ratings,
-                identities=data.identities,
-                callbacks=self._callbacks(callbacks),
-                checkpoints=checkpoints,
-                resume=resume,
-                progress=type(self).__name__,
+        data = self._read(trainset, identities)
+        if checkpoints is not None and not self.keeps_checkpoints:
+            raise ConfigurationError(
+                f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
             )
+        fitted = copy(self)
+        fitted._instead, fitted._seed, fitted._data = None, self._draw_seed(trainset), data
+        run = FitRun(checkpoints, resume, self._callbacks(callbacks), type(self).__name__)
+        try:
+            fitted._fit(run, data.ratings, data.identities)
         except DivergenceError as error:
+            if isinstance(trainset, Ratings):
+                raise
             # A search goes on, and takes other settings for better.
             rates = [one.name for one in self.settings.options() if one.name.startswith("lr_")]
             advice = f"give a lower {rates[0]}" if rates else "give a lower learning rate"
@@ -171,54 +409,18 @@ class TacendaAlgorithm(Estimator, Recommendation, Generic[S]):
                 f"ratings; {advice}",
                 stacklevel=2,
             )
-            model = BiasModel(biases="none").fit(data.ratings)
-        self._adopt(trainset, model, data)
+            mean: RatingAlgorithm = plugins.make(
+                "recommenders",
+                "bias",
+                {"biases": "none"},
+                distribution=RatingAlgorithm.distribution,
+            )
+            fitted._instead = mean.fit(data.ratings)
+        self._adopt(fitted)
         return self
 
-    def _new_model(self) -> RatingModel:
-        """Make the unfitted model that the settings describe."""
-        options = self.settings.for_model()
-        if hasattr(self.settings, "random_state"):
-            options["seed"] = self._seed()
-        model: Any = self.model_class
-        made: RatingModel = model(**options)
-        return made
-
-    def _data(self, trainset: Trainset) -> FitData:
-        """Prepare what the model is given."""
-        if self.rated is None:
-            return FitData(ratings_of(trainset), None, trainset._raw2inner_id_users)
-        return self.rated.joined(trainset)
-
-    def _seed(self) -> int:
-        state = getattr(self.settings, "random_state", None)
-        return int(get_rng(state).randint(2**31 - 1))
-
-    def _adopt(self, trainset: Trainset, model: RatingModel, data: FitData) -> None:
-        """Take a fitted model, all at once: an interrupted fit leaves the algorithm as it was."""
-        AlgoBase.fit(self, trainset)
-        self.model = model
-        self._users, self._items = data.users, trainset._raw2inner_id_items
-        n = trainset.n_users
-        self._unrated_users = {
-            str(raw): number for raw, number in data.users.items() if number >= n
-        }
-        self._seen = Identities.of(data.ratings, data.identities)
-        self._new_users, self._choices = NewUsers(), None
-        self.bu = self.bi = self.pu = self.qi = None
-        tables = model.tables
-        if tables is not None:  # what users of Surprise read
-            self.bu = tables.user_biases[:n].astype(float)
-            self.bi = tables.item_biases.astype(float)
-            self.pu = tables.user_factors[:n].astype(float)
-            self.qi = tables.item_factors.astype(float)
-
     def partial_fit(
-        self,
-        trainset: Any,
-        n_epochs: int | None = None,
-        *,
-        callbacks: Sequence[Callback] = (),
+        self, trainset: Any, n_epochs: int | None = None, *, callbacks: Sequence[Callback] = ()
     ) -> Self:
         """Go on from the present parameters with more ratings, and return self.
 
@@ -241,86 +443,88 @@ class TacendaAlgorithm(Estimator, Recommendation, Generic[S]):
         DataError
             A rating is not finite or off the scale.
         """
-        model = copy(self._fitted())
-        trainset = as_trainset(trainset, self.trainset.rating_scale)
-        everything = merged(self.trainset, trainset, self._users, self._items, model.catalogue)
-        data = self._data(everything)
-        model.partial_fit(
-            data.ratings,
-            identities=data.identities,
-            epochs=n_epochs,
-            callbacks=self._callbacks(callbacks),
-            progress=type(self).__name__,
-        )
-        given = self._new_users.given()
-        self._adopt(everything, model, data)
-        for one in given:
-            if one.uid not in self._users:
-                self._add(one)
+        if n_epochs is not None and n_epochs < 0:
+            raise ConfigurationError(f"n_epochs must be at least 0, not {n_epochs}")
+        before = self._fit_data()
+        data = before.merged(FitData.of(trainset, scale=before.ratings.scale))
+        if self.rated is not None:
+            data = self.rated.join(data)
+        fitted = copy(self)
+        run = FitRun(callbacks=self._callbacks(callbacks), description=type(self).__name__)
+        if fitted._instead is not None:
+            fitted._instead = copy(fitted._instead).partial_fit(data.ratings, n_epochs)
+        else:
+            fitted._go_on(run, data.ratings, data.identities, n_epochs)
+        fitted._data = data
+        self._adopt_further(fitted)
         return self
 
-    def _callbacks(self, callbacks: Sequence[Callback]) -> Sequence[Callback]:
-        return (EpochPrinter(), *callbacks) if self.settings.verbose else callbacks
+    def _adopt_further(self, fitted: Self) -> None:
+        """Become what was fitted to further ratings; who was folded in stays so unless they have ratings now."""
+        folded_in = [user.given for user in self._new_users.values()]
+        self._adopt(fitted)
+        for given in folded_in:
+            if given.uid not in self._users:
+                self._add(given)
 
-    # -- disk --------------------------------------------------------------------------------------
+    def _read(self, trainset: Any, identities: Identities | None = None) -> FitData:
+        if identities is not None:
+            self._require_conditional()
+        data = FitData.of(trainset, identities)
+        return data if self.rated is None else self.rated.join(data)
 
-    def save(self, path: str | os.PathLike[str]) -> None:  # type: ignore[override]
-        """Save into the folder ``path`` what `load` needs: arguments, model, trainset, users folded in.
+    def _identity(self) -> dict[str, Any]:
+        """What identifies the model in a checkpoint: options that change what is learned."""
+        options = self._plain_settings()
+        for name in ("random_state", "verbose"):
+            options.pop(name, None)
+        return {"model": self.name, "seed": self._seed, **options}
 
-        Tensors and a JSON file, never pickle; raw ids keep their types, and ratings are float32. A
-        ``random_state`` that is no number is left out.
-        """
-        artifact.write(path, self.to_artifact())
-
-    def to_artifact(self) -> Artifact:  # type: ignore[override]
-        """Return what `save` writes. Raises NotFittedError."""
-        model = self._fitted()
-        saved = storage.Saved(
-            storage.address_of(type(self)),
-            self._saved_arguments(),
-            self.trainset,
-            self._users,
-            self._seen,
-            self._new_users.given(),
-            self.choices,
-        )
-        return storage.pack_up(model, saved)
-
-    def _saved_arguments(self) -> dict[str, Any]:
-        """Return the arguments as JSON values, without the device, and ``rated``, which is saved as numbers."""
-        values = self.settings.to_dict()
-        values.pop("rated", None)
-        values.pop("device", None)
+    def _plain_settings(self) -> dict[str, Any]:
+        """The options as JSON values, without those that a saved model does not keep."""
         return {
             name: None if isinstance(value, np.random.RandomState) else value
-            for name, value in values.items()
+            for name, value in self.settings.to_dict().items()
+            if name not in ("rated", "device")
         }
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load an algorithm of this class or one derived from it; ``TacendaAlgorithm.load`` loads any.
+    def _draw_seed(self, trainset: Any) -> int:
+        state = getattr(self.settings, "random_state", None)
+        if isinstance(trainset, Ratings) and isinstance(state, int):
+            return state
+        return (
+            int(get_rng(state).randint(2**31 - 1)) if hasattr(self.settings, "random_state") else 0
+        )
 
-        Raises `ArtifactError` for a folder that is missing, damaged or of another class.
-        """
-        with storage.load_errors(path):
-            return cls.from_artifact(artifact.read(path))
+    def _callbacks(self, callbacks: Sequence[Callback]) -> Sequence[Callback]:
+        return (
+            (EpochPrinter(), *callbacks) if getattr(self.settings, "verbose", False) else callbacks
+        )
 
-    @classmethod
-    def from_artifact(cls, found: Artifact) -> Self:
-        """Rebuild what `to_artifact` gave; to be called within ``storage.load_errors``."""
-        model, saved, ratings = storage.unpacked(found)
-        if "rated" in saved.arguments:
-            raise ArtifactError("it names an argument that is never saved: 'rated'")
-        algo = storage.class_at(saved.address, cls).from_settings(saved.arguments)
-        if algo.conditional:
-            algo.rated = saved.more_rated()
-        algo._adopt(saved.trainset, model, FitData(ratings, saved.seen, saved.users))
-        algo._choices = saved.choices
-        for given in saved.given:
-            algo._add(given)
-        return algo
+    def _adopt(self, fitted: Self) -> None:
+        """Become what was fitted, all at once: an interrupted fit leaves the algorithm as it was."""
+        data = fitted._fit_data()
+        if fitted.fitted_on is self.fitted_on or not fitted.fitted_on:
+            sizes = len(data.ratings), data.ratings.n_users, data.ratings.n_items
+            fitted.fitted_on = dict(zip(("n_ratings", "n_users", "n_items"), sizes, strict=True))
+        fitted._know(data, Identities.of(data.ratings, data.identities))
+        self.__dict__.update(fitted.__dict__)
+
+    def _know(self, data: FitData, seen: Identities) -> None:
+        """Take over what the model was fitted to, and forget what followed from the ratings before."""
+        self._data, self._users, self._items, self._seen = data, data.users, data.items, seen
+        rest = list(data.users.items())[data.n_users :]
+        self._unrated_users = {str(raw): number for raw, number in rest}
+        self._new_users, self._implicit, self._public = NewUsers(), None, None
 
     # -- one pair ----------------------------------------------------------------------------------
+
+    def predict(
+        self, uid: Any, iid: Any, r_ui: Any = None, clip: bool = True, verbose: bool = False
+    ) -> Prediction:
+        """Return what AlgoBase.predict returns. Raises NotFittedError."""
+        self._fitted()
+        return super().predict(uid, iid, r_ui, clip, verbose)
 
     def estimate(self, u: int | str, i: int | str) -> float:
         """Return the expected rating, not clipped, of inner ids or of AlgoBase's marks for unknown ones."""
@@ -329,11 +533,483 @@ class TacendaAlgorithm(Estimator, Recommendation, Generic[S]):
         user = -1
         if not isinstance(u, str):
             user = u
-        elif (new := self._new_users.get(raw := u.removeprefix(UNKNOWN))) is not None:
+        elif (new := self._new_users.get(raw := u.removeprefix(_UNKNOWN))) is not None:
             return float(new.model_user.score(np.array([item]))[0])
         else:
             user = self._unrated_users.get(raw, -1)
         if not self.predicts_unknown and (user < 0 or item < 0):
-            raise PredictionImpossible(why_impossible(user, item))
+            raise PredictionImpossible(_why_impossible(user, item))
         scores = model.score_pairs(np.array([user]), np.array([item]))
-        return float(checked(model, "score_pairs", scores, 1)[0])
+        return float(_check(model, "score_pairs", scores, 1)[0])
+
+    # -- many pairs --------------------------------------------------------------------------------
+
+    def test(
+        self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
+    ) -> list[Prediction]:
+        """Return what AlgoBase.test returns, predicting all pairs at once."""
+        rows = list(testset)
+        with _no_collection():
+            uids, iids, truths = zip(*rows, strict=True) if rows else ((),) * 3
+            users, items = numbers(uids, self._users), numbers(iids, self._items)
+            found = self._estimate_pairs(users, items)
+            impossible = self._cannot_predict(users, items)
+            for user, places in self._new_users.rows(uids, users):
+                found[places] = np.clip(user.score(items[places]), *self.catalogue.scale)
+                impossible[places] = False
+            estimates = found.tolist()
+            refused = np.flatnonzero(impossible).tolist()
+            reasons = {row: _why_impossible(users[row], items[row]) for row in refused}
+            # Many small objects, which map makes faster than a loop does.
+            details: list[dict[str, Any]] = list(
+                map(dict.copy, repeat({"was_impossible": False}, len(rows)))
+            )
+            for row, reason in reasons.items():
+                details[row] = {"was_impossible": True, "reason": reason}
+            fields = zip(uids, iids, truths, estimates, details, strict=True)
+            predictions = list(map(tuple.__new__, repeat(Prediction), fields))
+        if verbose:
+            for prediction in predictions:
+                print(prediction)
+        return predictions
+
+    def _cannot_predict(self, users: Numbers, items: Numbers) -> npt.NDArray[np.bool_]:
+        return ((users < 0) | (items < 0)) & (not self.predicts_unknown)
+
+    def _estimate_pairs(self, users: Numbers, items: Numbers) -> Doubles:
+        """Estimates (pairs,) of numbered users and items, clipped; the default for what cannot be predicted."""
+        model = self._fitted()
+        scores = model.score_pairs(users, items)
+        found = _check(model, "score_pairs", scores, len(users)).astype(np.float64)
+        impossible = self._cannot_predict(users, items)
+        if impossible.any():
+            found[impossible] = self.default_prediction()
+        return np.asarray(np.clip(found, *self.catalogue.scale))
+
+    def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
+        """Estimate the ratings (pairs,) of raw ids, clipped to the scale: ``predict`` without its objects.
+
+        Raises ConfigurationError if there is not one item for every user.
+        """
+        scores = self._per_pair(uids, iids, "score_pairs", lambda user, items: user.score(items))
+        return np.asarray(np.clip(scores, *self.catalogue.scale))
+
+    def predict_users(self, uids: Sequence[Any]) -> Doubles:
+        """Estimate the ratings (users, items) of all items, in the order of their inner ids, for some users.
+
+        Raises DataError for an unknown user.
+        """
+        model, uids = self._fitted(), as_list(uids, "uids")
+        self._require_known(uids)
+        users = numbers(uids, self._users)
+        shape = len(users), len(self.catalogue.items)
+        scores = _check(model, "score_users", model.score_users(users), *shape).astype(np.float64)
+        for user, rows in self._new_users.rows(uids, users):
+            scores[rows] = user.score()
+        return np.asarray(np.clip(scores, *self.catalogue.scale))
+
+    def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
+        """Return standard deviations (pairs,) of the ratings of raw ids, their noise included.
+
+        Raises ConfigurationError if there is not one item for every user.
+        """
+        return self._per_pair(uids, iids, "deviations", lambda user, items: user.deviations(items))
+
+    def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
+        """Return probabilities (pairs, levels) of the ratings `levels`.
+
+        Raises ConfigurationError on a continuous scale, or if there is not one item for every user.
+        """
+        catalogue = self.catalogue
+        return self._per_pair(
+            uids,
+            iids,
+            "probabilities",
+            lambda user, items: folded_probabilities(user, items, catalogue),
+            len(catalogue.levels),
+        )
+
+    def predict_density(
+        self, uids: Sequence[Any], iids: Sequence[Any], ratings: Sequence[float]
+    ) -> Doubles:
+        """Return the density (pairs,) of ``ratings`` (pairs,) of raw ids: normal about the score, not clipped.
+
+        The question to ask on a continuous scale, where no single rating has a probability.
+        """
+        if len(ratings) != len(uids):
+            raise ConfigurationError(
+                f"there are {len(uids)} users and {len(ratings)} ratings; give one for every pair"
+            )
+        scores = self._per_pair(uids, iids, "score_pairs", lambda user, items: user.score(items))
+        return density(ratings, scores, self.predict_std(uids, iids))
+
+    def _per_pair(
+        self,
+        uids: Sequence[Any],
+        iids: Sequence[Any],
+        method: str,
+        of_new_user: Callable[[FoldedUser, Numbers], Floats],
+        *columns: int,
+    ) -> Doubles:
+        """Ask a method of the model, or a new user, about pairs of raw ids; the answers are (pairs, *columns)."""
+        model = self._fitted()
+        uids, iids = as_pairs(uids, iids)
+        users, items = numbers(uids, self._users), numbers(iids, self._items)
+        answers = _check(model, method, getattr(model, method)(users, items), len(uids), *columns)
+        found = answers.astype(np.float64)
+        for user, rows in self._new_users.rows(uids, users):
+            found[rows] = of_new_user(user, items[rows])
+        return found
+
+    def default_prediction(self) -> float:
+        """Return what stands for an impossible prediction: the mean of all ratings."""
+        return self.catalogue.mean if self._data is None else self._data.mean
+
+    # -- lists -------------------------------------------------------------------------------------
+
+    def top_n(
+        self,
+        n: int = 10,
+        uids: Iterable[Any] | None = None,
+        *,
+        exclude_seen: bool = True,
+        by: By = "both",
+        candidates: Iterable[Any] | None = None,
+        exclude: Iterable[Any] = (),
+        min_ratings: int = 0,
+    ) -> dict[Any, list[tuple[Any, float]]]:
+        """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
+
+        No anti-testset is built: it takes the memory of one block of users. The first call fits the model of what
+        gets chosen.
+
+        Parameters
+        ----------
+        n
+            Items for each user.
+        uids
+            Raw user ids; an unknown one is a `DataError`.
+        exclude_seen
+            Leave out what the user has rated or is known to have rated.
+        by
+            What is best: ``"both"`` is an item that the user is likely to choose and to like then
+            (`tacenda_surprise.implicit`); ``"choice"`` and ``"rating"`` are one of the two alone. The
+            highest estimates are often those of obscure items.
+        candidates
+            Raw ids of the items that may be listed; None: all. Unknown ones are left out.
+        exclude
+            Raw ids of items that may not.
+        min_ratings
+            How many users must have rated an item; one who has rated it twice counts once.
+
+        Raises
+        ------
+        ConfigurationError
+            ``n`` is no whole number of at least 1, or ``by`` is something else.
+        """
+        model = self._fitted()
+        check_length(n)
+        wanted = list(self._users) if uids is None else as_list(uids, "uids")
+        self._require_known(wanted)
+        lists = self._lists(by, candidates, exclude, min_ratings)
+        known = numbers([uid for uid in wanted if uid in self._users], self._users)
+        fitted = best_items(model, known, n, self._seen if exclude_seen else None, lists)
+        raw, scale, found = list(self._items), self.catalogue.scale, {}
+        for uid in wanted:
+            if uid in self._users:
+                _, items, scores = next(fitted)
+            else:
+                items, scores = self._new_users[str(uid)].best(lists, n, exclude_seen=exclude_seen)
+            found[uid] = name_items(items, scores, raw, scale)
+        return found
+
+    @property
+    def implicit_factors(self) -> ImplicitFactors:
+        """The model of what gets chosen, fitted when it is asked for first."""
+        self._fitted()
+        if self._implicit is None:
+            self._implicit = ImplicitFactors.of(self._fit_data().ratings, self._learned(self._seen))
+        return self._implicit
+
+    def _lists(
+        self,
+        by: By = "both",
+        candidates: Iterable[Any] | None = None,
+        exclude: Iterable[Any] = (),
+        min_ratings: int = 0,
+        of: Catalogue | None = None,
+    ) -> Lists:
+        """What ``top_n`` ranks by, and what it leaves out.
+
+        Raises ConfigurationError where ``of``, the catalogue of a user who was folded in, is no longer that of the fit.
+        """
+        if of is not None and of is not self.catalogue:
+            raise ConfigurationError(
+                "the algorithm was fitted again since this user was folded in: fold the user in anew"
+            )
+        allowed, banned = (
+            None if ids is None else numbers(as_list(ids, what), self._items)
+            for ids, what in ((candidates, "candidates"), (exclude, "exclude"))
+        )
+        return Lists.of(
+            None if by == "rating" else self.implicit_factors,
+            by,
+            len(self._items),
+            None if allowed is None else allowed[allowed >= 0].tolist(),
+            () if banned is None else banned[banned >= 0].tolist(),
+            self._item_counts() < min_ratings if min_ratings > 0 else None,
+        )
+
+    def _item_counts(self) -> Numbers:
+        """How many ratings each item has (items,), without side information."""
+        if self._data is None and self._seen is not None:  # saved without side information
+            return np.bincount(self._seen.item_ids, minlength=len(self._items))
+        return self._fit_data().ratings.item_counts
+
+    def _knows(self, uid: Any) -> bool:
+        """Whether the user was fitted, is known by identities, or was folded in."""
+        return uid in self._users or self._new_users.get(str(uid)) is not None
+
+    def _require_known(self, uids: Iterable[Any]) -> None:
+        for uid in uids:
+            if not self._knows(uid):
+                raise DataError(
+                    f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
+                )
+
+    # -- new users ---------------------------------------------------------------------------------
+
+    def fold_in(
+        self,
+        ratings: Mapping[Any, float] | Iterable[tuple[Any, float]] = (),
+        rated: Iterable[Any] = (),
+        *,
+        uid: Hashable | None = None,
+    ) -> NewUser:
+        """Predict for a user the algorithm was not fitted to, from their ratings, without fitting again.
+
+        Parameters
+        ----------
+        ratings
+            (raw item id, rating) of what the user has rated; the last counts for an item given twice.
+        rated
+            Raw ids of further items known to be rated; ``top_n`` leaves them out, and conditional models
+            learn from them.
+        uid
+            Raw id under which ``predict``, ``test`` and ``top_n`` know the user from now on.
+
+        Returns
+        -------
+        The user, with ``predict`` and ``top_n`` of its own. Items nobody has rated are left out.
+
+        Raises
+        ------
+        ConfigurationError
+            ``uid`` is a user of the trainset, or ``ratings`` are no pairs of items and ratings.
+        DataError
+            A rating is no number, not finite or off the scale, or the id of an item is missing.
+        """
+        self._fitted()
+        if uid is not None and uid in self._users:
+            raise ConfigurationError(
+                f"user {uid!r} is in the trainset already; fold_in is for users who are not"
+            )
+        if uid is not None and str(uid) in self._unrated_users:
+            raise ConfigurationError(
+                f"user {uid!r} has the id, as text, of a user whose rated items are known from side information: give "
+                "fold_in another uid"
+            )
+        by_item, rated = ratings_by_item(ratings), as_list(rated, "rated")
+        return self._add(Given.of(uid, by_item, rated, self._items, self.catalogue.scale))
+
+    def _add(self, given: Given) -> NewUser:
+        """Fold a user in, and keep them if they have a raw id."""
+        model, catalogue = self._fitted(), self.catalogue
+        user = model.fold(
+            given.items, given.values, given.rated if model.folds_identities else None
+        )
+        lists = partial(self._lists, of=catalogue)
+        return self._new_users.add(NewUser(user, self._items, given, catalogue, lists))
+
+    # -- to disk and back --------------------------------------------------------------------------
+
+    def config_dict(self) -> dict[str, Any]:
+        """Return options and the seed of the fit, as JSON values."""
+        return {"settings": self._plain_settings(), "seed": self._seed}
+
+    def to_artifact(self, precision: Precision | None = None) -> Artifact:
+        """Return what `save` writes: options, model, ratings, and users who were folded in.
+
+        Raw ids keep their types, and ratings are float32. A ``random_state`` that is no number is left out.
+        """
+        model = self._fitted()
+        found = Estimator.to_artifact(model, precision)
+        if self._data is None:
+            lists = storage.pack_lists(self._implicit, self._seen)
+            return replace(found, arrays={**found.arrays, **lists})
+        lists = storage.pack_lists(self.implicit_factors, self._seen)
+        given = [user.given for user in self._new_users.values()]
+        config, arrays = storage.pack_data(self._data, given)
+        config["class"] = storage.address_of(type(model))
+        return replace(
+            found,
+            config={**found.config, "surprise": config},
+            arrays={**found.arrays, **lists, **arrays},
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Load an algorithm of this class or one derived from it; ``RatingAlgorithm.load`` loads any.
+
+        Raises `ArtifactError` for a folder that is missing, damaged or of another class.
+        """
+        with storage.damage(path):
+            return cls.from_artifact(saved.read(path))
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact) -> Self:
+        """Rebuild what `to_artifact` gave."""
+        if not hasattr(cls, "name"):
+            found: Self = storage.require_kind(resolve(artifact), cls)
+            return found
+        artifact = upgrade(artifact)
+        own = artifact.config.get("surprise")
+        address = None if own is None else own.get("class")
+        target = cls if address is None else storage.class_at(str(address), cls)
+        with storage.damage():
+            model: Self = super(RatingAlgorithm, target).from_artifact(artifact)
+            model._seed = int(artifact.config.get("seed", 0))
+            model._restore(storage.unpack(model.catalogue, own, artifact.arrays))
+        return model
+
+    def _restore(self, kept: storage.Kept) -> None:
+        """Take over what a folder holds beside the model."""
+        if kept.data is None:
+            self._users, self._items, self._seen = kept.users, kept.items, kept.seen
+        else:
+            seen = self._learned(kept.seen)
+            self._know(kept.data, seen)
+            more = storage.more_rated(seen, kept.data) if self.conditional else []
+            if more:
+                self.rated = SideInfo(more)
+        self._implicit = kept.implicit
+        for given in kept.given:
+            self._add(given)
+
+
+def best_items(
+    model: RatingAlgorithm,
+    users: Numbers,
+    n: int,
+    seen: Identities | None,
+    lists: Lists | None = None,
+) -> Iterator[Ranked]:
+    """The ``n`` best items for each of ``users`` (numbers), without those ``seen``, ranked as ``lists`` says.
+
+    Without ``lists`` the highest ratings come first. Ties go to the lower number. Fewer than ``n`` come where
+    fewer are left.
+    """
+    lists = Lists() if lists is None else lists
+    n_items = len(model.catalogue.items)
+    block = max(1, _SCORES // max(n_items, 1))
+    for start in range(0, len(users), block):
+        part = users[start : start + block]
+        ratings = _check(model, "score_users", model.score_users(part), len(part), n_items)
+        x = None if lists.factors is None else lists.factors.x[part]
+        values = lists.values(ratings, x)
+        for user, row, own in zip(part.tolist(), values, ratings, strict=True):
+            known = seen.of_user(user) if seen is not None and user >= 0 else None
+            found, _ = top(row, n, lists.left_out(known))
+            yield Ranked(user, found, own[found])
+
+
+def Recommender(  # noqa: N802 - the algorithm that it makes is named by its first argument
+    name: str = "conditional_pmf",
+    *,
+    distribution: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> RatingAlgorithm:
+    """Make the algorithm that is registered under a name, whoever wrote it: see ``tacenda plugins recommenders``.
+
+    ``settings`` and further arguments are options of it; one that draws no random numbers does without
+    ``random_state``, as one that prints nothing without ``verbose``.
+
+    Raises
+    ------
+    PluginError
+        There is no such algorithm, or it cannot be loaded.
+
+    Examples
+    --------
+    >>> cross_validate(Recommender(name="pmf", n_factors=20), data)
+    >>> GridSearchCV(Recommender, {"name": ["pmf", "rbm"], "random_state": [0]})
+    """
+    known = inspect.signature(
+        plugins.get("recommenders", name, distribution=distribution)
+    ).parameters
+    given = {**options, **(settings or {})}
+    for optional in ("random_state", "verbose"):
+        if optional not in known:
+            given.pop(optional, None)
+    made: RatingAlgorithm = plugins.make("recommenders", name, given, distribution=distribution)
+    return made
+
+
+class EpochPrinter(Callback):
+    """What ``verbose=True`` prints: a line for every epoch."""
+
+    def on_epoch_end(self, run: FitLoop) -> bool | None:
+        """Print the epoch's number and training error."""
+        history = run.history
+        line = (
+            f"Processing epoch {history.epochs - 1}: training loss {history.epoch_losses[-1]:.4f}"
+        )
+        if history.evaluations:
+            line += f", held out {history.evaluations[-1].value:.4f}"
+        print(line)
+        return None
+
+
+def _check(model: object, method: str, found: object, *shape: int) -> npt.NDArray[Any]:
+    """Return ``found``, which ``method`` of a model that may be anybody's gave, if it is floats of this ``shape``.
+
+    Raises PluginError, which names the model and both shapes.
+    """
+    if isinstance(found, np.ndarray) and found.shape == shape and found.dtype.kind == "f":
+        return found
+    given = f"a {type(found).__name__}"
+    if isinstance(found, np.ndarray):
+        given = f"{found.dtype} of the shape {found.shape}"
+    name = getattr(model, "name", type(model).__name__)
+    raise PluginError(
+        f"{method} of the model {name!r} ({type(model).__name__}) gave {given} where float32 of the shape {shape} was "
+        "asked for: correct the model"
+    )
+
+
+def _why_impossible(user: int, item: int) -> str:
+    """Why a pair cannot be predicted whose user, item or both are -1."""
+    if user < 0 and item < 0:
+        return "User and item are unknown."
+    return "User is unknown." if user < 0 else "Item is unknown."
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Hold back the cyclic garbage collector while many objects are made that all stay.
+
+    It would walk through all of Surprise's tuples again and again while a list of predictions grows: three
+    quarters of the time of ``test``. What is there at the end counts as old, for the same reason: freezing and
+    unfreezing moves it there without a look at it.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            if gc.get_freeze_count() == 0:  # else somebody wants objects to stay frozen
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()

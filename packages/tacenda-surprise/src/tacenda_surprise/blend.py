@@ -1,70 +1,157 @@
-"""A weighted average of fitted algorithms, itself an algorithm."""
+"""A weighted average of fitted algorithms, itself an algorithm.
+
+    prediction = center + sum_k w_k (prediction_k - center),    w_k >= 0
+
+Ratings that are held out tell the weights: those with the least squared error, with a ridge that pulls towards the
+plain average. The standard deviation of a rating is the average of those of the algorithms with weights of sum one,
+times one factor, with which the errors of the ratings held out are as large as it says.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
-from dataclasses import replace
-from functools import partial
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from surprise import AlgoBase, Prediction
+from scipy.optimize import nnls
+from surprise import AlgoBase, Dataset, Reader, Trainset
 from surprise.utils import get_rng
 
-from tacenda import artifact
 from tacenda.artifact import Artifact
-from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
-from tacenda_surprise.algorithm import UNKNOWN, TacendaAlgorithm
-from tacenda_surprise.blend_parts import deviations_of, estimates_of, estimates_of_users, parted
-from tacenda_surprise.blended_user import BlendedUser
-from tacenda_surprise.models.base import RatingModel
-from tacenda_surprise.models.blended import BlendModel
-from tacenda_surprise.models.blending import Weights, deviation_factor, fit_weights, usual_errors
-from tacenda_surprise.models.catalogue import Catalogue
-from tacenda_surprise.models.choices import Choices
-from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.models.levels import density, nearest
-from tacenda_surprise.models.ranking import Lists
-from tacenda_surprise.new_users import Given, ratings_by_item
-from tacenda_surprise.storage import load_errors
-from tacenda_surprise.top_n import Found, TopN
-from tacenda_surprise.trainsets import (
-    as_list,
-    as_pairs,
-    as_trainset,
-    check_ratings,
-    join,
-    numbers,
-    ratings_of,
-)
+from tacenda.errors import ArtifactError, ConfigurationError, DataError
+from tacenda.estimator import Estimator
+from tacenda.fitting import Callback, FitRun
+from tacenda.ratings import IdIndex, Ratings
+from tacenda.settings import Settings, option
+from tacenda_surprise.algorithm import RatingAlgorithm
+from tacenda_surprise.catalogue import Catalogue, Identities
+from tacenda_surprise.trainsets import FitData, SideInfo, numbers
+from tacenda_surprise.users import FoldedUser, check_rated
+from tacenda_surprise.variance import coverage_factor
 
 __all__ = ["Blend"]
 
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.integer[Any]]
 
-_OWN = "surprise blend"  # what only Surprise needs, in the configuration of the saved model
-_SCORES = 2_000_000  # of one algorithm in memory at a time
+_LARGEST = 1e12  # of a saved weight or factor, so that ratings remain finite in float32
+_NOBODY = object()  # an id that no trainset has
 
 
-class Blend(TopN):
+@dataclass(frozen=True, kw_only=True)
+class BlendSettings(Settings):
+    """Options of `Blend`."""
+
+    algorithms: Any = option((), "what to blend; copies are fitted, these are left alone")
+    holdout: float = option(
+        0.1, "part of the ratings that the weights are fitted to", above=0, below=1
+    )
+    refit: bool = option(
+        True,
+        """fit the algorithms anew to all ratings; False is twice as fast and a little worse""",
+    )
+    random_state: int | np.random.RandomState | None = option(
+        None, "seed of the part held out, or a state of numpy's random numbers", at_least=0
+    )
+
+
+class _Part(NamedTuple):
+    """One of the algorithms, and its numbers of the users and items of the blend: -1 is one that it does not know.
+
+    The last number of both is -1 too, as -1 is unknown to the blend.
+    """
+
+    algo: AlgoBase
+    usual: float  # its error, for deviations of an algorithm that knows none
+    users: npt.NDArray[np.int64]  # (users + 1,)
+    items: npt.NDArray[np.int64]  # (items + 1,)
+    raw: tuple[list[Any], list[Any]]  # raw ids of users and items, likewise
+
+    @classmethod
+    def of(cls, algo: AlgoBase, usual: float, users: Iterable[Any], items: Iterable[Any]) -> _Part:
+        """Find the users and items of a blend by their raw ids."""
+        raw = [*users, _NOBODY], [*items, _NOBODY]
+        if isinstance(algo, RatingAlgorithm):
+            return cls(algo, usual, numbers(raw[0], algo._users), numbers(raw[1], algo._items), raw)
+        unknown = np.empty(0, np.int64)
+        return cls(algo, usual, unknown, unknown, raw)
+
+    def score_pairs(self, users: Numbers, items: Numbers) -> Doubles:
+        """Estimates (pairs,) as Surprise's ``test`` has them, clipped to the scale."""
+        if isinstance(self.algo, RatingAlgorithm):
+            return self.algo._estimate_pairs(self.users[users], self.items[items])
+        pairs = ((self.raw[0][u], self.raw[1][i]) for u, i in zip(users, items, strict=True))
+        return np.array([self.algo.predict(*pair).est for pair in pairs], np.float64)
+
+    def score_users(self, users: Numbers) -> Doubles:
+        """Estimates (users, items) of all items."""
+        n = len(self.raw[1]) - 1
+        algo = self.algo
+        if not isinstance(algo, RatingAlgorithm) or not algo.predicts_unknown:
+            every = np.repeat(users, n), np.tile(np.arange(n), len(users))
+            return self.score_pairs(*every).reshape(len(users), n)
+        own = self.users[users]
+        found = algo._fitted().score_users(own)[:, self.items[:-1]].astype(np.float64)
+        strange = self.items[:-1] < 0  # an item that was only in the part held out
+        found[:, strange] = algo._fitted().score_pairs(own, np.full(len(own), -1))[:, None]
+        return np.clip(found, *algo.catalogue.scale)
+
+    def deviations(self, users: Numbers, items: Numbers) -> Doubles:
+        """Standard deviations (pairs,)."""
+        if not isinstance(self.algo, RatingAlgorithm):
+            return np.full(len(users), self.usual)
+        found = self.algo._fitted().deviations(self.users[users], self.items[items])
+        return found.astype(np.float64)
+
+    def fold(self, items: Numbers, values: Floats, identities: Numbers | None) -> FoldedUser | None:
+        """What the algorithm makes of a new user; None where it is not one of Tacenda's."""
+        if not isinstance(self.algo, RatingAlgorithm):
+            return None
+        model, own, more = self.algo._fitted(), self.items[items], None
+        if identities is not None and model.folds_identities:
+            more = self.items[identities]
+            more = more[more >= 0]
+        return model.fold(own[own >= 0], values[own >= 0], more)
+
+
+class FoldedBlend(NamedTuple):
+    """A user the algorithms were not fitted to; see `tacenda_surprise.users.FoldedUser`."""
+
+    users: list[FoldedUser | None]  # what every algorithm made of the user
+    parts: list[_Part]
+    weights: Weights
+    scale: tuple[float, float]
+
+    def score(self, items: Numbers | None = None) -> Floats:
+        """Expected ratings (items,); of all items if None; -1 is an unknown item."""
+        wanted = np.arange(len(self.parts[0].raw[1]) - 1) if items is None else np.asarray(items)
+        every = [
+            part.score_pairs(np.full(len(wanted), -1), wanted)
+            if user is None
+            else np.clip(user.score(part.items[wanted]).astype(np.float64), *self.scale)
+            for user, part in zip(self.users, self.parts, strict=True)
+        ]
+        return self.weights.combine(np.stack(every, axis=-1)).astype(np.float32)
+
+    def deviations(self, items: Numbers) -> Floats:
+        """Predictive standard deviations (items,), in units of the ratings."""
+        every = [
+            np.full(len(items), part.usual) if user is None else user.deviations(part.items[items])
+            for user, part in zip(self.users, self.parts, strict=True)
+        ]
+        return self.weights.deviations(np.stack(every, axis=-1)).astype(np.float32)
+
+
+class Blend(RatingAlgorithm):
     """Averages algorithms with weights fitted to ratings held out; any Surprise algorithms will do.
 
     Fitting holds out a part of the ratings, fits every algorithm to the rest, finds the weights, and fits
-    every algorithm anew to all ratings.
-
-    Parameters
-    ----------
-    algorithms
-        What to blend; copies are fitted, these are left alone.
-    holdout
-        Part of the ratings that the weights are fitted to.
-    refit
-        Fit the algorithms anew to all ratings; False is twice as fast and a little worse.
-    random_state
-        Seed of the part held out.
+    every algorithm anew to all ratings. Unknown users and items have the weighted average of what the algorithms say of
+    them.
 
     Attributes
     ----------
@@ -78,8 +165,12 @@ class Blend(TopN):
     >>> Blend([ConditionalPMF(random_state=0), ConditionalRBM(random_state=0)]).fit(trainset)
     """
 
-    #: Unknown users and items have the weighted average of what the algorithms say of them.
-    predicts_unknown = True
+    name = "blend"
+    keeps_checkpoints = False
+    settings: BlendSettings
+    settings_class = BlendSettings
+    _parts: Sequence[_Part] = ()
+    _weights: Weights | None = None
 
     def __init__(
         self,
@@ -88,317 +179,282 @@ class Blend(TopN):
         refit: bool = True,
         random_state: Any = None,
     ) -> None:
-        AlgoBase.__init__(self)
-        if not 0 < holdout < 1:
-            raise ConfigurationError(f"Blend: holdout must lie between 0 and 1, not {holdout!r}")
-        self.algorithms = algorithms
-        self.holdout = holdout
-        self.refit = refit
-        self.random_state = random_state
-        self.fitted: list[AlgoBase] = []
-        self._weights: Weights | None = None
-        self._choices = None
-        self._rated: Identities | None = None
-        self._shelf: Catalogue | None = None
-
-    def __repr__(self) -> str:
-        fitted = "not fitted" if self._weights is None else "fitted"
-        return (
-            f"<Blend({self.algorithms!r}, holdout={self.holdout!r}, refit={self.refit!r}, "
-            f"random_state={self.random_state!r}), {fitted}>"
+        super().__init__(
+            BlendSettings(
+                algorithms=algorithms, holdout=holdout, refit=refit, random_state=random_state
+            )
         )
 
-    def fit(self, trainset: Any) -> Self:
-        """Fit everything to ``trainset`` and return self. Raises `DataError` for fewer than two ratings."""
-        if not self.algorithms:
-            raise ConfigurationError("a blend needs algorithms: Blend([ConditionalPMF(), RBM()])")
-        trainset = as_trainset(trainset)
-        part, held_out = parted(trainset, self.holdout, get_rng(self.random_state))
-        first = [deepcopy(algo).fit(part) for algo in self.algorithms]
-        truth = np.array([rating for _, _, rating in held_out])
-        estimates = estimates_of(first, held_out)
-        weights = fit_weights(estimates, truth)
-        usual = usual_errors(estimates, truth)
-        errors = truth - np.clip(weights.combine(estimates), *trainset.rating_scale)
-        deviations = weights.deviations(deviations_of(first, usual, held_out))
-        weights = weights._replace(factor=deviation_factor(errors, deviations))
-        if self.refit:
-            first = [deepcopy(algo).fit(trainset) for algo in self.algorithms]
-        # All at once: an interrupted fit leaves the blend as it was.
-        self._take(trainset)
-        self._weights, self.fitted = weights, first
-        self._usual = usual
-        return self
+    @property
+    def fitted(self) -> list[AlgoBase]:
+        """The fitted algorithms."""
+        return [part.algo for part in self._parts]
 
-    def partial_fit(self, trainset: Any, n_epochs: int | None = None) -> Self:
-        """Go on with every algorithm, with more ratings; the weights stay. See `TacendaAlgorithm.partial_fit`.
+    @property
+    def weights(self) -> Doubles:
+        """The weights of the algorithms (algorithms,), in their order."""
+        return self._learned(self._weights).weights
+
+    @property
+    def folds_identities(self) -> bool:
+        """Whether any of the algorithms does."""
+        return any(
+            isinstance(algo, RatingAlgorithm) and algo.folds_identities for algo in self.fitted
+        )
+
+    # -- fitting -----------------------------------------------------------------------------------
+
+    def _draw_seed(self, trainset: Any) -> int:
+        return 0  # the state of random numbers draws the part held out itself
+
+    def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
+        settings = self.settings
+        if not settings.algorithms:
+            raise ConfigurationError("a blend needs algorithms: Blend([ConditionalPMF(), RBM()])")
+        assert self._data is not None
+        self._data = self._data.with_trainset()
+        trainset: Any = self._data.trainset
+        rng = get_rng(settings.random_state)
+        part, held_out = split_trainset(trainset, settings.holdout, rng)
+        fitted = [deepcopy(algo).fit(part) for algo in settings.algorithms]
+        truth = np.array([rating for _, _, rating in held_out])
+        estimates = np.array([[p.est for p in algo.test(held_out)] for algo in fitted]).T
+        weights = fit_weights(estimates, truth)
+        usual = np.sqrt(np.mean((estimates - truth[:, None]) ** 2, axis=0)).tolist()
+        uids, iids = [pair[0] for pair in held_out], [pair[1] for pair in held_out]
+        every = [
+            algo.predict_std(uids, iids)
+            if isinstance(algo, RatingAlgorithm)
+            else np.full(len(uids), error)
+            for algo, error in zip(fitted, usual, strict=True)
+        ]
+        errors = truth - np.clip(weights.combine(estimates), *trainset.rating_scale)
+        z = errors / np.maximum(weights.deviations(np.stack(every, axis=-1)), 1e-9)
+        # As large as the errors are.
+        self._weights = weights._replace(factor=float(np.sqrt(coverage_factor(z))))
+        if settings.refit:
+            fitted = [deepcopy(algo).fit(trainset) for algo in settings.algorithms]
+        self._take(fitted, usual, self._data)
+
+    def _take(self, fitted: Sequence[AlgoBase], usual: Sequence[float], data: FitData) -> None:
+        """Take over fitted algorithms; users of whom only side information is known to one of them are users too."""
+        pairs = {
+            (uid, list(algo._items)[item]): None
+            for algo in fitted
+            if isinstance(algo, RatingAlgorithm) and algo._seen is not None
+            for uid, number in algo._users.items()
+            if uid not in data.users
+            for item in algo._seen.of_user(number).tolist()
+        }
+        self._data = data = SideInfo(pairs).join(data) if pairs else data
+        self._catalogue = Catalogue.of(data.ratings)
+        self._parts = [
+            _Part.of(*each, data.users, data.items) for each in zip(fitted, usual, strict=True)
+        ]
+
+    def partial_fit(
+        self, trainset: Any, n_epochs: int | None = None, *, callbacks: Sequence[Callback] = ()
+    ) -> Self:
+        """Go on with every algorithm, with more ratings; the weights stay. See `RatingAlgorithm.partial_fit`.
 
         Raises ConfigurationError if an algorithm is not one of Tacenda's, or cannot go on.
         """
-        self._fitted()
-        trainset = as_trainset(trainset, self.trainset.rating_scale)
+        before = self._fit_data()
+        more = FitData.of(trainset, scale=before.ratings.scale)
         gone_on = [copy(algo) for algo in self.fitted]
         for algo in gone_on:
-            if not isinstance(algo, TacendaAlgorithm):
+            if not isinstance(algo, RatingAlgorithm):
                 raise ConfigurationError(
                     f"{type(algo).__name__} cannot go on with more ratings; fit the blend anew"
                 )
-            algo.partial_fit(trainset, n_epochs)
-        everything = gone_on[0].trainset
-        if not self.refit:  # the algorithms were not fitted to all ratings
-            everything = join(self.trainset, trainset)
-        self._take(everything)
-        self.fitted = gone_on
+            algo.partial_fit(more, n_epochs, callbacks=callbacks)
+        fitted, data = copy(self), before.merged(more)
+        fitted._take(gone_on, [part.usual for part in self._parts], data)
+        self._adopt_further(fitted)
         return self
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save into the folder ``path`` what `load` needs: the fitted algorithms, each complete, and their weights.
+    # -- predicting --------------------------------------------------------------------------------
 
-        `tacenda.load` reads the folder as a `tacenda_surprise.models.BlendModel`. Raises ConfigurationError if an
-        algorithm is not one of Tacenda's, or the blend was made with ``refit=False``, whose algorithms do not have
-        all ratings.
-        """
-        artifact.write(path, self.to_artifact())
+    def _combine(self, ask: Callable[[_Part], Doubles]) -> Floats:
+        weights = self._learned(self._weights)
+        every = np.stack([ask(part) for part in self._parts], axis=-1)
+        found = weights.combine(every.reshape(-1, len(self._parts)))
+        return found.reshape(every.shape[:-1]).astype(np.float32)
 
-    def to_artifact(self) -> Artifact:
-        """Return what `save` writes. Raises NotFittedError."""
-        weights = self._fitted()
-        if not self.refit:
+    def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
+        """The weighted average; an algorithm that cannot predict counts with its default."""
+        users, items = np.asarray(users), np.asarray(items)
+        return self._combine(lambda part: part.score_pairs(users, items))
+
+    def score_users(self, users: Numbers) -> Floats:
+        """See `RatingAlgorithm.score_users`; quick for Tacenda's algorithms, others are asked pair after pair."""
+        return self._combine(lambda part: part.score_users(np.asarray(users)))
+
+    def deviations(self, users: Numbers, items: Numbers) -> Floats:
+        """The weighted average of those of the algorithms, with a factor fitted to the ratings held out."""
+        weights = self._learned(self._weights)
+        users, items = np.asarray(users), np.asarray(items)
+        every = [part.deviations(users, items) for part in self._parts]
+        return weights.deviations(np.stack(every, axis=-1)).astype(np.float32)
+
+    def fold(
+        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
+    ) -> FoldedBlend:
+        """See `RatingAlgorithm.fold`; an algorithm that is not one of Tacenda's says what it does of unknown users."""
+        weights, items = self._learned(self._weights), np.asarray(items, np.int64)
+        rated = check_rated(items, values, len(self.catalogue.items))
+        self._known_items(items, identities)
+        users = [part.fold(items, rated, identities) for part in self._parts]
+        return FoldedBlend(users, list(self._parts), weights, self.catalogue.scale)
+
+    # -- to disk and back --------------------------------------------------------------------------
+
+    def config_dict(self) -> dict[str, Any]:
+        """Options, weights and usual errors, as JSON values; the algorithms are `nested`."""
+        found = super().config_dict()
+        del found["settings"]["algorithms"]
+        usual = [part.usual for part in self._parts]
+        weights = self._learned(self._weights).to_dict()
+        return {**found, **weights, "usual": usual, "n_users": self._n_users()}
+
+    def _n_users(self) -> int:
+        return len(self.catalogue.users) if self._data is None else self._data.n_users
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """None of its own. Raises NotFittedError."""
+        self._learned(self._weights)
+        return {}
+
+    def nested(self) -> Mapping[str, Estimator]:
+        """The algorithms, ``algorithm-0`` and so on. Raises ConfigurationError for one that is not Tacenda's."""
+        if not self.settings.refit:
             raise ConfigurationError("only a blend with refit=True can be saved; fit one")
-        models: list[RatingModel] = []
-        nested: dict[str, Artifact] = {}
-        for number, algo in enumerate(self.fitted):
-            if not isinstance(algo, TacendaAlgorithm):
+        for algo in self.fitted:
+            if not isinstance(algo, RatingAlgorithm):
                 raise ConfigurationError(
                     f"{type(algo).__name__} cannot be saved without pickle; use surprise.dump"
                 )
-            models.append(algo._fitted())
-            nested[f"algorithm-{number}"] = algo.to_artifact()
-        found = BlendModel(models, weights, self.trainset.n_users).to_artifact()
-        state = self.random_state
-        seed = int(state) if isinstance(state, int | np.integer) else None
-        own = {"usual": self._usual.tolist(), "holdout": self.holdout, "random_state": seed}
-        arrays = {**self.choices.arrays(), **self._identities().arrays()}
-        return replace(found, config={**found.config, _OWN: own}, arrays=arrays, nested=nested)
+        return {f"algorithm-{k}": algo for k, algo in enumerate(self.fitted)}
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load a blend that was saved. Raises ArtifactError for a folder that is missing, damaged or none."""
-        with load_errors(path):
-            return cls.from_artifact(artifact.read(path))
-
-    @classmethod
-    def from_artifact(cls, found: Artifact) -> Self:
-        """Rebuild what `to_artifact` gave; to be called within ``storage.load_errors``."""
-        if found.name != BlendModel.name:
-            raise ArtifactError(f"it is a {found.name} and no blend")
-        own, n = found.config.get(_OWN), len(found.nested)
-        if own is None:
-            raise ArtifactError(
-                "it is a blend without its Surprise algorithms: tacenda.load loads it"
-            )
-        usual = np.array(own["usual"], np.float64)
-        if not n or usual.shape != (n,) or not ((usual >= 0) & (usual < np.inf)).all():
-            raise ArtifactError("the blend's usual errors are invalid: the folder is damaged")
-        parts: list[TacendaAlgorithm[Any]] = [
-            TacendaAlgorithm.from_artifact(found.nested[f"algorithm-{k}"]) for k in range(n)
-        ]
-        unfitted = [type(part).from_settings(part.settings) for part in parts]
-        blend = cls(unfitted, float(own["holdout"]), True, own["random_state"])
-        trainset = parts[0].trainset
-        weights = Weights.from_config(found.config, n, trainset.rating_scale)
-        if int(found.config["n_users"]) != trainset.n_users:
-            raise ArtifactError("the blend is for other users than its algorithms: it is damaged")
-        blend._take(trainset)
-        blend._weights, blend._usual, blend.fitted = weights, usual, list(parts)
-        blend._choices = Choices.found(found.arrays, trainset.n_users, trainset.n_items)
-        return blend
-
-    def _take(self, trainset: Any) -> None:
-        """Make a trainset the blend's own, and forget what was derived from the one before."""
-        AlgoBase.fit(self, trainset)
-        self._choices = self._rated = self._shelf = None
-
-    @property
-    def weights(self) -> Floats:
-        """The weights of the algorithms (algorithms,), in their order."""
-        return self._fitted().weights
-
-    def _fitted(self) -> Weights:
-        if self._weights is None:
-            raise NotFittedError("this Blend is not fitted: call fit(trainset)")
-        return self._weights
-
-    def estimate(self, u: int | str, i: int | str) -> float:
-        """Return the weighted average; an algorithm that cannot predict counts with its default."""
-        weights = self._fitted()
-        # By raw ids, as without refitting the inner ids are others. A mark of an unknown id is none, but of a user
-        # who was folded in.
-        uid = u.removeprefix(UNKNOWN) if isinstance(u, str) else self.trainset.to_raw_uid(u)
-        iid = i if isinstance(i, str) else self.trainset.to_raw_iid(i)
-        estimates = [algo.predict(uid, iid).est for algo in self.fitted]
-        return float(weights.combine(np.array([estimates], float))[0])
-
-    def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Estimate the ratings (pairs,) of raw ids.
-
-        Raises ConfigurationError if there is not one item for every user.
-        """
-        uids, iids = as_pairs(uids, iids)
-        pairs = [(uid, iid, None) for uid, iid in zip(uids, iids, strict=True)]
-        return np.array([prediction.est for prediction in self.test(pairs)])
-
-    def predict_users(self, uids: Sequence[Any]) -> Floats:
-        """Estimate the ratings (users, items) of all items, in the order of their inner ids.
-
-        Quick for Tacenda's algorithms; others are asked for one pair after the other. Raises DataError for an
-        unknown user.
-        """
-        weights, uids = self._fitted(), as_list(uids, "uids")
-        self._require_known(uids)
-        low, high = self.trainset.rating_scale
-        items = [self.trainset.to_raw_iid(i) for i in self.trainset.all_items()]
-        every = np.stack([estimates_of_users(algo, uids, items) for algo in self.fitted], axis=-1)
-        combined = weights.combine(every.reshape(-1, every.shape[-1]))
-        return np.asarray(np.clip(combined, low, high).reshape(len(uids), len(items)))
-
-    def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Return standard deviations (pairs,) of the ratings of raw ids, their noise included.
-
-        The weighted average of those of the algorithms, with a factor fitted to the ratings held out. Raises
-        ConfigurationError if there is not one item for every user.
-        """
-        weights = self._fitted()
-        uids, iids = as_pairs(uids, iids)
-        pairs = [(uid, iid, None) for uid, iid in zip(uids, iids, strict=True)]
-        return weights.deviations(deviations_of(self.fitted, self._usual, pairs))
-
-    def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Floats:
-        """Return probabilities (pairs, levels) of the ratings `levels`, which have the estimates as their means.
-
-        Raises ConfigurationError on a continuous scale, or if there is not one item for every user.
-        """
-        catalogue = self._catalogue()
-        levels = catalogue.require_levels("Blend.predict_proba")
-        means = self.predict_many(uids, iids).astype(np.float32)
-        deviations = self.predict_std(uids, iids).astype(np.float32)
-        return nearest(means, deviations, levels, catalogue.counts).astype(np.float64)
-
-    def predict_density(
-        self, uids: Sequence[Any], iids: Sequence[Any], ratings: Sequence[float]
-    ) -> Floats:
-        """Return the density (pairs,) of ``ratings`` (pairs,) of raw ids: normal about the estimate.
-
-        Raises ConfigurationError if there is not one item and one rating for every user.
-        """
-        check_ratings(uids, ratings)
-        return density(ratings, self.predict_many(uids, iids), self.predict_std(uids, iids))
-
-    @property
-    def levels(self) -> Floats:
-        """The ratings (levels,) that `predict_proba` is about, ascending."""
-        return self._catalogue().levels.astype(np.float64)
-
-    def _catalogue(self) -> Catalogue:
-        self._fitted()
-        if self._shelf is None:
-            self._shelf = Catalogue.of(ratings_of(self.trainset))
-        return self._shelf
-
-    # -- lists -------------------------------------------------------------------------------------
-
-    def _everybody(self) -> list[Any]:
-        return list(self.trainset._raw2inner_id_users)
-
-    def _knows(self, uid: Any) -> bool:
-        return uid in self.trainset._raw2inner_id_users or any(
-            algo._knows(uid) for algo in self.fitted if isinstance(algo, TacendaAlgorithm)
-        )
-
-    def _identities(self) -> Identities:
-        if self._rated is None:
-            self._rated = Identities.of(ratings_of(self.trainset))
-        return self._rated
-
-    def _ranked(
-        self, uids: list[Any], n: int, lists: Lists, *, exclude_seen: bool
-    ) -> Iterator[Found]:
-        users = self.trainset._raw2inner_id_users
-        block = max(1, _SCORES // max(self.trainset.n_items, 1))
-        for start in range(0, len(uids), block):
-            part = uids[start : start + block]
-            for uid, scores in zip(part, self.predict_users(part), strict=True):
-                x, seen = None, self._seen_by(uid)
-                if lists.choices is not None:
-                    own = users.get(uid)
-                    known = lists.choices.users
-                    x = lists.choices.of_new_user(seen)[0] if own is None else known[own]
-                yield lists.best(scores.astype(np.float32), x, n, seen if exclude_seen else None)
-
-    def fold_in(
-        self,
-        ratings: Mapping[Any, float] | Iterable[tuple[Any, float]] = (),
-        rated: Iterable[Any] = (),
+    def from_arrays(
+        cls,
+        config: dict[str, Any],
+        arrays: dict[str, npt.NDArray[Any]],
         *,
-        uid: Hashable | None = None,
-    ) -> BlendedUser:
-        """Predict for a user the blend was not fitted to, see `TacendaAlgorithm.fold_in`.
+        nested: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Rebuild a blend from its weights and its loaded algorithms. Raises ArtifactError."""
+        nested = nested or {}
+        parts = [nested[f"algorithm-{k}"] for k in range(len(nested))]
+        if not parts or not all(isinstance(part, RatingAlgorithm) for part in parts):
+            raise ArtifactError("it is a blend of something else than rating models: it is damaged")
+        scale, n = parts[0].catalogue.scale, len(parts)
+        usual = config["usual"] or [0.0] * n
+        if len(usual) != n or not all(0 <= float(error) < _LARGEST for error in usual):
+            raise ArtifactError("the blend's usual errors are invalid: the folder is damaged")
+        made: Any = cls
+        unfitted = [type(part).from_settings(part.settings) for part in parts]
+        model: Self = made(unfitted, **config["settings"])
+        model._weights = Weights.from_dict(config, n, scale)
+        first, n_users = parts[0], int(config["n_users"])
+        data, most = first._data, len(first.catalogue.users)
+        if not 0 < n_users <= most or (data is not None and n_users != data.n_users):
+            raise ArtifactError("the blend is for other users than its algorithms: it is damaged")
+        if data is not None:
+            model._take(parts, usual, data)
+        else:  # saved without ratings
+            users, items = list(first._users)[:n_users], list(first._items)
+            model._parts = [
+                _Part.of(*each, users, items) for each in zip(parts, usual, strict=True)
+            ]
+            if any((part.items[:-1] < 0).any() for part in model._parts):
+                raise ArtifactError("the models of a blend know different items: it is damaged")
+            raw = IdIndex(first.catalogue.users.raw[:n_users].tolist(), "user")
+            model._catalogue = replace(first.catalogue, users=raw)
+        return model
 
-        An algorithm that is not one of Tacenda's counts with what it says of an unknown user. Raises
-        ConfigurationError if ``uid`` is a user of the trainset or ``ratings`` are no pairs of items and ratings,
-        DataError for a rating that is no number or off the scale.
-        """
-        weights, by_item = self._fitted(), ratings_by_item(ratings)
-        index, scale = self.trainset._raw2inner_id_items, self.trainset.rating_scale
-        rated = as_list(rated, "rated")
-        given = Given.of(uid, by_item, rated, index, scale)
-        # Before any algorithm is told, so that all know the user or none.
-        ours = [algo for algo in self.fitted if isinstance(algo, TacendaAlgorithm)]
-        known = [self.trainset._raw2inner_id_users, *(algo._users for algo in ours)]
-        if uid is not None and any(uid in users for users in known):
-            raise ConfigurationError(
-                f"user {uid!r} is in the trainset already; fold_in is for users who are not"
-            )
-        for algo in ours:
-            algo._check_new(uid)
-        users = [
-            algo.fold_in(by_item, rated, uid=uid) if isinstance(algo, TacendaAlgorithm) else algo
-            for algo in self.fitted
-        ]
-        seen = np.union1d(given.items, given.rated).astype(np.int64)
-        lists = partial(self._lists, of=self.trainset)
-        return BlendedUser(
-            users, weights, self._usual, index, scale, seen, self._catalogue(), lists
-        )
+    @classmethod
+    def from_artifact(cls, artifact: Artifact) -> Self:
+        """Rebuild what `to_artifact` gave; older folders have the ratings with the algorithms alone."""
+        if "surprise" in artifact.config or not all(
+            "surprise" in part.config for part in artifact.nested.values()
+        ):
+            return super().from_artifact(artifact)
+        # What they say of choices is of fewer users.
+        model = super().from_artifact(replace(artifact, arrays={}))
+        data = model._fit_data()
+        model._know(data, Identities.of(data.ratings, data.identities))
+        first: Any = model.fitted[0]
+        for user in first._new_users.values():
+            model._add(user.given)
+        return model
 
-    def _seen_by(self, uid: Any) -> npt.NDArray[np.int64]:
-        """Inner ids of what a user has rated, or is known to where the trainset has no ratings of theirs; ascending."""
-        inner = self.trainset._raw2inner_id_users.get(uid)
-        if inner is not None:
-            return self._identities().of_user(inner).astype(np.int64)
-        raw = (
-            iid
-            for algo in self.fitted
-            if isinstance(algo, TacendaAlgorithm)
-            for iid in algo._seen_by(uid)
-        )
-        found = numbers(raw, self.trainset._raw2inner_id_items)
-        return np.unique(found[found >= 0])
 
-    def test(
-        self, testset: Iterable[tuple[Any, Any, float | None]], verbose: bool = False
-    ) -> list[Prediction]:
-        """Return what AlgoBase.test returns, each algorithm predicting all pairs at once."""
-        pairs = list(testset)
-        if not pairs:
-            return []
-        combined = self._fitted().combine(estimates_of(self.fitted, pairs))
-        estimates = np.clip(combined, *self.trainset.rating_scale).tolist()
-        predictions = [
-            Prediction(uid, iid, truth, estimate, {"was_impossible": False})
-            for (uid, iid, truth), estimate in zip(pairs, estimates, strict=True)
-        ]
-        if verbose:
-            for prediction in predictions:
-                print(prediction)
-        return predictions
+class Weights(NamedTuple):
+    """prediction = center + sum_k weights_k (prediction_k - center)."""
+
+    weights: Doubles  # (models,), not negative
+    center: float  # mean of the ratings
+    factor: float = 1.0  # of the standard deviations
+
+    def combine(self, predictions: Doubles) -> Doubles:
+        """Blend predictions (pairs, models) into (pairs,)."""
+        return np.asarray(self.center + (predictions - self.center) @ self.weights)
+
+    def deviations(self, deviations: Doubles) -> Doubles:
+        """Average standard deviations (pairs, models) into (pairs,), by weights of sum one, times the factor."""
+        total, n = self.weights.sum(), len(self.weights)
+        share = self.weights / total if total > 0 else np.full(n, 1 / n)
+        return np.asarray(self.factor * (deviations @ share))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The weights as JSON values."""
+        return {"weights": self.weights.tolist(), "center": self.center, "factor": self.factor}
+
+    @classmethod
+    def from_dict(
+        cls, config: Mapping[str, Any], n_models: int, scale: tuple[float, float]
+    ) -> Self:
+        """Rebuild what `to_dict` gave, for so many models of ratings on ``scale``. Raises ArtifactError."""
+        weights = np.array(config["weights"], np.float64)
+        center, factor = float(config["center"]), float(config["factor"])
+        sound = weights.shape == (n_models,) and ((weights >= 0) & (weights < _LARGEST)).all()
+        if not (sound and scale[0] <= center <= scale[1] and 0 < factor < _LARGEST):
+            raise ArtifactError("the blend's weights are invalid: the folder is damaged")
+        return cls(weights, center, factor)
+
+
+def fit_weights(predictions: Doubles, truth: Doubles, ridge: float = 0.05) -> Weights:
+    """Find the non-negative weights with the least squared error of ``predictions`` (ratings, models).
+
+    ``truth`` (ratings,) are the ratings. ``ridge``, a share of the spread of the predictions, pulls towards the
+    plain average: models that predict nearly the same have weights that are hardly determined.
+
+    Raises DataError if there is nothing to fit to.
+    """
+    n, k = predictions.shape
+    if not n or not k:
+        raise DataError("a blend needs at least one model and one rating held out")
+    center = float(truth.mean())
+    X, y = predictions - center, truth - center
+    size = np.sqrt(ridge * (X**2).mean() * n)
+    X = np.concatenate([X, size * np.eye(k)])
+    y = np.concatenate([y, np.full(k, size / k)])
+    return Weights(nnls(X, y)[0], center)
+
+
+def split_trainset(
+    trainset: Trainset, holdout: float, rng: np.random.RandomState
+) -> tuple[Trainset, list[tuple[Any, Any, float]]]:
+    """Split a trainset: a trainset without some of the ratings, and these ratings."""
+    triples = [
+        (trainset.to_raw_uid(u), trainset.to_raw_iid(i), r) for u, i, r in trainset.all_ratings()
+    ]
+    n = max(1, round(holdout * len(triples)))
+    if n >= len(triples):
+        raise DataError("fewer than two ratings cannot be split for a blend; give more ratings")
+    order = rng.permutation(len(triples))
+    data = Dataset(Reader(rating_scale=trainset.rating_scale))
+    part = data.construct_trainset([(*triples[k], None) for k in order[n:]])
+    return part, [triples[k] for k in order[:n]]

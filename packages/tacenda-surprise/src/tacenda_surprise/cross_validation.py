@@ -14,8 +14,8 @@ from surprise import Dataset, Trainset, accuracy
 from surprise.model_selection.split import get_cv
 
 from tacenda.errors import ConfigurationError
-from tacenda_surprise.algorithm import TacendaAlgorithm
-from tacenda_surprise.side_info import SideInfo
+from tacenda_surprise.algorithm import RatingAlgorithm
+from tacenda_surprise.trainsets import SideInfo
 
 __all__ = ["cross_validate_conditional"]
 
@@ -30,7 +30,7 @@ class _Fold(NamedTuple):
 
 
 def cross_validate_conditional(
-    algo: TacendaAlgorithm[Any],
+    algo: RatingAlgorithm,
     data: Dataset,
     measures: Sequence[str] = ("rmse", "mae"),
     cv: Any = None,
@@ -97,7 +97,7 @@ def cross_validate_conditional(
 
 
 def _fold(
-    algo: TacendaAlgorithm[Any],
+    algo: RatingAlgorithm,
     trainset: Trainset,
     testset: list[Any],
     names: list[str],

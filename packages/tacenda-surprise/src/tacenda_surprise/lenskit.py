@@ -6,9 +6,9 @@
     pipe = topn_pipeline(ConditionalPMFScorer(n_factors=50))
     pipe.train(dataset)
 
-The configuration of a scorer is the settings class of its model (`tacenda_surprise.models`), but that the seed
-follows from LensKit's random generator, where there is one, unless another than 0 is given. Scores are expected
-ratings; `ChoiceScorer` ranks items by how likely they are to be chosen and liked, as ``top_n`` does.
+The configuration of a scorer is that of its algorithm, but that the seed follows from LensKit's random generator, where
+there is one, unless ``random_state`` is given. Scores are expected ratings; `ChoiceScorer` ranks items by how likely
+they are to be chosen and liked, as ``top_n`` does.
 """
 
 from __future__ import annotations
@@ -25,9 +25,14 @@ from lenskit.training import Trainable, TrainingOptions
 from tacenda.errors import DataError
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.settings import Settings
-from tacenda_surprise import models
-from tacenda_surprise.models.choices import Choices
-from tacenda_surprise.models.identities import Identities
+from tacenda_surprise.algorithm import RatingAlgorithm
+from tacenda_surprise.bayesian import BayesianPMF, ConditionalBayesianPMF
+from tacenda_surprise.bias import BiasOnly, BiasOnlySettings
+from tacenda_surprise.boltzmann import ConditionalRBMSettings, RBMSettings
+from tacenda_surprise.factorization import ConditionalPMFSettings, PMFSettings
+from tacenda_surprise.gibbs import BayesianPMFSettings, ConditionalBayesianPMFSettings
+from tacenda_surprise.pmf import PMF, ConditionalPMF
+from tacenda_surprise.rbm import RBM, ConditionalRBM
 
 __all__ = [
     "BayesianPMFScorer",
@@ -59,11 +64,11 @@ def ratings_of(data: Dataset) -> Ratings:
 
 
 class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
-    """Base of the scorers: the model that ``model_class`` names, fitted to the ratings of a data set."""
+    """Base of the scorers: the algorithm that ``model_class`` names, fitted to the ratings of a data set."""
 
     config: Settings
-    model_class: ClassVar[type[models.RatingModel]]
-    model: models.RatingModel
+    model_class: ClassVar[type[RatingAlgorithm]]
+    model: RatingAlgorithm
     users: Vocabulary
     items: Vocabulary
 
@@ -76,12 +81,12 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         if self.is_trained() and not options.retrain:
             return
         settings: Any = self.config
-        if getattr(settings, "seed", None) == 0 and options.rng is not None:
-            seed = int(options.random_generator().integers(2**31 - 1))
-            settings = replace(settings, seed=seed)
-        ratings = ratings_of(data)
-        model: Any = self.model_class
-        self.model = model.from_settings(settings).fit(ratings)
+        if getattr(settings, "random_state", 0) is None:
+            drawn = 0
+            if options.rng is not None:
+                drawn = int(options.random_generator().integers(2**31 - 1))
+            settings = replace(settings, random_state=drawn)
+        self.model = self.model_class.from_settings(settings).fit(ratings_of(data))
         self.users, self.items = data.users, data.items
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
@@ -94,7 +99,7 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
     def _scores(self, query: RecQuery, numbers: npt.NDArray[np.int64]) -> Floats:
         history = self._history(query)
         if history is not None:
-            return np.asarray(self.model.fold_in(*history).score(numbers), np.float32)
+            return np.asarray(self.model.fold(*history).score(numbers), np.float32)
         user = self._user(query)
         return self.model.score_pairs(np.full(len(numbers), user), numbers)
 
@@ -119,73 +124,64 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
 class BiasScorer(RatingScorer):
     """Biases of users and items, shrunk by variances that are estimated."""
 
-    config: models.BiasSettings
-    model_class = models.BiasModel
+    config: BiasOnlySettings
+    model_class = BiasOnly
 
 
 class PMFScorer(RatingScorer):
-    """`PMFModel`."""
+    """`PMF`."""
 
-    config: models.FactorizationSettings
-    model_class = models.PMFModel
+    config: PMFSettings
+    model_class = PMF
 
 
 class ConditionalPMFScorer(RatingScorer):
-    """`ConditionalPMFModel`: the one to reach for first."""
+    """`ConditionalPMF`: the one to reach for first."""
 
-    config: models.ConditionalFactorizationSettings
-    model_class = models.ConditionalPMFModel
+    config: ConditionalPMFSettings
+    model_class = ConditionalPMF
 
 
 class BayesianPMFScorer(RatingScorer):
-    """`BayesianPMFModel`."""
+    """`BayesianPMF`."""
 
-    config: models.BayesianSettings
-    model_class = models.BayesianPMFModel
+    config: BayesianPMFSettings
+    model_class = BayesianPMF
 
 
 class ConditionalBayesianPMFScorer(RatingScorer):
-    """`ConditionalBayesianPMFModel`."""
+    """`ConditionalBayesianPMF`."""
 
-    config: models.BayesianSettings
-    model_class = models.ConditionalBayesianPMFModel
+    config: ConditionalBayesianPMFSettings
+    model_class = ConditionalBayesianPMF
 
 
 class RBMScorer(RatingScorer):
-    """`RBMModel`."""
+    """`RBM`."""
 
-    config: models.BoltzmannSettings
-    model_class = models.RBMModel
+    config: RBMSettings
+    model_class = RBM
 
 
 class ConditionalRBMScorer(RatingScorer):
-    """`ConditionalRBMModel`."""
+    """`ConditionalRBM`."""
 
-    config: models.ConditionalBoltzmannSettings
-    model_class = models.ConditionalRBMModel
+    config: ConditionalRBMSettings
+    model_class = ConditionalRBM
 
 
 class ChoiceScorer(ConditionalPMFScorer):
     """How likely a user is to choose each item and to like it then; no ratings."""
-
-    choices: Choices
-
-    def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008
-        """Fit the model of ratings and that of choices."""
-        if self.is_trained() and not options.retrain:
-            return
-        super().train(data, options)
-        ratings = ratings_of(data)
-        self.choices = Choices.of(ratings, Identities.of(ratings))
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
         """Score ``items``; 0 for an unknown one."""
         found = RecQuery.create(query)
         numbers = np.asarray(items.numbers(vocabulary=self.items, missing="negative"), np.int64)
         history, user = self._history(found), self._user(found)
-        x = self.choices.users[[user]] * (user >= 0)
+        choices = self.model.implicit_factors
+        x = choices.x[[user]] * (user >= 0)
         if history is not None:
-            x = self.choices.of_new_user(history[0])
+            x = choices.of_new_user(history[0])
         every = np.arange(len(self.items))
-        combined = self.choices.combined(x, self._scores(found, every)[None, :])[0]
+        combined = choices.combined(x, self._scores(found, every)[None, :])[0]
         return ItemList(items, scores=combined[numbers] * (numbers >= 0))

@@ -1,147 +1,99 @@
-"""Matrix factorizations, and biases alone, as Surprise algorithms."""
+"""Probabilistic matrix factorization by maximum a posteriori.
+
+r_ui ~ N(mean + b_u + c_i + x_u . q_i, sigma^2)      (Mnih 2010, eq 5.20; the mean is taken off first)
+PMF:             x_u ~ N(0, sigma_U^2 I)             (eq 5.16)
+conditional PMF: x_u ~ N(s_u, sigma_U^2 I),   s_u = mean of w_j over the items j the user has rated (eq 5.22)
+
+Users and items who come later are ridge regressions on the factors of the other side. With Q the factors of the rated
+items and s the mean of the conditioning factors over everything known to be rated, the bias b and factors x of a new
+user minimize
+
+    |r - mean - c - b - Q x|^2 + lambda(n) |x - s|^2 + lambda_b(n) b^2,
+
+which is what SGD minimizes for a fitted user with n ratings, whose weight multiplies all three terms. New items
+likewise, without s.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.arrays import Array, Arrays, Float32
+from tacenda.fitting import FitRun, History
+from tacenda.kernels.ratings import scores as rating_scores
+from tacenda.kernels.ratings.sgd import Tables
+from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
-from tacenda_surprise.algorithm import TacendaAlgorithm
-from tacenda_surprise.models.bias import BiasModel, BiasSettings
-from tacenda_surprise.models.bias import idle_options as idle_beside_biases
-from tacenda_surprise.models.factorization.bayesian import (
-    BayesianPMFModel,
-    ConditionalBayesianPMFModel,
-)
-from tacenda_surprise.models.factorization.pmf import ConditionalPMFModel, PMFModel
-from tacenda_surprise.models.factorization.settings import (
-    BayesianSettings,
-    ConditionalFactorizationSettings,
+from tacenda_surprise.algorithm import RatingAlgorithm
+from tacenda_surprise.catalogue import Catalogue, Identities, deviation
+from tacenda_surprise.factorization import (
+    LEAST_PENALTY,
+    ConditionalPMFSettings,
     FactorizationSettings,
-    idle_options,
+    PMFSettings,
+    ResolvedOptions,
+    thesis_options,
 )
-from tacenda_surprise.settings import AlgorithmSettings, RandomSettings, RatedSettings, argument
+from tacenda_surprise.sgd import Task, initial_tables, train
+from tacenda_surprise.users import FoldedFactors, check_rated
+from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
+from tacenda_surprise.variance import fit as fit_variances
 
-__all__ = ["PMF", "BayesianPMF", "BiasOnly", "ConditionalBayesianPMF", "ConditionalPMF"]
+__all__ = ["PMF", "ConditionalPMF"]
 
-_SIDES = "user_", "item_"
-_RATES, _PENALTIES = (
-    tuple(
-        f"advanced.{side}{bias}{what}" if side or bias else what
-        for side in ("", *_SIDES)
-        for bias in ("", "bias_")
-    )
-    for what in ("learning_rate", "penalty")
-)
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.integer[Any]]
 
-
-def _of(side: str, what: str) -> Any:
-    """Declare what `SVD` of Surprise calls ``lr_bu``, ``reg_qi`` and so on."""
-    whose = f"the {side[:4]}s' {'biases' if 'bias' in side else 'factors'}"
-    doc = {
-        "learning_rate": f"learning rate of {whose}; None: lr_all",
-        "penalty": f"weight of the squares of {whose} in the loss, for each rating; None: reg_all",
-    }[what]
-    return argument(FactorizationSettings, f"advanced.{side}{what}", doc=doc)
+_MATTERS = 0.005  # a smaller difference of errors may be chance
+_HELD_OUT = "RMSE of the ratings held out"
+_MANY = 200_000  # ratings: with so many the second fit goes on from the first
+_ERRORS = 5_000  # of ratings left out of the first fit
+_AT_ONCE = 4_000_000  # ratings scored
 
 
-@dataclass(frozen=True, kw_only=True)
-class _MAPSettings(RandomSettings):
-    """Arguments that `PMF` and `ConditionalPMF` share."""
+class Factors(Arrays):
+    """What a fit finds: biases and factors, of users x with the part s of it that comes from identities."""
 
-    n_factors: int = argument(FactorizationSettings, "n_factors")
-    n_epochs: int | None = argument(FactorizationSettings, "epochs")
-    biased: bool = argument(
-        FactorizationSettings,
-        "biased",
-        doc="""learn biases; False is what Surprise calls PMF, and leaves unknown users and items
-        impossible""",
-    )
-    init_mean: float = argument(FactorizationSettings, "advanced.init_mean")
-    init_std_dev: float | None = argument(FactorizationSettings, "advanced.init_std")
-    lr_all: float | None = argument(
-        FactorizationSettings,
-        *_RATES,
-        default=None,
-        doc="""learning rate of factors and biases; None: 0.06 of the biases, and 0.14 over the standard
-        deviation of the ratings of the factors""",
-    )
-    reg_all: float | None = argument(
-        FactorizationSettings,
-        *_PENALTIES,
-        default=None,
-        doc="""weight of the squared factors and biases in the loss, for each rating; None: what suits the
-        ratings, and each user's and item's number of them""",
-    )
-    lr_bu: float | None = _of("user_bias_", "learning_rate")
-    lr_bi: float | None = _of("item_bias_", "learning_rate")
-    lr_pu: float | None = _of("user_", "learning_rate")
-    lr_qi: float | None = _of("item_", "learning_rate")
-    reg_bu: float | None = _of("user_bias_", "penalty")
-    reg_bi: float | None = _of("item_bias_", "penalty")
-    reg_pu: float | None = _of("user_", "penalty")
-    reg_qi: float | None = _of("item_", "penalty")
-    lr_decay: float | None = argument(FactorizationSettings, "advanced.rate_decay")
-    noise_power: float = argument(FactorizationSettings, "advanced.noise_power")
-    validation: float = argument(FactorizationSettings, "validation")
-    patience: int | None = argument(FactorizationSettings, "patience")
-    refit: bool = argument(FactorizationSettings, "refit")
-    device: str = argument(FactorizationSettings, "device")
+    user_factors: Float32[Array, "users width"]
+    item_factors: Float32[Array, "items width"]
+    user_biases: Float32[Array, "users"]
+    item_biases: Float32[Array, "items"]
+    side_factors: Float32[Array, "sides width"]  # w, no rows without conditioning
+    user_prior: Float32[Array, "priors width"]  # s, likewise
+    used: ResolvedOptions
 
-    def idle(self) -> Mapping[str, str]:
-        """Options of the model that solver, biases and early stopping leave without effect."""
-        return idle_options(getattr(self, "solver", "sgd"), self.validation, biased=self.biased)
+    @property
+    def tables(self) -> Tables:
+        """Everything but s."""
+        return Tables(
+            self.user_factors,
+            self.item_factors,
+            self.user_biases,
+            self.item_biases,
+            self.side_factors,
+        )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PMFSettings(_MAPSettings):
-    """Arguments of `PMF`."""
+class PMF(RatingAlgorithm):
+    """Probabilistic matrix factorization (Mnih 2010, section 5.3): the most probable parameters.
 
-    model_settings = FactorizationSettings
+    `BayesianPMF` averages over the parameters instead, which predicts better and takes longer.
+    """
 
-    solver: Literal["sgd", "als"] = argument(
-        FactorizationSettings,
-        "solver",
-        doc="""what finds the factors: stochastic gradient descent, or alternating least squares, whose
-        sweeps need no learning rate""",
-    )
+    name = "pmf"
+    settings: FactorizationSettings
+    settings_class: ClassVar[type[FactorizationSettings]] = PMFSettings
+    _factors: Factors | None = None
+    _variances: Variances | None = None
+    _spread: PredictiveVariance | None = None
 
-
-@dataclass(frozen=True, kw_only=True)
-class ConditionalPMFSettings(_MAPSettings, RatedSettings):
-    """Arguments of `ConditionalPMF`."""
-
-    model_settings = ConditionalFactorizationSettings
-
-    lr_yj: float | None = argument(ConditionalFactorizationSettings, "side_learning_rate")
-    reg_yj: float | None = argument(ConditionalFactorizationSettings, "side_penalty")
-
-
-@dataclass(frozen=True, kw_only=True)
-class BayesianPMFSettings(RandomSettings):
-    """Arguments of `BayesianPMF`."""
-
-    model_settings = BayesianSettings
-
-    n_factors: int | None = argument(BayesianSettings, "n_factors")
-    burn_in: int | None = argument(BayesianSettings, "burn_in")
-    n_samples: int | None = argument(BayesianSettings, "n_samples")
-    n_kept: int = argument(BayesianSettings, "n_kept")
-    rank: int = argument(BayesianSettings, "rank")
-    device: str = argument(BayesianSettings, "device")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConditionalBayesianPMFSettings(BayesianPMFSettings, RatedSettings):
-    """Arguments of `ConditionalBayesianPMF`."""
-
-
-M = TypeVar("M", bound=_MAPSettings)
-
-
-class _MAP(TacendaAlgorithm[M]):
-    """What `PMF` and `ConditionalPMF` share."""
+    @configured_by(PMFSettings)
+    def __init__(self, settings: PMFSettings) -> None:
+        super().__init__(settings)
 
     @property
     def predicts_unknown(self) -> bool:
@@ -149,100 +101,304 @@ class _MAP(TacendaAlgorithm[M]):
         return self.settings.biased
 
     @classmethod
-    def thesis(cls, **arguments: Any) -> Self:
-        """Make one with rates, penalties and early stopping of the thesis (section 5.4.2), but for ``arguments``."""
-        return cls._preset("thesis", arguments)
+    def thesis(cls, **options: Any) -> Self:
+        """Make one with rates, penalties and early stopping of the thesis (section 5.4.2), but for ``options``."""
+        return cls.from_settings(thesis_options(options, conditional=cls.conditional))
 
     @classmethod
-    def online_svd(cls, **arguments: Any) -> Self:
+    def online_svd(cls, **options: Any) -> Self:
         """Make the baseline of the thesis: early stopping, no penalties; ``biased`` says which of its two forms."""
-        return cls._preset("online_svd", arguments)
+        options = {"biased": False, **options}
+        return cls.from_settings(
+            thesis_options(options, conditional=cls.conditional, penalties=False)
+        )
+
+    # -- fitting -----------------------------------------------------------------------------------
+
+    def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
+        """Fit twice: without some ratings, whose errors say when to stop and how far predictions are off; then to all.
+
+        Where there are many ratings the second fit goes on from the first, for the last fifth of the epochs.
+        """
+        settings, catalogue = self.settings, Catalogue.of(ratings)
+        used = ResolvedOptions.of(settings, ratings)
+        share = settings.validation or min(0.1, _ERRORS / len(ratings))
+        stopped, start, last = None, None, used
+        whole = Task(
+            settings, used, self._seed, ratings, catalogue.mean, self._known(ratings, identities)
+        )
+        if len(ratings) > 1:
+            part, held_out = split(ratings, share, seed=self._seed)
+            first, planned = run.stage("validation"), used
+            if not settings.validation:
+                first = replace(first, callbacks=())
+                if len(ratings) >= _MANY and not settings.by_als and used.epochs > 1:
+                    last = used._replace(epochs=max(used.epochs // 5, 1))
+                    planned = used._replace(epochs=used.epochs - last.epochs)
+            found, history = self._train(
+                first,
+                whole._replace(
+                    used=planned,
+                    ratings=part,
+                    known=self._known(part, identities),
+                    held_out=held_out if settings.validation else None,
+                ),
+            )
+            self._variances = _fit_variances(part, held_out, found, catalogue)
+            run = run.after_first()
+            if settings.validation:
+                stopped = history
+                used = last = used._replace(epochs=epochs_of(history, used.epochs))
+            elif last is not used:
+                start = found
+        else:
+            self._variances = fit_no_variances(deviation(ratings))
+        if not settings.validation or settings.refit or len(ratings) == 1:
+            found, history = self._train(run, whole._replace(used=last), start)
+        self._catalogue, self.history = catalogue, history
+        self._factors = replace(found, used=used)
+        self._spread = self._spread_of(ratings)
+        self.figures = [(stopped or history).figure(_HELD_OUT)]
+
+    def _train(
+        self, run: FitRun, task: Task, start: Factors | None = None
+    ) -> tuple[Factors, History]:
+        """Make one fit, from random tables or going on from ``start``."""
+        if start is None:
+            tables = initial_tables(task, deviation(task.ratings))
+        else:
+            tables, task = start.tables, task._replace(first_epoch=start.used.epochs)
+            if task.known is not None:
+                tables = tables._replace(user_factors=tables.user_factors - start.user_prior)
+        history = train(task, tables, run, self._identity())
+        prior = np.zeros((0, self.settings.n_factors), np.float32)
+        if task.known is not None:
+            prior = task.known.means(tables.side_factors)
+            tables = tables._replace(user_factors=tables.user_factors + prior)
+        return Factors(*tables, prior, task.used), history
+
+    def _spread_of(self, ratings: Ratings) -> PredictiveVariance:
+        sizes = sizes_of(ratings, self.tables, self.catalogue.mean)
+        return self._learned(self._variances).spread(*sizes)
+
+    def _go_on(
+        self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
+    ) -> None:
+        """Train on, with the learning rates of the last epochs of the fit; the mean stays.
+
+        The default is a quarter of the epochs of the fit.
+        """
+        old = self._learned(self._factors)
+        total, own = old.used.epochs, old.user_factors
+        n = max(total // 4, 1) if epochs is None else epochs
+        used = old.used._replace(epochs=n)
+        catalogue = self.catalogue.grown(ratings)
+        known = self._known(ratings, identities)
+        prior = lengthen(old.user_prior, ratings.n_users if self.conditional else 0)
+        if known is not None:
+            own = own - old.user_prior
+            news = known.means(lengthen(old.side_factors, ratings.n_items))
+            prior[len(own) :] = news[len(own) :]
+        tables = grow_tables(
+            used, old.tables._replace(user_factors=own), prior, catalogue.mean, ratings
+        )
+        task = Task(self.settings, used, self._seed, ratings, catalogue.mean, known)
+        history = train(task._replace(first_epoch=max(total - n, 0)), tables, run, self._identity())
+        if known is not None:
+            prior = known.means(tables.side_factors)
+            tables = tables._replace(user_factors=tables.user_factors + prior)
+        self._catalogue, self.history = catalogue, history
+        self._factors = Factors(*tables, prior, old.used)
+        self._spread = self._spread_of(ratings)
+        self.figures = [history.figure(_HELD_OUT)]
+
+    # -- predicting --------------------------------------------------------------------------------
+
+    @property
+    def tables(self) -> Tables:
+        """Biases and factors, x for users."""
+        return self._learned(self._factors).tables
+
+    def deviations(self, users: Numbers, items: Numbers) -> Floats:
+        """See `tacenda_surprise.variance`, (pairs,)."""
+        scores, scale = self.score_pairs(users, items), self.catalogue.scale
+        return self._learned(self._spread).deviations(users, items, scores, scale)
+
+    def fold(
+        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
+    ) -> FoldedFactors:
+        """See `RatingAlgorithm.fold`."""
+        found, spread = self._learned(self._factors), self._learned(self._spread)
+        mean, scale, items = self.catalogue.mean, self.catalogue.scale, np.asarray(items, np.int64)
+        rated = check_rated(items, values, len(found.item_factors))
+        known = self._known_items(items, identities)
+        prior = np.zeros(self.settings.n_factors, np.float32)
+        if self.conditional and len(known):
+            prior = found.side_factors[known].mean(axis=0)
+        bias, x = solve_user(found.used, found.tables, mean, (items, rated), prior)
+        q, c = found.item_factors, found.item_biases
+        return FoldedFactors(bias, x, spread.of_new_user(len(items)), spread, scale, mean, q, c)
+
+    # -- to disk and back --------------------------------------------------------------------------
+
+    def config_dict(self) -> dict[str, Any]:
+        """Options, the numbers that follow from them, and scale, as JSON values."""
+        return {
+            **super().config_dict(),
+            "catalogue": self.catalogue.config(),
+            "used": self._learned(self._factors).used.to_dict(),
+            "variances": self._learned(self._variances).to_list(),
+        }
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the fitted state. Raises NotFittedError."""
+        found, spread = self._learned(self._factors), self._learned(self._spread)
+        return {**found.to_arrays(), **spread.to_arrays("spread."), **self.catalogue.to_arrays()}
 
     @classmethod
-    def _preset(cls, name: str, arguments: Mapping[str, Any]) -> Self:
-        settings_class: Any = cls.settings_class
-        deciding = {key: arguments[key] for key in ("biased",) if key in arguments}
-        settings = getattr(settings_class.model_settings, name)(**deciding)
-        return cls.from_settings(settings_class.arguments_for(settings, arguments))
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Rebuild the model, checking every array. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
+        catalogue = Catalogue.from_config(config["catalogue"], arrays)
+        n_users, n_items = len(catalogue.users), len(catalogue.items)
+        used = ResolvedOptions.from_dict(config["used"])
+        model._factors = Factors.from_arrays(
+            arrays,
+            used=used,
+            users=n_users,
+            items=n_items,
+            width=model.settings.n_factors,
+            sides=n_items if cls.conditional else 0,
+            priors=n_users if cls.conditional else 0,
+        )
+        model._catalogue = catalogue
+        model._variances = Variances.from_list(config["variances"])
+        model._spread = PredictiveVariance.of_saved(arrays, n_users, n_items)
+        return model
 
 
-class PMF(_MAP[PMFSettings]):
-    """Probabilistic matrix factorization (Mnih 2010, section 5.3): the most probable parameters.
-
-    `BayesianPMF` averages over the parameters instead, which predicts better and takes longer.
-    """
-
-    settings_class = PMFSettings
-    model_class = PMFModel
-
-    @configured_by(PMFSettings)
-    def __init__(self, settings: PMFSettings) -> None:
-        super().__init__(settings)
-
-
-class ConditionalPMF(_MAP[ConditionalPMFSettings]):
+class ConditionalPMF(PMF):
     """Matrix factorization that also learns from which items a user has rated (Mnih 2010, eq 5.22).
 
     The one to reach for first: better than `PMF`, most of all for users with few ratings, and the only one
     with something to say about a user of whom nothing but the identities of rated items is known.
     """
 
+    name = "conditional_pmf"
+    conditional = True
     settings_class = ConditionalPMFSettings
-    model_class = ConditionalPMFModel
 
     @configured_by(ConditionalPMFSettings)
     def __init__(self, settings: ConditionalPMFSettings) -> None:
-        super().__init__(settings)
+        RatingAlgorithm.__init__(self, settings)
 
 
-class BayesianPMF(TacendaAlgorithm[BayesianPMFSettings]):
-    """Matrix factorization averaged over samples of its parameters (Salakhutdinov and Mnih 2008).
+def epochs_of(history: History, planned: int) -> int:
+    """For how many epochs a fit to all ratings shall last after one that was watched on ratings held out.
 
-    Gibbs sampling predicts better than `PMF`, knows how sure it is and needs no tuning, but takes several times as
-    long.
+    All that were planned, unless the last ones were really worse than the best: the errors of a few ratings
+    have their best epoch anywhere.
     """
-
-    settings_class = BayesianPMFSettings
-    model_class = BayesianPMFModel
-
-    @configured_by(BayesianPMFSettings)
-    def __init__(self, settings: BayesianPMFSettings) -> None:
-        super().__init__(settings)
+    best = history.best
+    if best is None or history.evaluations[-1].value <= (1 + _MATTERS) * best.value:
+        return planned
+    return best.epoch
 
 
-class ConditionalBayesianPMF(TacendaAlgorithm[ConditionalBayesianPMFSettings]):
-    """`BayesianPMF` that also learns from which items a user has rated, as `ConditionalPMF` does."""
-
-    settings_class = ConditionalBayesianPMFSettings
-    model_class = ConditionalBayesianPMFModel
-
-    @configured_by(ConditionalBayesianPMFSettings)
-    def __init__(self, settings: ConditionalBayesianPMFSettings) -> None:
-        super().__init__(settings)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BiasOnlySettings(AlgorithmSettings):
-    """Arguments of `BiasOnly`; nothing is random."""
-
-    model_settings = BiasSettings
-
-    biases: Literal["both", "items", "users", "none"] = argument(BiasSettings, "biases")
-    n_epochs: int = argument(BiasSettings, "epochs")
-    reg_u: float | None = argument(BiasSettings, "penalty_users")
-    reg_i: float | None = argument(BiasSettings, "penalty_items")
-
-    def idle(self) -> Mapping[str, str]:
-        """Penalties of biases that are not learned."""
-        return idle_beside_biases(self.biases)
+def _fit_variances(
+    part: Ratings, held_out: Ratings, found: Factors, catalogue: Catalogue
+) -> Variances:
+    """The parameters of the variances, from the errors of what was held out."""
+    x, q, b, c, _ = found.tables
+    u, i = held_out.user_ids, held_out.item_ids
+    predictions = catalogue.clip(rating_scores.scores(u, i, x, q, b, c, catalogue.mean))
+    errors = held_out.values - predictions
+    sizes = sizes_of(part, found.tables, catalogue.mean)
+    return fit_variances(errors, predictions, u, i, *sizes, deviation(part))
 
 
-class BiasOnly(TacendaAlgorithm[BiasOnlySettings]):
-    """The mean rating and the biases of user and item: what everything else should be better than."""
+def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Sizes]:
+    """What is known of users and items that ``tables`` were fitted to, found for a part of the users at a time."""
+    x, q, b, c, _ = tables
+    squares = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
+    offsets, start = ratings.user_offsets, 0
+    while start < ratings.n_users:
+        stop = int(np.searchsorted(offsets, offsets[start] + _AT_ONCE, side="right")) - 1
+        stop = min(max(stop, start + 1), ratings.n_users)
+        span = slice(offsets[start], offsets[stop])
+        users = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
+        items = ratings.item_ids[span]
+        scores = rating_scores.scores(users, items, x, q, b, c, mean).clip(*ratings.scale)
+        errors = (ratings.values[span] - scores).astype(np.float64) ** 2
+        squares[0][start:stop] = np.bincount(users - start, errors, stop - start)
+        squares[1][:] += np.bincount(items, errors, ratings.n_items)
+        start = stop
+    counts = np.diff(offsets).astype(float), ratings.item_counts.astype(float)
+    users_too, items_too = map(Sizes, counts, squares)
+    return users_too, items_too
 
-    settings_class = BiasOnlySettings
-    model_class = BiasModel
 
-    @configured_by(BiasOnlySettings)
-    def __init__(self, settings: BiasOnlySettings) -> None:
-        super().__init__(settings)
+def solve_user(
+    used: ResolvedOptions,
+    tables: Tables,
+    mean: float,
+    rated: tuple[Numbers, Floats],
+    prior: Floats,
+) -> tuple[float, Floats]:
+    """Solve for bias and factors of a user who has rated items (n,) so (n,); ``prior`` is s (factors,)."""
+    items, values = rated
+    n, biased = len(items), used.rates.user_biases > 0
+    weights = used.user_factors.total(n), used.user_biases.total(n) if biased else None
+    return _solve_row(
+        tables.item_factors[items], values - mean - tables.item_biases[items], prior, *weights
+    )
+
+
+def _solve_row(
+    rows: Floats, targets: Floats, prior: Floats, penalty: float, of_bias: float | None
+) -> tuple[float, Floats]:
+    """Bias and factors of a row, a ridge regression of ``targets`` (n,) on ``rows`` (n, factors) and a constant."""
+    n, width = rows.shape
+    if not n:
+        return 0.0, prior
+    Q = rows.astype(np.float64)
+    design = np.append(Q, np.full((n, 1), float(of_bias is not None)), axis=1)
+    weights = np.full(width + 1, max(penalty, LEAST_PENALTY))
+    weights[-1] = max(of_bias or 0.0, LEAST_PENALTY)
+    solved = np.linalg.solve(design.T @ design + np.diag(weights), design.T @ (targets - Q @ prior))
+    return float(solved[-1]), (prior + solved[:-1]).astype(np.float32)
+
+
+def grow_tables(
+    used: ResolvedOptions, tables: Tables, prior: Floats, mean: float, ratings: Ratings
+) -> Tables:
+    """Lengthen tables to as many rows as ``ratings`` has users and items.
+
+    New users, then new items, begin where their own ratings put them while everything else stays; a few
+    epochs of training then reconcile them with the rest. ``user_factors`` are p = x - s, without what comes
+    from identities; ``prior`` is s (users, factors), of new users too, or (0, factors) without conditioning.
+    """
+    old_users, old_items = len(tables.user_factors), len(tables.item_factors)
+    p, b = (lengthen(t, ratings.n_users) for t in (tables.user_factors, tables.user_biases))
+    q, c = (lengthen(t, ratings.n_items) for t in (tables.item_factors, tables.item_biases))
+    w = tables.side_factors
+    w = lengthen(w, ratings.n_items) if len(prior) else w
+    s = prior if len(prior) else np.zeros_like(p)
+    nothing = np.zeros(p.shape[1], np.float32)
+    for u in range(old_users, len(p)):
+        ids, values = ratings.of_user(u)
+        b[u], x = solve_user(used, Tables(p, q, b, c, w), mean, (ids, values), s[u])
+        p[u] = x - s[u]
+    for i in range(old_items, len(q)):
+        ids, values = ratings.of_item(i)
+        biased = used.rates.item_biases > 0
+        of_bias = used.item_biases.total(len(ids)) if biased else None
+        targets, penalty = values - mean - b[ids], used.item_factors.total(len(ids))
+        c[i], q[i] = _solve_row(p[ids] + s[ids], targets, nothing, penalty, of_bias)
+    return Tables(p, q, b, c, w)
+
+
+def lengthen(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """Copy ``array`` with rows of zeros at its end, ``rows`` in all."""
+    more = np.zeros((rows - len(array), *array.shape[1:]), array.dtype)
+    return np.concatenate([array, more])

@@ -1,212 +1,182 @@
-"""Fitted algorithms on disk: the artefact of their model, and beside it what only Surprise needs.
+"""Fitted algorithms on disk: what a folder holds beside the model itself.
 
-`tacenda.load` reads such a folder as the model alone, and so does ``tacenda ratings recommend``. Raw ids keep their
-type here, unlike those of a model: 7 and "7" are two.
+The ratings, raw ids with their types (7 and "7" are two), who has rated what, the model of what gets chosen, and users
+who were folded in. Folders of older versions may lack any of it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from surprise import Trainset
 
-from tacenda.artifact import Artifact, require
+from tacenda.arrays import Array, Arrays, Float32, Int32, Int64, Offsets, UInt8, below, take
 from tacenda.errors import ArtifactError, PluginError, TacendaError
-from tacenda.estimator import resolve
-from tacenda.offsets import checked_offsets
 from tacenda.ratings import Ratings
-from tacenda_surprise.models.base import RatingModel
-from tacenda_surprise.models.catalogue import pack, unpack
-from tacenda_surprise.models.choices import Choices
-from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.new_users import Given
-from tacenda_surprise.side_info import SideInfo
-from tacenda_surprise.trainsets import ratings_of, raw_index, trainset_of
+from tacenda_surprise.catalogue import Catalogue, Identities, Texts
+from tacenda_surprise.implicit import ImplicitFactors
+from tacenda_surprise.trainsets import FitData, raw_index
+from tacenda_surprise.users import Given
 
-Arrays = dict[str, npt.NDArray[Any]]
+Packed = dict[str, npt.NDArray[Any]]
 C = TypeVar("C")
 
 _PREFIX = "surprise."
+_FIELDS = {"class", "scale", "mean", "n_users"}
 _TEXT, _WHOLE, _REAL = 0, 1, 2  # types of raw ids
 
 
-class Saved(NamedTuple):
-    """What an algorithm keeps beside its model."""
+class _Ratings(Arrays):
+    """Ratings by user."""
 
-    address: str  # module and name of its class
-    arguments: dict[str, Any]  # of its constructor, as JSON values
-    trainset: Trainset  # once loaded, every user's ratings are in the order of the items
-    users: dict[Hashable, int]  # raw id -> number, of all users of the model
-    seen: Identities  # what users have rated or are known to have rated
+    offsets: Offsets[Array, "users ratings"]
+    item_ids: Int32[Array, "ratings", below("items")]
+    values: Float32[Array, "ratings"]
+
+
+class _ItemLists(Arrays):
+    """Lists of items one after another; the names of a list and its offsets are ``NAME`` and ``NAME.offsets``."""
+
+    listed: Int64[Array, "listed", below("items")]
+    offsets: Offsets[Array, "lists listed"]
+
+    @classmethod
+    def of(cls, lists: Sequence[npt.NDArray[np.int64]]) -> _ItemLists:
+        """Pack lists."""
+        items = np.concatenate([np.empty(0, np.int64), *lists]).astype(np.int64)
+        return cls(items, np.cumsum([0, *map(len, lists)]).astype(np.int64))
+
+    @classmethod
+    def read(
+        cls, arrays: Packed, name: str, n_lists: int, n_items: int
+    ) -> list[npt.NDArray[np.int64]]:
+        """Return lists that were saved. Raises ArtifactError."""
+        named = {"listed": name, "offsets": f"{name}.offsets"}
+        mine = {key: arrays[each] for key, each in named.items() if each in arrays}
+        found = cls.from_arrays(mine, lists=n_lists, items=n_items)
+        return [found.listed[i:j] for i, j in pairwise(found.offsets.tolist())]
+
+
+class Kept(NamedTuple):
+    """What a folder holds beside the model."""
+
+    data: FitData | None
+    users: dict[Hashable, int]  # raw id -> number
+    items: dict[Hashable, int]
+    seen: Identities | None  # who is known to have rated what
+    implicit: ImplicitFactors | None
     given: list[Given]  # what users were folded in from
-    choices: Choices | None  # what lists go by, where it was saved
-
-    def more_rated(self) -> SideInfo | None:
-        """What is known to be rated beside the ratings."""
-        items, users = list(self.trainset._raw2inner_id_items), list(self.users)
-        ratings = ratings_of(self.trainset)
-        n = max(len(items), 1)
-        rated, every = (
-            known.user_ids.astype(np.int64) * n + known.item_ids for known in (ratings, self.seen)
-        )
-        more = np.setdiff1d(every, rated).tolist()
-        return SideInfo((users[cell // n], items[cell % n]) for cell in more) if more else None
 
 
-def pack_up(model: RatingModel, saved: Saved) -> Artifact:
-    """A fitted model and what the algorithm keeps beside it. Raises ArtifactError."""
-    found, trainset, given = model.to_artifact(), saved.trainset, saved.given
-    ratings = ratings_of(trainset)
+def pack_lists(implicit: ImplicitFactors | None, seen: Identities | None) -> Packed:
+    """Return the arrays of what lists are ranked by, and of what they leave out."""
+    found: Packed = {} if implicit is None else implicit.to_arrays("choices.")
+    return found | ({} if seen is None else seen.to_arrays("rated."))
+
+
+def pack_data(data: FitData, given: list[Given]) -> tuple[dict[str, Any], Packed]:
+    """Return ratings and users folded in, as JSON values and arrays. Raises ArtifactError."""
+    ratings = data.ratings
     lists = {"rated": [g.items for g in given], "known": [g.rated for g in given]}
-    arrays: Arrays = {
-        **pack_ids(saved.users, "users"),
-        **pack_ids(trainset._raw2inner_id_items, "items"),
+    arrays: Packed = {
+        **pack_ids(data.users, "users"),
+        **pack_ids(data.items, "items"),
         **pack_ids([g.uid for g in given], "folded"),
-        "offsets": ratings.user_offsets,
+        "offsets": ratings.user_offsets[: data.n_users + 1],
         "item_ids": ratings.item_ids,
         "values": ratings.values,
         "folded.values": np.concatenate([np.empty(0, np.float32), *(g.values for g in given)]),
     }
     for name, parts in lists.items():
-        arrays[f"folded.{name}"] = np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
-        arrays[f"folded.{name}.offsets"] = np.cumsum([0, *map(len, parts)]).astype(np.int64)
-    config = {
-        "class": saved.address,
-        "arguments": saved.arguments,
-        "scale": [float(end) for end in trainset.rating_scale],
-        "mean": float(trainset.global_mean),
-        "n_users": trainset.n_users,
-    }
-    return replace(
-        found,
-        config={**found.config, "surprise": config},
-        arrays={
-            **found.arrays,
-            **({} if saved.choices is None else saved.choices.arrays()),
-            **saved.seen.arrays(),
-            **{_PREFIX + name: array for name, array in arrays.items()},
-        },
-    )
+        packed = _ItemLists.of(parts)
+        arrays[f"folded.{name}"], arrays[f"folded.{name}.offsets"] = packed.listed, packed.offsets
+    low, high = data.ratings.scale
+    config = {"scale": [low, high], "mean": float(data.mean), "n_users": data.n_users}
+    return config, {_PREFIX + name: array for name, array in arrays.items()}
 
 
-@contextmanager
-def load_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what a damaged folder provokes into an ArtifactError that names the folder."""
-    try:
-        yield
-    except (ArtifactError, PluginError) as error:
-        raise type(error)(f"cannot load {path}: {error}") from error
-    except (TacendaError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise ArtifactError(f"cannot load {path}: it is damaged: {error!r}") from error
+def unpack(catalogue: Catalogue, config: Mapping[str, Any] | None, arrays: Packed) -> Kept:
+    """Read what `pack_lists` and `pack_data` gave; ``config`` is None where there is nothing of the latter.
 
-
-def unpacked(found: Artifact) -> tuple[RatingModel, Saved, Ratings]:
-    """Read what `pack_up` gave, and the ratings in the numbers of the model, which may have more users.
-
-    Raises ArtifactError, PluginError; to be called within `load_errors`.
+    Raises ArtifactError; to be called within `damage`.
     """
-    config = found.config.get("surprise")
+    sizes = {"users": len(catalogue.users), "items": len(catalogue.items)}
+    has_seen, has_implicit = (
+        config is not None or any(name.startswith(prefix) for name in arrays)
+        for prefix in ("rated.", "choices.")
+    )
+    implicit = ImplicitFactors.from_arrays(arrays, "choices.", **sizes) if has_implicit else None
+    if implicit is not None and implicit.liking[1] <= 0:
+        raise ArtifactError("the array 'choices.liking' holds no deviation: it is damaged")
+    seen = Identities.from_arrays(arrays, "rated.", **sizes) if has_seen else None
     if config is None:
-        raise ArtifactError(
-            "it is a model without its Surprise algorithm, or a blend: tacenda.load loads the one, Blend.load the other"
+        users, items = (
+            {raw: number for number, raw in enumerate(index.raw.tolist())}
+            for index in (catalogue.users, catalogue.items)
         )
-    strange = set(config) - {"class", "arguments", "scale", "mean", "n_users"}
-    if strange:
+        return Kept(None, users, items, seen, implicit, [])
+    if strange := set(config) - _FIELDS:
         raise ArtifactError(f"it says something that is never saved: {min(strange)!r}")
-    model = _model(found)
-    arrays = {n.removeprefix(_PREFIX): a for n, a in found.arrays.items() if n.startswith(_PREFIX)}
-    users, items = unpack_ids(arrays, "users"), unpack_ids(arrays, "items")
-    sizes = len(model.catalogue.users), len(model.catalogue.items)
-    n_users = int(config["n_users"])
-    if (len(users), len(items)) != sizes or not 0 < n_users <= len(users):
-        raise ArtifactError(f"its {len(users)} users and {len(items)} items are not the model's")
-    low, high = (float(end) for end in config["scale"])
-    seen = Identities.found(found.arrays, *sizes)
-    if seen is None:
-        raise ArtifactError("it does not say who has rated what: it is damaged")
-    rated = Identities(*_lists(arrays, "offsets", "item_ids", n_users, len(items), np.int32))
-    values = require(arrays, "values", shape=(len(rated.item_ids),), dtype=np.float32, finite=True)
-    item_index = raw_index(items, "item")
-    rows = rated.user_ids, rated.item_ids, values
-    own = Ratings(*rows, raw_index(users[:n_users], "user"), item_index, scale=(low, high))
-    everybody = Ratings(*rows, raw_index(users, "user"), item_index, scale=(low, high))
-    saved = Saved(
-        str(config["class"]),
-        dict(config["arguments"]),
-        trainset_of(own, users[:n_users], items, float(config["mean"])),
-        {user: number for number, user in enumerate(users)},
-        seen,
-        _given(arrays, len(items)),
-        Choices.found(found.arrays, *sizes),
-    )
-    return model, saved, everybody
-
-
-def _model(found: Artifact) -> RatingModel:
-    """Rebuild the model of an artefact, without what is Surprise's."""
-    model: RatingModel = resolve(
-        replace(
-            found,
-            config={name: value for name, value in found.config.items() if name != "surprise"},
-            arrays={n: a for n, a in found.arrays.items() if not n.startswith(_PREFIX)},
+    own = {n.removeprefix(_PREFIX): a for n, a in arrays.items() if n.startswith(_PREFIX)}
+    raw_users, raw_items = unpack_ids(own, "users"), unpack_ids(own, "items")
+    n_users, n_items = int(config["n_users"]), len(raw_items)
+    if (len(raw_users), n_items) != tuple(sizes.values()) or not 0 < n_users <= len(raw_users):
+        raise ArtifactError(
+            f"its {len(raw_users)} users and {n_items} items are not the model's: it is damaged"
         )
+    found = _Ratings.from_arrays(own, users=n_users, items=n_items)
+    more = np.full(len(raw_users) - n_users, len(found.values))
+    low, high = (float(end) for end in config["scale"])
+    ratings = Ratings.from_csr(
+        np.concatenate([found.offsets, more]), found.item_ids, found.values,
+        raw_index(raw_users, "user"), raw_index(raw_items, "item"), scale=(low, high),
+    )  # fmt: skip
+    users, items = ({raw: k for k, raw in enumerate(ids)} for ids in (raw_users, raw_items))
+    data = FitData(ratings, None, users, items, n_users, float(config["mean"]))
+    return Kept(data, users, items, seen, implicit, _unpack_given(own, n_items))
+
+
+def more_rated(seen: Identities, data: FitData) -> list[tuple[Hashable, Hashable]]:
+    """Return the pairs of raw ids that are known to be rated beside the ratings."""
+    items, users = list(data.items), list(data.users)
+    n = max(len(items), 1)
+    rated, every = (
+        known.user_ids.astype(np.int64) * n + known.item_ids for known in (data.ratings, seen)
     )
-    return model
+    return [(users[cell // n], items[cell % n]) for cell in np.setdiff1d(every, rated).tolist()]
 
 
-def _lists(
-    arrays: Arrays, offsets: str, ids: str, n_lists: int, n_items: int, dtype: Any
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Where each of some lists of items begins, (n_lists + 1,), and all their items."""
-    ends = require(arrays, offsets, shape=(n_lists + 1,), dtype=np.int64)
-    items = _items(arrays, ids, n_items, dtype)
-    checked_offsets(ends, len(items), what=f"the array '{offsets}'", error=ArtifactError)
-    return ends, items
-
-
-def _items(arrays: Mapping[str, Any], name: str, n_items: int, dtype: Any) -> npt.NDArray[Any]:
-    found = require(arrays, name, shape=("items",), dtype=dtype)
-    if len(found) and not 0 <= found.min() <= found.max() < n_items:
-        raise ArtifactError(f"the array '{name}' holds a number off 0 to {n_items - 1}")
-    return found
-
-
-def item_counts(
-    arrays: Mapping[str, npt.NDArray[Any]], n_items: int
-) -> npt.NDArray[np.int64] | None:
-    """How many ratings each item has (items,), without side information; None where an artefact does not say.
-
-    Raises ArtifactError.
-    """
-    # What blends and `tacenda ratings fit` save of who has rated what is of their ratings alone.
-    for name in (f"{_PREFIX}item_ids", "rated.item_ids"):
-        if name in arrays:
-            return np.bincount(_items(arrays, name, n_items, np.int32), minlength=n_items)
-    return None
-
-
-def _given(arrays: Arrays, n_items: int) -> list[Given]:
-    """What users were folded in from."""
+def _unpack_given(arrays: Packed, n_items: int) -> list[Given]:
     uids = unpack_ids(arrays, "folded")
-    (ends, rated), (more_ends, more) = (
-        _lists(arrays, f"{name}.offsets", name, len(uids), n_items, np.int64)
-        for name in ("folded.rated", "folded.known")
+    rated, known = (
+        _ItemLists.read(arrays, f"folded.{name}", len(uids), n_items) for name in ("rated", "known")
     )
-    values = require(arrays, "folded.values", shape=(len(rated),), dtype=np.float32)
+    ends = np.cumsum([0, *map(len, rated)]).tolist()
+    values = take(arrays, "folded.values", Float32[Array, "ratings"], {"ratings": ends[-1]})
     return [
-        Given(uid, rated[i:j], values[i:j], more[k:m])
-        for uid, (i, j), (k, m) in zip(uids, pairwise(ends), pairwise(more_ends), strict=True)
+        Given(uid, own, values[i:j], more)
+        for uid, own, (i, j), more in zip(uids, rated, pairwise(ends), known, strict=True)
     ]
 
 
-def pack_ids(ids: Iterable[Hashable], name: str) -> Arrays:
+@contextmanager
+def damage(path: str | os.PathLike[str] = "") -> Iterator[None]:
+    """Turn what a damaged folder provokes into an ArtifactError, which names the folder if it is given."""
+    where = f"cannot load {path}: " if path else ""
+    try:
+        yield
+    except (ArtifactError, PluginError) as error:
+        raise type(error)(f"{where}{error}") from error
+    except (TacendaError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ArtifactError(f"{where}it is damaged: {error!r}") from error
+
+
+def pack_ids(ids: Iterable[Hashable], name: str) -> Packed:
     """Ids as ``<name>.text`` (bytes,), ``<name>.offsets`` (ids + 1,) and ``<name>.types`` (ids,).
 
     Raises ArtifactError for an id that is neither text nor a number.
@@ -226,7 +196,7 @@ def pack_ids(ids: Iterable[Hashable], name: str) -> Arrays:
         types.append(kind)
         # surrogates come from files that were read with errors="surrogateescape"
         encoded.append(text.encode("utf-8", "surrogatepass"))
-    return {**pack(encoded, name), f"{name}.types": np.array(types, np.uint8)}
+    return {**Texts.of(encoded).to_arrays(f"{name}."), f"{name}.types": np.array(types, np.uint8)}
 
 
 def _digits(number: int) -> str:
@@ -240,8 +210,8 @@ def _digits(number: int) -> str:
 
 def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashable]:
     """Return what `pack_ids` was given. Raises ArtifactError for arrays that do not fit each other."""
-    encoded = unpack(arrays, name)
-    types = require(arrays, f"{name}.types", shape=(len(encoded),), dtype=np.uint8)
+    encoded = Texts.from_arrays(arrays, f"{name}.").split()
+    types = take(arrays, f"{name}.types", UInt8[Array, "ids"], {"ids": len(encoded)})
     if len(types) and types.max() > _REAL:
         raise ArtifactError(f"the array '{name}.types' holds {types.max()}, which is no type")
     read = (lambda raw: raw, int, float)
@@ -260,6 +230,13 @@ def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashab
 def address_of(cls: type) -> str:
     """Module and name of a class."""
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def require_kind(found: Any, base: type[C]) -> C:
+    """Return what was loaded if it is of a class. Raises ArtifactError."""
+    if not isinstance(found, base):
+        raise ArtifactError(f"it is a {type(found).__name__}, which rates nothing")
+    return found
 
 
 def class_at(address: str, base: type[C]) -> type[C]:

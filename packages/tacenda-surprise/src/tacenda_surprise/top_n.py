@@ -1,159 +1,163 @@
-"""Lists of items for users, of any algorithm that says what it expects of all items."""
+"""The best items of users: how lists are ranked, and how good such lists are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from surprise import AlgoBase, Prediction
 
-from tacenda.errors import ConfigurationError, DataError
-from tacenda_surprise.models.choices import Choices
-from tacenda_surprise.models.identities import Identities
-from tacenda_surprise.models.ranking import By, Lists, check_length
-from tacenda_surprise.output import named
-from tacenda_surprise.trainsets import as_list, numbers, ratings_of
+from tacenda.errors import ConfigurationError
+from tacenda.ratings import Ratings
+from tacenda_surprise.implicit import ImplicitFactors
 
-Found = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]  # items and ratings, best first
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.integer[Any]]
+By = Literal["both", "rating", "choice"]
 
 
-class TopN(AlgoBase):  # type: ignore[misc]
-    """``top_n``, and what it goes by.
+class Ranked(NamedTuple):
+    """The best items of one user, best first: numbers (n,) and expected ratings (n,) float32, not clipped."""
 
-    A subclass defines the methods that raise NotImplementedError here, and sets ``_choices`` to None when it is fitted.
+    user: int
+    items: npt.NDArray[np.int64]
+    scores: Floats
+
+
+class Lists(NamedTuple):
+    """What lists are ranked by, and what they leave out.
+
+    ``by="rating"`` ranks by the expected rating alone, which suits a choice among a few items of which all come into
+    question; ``"choice"`` by how likely the item is to be chosen; ``"both"`` by their product.
     """
 
-    _choices: Choices | None
+    factors: ImplicitFactors | None = None  # None: by the expected rating
+    by: By = "rating"
+    hidden: npt.NDArray[np.bool_] | None = None  # (items,), in nobody's list
 
-    def predict(
-        self, uid: Any, iid: Any, r_ui: Any = None, clip: bool = True, verbose: bool = False
-    ) -> Prediction:
-        """Return what AlgoBase.predict returns. Raises NotFittedError."""
-        self._fitted()
-        return super().predict(uid, iid, r_ui, clip, verbose)
-
-    def top_n(
-        self,
-        n: int = 10,
-        uids: Iterable[Any] | None = None,
-        *,
-        exclude_seen: bool = True,
-        by: By = "both",
-        candidates: Iterable[Any] | None = None,
-        exclude: Iterable[Any] = (),
-        min_ratings: int = 0,
-    ) -> dict[Any, list[tuple[Any, float]]]:
-        """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
-
-        No anti-testset is built: it takes the memory of one block of users. The first call fits the model of what
-        gets chosen.
-
-        Parameters
-        ----------
-        n
-            Items for each user.
-        uids
-            Raw user ids; an unknown one is a `DataError`.
-        exclude_seen
-            Leave out what the user has rated or is known to have rated.
-        by
-            What is best: ``"both"`` is an item that the user is likely to choose and to like then
-            (`tacenda_surprise.models.choices`); ``"choice"`` and ``"rating"`` are one of the two alone. The
-            highest estimates are often those of obscure items.
-        candidates
-            Raw ids of the items that may be listed; None: all. Unknown ones are left out.
-        exclude
-            Raw ids of items that may not.
-        min_ratings
-            How many users must have rated an item; one who has rated it twice counts once.
-
-        Raises
-        ------
-        ConfigurationError
-            ``n`` is no whole number of at least 1, or ``by`` is something else.
-        """
-        self._fitted()
-        check_length(n)
-        wanted = self._everybody() if uids is None else as_list(uids, "uids")
-        self._require_known(wanted)
-        lists = self._lists(by, candidates, exclude, min_ratings)
-        ranked = self._ranked(wanted, n, lists, exclude_seen=exclude_seen)
-        raw, scale = list(self.trainset._raw2inner_id_items), self.trainset.rating_scale
-        return {
-            uid: named(items, scores, raw, scale)
-            for uid, (items, scores) in zip(wanted, ranked, strict=True)
-        }
-
-    @property
-    def choices(self) -> Choices:
-        """The model of what gets chosen, fitted when it is asked for first."""
-        self._fitted()
-        if self._choices is None:
-            self._choices = Choices.of(ratings_of(self.trainset), self._identities())
-        return self._choices
-
-    def _lists(
-        self,
-        by: By = "both",
-        candidates: Iterable[Any] | None = None,
-        exclude: Iterable[Any] = (),
-        min_ratings: int = 0,
-        of: Any = None,
+    @classmethod
+    def of(
+        cls,
+        factors: ImplicitFactors | None,
+        by: By,
+        n_items: int,
+        candidates: Iterable[int] | None = None,
+        excluded: Iterable[int] = (),
+        unsupported: npt.NDArray[np.bool_] | None = None,
     ) -> Lists:
-        """What ``top_n`` ranks by, and what it leaves out.
+        """Lists of ``candidates`` alone, all items if None, without those ``excluded`` or ``unsupported`` (items,).
 
-        Raises ConfigurationError where ``of``, the trainset of a user who was folded in, is no longer that of the fit.
+        Raises ConfigurationError if ``by`` is something else, or there are no ``factors`` to rank by.
         """
-        if of is not None and of is not self.trainset:
+        if by not in ("both", "rating", "choice"):
+            raise ConfigurationError(f"by is {by!r}; give 'both', 'rating' or 'choice'")
+        if factors is None and by != "rating":
             raise ConfigurationError(
-                "the algorithm was fitted again since this user was folded in: fold the user in anew"
+                f"by is {by!r}, and there is no model of what gets chosen: give ImplicitFactors, or by='rating'"
             )
-        index = self.trainset._raw2inner_id_items
-        allowed, banned = (
-            None if ids is None else numbers(as_list(ids, what), index)
-            for ids, what in ((candidates, "candidates"), (exclude, "exclude"))
+        hidden = np.zeros(n_items, bool) if unsupported is None else unsupported.copy()
+        if candidates is not None:
+            others = np.ones(n_items, bool)
+            others[list(candidates)] = False
+            hidden |= others
+        hidden[list(excluded)] = True
+        return cls(None if by == "rating" else factors, by, hidden if hidden.any() else None)
+
+    def best(
+        self, ratings: Floats, x: Floats | None, n: int, seen: Numbers | None
+    ) -> tuple[npt.NDArray[np.int64], Floats]:
+        """Numbers and expected ratings of the ``n`` best items of a user whose ratings are ``ratings`` (items,)."""
+        values = self.values(ratings[None, :], None if x is None else x[None, :])[0]
+        found, _ = top(values, n, self.left_out(seen))
+        return found, ratings[found]
+
+    def values(self, ratings: Floats, x: Floats | None) -> Floats:
+        """What a block of users is ranked by (users, items)."""
+        if self.factors is None or x is None:
+            return ratings
+        return self.factors.scores(x) if self.by == "choice" else self.factors.combined(x, ratings)
+
+    def left_out(self, seen: Numbers | None) -> Numbers | None:
+        """Return the items that a list of somebody who has ``seen`` some leaves out; None if none."""
+        if self.hidden is None:
+            return seen
+        hidden = np.flatnonzero(self.hidden)
+        return hidden if seen is None else np.union1d(hidden, seen)
+
+
+def check_length(n: int) -> None:
+    """Raise ConfigurationError for a length of lists that is no whole number of at least 1."""
+    if not isinstance(n, int | np.integer) or n < 1:
+        raise ConfigurationError(
+            f"n is {n!r}; ask for at least one item, and a whole number of them"
         )
-        unsupported = None
-        if min_ratings > 0:
-            unsupported = ratings_of(self.trainset).item_counts < min_ratings
-        return Lists.of(
-            None if by == "rating" else self.choices,
-            by,
-            len(index),
-            None if allowed is None else allowed[allowed >= 0].tolist(),
-            () if banned is None else banned[banned >= 0].tolist(),
-            unsupported,
-        )
 
-    def _require_known(self, uids: Iterable[Any]) -> None:
-        for uid in uids:
-            if not self._knows(uid):
-                raise DataError(
-                    f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
-                )
 
-    # -- what a subclass says ----------------------------------------------------------------------
+def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Numbers and scores of the ``n`` best items but the ``hidden`` ones, best first."""
+    check_length(n)
+    values = scores.copy()
+    if hidden is not None:
+        values[hidden] = -np.inf
+    left = len(values) - (0 if hidden is None else len(np.unique(hidden)))
+    n = min(n, left)
+    candidates = np.arange(n)
+    if 0 < n < len(values):
+        border = -np.partition(-values, n - 1)[n - 1]
+        certain = np.flatnonzero(values > border)
+        ties = np.flatnonzero(values == border)[: n - len(certain)]  # by number, not by chance
+        candidates = np.concatenate([certain, ties])
+    order = candidates[np.lexsort((candidates, -values[candidates]))]
+    return order, values[order]
 
-    def _fitted(self) -> Any:
-        """What was fitted. Raises NotFittedError."""
-        raise NotImplementedError
 
-    def _everybody(self) -> list[Any]:
-        """Raw ids of all users but those who were folded in."""
-        raise NotImplementedError
+def name_items(
+    items: npt.NDArray[np.int64],
+    scores: npt.NDArray[np.floating[Any]],
+    raw: Sequence[Any],
+    scale: tuple[float, float],
+) -> list[tuple[Any, float]]:
+    """List items (n,) by their ``raw`` ids, each with its expected rating (n,), clipped to the scale."""
+    estimates = np.clip(scores, *scale).tolist()
+    return [(raw[item], score) for item, score in zip(items, estimates, strict=True)]
 
-    def _knows(self, uid: Any) -> bool:
-        """Whether there can be a list for a raw user id."""
-        raise NotImplementedError
 
-    def _identities(self) -> Identities:
-        """Who has rated what, in the numbers of the items."""
-        raise NotImplementedError
+def most_popular(train: Ratings, users: Numbers, n: int, held_out: Ratings) -> Quality:
+    """The quality of lists of the items with the most ratings, what users have rated left out."""
+    counts = train.item_counts.astype(np.float32)
 
-    def _ranked(
-        self, uids: list[Any], n: int, lists: Lists, *, exclude_seen: bool
-    ) -> Iterator[Found]:
-        """Numbers and expected ratings of the best items, for each of ``uids`` in turn."""
-        raise NotImplementedError
+    def ranked() -> Iterator[Ranked]:
+        for user in users.tolist():
+            yield Ranked(user, *top(counts, n, train.of_user(user)[0]))
+
+    return quality(ranked(), held_out, n)
+
+
+class Quality(NamedTuple):
+    """Means over the users who have items held out.
+
+    With h_k = 1 if the item in place k of the list was held out, m items held out and n places: ``hit_rate`` is how
+    often any h_k is 1, ``recall`` sum_k h_k / m, ``ndcg`` sum_k h_k / log2(k + 1) over what it is at best, and
+    ``mrr`` 1 / k of the first h_k that is 1, or 0.
+    """
+
+    hit_rate: float
+    ndcg: float
+    mrr: float
+    recall: float
+
+
+def quality(ranked: Iterable[Ranked], held_out: Ratings, n: int) -> Quality:
+    """Compare lists of at most ``n`` items with what their users have rated in ``held_out``; others are passed over."""
+    gains = 1 / np.log2(np.arange(n) + 2)
+    rows = []
+    for one in ranked:
+        wanted, _ = held_out.of_user(one.user)
+        if not len(wanted):
+            continue
+        places = np.flatnonzero(np.isin(one.items[:n], wanted))
+        best = gains[: min(len(wanted), n)].sum()
+        first = 1 / (places[0] + 1) if len(places) else 0.0
+        rows.append((len(places) > 0, gains[places].sum() / best, first, len(places) / len(wanted)))
+    return Quality(*np.mean(rows, axis=0).tolist()) if rows else Quality(*[float("nan")] * 4)

@@ -1,10 +1,10 @@
-"""Surprise's trainsets as compact arrays, converted once, and back; two trainsets as one."""
+"""What algorithms are fitted to: ratings and raw ids of any source, and side information, who has rated what."""
 
 from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain, pairwise, repeat
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -15,19 +15,103 @@ from surprise import Dataset, Reader, Trainset
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
-from tacenda_surprise.models.catalogue import Catalogue
-from tacenda_surprise.models.identities import Identities
+from tacenda_surprise.catalogue import Identities
 
+_DENSE = 0.9  # above this density the pairs of side information carry no information
+_FEW = 100  # too few pairs to judge density
 _MISSING = {"None", "nan", "NaT", "<NA>"}  # their texts, as pandas is not needed
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
 
 
 class FitData(NamedTuple):
-    """What a model is fitted to: ratings, further identities, and the number of every raw user id."""
+    """What an algorithm is fitted to.
+
+    Attributes
+    ----------
+    ratings
+        All ratings; users of whom only side information is known have numbers too, the last ones.
+    identities
+        Who is known to have rated what beside the ratings.
+    users, items
+        Raw id -> number.
+    n_users
+        How many users have ratings.
+    mean
+        Mean of all ratings, as Surprise has it.
+    trainset
+        Surprise's trainset of the ratings; None until it is asked for.
+    """
 
     ratings: Ratings
     identities: Identities | None
     users: dict[Hashable, int]
+    items: dict[Hashable, int]
+    n_users: int
+    mean: float
+    trainset: Trainset | None = None
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        identities: Identities | None = None,
+        scale: tuple[float, float] | None = None,
+    ) -> FitData:
+        """Read ratings of any kind that `RatingAlgorithm.fit` takes; ``scale`` is for those that have none.
+
+        Raises DataError for anything else.
+        """
+        if isinstance(data, FitData):
+            return data
+        if isinstance(data, Ratings):
+            users, items = (
+                {raw: number for number, raw in enumerate(index.raw.tolist())}
+                for index in (data.users, data.items)
+            )
+            return cls(data, identities, users, items, data.n_users, data.mean if data else 0.0)
+        found = as_trainset(data, scale)
+        ids = found._raw2inner_id_users, found._raw2inner_id_items
+        return cls(ratings_of(found), identities, *ids, found.n_users, found.global_mean, found)
+
+    def with_trainset(self) -> FitData:
+        """Make Surprise's trainset, where there is none."""
+        if self.trainset is not None:
+            return self
+        rated = self.ratings.user_offsets[: self.n_users + 1]
+        users, items = list(self.users)[: self.n_users], list(self.items)
+        own = Ratings.from_csr(
+            rated, self.ratings.item_ids, self.ratings.values,
+            IdIndex(self.ratings.users.raw[: self.n_users].tolist(), "user"), self.ratings.items,
+            scale=self.ratings.scale,
+        )  # fmt: skip
+        return self._replace(trainset=trainset_of(own, users, items, self.mean))
+
+    def merged(self, more: FitData) -> FitData:
+        """Join ``more`` ratings, which count where a pair is in both; known users and items keep their numbers.
+
+        Raises ConfigurationError if the rating scales differ.
+        """
+        old, new = self.ratings, more.ratings
+        if new.scale != old.scale:
+            raise ConfigurationError(
+                f"the new ratings have the scale {new.scale} and the old ones {old.scale}; give both the same "
+                "Reader(rating_scale=...)"
+            )
+        new_users = [raw for raw in more.users if raw not in self.users]
+        new_items = [raw for raw in more.items if raw not in self.items]
+        users = self.users | {raw: len(self.users) + k for k, raw in enumerate(new_users)}
+        items = self.items | {raw: len(self.items) + k for k, raw in enumerate(new_items)}
+        user_numbers, item_numbers = numbers(more.users, users), numbers(more.items, items)
+        ratings = Ratings(
+            np.concatenate([old.user_ids, user_numbers[new.user_ids]]),
+            np.concatenate([old.item_ids, item_numbers[new.item_ids]]),
+            np.concatenate([old.values, new.values]),
+            more_ids(old.users, new_users),
+            more_ids(old.items, new_items),
+            scale=old.scale,
+            duplicates="last",
+        )
+        return FitData(ratings, self.identities, users, items, len(users), ratings.mean)
 
 
 def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset:
@@ -124,50 +208,96 @@ def _lists(ratings: Ratings) -> defaultdict[int, list[tuple[int, float]]]:
     return defaultdict(list, {u: pairs[i:j] for u, (i, j) in enumerate(pairwise(ends)) if j > i})
 
 
-def merged(
-    trainset: Trainset,
-    more: Trainset,
-    users: Mapping[Hashable, int],
-    items: Mapping[Hashable, int],
-    catalogue: Catalogue,
-) -> Trainset:
-    """Join what a model was fitted to and ``more``; of a pair in both the rating of ``more`` counts.
+class SideInfo:
+    """Pairs of raw user and item ids that are known to be rated; no ratings.
 
-    ``users`` and ``items`` map raw ids to numbers in the model, whose ``catalogue`` this is, users without
-    ratings included. They keep their numbers, which become inner ids; users and items that only ``more`` has are
-    numbered after them.
+    Parameters
+    ----------
+    pairs
+        (raw user id, raw item id); further fields are not looked at, and duplicates merge.
 
-    Raises ConfigurationError if the rating scales differ, DataError if a rating of ``more`` is not finite or off
-    the scale.
+    Raises DataError for what is no pair, and for an id that is missing.
+
+    Examples
+    --------
+    >>> ConditionalPMF(rated=SideInfo([("alice", "Brazil"), ("alice", "Alien")])).fit(trainset)
     """
-    if tuple(more.rating_scale) != tuple(trainset.rating_scale):
-        raise ConfigurationError(
-            f"the new ratings have the scale {more.rating_scale} and the old ones {trainset.rating_scale}; "
-            "give both the same Reader(rating_scale=...)"
+
+    def __init__(self, pairs: Iterable[Iterable[Any]]) -> None:
+        kept: dict[tuple[Hashable, Hashable], None] = {}
+        for pair in as_list(pairs, "pairs"):
+            if isinstance(pair, str | bytes) or not isinstance(pair, Iterable):
+                raise DataError(f"{pair!r} is no pair; give (raw user id, raw item id)")
+            user, item, *_ = pair
+            kept[user, item] = None
+        check_ids({user for user, _ in kept}, "user")
+        check_ids({item for _, item in kept}, "item")
+        self.pairs: list[tuple[Hashable, Hashable]] = list(kept)
+
+    @classmethod
+    def from_testset(cls, testset: Iterable[tuple[Any, Any, Any]]) -> SideInfo:
+        """Take the pairs of a Surprise testset; their ratings are not even looked at.
+
+        Results with it are transductive: the model is told who has rated the items it is tested on, as the
+        competitors for the Netflix prize were.
+        """
+        return cls((user, item) for user, item, _ in testset)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __repr__(self) -> str:
+        return f"<SideInfo of {len(self)} pairs>"
+
+    def join(self, data: FitData) -> FitData:
+        """Add the pairs to ratings; users that only they know are numbered after the others.
+
+        Raises DataError for unusable pairs; warns of pairs that are left out.
+        """
+        ratings, users = data.ratings, dict(data.users)
+        item_ids = numbers((item for _, item in self.pairs), data.items)
+        known = item_ids >= 0
+        user_ids = np.array(
+            [
+                users.setdefault(user, len(users)) if there else -1
+                for (user, _), there in zip(self.pairs, known.tolist(), strict=True)
+            ],
+            np.int64,
         )
-    old, new = ratings_of(trainset), ratings_of(more)
-    new_users = [raw for raw in more._raw2inner_id_users if raw not in users]
-    new_items = [raw for raw in more._raw2inner_id_items if raw not in items]
-    all_users = dict(users) | {raw: len(users) + k for k, raw in enumerate(new_users)}
-    all_items = dict(items) | {raw: len(items) + k for k, raw in enumerate(new_items)}
-    user_numbers = numbers(more._raw2inner_id_users, all_users)
-    item_numbers = numbers(more._raw2inner_id_items, all_items)
-    ratings = Ratings(
-        np.concatenate([old.user_ids, user_numbers[new.user_ids]]),
-        np.concatenate([old.item_ids, item_numbers[new.item_ids]]),
-        np.concatenate([old.values, new.values]),
-        more_ids(catalogue.users, new_users),
-        more_ids(catalogue.items, new_items),
-        scale=old.scale,
-        duplicates="last",
-    )
-    return trainset_of(ratings, list(all_users), list(all_items), ratings.mean)
+        found = Identities.from_pairs(user_ids[known], item_ids[known], len(users), len(data.items))
+        _refuse_everything(Identities.of(ratings, found), ratings)
+        if not known.all():
+            warnings.warn(
+                f"{int((~known).sum())} identities are of items that nobody has rated in the trainset; left out",
+                stacklevel=4,
+            )
+        new_users = list(users)[len(data.users) :]
+        if len({str(user) for user in new_users}) < len(new_users):
+            raise DataError(
+                "two users of rated= have ids of the same text, as 7 and '7'; Surprise cannot tell such "
+                "users apart unless they have ratings: make the ids of one type"
+            )
+        if new_users:
+            ratings = Ratings(
+                ratings.user_ids,
+                ratings.item_ids,
+                ratings.values,
+                more_ids(ratings.users, new_users),
+                ratings.items,
+                scale=ratings.scale,
+            )
+        return data._replace(ratings=ratings, identities=found, users=users)
 
 
-def join(trainset: Trainset, more: Trainset) -> Trainset:
-    """Join two trainsets; of a pair in both the rating of ``more`` counts."""
-    users, items = trainset._raw2inner_id_users, trainset._raw2inner_id_items
-    return merged(trainset, more, users, items, Catalogue.of(ratings_of(trainset)))
+def _refuse_everything(seen: Identities, ratings: Ratings) -> None:
+    """Raise DataError if users are said to have rated nearly all that they did not, as with an anti-testset."""
+    known = len(Identities.of(ratings).item_ids)
+    n, possible = len(seen.item_ids) - known, seen.n_users * ratings.n_items - known
+    if n > max(_DENSE * possible, _FEW):
+        raise DataError(
+            f"{n} of the {possible} pairs without a rating are said to be rated, nearly all: give "
+            "those that are known to be rated, not an anti-testset"
+        )
 
 
 def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:

@@ -1,5 +1,7 @@
 """The draws a chain is made of, against the posteriors they are from; and what is made of its samples."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -7,24 +9,19 @@ from scipy.sparse import csr_array
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ArtifactError
 from tacenda.ratings import split
-from tacenda_surprise.models import (
-    BayesianPMFModel,
-    BayesianSettings,
-    BiasModel,
-    ConditionalBayesianPMFModel,
-    Identities,
-    PMFModel,
-)
-from tacenda_surprise.models.catalogue import standardized
-from tacenda_surprise.models.factorization.gibbs import Gibbs
-from tacenda_surprise.models.factorization.identity_links import Link, draw_tau
-from tacenda_surprise.models.factorization.row_priors import (
+from tacenda_surprise import PMF, BayesianPMF, BiasOnly, ConditionalBayesianPMF
+from tacenda_surprise.catalogue import Identities, standardized
+from tacenda_surprise.gibbs import (
+    Gibbs,
     Hyper,
+    Link,
     draw_hyper,
+    draw_tau,
     draw_wishart,
     expected_variances,
+    random_start,
 )
-from tacenda_surprise.models.factorization.samples import Samples, average, side_by_side
+from tacenda_surprise.samples import Samples, average, side_by_side
 
 
 def test_wishart_draws_have_its_moments():
@@ -102,13 +99,12 @@ def test_a_chain_forgets_where_it_began():
     ratings = synthetic_ratings.generate(60, 40, 760, rank=2, noise=0.5, seed=1).ratings
     chains = []
     for seed in (0, 1):
-        chain = Gibbs(
-            BayesianSettings(n_factors=2, burn_in=60, n_samples=200, seed=seed),
-            2, standardized(ratings, ratings.mean, 1.0), None,
-        )  # fmt: skip
+        standard = standardized(ratings, ratings.mean, 1.0)
+        start = random_start(seed, 3, standard, linked=False)
+        chain = Gibbs(standard, None, start, (60, 200), seed=seed)
         for sweep in range(260):
             chain.step(sweep, 1.0)
-        users, items = chain.samples["users"], chain.samples["items"]
+        users, items = chain.samples.x, chain.samples.q
         scores = np.einsum("sud,sid->sui", users[:, :, :-1], items[:, :, :-1])
         chains.append(scores + users[:, :, None, -1] + items[:, None, :, -1])
     apart = np.sqrt(np.mean((chains[0].mean(axis=0) - chains[1].mean(axis=0)) ** 2))
@@ -133,12 +129,15 @@ def folding(parts):
     train, _ = parts
     users = np.arange(0, train.n_users, 6)
     rest = train.select(~np.isin(train.user_ids, users))
-    kinds = BayesianPMFModel, ConditionalBayesianPMFModel
-    models = {kind: kind(n_factors=4, burn_in=20, n_samples=40).fit(rest) for kind in kinds}
+    kinds = BayesianPMF, ConditionalBayesianPMF
+    models = {
+        kind: kind(n_factors=4, burn_in=20, n_samples=40, random_state=0).fit(rest)
+        for kind in kinds
+    }
     return users[np.diff(train.user_offsets)[users] >= 20], models
 
 
-@pytest.mark.parametrize("model_class", [BayesianPMFModel, ConditionalBayesianPMFModel])
+@pytest.mark.parametrize("model_class", [BayesianPMF, ConditionalBayesianPMF])
 def test_averaging_beats_the_most_probable_and_knows_how_sure_it_is(parts, model_class):
     train, test = parts
 
@@ -146,13 +145,13 @@ def test_averaging_beats_the_most_probable_and_knows_how_sure_it_is(parts, model
         scores = model.score_pairs(test.user_ids, test.item_ids)
         return float(np.sqrt(np.mean((scores - test.values) ** 2)))
 
-    model = model_class(n_factors=4, burn_in=20, n_samples=60).fit(train)
-    assert rmse(model) < rmse(PMFModel(n_factors=8).fit(train))
+    model = model_class(n_factors=4, burn_in=20, n_samples=60, random_state=0).fit(train)
+    assert rmse(model) < rmse(PMF(n_factors=8, random_state=0).fit(train))
     assert rmse(model) < 1.12 * 0.6
     deviations = model.deviations(test.user_ids, test.item_ids)
     z = (test.values - model.score_pairs(test.user_ids, test.item_ids)) / deviations
     assert z.std() == pytest.approx(1.0, abs=0.06)
-    noise = model._unit.unit * np.sqrt(np.mean(1 / model._samples.alpha))
+    noise = model._unit.unit * np.sqrt(np.mean(1 / model._chain.samples.alpha))
     assert noise == pytest.approx(0.6, rel=0.05)
     sizes = np.diff(train.user_offsets)[test.user_ids]
     few, many = np.quantile(sizes, [0.2, 0.8])
@@ -163,20 +162,22 @@ def test_a_folded_user_is_near_the_same_user_fitted(parts):
     train, test = parts
     users = np.argsort(np.diff(train.user_offsets))[-15:]
     settings = {"n_factors": 3, "burn_in": 20, "n_samples": 60, "n_kept": 60}
-    fitted = BayesianPMFModel(**settings).fit(train)
-    without = BayesianPMFModel(**settings).fit(train.select(~np.isin(train.user_ids, users)))
+    fitted = BayesianPMF(**settings, random_state=0).fit(train)
+    without = BayesianPMF(**settings, random_state=0).fit(
+        train.select(~np.isin(train.user_ids, users))
+    )
     errors = []
     for user in users:
         items, values = train.of_user(int(user))
         tested, truth = test.of_user(int(user))
-        folded = without.fold_in(items, values).score(tested)
+        folded = without.fold(items, values).score(tested)
         refitted = fitted.score_pairs(np.full(len(tested), user), tested)
         errors.append([np.mean((s - truth) ** 2) for s in (folded, refitted)])
     folded, refitted = np.sqrt(np.mean(errors, axis=0))
     assert folded < 1.06 * refitted
 
 
-@pytest.mark.parametrize("model_class", [BayesianPMFModel, ConditionalBayesianPMFModel])
+@pytest.mark.parametrize("model_class", [BayesianPMF, ConditionalBayesianPMF])
 @pytest.mark.parametrize("n", [0, 2, 10])
 def test_a_folded_user_is_as_uncertain_as_few_ratings_leave_them(parts, folding, model_class, n):
     """What is left of the ratings, in deviations from what is expected of them, has unit size."""
@@ -186,19 +187,19 @@ def test_a_folded_user_is_as_uncertain_as_few_ratings_leave_them(parts, folding,
         items, values = ratings.of_user(int(user))
         given = np.zeros(len(items), bool)
         given[np.random.default_rng(int(user)).permutation(len(items))[:n]] = True
-        folded = models[model_class].fold_in(items[given], values[given])
+        folded = models[model_class].fold(items[given], values[given])
         errors = values[~given] - folded.score(items[~given])
         z.extend(errors / folded.deviations(items[~given]))
     assert np.std(z) == pytest.approx(1.0, abs=0.1)
 
 
 def test_samples_that_hold_no_precision_are_refused(folding):
-    model = folding[1][BayesianPMFModel]
+    model = folding[1][BayesianPMF]
     arrays = model.arrays()
     arrays["samples.precision"] = -arrays["samples.precision"]
-    damaged = BayesianPMFModel.from_arrays(model.config_dict(), arrays)
+    damaged = BayesianPMF.from_arrays(model.config_dict(), arrays)
     with pytest.raises(ArtifactError, match="not positive definite: it is damaged"):
-        damaged.fold_in(np.array([], np.int64), np.array([], np.float32))
+        damaged.fold(np.array([], np.int64), np.array([], np.float32))
 
 
 def test_identities_alone_tell_something_of_a_user():
@@ -207,7 +208,7 @@ def test_identities_alone_tell_something_of_a_user():
     train, test = data.ratings.select(~quiet), data.ratings.select(quiet)
     found = []
     for identities in (Identities.of(test), None):
-        model = ConditionalBayesianPMFModel(n_factors=5, burn_in=20, n_samples=40)
+        model = ConditionalBayesianPMF(n_factors=5, burn_in=20, n_samples=40, random_state=0)
         scores = model.fit(train, identities=identities).score_pairs(test.user_ids, test.item_ids)
         found.append(float(np.sqrt(np.mean((scores - test.values) ** 2))))
     assert found[0] < found[1] - 0.01
@@ -217,10 +218,11 @@ def test_identities_alone_tell_something_of_a_user():
 def chained(parts):
     """Ratings for a chain, others, and samples of a short chain of the first."""
     standard, held_out = (standardized(part, parts[0].mean, 1.0) for part in parts)
-    chain = Gibbs(BayesianSettings(n_factors=3, burn_in=10, n_samples=8), 3, standard, None)
+    start = random_start(0, 4, standard, linked=False)
+    chain = Gibbs(standard, None, start, (10, 8), seed=0)
     for sweep in range(18):
         chain.step(sweep, 1.0)
-    return standard, held_out, Samples(**chain.samples)
+    return standard, held_out, chain.samples
 
 
 def test_samples_that_predict_better_than_biases_have_all_the_weight(chained):
@@ -231,9 +233,9 @@ def test_samples_that_predict_better_than_biases_have_all_the_weight(chained):
 def test_samples_whose_factors_are_noise_have_little_weight(chained):
     standard, held_out, samples = chained
     mixed = np.random.default_rng(0).permutation(standard.n_users)
-    users = samples.users.copy()
+    users = samples.x.copy()
     users[:, :, :-1] = users[:, mixed, :-1]  # each has the taste of somebody else
-    wrong = samples._replace(users=users)
+    wrong = replace(samples, x=users)
     weight = wrong.weight(standard, held_out)
     assert 0.0 <= weight < 0.4
 
@@ -243,11 +245,11 @@ def test_shrunk_samples_score_between_their_own_scores_and_the_biases(chained):
     users, items = held_out.user_ids, held_out.item_ids
 
     def scores(of):
-        x, q = of.users[:, users], of.items[:, items]
+        x, q = of.x[:, users], of.q[:, items]
         return np.einsum("snd,snd->sn", x[..., :-1], q[..., :-1]) + x[..., -1] + q[..., -1]
 
     assert samples.shrunk(1.0, standard) is samples
-    biases = BiasModel().fit(standard).score_pairs(users, items)
+    biases = BiasOnly().fit(standard).score_pairs(users, items)
     expected = 0.4 * scores(samples) + 0.6 * biases
     np.testing.assert_allclose(scores(samples.shrunk(0.4, standard)), expected, atol=1e-4)
 
@@ -306,7 +308,7 @@ def test_the_width_follows_from_the_ratings(parts):
     few = train.select(np.arange(len(train)) < 60)
     widths = []
     for ratings in (few, train):
-        model = BayesianPMFModel(burn_in=1, n_samples=2).fit(ratings)
-        widths.append(model._samples.users.shape[2] - 1)
+        model = BayesianPMF(burn_in=1, n_samples=2, random_state=0).fit(ratings)
+        widths.append(model._chain.samples.x.shape[2] - 1)
     assert widths[0] == 8
     assert 8 <= widths[1] <= 32

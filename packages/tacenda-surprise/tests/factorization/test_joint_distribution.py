@@ -16,9 +16,8 @@ import pytest
 from scipy.stats import norm, wishart
 
 from tacenda.ratings import IdIndex, Ratings
-from tacenda_surprise.models import BayesianSettings, Identities
-from tacenda_surprise.models.factorization.gibbs import _EVENNESS, Gibbs, Start
-from tacenda_surprise.models.factorization.row_priors import expected_variances
+from tacenda_surprise.catalogue import Identities
+from tacenda_surprise.gibbs import _EVENNESS, Gibbs, Start, expected_variances
 
 N_USERS, N_ITEMS, WIDTH = 4, 3, 2  # one factor and the bias
 RATED = np.nonzero([[1, 1, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0]])
@@ -83,20 +82,16 @@ def one_sweep(joint, conditional, number):
     ratings = Ratings(*RATED, joint.ratings, *index)
     tables = (table.astype(np.float32) for table in (joint.users, joint.items, joint.links))
     chain = Gibbs(
-        BayesianSettings(n_factors=WIDTH - 1, burn_in=0, n_samples=1),
-        WIDTH - 1,
         ratings,
         Identities.from_pairs(*KNOWN, N_USERS, N_ITEMS) if conditional else None,
         Start(*tables, joint.alpha, joint.gamma.astype(np.float32), joint.nu, joint.tau),
-        number,
+        (0, 1),
+        seed=0,
+        chain=number,
     )
     chain.step(None, 1.0)
-    drawn = {
-        name: array[0].astype(float)
-        for name, array in chain.samples.items()
-        if name in Joint._fields
-    }
-    return joint._replace(**drawn)
+    drawn = {name: array[0].astype(float) for name, array in chain.samples.items()}
+    return joint._replace(**{name: drawn[name] for name in Joint._fields if name in drawn})
 
 
 def log_form(rows, precision):

@@ -10,18 +10,16 @@ from tacenda.errors import ConfigurationError
 from tacenda.fitting import Callback
 from tacenda.kernels.ratings.sgd import Tables
 from tacenda.ratings import Ratings, split
-from tacenda_surprise.models import (
-    ConditionalFactorizationSettings,
-    ConditionalPMFModel,
-    FactorizationSettings,
-    Identities,
-    PMFModel,
+from tacenda_surprise import PMF, ConditionalPMF
+from tacenda_surprise.catalogue import Identities, sparsity
+from tacenda_surprise.factorization import (
+    PMFSettings,
+    ResolvedOptions,
+    user_weights,
 )
-from tacenda_surprise.models.catalogue import sparsity
-from tacenda_surprise.models.factorization.defaults import Used, user_weights
-from tacenda_surprise.models.factorization.training import ALS, initial_tables
+from tacenda_surprise.sgd import ALS, Task, initial_tables
 
-SMALL = {"n_factors": 8, "epochs": 20}
+SMALL = {"n_factors": 8, "n_epochs": 20, "random_state": 0}
 
 
 def rmse(scores, values):
@@ -45,9 +43,9 @@ def parts(found):
 @pytest.mark.parametrize(
     ("make", "within"),
     [
-        (lambda: PMFModel(**SMALL), 1.13),
-        (lambda: ConditionalPMFModel(**SMALL), 1.14),
-        (lambda: PMFModel(n_factors=3, epochs=12, solver="als"), 1.15),
+        (lambda: PMF(**SMALL), 1.13),
+        (lambda: ConditionalPMF(**SMALL), 1.14),
+        (lambda: PMF(n_factors=3, n_epochs=12, solver="als", random_state=0), 1.15),
     ],
     ids=["sgd", "conditional", "als"],
 )
@@ -55,7 +53,7 @@ def test_comes_near_to_whoever_knows_the_truth(found, parts, make, within):
     train, test = parts
     _, variance = found.truth.moments(test.user_ids, test.item_ids)
     best = float(np.sqrt(variance.mean()))
-    biases = PMFModel(n_factors=0, epochs=30).fit(train)
+    biases = PMF(n_factors=0, n_epochs=30, random_state=0).fit(train)
     model = make().fit(train)
     assert error(model, test) < within * best < 0.97 * error(biases, test)
     z = (test.values - model.score_pairs(test.user_ids, test.item_ids)) / model.deviations(
@@ -66,12 +64,10 @@ def test_comes_near_to_whoever_knows_the_truth(found, parts, make, within):
 
 def test_after_a_sweep_the_loss_has_no_slope_in_the_items(parts):
     ratings = parts[0]
-    config = FactorizationSettings(
-        n_factors=4, solver="als", penalty=0.05, advanced={"bias_penalty": 0.02}
-    )
-    used = Used.of(config, ratings)
-    tables = initial_tables(config, ratings.n_users, ratings.n_items, 1.0, conditional=False)
-    als = ALS(config, used, ratings, tables, ratings.mean)
+    config = PMFSettings(n_factors=4, solver="als", reg_all=0.05, reg_bu=0.02, reg_bi=0.02)
+    task = Task(config, ResolvedOptions.of(config, ratings), 0, ratings, ratings.mean)
+    tables = initial_tables(task, 1.0)
+    als = ALS(task, tables)
     losses = [float(als.step(0, 0.0).loss) for _ in range(3)]
     p, q, b, c, _ = (t.astype(np.float64) for t in tables)
     e = ratings.values - ratings.mean - b[ratings.user_ids] - c[ratings.item_ids]
@@ -88,12 +84,10 @@ def test_after_a_sweep_the_loss_has_no_slope_in_the_items(parts):
 
 def test_sweeps_never_raise_the_penalized_loss(parts):
     ratings = parts[0]
-    config = FactorizationSettings(
-        n_factors=3, solver="als", penalty=0.1, advanced={"bias_penalty": 0.05}
-    )
-    used = Used.of(config, ratings)
-    tables = initial_tables(config, ratings.n_users, ratings.n_items, 1.0, conditional=False)
-    als, losses = ALS(config, used, ratings, tables, ratings.mean), []
+    config = PMFSettings(n_factors=3, solver="als", reg_all=0.1, reg_bu=0.05, reg_bi=0.05)
+    task = Task(config, ResolvedOptions.of(config, ratings), 0, ratings, ratings.mean)
+    tables = initial_tables(task, 1.0)
+    als, losses = ALS(task, tables), []
     n_u, n_i = np.diff(ratings.user_offsets), np.bincount(ratings.item_ids, minlength=150)
     for _ in range(6):
         loss = float(als.step(0, 0.0).loss)
@@ -104,7 +98,7 @@ def test_sweeps_never_raise_the_penalized_loss(parts):
     assert losses[-1] < 0.9 * losses[0]
 
 
-@pytest.mark.parametrize("model_class", [PMFModel, ConditionalPMFModel])
+@pytest.mark.parametrize("model_class", [PMF, ConditionalPMF])
 @pytest.mark.parametrize("factor", [20.0, 0.01])
 def test_the_unit_of_the_ratings_does_not_matter(parts, model_class, factor):
     train, test = parts
@@ -113,8 +107,8 @@ def test_the_unit_of_the_ratings_does_not_matter(parts, model_class, factor):
         train.user_ids, train.item_ids, train.values * factor, train.users, train.items,
         scale=(low * factor - 1e-3, high * factor + 1e-3),
     )  # fmt: skip
-    model = model_class(n_factors=8, epochs=30).fit(train)
-    other = model_class(n_factors=8, epochs=30).fit(scaled)
+    model = model_class(n_factors=8, n_epochs=30, random_state=0).fit(train)
+    other = model_class(n_factors=8, n_epochs=30, random_state=0).fit(scaled)
     expected = model.score_pairs(test.user_ids, test.item_ids) * factor
     np.testing.assert_allclose(
         other.score_pairs(test.user_ids, test.item_ids), expected, atol=0.02 * factor
@@ -139,7 +133,7 @@ def test_users_weigh_by_the_noise_of_their_ratings():
     np.testing.assert_array_equal(user_weights(squares, counts, 0.0), 1)
 
 
-@pytest.mark.parametrize("model_class", [PMFModel, ConditionalPMFModel])
+@pytest.mark.parametrize("model_class", [PMF, ConditionalPMF])
 def test_noisy_users_disturb_the_others_less(found, model_class):
     """Every third user rates with three times the noise; those who do not are predicted better for its being known."""
     ratings = found.ratings
@@ -151,8 +145,10 @@ def test_noisy_users_disturb_the_others_less(found, model_class):
     )  # fmt: skip
     train, test = split(mixed, 0.1, seed=0)
     steady = test.select(test.user_ids % 3 != 0)
-    alike = model_class(n_factors=8, advanced={"noise_power": 0.0}).fit(train)
-    assert error(model_class(n_factors=8).fit(train), steady) < 0.98 * error(alike, steady)
+    alike = model_class(n_factors=8, noise_power=0.0, random_state=0).fit(train)
+    assert error(model_class(n_factors=8, random_state=0).fit(train), steady) < 0.98 * error(
+        alike, steady
+    )
 
 
 def test_penalties_fall_as_rows_and_columns_fill(parts):
@@ -160,22 +156,24 @@ def test_penalties_fall_as_rows_and_columns_fill(parts):
     assert 0 < sparsity(full) < sparsity(few) <= 2
     one = Ratings.from_triples([("u", "i", 3.0)], scale=(1, 5))
     assert sparsity(one) == 2.0
-    found = [Used.of(FactorizationSettings(), ratings).user_factors.each for ratings in (full, few)]
+    found = [
+        ResolvedOptions.of(PMFSettings(), ratings).user_factors.each for ratings in (full, few)
+    ]
     assert found[0] < found[1]
-    given = FactorizationSettings(penalty=0.5, epochs=7)
-    assert Used.of(given, full).item_factors == (0.5, 0.0)
-    assert Used.of(given, full).epochs == 7
-    assert Used.from_dict(Used.of(given, one).to_dict()).epochs == 7
+    given = PMFSettings(reg_all=0.5, n_epochs=7)
+    assert ResolvedOptions.of(given, full).item_factors == (0.5, 0.0)
+    assert ResolvedOptions.of(given, full).epochs == 7
+    assert ResolvedOptions.from_dict(ResolvedOptions.of(given, one).to_dict()).epochs == 7
 
 
 def test_the_best_epoch_is_restored(parts):
     """A rate so high that it overfits: what is kept is the epoch with the lowest error held out."""
     settings = {
-        "n_factors": 12, "epochs": 40, "learning_rate": 0.05, "penalty": 0.0,
-        "advanced": {"rate_decay": 1.0}, "validation": 0.2, "patience": 5, "refit": False,
+        "n_factors": 12, "n_epochs": 40, "lr_pu": 0.05, "lr_qi": 0.05, "reg_pu": 0.0,
+        "reg_qi": 0.0, "lr_decay": 1.0, "random_state": 0, "validation": 0.2, "patience": 5, "refit": False,
     }  # fmt: skip
     train = parts[0]
-    model = PMFModel(**settings).fit(train)
+    model = PMF(**settings).fit(train)
     errors = [e.value for e in model.history.evaluations]
     best = int(np.argmin(errors))
     assert model.history.stopped == "patience"
@@ -183,11 +181,11 @@ def test_the_best_epoch_is_restored(parts):
     held_out = split(train, 0.2, seed=0)[1]
     scores = np.clip(model.score_pairs(held_out.user_ids, held_out.item_ids), *train.scale)
     assert rmse(scores, held_out.values) == pytest.approx(min(errors), rel=1e-5)
-    again = PMFModel(**{**settings, "refit": True}).fit(train)
+    again = PMF(**{**settings, "refit": True}).fit(train)
     assert again.history.epochs == best + 1
     assert again.figures[0]["best"] == pytest.approx(min(errors))
     without = {n: v for n, v in settings.items() if n not in ("validation", "patience", "refit")}
-    assert error(again, parts[1]) < error(PMFModel(**without).fit(train), parts[1])
+    assert error(again, parts[1]) < error(PMF(**without).fit(train), parts[1])
 
 
 def test_conditioning_pays_where_taste_decides_what_is_rated():
@@ -198,9 +196,9 @@ def test_conditioning_pays_where_taste_decides_what_is_rated():
         ).ratings
         train, test = split(data, 0.2, seed=1)
         without, conditional, transductive = (
-            PMFModel(**SMALL).fit(train),
-            ConditionalPMFModel(**SMALL).fit(train),
-            ConditionalPMFModel(**SMALL).fit(train, identities=Identities.of(test)),
+            PMF(**SMALL).fit(train),
+            ConditionalPMF(**SMALL).fit(train),
+            ConditionalPMF(**SMALL).fit(train, identities=Identities.of(test)),
         )
         errors.append([error(model, test) for model in (without, conditional, transductive)])
         assert errors[-1][1] < errors[-1][0] - 0.002
@@ -208,7 +206,7 @@ def test_conditioning_pays_where_taste_decides_what_is_rated():
     assert transductive < conditional
 
 
-@pytest.mark.parametrize("model_class", [PMFModel, ConditionalPMFModel])
+@pytest.mark.parametrize("model_class", [PMF, ConditionalPMF])
 def test_a_folded_user_is_near_the_same_user_fitted(parts, model_class):
     train, test = parts
     users = np.argsort(np.diff(train.user_offsets))[-20:]
@@ -218,7 +216,7 @@ def test_a_folded_user_is_near_the_same_user_fitted(parts, model_class):
     for user in users:
         items, values = train.of_user(int(user))
         tested, truth = test.of_user(int(user))
-        folded.append(without.fold_in(items, values).score(tested) - truth)
+        folded.append(without.fold(items, values).score(tested) - truth)
         retrained.append(fitted.score_pairs(np.full(len(tested), user), tested) - truth)
         biased.append(values.mean() - truth)
     errors = [rmse(np.concatenate(e), 0.0) for e in (folded, retrained, biased)]
@@ -226,57 +224,45 @@ def test_a_folded_user_is_near_the_same_user_fitted(parts, model_class):
 
 
 def test_the_settings_of_the_thesis_go_by_name():
-    thesis = ConditionalFactorizationSettings.thesis(n_factors=30)
-    advanced = thesis.advanced
-    assert (advanced.user_learning_rate, advanced.item_bias_learning_rate) == (0.01, 0.001)
-    assert (advanced.item_penalty, advanced.user_bias_penalty) == (0.01, 0.1)
-    assert thesis.n_factors == 30
-    assert (advanced.rate_decay, thesis.side_learning_rate, thesis.side_penalty) == (
-        1,
-        0.005,
-        0.003,
+    thesis = ConditionalPMF.thesis(n_factors=30).settings
+    assert (thesis.lr_pu, thesis.lr_bi, thesis.reg_qi, thesis.reg_bu) == (0.01, 0.001, 0.01, 0.1)
+    assert (thesis.lr_decay, thesis.lr_yj, thesis.reg_yj) == (1, 0.005, 0.003)
+    assert (thesis.n_factors, thesis.n_epochs, thesis.validation, thesis.refit) == (
+        30,
+        250,
+        0.05,
+        False,
     )
-    svd = ConditionalFactorizationSettings.online_svd()
-    assert (svd.advanced.user_penalty, svd.side_penalty, svd.biased) == (0.0, 0.0, False)
-    assert FactorizationSettings.online_svd(biased=True).advanced.item_bias_penalty == 0.0
+    svd = ConditionalPMF.online_svd().settings
+    assert (svd.reg_pu, svd.reg_yj, svd.biased) == (0.0, 0.0, False)
+    assert PMF.online_svd(biased=True).reg_bi == 0.0
+    assert PMF.thesis(validation=0.0).refit
 
 
 def test_online_svd_needs_its_early_stopping(parts):
     train, test = parts
-    quick = {
-        "n_factors": 10, "learning_rate": 0.03, "epochs": 60,
-        "advanced": {"bias_learning_rate": 0.03},
-    }  # fmt: skip
-    settings = FactorizationSettings.online_svd(biased=True, **quick)
-    stopped = PMFModel.from_settings(settings).fit(train)
-    never = replace(settings, validation=0.0, patience=None, refit=True)
-    assert error(stopped, test) < error(PMFModel.from_settings(never).fit(train), test) - 0.01
-
-
-def test_conditioning_is_not_for_alternating_least_squares():
-    with pytest.raises(ConfigurationError, match="'als' does not condition"):
-        ConditionalPMFModel(solver="als")
+    quick = {"n_factors": 10, "lr_all": 0.03, "n_epochs": 60, "random_state": 0}
+    stopped = PMF.online_svd(biased=True, **quick)
+    never = replace(stopped.settings, validation=0.0, patience=None, refit=True)
+    errors = [error(model.fit(train), test) for model in (stopped, PMF.from_settings(never))]
+    assert errors[0] < errors[1] - 0.01
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"learning_rate": -0.1}, r"learning_rate must be a number \(at least 0\)"),
-        ({"penalty": "much"}, r"penalty must be a number \(at least 0\)"),
-        ({"epochs": 1.5}, "epochs must be a whole number"),
-        ({"advanced": {"rate_decay": 1.1}}, "rate_decay must be .*at most 1"),
+        ({"lr_all": -0.1}, r"lr_all must be a number \(at least 0\)"),
+        ({"reg_all": "much"}, r"reg_all must be a number \(at least 0\)"),
+        ({"n_epochs": 1.5}, "n_epochs must be a whole number"),
+        ({"lr_decay": 1.1}, "lr_decay must be .*at most 1"),
         ({"validation": 1.0}, "validation must be .*below 1"),
         ({"solver": "magic"}, "solver must be one of sgd, als"),
         ({"n_factor": 3}, "has no option 'n_factor' .*mean 'n_factors'"),
-        ({"patience": 7}, "patience has no effect without validation"),
-        ({"solver": "als", "learning_rate": 0.1}, "learning_rate has no effect with solver='als'"),
-        ({"biased": False, "advanced": {"bias_penalty": 1.0}}, "bias_penalty has no effect with"),
-        ({"side_penalty": 1.0}, "has no option 'side_penalty'"),
     ],
 )
 def test_settings_out_of_range_are_refused(setting, message):
     with pytest.raises(ConfigurationError, match=message):
-        PMFModel(**setting)
+        PMF(**setting, random_state=0)
 
 
 class Spy(Callback):
@@ -292,7 +278,7 @@ def test_what_has_no_ratings_stays_where_it_began(parts):
     train = parts[0]
     some = train.select((train.user_ids > 5) & (train.item_ids > 5))
     spy = Spy()
-    PMFModel(n_factors=4, epochs=3).fit(some, callbacks=[spy])
+    PMF(n_factors=4, n_epochs=3, random_state=0).fit(some, callbacks=[spy])
     for table in (0, 1):
         np.testing.assert_array_equal(spy.tables[0][table][:6], spy.tables[-1][table][:6])
         assert np.abs(spy.tables[0][table][6:] - spy.tables[-1][table][6:]).max() > 0

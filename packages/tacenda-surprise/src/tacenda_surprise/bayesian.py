@@ -1,0 +1,304 @@
+"""Bayesian matrix factorization: predictions averaged over samples of the parameters.
+
+    E[r_ui] = mean + (unit/S) sum_s (b_u^s + c_i^s + x_u^s . q_i^s)
+
+which `samples.average` brings to one scalar product; the unit is the standard deviation of the ratings, which are
+standardized for the chain. The spread over samples is what is not known of the parameters; together with the noise it
+is the predictive deviation (Salakhutdinov and Mnih 2008).
+
+Where the noise is far from normal, for example when nearly all ratings are the highest, factors explain some of it and
+predict worse than biases alone. So a part of the ratings is left out while the chain burns in, and tells with which
+weight f on it, and 1 - f on `BiasOnly`, the two together predict best. Where that is less than one, the samples are
+shrunk towards the biases accordingly (`Samples.shrunk`). The noise of ratings near the end of a scale is smaller than
+that of others: how much, the residuals of single samples tell, which are distributed as the noise is. The errors of the
+ratings left out then say how large the noise is altogether.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda import devices
+from tacenda.arrays import LARGEST, Array, Arrays, Float32, positive
+from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.fitting import FitRun, FitSettings, History, Sweeps, fit
+from tacenda.fitting.batches import fingerprint_arrays
+from tacenda.kernels.ratings import scores as rating_scores
+from tacenda.kernels.ratings.sgd import Tables
+from tacenda.ratings import Ratings, split
+from tacenda.settings import configured_by
+from tacenda_surprise.algorithm import RatingAlgorithm
+from tacenda_surprise.catalogue import Catalogue, Identities, deviation, standardized
+from tacenda_surprise.gibbs import (
+    LESS,
+    BayesianPMFSettings,
+    ConditionalBayesianPMFSettings,
+    Gibbs,
+    Start,
+    choose_sweeps,
+    choose_width,
+    find_device,
+    random_start,
+)
+from tacenda_surprise.pmf import lengthen
+from tacenda_surprise.samples import FoldedSamples, LeftOut, Samples, Unit, average, fold
+from tacenda_surprise.users import check_rated
+from tacenda_surprise.variance import Curve, fit_curve
+
+__all__ = ["BayesianPMF", "ConditionalBayesianPMF"]
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.integer[Any]]
+
+_ERRORS = 20_000  # residuals that the noise is compared with
+_DRAWS = 4  # samples they are taken from
+_HELD_OUT = 0.05  # of the ratings, while the chain burns in
+_LEAST_BURN_IN, _LEAST_RATINGS = 16, 400  # fewer would not tell the weight
+
+
+class Average(Arrays):
+    """Tables whose products are the average scores over the samples."""
+
+    user_factors: Float32[Array, "users rank"]
+    item_factors: Float32[Array, "items rank"]
+    user_biases: Float32[Array, "users"]
+    item_biases: Float32[Array, "items"]
+
+
+class Chain(Arrays):
+    """What a fit finds: samples that are kept, their average, and the noise of users, the last an unknown one."""
+
+    samples: Samples
+    average: Average
+    noises: Float32[Array, "users+1", positive]
+
+
+class BayesianPMF(RatingAlgorithm):
+    """Matrix factorization averaged over samples of its parameters (Salakhutdinov and Mnih 2008).
+
+    Gibbs sampling predicts better than `PMF`, knows how sure it is and needs no tuning, but takes several times as
+    long.
+    """
+
+    name = "bayesian_pmf"
+    settings: BayesianPMFSettings
+    settings_class = BayesianPMFSettings
+    _chain: Chain | None = None
+    _unit: Unit | None = None
+    _chains = 1  # the number of the last chain, which no later one may have
+    _weight, _wider = 1.0, 1.0
+
+    @configured_by(BayesianPMFSettings)
+    def __init__(self, settings: BayesianPMFSettings) -> None:
+        super().__init__(settings)
+
+    def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
+        settings, catalogue, seed = self.settings, Catalogue.of(ratings), self._seed
+        width, known = choose_width(settings, ratings), self._known(ratings, identities)
+        unit = deviation(ratings)
+        standard = standardized(ratings, catalogue.mean, unit)
+        burn_in, n = choose_sweeps(settings, ratings, width)
+        device = find_device(settings, width, ratings, known)
+        start, left_out = random_start(seed, width + 1, ratings, linked=known is not None), None
+        self._weight, self._wider, self._chains, number = 1.0, 1.0, 1, 0
+        with devices.out_of_memory(settings, LESS):
+            if burn_in >= _LEAST_BURN_IN and len(ratings) >= _LEAST_RATINGS:
+                part, held_out = split(standard, _HELD_OUT, seed=seed)
+                lasting = burn_in // 2, burn_in - burn_in // 2
+                known_of_part = self._known(part, identities)
+                first = Gibbs(part, known_of_part, start, lasting, seed=seed, device=device)
+                self._run(run.stage("first"), first, part)
+                self._weight = first.samples.weight(part, held_out)
+                shrunk = first.samples.shrunk(self._weight, part)
+                left_out = LeftOut.of(shrunk, held_out, catalogue, unit)
+                start, burn_in, run = first.position, burn_in // 4, run.after_first()
+                number = 1
+            chain = Gibbs(
+                standard, known, start, (burn_in, n), seed=seed, chain=number, device=device
+            )
+            self._sample(run, chain, standard, ratings, Unit.of(catalogue, unit), left_out)
+        self._catalogue = catalogue
+
+    def _go_on(
+        self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
+    ) -> None:
+        """Go on with the chain where it ended: ``epochs`` samples after a quarter of ``burn_in``.
+
+        The default is ``n_samples``. Raises ConfigurationError if ``epochs`` is 0.
+        """
+        old, settings = self._learned(self._chain).samples, self.settings
+        if epochs == 0:
+            raise ConfigurationError(
+                f"{type(self).__name__} goes on by drawing samples, and epochs is 0: give at least 1"
+            )
+        catalogue, known = self.catalogue.grown(ratings), self._known(ratings, identities)
+        users = lengthen(old.x[-1], ratings.n_users)
+        users[old.x.shape[1] :] = old.mean[-1]
+        links = lengthen(old.links[-1], ratings.n_items if self.conditional else 0)
+        items = lengthen(old.q[-1], ratings.n_items)
+        gamma = lengthen(old.gamma[-1], ratings.n_users)
+        gamma[old.gamma.shape[1] :] = 1.0
+        numbers = (float(part[-1]) for part in (old.nu, old.tau))
+        start = Start(users, items, links, float(old.alpha[-1]), gamma, *numbers)
+        unit = self._learned(self._unit).unit
+        standard = standardized(ratings, catalogue.mean, unit)
+        width = users.shape[1] - 1
+        burn_in, n = choose_sweeps(settings, ratings, width)
+        lasting = burn_in // 4, n if epochs is None else epochs
+        device = find_device(settings, width, ratings, known)
+        self._chains += 1
+        with devices.out_of_memory(settings, LESS):
+            chain = Gibbs(
+                standard, known, start, lasting, seed=self._seed, chain=self._chains, device=device
+            )
+            self._sample(run, chain, standard, ratings, Unit.of(catalogue, unit))
+        self._catalogue = catalogue
+
+    def _run(self, run: FitRun, chain: Gibbs, ratings: Ratings) -> History:
+        data = ""
+        if run.checkpoints is not None:
+            known = chain.identities
+            arrays = () if known is None else (known.offsets, known.item_ids)
+            data = fingerprint_arrays(arrays, ratings.fingerprint)
+        return fit(
+            chain,
+            Sweeps(data),
+            FitSettings(
+                epochs=chain.burn_in + len(chain.samples.alpha),
+                learning_rate=1.0,
+                evaluate_every=0,
+                restore_best=False,
+            ),
+            run,
+            self._identity(),
+        )
+
+    def _sample(
+        self,
+        run: FitRun,
+        chain: Gibbs,
+        standard: Ratings,
+        ratings: Ratings,
+        unit: Unit,
+        left_out: LeftOut | None = None,
+    ) -> None:
+        self.history = self._run(run, chain, ratings)
+        taken = chain.samples.shrunk(self._weight, standard)
+        x, q = average(taken.x[:, :, :-1], taken.q[:, :, :-1], self.settings.rank, self._seed)
+        b, c = (part[:, :, -1].mean(axis=0) for part in (taken.x, taken.q))
+        size, root = np.float32(unit.unit), np.float32(unit.unit**0.5)
+        found = Average(x * root, q * root, b * size, c * size)
+        noises, curve, factor = self._find_noise(taken, found, ratings, unit)
+        if left_out is not None:
+            self._wider = left_out.factor(curve, factor)
+        noises = (noises * factor * self._wider).astype(np.float32)
+        self._chain = Chain(taken.thinned(self.settings.n_kept), found, noises)
+        self._unit = unit._replace(noises=noises, curve=curve)
+        self.figures = [self.history.figure("squared error of a draw")]
+
+    def _find_noise(
+        self, taken: Samples, found: Average, ratings: Ratings, unit: Unit
+    ) -> tuple[Floats, Curve, float]:
+        """What the samples say of the noise of every user, how it depends on the prediction, and a factor on it."""
+        chosen = np.random.default_rng(self._seed).permutation(len(ratings))[:_ERRORS]
+        users, items = ratings.user_ids[chosen], ratings.item_ids[chosen]
+        values = (ratings.values[chosen].astype(np.float64) - unit.mean) / unit.unit
+        x, q, b, c = found.user_factors, found.item_factors, found.user_biases, found.item_biases
+        predictions = rating_scores.scores(users, items, x, q, b, c, unit.mean)
+        predictions = predictions.clip(*unit.scale)
+        noises, z = taken.noises, []
+        for s in range(len(taken.alpha))[-_DRAWS:]:
+            own, others = taken.x[s][users], taken.q[s][items]
+            scores = np.einsum("nd,nd->n", own[:, :-1], others[:, :-1]) + own[:, -1] + others[:, -1]
+            # against the usual noise of the user, which predictions go by
+            z.append((values - scores) / np.sqrt(noises[users]))
+        curve, factor = fit_curve(np.concatenate(z), np.tile(predictions, len(z)), unit.unit)
+        return noises, curve, factor
+
+    # -- predicting --------------------------------------------------------------------------------
+
+    @property
+    def tables(self) -> Tables:
+        """Biases, and factors whose scalar product is the average over samples, (users or items, rank)."""
+        found = self._learned(self._chain).average
+        x, q = found.user_factors, found.item_factors
+        none = np.zeros((0, x.shape[1]), np.float32)
+        return Tables(x, q, found.user_biases, found.item_biases, none)
+
+    def deviations(self, users: Numbers, items: Numbers) -> Floats:
+        """Spread over the samples and noise together, (pairs,)."""
+        users, items = np.asarray(users), np.asarray(items)
+        variances = self._learned(self._chain).samples.variances(users, items)
+        return self._learned(self._unit).deviations(
+            variances, users, self.score_pairs(users, items)
+        )
+
+    def fold(
+        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
+    ) -> FoldedSamples:
+        """See `RatingAlgorithm.fold`: the expected factors of the user under every sample."""
+        samples, items = self._learned(self._chain).samples, np.asarray(items, np.int64)
+        rated = check_rated(items, values, len(self.catalogue.items))
+        known = self._known_items(items, identities)
+        return fold(samples, self._learned(self._unit), items, rated, known)
+
+    # -- to disk and back --------------------------------------------------------------------------
+
+    def config_dict(self) -> dict[str, Any]:
+        """Options, scale, unit and curve of the noise, number of the last chain, as JSON values."""
+        unit = self._learned(self._unit)
+        return {
+            **super().config_dict(),
+            "catalogue": self.catalogue.config(),
+            "unit": unit.unit,
+            "weight": self._weight,
+            "wider": self._wider,
+            "chains": self._chains,
+            "curve": list(unit.curve),
+        }
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the fitted state. Raises NotFittedError."""
+        return {**self._learned(self._chain).to_arrays(), **self.catalogue.to_arrays()}
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Rebuild the model, checking every array. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
+        catalogue = Catalogue.from_config(config["catalogue"], arrays)
+        n_users, n_items = len(catalogue.users), len(catalogue.items)
+        links = n_items if cls.conditional else 0
+        found = Chain.from_arrays(arrays, users=n_users, items=n_items, links=links)
+        if not len(found.samples.alpha):
+            raise ArtifactError("the array 'samples.alpha' is empty: the file is damaged")
+        unit, curve = float(config["unit"]), Curve.from_list(config["curve"])
+        weight, wider = float(config["weight"]), float(config["wider"])
+        if not (0 < unit < LARGEST and 0 <= weight <= 1 and 0 < wider < LARGEST):
+            raise ArtifactError(
+                f"its ratings have a deviation of {unit}, its weight is {weight}, its noise {wider} times as large: "
+                "the file is damaged"
+            )
+        model._chains = config.get("chains", 1)
+        if type(model._chains) is not int or not 1 <= model._chains < LARGEST:
+            raise ArtifactError(
+                f"the number of its last chain is {model._chains!r}: the file is damaged"
+            )
+        model._catalogue, model._chain = catalogue, found
+        model._unit = Unit(catalogue.mean, unit, found.noises, curve, catalogue.scale)
+        model._weight, model._wider = weight, wider
+        return model
+
+
+class ConditionalBayesianPMF(BayesianPMF):
+    """`BayesianPMF` that also learns from which items a user has rated, as `ConditionalPMF` does."""
+
+    name = "conditional_bayesian_pmf"
+    conditional = True
+    settings_class = ConditionalBayesianPMFSettings
+
+    @configured_by(ConditionalBayesianPMFSettings)
+    def __init__(self, settings: ConditionalBayesianPMFSettings) -> None:
+        RatingAlgorithm.__init__(self, settings)

@@ -1,0 +1,298 @@
+"""Biases of users and items, and nothing else: what a rating is expected to be without any interaction.
+
+    r_ui ~ mean + b_u + c_i          (Mnih 2010, section 5.4.3 and Table 5.2, "bias-only models")
+
+The biases are damped means of what the others leave, found in turn (Koren 2010, section 2.1):
+
+    c_i = sum_u (r_ui - mean - b_u) / (lambda_i + n_i),   b_u = sum_i (r_ui - mean - c_i) / (lambda_u + n_u)
+
+With normal priors on the biases these are their most probable values, and lambda_u = sigma^2 / tau_u^2 is the
+variance of the noise over that of the biases. Where the settings give no lambda the variances are estimated from the
+ratings, by a step of expectation maximization after each turn: with v_u = sigma^2 / (lambda_u + n_u), the variance of
+b_u,
+
+    tau_u^2 = mean of (b_u^2 + v_u),   sigma^2 = mean over ratings of ((r_ui - mean - b_u - c_i)^2 + v_u + v_i).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.arrays import Array, Arrays, Float32
+from tacenda.errors import ArtifactError
+from tacenda.fitting import FitRun, FitSettings, StepResult, Sweeps, Trainer, fit
+from tacenda.kernels.ratings.sgd import Tables
+from tacenda.ratings import Ratings, split
+from tacenda.settings import configured_by, option
+from tacenda_surprise.algorithm import RatingAlgorithm, RatingSettings
+from tacenda_surprise.catalogue import Catalogue, Identities, deviation
+from tacenda_surprise.users import FoldedFactors, check_rated
+from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
+from tacenda_surprise.variance import fit as fit_variances
+
+__all__ = ["Alternation", "BiasOnly", "BiasOnlySettings", "alternate"]
+
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.integer[Any]]
+
+# Variances of noise, users and items, of unit ratings, before they are estimated.
+_START = 0.7, 0.15, 0.15
+_WEIGHT = 4.0  # ratings, users and items that the start counts as
+_ERRORS = 20_000  # that the variances are fitted to, a tenth of the ratings at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiasOnlySettings(RatingSettings):
+    """Options of `BiasOnly`; nothing is random. The thesis learns the same biases by SGD without regularization."""
+
+    biases: Literal["both", "items", "users", "none"] = option(
+        "both", "whose biases are learned; ``none`` predicts the mean of all ratings"
+    )
+    n_epochs: int = option(
+        10, "times that items and users are gone through; few are needed", at_least=1
+    )
+    reg_u: float | None = option(
+        None,
+        """lambda_u, the ratings at the expected value that are added to those of every user; None: estimated
+        from the ratings""",
+        at_least=0,
+    )
+    reg_i: float | None = option(
+        None,
+        """lambda_i, the ratings at the expected value that are added to those of every item; None: estimated
+        from the ratings""",
+        at_least=0,
+    )
+
+    def idle(self) -> Mapping[str, str]:
+        """Penalties of biases that are not learned."""
+        why = f"with biases={self.biases!r}"
+        found = {} if self.biases in ("both", "users") else {"reg_u": why}
+        found |= {} if self.biases in ("both", "items") else {"reg_i": why}
+        return found | ({"n_epochs": why} if self.biases == "none" else {})
+
+
+class Biases(Arrays):
+    """b and c, the variances of ratings about them, and the lambda of both."""
+
+    user_biases: Float32[Array, "users"]
+    item_biases: Float32[Array, "items"]
+    spread: PredictiveVariance
+    penalties: tuple[float, float]
+
+
+class BiasOnly(RatingAlgorithm):
+    """The mean rating and the biases of user and item: what everything else should be better than."""
+
+    name = "bias"
+    settings: BiasOnlySettings
+    settings_class = BiasOnlySettings
+    _biases: Biases | None = None
+
+    @configured_by(BiasOnlySettings)
+    def __init__(self, settings: BiasOnlySettings) -> None:
+        super().__init__(settings)
+
+    def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
+        start = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
+        catalogue = Catalogue.of(ratings)
+        alternation = Alternation(self.settings, ratings, catalogue.mean, *start)
+        self._train(run, alternation, ratings, catalogue, self.settings.n_epochs)
+
+    def _go_on(
+        self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
+    ) -> None:
+        """Alternate on; it ends where a new fit would, except for the mean."""
+        old = self._learned(self._biases)
+        catalogue = self.catalogue.extended(ratings)
+        b, c = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
+        b[: len(old.user_biases)], c[: len(old.item_biases)] = old.user_biases, old.item_biases
+        alternation = Alternation(self.settings, ratings, catalogue.mean, b, c)
+        # The penalties of the fit that goes on.
+        alternation.variances[1:] = alternation.variances[0] / np.maximum(old.penalties, 1e-9)
+        n = self.settings.n_epochs if epochs is None else epochs
+        self._train(run, alternation, ratings, catalogue, n)
+
+    def _train(
+        self, run: FitRun, alternation: Alternation, ratings: Ratings, catalogue: Catalogue, n: int
+    ) -> None:
+        self.history = fit(
+            alternation,
+            Sweeps(ratings.fingerprint if run.checkpoints is not None else ""),
+            FitSettings(epochs=n, learning_rate=1.0, evaluate_every=0, restore_best=False),
+            run,
+            self._identity(),
+        )
+        spread = _fit_variances(self.settings, ratings, catalogue).spread(*alternation.sizes)
+        b, c = alternation.b.astype(np.float32), alternation.c.astype(np.float32)
+        self._catalogue, self._biases = catalogue, Biases(b, c, spread, alternation.penalties)
+        self.figures = [self.history.figure("none held out")]
+
+    @property
+    def tables(self) -> Tables:
+        """The biases, with factors of no width."""
+        found = self._learned(self._biases)
+        b, c = found.user_biases, found.item_biases
+        x, q = (np.zeros((len(side), 0), np.float32) for side in (b, c))
+        return Tables(x, q, b, c, np.zeros((0, 0), np.float32))
+
+    def deviations(self, users: Numbers, items: Numbers) -> Floats:
+        """See `tacenda_surprise.variance`, (pairs,)."""
+        scores, scale = self.score_pairs(users, items), self.catalogue.scale
+        return self._learned(self._biases).spread.deviations(users, items, scores, scale)
+
+    def fold(
+        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
+    ) -> FoldedFactors:
+        """See `RatingAlgorithm.fold`: the damped mean of what the items leave."""
+        found, mean, bias = self._learned(self._biases), self.catalogue.mean, 0.0
+        c, spread = found.item_biases, found.spread
+        items = np.asarray(items, np.int64)
+        rated = check_rated(items, values, len(c))
+        self._known_items(items, identities)
+        left = (rated - np.float32(mean) - c[items]).astype(np.float64)
+        if self.settings.biases in ("both", "users") and len(left):
+            bias = float(left.sum()) / (found.penalties[0] + len(left))
+        nothing = np.zeros((len(c), 0), np.float32)
+        variance = spread.of_new_user(len(left))
+        scale = self.catalogue.scale
+        return FoldedFactors(mean + bias, nothing[0], variance, spread, scale, 0.0, nothing, c)
+
+    def config_dict(self) -> dict[str, Any]:
+        """Options, penalties and scale, as JSON values."""
+        penalties = list(self._learned(self._biases).penalties)
+        catalogue = self.catalogue.config()
+        return {**super().config_dict(), "catalogue": catalogue, "penalties": penalties}
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the fitted state. Raises NotFittedError."""
+        return {**self._learned(self._biases).to_arrays(), **self.catalogue.to_arrays()}
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Rebuild the model, checking every array. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
+        catalogue = Catalogue.from_config(config["catalogue"], arrays)
+        sizes = len(catalogue.users), len(catalogue.items)
+        users, items = (float(penalty) for penalty in config["penalties"])
+        if not (0 <= users < np.inf and 0 <= items < np.inf):
+            raise ArtifactError(f"its penalties are {users} and {items}: the file is damaged")
+        spread = PredictiveVariance.of_saved(arrays, *sizes)
+        model._catalogue, model._biases = (
+            catalogue,
+            Biases.from_arrays(
+                arrays, users=sizes[0], items=sizes[1], spread=spread, penalties=(users, items)
+            ),
+        )
+        return model
+
+
+class Alternation(Trainer):
+    """Biases (users,) and (items,) under training, as the fitting loop sees them: damped means in turn.
+
+    ``variances`` are sigma^2, tau_u^2 and tau_i^2; they only count where the settings give no penalty.
+    """
+
+    def __init__(
+        self, settings: BiasOnlySettings, ratings: Ratings, mean: float, b: Doubles, c: Doubles
+    ) -> None:
+        self.b, self.c = b, c
+        self._learn_users = settings.biases in ("both", "users")
+        self._learn_items = settings.biases in ("both", "items")
+        self._given = settings.reg_u, settings.reg_i
+        self._users, self._items = ratings.user_ids, ratings.item_ids
+        self._values = ratings.values.astype(np.float64) - mean
+        self._n_users = np.diff(ratings.user_offsets).astype(np.float64)
+        self._n_items = ratings.item_counts.astype(np.float64)
+        self._unit = deviation(ratings)
+        self.variances = np.array(_START) * self._unit**2
+        self.learned = {"user_biases": b, "item_biases": c, "variances": self.variances}
+
+    @property
+    def penalties(self) -> tuple[float, float]:
+        """Lambda of users and of items."""
+        noise, *spreads = self.variances
+        users, items = (
+            float(noise / spread) if given is None else given
+            for given, spread in zip(self._given, spreads, strict=True)
+        )
+        return users, items
+
+    @property
+    def expected_error(self) -> float:
+        """The mean square of errors of ratings that are left out: noise and what is not known of the biases."""
+        noise = float(self.variances[0])
+        (of_users, of_items), n = self.penalties, max(len(self._values), 1)
+        shares = ((self._n_users, of_users), (self._n_items, of_items))
+        return noise * (1 + sum(float((k / (k + p + 1e-9)).sum()) for k, p in shares) / n)
+
+    def step(self, batch: Any, learning_rate: float) -> StepResult:
+        """Solve for the items, then for the users; the loss is the squared error afterwards."""
+        of_users, of_items = self.penalties
+        if self._learn_items:
+            left = np.bincount(self._items, self._values - self.b[self._users], len(self.c))
+            self.c[:] = left / np.maximum(self._n_items + of_items, 1e-9)
+        if self._learn_users:
+            left = np.bincount(self._users, self._values - self.c[self._items], len(self.b))
+            self.b[:] = left / np.maximum(self._n_users + of_users, 1e-9)
+        error = float(np.sum(self._errors() ** 2))
+        self._estimate(error)
+        return StepResult(error, float(len(self._values)))
+
+    def _estimate(self, error: float) -> None:
+        """Estimate the variances anew; what they begin with counts as ``_WEIGHT`` more ratings, users and items."""
+        noise, total, found = self.variances[0], error, []
+        sides = (self.b, self._n_users), (self.c, self._n_items)
+        for (bias, counts), penalty, first in zip(sides, self.penalties, _START[1:], strict=True):
+            own = noise / (counts + penalty + 1e-9)
+            total += counts @ own
+            rated = counts > 0
+            squares = bias[rated] @ bias[rated] + own[rated].sum()
+            found.append(
+                (squares + _WEIGHT * first * self._unit**2) / (np.count_nonzero(rated) + _WEIGHT)
+            )
+        start = _WEIGHT * _START[0] * self._unit**2
+        self.variances[:] = (total + start) / (len(self._values) + _WEIGHT), *found
+
+    def _errors(self) -> Doubles:
+        return np.asarray(self._values - self.b[self._users] - self.c[self._items])
+
+    @property
+    def sizes(self) -> tuple[Sizes, Sizes]:
+        """What is known of users and of items."""
+        errors, n_users, n_items = self._errors(), len(self.b), len(self.c)
+        return Sizes.of(self._users, errors, n_users), Sizes.of(self._items, errors, n_items)
+
+
+def alternate(
+    ratings: Ratings,
+    mean: float,
+    settings: BiasOnlySettings | None = None,
+    sweeps: int | None = None,
+) -> Alternation:
+    """The biases of ``ratings`` about ``mean``, after as many sweeps as the settings say or ``sweeps``."""
+    settings = BiasOnlySettings() if settings is None else settings
+    found = Alternation(
+        settings, ratings, mean, np.zeros(ratings.n_users), np.zeros(ratings.n_items)
+    )
+    for _ in range(settings.n_epochs if sweeps is None else sweeps):
+        found.step(None, 1.0)
+    return found
+
+
+def _fit_variances(settings: BiasOnlySettings, ratings: Ratings, catalogue: Catalogue) -> Variances:
+    """The parameters of the variances, from the errors of a part of the ratings that biases are fitted without."""
+    if len(ratings) < 2:
+        return fit_no_variances(deviation(ratings))
+    part, held_out = split(ratings, min(0.1, _ERRORS / len(ratings)), seed=0)
+    first = alternate(part, catalogue.mean, settings)
+    u, i = held_out.user_ids, held_out.item_ids
+    predictions = catalogue.clip((catalogue.mean + first.b[u] + first.c[i]).astype(np.float32))
+    errors = held_out.values - predictions
+    return fit_variances(errors, predictions, u, i, *first.sizes, deviation(ratings))

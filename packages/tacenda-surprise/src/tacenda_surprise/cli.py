@@ -1,0 +1,512 @@
+"""``tacenda ratings``: compare rating models on a file, fit one, recommend with it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from array import array
+from collections.abc import Mapping
+from copy import deepcopy
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from tacenda import artifact, plugins
+from tacenda.arrays import LARGEST
+from tacenda.cli.options import Force, check_output, settings_of
+from tacenda.errors import ConfigurationError, DataError
+from tacenda.estimator import resolve
+from tacenda.progress import track
+from tacenda.ratings import Ratings, folds, read_ratings, split_last, split_per_user
+from tacenda.ratings.files import rated_rows
+from tacenda_surprise.algorithm import RatingAlgorithm, best_items
+from tacenda_surprise.catalogue import Catalogue, Identities, in_utf8
+from tacenda_surprise.implicit import ImplicitFactors
+from tacenda_surprise.storage import damage
+from tacenda_surprise.top_n import Lists, most_popular, name_items, quality
+
+_ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
+
+
+class RankedBy(StrEnum):
+    """How lists are ranked, see ``top_n``."""
+
+    both = "both"
+    rating = "rating"
+    choice = "choice"
+
+
+class HeldOut(StrEnum):
+    """What is held out to compare lists."""
+
+    one = "one"
+    last = "last"
+
+
+def _read_separator(given: str | None) -> str | None:
+    """Take what people type for a tab, which few shells let through."""
+    return "\t" if given in ("\\t", "tab") else given
+
+
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Ratings: user, item and rating a line.")
+]
+
+
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        help="Between columns, such as ; or tab; found if not given.", callback=_read_separator
+    ),
+]
+Columns = Annotated[str, typer.Option(help="Where user, item and rating stand, from 0.")]
+ScaleOf = Annotated[str | None, typer.Option("--scale", help="LOW,HIGH; found if not given.")]
+Encoding = Annotated[str, typer.Option(help="Encoding of the file.")]
+Duplicates = Annotated[str, typer.Option(help="A pair rated twice: error, or last.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any option of the model, as JSON; MODEL.NAME=VALUE is for one model alone.",
+    ),
+]
+ByOption = Annotated[
+    RankedBy,
+    typer.Option(
+        help="What is best: likely to be chosen and liked, a high rating, or likely to be chosen."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+
+
+def evaluate(
+    context: typer.Context,
+    file: File,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="As `tacenda plugins recommenders` shows; may be repeated."),
+    ] = None,
+    n_folds: Annotated[
+        int, typer.Option("--folds", min=2, help="Parts of the cross-validation.")
+    ] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Of the parts and of the models.")] = 0,
+    settings: Set = None,
+    lists: Annotated[
+        HeldOut | None,
+        typer.Option(
+            help="Compare lists instead of ratings, by one rating of each user that is held out, or by the "
+            "last fifth of each user's (with --time)."
+        ),
+    ] = None,
+    n: Annotated[int, typer.Option("-n", "--n", min=1, help="Items in a list.")] = 10,
+    by: ByOption = RankedBy.both,
+    time_column: Annotated[
+        int | None, typer.Option("--time", min=0, help="Where the time stands, for --lists last.")
+    ] = None,
+    separator: Separator = None,
+    columns: Columns = "0,1,2",
+    scale: ScaleOf = None,
+    encoding: Encoding = "utf-8",
+    duplicates: Duplicates = "error",
+    as_json: AsJson = False,
+) -> None:
+    """Cross-validate models on a file of ratings."""
+    if lists is None:
+        refuse_idle(context, "without --lists", "-n", "--by", "--time")
+    else:
+        refuse_idle(context, "with --lists", "--folds")
+    if lists is HeldOut.one:
+        refuse_idle(context, "with --lists one", "--time")
+    ratings = read(file, separator, columns, scale, encoding, duplicates)
+    chosen = read_settings(settings, model or _ALL)
+    models = [make_model(name, chosen, seed) for name in model or _ALL]
+    if lists is not None:
+        times = None
+        if lists is HeldOut.last:
+            if time_column is None:
+                raise typer.BadParameter("--lists last needs --time, the column of the time")
+            user_at, item_at, _ = map(int, columns.split(","))
+            places = user_at, item_at, time_column
+            times = read_times(file, ratings, separator, places, encoding)
+        _compare_lists(models, ratings, times, n, by, seed, as_json=as_json)
+        return
+    rows = [cross_validate(one, ratings, n_folds, seed) for one in models]
+    if as_json:
+        typer.echo(json.dumps({"file": str(file), "folds": n_folds, "seed": seed, "models": rows}))
+        return
+    typer.echo(
+        f"{len(ratings):,} ratings, {n_folds} random folds, seed {seed}; errors on the test parts"
+    )
+    typer.echo(f"{'model':<26}{'RMSE':>8}{'±':>8}{'MAE':>8}{'fit s':>8}")
+    for row in sorted(rows, key=lambda row: row["rmse"]):
+        numbers = f"{row['rmse']:>8.4f}{row['deviation']:>8.4f}{row['mae']:>8.4f}"
+        typer.echo(f"{row['model']:<26}{numbers}{row['seconds']:>8.2f}")
+
+
+def _compare_lists(
+    models: list[RatingAlgorithm],
+    ratings: Ratings,
+    times: npt.NDArray[np.float64] | None,
+    n: int,
+    by: RankedBy,
+    seed: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Print how good lists are of what users have rated but the models were not fitted to."""
+    if times is None:
+        train, held_out = split_per_user(ratings, 1, seed=seed)
+        told = f"one rating of each user held out, seed {seed}"
+    else:
+        train, held_out = split_last(ratings, times)
+        told = "the last fifth of each user's ratings held out"
+    seen = Identities.of(train)
+    users = np.flatnonzero(np.diff(held_out.user_offsets))
+    factors = ImplicitFactors.of(train, seen)
+    lists = Lists.of(factors, by.value, ratings.n_items)
+    n = min(n, ratings.n_items)  # no list is longer
+    rows = [{"model": "popularity", **most_popular(train, users, n, held_out)._asdict()}]
+    for model in models:
+        ranked = best_items(deepcopy(model).fit(train), users, n, seen, lists)
+        rows.append({"model": model.name, **quality(ranked, held_out, n)._asdict()})
+    if as_json:
+        typer.echo(json.dumps({"users": len(users), "n": n, "by": by.value, "models": rows}))
+        return
+    typer.echo(f"{len(users):,} users, lists of {n}, ranked by {by.value}; {told}")
+    typer.echo(f"{'model':<26}{'HR':>8}{'NDCG':>8}{'MRR':>8}{'recall':>8}")
+    for row in rows:
+        values = "".join(f"{value:>8.4f}" for value in list(row.values())[1:])
+        typer.echo(f"{row['model']:<26}{values}")
+
+
+def cross_validate(
+    model: RatingAlgorithm, ratings: Ratings, n_folds: int, seed: int
+) -> dict[str, Any]:
+    """Fit a copy of ``model`` to each of ``n_folds`` random parts of ``ratings`` and test it on the rest.
+
+    Predictions are clipped to the scale. RMSE and MAE are means over the folds, the deviation is that of the RMSE, and
+    the seconds of a fit are a median.
+    """
+    errors, absolute, seconds = [], [], []
+    parts = folds(ratings, n_folds, seed=seed)
+    for train, test in track(parts, f"{model.name}, folds", total=n_folds):
+        start = time.perf_counter()
+        fitted = deepcopy(model).fit(train)
+        seconds.append(time.perf_counter() - start)
+        wrong = fitted._estimate_pairs(test.user_ids, test.item_ids) - test.values
+        errors.append(float(np.sqrt(np.mean(wrong**2))))
+        absolute.append(float(np.mean(np.abs(wrong))))
+    return {
+        "model": model.name,
+        "rmse": float(np.mean(errors)),
+        "deviation": float(np.std(errors)),
+        "mae": float(np.mean(absolute)),
+        "seconds": float(np.median(seconds)),
+    }
+
+
+def fit(
+    file: File,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to save.")],
+    model: Annotated[
+        str, typer.Option("--model", help="As `tacenda plugins recommenders` shows.")
+    ] = "conditional_pmf",
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the model; its own default if not given.")
+    ] = None,
+    settings: Set = None,
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save the progress here, and continue from it."),
+    ] = None,
+    separator: Separator = None,
+    columns: Columns = "0,1,2",
+    scale: ScaleOf = None,
+    encoding: Encoding = "utf-8",
+    duplicates: Duplicates = "error",
+    force: Force = False,
+) -> None:
+    """Fit a model to a file of ratings and save it, with who has rated what for `recommend`."""
+    chosen = read_settings(settings, [model])
+    if seed is not None and ("random_state" in chosen or "random_state" in chosen.get(model, {})):
+        raise typer.BadParameter("--seed and --set name a seed; leave one of the two out")
+    if checkpoints is not None and checkpoints.resolve().is_relative_to(output.resolve()):
+        raise typer.BadParameter(
+            "--checkpoints lies in --output, which holds the model alone: name another folder"
+        )
+    unfitted = make_model(model, chosen, 0 if seed is None else seed, required=seed is not None)
+    check_output(output, force)
+    ratings = read(file, separator, columns, scale, encoding, duplicates)
+    for index in (ratings.users, ratings.items):
+        in_utf8(index)  # an id that cannot be saved is refused before a long fit
+    unfitted.fit(ratings, checkpoints=checkpoints).save(output)
+    typer.echo(
+        f"{output}: {model} of {len(ratings):,} ratings, {ratings.n_users:,} users, "
+        f"{ratings.n_items:,} items"
+    )
+
+
+def recommend(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved model.")],
+    user: Annotated[
+        list[str] | None, typer.Option("--user", help="A user of the ratings; may be repeated.")
+    ] = None,
+    rate: Annotated[
+        list[str] | None,
+        typer.Option("--rate", metavar="ITEM=RATING", help="What a new user has rated."),
+    ] = None,
+    n: Annotated[int, typer.Option("-n", "--n", min=1, help="Items for each user.")] = 10,
+    seen: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Further ratings, to leave out what users have rated there; all of them, if the folder does not say "
+            "who has rated what, as one of `tacenda ratings fit` does.",
+        ),
+    ] = None,
+    include_rated: Annotated[
+        bool, typer.Option("--include-rated", help="List what users have rated, too.")
+    ] = False,
+    by: Annotated[
+        RankedBy | None,
+        typer.Option(
+            help="What is best, as for `evaluate`; both if not given, or rating where the folder does not "
+            "say what gets chosen."
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="An item that is not to be listed; may be repeated.")
+    ] = None,
+    min_ratings: Annotated[
+        int, typer.Option(min=0, help="How many users must have rated an item.")
+    ] = 0,
+    separator: Separator = None,
+    columns: Columns = "0,1,2",
+    encoding: Encoding = "utf-8",
+    as_json: AsJson = False,
+) -> None:
+    """Recommend the best items that they have not rated to users of the ratings, or to a new user."""
+    if include_rated and seen is not None:
+        raise typer.BadParameter("--seen leaves out what --include-rated lists; give one of them")
+    if not user and not rate:
+        raise typer.BadParameter("give --user ID, or --rate ITEM=RATING for a new user")
+    if not user:
+        refuse_idle(context, "without --user", "--seen")
+    if seen is None:
+        refuse_idle(context, "without --seen", "--separator", "--columns", "--encoding")
+    found = artifact.read(folder)
+    with damage(folder):
+        model = resolve(found)
+    if not isinstance(model, RatingAlgorithm):
+        raise ConfigurationError(
+            f"{folder} holds the model {type(model).__name__}, which rates nothing: give a model of "
+            "`tacenda ratings fit`"
+        )
+    lists = _rank(folder, model, by, exclude or [], min_ratings)
+    catalogue, known = model.catalogue, None if include_rated else model._seen
+    if seen is not None:
+        known = _know_more(model, read(seen, separator, columns, None, encoding, "last"))
+    elif known is None and user and not include_rated:
+        typer.echo(
+            f"{folder} does not say who has rated what, so lists may hold what users have rated; --seen FILE leaves "
+            "it out",
+            err=True,
+        )
+    raw, scale = catalogue.items.raw.tolist(), catalogue.scale
+    listed: dict[str, list[tuple[str, float]]] = {}
+    users = np.array([catalogue.users.number(one) for one in user or []], np.int64)
+    for one, best in zip(user or [], best_items(model, users, n, known, lists), strict=True):
+        listed[one] = name_items(best.items, best.scores, raw, scale)
+    if rate:
+        names = list(model._items)  # of which those that are no text have other raw ids
+        rated = {names[item]: rating for item, rating in _read_ratings(rate, catalogue).items()}
+        found_items = model.fold_in(rated).best(lists, n, exclude_seen=not include_rated)
+        listed["new user"] = name_items(*found_items, raw, scale)
+    if as_json:
+        typer.echo(json.dumps(listed))
+        return
+    for one, items_of in listed.items():
+        typer.echo(f"{one}:")
+        for item, score in items_of:
+            typer.echo(f"  {score:.2f}  {item}")
+
+
+def _rank(
+    folder: Path,
+    model: RatingAlgorithm,
+    by: RankedBy | None,
+    exclude: list[str],
+    min_ratings: int,
+) -> Lists:
+    """Return how lists are ranked. Raises BadParameter for what the folder does not know."""
+    bare = model._data is None  # saved by an older version
+    known = model._implicit is not None or not bare
+    ranked_by = by or (RankedBy.both if known else RankedBy.rating)
+    asked = None
+    if min_ratings and bare and model._seen is None:
+        asked = "--min-ratings"
+    elif not known and ranked_by is not RankedBy.rating:
+        asked = f"--by {ranked_by.value}"
+    if asked:
+        raise typer.BadParameter(
+            f"{asked} needs to know who has rated what, and {folder} does not say: fit the model with "
+            "tacenda ratings fit, or save the algorithm"
+        )
+    names = list(model._items)
+    excluded = [names[model.catalogue.items.number(item)] for item in exclude]
+    return model._lists(ranked_by.value, None, excluded, min_ratings)
+
+
+def _know_more(model: RatingAlgorithm, ratings: Ratings) -> Identities:
+    """Who has rated what, here or in further ratings; what the model does not know is left out of those."""
+    users, items = model.catalogue.users, model.catalogue.items
+    u = users.numbers(ratings.users.raw)[ratings.user_ids]
+    i = items.numbers(ratings.items.raw)[ratings.item_ids]
+    both = (u >= 0) & (i >= 0)
+    more = Identities.from_pairs(u[both], i[both], len(users), len(items))
+    return more if model._seen is None else model._seen.union(more, len(items))
+
+
+def _read_ratings(rated: list[str], catalogue: Catalogue) -> dict[int, float]:
+    """Read ``ITEM=RATING``. Raises DataError for an item the model does not know or a rating that is none."""
+    low, high = catalogue.scale
+    found: dict[int, float] = {}
+    for text in rated:
+        item, equals, value = text.rpartition("=")
+        try:
+            rating = float(value if equals else "none")
+        except ValueError as error:
+            raise DataError(f"--rate takes ITEM=RATING, not {text}") from error
+        if not low <= rating <= high:
+            raise DataError(f"the rating of {item!r} is {value}, off the scale {low:g} to {high:g}")
+        found[catalogue.items.number(item)] = rating
+    return found
+
+
+# -- files and options -------------------------------------------------------------------------------
+
+
+def refuse_idle(context: typer.Context, why: str, *options: str) -> None:
+    """Raise BadParameter for an option of the command line that has no effect, and say ``why``."""
+    for one in context.command.params:
+        source = context.get_parameter_source(one.name or "")
+        if one.opts[0] in options and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{one.opts[0]} has no effect {why}; leave it out")
+
+
+def read(
+    file: Path,
+    separator: str | None,
+    columns: str,
+    scale: str | None,
+    encoding: str,
+    duplicates: str,
+) -> Ratings:
+    """The ratings of a file, as the options of a command describe it."""
+    if duplicates not in ("error", "last"):
+        raise typer.BadParameter(f"--duplicates is error or last, not {duplicates}")
+    try:
+        places = [int(place) for place in columns.split(",")]
+        ends = None if scale is None else [float(end) for end in scale.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"--columns and --scale take numbers with commas: {error}"
+        ) from error
+    if len(places) != 3 or (ends is not None and len(ends) != 2):
+        raise typer.BadParameter("--columns takes three numbers, --scale two")
+    if ends is not None and not all(abs(end) <= LARGEST for end in ends):  # NaN included
+        raise typer.BadParameter(
+            f"--scale takes numbers of at most {LARGEST:g}, not {scale}: give the lowest and the highest rating"
+        )
+    if not file.exists():
+        raise DataError(f"there is no file {file}")
+    return read_ratings(
+        file,
+        separator=separator,
+        columns=places,
+        scale=None if ends is None else (ends[0], ends[1]),
+        duplicates="last" if duplicates == "last" else "error",
+        encoding=encoding,
+    )
+
+
+def read_times(
+    file: Path,
+    ratings: Ratings,
+    separator: str | None,
+    places: tuple[int, int, int],
+    encoding: str,
+) -> npt.NDArray[np.float64]:
+    """The times (n_ratings,) of the ratings of a file, in their order; of a pair rated twice that of the last.
+
+    Not as ratings are read, whose float32 holds seconds since 1970 to the minute only. Raises DataError where a
+    rating has no time.
+    """
+    users, items, values = [], [], array("d")
+    for fields, value in rated_rows(file, separator, None, places, encoding):
+        users.append(fields[places[0]].strip())
+        items.append(fields[places[1]].strip())
+        values.append(value)
+    u, i = ratings.users.numbers(users), ratings.items.numbers(items)
+    known = (u >= 0) & (i >= 0)
+    keys = ratings.user_ids.astype(np.int64) * ratings.n_items + ratings.item_ids
+    order = np.argsort(keys)
+    wanted = u[known].astype(np.int64) * ratings.n_items + i[known]
+    times = np.full(len(ratings), np.nan)
+    times[order[np.searchsorted(keys, wanted, sorter=order)]] = np.frombuffer(values)[known]
+    if not np.isfinite(times).all():
+        raise DataError(f"{file}: a rating has no time in column {places[2]}; check --time")
+    return times
+
+
+def _model_names() -> set[str]:
+    return {plugin.name for plugin in plugins.available("recommenders")}
+
+
+def read_settings(settings: list[str] | None, models: list[str]) -> dict[str, Any]:
+    """Read the options of ``--set``. Raises BadParameter for those of a model that is not among ``models``."""
+    chosen = settings_of(settings or [])
+    asked = {model.partition("@")[0] for model in models}
+    for name in _model_names() & set(chosen):
+        if not isinstance(chosen[name], dict):
+            raise typer.BadParameter(
+                f"--set {name}={chosen[name]} sets a model; give one of its options, {name}.NAME=VALUE"
+            )
+        if name not in asked:
+            first = next(iter(chosen[name]), "NAME")
+            raise typer.BadParameter(
+                f"--set {name}.{first} is for a model that is not asked for; leave it out, or give --model {name}"
+            )
+    return chosen
+
+
+def make_model(
+    name: str, chosen: Mapping[str, Any], seed: int, *, required: bool = False
+) -> RatingAlgorithm:
+    """Make a model with the options of all models and those of its own, ``NAME.option``.
+
+    ``seed`` is for a model that draws random numbers and is given no ``random_state`` among its options; where it is
+    ``required``, others refuse it.
+    """
+    names = _model_names()
+    options = {key: value for key, value in chosen.items() if key not in names}
+    options |= chosen.get(name.partition("@")[0], {})
+    if (
+        required
+        or "random_state" in inspect.signature(plugins.get("recommenders", name)).parameters
+    ):
+        options = {"random_state": seed, **options}
+    made: RatingAlgorithm = plugins.make("recommenders", name, options)
+    return made
+
+
+app = typer.Typer(no_args_is_help=True, help="Evaluate, fit and apply rating models.")
+for _command in (evaluate, fit, recommend):
+    app.command()(_command)

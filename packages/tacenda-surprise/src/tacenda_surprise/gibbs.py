@@ -1,0 +1,526 @@
+"""Gibbs sampling of a factorization, a sweep at a time, as the fitting loop sees it.
+
+Bias and factors of a user are drawn together, from the posterior of a regression on (q_i, 1); then, where identities
+are given, their link; then bias and factors of every item; then the precision of the ratings
+(Salakhutdinov and Mnih 2008, section 3.3). The last column of every table here is the bias, and ratings are
+standardized: less their mean, over their standard deviation.
+
+A rating of user u has the precision alpha gamma_u, as users differ in how steadily they rate:
+
+    alpha ~ Gamma(a_0, b_0),   gamma_u ~ Gamma(nu / 2, nu / 2),   nu uniform over a grid
+
+(shape and rate), whose conditional distributions are Gamma and discrete.
+
+The rows of a table have a Normal-Wishart prior with mu_0 = 0, beta_0 = 2, nu_0 = width + 1 + m and W_0 = V^{-1} / m,
+by which their covariance is expected to be V (Salakhutdinov and Mnih 2008, eq 14). V is diagonal; a bias has a
+variance of 0.15, and so has the product of factors of a user and an item. (Their section 4 has nu_0 = width and
+W_0 = I, of which a row has no expected variance: a single rating then makes it infinite.)
+
+What the identities of rated items say about a user is a linear link with a prior, a Bayesian form of Mnih 2010,
+eq 5.22:
+
+    x_u ~ N(mu + s_u, Lambda^{-1}),   s_u = sum_{j in N(u)} w_j / |N(u)|^{1/2},
+    w_j ~ N(0, (tau Lambda)^{-1}),    tau ~ Gamma(1, 1/10)
+
+The thesis divides by |N(u)|. With its square root (as SVD++ has it) what is known of a user grows with the number
+of items, and predictions are better.
+
+Lambda is the precision of the m rows of W too, up to the factor tau, so it is drawn given both tables. The factors
+that contain it are
+
+    W(Lambda | I, nu_0) |Lambda|^{n/2} exp(-1/2 sum_u (x_u - mu - s_u)^T Lambda (x_u - mu - s_u))
+                        |Lambda|^{m/2} exp(-1/2 sum_j tau w_j^T Lambda w_j)
+
+and therefore, with z_u = x_u - s_u and z their mean, mu integrated out,
+
+    Lambda ~ W((I + sum_u (z_u - z)(z_u - z)^T + beta_0 n / (beta_0 + n) z z^T + tau W^T W)^{-1}, nu_0 + n + m).
+
+Given all x and Lambda the rows of W follow
+
+    (F^T F + tau I) W = F^T (X - mu + E_1) + tau^{1/2} E_2,    rows of E_1, E_2 ~ N(0, Lambda^{-1}),
+
+F being the sparse matrix of the s_u; this is solved by conjugate gradients (Simm et al. 2017, Macau, eq 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.special import gammaln
+
+from tacenda import devices
+from tacenda.arrays import Array, copy, to_device, to_numpy
+from tacenda.fitting import StepResult, Trainer
+from tacenda.kernels.ratings import scores as rating_scores
+from tacenda.kernels.ratings import solves as rating_solves
+from tacenda.kernels.shared import sparse_product, tall_matrices
+from tacenda.ratings import Ratings
+from tacenda.settings import option
+from tacenda_surprise.algorithm import RatedSettings, SeededSettings
+from tacenda_surprise.catalogue import Identities, sparsity
+from tacenda_surprise.samples import Samples
+
+Floats = npt.NDArray[np.float32]
+Matrix = npt.NDArray[np.float64]
+
+OPERATIONS = "rating_scores", "rating_solves", "sparse_product", "tall_columns", "tall_moments"
+LESS = "fewer factors (n_factors)"
+
+_NOISE = 2.0, 1.4  # a_0 and b_0: a variance of 0.7 of the ratings, as two of them would tell it
+_EVENNESS = np.array([4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0])  # nu
+_BETA = 2.0
+_ROWS = 4.0  # m, how many rows the prior of their covariance is worth
+_VARIANCE = 0.15  # of a bias, and of the product of factors
+_ITERATIONS = 15  # of conjugate gradients: beyond that the error is far below the noise of the draw
+_TOLERANCE = 1e-4
+_TAU_RATE = 0.1  # of the prior of tau: links are expected to say less than ratings do
+_WIDTH, _WIDTHS = 5.0, (8, 32)
+_SAMPLES, _SWEPT = (160, 600), 3e7  # ratings visited, all samples together
+_NUMBERS = 5e7  # in all samples, at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class BayesianPMFSettings(SeededSettings):
+    """Options of `BayesianPMF`."""
+
+    n_factors: int | None = option(
+        None,
+        """D, the width of the factors; averaging keeps wide ones from overfitting, but they mix slowly
+        and take longer; None: 8 to 32, more where users and items have more ratings (22 for
+        MovieLens-100K, 32 for MovieLens-1M)""",
+        at_least=0,
+    )
+    burn_in: int | None = option(
+        None, "sweeps before the first sample is taken; None: a quarter of n_samples", at_least=0
+    )
+    n_samples: int | None = option(
+        None,
+        """sweeps after that; predictions are averages over all of them; None: 160 to 600, more where
+        users and items have fewer ratings, whose factors every sweep draws anew (375 for
+        MovieLens-100K, 160 for MovieLens-1M)""",
+        at_least=1,
+    )
+    n_kept: int = option(
+        40,
+        "samples, evenly spaced, that are kept for deviations and for users folded in",
+        at_least=1,
+    )
+    rank: int = option(
+        128, "width to which the average over all samples is brought for predicting", at_least=1
+    )
+    device: str = devices.option(default="cpu")
+
+    def check(self) -> None:
+        """Refuse what is no device."""
+        devices.check(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionalBayesianPMFSettings(BayesianPMFSettings, RatedSettings):
+    """Options of `ConditionalBayesianPMF`."""
+
+
+class Start(NamedTuple):
+    """Where a chain goes on: tables with the bias in their last column, and what the others depend on."""
+
+    users: Floats
+    items: Floats
+    links: Floats
+    alpha: float
+    gamma: Floats  # (users,)
+    nu: float = 16.0
+    tau: float = 10.0
+
+
+class Gibbs(Trainer):
+    """A Markov chain over the parameters, and the samples taken of it.
+
+    ``ratings`` are standardized, and ``identities`` are N(u), None without conditioning. The chain begins at ``start``.
+    ``chain`` says how many came before it, as each has random numbers of its own. It has ``lasting`` sweeps of burn-in,
+    and samples.
+
+    Tables and ratings are on ``device``. Random numbers are drawn on the host wherever they go, so that a chain on a
+    device is that on the CPU, up to rounding. Samples are taken to the host.
+    """
+
+    def __init__(
+        self,
+        ratings: Ratings,
+        identities: Identities | None,
+        start: Start,
+        lasting: tuple[int, int],
+        *,
+        seed: int,
+        chain: int = 0,
+        device: str = "cpu",
+    ) -> None:
+        self._seed, self._chain, self._device = seed, chain, device
+        self.identities = identities
+        self._by_user = _Side.of(ratings, device)
+        self._by_item = _Side.of(ratings.by_item, device)
+        self._user_ids = ratings.user_ids
+        self._users_of_ratings = to_device(ratings.user_ids, device)
+        self._link = None if identities is None else Link(identities, ratings.n_items, device)
+        self._users, self._items, self._links = (to_device(table, device) for table in start[:3])
+        alpha, self._gamma, nu, tau = start[3:]
+        self._numbers = np.array([alpha, nu, tau])
+        width = start.users.shape[1]
+        square = width, width
+        shapes = {
+            "x": self._users.shape,
+            "q": self._items.shape,
+            "links": self._links.shape,
+            "mean": square[:1],
+            "precision": square,
+            "item_mean": square[:1],
+            "item_precision": square,
+            "gamma": self._gamma.shape,
+            **dict.fromkeys(("alpha", "nu", "tau"), ()),
+        }
+        self.burn_in, n = lasting
+        self._taken = {name: np.zeros((n, *shape), np.float32) for name, shape in shapes.items()}
+
+    @property
+    def learned(self) -> Mapping[str, Any]:  # type: ignore[override] # every sweep makes new tables
+        """The samples."""
+        return self._taken
+
+    @property
+    def rest(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """Where the chain is; a sweep's random numbers depend on its number alone."""
+        tables = {"users": self._users, "items": self._items, "links": self._links}
+        return {"chain": {**tables, "gamma": self._gamma, "numbers": self._numbers}}
+
+    @property
+    def samples(self) -> Samples:
+        """The samples, all of them taken once the chain has ended."""
+        return Samples(**self._taken)
+
+    @property
+    def position(self) -> Start:
+        """Where another chain of the same users and items may go on."""
+        users, items, links = (to_numpy(t) for t in (self._users, self._items, self._links))
+        alpha, nu, tau = self._numbers.tolist()
+        return Start(users, items, links, alpha, self._gamma, nu, tau)
+
+    def step(self, batch: Any, learning_rate: float) -> StepResult:
+        """Make one sweep; the loss is the squared error of this draw."""
+        self.steps += 1
+        rng = np.random.default_rng([self._seed, self.steps, self._chain])
+        of_users = self._draw_users(rng)
+        of_items = self._draw_items(rng)
+        squares = self._squared_errors()
+        self._draw_noise(rng, squares)
+        kept = self.steps - self.burn_in - 1
+        if 0 <= kept < len(self._taken["alpha"]):
+            found = (
+                *(self._users, self._items, self._links, *of_users, *of_items),
+                *(self._gamma, *self._numbers),
+            )
+            for part, value in zip(self._taken.values(), found, strict=True):
+                part[kept] = to_numpy(value)
+        return StepResult(float(squares.sum()), float(len(self._by_user.values)))
+
+    def _draw_users(self, rng: np.random.Generator) -> Hyper:
+        """Draw the users' hyperparameters, the users, and where there is a link, W and tau."""
+        link, (alpha, _, tau) = self._link, self._numbers.tolist()
+        expected = None if link is None else link.expected(self._links)
+        if expected is None:
+            hyper = draw_hyper(rng, self._users)
+        else:
+            hyper = draw_hyper(rng, self._users - expected, np.sqrt(tau) * to_numpy(self._links))
+        means = to_device(hyper.mean.astype(np.float32), self._device)
+        self._users = self._draw_side(
+            rng,
+            self._by_user,
+            self._items,
+            means if expected is None else expected + means,
+            hyper.precision,
+            alpha * self._gamma.astype(np.float64),
+        )
+        if link is not None:
+            links = link.draw(rng, self._users, hyper, tau, self._links)
+            tau = draw_tau(rng, to_numpy(links), hyper)
+            found = to_numpy(link.expected(links))
+            scale = draw_scale(rng, to_numpy(self._users - means), found, hyper, tau)
+            self._links, self._numbers[2] = links * scale, tau / scale**2
+        return hyper
+
+    def _draw_items(self, rng: np.random.Generator) -> Hyper:
+        """Draw the items' hyperparameters and the items."""
+        hyper = draw_hyper(rng, self._items)
+        means = hyper.mean.astype(np.float32)
+        self._items = self._draw_side(
+            rng, self._by_item, self._users, means, hyper.precision, float(self._numbers[0]),
+            to_device(np.sqrt(self._gamma), self._device),
+        )  # fmt: skip
+        return hyper
+
+    def _draw_side(
+        self,
+        rng: np.random.Generator,
+        ratings: _Side,
+        others: Array,
+        means: Array,
+        precision: Matrix,
+        alpha: float | npt.NDArray[np.float64],
+        roots: Array | None = None,
+    ) -> Array:
+        """Draw every row of one side from its posterior, given the other side.
+
+        ``alpha`` is the precision of the ratings of a row; ``roots`` (others,) are those of what the other side
+        multiplies it by.
+        """
+        table = copy(others)
+        table[:, -1] = 1.0  # the bias of a row is the weight of a constant
+        targets = ratings.values - others[ratings.ids, -1]
+        if roots is not None:
+            table *= roots[:, None]
+            targets *= roots[ratings.ids]
+        noise = rng.standard_normal((len(ratings.offsets) - 1, others.shape[1]), np.float32)
+        return rating_solves.solve(
+            ratings.offsets, ratings.ids, targets, table, means, precision, alpha, to_device(noise, self._device)
+        )  # fmt: skip
+
+    def _squared_errors(self) -> npt.NDArray[np.float64]:
+        """The sum over each user's ratings (users,)."""
+        ratings = self._by_user
+        x, q = (table[:, :-1] for table in (self._users, self._items))
+        b, c = (table[:, -1] for table in (self._users, self._items))
+        pairs = self._users_of_ratings, ratings.ids
+        e = ratings.values - rating_scores.scores(*pairs, x, q, b, c, 0.0)
+        totals = np.bincount(self._user_ids, to_numpy(e).astype(np.float64) ** 2, len(self._users))
+        return np.asarray(totals, np.float64)
+
+    def _draw_noise(self, rng: np.random.Generator, squares: npt.NDArray[np.float64]) -> None:
+        """Draw alpha, gamma and nu given the squared errors of every user (users,)."""
+        counts = np.diff(self._by_user.offsets)
+        shape, rate = _NOISE
+        rate += 0.5 * float(self._gamma @ squares)
+        alpha = float(rng.gamma(shape + 0.5 * counts.sum()) / rate)
+        nu = float(self._numbers[1])
+        rates = 0.5 * (nu + alpha * squares)
+        gamma = rng.gamma(0.5 * (nu + counts)) / rates
+        self._gamma = np.maximum(gamma, 1e-6).astype(np.float32)
+        self._numbers[:2] = alpha, draw_evenness(rng, self._gamma)
+
+
+def find_device(
+    settings: BayesianPMFSettings, width: int, ratings: Ratings, known: Identities | None
+) -> str:
+    """Return the device of a chain, which is there and has the memory. Raises ConfigurationError."""
+    device = devices.resolve(settings, OPERATIONS)
+    rows = ratings.n_users + ratings.n_items
+    needed = 12 * rows * (width + 1) + 28 * len(ratings)
+    needed += rating_solves.bytes_needed(rows, len(ratings), width + 1)
+    if known is not None:
+        needed += 16 * len(known.item_ids) + 20 * ratings.n_items * (width + 1)
+    if device != "cpu":
+        devices.check_memory(needed, device, settings, LESS)
+    return device
+
+
+class _Side(NamedTuple):
+    """Ratings by user, or by item; ids and values on the device."""
+
+    offsets: npt.NDArray[np.int64]
+    ids: Array
+    values: Array
+
+    @classmethod
+    def of(cls, ratings: Ratings, device: str) -> _Side:
+        """Those of the users of ``ratings``."""
+        return cls(
+            ratings.user_offsets,
+            to_device(ratings.item_ids, device),
+            to_device(ratings.values, device),
+        )
+
+
+def random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> Start:
+    """Draw factors as large as the prior expects: it takes hundreds of sweeps to make small ones so large."""
+    rng = np.random.default_rng([seed, 0])
+    scale = np.sqrt(expected_variances(width)).astype(np.float32)
+    scale[-1] = 0.0
+    users = rng.standard_normal((ratings.n_users, width), np.float32) * scale
+    items = rng.standard_normal((ratings.n_items, width), np.float32) * scale
+    links = np.zeros((ratings.n_items if linked else 0, width), np.float32)
+    return Start(users, items, links, 1.5, np.ones(ratings.n_users, np.float32))
+
+
+def draw_evenness(rng: np.random.Generator, gamma: Floats) -> float:
+    """Draw nu given all gamma."""
+    half, values = 0.5 * _EVENNESS, gamma.astype(np.float64)
+    of_all = half * np.log(half) - gammaln(half)
+    logits = len(values) * of_all + half * (np.log(values) - values).sum()
+    chances = np.exp(logits - logits.max())
+    return float(rng.choice(_EVENNESS, p=chances / chances.sum()))
+
+
+# -- mean and precision of rows ---------------------------------------------------------------------
+
+
+class Hyper(NamedTuple):
+    """Mean (width,) and precision (width, width) of the rows of a table."""
+
+    mean: npt.NDArray[np.float64]
+    precision: Matrix
+
+
+def draw_hyper(
+    rng: np.random.Generator,
+    rows: Array,
+    centred: Array | None = None,
+) -> Hyper:
+    """Draw mean and precision from their posterior, given ``rows`` (n, width).
+
+    The rows ``centred`` (m, width) have the same precision, and their mean is known to be zero.
+    """
+    n, width = rows.shape
+    degrees = width + 1 + _ROWS + n
+    mean, scatter = tall_matrices.moments(rows)
+    scale = _ROWS * np.diag(expected_variances(width)) + scatter
+    scale += _BETA * n / (_BETA + n) * np.outer(mean, mean)
+    if centred is not None:
+        scale += tall_matrices.moments(centred, centred=True)[1]
+        degrees += len(centred)
+    precision = draw_wishart(rng, degrees, np.asarray(np.linalg.inv(scale), np.float64))
+    root = np.linalg.cholesky((_BETA + n) * precision)
+    noise = np.linalg.solve(root.T, rng.standard_normal(width))
+    return Hyper(n * mean / (_BETA + n) + noise, precision)
+
+
+def expected_variances(width: int) -> npt.NDArray[np.float64]:
+    """The diagonal of V (width,)."""
+    factors = max(width - 1, 1)
+    return np.append(np.full(width - 1, (_VARIANCE / factors) ** 0.5), _VARIANCE)
+
+
+def draw_wishart(rng: np.random.Generator, degrees: float, scale: Matrix) -> Matrix:
+    """Draw from the Wishart distribution with mean ``degrees * scale`` (Bartlett's decomposition)."""
+    width = len(scale)
+    A = np.tril(rng.standard_normal((width, width)), -1)
+    A[np.diag_indices(width)] = np.sqrt(rng.chisquare(degrees - np.arange(width)))
+    root = np.linalg.cholesky(scale) @ A
+    return root @ root.T
+
+
+# -- the link from identities -----------------------------------------------------------------------
+
+
+class Link:
+    """The map from the identities N(u) of all users to their expected factors."""
+
+    def __init__(self, identities: Identities, n_items: int, device: str = "cpu") -> None:
+        sizes = identities.sizes
+        values = np.repeat(1.0 / np.sqrt(np.maximum(sizes, 1)), sizes).astype(np.float32)
+        shape = (identities.n_users, n_items)
+        F = csr_array((values, identities.item_ids, identities.offsets), shape=shape)
+        F_T = F.T.tocsr()
+        F_T.sort_indices()
+        self._device = device
+        self._F = (
+            to_device(F.indptr, device),
+            to_device(F.indices, device),
+            to_device(F.data, device),
+        )
+        self._F_T = (
+            to_device(F_T.indptr, device),
+            to_device(F_T.indices, device),
+            to_device(F_T.data, device),
+        )
+
+    def expected(self, W: Array) -> Array:
+        """S (users, width) for W (items, width)."""
+        return sparse_product.multiply(*self._F, W)
+
+    def draw(self, rng: np.random.Generator, X: Array, hyper: Hyper, tau: float, W: Array) -> Array:
+        """Draw W (items, width) given the factors X (users, width), beginning from the last draw."""
+        root = np.asarray(np.linalg.cholesky(hyper.precision), np.float64)
+        first: Matrix = to_numpy(X).astype(np.float64) - hyper.mean + _noise(rng, root, len(X))
+        right = sparse_product.multiply(
+            *self._F_T, to_device(first.astype(np.float32), self._device)
+        )
+        found = to_numpy(right)
+        found += np.sqrt(tau) * _noise(rng, root, len(W))
+        return self._solve(float(np.float32(tau)), to_device(found, self._device), W)
+
+    def _solve(self, tau: float, B: Array, X: Array) -> Array:
+        """Solve (F^T F + tau I) X = B by conjugate gradients from X, all columns at once."""
+
+        def product(Y: Array) -> Array:
+            found = sparse_product.multiply(*self._F_T, sparse_product.multiply(*self._F, Y))
+            found += tau * Y
+            return found
+
+        # R is the residual, P the direction of the search; each column has a step of its own.
+        inner = tall_matrices.multiply_columns
+        R = B - product(X)
+        P, size = copy(R), inner(R, R)
+        enough = _TOLERANCE**2 * inner(B, B)
+        for _ in range(_ITERATIONS):
+            if (size <= enough).all():
+                break
+            AP = product(P)
+            step = to_device(size / np.maximum(inner(P, AP), 1e-30), self._device)
+            X = X + step * P
+            R -= step * AP
+            before, size = size, inner(R, R)
+            P = R + to_device(size / np.maximum(before, 1e-30), self._device) * P
+        return X
+
+
+def draw_tau(rng: np.random.Generator, W: Floats, hyper: Hyper) -> float:
+    """Draw tau given W."""
+    spread = float(np.einsum("jk,kl,jl->", W, hyper.precision, W))
+    return float(rng.gamma(1.0 + 0.5 * W.size) / (_TAU_RATE + 0.5 * spread))
+
+
+def draw_scale(rng: np.random.Generator, X: Floats, S: Floats, hyper: Hyper, tau: float) -> float:
+    """Draw a factor f on W, given V = tau^{1/2} W and everything but tau, which becomes tau / f^2.
+
+    ``X`` (users, width) are the factors less mu, and ``S`` what comes from identities. Given W alone tau hardly
+    moves; given V it is free (Yu and Meng 2011, on interweaving). The likelihood is normal in f, from which a
+    proposal is drawn that is accepted by the prior of tau in terms of f, f^{-3} exp(-rate tau / f^2).
+    """
+    weighted = S.astype(np.float64) @ hyper.precision
+    square, product = (float(np.einsum("uk,uk->", weighted, other)) for other in (S, X))
+    proposed = product / max(square, 1e-30) + rng.standard_normal() / max(square, 1e-30) ** 0.5
+    chance = rng.random()
+    if not proposed > 0:
+        return 1.0
+    rate = _TAU_RATE * tau
+    ratio = -3 * np.log(proposed) - rate / proposed**2 + rate
+    return float(proposed) if np.log(chance) < ratio else 1.0
+
+
+def _noise(rng: np.random.Generator, root: Matrix, n: int) -> Matrix:
+    """Draw n rows from N(0, Lambda^{-1}), where Lambda = root root^T."""
+    return np.asarray(np.linalg.solve(root.T, rng.standard_normal((len(root), n))).T, np.float64)
+
+
+# -- how wide and how long --------------------------------------------------------------------------
+
+
+def choose_width(settings: BayesianPMFSettings, ratings: Ratings) -> int:
+    """The width of the factors of a chain: the more is known of every user and item, the wider."""
+    if settings.n_factors is not None:
+        return settings.n_factors
+    if not len(ratings):
+        return _WIDTHS[0]
+    return int(np.clip(round(_WIDTH / sparsity(ratings)), *_WIDTHS))
+
+
+def choose_sweeps(settings: BayesianPMFSettings, ratings: Ratings, width: int) -> tuple[int, int]:
+    """How many sweeps before the first sample, and how many samples."""
+    n = settings.n_samples
+    if n is None:
+        rows = max(ratings.n_users + ratings.n_items, 1) * (width + 1)
+        wanted = min(_SWEPT / max(len(ratings), 1), _NUMBERS / rows)
+        n = int(np.clip(wanted, *_SAMPLES))
+    return n // 4 if settings.burn_in is None else settings.burn_in, n

@@ -1,1 +1,0 @@
-"""Restricted Boltzmann machines for ratings (Mnih 2010, section 5.2)."""

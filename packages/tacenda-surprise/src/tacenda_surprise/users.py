@@ -1,0 +1,234 @@
+"""Users an algorithm was not fitted to: what a model makes of one, and the same user in raw ids."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.errors import ConfigurationError, DataError
+from tacenda_surprise.catalogue import Catalogue
+from tacenda_surprise.top_n import Lists, check_length, name_items
+from tacenda_surprise.trainsets import check_ids
+from tacenda_surprise.variance import PredictiveVariance, nearest
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.integer[Any]]
+
+
+class FoldedUser(Protocol):
+    """A user the model was not fitted to, who is predicted like one it was fitted to.
+
+    A model with a distribution of its own adds ``probabilities(items)`` (items, levels).
+    """
+
+    def score(self, items: Numbers | None = None) -> Floats:
+        """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
+        ...
+
+    def deviations(self, items: Numbers) -> Floats:
+        """Predictive standard deviations (items,), in units of the ratings."""
+        ...
+
+
+class FoldedFactors(NamedTuple):
+    """Bias b and factors x of one user next to the items; see `FoldedUser`."""
+
+    bias: float
+    factors: Floats
+    variance: float  # of a rating, without what the items add
+    spread: PredictiveVariance
+    scale: tuple[float, float]  # lowest and highest rating
+    mean: float
+    item_factors: Floats
+    item_biases: Floats
+
+    def score(self, items: Numbers | None = None) -> Floats:
+        """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
+        if items is None:
+            scores = self.item_factors @ self.factors + self.item_biases
+        else:
+            known = (np.asarray(items) >= 0).astype(np.float32)
+            # not by BLAS, whose sums depend on how many items there are
+            products = np.einsum("nd,d->n", self.item_factors[items], self.factors)
+            scores = (products + self.item_biases[items]) * known
+        return np.asarray(scores + np.float32(self.mean + self.bias), np.float32)
+
+    def deviations(self, items: Numbers) -> Floats:
+        """See `tacenda_surprise.variance`, (items,)."""
+        own = replace(self.spread, of_users=np.array([self.variance], np.float32))
+        return own.deviations(np.zeros(len(items), np.int64), items, self.score(items), self.scale)
+
+
+def folded_probabilities(user: FoldedUser, items: Numbers, catalogue: Catalogue) -> Floats:
+    """Probability of each level (items, levels) for a user who was folded in."""
+    own = getattr(user, "probabilities", None)
+    if own is not None:
+        return np.asarray(own(items), np.float32)
+    means = catalogue.clip(user.score(items))
+    return nearest(means, user.deviations(items), catalogue.levels, catalogue.counts)
+
+
+def check_rated(items: Numbers, values: npt.ArrayLike, n_items: int) -> Floats:
+    """Ratings (n,) float32 of the rated ``items`` of a user. Raises ConfigurationError."""
+    found = np.asarray(values, np.float32)
+    if np.shape(items) != found.shape or found.ndim != 1:
+        raise ConfigurationError(
+            f"a user's items and ratings have shapes {np.shape(items)} and {found.shape}; give one rating "
+            "for every item"
+        )
+    if not np.isfinite(found).all():
+        raise ConfigurationError("a rating is not finite; correct or leave it out")
+    if len(items) and (np.min(items) < 0 or np.max(items) >= n_items):
+        raise ConfigurationError(f"an item number is not in 0 to {n_items - 1}")
+    return found
+
+
+def ratings_by_item(
+    ratings: Mapping[Any, float] | Iterable[tuple[Any, float]],
+) -> dict[Any, float]:
+    """Read the ratings of one user, by raw item id. Raises ConfigurationError for what are no pairs."""
+    try:
+        return dict(ratings)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"ratings is {reprlib.repr(ratings)}; give the items with their ratings, as {{item: rating}} or "
+            "[(item, rating)], and items without ratings as rated=[item]"
+        ) from error
+
+
+class Given(NamedTuple):
+    """What is known of a new user; items are numbers of the model."""
+
+    uid: Hashable | None  # raw id; None if the user is not to be found under any
+    items: npt.NDArray[np.int64]  # (n,) items whose ratings are known
+    values: npt.NDArray[np.float32]  # (n,) the ratings
+    rated: npt.NDArray[np.int64]  # further items known to be rated
+
+    @classmethod
+    def of(
+        cls,
+        uid: Hashable | None,
+        ratings: Mapping[Any, float],
+        rated: Iterable[Any],
+        items: Mapping[Any, int],
+        scale: tuple[float, float],
+    ) -> Given:
+        """Number raw item ids, without those that are unknown.
+
+        Raises DataError for a rating that is no number or off the scale, and for an item whose id is missing.
+        """
+        rated = list(rated)
+        check_ids([*ratings, *rated], "item")
+        low, high = scale
+        for item, value in ratings.items():
+            if not isinstance(value, Real):
+                raise DataError(f"the rating of item {item!r} is {value!r}; give a number")
+            if not low <= value <= high:
+                raise DataError(
+                    f"the rating of item {item!r} is {value}, off the scale {low:g} to {high:g}"
+                )
+        known = {items[item]: value for item, value in ratings.items() if item in items}
+        more = [items[item] for item in rated if item in items]
+        return cls(
+            uid,
+            np.fromiter(known, np.int64, len(known)),
+            np.array(list(known.values()), np.float32),
+            np.array(more, np.int64),
+        )
+
+
+class NewUser(NamedTuple):
+    """Predictions for a user the algorithm was not fitted to; made by ``fold_in``."""
+
+    model_user: FoldedUser  # the same user in the model's numbers
+    items: Mapping[Hashable, int]  # raw item id -> number
+    given: Given  # what is known of the user
+    catalogue: Catalogue  # of the model, with its scale and levels
+    lists: Callable[..., Lists]  # how lists are ranked, for the arguments of ``top_n``
+
+    @property
+    def levels(self) -> Floats:
+        """The ratings (levels,) of `predict_proba`; none on a continuous scale."""
+        return self.catalogue.levels
+
+    @property
+    def seen(self) -> npt.NDArray[np.int64]:
+        """Numbers of the items the user is known to have rated."""
+        return np.union1d(self.given.items, self.given.rated).astype(np.int64)
+
+    def predict(self, iid: Hashable) -> float:
+        """The expected rating of an item, clipped to the scale."""
+        score = float(self.model_user.score(self._number(iid))[0])
+        low, high = self.catalogue.scale
+        return min(max(score, low), high)
+
+    def predict_std(self, iid: Hashable) -> float:
+        """The standard deviation of the rating of an item, its noise included."""
+        return float(self.model_user.deviations(self._number(iid))[0])
+
+    def predict_proba(self, iid: Hashable) -> Floats:
+        """The probability of each of ``levels`` (levels,). Raises ConfigurationError on a continuous scale."""
+        if not len(self.levels):
+            raise ConfigurationError(
+                "the ratings are continuous, and no single one has a probability"
+            )
+        found = folded_probabilities(self.model_user, self._number(iid), self.catalogue)
+        return np.asarray(found[0])
+
+    def top_n(
+        self, n: int = 10, *, exclude_seen: bool = True, **filters: Any
+    ) -> list[tuple[Any, float]]:
+        """The ``n`` best items: (raw item id, estimate), best first.
+
+        ``filters`` are ``by``, ``candidates``, ``exclude`` and ``min_ratings`` of the algorithm's ``top_n``.
+        """
+        check_length(n)
+        items, scores = self.best(self.lists(**filters), n, exclude_seen=exclude_seen)
+        return name_items(items, scores, list(self.items), self.catalogue.scale)
+
+    def best(
+        self, lists: Lists, n: int, *, exclude_seen: bool
+    ) -> tuple[npt.NDArray[np.int64], Floats]:
+        """Numbers and expected ratings of the ``n`` items that ``lists`` ranks best."""
+        x = None if lists.factors is None else lists.factors.of_new_user(self.seen)[0]
+        seen = self.seen if exclude_seen else None
+        return lists.best(self.model_user.score(), x, n, seen)
+
+    def _number(self, iid: Hashable) -> Numbers:
+        return np.array([self.items.get(iid, -1)])
+
+
+class NewUsers(dict[str, NewUser]):
+    """The users that were folded in under a raw id, by its text, as Surprise asks for them."""
+
+    def add(self, user: NewUser) -> NewUser:
+        """Keep a user who has a raw id, and return it.
+
+        Raises ConfigurationError if another user has an id of the same text.
+        """
+        uid = user.given.uid
+        before = None if uid is None else self.get(str(uid))
+        if before is not None and before.given.uid != uid:
+            raise ConfigurationError(
+                f"user {before.given.uid!r} was folded in before, and predict cannot tell {uid!r} from "
+                "that: Surprise asks for unknown users by the text of their ids"
+            )
+        if uid is not None:
+            self[str(uid)] = user
+        return user
+
+    def rows(self, uids: Sequence[Any], users: Numbers) -> Iterator[tuple[FoldedUser, Numbers]]:
+        """Find the new users among ``uids``, each with its rows; ``users`` (their numbers) are -1 there."""
+        places: dict[str, list[int]] = {}
+        for row in np.flatnonzero(users < 0).tolist() if self else ():
+            text = str(uids[row])
+            if text in self:
+                places.setdefault(text, []).append(row)
+        for text, found in places.items():
+            yield self[text].model_user, np.array(found)

@@ -1,0 +1,316 @@
+"""How far a rating may lie from its prediction: a variance for every pair, fitted to errors of ratings left out.
+
+    Var(r_ui) = (sigma^2 g_u + a_U / (1 + n_u / k_U) + a_I / (1 + n_i / k_I)) exp(d t_ui + f t_ui^2)
+
+The first term is the noise of the ratings; g_u says how much noisier than others user u is: the mean square of the
+user's residuals over that of all, as if nu ratings of average noise were among them. The other two terms are what is
+not known of users and items with n_u and n_i ratings. t_ui is the standardized prediction: ratings predicted close to
+the end of a scale have little room on that side. The parameters maximize the Gaussian likelihood of the errors, with
+a prior that a hundred errors outweigh; then one factor brings the share of errors within one and two deviations to
+68% and 95%.
+
+The probabilities of the levels of a rating follow from its mean and deviation: of all distributions with these it is
+the one nearest to the histogram pi of all ratings, by relative entropy (an exponential family, in which theta and phi
+are found for every pair),
+
+    P(r = s_k) ~ pi_k exp(theta s_k + phi s_k^2).
+
+A normal distribution cut into levels has another mean near the ends of the scale, and does not know which levels
+people use. On a continuous scale a rating has the density of a normal distribution.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.stats import norm
+
+from tacenda.arrays import LARGEST, Array, Arrays, Float32, at_least, named, positive
+from tacenda.errors import ArtifactError
+
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.integer[Any]]
+
+_REACH = 2.5  # of the standardized prediction: beyond it the curve stays level
+_PRIOR = np.log([0.8, 0.2, 5.0, 0.2, 5.0, 20.0])  # sigma^2, a_U, k_U, a_I, k_I, nu, of unit errors
+_PRIOR_WIDTH = np.array([0.7, 0.7, 0.7, 0.7, 0.7, 1.0, 0.3, 0.15])
+_FEW = 50  # errors, of which the factor at the end would say little
+_STEPS = 40  # of Newton's method; few are needed but near the ends of the scale
+_MARGIN = 0.02  # of the variances possible with a mean, which are kept away from
+_FARTHEST = 50.0  # step of theta or phi
+_ROWS = 1 << 14  # pairs at a time
+
+
+class Sizes(NamedTuple):
+    """What is known of the rows of one side: ratings n, and the sum of squared residuals of their ratings."""
+
+    counts: Doubles
+    squares: Doubles
+
+    @classmethod
+    def of(cls, ids: Numbers, residuals: npt.NDArray[np.floating[Any]], n: int) -> Sizes:
+        """From the users (or items) of all ratings fitted, (ratings,), and the residuals of these."""
+        squares = residuals.astype(np.float64) ** 2
+        counts = np.bincount(ids, minlength=n).astype(np.float64)
+        return cls(counts, np.asarray(np.bincount(ids, squares, n), np.float64))
+
+    def with_unknown(self) -> Sizes:
+        """With a last row for a user or item without ratings."""
+        return Sizes(np.append(self.counts, 0.0), np.append(self.squares, 0.0))
+
+
+class Curve(NamedTuple):
+    """exp(slope t + bend t^2) with t = (prediction - center) / width, (4,) numbers."""
+
+    center: float = 0.0
+    width: float = 1.0
+    slope: float = 0.0
+    bend: float = 0.0
+
+    @classmethod
+    def from_list(cls, numbers: Any) -> Curve:
+        """Read the numbers of an artefact. Raises ArtifactError."""
+        found = np.array(numbers, np.float64)
+        if found.shape != (4,) or not (np.abs(found) < LARGEST).all() or found[1] <= 0:
+            raise ArtifactError("the variance curve is invalid: the file is damaged")
+        return cls(*found.tolist())
+
+    def factors(self, predictions: npt.NDArray[np.floating[Any]]) -> Doubles:
+        """What the variance of ratings with these predictions is multiplied by."""
+        t = ((predictions - self.center) / self.width).clip(-_REACH, _REACH)
+        return np.asarray(np.exp(self.slope * t + self.bend * t**2), np.float64)
+
+
+class PredictiveVariance(Arrays):
+    """Variances that users and items add; the last row of either is for the unknown."""
+
+    of_users: Float32[Array, "users+1", positive, named("users")]
+    of_items: Float32[Array, "items+1", at_least(0), named("items")]
+    curve: Float32[Array, "4"]  # see `Curve`
+    user: Float32[Array, "3", positive]  # sigma^2, a_U and k_U, of a user of whom only n is known
+
+    @classmethod
+    def of_saved(cls, arrays: Any, n_users: int, n_items: int) -> PredictiveVariance:
+        """Read that of a saved model. Raises ArtifactError."""
+        found = cls.from_arrays(arrays, "spread.", users=n_users, items=n_items)
+        Curve.from_list(found.curve)  # raises
+        return found
+
+    def of_new_user(self, n: int) -> float:
+        """The variance that a user with ``n`` ratings and average noise adds."""
+        noise, a_u, k_u = self.user.tolist()
+        return float(noise + a_u / (1 + n / k_u))
+
+    def deviations(
+        self,
+        users: Numbers,
+        items: Numbers,
+        scores: npt.NDArray[np.floating[Any]],
+        scale: tuple[float, float],
+    ) -> Floats:
+        """Standard deviations (pairs,) of ratings with these scores, which are clipped to ``scale`` first."""
+        variances = self.of_users[users] + self.of_items[items]
+        factors = Curve(*self.curve.tolist()).factors(np.clip(scores, *scale))
+        return np.asarray(np.sqrt(variances * factors), np.float32)
+
+
+class Variances(NamedTuple):
+    """Parameters of the variances, which `spread` applies to users and items whatever their numbers."""
+
+    theta: Doubles  # logarithms of the six of `_PRIOR`; slope and bend
+    unit: float  # squares of errors in it are about one
+    curve: Curve
+
+    def to_list(self) -> list[float]:
+        """All numbers, for JSON."""
+        return [*self.theta.tolist(), self.unit, *self.curve]
+
+    @classmethod
+    def from_list(cls, numbers: Any) -> Variances:
+        """Read what `to_list` gave. Raises ArtifactError."""
+        found = np.array(numbers, np.float64)
+        n = len(_PRIOR_WIDTH)
+        if found.shape != (n + 5,) or not (np.abs(found) < LARGEST).all():
+            raise ArtifactError("the parameters of the variances are invalid: the file is damaged")
+        return cls(found[:n], float(found[n]), Curve.from_list(found[n + 1 :]))
+
+    def spread(self, users: Sizes, items: Sizes) -> PredictiveVariance:
+        """The variances of these users and items, and of who is unknown."""
+        of_users, of_items = _terms(self.theta, users.with_unknown(), items.with_unknown())
+        unit = self.unit**2
+        noise, a_u, k_u = np.exp(self.theta[:3])
+        parts = of_users * unit, of_items * unit, self.curve, (noise * unit, a_u * unit, k_u)
+        return PredictiveVariance(*(np.array(part, np.float32) for part in parts))
+
+
+def fit(
+    errors: npt.NDArray[np.floating[Any]],
+    predictions: npt.NDArray[np.floating[Any]],
+    user_ids: Numbers,
+    item_ids: Numbers,
+    users: Sizes,
+    items: Sizes,
+    unit: float,
+) -> Variances:
+    """Fit the variances to ``errors`` (errors,) of ratings that were left out when ``users`` and ``items`` were fitted.
+
+    ``unit`` is the size of an error where there are none, the standard deviation of the ratings.
+    """
+    if len(errors):
+        unit = float(np.sqrt((np.sum(errors.astype(float) ** 2) + unit**2) / (len(errors) + 1)))
+    e2 = (errors.astype(np.float64) / unit) ** 2
+    shape = _level(predictions, unit)
+    of_user, of_item = (
+        Sizes(*(part[ids] for part in side)) for side, ids in ((users, user_ids), (items, item_ids))
+    )
+    mean_square = _mean_square(users)
+
+    def loss(theta: Doubles) -> float:
+        of_users, of_items = _terms(theta, of_user, of_item, mean_square)
+        curve = shape._replace(slope=theta[6], bend=theta[7])
+        variance = (of_users + of_items) * curve.factors(predictions) + 1e-9
+        likelihood = 0.5 * float(np.sum(e2 / variance + np.log(variance)))
+        return likelihood + 0.5 * float(np.sum(((theta - start) / _PRIOR_WIDTH) ** 2))
+
+    start = np.append(_PRIOR, [0.0, 0.0])
+    bounds = [(-7, 7)] * 6 + [(-1, 1)] * 2
+    theta = minimize(loss, start, method="L-BFGS-B", jac="3-point", bounds=bounds, tol=1e-10).x
+    curve = shape._replace(slope=float(theta[6]), bend=float(theta[7]))
+    if len(errors) >= _FEW:
+        of_users, of_items = _terms(theta, of_user, of_item, mean_square)
+        z = np.sqrt(e2 / ((of_users + of_items) * curve.factors(predictions) + 1e-9))
+        theta[[0, 1, 3]] += np.log(coverage_factor(z))
+    return Variances(theta, unit, curve)
+
+
+def fit_no_variances(unit: float) -> Variances:
+    """Return the variances of a model whose ratings are too few to leave any out."""
+    nobody, nothing = np.zeros(0, np.int64), np.zeros(0)
+    none = Sizes(nothing, nothing)
+    return fit(nothing, nothing, nobody, nobody, none, none, unit)
+
+
+def fit_curve(
+    z: npt.NDArray[np.floating[Any]], predictions: npt.NDArray[np.floating[Any]], unit: float
+) -> tuple[Curve, float]:
+    """How the variance of errors ``z`` (errors,), about one, depends on the predictions; and a factor on it."""
+    shape, squares = _level(predictions, unit), z.astype(np.float64) ** 2
+
+    def loss(theta: Doubles) -> float:
+        curve = shape._replace(slope=theta[1], bend=theta[2])
+        variance = np.exp(theta[0]) * curve.factors(predictions)
+        likelihood = 0.5 * float(np.sum(squares / variance + np.log(variance)))
+        return likelihood + 0.5 * float(np.sum((theta / [0.3, 0.3, 0.15]) ** 2))
+
+    bounds = [(-3, 3), (-1, 1), (-1, 1)]
+    theta = minimize(
+        loss, np.zeros(3), method="L-BFGS-B", jac="3-point", bounds=bounds, tol=1e-10
+    ).x
+    curve, factor = shape._replace(slope=float(theta[1]), bend=float(theta[2])), np.exp(theta[0])
+    if len(z) >= _FEW:
+        factor *= coverage_factor(z / np.sqrt(factor * curve.factors(predictions)))
+    return curve, float(factor)
+
+
+def _level(predictions: npt.NDArray[np.floating[Any]], unit: float) -> Curve:
+    """A curve that is one everywhere, in units of the predictions; of ``unit`` where all are alike."""
+    width = float(np.std(predictions)) if len(predictions) > 1 else 0.0
+    center = float(np.mean(predictions)) if len(predictions) else 0.0
+    return Curve(center, width if width > 1e-6 * unit else unit)
+
+
+def coverage_factor(z: npt.NDArray[np.floating[Any]]) -> float:
+    """The factor on the variance with which 68% of the errors ``z``, in deviations, are within 1 and 95% within 2."""
+    one, two = np.quantile(np.abs(z), [0.6827, 0.9545])
+    return float(np.clip(one * two / 2.0, 0.25, 4.0))
+
+
+def _mean_square(users: Sizes) -> float:
+    return float(users.squares.sum() / max(users.counts.sum(), 1.0)) or 1.0
+
+
+def _terms(
+    theta: Doubles, users: Sizes, items: Sizes, mean_square: float | None = None
+) -> tuple[Doubles, Doubles]:
+    """Variances, in squared units, of users with their noise and of items."""
+    noise, a_u, k_u, a_i, k_i, nu = np.exp(theta[:6])
+    mean_square = _mean_square(users) if mean_square is None else mean_square
+    uneven = (nu + users.squares / mean_square) / (nu + users.counts)
+    of_users = noise * uneven + a_u / (1 + users.counts / k_u)
+    return of_users, a_i / (1 + items.counts / k_i)
+
+
+def nearest(means: Floats, deviations: Floats, levels: Floats, counts: Floats) -> Floats:
+    """Probabilities (pairs, levels) with these ``means`` and ``deviations``, as far as the levels allow them.
+
+    Parameters
+    ----------
+    means, deviations
+        (pairs,), in units of the ratings.
+    levels
+        (levels,), ascending.
+    counts
+        (levels,), how many ratings are there of each; each counts as one more.
+    """
+    if len(levels) == 1:
+        return np.ones((len(means), 1), np.float32)
+    width = float(levels[-1] - levels[0])
+    s = ((levels - levels[0]) / width).astype(np.float64)
+    usual = np.log((counts + 1.0) / (counts.sum(dtype=np.float64) + len(counts)))
+    found = np.empty((len(means), len(s)), np.float32)
+    for start in range(0, len(means), _ROWS):
+        part = slice(start, start + _ROWS)
+        mean = ((means[part] - levels[0]) / width).astype(np.float64)
+        variance = (deviations[part] / width).astype(np.float64) ** 2
+        found[part] = _tilted(usual, s, mean, variance)
+    return found
+
+
+def density(ratings: npt.ArrayLike, means: Doubles, deviations: Doubles) -> Doubles:
+    """The density (pairs,) of ``ratings`` that are normal with these ``means`` and ``deviations``, all (pairs,)."""
+    return np.asarray(norm.pdf(ratings, means, deviations), np.float64)
+
+
+def _tilted(usual: Doubles, s: Doubles, means: Doubles, variances: Doubles) -> Doubles:
+    """The distributions (rows, levels) of levels from 0 to 1, by Newton's method on the dual, which is concave."""
+    means = means.clip(_MARGIN * s[1], 1 - _MARGIN * (1 - s[-2]))
+    below = (np.searchsorted(s, means, side="right") - 1).clip(0, len(s) - 2)
+    least = (means - s[below]) * (s[below + 1] - means)
+    most = means * (1 - means)
+    slack = _MARGIN * (most - least)
+    squares = variances.clip(least + slack, most - slack) + means**2
+    if len(s) == 2:  # the mean says all
+        return np.stack([1 - means, means], axis=1)
+    powers = np.stack([s, s**2])
+    wanted = np.stack([means, squares])
+    theta, lengths = np.zeros_like(wanted), np.ones(len(means))
+
+    def at(theta: Doubles) -> tuple[Doubles, Doubles]:
+        """The distributions (rows, levels) of theta (2, rows), and the values of the dual (rows,)."""
+        logits = usual + theta.T @ powers
+        highest = logits.max(axis=1)
+        chances = np.exp(logits - highest[:, None])
+        totals = chances.sum(axis=1)
+        value = (theta * wanted).sum(axis=0) - np.log(totals) - highest
+        return chances / totals[:, None], value
+
+    chances, value = at(theta)
+    for _ in range(_STEPS):
+        m1, m2, m3, m4 = (chances @ s**power for power in (1, 2, 3, 4))
+        a, b, c = m2 - m1**2 + 1e-9, m3 - m1 * m2, m4 - m2**2 + 1e-9
+        missing, determinant = wanted - np.stack([m1, m2]), a * c - b**2
+        step = np.stack([c * missing[0] - b * missing[1], a * missing[1] - b * missing[0]])
+        step /= determinant
+        step *= lengths * np.minimum(1.0, _FARTHEST / np.maximum(np.abs(step).max(axis=0), 1e-9))
+        tried, reached = at(theta + step)
+        better = reached >= value - 1e-12
+        theta = np.where(better, theta + step, theta)
+        chances, value = np.where(better[:, None], tried, chances), np.where(better, reached, value)
+        lengths = np.where(better, np.minimum(1.0, 2 * lengths), lengths / 4)
+        if np.abs(missing).max(initial=0.0) < 1e-9:
+            break
+    return np.asarray(chances)
