@@ -4,14 +4,11 @@ from tacenda_classics.random_indexing import RandomIndexing
 
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError
-from tacenda_embeddings.testing import EmbedderTests
+from tacenda_embeddings.testing import check_embedder
 
 
-class TestRandomIndexing(EmbedderTests):
-    """What every embedder promises: some twenty-five inherited tests."""
-
-    def make_model(self):
-        return RandomIndexing(dimensions=16)
+def test_it_keeps_what_every_embedder_promises():
+    check_embedder(lambda: RandomIndexing(dimensions=16))
 
 
 def test_words_with_the_same_neighbours_have_the_same_vector():

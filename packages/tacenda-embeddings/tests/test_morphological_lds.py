@@ -10,7 +10,7 @@ from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
 from tacenda_embeddings import LDS, SumEmbed, VarEmbed
 from tacenda_embeddings.morphological_lds import MorphologicalLDS
-from tacenda_embeddings.testing import EmbedderTests
+from tacenda_embeddings.testing import check_embedder
 
 pytest.importorskip("torch", reason="fitting VarEmbed needs torch")
 QUICK = {"n_states": 6, "kappa": 5.0, "subspace_iterations": 2, "full_iterations": 1}
@@ -18,9 +18,8 @@ SMALL = {"hidden": 8, "negatives": 32, "batch_streams": 8, "unrolled_tokens": 16
 WORDS = {"width": 8, "epochs": 1, "advanced": SMALL}
 
 
-class TestMorphologicalLDS(EmbedderTests):
-    def make_model(self):
-        return MorphologicalLDS(lds=QUICK, words=WORDS)
+def test_it_is_a_sound_embedder():
+    check_embedder(lambda: MorphologicalLDS(lds=QUICK, words=WORDS))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -21,12 +21,27 @@ from tacenda.cli.options import (
     settings_of,
 )
 from tacenda.errors import ConfigurationError
-from tacenda_embeddings.spacy_cli import ModelOutput, init_config
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
-app.command("init-config")(init_config)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved embedder.")]
+ModelOutput = Annotated[
+    str | None,
+    typer.Option(
+        "--model-output",
+        metavar="NAME",
+        help="Which of the model's vectors, where it has several: own_past_future, own_context ... (lds).",
+    ),
+]
+_Language = Annotated[str, typer.Option("--language", help="Its language, as spaCy's code.")]
+
+
+def _file(help: str) -> Any:
+    return typer.Option(metavar="FILE", help=help)
+
+
+def _folder(help: str) -> Any:
+    return typer.Option("--output", "-o", metavar="DIR", help=help)
 
 
 # -- any embedder ------------------------------------------------------------------------------------
@@ -35,11 +50,9 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved e
 @app.command()
 def fit(
     text: Texts,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to save the model in.")
-    ],
+    output: Annotated[Path, _folder("Folder to save the model in.")],
     model: Annotated[
-        str, typer.Option("--model", help="A name that `tacenda plugins embedders` lists.")
+        str, typer.Option(help="A name that `tacenda plugins embedders` lists.")
     ] = "lds",
     distribution: Annotated[
         str | None, typer.Option(help="Its distribution, if two have a model of that name.")
@@ -65,10 +78,7 @@ def fit(
     ] = None,
     model_output: ModelOutput = None,
     valid: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Held-out text, which ends the fit in time (varembed, sumembed)."
-        ),
+        Path | None, _file("Held-out text, which ends the fit in time (varembed, sumembed).")
     ] = None,
     checkpoints: Annotated[
         Path | None,
@@ -93,11 +103,8 @@ def fit(
     """Fit an embedder to raw text and save it; on a cluster, if a scheduler is named and the model is an lds."""
     from tacenda import Corpus, plugins
 
-    options = settings_of(settings or [])
-    if n_states is not None:
-        options["n_states"] = n_states
-    if model_output is not None:
-        options["output"] = model_output
+    own = {"n_states": n_states, "output": model_output}
+    options = settings_of(settings or []) | {k: v for k, v in own.items() if v is not None}
     embedder = plugins.make("embedders", model, options, distribution=distribution)
     more = {"valid": valid, "checkpoints": checkpoints}
     chosen: dict[str, Any] = {name: value for name, value in more.items() if value is not None}
@@ -107,41 +114,31 @@ def fit(
                 f"the embedder {model!r} is not trained in steps: leave out --{name}"
             )
     check_output(output, force)
-    reading: dict[str, Any] = {
-        "tokenizer": tokenizer,
+    decoding: dict[str, Any] = {"tokenizer": tokenizer, "encoding": encoding, "errors": errors}
+    reading = decoding | {
         "max_vocabulary": max_vocabulary or None,
         "min_count": min_count,
         "digits": digits,
         "lowercase": lowercase,
         "oov": oov,
-        "encoding": encoding,
-        "errors": errors,
     }
-    origin: dict[str, Any]
+    corpus: Any
     if scheduler is None:
         corpus = Corpus.from_text(input_texts(text, encoding, errors), **reading)
         say_sizes(corpus)
         if valid is not None:
-            chosen["valid"] = Corpus.from_text(
-                valid,
-                tokenizer=tokenizer,
-                vocabulary=corpus.vocabulary,
-                encoding=encoding,
-                errors=errors,
-            )
+            chosen["valid"] = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
         embedder.fit(corpus, **chosen)
-        origin = corpus.origin
     else:
         from tacenda.dask import ClusterCorpus, connected
         from tacenda_embeddings import dask
 
         dask.check_model(embedder)
         with connected(scheduler) as client:
-            spread = ClusterCorpus.from_text(text, client=client, **reading)
-            say_sizes(spread)
-            dask.fit(embedder, spread)
-            origin = spread.origin
-    embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **origin}
+            corpus = ClusterCorpus.from_text(text, client=client, **reading)
+            say_sizes(corpus)
+            dask.fit(embedder, corpus)
+    embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **corpus.origin}
     embedder.save(output)
     typer.echo(f"{model}, {embedder.width} columns, saved in {output}", err=True)
 
@@ -172,13 +169,13 @@ def apply(
     from tacenda_embeddings import text_vectors
 
     if output != "-" and not output.endswith(".npz"):
-        _usage(f"--output must end in .npz or be -, not {output}")
+        raise typer.BadParameter(f"--output must end in .npz or be -, not {output}")
     if output != "-":
         check_file(Path(output), force)
-    embedder = _embedder(folder, model_output)
-    if tokenizer is None:
-        tokenizer = (getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace"
-    sentences = text_vectors.embed_file(embedder, file, tokenizer, encoding, errors)
+    embedder = _load(folder, model_output)
+    sentences = text_vectors.embed_file(
+        embedder, file, tokenizer or _tokenizer_of(embedder), encoding, errors
+    )
     if output == "-":
         for words, rows in sentences:
             for word, row in zip(words, rows, strict=True):
@@ -192,23 +189,18 @@ def apply(
 @app.command()
 def compact(
     folder: Folder,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the smaller model.")
-    ],
+    output: Annotated[Path, _folder("Folder for the smaller model.")],
     precision: Annotated[
         str, typer.Option(help="int8, float16, or full to save it whole again.")
     ] = "int8",
     text: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Text to compare vectors on, in place of lone words."),
+        Path | None, _file("Text to compare vectors on, instead of single words.")
     ] = None,
     pairs: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Pairs of words and people's scores: word, word, score."),
+        Path | None, _file("Pairs of words and people's scores: word, word, score.")
     ] = None,
     tagged: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Tagged sentences, CoNLL-U: each fifth is tested on."),
+        Path | None, _file("Tagged sentences, CoNLL-U: each fifth is tested on.")
     ] = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
@@ -225,15 +217,14 @@ def compact(
     from tacenda.datasets import conllu, word_similarity
     from tacenda_embeddings import losses
 
-    embedder = _embedder(folder)
+    embedder = _load(folder)
     judged = list(word_similarity.read(pairs)) if pairs is not None else None
     sentences = list(conllu.read(tagged)) if tagged is not None else None
     check_output(output, force)
     before = store.size_of(by_name.locate(folder))  # now, because the output may be the same folder
     embedder.save(output, precision=precision)
     smaller = tacenda.load(output)
-    tokenizer = (getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace"
-    loss = losses.cosines(embedder, smaller, text, tokenizer, encoding, errors)
+    loss = losses.cosines(embedder, smaller, text, _tokenizer_of(embedder), encoding, errors)
     typer.echo(f"{before / 1e6:.1f} MB, now {store.size_of(output) / 1e6:.1f} MB in {output}")
     typer.echo(
         f"cosine with the vectors of the whole model, {loss.n_vectors:,} {loss.of}: "
@@ -267,18 +258,16 @@ def neighbours(
 
     if not word.strip():
         raise ConfigurationError("a word without letters has no neighbours: name a word")
-    embedder = _embedder(folder, model_output)
-    if hasattr(embedder, "pieces") and word not in embedder.vocabulary:
-        made_of = " ".join(embedder.pieces(word)) or "no morpheme"
-        typer.echo(f"{word!r} was never seen: its vector is made of {made_of}", err=True)
-    elif word not in embedder.vocabulary:
-        stands_for = embedder.vocabulary.words[embedder.vocabulary.id_of(word)]
-        typer.echo(f"{word!r} is not in the vocabulary: shown is {stands_for}", err=True)
+    embedder = _load(folder, model_output)
+    if word not in embedder.vocabulary:
+        if hasattr(embedder, "pieces"):
+            made_of = " ".join(embedder.pieces(word)) or "no morpheme"
+            typer.echo(f"{word!r} was never seen: its vector is made of {made_of}", err=True)
+        else:
+            stands_for = embedder.vocabulary.words[embedder.vocabulary.id_of(word)]
+            typer.echo(f"{word!r} is not in the vocabulary: shown is {stands_for}", err=True)
     for other, cosine in nearest_words(embedder, word, n_words):
         typer.echo(f"{cosine:.3f}\t{other}")
-
-
-# -- linear dynamical systems ------------------------------------------------------------------------
 
 
 @app.command()
@@ -292,7 +281,7 @@ def pairs(
     A line is a pair of singular vectors of the transition operator, with its singular value: words,
     then words expected next.
     """
-    embedder = _embedder(folder)
+    embedder = _load(folder)
     if not hasattr(embedder, "transition_pairs"):
         raise ConfigurationError(
             f"{folder} holds a model {embedder.name!r}, which has no transition operator: "
@@ -315,7 +304,7 @@ def morphemes(
     A line is a word, whether it has a vector of its own, the mean entropy of its dimensions in bits (varembed),
     and its morphemes; one in brackets was never seen.
     """
-    embedder = _morphological(folder)
+    embedder = _load_morphological(folder)
     known = set(embedder.inventory.names)
     for word in words:
         pieces = [piece if piece in known else f"[{piece}]" for piece in embedder.pieces(word)]
@@ -328,12 +317,9 @@ def morphemes(
 def export(
     folder: Folder,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The text file to write.")],
-    words: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="More words to write, one per line, seen or not."),
-    ] = None,
+    words: Annotated[Path | None, _file("More words to write, one per line, seen or not.")] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="As fitted, and not brought to one length.")
+        bool, typer.Option("--raw", help="As fitted, and not scaled to one length.")
     ] = False,
     force: Force = False,
 ) -> None:
@@ -346,17 +332,18 @@ def export(
     check_file(file, force)
     more = [line.strip() for _, line in numbered_lines(words)] if words is not None else []
     chosen = [word for word in more if word]
-    n = _morphological(folder).save_word2vec(file, chosen, scaled=not raw)
+    n = _load_morphological(folder).save_word2vec(file, chosen, scaled=not raw)
     typer.echo(f"{n:,} vectors in {file}", err=True)
+
+
+# -- spaCy -------------------------------------------------------------------------------------------
 
 
 @app.command()
 def vectors(
     folder: Folder,
     output: Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline to write.")],
-    language: Annotated[
-        str, typer.Option("--language", help="Its language, as spaCy's code.")
-    ] = "en",
+    language: _Language = "en",
 ) -> None:
     """Make a spaCy pipeline whose word vectors are a model's (varembed, sumembed).
 
@@ -364,7 +351,7 @@ def vectors(
     `[initialize.before_init]` with `@callbacks = "tacenda.use_vectors.v1"` and `source = DIR`.
     """
     check_output(output)
-    model = _morphological(folder)
+    model = _load_morphological(folder)
     try:
         import spacy
 
@@ -381,10 +368,77 @@ def vectors(
     typer.echo(f"a pipeline with {n_words:,} vectors of {width} columns in {output}", err=True)
 
 
+@app.command("init-config")
+def init_config(
+    output: Annotated[Path, typer.Argument(metavar="FILE.cfg|-", help="The file, or - to print.")],
+    lds: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR",
+            help="Folder or name of an LDS, or of another embedder; read in training.",
+        ),
+    ],
+    pipeline: Annotated[
+        str, typer.Option(help="Components, with commas: tagger, parser, ner ...")
+    ] = "tagger",
+    vectors: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder or name of a sumembed or varembed: recommended next to an LDS.",
+        ),
+    ] = None,
+    language: _Language = "en",
+    cnn_layers: Annotated[int, typer.Option(min=0, help="Layers of convolution on top.")] = 1,
+    shared: Annotated[
+        bool, typer.Option(help="One tok2vec that all components listen to, or one in each.")
+    ] = True,
+    target: Annotated[
+        str | None, typer.Option(help='Where vectors go: "tensor", or NAME for doc._.NAME.')
+    ] = None,
+    model_output: ModelOutput = None,
+    force: Force = False,
+) -> None:
+    """Write a configuration for `spacy train`: a pipeline on an LDS, filled and valid."""
+    if str(output) != "-":
+        check_file(output, force)
+    try:
+        from tacenda_embeddings.spacy.configuration import missing, pipeline_config
+    except ImportError as error:
+        raise ConfigurationError(
+            f"spaCy cannot be imported ({error}): install 'tacenda-embeddings[spacy]'"
+        ) from error
+    config = pipeline_config(
+        pipeline.split(","),
+        lds,
+        vectors=vectors,
+        language=language,
+        cnn_layers=cnn_layers,
+        shared=shared,
+        target=target,
+        output=model_output,
+    )
+    for option, model in (("--lds", lds), ("--vectors", vectors)):
+        if model is not None and (reason := missing(model)) is not None:
+            typer.echo(
+                f"{option} {model} is not there yet, and training needs it: {reason}", err=True
+            )
+    if str(output) == "-":
+        typer.echo(config.to_str())
+        return
+    config.to_disk(output)
+    typer.echo(f"{', '.join(config['nlp']['pipeline'])}, in {output}; now:", err=True)
+    typer.echo(
+        f"python -m spacy train {output} --output training --paths.train train.spacy "
+        "--paths.dev dev.spacy",
+        err=True,
+    )
+
+
 # -- saved models ------------------------------------------------------------------------------------
 
 
-def _embedder(folder: Path, output: str | None = None) -> Any:
+def _load(folder: Path, output: str | None = None) -> Any:
     """Return a fitted embedder. Raises ConfigurationError for a model of another kind, or without that output."""
     import tacenda
     from tacenda_embeddings.text_vectors import with_output
@@ -395,9 +449,9 @@ def _embedder(folder: Path, output: str | None = None) -> Any:
     return with_output(embedder, output)
 
 
-def _morphological(folder: Path) -> Any:
+def _load_morphological(folder: Path) -> Any:
     """Return a fitted embedder of words and their morphemes. Raises ConfigurationError for another."""
-    embedder = _embedder(folder)
+    embedder = _load(folder)
     if not hasattr(embedder, "pieces"):
         raise ConfigurationError(
             f"{folder} holds a model {embedder.name!r}, whose vectors are not made of morphemes: this "
@@ -406,5 +460,6 @@ def _morphological(folder: Path) -> Any:
     return embedder
 
 
-def _usage(message: str) -> NoReturn:
-    raise typer.BadParameter(message)
+def _tokenizer_of(embedder: Any) -> str:
+    """Return the tokenizer of the text that a model was fitted to."""
+    return str((getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace")

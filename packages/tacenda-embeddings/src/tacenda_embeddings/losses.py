@@ -22,7 +22,7 @@ from tacenda.datasets.conllu import Sentence
 from tacenda.datasets.word_similarity import WordPair
 from tacenda.errors import DataError
 from tacenda.tokenizers import Tokenizer
-from tacenda_embeddings.text_vectors import BATCH_TOKENS, Rows, alone, embed_file, proper_words
+from tacenda_embeddings.text_vectors import Rows, blocks_of_words, embed_alone, embed_file
 
 __all__ = ["Cosines", "Similarity", "cosines", "similarity", "tagging_accuracy"]
 
@@ -31,12 +31,12 @@ _SENTENCES = 500  # embedded at a time
 
 
 class Cosines(NamedTuple):
-    """Cosines of the vectors of two models, and of what they are the vectors."""
+    """Cosines of the vectors of two models."""
 
     mean: float
     least: float
     n_vectors: int
-    of: str
+    of: str  # what they are the vectors of
 
 
 def cosines(
@@ -54,9 +54,9 @@ def cosines(
     """
     pairs: Iterator[tuple[Rows, Rows]]
     if text is None:
-        known = proper_words(model)
-        parts = (known[i : i + BATCH_TOKENS] for i in range(0, len(known), BATCH_TOKENS))
-        pairs = ((alone(model, part), alone(other, part)) for part in parts)
+        pairs = (
+            (embed_alone(model, part), embed_alone(other, part)) for part in blocks_of_words(model)
+        )
     else:
         both = (embed_file(each, text, tokenizer, encoding, errors) for each in (model, other))
         pairs = ((a, b) for (_, a), (_, b) in zip(*both, strict=True))
@@ -71,7 +71,7 @@ def cosines(
 
 
 class Similarity(NamedTuple):
-    """Spearman's correlation of cosines with people's scores, and of how many pairs."""
+    """Spearman's correlation of cosines with people's scores."""
 
     correlation: float
     n_pairs: int
@@ -80,13 +80,13 @@ class Similarity(NamedTuple):
 def similarity(model: Any, pairs: Iterable[WordPair]) -> Similarity:
     """Return how well the cosines of word pairs agree with people's scores.
 
-    Counted are pairs of which both words have a vector. Raises DataError if they are fewer than three.
+    Pairs of which a word has no vector are left out. Raises DataError if fewer than three are left.
     """
     from scipy.stats import spearmanr
 
     listed = list(pairs)
     first, second = (
-        alone(model, words)
+        embed_alone(model, words)
         for words in ([pair.first for pair in listed], [pair.second for pair in listed])
     )
     counted = (first != 0).any(axis=1) & (second != 0).any(axis=1)
@@ -104,23 +104,21 @@ def tagging_accuracy(model: Any, train: Iterable[Sentence], test: Iterable[Sente
 
     Raises DataError if there are no sentences to learn from or to test on.
     """
-    moments, products, tags = np.zeros((0, 0)), np.zeros((0, 0)), dict[str, int]()
-    for X, named in _features(model, train):
-        for tag in named:
-            tags.setdefault(tag, len(tags))
-        Y = np.eye(len(tags))[[tags[tag] for tag in named]]
-        if not moments.size:
-            moments, products = np.zeros((X.shape[1],) * 2), np.zeros((X.shape[1], 0))
-        products = np.pad(products, ((0, 0), (0, len(tags) - products.shape[1])))
+    train = [each for each in train if each.words]
+    names = np.array(list(dict.fromkeys(tag for each in train for tag in each.upos)))
+    number = {name: i for i, name in enumerate(names.tolist())}
+    moments: Any = 0.0
+    products: Any = 0.0
+    for X, tags in _features(model, train):
+        Y = np.eye(len(names))[[number[tag] for tag in tags]]
         moments, products = moments + X.T @ X, products + X.T @ Y
     right = n = 0
-    if tags:
+    if len(names):
         ridge = _RIDGE * np.trace(moments) / len(moments)
         W = np.linalg.solve(moments + ridge * np.eye(len(moments)), products)
-        names = np.array(list(tags))
-        for X, named in _features(model, test):
-            right += int((names[(X @ W).argmax(axis=1)] == np.array(named)).sum())
-            n += len(named)
+        for X, tags in _features(model, test):
+            right += int((names[(X @ W).argmax(axis=1)] == np.array(tags)).sum())
+            n += len(tags)
     if n == 0:
         raise DataError("there are no tagged sentences to learn from, or none to test on")
     return right / n
@@ -129,7 +127,7 @@ def tagging_accuracy(model: Any, train: Iterable[Sentence], test: Iterable[Sente
 def _features(
     model: Any, sentences: Iterable[Sentence]
 ) -> Iterator[tuple[npt.NDArray[np.float64], list[str]]]:
-    """Vectors with a one at the end (tokens, width + 1) of some sentences at a time, and their tags."""
+    """Yield vectors with a one at the end (tokens, width + 1) of some sentences at a time, and their tags."""
     remaining = (each for each in sentences if each.words)
     while batch := list(islice(remaining, _SENTENCES)):
         rows = np.concatenate(model.transform([list(each.words) for each in batch]))
@@ -138,7 +136,7 @@ def _features(
 
 
 def _cosines(first: Rows, second: Rows) -> Rows:
-    """Cosines of rows, without those that are zero in either."""
+    """Return the cosines of rows, without those that are zero in either."""
     lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     dots = np.einsum("ij,ij->i", first, second)
     found: Rows = dots[lengths > 0] / lengths[lengths > 0]

@@ -1,188 +1,157 @@
-"""Conformance of a token-embedding model: subclass `EmbedderTests` in a test file and say which.
+"""Conformance of a token-embedding model: one call, which raises AssertionError where it breaks a promise.
 
-    from tacenda_embeddings.testing import EmbedderTests
+    from tacenda_embeddings.testing import check_embedder
 
-    class TestMyEmbedder(EmbedderTests):
-        def make_model(self):
-            return MyEmbedder(width=8)
+    def test_my_embedder():
+        check_embedder(lambda: MyEmbedder(width=8))
 
-About thirty tests are inherited: what ``fit``, ``transform`` and ``width`` promise to every host,
-threads and forked processes, the way to disk and back, and what is refused. Needs pytest: install
-``tacenda-embeddings[testing]``.
+It checks what ``fit``, ``transform`` and ``width`` promise to every host, threads and forked processes, the way to disk
+and back, and what is refused. Install ``tacenda-embeddings[testing]``.
 """
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Container
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tacenda.corpus import Corpus
 from tacenda.errors import CorpusError, NotFittedError, TacendaError
-from tacenda.testing.models import ModelTests, assert_refuses, refusal_of
+from tacenda.testing.models import assert_equal, assert_refuses, check_estimator, refusal_of
 from tacenda.testing.samples import STRANGE, Sentences, sample_sentences
 
-__all__ = ["EmbedderTests"]
+__all__ = ["check_embedder"]
 
 
-class EmbedderTests(ModelTests):
-    """Inherit, and define ``make_model``.
+def check_embedder(
+    make_model: Callable[[], Any],
+    corpus: Corpus | None = None,
+    *,
+    rtol: float = 1e-4,
+    may_hold_nan: Container[str] = (),
+    fork_seconds: float = 60.0,
+) -> Any:
+    """Fit an embedder and hold it to what every embedder promises.
 
-    Attributes
+    Parameters
     ----------
+    make_model
+        Returns a new unfitted model, small enough to fit in a second.
+    corpus
+        The text to fit it to, where the default, 300 short sentences, does not suit the model.
     rtol
         How far, relative to the largest value of the output, results may differ where the same
         numbers are computed in another order: in another batch, or by another fit.
     may_hold_nan, fork_seconds
-        See `tacenda.testing.models.ModelTests`.
+        See `tacenda.testing.models.check_estimator`.
+
+    Returns
+    -------
+    The fitted model.
+
+    Raises
+    ------
+    AssertionError
+        A promise is broken; the message says which.
     """
+    corpus = Corpus.from_sentences(sample_sentences()) if corpus is None else corpus
+    sentences = _sentences(corpus)
 
-    kind = "embedders"
-    rtol: float = 1e-4
+    def apply(model: Any) -> list[Any]:
+        return list(model.transform([list(sentence) for sentence in sentences]))
 
-    def training_data(self) -> Corpus:
-        """Return `corpus`."""
-        return self.corpus()
+    _check_unfitted(make_model)
+    _check_one_word(make_model)
+    first = make_model()
+    assert first.fit(corpus) is first, "fit returns the model"
+    assert first.fitted_on, "fit sets fitted_on, such as {'tokens': 12345}"
+    expected = apply(first)
+    atol = rtol * max(float(np.abs(array).max(initial=0)) for array in expected)
+    model = check_estimator(
+        make_model, corpus, apply, atol=atol, may_hold_nan=may_hold_nan, fork_seconds=fork_seconds
+    )
+    _check_close(apply(model), expected, atol, "fitting is not deterministic")
+    other = Corpus.from_sentences(sample_sentences(seed=1))
+    again = make_model().fit(other).fit(corpus)
+    _check_close(apply(again), expected, atol, "fitting again does not forget the first text")
+    _check_transform(model, sentences, atol)
+    for sentence in ("hello world", ["a", 1], ["a", None], [b"a"]):
+        act = partial(model.transform, [["a"], sentence])
+        assert_refuses(act, CorpusError, f"transform([{sentence!r}])")
+    return model
 
-    def corpus(self) -> Corpus:
-        """Return the text to fit the model to; override it if the default does not suit the model."""
-        return Corpus.from_sentences(sample_sentences())
 
-    def other_corpus(self) -> Corpus:
-        """Return another text, for the test that fits twice."""
-        return Corpus.from_sentences(sample_sentences(seed=1))
+def _sentences(corpus: Corpus) -> Sentences:
+    """Return sentences to transform: known words, unknown ones, one word, none."""
+    words = [word for word in corpus.vocabulary.words[:40] if not word.startswith("<")]
+    return [words[:9], [], [words[3]], ["unseen", words[1], "unseen"], words[::-1]]
 
-    def applied(self, model: Any) -> list[Any]:
-        """Return the vectors of `sentences`."""
-        return list(model.transform(self.sentences()))
 
-    def sentences(self) -> Sentences:
-        """Return sentences to transform: known words, unknown ones, one word, none."""
-        known = self.corpus().vocabulary.words[:40]
-        words = [word for word in known if not word.startswith("<")]
-        return [words[:9], [], [words[3]], ["unseen", words[1], "unseen"], words[::-1]]
+def _check_unfitted(make_model: Callable[[], Any]) -> None:
+    model = make_model()
+    assert_refuses(lambda: model.transform([["a"]]), NotFittedError, "transform before fit")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model")
+        assert_refuses(lambda: model.save(path), NotFittedError, "save before fit")
+        assert not path.exists(), "save before fit leaves a folder"
 
-    # -- what it is --------------------------------------------------------------------------------
 
-    def test_fit_returns_the_model_and_notes_the_text(self) -> None:
-        model = self.make_model()
-        assert model.fit(self.corpus()) is model
-        assert model.fitted_on, "fit sets fitted_on, such as {'tokens': 12345}"
+def _check_one_word(make_model: Callable[[], Any]) -> None:
+    """A text of one word is served, or refused in a sentence."""
+    for sentences in ([["a"]], [["a", "a"], ["a"]]):
+        corpus, model = Corpus.from_sentences(sentences), make_model()
+        if refusal_of(partial(model.fit, corpus), TacendaError, "fitting one word") is None:
+            _check_well_formed(model, [["a"], ["b", "a"]])
 
-    def test_fitting_again_forgets_the_first_text(self, model: Any) -> None:
-        again = self.make_model().fit(self.other_corpus()).fit(self.corpus())
-        self.assert_close(again.transform(self.sentences()), model.transform(self.sentences()))
 
-    def test_fitting_is_deterministic(self, model: Any) -> None:
-        other = self.make_model().fit(self.corpus())
-        self.assert_close(other.transform(self.sentences()), model.transform(self.sentences()))
+def _check_transform(model: Any, sentences: Sentences, atol: float) -> None:
+    """Whatever the sentences, each has its own finite float32 rows, the same in any company."""
+    assert isinstance(model.width, int)
+    assert model.width > 0
+    assert list(model.transform([])) == []
+    words, copies = sentences[0], [list(sentence) for sentence in sentences]
+    _check_well_formed(model, copies)
+    assert copies == sentences, "transform changes its input"
+    _check_well_formed(model, [[], [], []])
+    _check_well_formed(model, [["unseen"], ["not", "in", "the", "text"]])
+    _check_well_formed(model, [STRANGE, *([token] for token in STRANGE)])
+    _check_well_formed(model, [words, (words * 20_000)[:20_000], [], words[:1]])
 
-    # -- transform ---------------------------------------------------------------------------------
+    expected = [array.copy() for array in model.transform(sentences)]
+    assert_equal(model.transform(tuple(sentence) for sentence in sentences), expected)
+    arrays = list(model.transform(sentences))
+    assert_equal(arrays, expected)
+    for array in arrays:
+        array.fill(np.nan)
+    assert_equal(model.transform(sentences), expected)  # results belong to the caller
+    alone = [array.tobytes() for array in model.transform([[word] for word in words])]
+    assert len(set(alone)) > 1, "every word has the same vector"
 
-    def test_one_float32_row_per_token(self, model: Any) -> None:
-        assert isinstance(model.width, int)
-        assert model.width > 0
-        self.assert_well_formed(model, self.sentences())
+    # wherever a model cuts a long text into blocks, some sentence begins there
+    some = [sentence[:n] for sentence in (*sentences, words[::-1]) for n in (*range(5), 99)]
+    own = [model.transform([sentence])[0] for sentence in some]
+    order = np.random.default_rng(0).integers(0, len(some), 3_000).tolist()
+    together = model.transform([some[i] for i in order])
+    _check_close(together, [own[i] for i in order], atol, "a sentence depends on its company")
 
-    def test_no_sentences(self, model: Any) -> None:
-        assert list(model.transform([])) == []
 
-    def test_only_empty_sentences(self, model: Any) -> None:
-        self.assert_well_formed(model, [[], [], []])
+def _check_well_formed(model: Any, sentences: Sentences) -> None:
+    """Expect one finite, contiguous float32 array (tokens, width) for each sentence."""
+    arrays = list(model.transform(sentences))
+    assert len(arrays) == len(sentences), f"{len(arrays)} arrays for {len(sentences)} sentences"
+    for array, sentence in zip(arrays, sentences, strict=True):
+        assert isinstance(array, np.ndarray)
+        assert array.dtype == np.float32, f"the vectors are {array.dtype}, not float32"
+        assert array.shape == (len(sentence), model.width), f"shape {array.shape}"
+        assert array.flags.c_contiguous
+        assert np.isfinite(array).all(), "a vector is not finite"
 
-    def test_only_unknown_words(self, model: Any) -> None:
-        self.assert_well_formed(model, [["unseen"], ["not", "in", "the", "text"]])
 
-    def test_strange_tokens(self, model: Any) -> None:
-        self.assert_well_formed(model, [STRANGE, *([token] for token in STRANGE)])
-
-    def test_a_very_long_sentence_among_short_ones(self, model: Any) -> None:
-        words = self.sentences()[0]
-        self.assert_well_formed(model, [words, (words * 20_000)[:20_000], [], words[:1]])
-
-    def test_takes_any_iterable_of_sequences(self, model: Any) -> None:
-        expected = model.transform(self.sentences())
-        self.assert_equal(model.transform(tuple(s) for s in self.sentences()), expected)
-
-    def test_is_deterministic(self, model: Any) -> None:
-        first = model.transform(self.sentences())
-        self.assert_equal(model.transform(self.sentences()), first)
-
-    def test_a_sentence_does_not_depend_on_its_company(self, model: Any) -> None:
-        sentences = self.sentences()
-        together = model.transform(sentences)
-        alone = [model.transform([sentence])[0] for sentence in sentences]
-        self.assert_close(together, alone)
-        self.assert_close(model.transform(sentences[::-1])[::-1], alone)
-
-    def test_many_short_sentences_do_not_depend_on_each_other(self, model: Any) -> None:
-        """Wherever a model cuts a long text into blocks, some sentence begins there."""
-        some = [sentence[:n] for sentence in self.sentences() for n in range(5)]
-        alone = [model.transform([sentence])[0] for sentence in some]
-        order = np.random.default_rng(0).integers(0, len(some), 3_000).tolist()
-        together = model.transform([some[i] for i in order])
-        self.assert_close(together, [alone[i] for i in order])
-
-    def test_known_words_differ(self, model: Any) -> None:
-        vectors = model.transform([[word] for word in self.sentences()[0]])
-        assert len({array.tobytes() for array in vectors}) > 1, "every word has the same vector"
-
-    def test_leaves_its_input_alone(self, model: Any) -> None:
-        sentences = self.sentences()
-        model.transform(sentences)
-        assert sentences == self.sentences()
-
-    def test_results_belong_to_the_caller(self, model: Any) -> None:
-        before = [array.copy() for array in model.transform(self.sentences())]
-        for array in model.transform(self.sentences()):
-            array.fill(np.nan)
-        self.assert_equal(model.transform(self.sentences()), before)
-
-    # -- what it refuses ---------------------------------------------------------------------------
-
-    def test_an_unfitted_model_says_so(self, tmp_path: Path) -> None:
-        model = self.make_model()
-        assert_refuses(lambda: model.transform([["a"]]), NotFittedError, "transform before fit")
-        assert_refuses(lambda: model.save(tmp_path / "m"), NotFittedError, "save before fit")
-        assert not (tmp_path / "m").exists()
-
-    def test_a_sentence_that_is_no_list_of_strings_is_refused(self, model: Any) -> None:
-        bad: tuple[Any, ...] = ("hello world", ["a", 1], ["a", None], [b"a"])
-        for sentence in bad:
-            what = f"transform([{sentence!r}])"
-            assert_refuses(partial(model.transform, [["a"], sentence]), CorpusError, what)
-
-    @pytest.mark.parametrize("sentences", [[["a"]], [["a", "a"], ["a"]]])
-    def test_a_text_of_one_word_is_served_or_refused_clearly(self, sentences: Sentences) -> None:
-        corpus = Corpus.from_sentences(sentences)
-        model = self.make_model()
-        refusal = refusal_of(lambda: model.fit(corpus), TacendaError, "fitting one word")
-        if refusal is None:
-            self.assert_well_formed(model, [["a"], ["b", "a"]])
-
-    # -- comparisons -------------------------------------------------------------------------------
-
-    def assert_well_formed(self, model: Any, sentences: Sentences) -> None:
-        """Expect one finite, contiguous float32 array (tokens, width) for each sentence."""
-        arrays = list(model.transform(sentences))
-        assert len(arrays) == len(sentences)
-        for array, sentence in zip(arrays, sentences, strict=True):
-            assert isinstance(array, np.ndarray)
-            assert array.dtype == np.float32
-            assert array.shape == (len(sentence), model.width)
-            assert array.flags.c_contiguous
-            assert np.isfinite(array).all()
-
-    def assert_same_model(self, model: Any, original: Any) -> None:
-        """Compare two models, which must be equal in every respect, bit for bit."""
-        assert model.width == original.width
-        super().assert_same_model(model, original)
-
-    def assert_close(self, found: Any, expected: Any) -> None:
-        """Compare arrays up to ``rtol`` of the largest expected value."""
-        scale = max((np.abs(other).max(initial=0.0) for other in expected), default=0.0)
-        for array, other in zip(found, expected, strict=True):
-            np.testing.assert_allclose(array, other, rtol=0, atol=self.rtol * float(scale))
+def _check_close(found: Any, expected: Any, atol: float, fault: str) -> None:
+    """Compare arrays up to ``atol``."""
+    for array, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(array, other, rtol=0, atol=atol, err_msg=fault)

@@ -16,10 +16,10 @@ from tacenda.errors import ConfigurationError, DataError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 
 __all__ = [
-    "alone",
+    "blocks_of_words",
+    "embed_alone",
     "embed_file",
     "nearest_words",
-    "proper_words",
     "save_npz",
     "with_output",
 ]
@@ -39,7 +39,7 @@ def with_output(model: Any, output: str | None) -> Any:
         return model
     if not hasattr(model, "with_output"):
         raise ConfigurationError(
-            f"the embedder {getattr(model, 'name', type(model).__name__)!r} has one output alone: leave the "
+            f"the embedder {getattr(model, 'name', type(model).__name__)!r} has only one output: leave the "
             f"output {output!r} out"
         )
     return model.with_output(output)
@@ -75,7 +75,7 @@ def save_npz(path: Path, lines: Iterator[tuple[list[str], Rows]], width: int) ->
     """Save the vectors of lines; return the number of tokens and of lines.
 
     Vectors go through a temporary file, so memory holds the tokens but not the vectors, and ``path``
-    appears only when it is whole. Raises DataError if it cannot be written.
+    appears only when it is complete. Raises DataError if it cannot be written.
     """
     offsets, tokens = [0], []
     try:
@@ -103,17 +103,19 @@ def nearest_words(model: Any, word: str, n: int) -> list[tuple[str, float]]:
 
     Every word is embedded alone, as a sentence of one token.
     """
-    known = proper_words(model)
-    parts = [known[i : i + BATCH_TOKENS] for i in range(0, len(known), BATCH_TOKENS)]
-    vectors = np.concatenate([alone(model, part) for part in parts or [[]]])
-    query = alone(model, [word])[0]
-    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
-    cosines = vectors @ query / np.where(lengths == 0, 1, lengths)
-    found = ((known[i], float(cosines[i])) for i in np.argsort(-cosines, kind="stable"))
-    return [pair for pair, _ in zip((p for p in found if p[0] != word), range(n), strict=False)]
+    query = embed_alone(model, [word])[0]
+    known, scores = [], []
+    for part in blocks_of_words(model):
+        vectors = embed_alone(model, part)
+        lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
+        scores.append(vectors @ query / np.where(lengths == 0, 1, lengths))
+        known += part
+    cosines = np.concatenate([*scores, np.zeros(0, np.float32)])
+    best = [i for i in np.argsort(-cosines, kind="stable") if known[i] != word][:n]
+    return [(known[i], float(cosines[i])) for i in best]
 
 
-def alone(model: Any, words: Sequence[str]) -> Rows:
+def embed_alone(model: Any, words: Sequence[str]) -> Rows:
     """Return the vectors of words (words, width), each a sentence of its own."""
     rows: Rows = np.concatenate(
         [np.zeros((0, model.width), dtype=np.float32), *model.transform([[w] for w in words])]
@@ -121,6 +123,8 @@ def alone(model: Any, words: Sequence[str]) -> Rows:
     return rows
 
 
-def proper_words(model: Any) -> list[str]:
-    """Return the vocabulary without boundaries, unknown words and classes of unknown words."""
-    return [word for word in model.vocabulary.words if not re.fullmatch("<.+>", word)]
+def blocks_of_words(model: Any) -> Iterator[list[str]]:
+    """Yield the vocabulary in parts, without boundaries, unknown words and classes of unknown words."""
+    known = [word for word in model.vocabulary.words if not re.fullmatch("<.+>", word)]
+    for i in range(0, len(known), BATCH_TOKENS):
+        yield known[i : i + BATCH_TOKENS]

@@ -1,23 +1,18 @@
 """The LDS keeps what every token-embedding model promises."""
 
+import pytest
+
 from tacenda_embeddings import LDS
-from tacenda_embeddings.testing import EmbedderTests
+from tacenda_embeddings.testing import check_embedder
 
-SETTINGS = {"n_states": 5, "subspace_iterations": 4, "full_iterations": 1}
-
-
-class TestLDS(EmbedderTests):
-    def make_model(self):
-        return LDS(**SETTINGS)
-
-
-class TestPapersMean(EmbedderTests):
-    """As the paper has it: the smoothed mean, from a filter that starts at zero."""
-
-    def make_model(self):
-        return LDS(**SETTINGS, output="mean", advanced={"ends": "zero", "row_norm_power": 0.0})
+OPTIONS = {
+    "as by default": {},
+    # as in the paper: the smoothed mean, from a filter that starts at zero
+    "the paper's mean": {"output": "mean", "advanced": {"ends": "zero", "row_norm_power": 0.0}},
+    "diagonal noise": {"output": "own_past_future", "advanced": {"noise": "diagonal"}},
+}
 
 
-class TestDiagonalNoise(EmbedderTests):
-    def make_model(self):
-        return LDS(**SETTINGS, output="own_past_future", advanced={"noise": "diagonal"})
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_an_lds_is_a_sound_embedder(options):
+    check_embedder(lambda: LDS(n_states=5, subspace_iterations=4, full_iterations=1, **options))
