@@ -22,7 +22,7 @@ import tacenda
 from tacenda import Corpus, artifact
 from tacenda.corpus.text import sentences_of
 from tacenda.datasets import columns, conllu, treebank, word_similarity
-from tacenda.datasets.fetching import read_manifest
+from tacenda.datasets.fetching import _read_record
 from tacenda.errors import TacendaError
 from tacenda.fitting.checkpoint import CheckpointFolder
 from tacenda.ratings import read_ratings
@@ -66,7 +66,7 @@ def _folder_readers() -> dict[str, tuple[str, Callable[[Path], object]]]:
         "tacenda.load": ("model.json", tacenda.load),
         "Corpus.open": ("corpus.json", Corpus.open),
         "checkpoints": ("checkpoint.json", lambda folder: CheckpointFolder(folder).read()),
-        "dataset": ("tacenda-dataset.json", read_manifest),
+        "dataset": ("tacenda-dataset.json", _read_record),
         "a spaCy component": ("cfg.json", component.from_disk),
     }
 

@@ -6,9 +6,9 @@ than it was announced, and redirects lead to http or https only, never from http
 either: see `extract`.
 
 Everything is made in a temporary folder, which takes the data set's name at the end (see `tacenda.store`), so that a
-kill at any moment leaves the data set as it was or as it shall be. ``tacenda-dataset.json`` in the folder records every
-download (address, bytes, sha256, and whether a hash known beforehand vouched for it) and the sha256 of every file.
-Where no hash is known beforehand, a later fetch compares with the recorded one.
+kill leaves no half of a data set. ``tacenda-dataset.json`` in the folder records every download: address, bytes,
+sha256, and whether a hash known beforehand vouched for it. Where there is none, a later fetch compares with the
+recorded one.
 """
 
 from __future__ import annotations
@@ -81,8 +81,7 @@ def fetch(
 ) -> Fetched:
     """Fetch a data set from its official address, unless it is there already.
 
-    One that is there is checked against its manifest. Nothing is asked: show the user
-    ``get(name).licence_text`` first.
+    Nothing is asked: show the user ``get(name).licence_text`` first.
 
     Parameters
     ----------
@@ -114,67 +113,66 @@ def fetch(
     root = (
         catalogue.cache_root() if output is None else store.path_of(output, DataError).expanduser()
     )
+    target, lock = root / name, root / f".{name}.lock"
     try:
         root.mkdir(parents=True, exist_ok=True)
-        lock = root / f".{name}.lock"
         lock.touch()
         with store.locked(lock, wait=False):
-            return _fetch_locked(spec, root, force, accept_changed, timeout, attempts)
+            recorded = _read_record(target)
+            if target.exists() and not force:
+                return Fetched(_require_complete(spec, target, root), (), recorded)
+            receipts = []
+            work = root / f".{name}.downloads"  # kept after a failure, so that the next run resumes
+            for item in spec.downloads:
+                path = work / item.filename
+                receipt = download(item.urls, path, item.hash, item.max_bytes, timeout, attempts)
+                before = recorded.get(item.filename, receipt.sha256)
+                if before != receipt.sha256 and not receipt.verified and not accept_changed:
+                    path.unlink()
+                    raise DataError(
+                        f"{item.filename} from {receipt.url} has sha256 {receipt.sha256}, and an earlier fetch "
+                        f"recorded {before}: the file was changed; to take the new one, use --accept-changed"
+                    )
+                receipts.append(receipt)
+            store.sweep(root, (), store.is_temporary)
+            with store.temporary(root) as fresh:
+                for item in spec.downloads:
+                    _install(item, work, fresh)
+                _require_complete(spec, fresh, root)
+                record = {
+                    "format": _FORMAT,
+                    "name": name,
+                    "licence": spec.licence,
+                    "homepage": spec.homepage,
+                    "downloads": [asdict(receipt) for receipt in receipts],
+                }
+                (fresh / MANIFEST).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+                store.remove(target)
+                store.commit(fresh, target)
+            store.remove(work)
+            return Fetched(_require_complete(spec, target, root), tuple(receipts), recorded)
     except BlockingIOError as error:
         raise DataError(f"another process is fetching {name}: wait for it to end") from error
     except OSError as error:
         raise DataError(f"{root} cannot hold the dataset {name}: {error}") from error
 
 
-def _fetch_locked(
-    spec: DatasetSpec,
-    root: Path,
-    force: bool,
-    accept_changed: bool,
-    timeout: float,
-    attempts: int,
-) -> Fetched:
-    target, old = root / spec.name, root / f".{spec.name}.old"
-    if old.exists():  # an earlier run was killed while it exchanged the two
-        if target.exists():
-            store.remove(old)
-        else:
-            old.replace(target)
-    manifest = read_manifest(target) if target.is_dir() else None
-    downloads = manifest["downloads"] if manifest else []
-    recorded = {entry["filename"]: entry["sha256"] for entry in downloads}
-    if target.exists() and manifest is None:
+def _read_record(folder: Path) -> dict[str, str]:
+    """Return the sha256 of each download of a data set, by file name; {} if it is not there.
+
+    Raises DataError if the folder is not one that `fetch` made, or its record is damaged.
+    """
+    path = folder / MANIFEST
+    if not folder.exists():
+        return {}
+    if not path.exists():
         raise DataError(
-            f"{target} is there and was not fetched by Tacenda: move it, or use --output"
+            f"{folder} is there and was not fetched by Tacenda: move it, or use --output"
         )
-    if target.exists() and not force:
-        verify(target)
-        return Fetched(_require_complete(spec, target, root), (), recorded)
-    work = root / f".{spec.name}.downloads"  # kept after a failure, so that the next run resumes
-    receipts = []
-    for item in spec.downloads:
-        path = work / item.filename
-        receipt = download(item.urls, path, item.hash, item.max_bytes, timeout, attempts)
-        before = recorded.get(item.filename)
-        if before not in (None, receipt.sha256) and not receipt.verified and not accept_changed:
-            path.unlink()
-            raise DataError(
-                f"{item.filename} from {receipt.url} has sha256 {receipt.sha256}, and an earlier fetch "
-                f"recorded {before}: the file was changed; to take the new one, use --accept-changed"
-            )
-        receipts.append(receipt)
-    store.sweep(root, (), store.is_temporary)
-    with store.temporary(root) as fresh:
-        for item in spec.downloads:
-            _install(item, work, fresh)
-        _require_complete(spec, fresh, root)
-        _write_manifest(spec, fresh, receipts)
-        if target.exists():
-            target.replace(old)
-        store.commit(fresh, target)
-    store.remove(old)
-    store.remove(work)
-    return Fetched(_require_complete(spec, target, root), tuple(receipts), recorded)
+    try:
+        return {str(e["filename"]): str(e["sha256"]) for e in store.read_json(path)["downloads"]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} is damaged ({error!r}): remove the folder and fetch it") from error
 
 
 def _require_complete(spec: DatasetSpec, folder: Path, root: Path) -> Dataset:
@@ -200,60 +198,6 @@ def _install(item: Download, work: Path, fresh: Path) -> None:
                 raise DataError(f"two downloads hold a file {name}: the dataset's entry is wrong")
             place.parent.mkdir(parents=True, exist_ok=True)
             (unpacked / name).replace(place)
-
-
-# ---- the record of a fetch ----
-
-
-def _write_manifest(spec: DatasetSpec, folder: Path, receipts: Sequence[Receipt]) -> None:
-    manifest = {
-        "format": _FORMAT,
-        "name": spec.name,
-        "licence": spec.licence,
-        "homepage": spec.homepage,
-        "downloads": [asdict(receipt) for receipt in receipts],
-        "files": {
-            path.relative_to(folder).as_posix(): {
-                "bytes": path.stat().st_size,
-                "sha256": store.sha256_of(path),
-            }
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-        },
-    }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
-
-
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Read the manifest of a fetched data set; None if the folder has none, DataError if it is damaged."""
-    path = folder / MANIFEST
-    if not path.exists():
-        return None
-    try:
-        manifest = store.read_json(path)
-        for entry in manifest["downloads"]:
-            _ = str(entry["filename"]), str(entry["sha256"])
-        for name, entry in manifest["files"].items():
-            _ = str(name), str(entry["sha256"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} is damaged ({error!r}): remove the folder and fetch it") from error
-    return dict(manifest)
-
-
-def verify(folder: Path) -> int:
-    """Compare the files of a fetched data set with its manifest; return how many were compared.
-
-    Raises DataError if a file is missing or differs.
-    """
-    manifest = read_manifest(folder) or {"files": {}}
-    for name, entry in manifest["files"].items():
-        path = folder / name
-        if ".." in Path(name).parts or Path(name).is_absolute():
-            raise DataError(f"{folder / MANIFEST} names {name!r}, outside the folder: remove it")
-        if not path.is_file() or store.sha256_of(path) != entry["sha256"]:
-            state = "differs from what was fetched" if path.is_file() else "is missing"
-            raise DataError(f"{path} {state}: fetch it again with --force")
-    return len(manifest["files"])
 
 
 # ---- one file ----
