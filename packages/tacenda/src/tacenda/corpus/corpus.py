@@ -385,9 +385,6 @@ class Corpus:
         A block is int32 ids (tokens,) and int64 offsets (sentences + 1,) that start at 0.
         """
         at_least_one(n_tokens, "n_tokens")
-        return self._blocks(n_tokens)
-
-    def _blocks(self, n_tokens: int) -> Iterator[tuple[Ids, Offsets]]:  # a generator checks late
         first = 0
         while first < self.n_sentences:
             limit = int(self.offsets[first]) + n_tokens
@@ -409,9 +406,6 @@ class Corpus:
         and ends with the first.
         """
         at_least_one(n_tokens, "n_tokens")
-        return self._stream(n_tokens, backwards)
-
-    def _stream(self, n_tokens: int, backwards: bool) -> Iterator[Ids]:
         n, offsets = self.n_sentences, self.offsets
 
         def boundaries_before(position: int) -> int:

@@ -31,18 +31,12 @@ class Truth:
     """The parameters from which the ratings were drawn."""
 
     mean: float
-    user_bias: Floats
-    """(users)"""
-    item_bias: Floats
-    """(items)"""
-    user_factors: Floats
-    """(users, rank)"""
-    item_factors: Floats
-    """(items, rank)"""
-    noise: float
-    """Standard deviation of the noise."""
-    integer: bool
-    """Whether scores are rounded to 1..5 and clipped."""
+    user_bias: Floats  # (users)
+    item_bias: Floats  # (items)
+    user_factors: Floats  # (users, rank)
+    item_factors: Floats  # (items, rank)
+    noise: float  # its standard deviation
+    integer: bool  # whether scores are rounded to 1..5 and clipped
 
     def scores(self, users: NDArray[np.integer[Any]], items: NDArray[np.integer[Any]]) -> Floats:
         """Return the score of each pair without noise, (pairs,)."""
@@ -105,7 +99,20 @@ def generate(
             f"{n_ratings} ratings are more than a third of {n_users} x {n_items} pairs; ask for less"
         )
     rng = np.random.default_rng(seed)
-    truth = _draw_truth(rng, n_users, n_items, rank, noise, integer)
+
+    def normal(*shape: int, sd: float) -> Floats:
+        return rng.standard_normal(shape, np.float32) * np.float32(sd)
+
+    sd = (0.6 / max(rank, 1) ** 0.5) ** 0.5  # their products then have standard deviation 0.6
+    truth = Truth(
+        mean=3.6,
+        user_bias=normal(n_users, sd=0.4),
+        item_bias=normal(n_items, sd=0.45),
+        user_factors=normal(n_users, rank, sd=sd),
+        item_factors=normal(n_items, rank, sd=sd),
+        noise=noise,
+        integer=integer,
+    )
     activity = _activity(rng, n_users, n_items, n_ratings)
     ranks = rng.permutation(n_items).astype(np.float64)
     popularity = (ranks + 0.02 * n_items + 1.0) ** -0.8
@@ -119,24 +126,6 @@ def generate(
         scale=(1.0, 5.0) if integer else None,
     )
     return SyntheticRatings(ratings, truth)
-
-
-def _draw_truth(
-    rng: np.random.Generator, n_users: int, n_items: int, rank: int, noise: float, integer: bool
-) -> Truth:
-    def normal(*shape: int, sd: float) -> Floats:
-        return rng.standard_normal(shape, np.float32) * np.float32(sd)
-
-    sd = (0.6 / max(rank, 1) ** 0.5) ** 0.5  # their products then have standard deviation 0.6
-    return Truth(
-        mean=3.6,
-        user_bias=normal(n_users, sd=0.4),
-        item_bias=normal(n_items, sd=0.45),
-        user_factors=normal(n_users, rank, sd=sd),
-        item_factors=normal(n_items, rank, sd=sd),
-        noise=noise,
-        integer=integer,
-    )
 
 
 def _activity(
@@ -220,27 +209,16 @@ def _draw_block(
             break
         proposals = np.repeat(users, missing * (4 if informative else 2) + 4)
         items = np.searchsorted(cumulative, rng.random(len(proposals))).clip(max=n_items - 1)
-        accepted = _accepted(rng, truth, proposals, items, informative)
-        keys = np.concatenate((kept, (proposals * n_items + items)[accepted]))
+        if informative:  # the better users like what they come upon, the more likely they rate it
+            taste = np.einsum("nr,nr->n", truth.user_factors[proposals], truth.item_factors[items])
+            liking = taste / 0.6 + truth.item_bias[items] / 0.45
+            likely = 1.0 / (1.0 + np.exp(-informative * (liking - 0.5)))
+            accepted = rng.random(len(items)) < likely
+            proposals, items = proposals[accepted], items[accepted]
+        keys = np.concatenate((kept, proposals * n_items + items))
         keys, arrival = np.unique(keys, return_index=True)
         keys = keys[np.lexsort((arrival, keys // n_items))]
         _, begin, sizes = np.unique(keys // n_items, return_index=True, return_counts=True)
         rank = np.arange(len(keys)) - np.repeat(begin, sizes)
         kept = keys[rank < activity[keys // n_items]]
     return np.sort(np.concatenate((*finished, kept)))
-
-
-def _accepted(
-    rng: np.random.Generator,
-    truth: Truth,
-    users: NDArray[np.int64],
-    items: NDArray[np.int64],
-    informative: float,
-) -> NDArray[np.bool_]:
-    """Decide whether a user who comes upon an item rates it; the better they like it, the more likely they do."""
-    if not informative:
-        return np.ones(len(items), bool)
-    taste = np.einsum("nr,nr->n", truth.user_factors[users], truth.item_factors[items])
-    liking = taste / 0.6 + truth.item_bias[items] / 0.45
-    likely = 1.0 / (1.0 + np.exp(-informative * (liking - 0.5)))
-    return np.asarray(rng.random(len(items)) < likely)
