@@ -92,11 +92,6 @@ class VLHMMSettings(Settings):
         """Whether there are kernels for such a model on devices other than the CPU."""
         return self.advanced.neural and self.transitions in _ON_DEVICES
 
-    @property
-    def n_kept(self) -> int:
-        """States of every class that a step keeps."""
-        return max(1, round(self.states_per_class * (1 - self.state_dropout)))
-
     def planned(self, n_tokens: int, n_types: int, held_out: bool) -> VLHMMSettings:
         """Return the settings with as many epochs as a text of this size lasts, unless they are given.
 
@@ -140,7 +135,8 @@ class VLHMMSettings(Settings):
         ``pairs`` is the largest number of pairs of classes in a step; ``evaluated`` is the same where held-out text is
         evaluated, which keeps all states.
         """
-        M, k, h, kept = self.n_classes, self.states_per_class, self.width, self.n_kept
+        M, k, h = self.n_classes, self.states_per_class, self.width
+        kept = max(1, round(k * (1 - self.state_dropout)))
         parameters = M * k * h + n_types * h + 6 * h * h
         if not self.advanced.neural:
             parameters = pairs * k * k + M * k * M + n_types * k

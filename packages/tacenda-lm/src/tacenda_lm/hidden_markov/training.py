@@ -555,7 +555,8 @@ class Trainer(fitting.Trainer):
 
     def kept_states(self) -> torch.Tensor | None:
         """Draw as many states of every class, again for each step (state dropout); None where all are kept."""
-        k, kept = self.settings.states_per_class, self.settings.n_kept
+        k = self.settings.states_per_class
+        kept = max(1, round(k * (1 - self.settings.state_dropout)))
         if kept == k:
             return None
         rng = np.random.default_rng([self.settings.seed, 3, self.steps])

@@ -18,7 +18,8 @@ needed: it imports numba.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,23 +52,43 @@ def word_classes(
             f"VLHMM: n_classes is {n_classes}, and must be from 2 to the number of words, {n_types}"
         )
     if method == "brown":
-        return _merged(stream, n_types, n_classes, boundary)
+        return _merge(stream, n_types, n_classes, boundary)
     counts = occurrences(stream[1:], n_types).astype(np.float64)
     order = np.argsort(-counts, kind="stable")
     order = order[order != boundary]
-    classes = np.zeros(n_types, np.int64)
-    classes[order] = 1 + np.arange(len(order)) % (n_classes - 1)
+    classes, M = np.zeros(n_types, np.int64), n_classes
+    classes[order] = 1 + np.arange(len(order)) % (M - 1)
     # what never occurs has no neighbors to choose by; it stays where it was dealt to
     order = order[counts[order] > 0]
-    exchange = _predictive_exchange if method == "predictive" else _bigram_exchange
-    improve = exchange(WordPairs(stream, n_types), counts, classes, n_classes, order)
+    pairs = WordPairs(stream, n_types)
+    sizes, mass = np.bincount(classes, minlength=M), np.bincount(classes, counts, minlength=M)
+    one_pass: Callable[..., int]
+    given: tuple[Any, ...]
+    if method == "predictive":
+        N = np.zeros((n_types, M))
+        for first, second, n in pairs.blocks():
+            np.add.at(N, (first, classes[second]), n)
+        one_pass, given = _predictive_pass, (pairs.before, counts, classes, sizes, N, mass)
+    else:
+        own, N = np.zeros(n_types), np.zeros((M, M))
+        for first, second, n in pairs.blocks():
+            own[first[first == second]] = n[first == second]
+            np.add.at(N, (classes[first], classes[second]), n)
+        G = N * np.log(np.maximum(N, 1))
+        NT, GT = np.ascontiguousarray(N.T), np.ascontiguousarray(G.T)
+        one_pass = _bigram_pass
+        given = pairs.before, pairs.after, own, counts, classes, sizes, N, G, NT, GT, mass
     for _ in track(range(passes), "word classes", unit="pass"):
-        if improve() <= _STILL * len(order):
+        moved = 0
+        for start in range(0, len(order), _WORDS):
+            moved += int(one_pass(order[start : start + _WORDS], *given))
+            pairs.forget()
+        if moved <= _STILL * len(order):
             break
     return classes.astype(np.int32)
 
 
-def _merged(stream: Ids, n_types: int, n_classes: int, boundary: int) -> npt.NDArray[np.int32]:
+def _merge(stream: Ids, n_types: int, n_classes: int, boundary: int) -> npt.NDArray[np.int32]:
     """Return Brown clusters, none empty: words that do not occur fill what is left, or else join the rarest word."""
     found = agglomerate(stream, n_types, n_classes - 1, boundary=boundary)
     classes = np.zeros(n_types, np.int32)
@@ -77,52 +98,6 @@ def _merged(stream: Ids, n_types: int, n_classes: int, boundary: int) -> npt.NDA
     classes[unseen] = classes[found.order[-1]] if len(found.order) else n_classes - 1
     classes[unseen[: len(left)]] = left
     return classes
-
-
-def _bigram_exchange(
-    pairs: WordPairs,
-    counts: npt.NDArray[np.float64],
-    classes: npt.NDArray[np.int64],
-    M: int,
-    order: npt.NDArray[np.int64],
-) -> Callable[[], int]:
-    """Return what makes one pass for p(c' | c) p(w' | c') over the words in ``order`` and says how many moved.
-
-    ``classes`` (types,) of M are changed in place; ``counts`` (types,) say how often each word occurs.
-    """
-    own, N = np.zeros(len(counts)), np.zeros((M, M))
-    for first, second, n in pairs.blocks():
-        own[first[first == second]] = n[first == second]
-        np.add.at(N, (classes[first], classes[second]), n)
-    NT = np.ascontiguousarray(N.T)
-    G = N * np.log(np.maximum(N, 1))
-    GT = np.ascontiguousarray(G.T)
-    sizes, mass = np.bincount(classes, minlength=M), np.bincount(classes, counts, minlength=M)
-    given = pairs.before, pairs.after, own, counts, classes, sizes, N, G, NT, GT, mass
-    return lambda: sum(int(_bigram_pass(some, *given)) for some in _in_parts(order, pairs))
-
-
-def _predictive_exchange(
-    pairs: WordPairs,
-    counts: npt.NDArray[np.float64],
-    classes: npt.NDArray[np.int64],
-    M: int,
-    order: npt.NDArray[np.int64],
-) -> Callable[[], int]:
-    """Return what makes one pass for p(c' | w) p(w' | c'); arguments as of `_bigram_exchange`."""
-    N = np.zeros((len(counts), M))
-    for first, second, n in pairs.blocks():
-        np.add.at(N, (first, classes[second]), n)
-    sizes, mass = np.bincount(classes, minlength=M), np.bincount(classes, counts, minlength=M)
-    given = pairs.before, counts, classes, sizes, N, mass
-    return lambda: sum(int(_predictive_pass(some, *given)) for some in _in_parts(order, pairs))
-
-
-def _in_parts(order: npt.NDArray[np.int64], pairs: WordPairs) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield some words at a time, and give back the memory of their neighbors."""
-    for start in range(0, len(order), _WORDS):
-        yield order[start : start + _WORDS]
-        pairs.forget()
 
 
 @njit(fastmath=_FAST)
