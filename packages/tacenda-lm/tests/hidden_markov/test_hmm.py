@@ -11,7 +11,6 @@ from tacenda.errors import ConfigurationError, FittingError
 from tacenda.fitting.checkpoint import CheckpointFolder
 from tacenda_lm import HMM
 from tacenda_lm.hidden_markov import hmm
-from tacenda_lm.hidden_markov.hmm import BaumWelch
 
 
 def text(n=120, seed=0):
@@ -44,27 +43,6 @@ def test_states_are_those_of_the_tokens_that_are_scored():
     model = HMM(n_states=2, epochs=1).fit(Corpus.from_text(lines, tokenizer="ascii_whitespace"))
     assert len(list(model.full_scores(lines[0]))) == 3
     assert len(model.posterior(lines[0]).classes) == len(model.viterbi(lines[0])) == 3
-
-
-def test_a_fit_that_was_killed_goes_on_to_the_same_model(tmp_path, monkeypatch):
-    whole = HMM(n_states=3, epochs=6).fit(text(), valid=text(20, 1))
-    step, seen = BaumWelch.step, []
-
-    def killed(self, *arguments):
-        seen.append(1)
-        if len(seen) == 4:
-            raise InterruptedError
-        return step(self, *arguments)
-
-    monkeypatch.setattr(BaumWelch, "step", killed)
-    with pytest.raises(InterruptedError):
-        HMM(n_states=3, epochs=6).fit(text(), valid=text(20, 1), checkpoints=tmp_path)
-    monkeypatch.setattr(BaumWelch, "step", step)
-    again = HMM(n_states=3, epochs=6).fit(
-        text(), valid=text(20, 1), checkpoints=tmp_path, resume=True
-    )
-    for name, array in whole.arrays().items():
-        np.testing.assert_array_equal(again.arrays()[name], array)
 
 
 @pytest.mark.parametrize("name", ["transitions", "emissions", "starts"])

@@ -227,32 +227,6 @@ def test_the_held_out_text_is_looked_at_every_so_many_epochs_and_at_the_end():
     assert [epoch for _, epoch, _ in model.fitted_on["training"]["evaluations"]] == [2, 4, 5]
 
 
-class _KilledError(Exception):
-    pass
-
-
-def test_a_fit_that_was_killed_goes_on_to_the_same_model(model, tmp_path, monkeypatch):
-    step = Trainer.step
-
-    def killed(self, *arguments):
-        if self.steps == 17:
-            raise _KilledError
-        return step(self, *arguments)
-
-    monkeypatch.setattr(Trainer, "step", killed)
-    with pytest.raises(_KilledError):
-        VLHMM(**SMALL).fit(text(), valid=text(30, 1), checkpoints=tmp_path)
-    monkeypatch.setattr(Trainer, "step", step)
-    again = VLHMM(**SMALL).fit(text(), valid=text(30, 1), checkpoints=tmp_path, resume=True)
-    assert same(again, model)
-
-
-def test_a_checkpoint_of_another_text_is_refused(tmp_path):
-    VLHMM(**SMALL).fit(text(), checkpoints=tmp_path)
-    with pytest.raises(FittingError):
-        VLHMM(**SMALL).fit(text(seed=5), checkpoints=tmp_path)
-
-
 @pytest.mark.parametrize("kind", KINDS[:3], ids=str)
 def test_nan_in_training_keeps_the_best_model(monkeypatch, kind):
     step = Trainer.step

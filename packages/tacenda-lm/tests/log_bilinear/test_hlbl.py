@@ -55,36 +55,6 @@ def test_another_seed_is_another_model(model):
     )
 
 
-class _KilledError(Exception):
-    pass
-
-
-@pytest.mark.parametrize("stage", ["bootstrap", "model"])
-def test_a_fit_that_was_killed_goes_on_to_the_same_model(model, tmp_path, monkeypatch, stage):
-    step, seen = HLBLTrainer.step, []
-
-    def killed(self, *arguments):
-        seen.append(self.current.words.shape[1])
-        width = ADVANCED["bootstrap_width"] if stage == "bootstrap" else SMALL["width"]
-        per_epoch = -(-len(self.text.ids) // (16 * 4))
-        if seen.count(width) > per_epoch + 3:
-            raise _KilledError
-        return step(self, *arguments)
-
-    monkeypatch.setattr(HLBLTrainer, "step", killed)
-    with pytest.raises(_KilledError):
-        HLBL(**SMALL).fit(text(), valid=text(30, 1), checkpoints=tmp_path)
-    monkeypatch.setattr(HLBLTrainer, "step", step)
-    again = HLBL(**SMALL).fit(text(), valid=text(30, 1), checkpoints=tmp_path, resume=True)
-    assert same(again, model)
-
-
-def test_a_checkpoint_of_another_text_is_refused(tmp_path):
-    HLBL(**SMALL).fit(text(), checkpoints=tmp_path)
-    with pytest.raises(FittingError):
-        HLBL(**SMALL).fit(text(seed=5), checkpoints=tmp_path)
-
-
 def test_nan_in_training_keeps_the_best_model(monkeypatch):
     step = HLBLTrainer.step
 

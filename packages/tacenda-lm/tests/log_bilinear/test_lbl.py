@@ -133,29 +133,6 @@ def test_words_of_noise_without_effect_are_refused():
         LBL(advanced={"noise_words": 7})
 
 
-class _KilledError(Exception):
-    pass
-
-
-def test_a_fit_that_was_killed_goes_on_to_the_same_model(tmp_path, monkeypatch):
-    whole = LBL(**SMALL).fit(text())
-    step, seen = LBLTrainer.step, []
-
-    def killed(self, *arguments):
-        seen.append(0)
-        if len(seen) > 50:
-            raise _KilledError
-        return step(self, *arguments)
-
-    monkeypatch.setattr(LBLTrainer, "step", killed)
-    with pytest.raises(_KilledError):
-        LBL(**SMALL).fit(text(), checkpoints=tmp_path)
-    monkeypatch.setattr(LBLTrainer, "step", step)
-    again = LBL(**SMALL).fit(text(), checkpoints=tmp_path, resume=True)
-    for name, array in whole.arrays().items():
-        np.testing.assert_array_equal(array, again.arrays()[name])
-
-
 def test_words_of_noise_are_drawn_as_often_as_they_occur(monkeypatch):
     """Chi-square, which a right draw fails for one in a million seeds; log P_noise is that of the same distribution."""
     from tacenda_lm.log_bilinear import lbl
