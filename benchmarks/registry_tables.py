@@ -11,8 +11,6 @@ from collections.abc import Callable
 from tacenda import plugins
 from tacenda.kernels import Backend, backends
 
-__all__ = ["TABLES"]
-
 OURS = "tacenda"
 DEVICES = "cpu", "cuda"
 

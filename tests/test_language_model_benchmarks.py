@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.language_models import contexts, held_back, kept, recurrent, timing
-from benchmarks.language_models.hidden_markov import neural, reference
+from benchmarks.language_models.hidden_markov import baselines, speed
 from tacenda import Corpus
 from tacenda_lm import HLBL, KneserNey, Mixture
 from tacenda_lm.sequences import with_ends
@@ -105,14 +105,14 @@ def test_a_fit_that_went_on_from_a_checkpoint_states_no_seconds(texts, tmp_path,
 
 def test_a_stream_of_the_networks_has_every_word_after_the_one_before_it():
     ids = np.arange(1, 24, dtype=np.int32)
-    parts = list(neural._stretches(ids, 0, rows=2, length=4))
+    parts = list(baselines._stretches(ids, 0, rows=2, length=4))
     inputs = torch.cat([part for part, _ in parts], 1)
     targets = torch.cat([part for _, part in parts], 1)
     assert targets.ravel().tolist() == list(range(1, 23))
     assert inputs.ravel().tolist() == list(range(22))
 
 
-@pytest.mark.parametrize("kind", [neural.FeedForward, neural.Recurrent])
+@pytest.mark.parametrize("kind", [baselines.FeedForward, baselines.Recurrent])
 def test_a_network_goes_on_where_the_stretch_before_left_off(kind, texts):
     valid = texts["valid"]
     torch.manual_seed(0)
@@ -128,7 +128,7 @@ def test_a_network_goes_on_where_the_stretch_before_left_off(kind, texts):
 def test_the_reference_has_the_same_gradients_with_either_library_of_products():
     torch.manual_seed(0)
     found = []
-    for product in reference.PRODUCTS.values():
+    for product in speed.PRODUCTS.values():
         torch.manual_seed(1)
         rows = torch.randn(3, 4, requires_grad=True)
         columns = torch.randn(5, 4, requires_grad=True)

@@ -7,24 +7,17 @@ import numpy as np
 import pytest
 
 from benchmarks import reporting
-from benchmarks.language_models.thesis import (
-    diversity,
-    fits,
-    frequency,
-    machines,
-    pairs,
-    predictions,
-    published,
-    random_trees,
-    recipes,
-    tags,
-    texts,
-    variance,
-    widths,
+from benchmarks.language_models.thesis import fits, published, recipes, studies, texts
+from benchmarks.language_models.thesis.fits import Study
+from benchmarks.language_models.thesis.recipes import (
+    PLANS,
+    Flat,
+    Hierarchical,
+    Machine,
+    NGrams,
+    Plan,
+    Shape,
 )
-from benchmarks.language_models.thesis.plans import PLANS, Plan
-from benchmarks.language_models.thesis.recipes import Flat, Hierarchical, Machine, NGrams, Shape
-from benchmarks.language_models.thesis.study import Study
 from benchmarks.ratings.thesis import pictures
 from tacenda import Corpus
 from tacenda_lm import FRBM, HLBL, KneserNey, Mixture, TemporalFRBM
@@ -132,7 +125,7 @@ def test_an_hlbl_on_a_given_tree_is_the_one_that_fit_makes(study, small):
 def test_a_temporal_machine_begins_with_the_plain_one_and_is_measured_in_both_contexts(
     study, small
 ):
-    machines.main(study)
+    studies.machines(study)
     report = json.loads((reporting.RESULTS / "lm-thesis-machines-ptb.json").read_text())
     *rows, grams = report["rows"]
     assert [(row["model"], row["scored"]) for row in rows] == [
@@ -160,29 +153,31 @@ def test_replicas_of_a_subtree_have_the_same_codes(study):
 
 
 def test_random_trees_of_one_kind_share_no_subtree():
-    seeds = [seed for tree in random_trees.shapes(4, 3) for seed in tree.seeds]
+    seeds = [seed for tree in studies.shapes(4, 3) for seed in tree.seeds]
     assert len(set(seeds)) == 12
 
 
 def test_bias_and_variance_sum_to_the_mean_surprise():
     scores = np.log(np.random.default_rng(0).dirichlet(np.ones(7), 8))
-    bias, spread = variance.bias_variance(scores)
+    bias, spread = studies.bias_variance(scores)
     assert bias + spread == pytest.approx(-scores.mean())
     assert bias == pytest.approx(-np.log(np.exp(scores).mean(axis=0)).mean())
     assert spread > 0
-    assert variance.bias_variance(scores[:1].repeat(8, 0))[1] == pytest.approx(0, abs=1e-12)
+    assert studies.bias_variance(scores[:1].repeat(8, 0))[1] == pytest.approx(0, abs=1e-12)
 
 
 def test_probabilities_fall_into_their_decades():
     p = np.array([1.0, 0.11, 0.09, 0.011, 1.1e-7, 0.9e-7, 1e-12])
-    assert predictions.decades(np.log(p)).tolist() == [0, 0, 1, 1, 6, 7, 7]
+    assert studies.decades(np.log(p)).tolist() == [0, 0, 1, 1, 6, 7, 7]
 
 
 def test_studies_give_tables_without_running_text(study, small, monkeypatch):
     drawn = []  # matplotlib comes with the benchmarks only: what it would be given is looked at
     monkeypatch.setattr(pictures, "draw", lambda name, panels, **_: drawn.append((name, panels)))
-    for part in (random_trees, widths, diversity, variance, frequency, predictions, pairs):
-        part.main(study)
+    for name in (
+        "random_trees", "widths", "diversity", "variance", "frequency", "predictions", "pairs",
+    ):  # fmt: skip
+        getattr(studies, name)(study)
     [(name, panels)] = drawn
     assert name == "lm-thesis-predictions-ptb"
     assert all(len(curve.y) == len(panels[0].ticks) for each in panels for curve in each.curves)
@@ -218,9 +213,9 @@ def test_agreement_of_tags_is_whole_for_separate_groups_and_chance_for_noise():
     names = ["NOUN"] * 60 + ["VERB"] * 30 + [None] * 10
     apart = np.zeros((100, 2), np.float32)
     apart[:60, 0] = apart[60:, 1] = 1
-    found = tags.agreement(apart, names)
+    found = studies.agreement(apart, names)
     assert (found["same %"], found["tagged"]) == (100.0, 90)
     assert found["chance %"] == pytest.approx(100 * (60 * 59 + 30 * 29) / (90 * 89), abs=0.06)
     noise = np.random.default_rng(0).standard_normal((2000, 20)).astype(np.float32)
-    found = tags.agreement(noise, ["NOUN", "VERB"] * 1000)
+    found = studies.agreement(noise, ["NOUN", "VERB"] * 1000)
     assert found["same %"] == pytest.approx(found["chance %"], abs=2)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks.language_models.state_space import choices, fits, letters, plans, studies
+from benchmarks.language_models.state_space import fits, studies
 from tacenda_lm import KneserNey, StateSpaceLM
 
 SMALL = {"sparse": 60, "dense": 400, "development": 120, "test": 130}
@@ -15,32 +15,32 @@ SMALL = {"sparse": 60, "dense": 400, "development": 120, "test": 130}
 def _a_small_book(monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     book = "".join(rng.choice(list("aaaiiitns_"), 6_000))
-    monkeypatch.setattr(letters, "letters", lambda: book)
+    monkeypatch.setattr(fits, "letters", lambda: book)
     for name, size in SMALL.items():
-        monkeypatch.setattr(letters, name.upper(), size)
+        monkeypatch.setattr(fits, name.upper(), size)
     monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path))
 
 
 def test_an_excerpt_is_one_piece_of_the_book_and_its_sparse_text_the_end_of_the_dense_one():
-    found = letters.Excerpt.at(700)
+    found = fits.Excerpt.at(700)
     assert {name: len(getattr(found, name)) for name in SMALL} == SMALL
     whole = "".join([*found.dense, *found.development, *found.test])
-    assert whole == letters.letters()[700 : 700 + len(whole)]
+    assert whole == fits.letters()[700 : 700 + len(whole)]
     assert found.dense[-SMALL["sparse"] :] == found.sparse
     with pytest.raises(SystemExit, match="no excerpt begins"):
-        letters.Excerpt.at(5_500)
+        fits.Excerpt.at(5_500)
 
 
 def test_excerpts_of_the_tables_and_of_the_choices_share_no_letter(monkeypatch):
     monkeypatch.undo()
-    length = letters.DENSE + letters.DEVELOPMENT + letters.TEST
-    begins = sorted([*letters.OFFSETS, *letters.TUNING])
-    assert len(letters.OFFSETS) >= 5
+    length = fits.DENSE + fits.DEVELOPMENT + fits.TEST
+    begins = sorted([*fits.OFFSETS, *fits.TUNING])
+    assert len(fits.OFFSETS) >= 5
     assert all(b - a >= length for a, b in itertools.pairwise(begins))
 
 
 def test_the_perplexity_is_the_papers_and_leaves_unknown_letters_out():
-    excerpt = letters.Excerpt.at(0)
+    excerpt = fits.Excerpt.at(0)
     excerpt.development[5] = excerpt.development[50] = "ø"
     model = KneserNey(order=3).fit(excerpt.corpus("dense"))
     scores = fits._known(model, excerpt.development)
@@ -61,7 +61,7 @@ def test_what_was_found_is_not_fitted_again(monkeypatch):
 
 
 def test_a_mixture_has_weights_of_the_development_text():
-    found = [fits.found(plan, 0) for plan in plans.ngrams("dense")[:3]]
+    found = [fits.found(plan, 0) for plan in fits.ngrams("dense")[:3]]
     mixture, weights = fits.mixed(found)
     assert sum(weights) == pytest.approx(1)
     best = min(each.perplexities["development"] for each in found)
@@ -71,30 +71,27 @@ def test_a_mixture_has_weights_of_the_development_text():
 
 
 def test_every_plan_is_a_model():
-    for size in plans.SIZES:
-        for plan in plans.ngrams(size):
+    for size in fits.SIZES:
+        for plan in fits.ngrams(size):
             KneserNey(**plan.settings)
-        for order in plans.ORDERS:
-            for pair in [(40, 25), *plans.dimensions(size, order)]:
+        for order in fits.ORDERS:
+            for pair in [(40, 25), *fits.dimensions(size, order)]:
                 if order > 1 or pair[0]:
-                    for make in (plans.gradient, plans.rules):
+                    for make in (fits.gradient, fits.rules):
                         plan = make(size, order, pair)
                         assert StateSpaceLM(**plan.settings).settings.order == plan.order
-        StateSpaceLM(**plans.runs(size).settings)
-    for kind in choices.KINDS:
-        for plan in choices.candidates(kind):
-            (KneserNey if plan.family == "n-gram" else StateSpaceLM)(**plan.settings)
+        StateSpaceLM(**fits.runs(size).settings)
 
 
 def test_the_tables_are_those_of_the_paper(monkeypatch):
     few = {"epochs": 1, "advanced": {"streams": 4}}
-    for settings in (plans._GRADIENT, plans._RULES, plans._RUNS):
-        for size in plans.SIZES:
+    for settings in (fits._GRADIENT, fits._RULES, fits._RUNS):
+        for size in fits.SIZES:
             advanced = {**settings[size].get("advanced", {}), **few["advanced"]}
             monkeypatch.setitem(settings, size, {**settings[size], **few, "advanced": advanced})
     monkeypatch.setattr(studies, "SEEDS", (0, 1))
-    monkeypatch.setitem(plans.GRID, "internal", (0, 3))
-    monkeypatch.setitem(plans.GRID, "features", (2,))
+    monkeypatch.setitem(fits.GRID, "internal", (0, 3))
+    monkeypatch.setitem(fits.GRID, "features", (2,))
     rows = [
         row
         for study in ("dense", "test-dense", "rules-dense")
@@ -105,4 +102,4 @@ def test_the_tables_are_those_of_the_paper(monkeypatch):
     assert [row["order"] for row in rows if row["part"] == "development, dense"] == [2, 3, 5]
     best = next(row for row in rows if row["part"] == "test, dense")
     assert best["ratio"]["mean"] == pytest.approx(1)
-    assert len(list(studies.rows_of("figure", (0,)))) == 2 * (1 + len(plans.LIMITS))
+    assert len(list(studies.rows_of("figure", (0,)))) == 2 * (1 + len(fits.LIMITS))

@@ -8,14 +8,14 @@ from surprise import Dataset, Reader
 from surprise.model_selection import train_test_split
 
 from benchmarks.embeddings.common import Cells
-from benchmarks.ratings.thesis import cold, conditioning, fits, published, splits
+from benchmarks.ratings.thesis import cold, conditioning, fits, published
 from tacenda.datasets import synthetic_ratings
 from tacenda_surprise import PMF, BiasOnly, ConditionalPMF, ConditionalRBM
 
 
 @pytest.fixture(scope="module")
 def parts():
-    return splits.parted(synthetic_ratings.generate(83, 60, 1501, seed=0).ratings)
+    return fits.parted(synthetic_ratings.generate(83, 60, 1501, seed=0).ratings)
 
 
 def pairs(ratings):
@@ -32,7 +32,7 @@ class Noted(fits.Bench):
 
 @pytest.fixture
 def noted(parts):
-    return Noted(parts, splits.equal_bins(np.diff(parts.train.user_offsets)), [], None)
+    return Noted(parts, fits.equal_bins(np.diff(parts.train.user_offsets)), [], None)
 
 
 def test_the_split_is_the_one_of_surprise(parts):
@@ -48,16 +48,16 @@ def test_the_split_is_the_one_of_surprise(parts):
 
 def test_bins_hold_equally_many_users_in_the_order_of_their_counts():
     counts = np.random.default_rng(0).integers(1, 30, 47)
-    bins = splits.equal_bins(counts, 10)
+    bins = fits.equal_bins(counts, 10)
     assert set(np.bincount(bins, minlength=10)) == {4, 5}
     for number in range(9):
         assert counts[bins == number].max() <= counts[bins == number + 1].min()
     low, high = counts[bins == 9].min(), counts[bins == 9].max()
-    assert splits.ranges(counts, bins)[9] == f"{low} to {high}"
+    assert fits.ranges(counts, bins)[9] == f"{low} to {high}"
 
 
 def test_subsets_are_nested_and_as_large_as_asked_for():
-    small, middle, whole = splits.nested(1000, [0.1, 0.5, 1.0])
+    small, middle, whole = fits.nested(1000, [0.1, 0.5, 1.0])
     assert (small.sum(), middle.sum(), whole.sum()) == (100, 500, 1000)
     assert not (small & ~middle).any()
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FLOAT", "ID", "Case", "Work", "words"]
-
 FLOAT, ID = 4, 4  # bytes
 
 

@@ -12,8 +12,6 @@ from tacenda.kernels.hidden_markov import block, block_softmax, class_softmax, s
 from tacenda.kernels.hidden_markov.block import Sequences
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
 
-__all__ = ["blocks", "softmaxes"]
-
 CLASSES, KEPT, WIDTH, TYPES, TOKENS, SENTENCE = 128, 128, 256, 10_000, 4_096, 21
 
 

@@ -11,8 +11,6 @@ from benchmarks.gpu.case import FLOAT, ID, Case, Work, words
 from tacenda.kernels.dynamics import modal_recurrence
 from tacenda.kernels.shared import sparse_product, tall_matrices
 
-__all__ = ["fit", "products", "smoothing"]
-
 TYPES, STATES, LAGS, BLOCKS = 40_000, 200, 7, 4
 SENTENCES, SENTENCE, DOCUMENT = 65_536, 20, 1 << 20  # that vectors are made of, in tokens
 OVERSAMPLING, SUBSPACE, FULL = 20, 20, 2  # columns of the randomised SVD, iterations of EM

@@ -12,8 +12,6 @@ from tacenda.kernels.log_bilinear import context_sum, tree_softmax
 from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.log_bilinear.tree_softmax import Codes
 
-__all__ = ["flat", "trees"]
-
 TOKENS, WIDTH, CONTEXT, DEPTH = 65_536, 100, 5, 14
 FLAT_TYPES = 10_000
 

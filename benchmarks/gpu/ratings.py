@@ -19,8 +19,6 @@ from tacenda_surprise.boltzmann import Cases, RBMSettings, Scale
 from tacenda_surprise.catalogue import Catalogue, Identities
 from tacenda_surprise.factorization import PMFSettings, ResolvedOptions
 
-__all__ = ["large", "small"]
-
 FACTORS, OF_CHAIN, HIDDEN, LEVELS, BATCHES = 100, 32, 100, 5, 40
 
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from benchmarks.gpu.case import FLOAT, Case, Work, words
 
-__all__ = ["steps"]
-
 TYPES, PIECES, OF_WORD, LENGTH = 50_000, 15_000, 3, 32
 WIDTH, HIDDEN, NEGATIVES = 128, 128, 1024
 

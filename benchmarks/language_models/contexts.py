@@ -9,8 +9,6 @@ from tacenda import Corpus
 from tacenda_lm import LanguageModel, Mixture
 from tacenda_lm.perplexity import Context
 
-__all__ = ["CONTEXTS", "EITHER", "PROTOCOL", "perplexities"]
-
 CONTEXTS: tuple[Context, ...] = ("sentence", "stream")
 EITHER = "either"
 PROTOCOL = (

@@ -6,8 +6,6 @@ from itertools import islice
 
 from tacenda import Corpus
 
-__all__ = ["cut"]
-
 
 def cut(corpus: Corpus, n_sentences: int, n_held_back: int) -> tuple[Corpus, Corpus]:
     """The first sentences of a corpus and those that follow them, in the vocabulary of the whole."""

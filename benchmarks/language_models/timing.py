@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["PROTOCOL", "interleaved", "rate"]
-
 PROTOCOL = (
     "the median of the repeats, with the least and the most; what is compared takes turns, one run of each after "
     "another, after one round that does not count; seconds of the processor, one thread"

@@ -17,11 +17,6 @@ from tacenda_lm.hidden_markov.tables import text_of
 from tacenda_lm.hidden_markov.training import draw_network
 from tacenda_lm.language_model import LanguageModel
 
-__all__ = [
-    "PROTOCOL", "ROLES", "Texts", "fitted", "measured", "mixed", "named", "ngrams", "parameters",
-    "perplexities", "rows_of", "save",
-]  # fmt: skip
-
 PROTOCOL = {
     "text": "a line is a sentence; <unk> is an ordinary word; </s> is predicted, <s> is not; closed vocabulary",
     "choices": "settings were chosen by the perplexity of the validation text, the test text having been looked at on "

@@ -20,8 +20,6 @@ from benchmarks.language_models.hidden_markov.fits import (
 from tacenda_lm import VLHMM
 from tacenda_lm.language_model import LanguageModel
 
-__all__ = ["NAME", "rows_of"]
-
 NAME = "lm-hidden-markov-mixtures"
 SHARED: dict[str, Any] = {"n_classes": 256, "batch_words": 16384, "learning_rate": 0.08}
 COMPONENTS: dict[str, dict[str, Any]] = {

@@ -5,8 +5,6 @@ from __future__ import annotations
 from benchmarks.language_models.hidden_markov.fits import Row
 from benchmarks.ratings.thesis.pictures import Curve, Panel, draw
 
-__all__ = ["draw_features", "draw_states"]
-
 
 def draw_states(name: str, rows: list[Row]) -> None:
     """Perplexity by number of states."""

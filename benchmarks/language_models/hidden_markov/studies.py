@@ -11,8 +11,6 @@ from benchmarks.language_models.hidden_markov.fits import PROTOCOL, Row, Texts, 
 from benchmarks.language_models.hidden_markov.pictures import draw_features, draw_states
 from tacenda_lm import VLHMM
 
-__all__ = ["NAME", "PARTS", "STUDIES_PROTOCOL", "draw", "rows_of"]
-
 NAME = "lm-hidden-markov-studies"
 STUDIES_PROTOCOL = {
     **PROTOCOL,

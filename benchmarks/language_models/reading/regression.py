@@ -13,8 +13,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Matrix", "gain"]
-
 Matrix: TypeAlias = npt.NDArray[np.float64]
 
 

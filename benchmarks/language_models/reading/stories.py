@@ -22,8 +22,6 @@ from tacenda.tokenizers import split_words
 from tacenda_lm import LanguageModel, SurprisalTable, read_items, surprisal_table
 from tacenda_lm.surprisal.words import region_words
 
-__all__ = ["Stories", "before"]
-
 NO_COUNT = 0.5  # what an n-gram counts that Google did not list
 _LN2 = math.log(2)
 

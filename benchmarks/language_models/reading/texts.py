@@ -17,8 +17,6 @@ from benchmarks.language_models import scale
 from tacenda import Corpus, Vocabulary, datasets
 from tacenda.store import replacing
 
-__all__ = ["HELD_OUT_AUTHORS", "TEXTS", "held_out", "training_text"]
-
 TEXTS = ("novels", "wikipedia", "both")
 #: All novels of these authors are held out, for the weights of mixtures.
 HELD_OUT_AUTHORS = ("Forster", "Hardy")

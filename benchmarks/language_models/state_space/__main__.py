@@ -13,8 +13,8 @@ from typing import Any
 
 from benchmarks import reporting
 from benchmarks.language_models.hidden_markov.fits import rows_of as rows_in
-from benchmarks.language_models.state_space import letters
-from benchmarks.language_models.state_space.plans import GRID
+from benchmarks.language_models.state_space import fits
+from benchmarks.language_models.state_space.fits import GRID
 from benchmarks.language_models.state_space.studies import SEEDS, STUDIES, rows_of
 from benchmarks.ratings.thesis.pictures import Curve, Panel, draw
 
@@ -25,16 +25,16 @@ def _listed(offsets: tuple[int, ...]) -> str:
 
 PROTOCOL = {
     "text": "Volter Kilpi, Alastalon salissa: lower-case letters and the space between words, which counts as a letter",
-    "excerpts": f"{len(letters.OFFSETS)}, beginning at the letters {_listed(letters.OFFSETS)}; each has "
-    f"{letters.DENSE:,} letters of dense training text, the last {letters.SPARSE:,} of which are the sparse one, "
-    f"{letters.DEVELOPMENT:,} of development and {letters.TEST:,} of test text",
+    "excerpts": f"{len(fits.OFFSETS)}, beginning at the letters {_listed(fits.OFFSETS)}; each has "
+    f"{fits.DENSE:,} letters of dense training text, the last {fits.SPARSE:,} of which are the sparse one, "
+    f"{fits.DEVELOPMENT:,} of development and {fits.TEST:,} of test text",
     "perplexity": "the paper's (eq 13): letters that the training text does not have are left out of the mean and of "
     "N, and stay in the history as unknown; </s> is not asked for, though every model keeps some probability for it "
     "and for <unk>",
     "context": "every text is scored as one sentence that begins anew",
     "chosen": "dimensions, orders and kinds of n-grams by the mean perplexity of the development texts, by which "
     "training stops too, as in the paper; all other settings on excerpts that no table shows, which begin at "
-    f"{_listed(letters.TUNING)}",
+    f"{_listed(fits.TUNING)}",
     "ratio": "to the perplexity of the best n-gram on the same excerpt",
     "spread": "standard deviation over the excerpts",
     "CPU s": "of the processor, one thread, a fit and its evaluations; means over the excerpts",
@@ -48,7 +48,7 @@ def main() -> None:
     options = parser.parse_args()
     for place, study in enumerate(options.only, start=1):
         found = list[dict[str, Any]]()
-        for row in rows_of(study, letters.OFFSETS):
+        for row in rows_of(study, fits.OFFSETS):
             found.append({"row": f"{row['part']}, {list(row.values())[1]}", **row})
             save(found, unfinished=True)
         if set(options.only[:place]) == set(STUDIES):

@@ -11,14 +11,13 @@ it is done and shared by the studies; one that was interrupted goes on. The pict
 from __future__ import annotations
 
 import argparse
-import importlib
 from pathlib import Path
 
 from benchmarks import parts
 from benchmarks.embeddings import common
-from benchmarks.language_models.thesis.fits import Bench
-from benchmarks.language_models.thesis.plans import PLANS
-from benchmarks.language_models.thesis.study import Study
+from benchmarks.language_models.thesis import studies
+from benchmarks.language_models.thesis.fits import Bench, Study
+from benchmarks.language_models.thesis.recipes import PLANS
 from benchmarks.language_models.thesis.texts import Texts
 
 STUDIES = (
@@ -52,7 +51,7 @@ def main() -> None:
         for name in options.only or STUDIES:
             if name in options.without:
                 continue
-            importlib.import_module(f"benchmarks.language_models.thesis.{name}").main(study)
+            getattr(studies, name)(study)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A fit and the scores it gives, as a cell that is measured once and kept."""
+"""Fits and the scores they give, cells that are measured once and kept, and the `Study` that they are made for."""
 
 from __future__ import annotations
 
@@ -13,22 +13,73 @@ import numpy as np
 import numpy.typing as npt
 
 import tacenda
+from benchmarks import reporting
 from benchmarks.embeddings.common import Cells
 from benchmarks.language_models.contexts import CONTEXTS
-from benchmarks.language_models.thesis import recipes, training
+from benchmarks.language_models.thesis import published, recipes
 from benchmarks.language_models.thesis.recipes import (
     Flat,
     Hierarchical,
     Machine,
     NGrams,
+    Plan,
     Recipe,
     Shape,
 )
-from benchmarks.language_models.thesis.texts import Texts, tokens, without_part
+from benchmarks.language_models.thesis.texts import PROTOCOL, Texts, tokens, without_part
 from tacenda import Corpus
-from tacenda_lm import FRBM, HLBL, LBL, KneserNey, LanguageModel, TemporalFRBM, Tree
+from tacenda.fitting import FitRun, History
+from tacenda_lm import FRBM, HLBL, LBL, KneserNey, LanguageModel, TemporalFRBM, Tree, build_tree
+from tacenda_lm.log_bilinear.hlbl import (
+    HLBLPredictor,
+    HLBLSettings,
+    HLBLTrainer,
+    Parameters,
+    average_predicted,
+    train_hlbl,
+)
+from tacenda_lm.log_bilinear.tree_building import join
 from tacenda_lm.mixture import fit_weights
 from tacenda_lm.perplexity import Context
+from tacenda_lm.streams import Stream, streams_of
+
+
+def clustered_vectors(model: HLBL, text: Corpus) -> npt.NDArray[np.float64]:
+    """Return what trees are built from: the average vector that a model predicts for each word (section 4.4)."""
+    predictor = HLBLPredictor(model.parameters, model.tree, (), model.vocabulary.boundary_id)
+    return average_predicted(predictor, Stream.of_corpus(text, False))
+
+
+def tree_of(shape: Shape, n_words: int, vectors: npt.NDArray[np.float64] | None) -> Tree:
+    """Join one tree for each seed under a balanced top."""
+    made = {
+        seed: build_tree(shape.rule, n_words, vectors=vectors, overlap=shape.overlap, seed=seed)
+        for seed in set(shape.seeds)
+    }
+    return join([made[seed] for seed in shape.seeds])
+
+
+def trainer_on(settings: HLBLSettings, tree: Tree, text: Corpus) -> HLBLTrainer:
+    """Return an HLBL about to be trained."""
+    counts = text.type_counts
+    rng = np.random.default_rng([settings.seed, 1])
+    learned = Parameters.draw(settings, len(counts), tree.biases(counts), rng)
+    stream = Stream.of_corpus(text, settings.across_sentences)
+    return HLBLTrainer(settings, learned, tree, stream, None)
+
+
+def hlbl_on(
+    settings: HLBLSettings, tree: Tree, text: Corpus, valid: Corpus, checkpoints: Path
+) -> tuple[HLBL, History]:
+    """Return the model trained on a tree that is given, and how the training went."""
+    streams = streams_of(text, valid, across=settings.across_sentences)
+    context = FitRun(checkpoints)
+    predictor, history = train_hlbl(settings, tree, text.type_counts, *streams, context)
+    vocabulary = text.vocabulary
+    arrays = {**predictor.arrays(), **vocabulary.arrays()}
+    config = {"settings": settings.to_dict(), "vocabulary": vocabulary.config_dict()}
+    return HLBL.from_arrays(config, arrays), history
+
 
 Scores = npt.NDArray[np.float64]
 STOPPING = 80_000
@@ -123,8 +174,8 @@ class Bench:
         if shape.rule != "random":
             plain = self.model(Hierarchical(recipes.RANDOM))
             assert isinstance(plain, HLBL)
-            vectors = training.clustered_vectors(plain, self.texts.train)
-        return training.tree_of(shape, len(self.texts.train.vocabulary), vectors)
+            vectors = clustered_vectors(plain, self.texts.train)
+        return tree_of(shape, len(self.texts.train.vocabulary), vectors)
 
     def _measure(self, recipe: Recipe, place: Path) -> dict[str, Any]:
         place.mkdir(parents=True, exist_ok=True)
@@ -160,7 +211,7 @@ class Bench:
             machine = self._machine(recipe).fit(texts.train, texts.valid, checkpoints=checkpoints)
             return machine, {"evaluations": evaluations(machine.fitted_on["training"])}
         tree, text = self.tree(recipe.tree), self._text(recipe.without)
-        model, history = training.hlbl_on(recipe.settings, tree, text, texts.valid, checkpoints)
+        model, history = hlbl_on(recipe.settings, tree, text, texts.valid, checkpoints)
         counts = texts.counts
         codes = np.diff(tree.codes.word_codes)
         return model, {
@@ -212,3 +263,46 @@ def scores_of(model: LanguageModel, text: Corpus, context: Context) -> Scores:
 def evaluations(history: dict[str, Any]) -> list[float]:
     """Perplexity of the validation text after every epoch."""
     return [round(value, 2) for _, _, value in history["evaluations"]]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Fits to be had, how much of them, and whether results are written."""
+
+    bench: Bench
+    plan: Plan
+    write: bool
+
+    def name(self, what: str) -> str:
+        """Of a results file."""
+        return f"lm-thesis-{what}-{self.bench.texts.data}"
+
+    def save(
+        self,
+        what: str,
+        told: dict[str, Any],
+        rows: list[dict[str, Any]],
+        scored: str | None = None,
+    ) -> None:
+        """Rows and their protocol; ``told`` comes first.
+
+        ``scored`` is the context of perplexities in rows that do not name theirs.
+        """
+        print(f"\n{what}", flush=True)
+        if scored is not None:
+            rows = [{"scored": scored, **row} for row in rows]
+        if not self.write:
+            reporting.print_table(rows)
+            return
+        texts = self.bench.texts
+        protocol = {
+            **told,
+            "data": f"{texts.data}: {texts.train.n_tokens:,} words of training text, {len(texts.counts):,} types",
+            "measure": "perplexity of the test text",
+            "text": PROTOCOL,
+            "scored": "sentence: each sentence by itself, after one </s>; stream: the running text; either: the model "
+            "begins anew after every </s>, and both are the same",
+            **recipes.SETTINGS,
+            "published": published.SOURCE,
+        }
+        reporting.save(self.name(what), protocol, rows, seeds=(0,))

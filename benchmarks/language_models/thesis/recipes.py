@@ -1,4 +1,7 @@
-"""The models of the studies, as what tells them apart; the same recipe in two studies is one fit."""
+"""The models of the studies, as what tells them apart, and how much of each study is done on each data set.
+
+The same recipe in two studies is one fit.
+"""
 
 from __future__ import annotations
 
@@ -198,3 +201,95 @@ def key_of(recipe: Recipe, data: str) -> str:
         measures = parts.MACHINES if isinstance(recipe, Machine) else parts.BILINEAR
     key["code"] = {each: freshness.code(each) for each in measures}
     return json.dumps(key, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What costs time.
+
+    Attributes
+    ----------
+    flat
+        Contexts of the LBL by NCE.
+    exact
+        Those by exact likelihood.
+    repeats
+        Overcomplete random trees: copies -> how many different ones.
+    widths
+        Of Table 4.2.
+    copies, replicas
+        Of Table 4.6: subtrees in a tree, and how many trees of equal subtrees.
+    windows
+        Contexts of Table 4.7.
+    across
+        Those also with contexts over the ends of sentences.
+    windows_tree, eighths_tree
+        The trees of Tables 4.7, and of 4.8 and 4.9.
+    longer
+        Whether the best tree is also trained for longer.
+    contexts
+        The beginnings of Tables 3.7 to 3.9, written for this.
+    asked
+        Words whose neighbours are looked for.
+    machines
+        The restricted Boltzmann machines of Table 3.1.
+    """
+
+    flat: tuple[int, ...]
+    exact: tuple[int, ...]
+    repeats: dict[int, int]
+    widths: tuple[int, ...]
+    copies: int
+    replicas: int
+    windows: tuple[int, ...]
+    across: tuple[int, ...]
+    windows_tree: Shape
+    eighths_tree: Shape
+    longer: bool
+    contexts: tuple[str, ...]
+    asked: tuple[str, ...]
+    machines: tuple[Machine, ...]
+
+
+PLANS: dict[str, Plan] = {
+    "ptb": Plan(
+        flat=(2, 5, 10),
+        exact=(5,),
+        repeats={1: 4, 2: 2, 4: 2},
+        widths=(25, 50, 75, 100),
+        copies=4,
+        replicas=1,
+        windows=(1, 2, 3, 5, 10, 20),
+        across=(5, 20),
+        windows_tree=DOUBLE,
+        eighths_tree=DOUBLE,
+        longer=True,
+        contexts=(
+            "he went to work for general",
+            "its price rose on the new york stock",
+            "the lawyers will appeal to the supreme",
+        ),
+        asked=("monday", "million", "chairman", "japan", "rose", "his", "bank", "very"),
+        machines=MACHINES,
+    ),
+    "wikitext-2": Plan(
+        flat=(5,),
+        exact=(),
+        repeats={1: 2, 2: 1, 4: 1},
+        widths=(25, 50, 100),
+        copies=2,
+        replicas=1,
+        windows=(2, 5, 10),
+        across=(),
+        windows_tree=DOUBLE,
+        eighths_tree=BEST_SINGLE,
+        longer=False,
+        contexts=(
+            "he was born in the United",
+            "they lost the second World",
+            "she sang it with a rolling",
+        ),
+        asked=("Monday", "million", "king", "Japan", "won", "his", "river", "very"),
+        machines=FEW_EPOCHS,
+    ),
+}

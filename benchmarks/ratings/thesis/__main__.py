@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks import parts
 from benchmarks.embeddings import common
-from benchmarks.ratings.thesis import splits
+from benchmarks.ratings.thesis import fits
 from benchmarks.ratings.thesis.fits import Bench
 
 STUDIES = (
@@ -46,7 +46,7 @@ def main() -> None:
         parser.error(f"there is no study {unknown[0]!r}: choose from {', '.join(STUDIES)}")
     log = common.logger("thesis", options.cache)
     cells = common.Cells(options.cache, "ratings-thesis")
-    bench = Bench.of(splits.movielens(), cells, log)
+    bench = Bench.of(fits.movielens(), cells, log)
     for study in options.studies or STUDIES:
         print(f"\n{study}", flush=True)
         importlib.import_module(f"benchmarks.ratings.thesis.{study}").main(

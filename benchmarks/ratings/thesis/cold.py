@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import reporting
-from benchmarks.ratings.thesis import models, pictures, published, splits
+from benchmarks.ratings.thesis import fits, pictures, published
 from benchmarks.ratings.thesis.fits import Bench, Figures, pooled
 from benchmarks.ratings.thesis.pictures import Curve, Panel
 from tacenda_surprise import RatingAlgorithm
@@ -21,10 +21,10 @@ NAME = "ratings-thesis-cold"
 GROUPS = 5
 WIDTH, HIDDEN = 100, 25
 MODELS: dict[str, Callable[[], RatingAlgorithm]] = {
-    "movie biases": lambda: models.bias("items"),
-    "CPMF": lambda: models.conditional_pmf(WIDTH),
-    "CPMF ours": lambda: models.conditional_pmf(WIDTH, ours=True),
-    "CRBM": lambda: models.conditional_rbm(HIDDEN),
+    "movie biases": lambda: fits.bias("items"),
+    "CPMF": lambda: fits.conditional_pmf(WIDTH),
+    "CPMF ours": lambda: fits.conditional_pmf(WIDTH, ours=True),
+    "CRBM": lambda: fits.conditional_rbm(HIDDEN),
 }
 ALL = "all"
 
@@ -32,11 +32,11 @@ ALL = "all"
 def fitted(bench: Bench, make: Callable[[], RatingAlgorithm]) -> Figures:
     """One model, every user tested once."""
     train, test = bench.parts
-    groups = splits.user_groups(train.n_users, GROUPS)
+    groups = fits.user_groups(train.n_users, GROUPS)
     cells = []
     for group in range(GROUPS):
         chosen = groups == group
-        rest, asked = splits.without(train, chosen), splits.only(test, chosen)
+        rest, asked = fits.without(train, chosen), fits.only(test, chosen)
         told = f"told of group {group}"
         cells.append(bench.fit(make(), told, rest, bench.known, asked))
     return pooled(cells)
@@ -45,7 +45,7 @@ def fitted(bench: Bench, make: Callable[[], RatingAlgorithm]) -> Figures:
 def main(bench: Bench, save: bool) -> None:
     found = {name: fitted(bench, make) for name, make in MODELS.items()}
     counts = np.diff(bench.parts.train.user_offsets)
-    labels = splits.ranges(counts, bench.bins)
+    labels = fits.ranges(counts, bench.bins)
     tested = found["CPMF"].tested
     rows: list[dict[str, Any]] = [
         {
@@ -61,8 +61,8 @@ def main(bench: Bench, save: bool) -> None:
     protocol = {
         "measure": "RMSE of the test ratings of users without training ratings, by the number of items they are "
         "known to have rated; squared errors of five groups of users together",
-        "data": splits.SPLIT,
-        "CPMF": f"{WIDTH} factors; {models.THESIS}",
+        "data": fits.SPLIT,
+        "CPMF": f"{WIDTH} factors; {fits.THESIS}",
         "CRBM": f"{HIDDEN} hidden units, users are cases; as above",
         "CPMF ours": f"default settings, {WIDTH} factors, all ratings of the other users",
         "movie biases": "BiasOnly, defaults",
@@ -71,7 +71,7 @@ def main(bench: Bench, save: bool) -> None:
     if not save:
         reporting.print_table(rows)
         return
-    reporting.save(NAME, protocol, rows, seeds=[splits.SEED])
+    reporting.save(NAME, protocol, rows, seeds=[fits.SEED])
     curves = [
         Curve(name, figures.of_bins, color=f"C{number}")
         for number, (name, figures) in enumerate(found.items())

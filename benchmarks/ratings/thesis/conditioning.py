@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from benchmarks import reporting
-from benchmarks.ratings.thesis import models, pictures, published, splits
+from benchmarks.ratings.thesis import fits, pictures, published
 from benchmarks.ratings.thesis.fits import Bench
 from benchmarks.ratings.thesis.pictures import Curve, Panel
 from tacenda.ratings import Ratings
@@ -38,32 +38,32 @@ PLAIN = "nothing: plain models"
 
 def plain(bench: Bench, train: Ratings) -> dict[str, float]:
     """Of the models that do not condition."""
-    fits = (
-        bench.fit(models.rbm(HIDDEN), train=train),
-        bench.fit(models.rbm(HIDDEN, ours=True), train=train),
-        bench.fit(models.pmf(WIDTH), train=train),
-        bench.fit(models.pmf(WIDTH, ours=True), train=train),
+    measured = (
+        bench.fit(fits.rbm(HIDDEN), train=train),
+        bench.fit(fits.rbm(HIDDEN, ours=True), train=train),
+        bench.fit(fits.pmf(WIDTH), train=train),
+        bench.fit(fits.pmf(WIDTH, ours=True), train=train),
     )
-    return {model: fit.rmse for model, fit in zip(MODELS, fits, strict=True)}
+    return {model: fit.rmse for model, fit in zip(MODELS, measured, strict=True)}
 
 
 def conditional(bench: Bench, train: Ratings, told: Ratings) -> dict[str, float]:
     """Of those that do; ``told`` holds ``train``."""
     known = Identities.of(told)
     words = f"told of {len(told)}"
-    fits = (
-        bench.fit(models.conditional_rbm(HIDDEN), words, train, known),
-        bench.fit(models.conditional_rbm(HIDDEN, ours=True), words, train, known),
-        bench.fit(models.conditional_pmf(WIDTH), words, train, known),
-        bench.fit(models.conditional_pmf(WIDTH, ours=True), words, train, known),
+    measured = (
+        bench.fit(fits.conditional_rbm(HIDDEN), words, train, known),
+        bench.fit(fits.conditional_rbm(HIDDEN, ours=True), words, train, known),
+        bench.fit(fits.conditional_pmf(WIDTH), words, train, known),
+        bench.fit(fits.conditional_pmf(WIDTH, ours=True), words, train, known),
     )
-    return {model: fit.rmse for model, fit in zip(MODELS, fits, strict=True)}
+    return {model: fit.rmse for model, fit in zip(MODELS, measured, strict=True)}
 
 
 def rows_of(bench: Bench, setting: Setting) -> list[dict[str, Any]]:
     whole = bench.parts.train
     shares = sorted({setting.share, 2 * setting.share, *setting.told})
-    parts = dict(zip(shares, splits.nested(len(whole), shares), strict=True))
+    parts = dict(zip(shares, fits.nested(len(whole), shares), strict=True))
     train = whole.select(parts[setting.share])
     without, least, most = published.CONDITIONING[setting.netflix]
     netflix = {PLAIN: without, setting.told[0]: least, setting.told[-1]: most}
@@ -105,16 +105,16 @@ def main(bench: Bench, save: bool) -> None:
     rows = [row for part in found.values() for row in part]
     protocol = {
         "measure": "RMSE of the test part, the same for all rows",
-        "data": splits.SPLIT,
+        "data": fits.SPLIT,
         "ratings": "random parts of the training part, each within the next; of the rest only identities are told",
-        "RBM, PMF": f"{HIDDEN} hidden units, {WIDTH} factors; {models.THESIS}",
+        "RBM, PMF": f"{HIDDEN} hidden units, {WIDTH} factors; {fits.THESIS}",
         "ours": f"default settings, {HIDDEN} hidden units, items being cases; {WIDTH} factors",
         "published": f"{published.SOURCE}; 50 hidden units, 10M and 50M of 99M training ratings",
     }
     if not save:
         reporting.print_table(rows)
         return
-    reporting.save(NAME, protocol, rows, seeds=[splits.SEED])
+    reporting.save(NAME, protocol, rows, seeds=[fits.SEED])
     titles = [f"ratings of {setting.name} of the training part" for setting in SETTINGS]
     panels = [panel(title, part) for title, part in zip(titles, found.values(), strict=True)]
     pictures.draw(NAME, panels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks import reporting
-from benchmarks.ratings.thesis import machines, models, pictures, published, splits
+from benchmarks.ratings.thesis import fits, machines, pictures, published
 from benchmarks.ratings.thesis.fits import Bench, Figures
 from benchmarks.ratings.thesis.pictures import Curve, Panel
 
@@ -27,14 +27,14 @@ COLUMNS = {
 def fitted(bench: Bench, width: int) -> dict[str, Figures]:
     """The models of one width; CPMF1 and CPMF2 as the machines of Table 5.1."""
     told, all_told = machines.TRAIN, machines.ALL
-    conditional = models.conditional_pmf
+    conditional = fits.conditional_pmf
     found = (
-        bench.fit(models.online_svd(width, biased=False)),
-        bench.fit(models.online_svd(width, biased=True)),
-        bench.fit(models.pmf(width)),
+        bench.fit(fits.online_svd(width, biased=False)),
+        bench.fit(fits.online_svd(width, biased=True)),
+        bench.fit(fits.pmf(width)),
         bench.fit(conditional(width), told, identities=bench.known),
         bench.fit(conditional(width), all_told, identities=bench.all_known),
-        bench.fit(models.pmf(width, ours=True)),
+        bench.fit(fits.pmf(width, ours=True)),
         bench.fit(conditional(width, ours=True), told),
     )
     return dict(zip(COLUMNS, found, strict=True))
@@ -56,15 +56,15 @@ def main(bench: Bench, save: bool) -> None:
     biases = [
         {
             "model": name,
-            "RMSE": bench.fit(models.bias(kind)).rmse,
+            "RMSE": bench.fit(fits.bias(kind)).rmse,
             "RMSE published": published.BIASES[name],
         }
         for name, kind in BIASES.items()
     ]
     protocol = {
         "measure": "RMSE of the test part",
-        "data": splits.SPLIT,
-        "online SVD, PMF, CPMF1, CPMF2": models.THESIS,
+        "data": fits.SPLIT,
+        "online SVD, PMF, CPMF1, CPMF2": fits.THESIS,
         "CPMF1": "told who has rated what in the training part",
         "CPMF2": "told that of the test part too, without the ratings; so was the thesis's CPMF",
         "ours": "default settings but for the width, fitted on the whole training part",
@@ -74,10 +74,10 @@ def main(bench: Bench, save: bool) -> None:
         reporting.print_table(rows)
         reporting.print_table(biases)
         return
-    reporting.save(NAME, protocol, rows, seeds=[splits.SEED])
+    reporting.save(NAME, protocol, rows, seeds=[fits.SEED])
     shared = {key: protocol[key] for key in ("measure", "data", "published")}
     reporting.save(
-        BIASES_NAME, {**shared, "models": "BiasModel, defaults"}, biases, seeds=[splits.SEED]
+        BIASES_NAME, {**shared, "models": "BiasModel, defaults"}, biases, seeds=[fits.SEED]
     )
     pictures.draw(NAME, [panel(rows)])
 

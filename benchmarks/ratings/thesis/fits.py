@@ -1,4 +1,12 @@
-"""One fit and its test, as a cell that is measured once and kept."""
+"""What is learned from, what is tested, and what is told without a rating.
+
+The models of the thesis, by the names of its tables, with its settings and with ours.
+
+What the thesis stops on is the set it reports (section 5.4.3). Here a twentieth of the training part decides
+where to stop, and the test part decides nothing.
+
+One fit and its test, as a cell that is measured once and kept.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +17,119 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks import freshness, parts
 from benchmarks.embeddings.common import Cells
-from benchmarks.ratings.thesis import splits
-from benchmarks.ratings.thesis.splits import Numbers, Parts
-from tacenda.ratings import Ratings
-from tacenda_surprise import RatingAlgorithm
+from tacenda import datasets
+from tacenda.ratings import Ratings, read_ratings
+from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalPMF, ConditionalRBM, RatingAlgorithm
 from tacenda_surprise.catalogue import Identities
+
+TEST, SEED = 0.1, 0
+SPLIT = "MovieLens-1M, train_test_split(test_size=0.1, random_state=0)"
+BINS = 10
+
+Numbers = npt.NDArray[np.integer[Any]]
+Flags = npt.NDArray[np.bool_]
+
+
+class Parts(NamedTuple):
+    """The ratings learned from and those tested, users and items numbered alike."""
+
+    train: Ratings
+    test: Ratings
+
+
+def movielens() -> Parts:
+    """MovieLens-1M, split as `benchmarks.ratings.accuracy` splits it."""
+    return parted(read_ratings(datasets.locate("ml-1m")["ratings"]))
+
+
+def parted(whole: Ratings) -> Parts:
+    """The split that Surprise's train_test_split makes of ratings in the order of user and item."""
+    test = np.zeros(len(whole), bool)
+    order = np.random.RandomState(SEED).permutation(len(whole))
+    test[order[len(whole) - math.ceil(TEST * len(whole)) :]] = True
+    return Parts(whole.select(~test), whole.select(test))
+
+
+def nested(n: int, shares: list[float], seed: int = SEED) -> list[Flags]:
+    """Random subsets of ``n`` things, one for every share, each a subset of every larger one."""
+    rank = np.random.default_rng(seed).permutation(n)
+    return [rank < round(share * n) for share in shares]
+
+
+def equal_bins(counts: Numbers, n_bins: int = BINS) -> Numbers:
+    """The bin of every user, by rising count; bins have the same number of users (section 5.4.5).
+
+    Users of the same count may come into different bins, those of lower number into the lower one.
+    """
+    bins = np.empty(len(counts), np.int64)
+    bins[np.argsort(counts, kind="stable")] = np.arange(len(counts)) * n_bins // len(counts)
+    return bins
+
+
+def ranges(counts: Numbers, bins: Numbers) -> list[str]:
+    """Lowest and highest count of every bin, as a reader sees them."""
+    parts = [counts[bins == number] for number in range(int(bins.max()) + 1)]
+    return [f"{part.min()} to {part.max()}" for part in parts]
+
+
+def user_groups(n_users: int, n_groups: int, seed: int = SEED) -> Numbers:
+    """The group of every user: random, and as many in each as can be."""
+    return np.random.default_rng(seed).permutation(n_users) % n_groups
+
+
+def without(ratings: Ratings, users: Flags) -> Ratings:
+    """``ratings`` but for those of the users that are marked."""
+    return ratings.select(~users[ratings.user_ids])
+
+
+def only(ratings: Ratings, users: Flags) -> Ratings:
+    """The ratings of the users that are marked."""
+    return ratings.select(users[ratings.user_ids])
+
+
+VALIDATION = 0.05
+THESIS = (
+    "PMF.thesis (250 epochs at most, patience 20), .online_svd, RBM.thesis "
+    "(250 passes); of all these the parameters of the pass that predicts a twentieth of the training part best"
+)
+
+A = TypeVar("A", PMF, RBM)
+
+
+def rbm(hidden: int, *, ours: bool = False, seed: int = 0) -> RBM:
+    return _made(RBM, ours, n_hidden=hidden, random_state=seed)
+
+
+def conditional_rbm(hidden: int, *, ours: bool = False, seed: int = 0) -> RBM:
+    return _made(ConditionalRBM, ours, n_hidden=hidden, random_state=seed)
+
+
+def pmf(width: int, *, ours: bool = False, seed: int = 0) -> PMF:
+    return _made(PMF, ours, n_factors=width, random_state=seed)
+
+
+def conditional_pmf(width: int, *, ours: bool = False, seed: int = 0) -> PMF:
+    return _made(ConditionalPMF, ours, n_factors=width, random_state=seed)
+
+
+def _made(model: type[A], ours: bool, **options: Any) -> A:
+    return model(**options) if ours else model.thesis(**options, validation=VALIDATION)
+
+
+def online_svd(width: int, *, biased: bool, seed: int = 0) -> PMF:
+    return PMF.online_svd(n_factors=width, biased=biased, random_state=seed, validation=VALIDATION)
+
+
+def bias(biases: Literal["both", "items", "users", "none"]) -> BiasOnly:
+    return BiasOnly(biases=biases)
+
 
 # What a model of this kind has learned, by the names its arrays have when it is saved; the rest (raw
 # ids, inputs of the cases, means of W) follows from these and from the data.
@@ -84,7 +194,7 @@ class Bench:
 
     @classmethod
     def of(cls, parts: Parts, cells: Cells, log: logging.Logger) -> Bench:
-        bins = splits.equal_bins(np.diff(parts.train.user_offsets))
+        bins = equal_bins(np.diff(parts.train.user_offsets))
         return cls(parts, bins, cells, log)
 
     def fit(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import reporting
-from benchmarks.ratings.thesis import factorizations, machines, models, pictures, published, splits
+from benchmarks.ratings.thesis import factorizations, fits, machines, pictures, published
 from benchmarks.ratings.thesis.fits import Bench, Figures
 from benchmarks.ratings.thesis.pictures import Curve, Panel
 
@@ -39,7 +39,7 @@ def fitted(bench: Bench) -> dict[str, Figures]:
 
 def main(bench: Bench, save: bool) -> None:
     counts = np.diff(bench.parts.train.user_offsets)
-    labels, found = splits.ranges(counts, bench.bins), fitted(bench)
+    labels, found = fits.ranges(counts, bench.bins), fitted(bench)
     tested = found["PMF50"].tested
     rows: list[dict[str, Any]] = [
         {
@@ -52,15 +52,15 @@ def main(bench: Bench, save: bool) -> None:
     ]
     protocol = {
         "measure": "RMSE of the test part, by the user's number of training ratings; bins of as many users each",
-        "data": splits.SPLIT,
-        "models": f"{models.THESIS}; CPMF and CRBM are told who has rated what in the test part too; SVD has biases",
+        "data": fits.SPLIT,
+        "models": f"{fits.THESIS}; CPMF and CRBM are told who has rated what in the test part too; SVD has biases",
         "ours": "the defaults, fitted on the whole training part; told of the training part alone",
         "published": published.SOURCE,
     }
     if not save:
         reporting.print_table(rows)
         return
-    reporting.save(NAME, protocol, rows, seeds=[splits.SEED])
+    reporting.save(NAME, protocol, rows, seeds=[fits.SEED])
     panels = [
         Panel(
             title,

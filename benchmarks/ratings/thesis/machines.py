@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks import reporting
-from benchmarks.ratings.thesis import models, published, splits
+from benchmarks.ratings.thesis import fits, published
 from benchmarks.ratings.thesis.fits import Bench, Figures
 
 NAME = "ratings-thesis-machines"
@@ -15,8 +15,8 @@ TRAIN, ALL = "told of train", "told of train and test"
 
 def thesis(bench: Bench, hidden: int) -> dict[str, Figures]:
     """The three columns of the table."""
-    found = {"RBM": bench.fit(models.rbm(hidden))}
-    conditional = models.conditional_rbm
+    found = {"RBM": bench.fit(fits.rbm(hidden))}
+    conditional = fits.conditional_rbm
     found["CRBM1"] = bench.fit(conditional(hidden), TRAIN, identities=bench.known)
     found["CRBM2"] = bench.fit(conditional(hidden), ALL, identities=bench.all_known)
     return found
@@ -25,8 +25,8 @@ def thesis(bench: Bench, hidden: int) -> dict[str, Figures]:
 def ours(bench: Bench, hidden: int) -> dict[str, Figures]:
     """Our default machines, items being cases; they are told of the training part alone."""
     return {
-        "RBM ours": bench.fit(models.rbm(hidden, ours=True)),
-        "CRBM1 ours": bench.fit(models.conditional_rbm(hidden, ours=True), TRAIN),
+        "RBM ours": bench.fit(fits.rbm(hidden, ours=True)),
+        "CRBM1 ours": bench.fit(fits.conditional_rbm(hidden, ours=True), TRAIN),
     }
 
 
@@ -45,14 +45,14 @@ def main(bench: Bench, save: bool) -> None:
         )
     protocol = {
         "measure": "RMSE of the test part",
-        "data": splits.SPLIT,
+        "data": fits.SPLIT,
         "CRBM1": "told who has rated what in the training part",
         "CRBM2": "told that of the test part too, without the ratings",
-        "RBM, CRBM1, CRBM2": models.THESIS,
+        "RBM, CRBM1, CRBM2": fits.THESIS,
         "ours": "the defaults, fitted on the whole training part",
         "published": published.SOURCE,
     }
     if save:
-        reporting.save(NAME, protocol, rows, seeds=[splits.SEED])
+        reporting.save(NAME, protocol, rows, seeds=[fits.SEED])
     else:
         reporting.print_table(rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks import reporting
-from benchmarks.ratings.thesis import factorizations, machines, models, pictures, published, splits
+from benchmarks.ratings.thesis import factorizations, fits, machines, pictures, published
 from benchmarks.ratings.thesis.fits import Bench, Figures
 from benchmarks.ratings.thesis.pictures import Curve, Panel
 
@@ -55,16 +55,16 @@ def main(bench: Bench, save: bool) -> None:
     ]
     protocol = {
         "measure": "RMSE of the test part; numbers learned, biases and slopes of all users and items included",
-        "data": splits.SPLIT,
+        "data": fits.SPLIT,
         "size": "hidden units or factors",
-        "RBM, CRBM, PMF, CPMF": f"{models.THESIS}; CRBM and CPMF are told who has rated what in the test part too",
+        "RBM, CRBM, PMF, CPMF": f"{fits.THESIS}; CRBM and CPMF are told who has rated what in the test part too",
         "ours": "the defaults but for the size, fitted on the whole training part; told of the training part alone",
         "published": published.SOURCE,
     }
     if not save:
         reporting.print_table(rows)
         return
-    reporting.save(NAME, protocol, rows, seeds=[splits.SEED])
+    reporting.save(NAME, protocol, rows, seeds=[fits.SEED])
     curves = [
         Curve(
             model,

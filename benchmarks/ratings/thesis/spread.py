@@ -7,17 +7,17 @@ from collections.abc import Callable
 from statistics import fmean, stdev
 
 from benchmarks import reporting
-from benchmarks.ratings.thesis import models, splits
+from benchmarks.ratings.thesis import fits
 from benchmarks.ratings.thesis.fits import Bench
 from tacenda_surprise import RatingAlgorithm
 
 NAME = "ratings-thesis-spread"
 SEEDS = range(5)
 MODELS: dict[str, Callable[[int], RatingAlgorithm]] = {
-    "PMF, 50 factors": lambda seed: models.pmf(50, seed=seed),
-    "PMF ours, 50 factors": lambda seed: models.pmf(50, ours=True, seed=seed),
-    "RBM, 25 hidden units": lambda seed: models.rbm(25, seed=seed),
-    "RBM ours, 25 hidden units": lambda seed: models.rbm(25, ours=True, seed=seed),
+    "PMF, 50 factors": lambda seed: fits.pmf(50, seed=seed),
+    "PMF ours, 50 factors": lambda seed: fits.pmf(50, ours=True, seed=seed),
+    "RBM, 25 hidden units": lambda seed: fits.rbm(25, seed=seed),
+    "RBM ours, 25 hidden units": lambda seed: fits.rbm(25, ours=True, seed=seed),
 }
 
 
@@ -38,8 +38,8 @@ def main(bench: Bench, save: bool) -> None:
     protocol = {
         "measure": "RMSE of the test part; its standard deviation over seeds; twice the deviation of the difference "
         "between two fits",
-        "data": splits.SPLIT,
-        "PMF, RBM": models.THESIS,
+        "data": fits.SPLIT,
+        "PMF, RBM": fits.THESIS,
         "ours": "default settings but for the width",
     }
     if save:
