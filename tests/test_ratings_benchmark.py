@@ -9,10 +9,9 @@ from surprise import Dataset, Reader
 
 from benchmarks import parts
 from benchmarks.embeddings.common import Cells
-from benchmarks.ratings import accuracy, data, measuring, other_libraries, peer_process
+from benchmarks.ratings import accuracy, data, measuring, peer_process, peers
 from benchmarks.ratings.data import Fold
-from benchmarks.ratings.other_libraries import Measured
-from benchmarks.ratings.peers import PEERS, Peer, told
+from benchmarks.ratings.peers import PEERS, Measured, Peer, told
 from tacenda.datasets import synthetic_ratings
 
 STUB = """
@@ -67,14 +66,14 @@ def cornac(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "of the other interpreter")
     monkeypatch.setenv("STUB_LEARNED", str(learned))
     monkeypatch.setenv("TACENDA_PEERS_PYTHON", str(python))
-    other_libraries.versions.cache_clear()
+    peers.versions.cache_clear()
     yield lambda: [np.array(json.loads(line)) for line in learned.read_text().splitlines()]
-    other_libraries.versions.cache_clear()
+    peers.versions.cache_clear()
 
 
 def test_a_library_of_another_interpreter_predicts_the_pairs_of_the_fold(cornac, fold):
     peer = Peer("cornac MF", "cornac", "MF")
-    small, large = other_libraries.measure(peer, [{"k": -4}, {"k": 0}], [fold], seed=0)
+    small, large = peers.measure(peer, [{"k": -4}, {"k": 0}], [fold], seed=0)
     trainset = fold.trainset
     expected = []
     for uid, iid, _ in fold.testset[:-1]:
@@ -90,7 +89,7 @@ def test_a_library_of_another_interpreter_predicts_the_pairs_of_the_fold(cornac,
 def test_libraries_learn_from_ratings_in_a_random_order_that_the_seed_decides(cornac, fold):
     peer = Peer("cornac MF", "cornac", "MF")
     for seed in (0, 0, 1):
-        list(other_libraries.measure(peer, [{}], [fold], seed))
+        list(peers.measure(peer, [{}], [fold], seed))
     first, again, other = cornac()[1::2]  # each process warms up first
     users = first[0]
     assert (np.diff(users) < 0).any()

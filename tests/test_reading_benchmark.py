@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from benchmarks.language_models.reading.regression import gain
-from benchmarks.language_models.reading.stories import before
+from benchmarks.language_models.reading.stories import before, gain
 
 
 @pytest.fixture

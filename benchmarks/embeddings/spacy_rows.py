@@ -23,14 +23,14 @@ from spacy.tokens import Doc
 from spacy.training import Example, biluo_tags_to_spans, iob_to_biluo
 
 from benchmarks import reporting
-from benchmarks.embeddings import common, labelled, models, pipelines, subwords, training
+from benchmarks.embeddings import common, labelled, models, pipelines, subwords
 
 NAME = "embeddings-spacy"
 TASKS = {"ewt-upos": "tagger", "wnut17": "ner", "conll2003": "ner"}
 PROTOCOL = {
     "measure": "tagger: UPOS accuracy in percent; ner: entity F1 in percent; test part",
     "tokens": "gold, one Doc a sentence",
-    "training": training.PROTOCOL.format("the dev part"),
+    "training": pipelines.PROTOCOL.format("the dev part"),
     "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500; "
     "word2vec CBOW 100 wide, gensim's defaults (window 5, 5 epochs), and LDS "
     "200 states, both fitted on the same text, "
@@ -81,7 +81,7 @@ def measure(
     chosen = task.subset(size, seed)
     examples = gold([docs["train"][i] for i in chosen], [task.train[i] for i in chosen], component)
     test = {part: gold(docs[part], getattr(task, part), component) for part in ("dev", "test")}
-    found = training.train(nlp, examples, lambda: (score(nlp, docs["dev"], test["dev"]), {}))
+    found = pipelines.train(nlp, examples, lambda: (score(nlp, docs["dev"], test["dev"]), {}))
     del found["others"]
     return {**found, "test": score(nlp, docs["test"], test["test"])}
 
@@ -95,7 +95,7 @@ def version(options: argparse.Namespace, row: pipelines.Row) -> str:
 
 def key_of(task: str, name: str, size: int | None, seed: int, model: str) -> str:
     parts = {"task": task, "row": name, "size": size or "all", "seed": seed, "model": model}
-    return common.cell_key(**parts, training=training.KIND)
+    return common.cell_key(**parts, training=pipelines.KIND)
 
 
 def recorded(results: str, cache: Path) -> dict[str, dict[str, Any]]:
@@ -109,7 +109,7 @@ def kept_cells(cache: Path, name: str, results: str) -> common.Cells:
     """The cells of a benchmark, of the cache and of its results."""
     cells = common.Cells(cache, name)
     for row in recorded(results, cache).values():
-        for each in row.get("cells", ()) if row.get("training") == training.KIND else ():
+        for each in row.get("cells", ()) if row.get("training") == pipelines.KIND else ():
             key = key_of(row["task"], row["row"], each["size"], each["seed"], row["vectors"])
             cells.values.setdefault(key, each)
     return cells
@@ -164,7 +164,7 @@ def row_of(cells: common.Cells, case: Case) -> dict[str, Any]:
         for seed, cell in measured.items():
             what = {each: cell[each] for each in ("dev", "test", "step", "steps", "seconds")}
             kept.append({"size": size, "seed": seed, **what})
-    made = {"vectors": vectors, "training": training.KIND, "cells": kept}
+    made = {"vectors": vectors, "training": pipelines.KIND, "cells": kept}
     what = {"what": f"{task}, {name}", "task": task, "row": name}
     return {**what, **found, **made} if kept else {}
 

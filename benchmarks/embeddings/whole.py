@@ -19,7 +19,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from benchmarks import reporting
-from benchmarks.embeddings import common, labelled, pipelines, spacy_rows, training
+from benchmarks.embeddings import common, labelled, pipelines, spacy_rows
 from tacenda import datasets
 from tacenda.datasets import conllu
 
@@ -38,7 +38,7 @@ PROTOCOL = {
     "pipeline": "tagger, parser and ner listen to one tok2vec, as `tacenda embed init-config` writes it",
     "labelled": "as many sentences of EWT as of WNUT-17, drawn anew with every seed",
     "tokens": spacy_rows.PROTOCOL["tokens"],
-    "training": training.PROTOCOL.format("the mean of the three scores on the dev parts"),
+    "training": pipelines.PROTOCOL.format("the mean of the three scores on the dev parts"),
     "layers": spacy_rows.PROTOCOL["layers"],
 }
 
@@ -92,7 +92,7 @@ def measure(
         return sum(found.values()) / len(found), found
 
     annotating = ["lds_embeddings"] if row.output else []
-    found = training.train(nlp, examples, on_dev, annotating)
+    found = pipelines.train(nlp, examples, on_dev, annotating)
     on_best = found.pop("others")
     return {**found, "dev": on_best, "test": scores(nlp, held_out["test"])}
 
@@ -141,7 +141,7 @@ def report(options: argparse.Namespace) -> None:
                     found[f"{part} {score} {size or 'all'}"] = common.spread(values)
             kept += [{"size": size, "seed": seed, **cell} for seed, cell in measured.items()]
         if kept:
-            made = {"vectors": vectors, "training": training.KIND, "cells": kept}
+            made = {"vectors": vectors, "training": pipelines.KIND, "cells": kept}
             what = {"what": f"whole, {name}", "task": "whole", "row": name}
             rows.append({**what, **found, **made})
     reporting.save(

@@ -20,11 +20,10 @@ from surprise import AlgoBase
 
 from benchmarks import reporting
 from benchmarks.embeddings import common
-from benchmarks.ratings import data, measuring, other_libraries, peer_process, peer_settings
+from benchmarks.ratings import data, measuring, peer_process, peer_settings, peers
 from benchmarks.ratings.data import Fold
 from benchmarks.ratings.measuring import SEED
-from benchmarks.ratings.other_libraries import Measured
-from benchmarks.ratings.peers import PEERS, told
+from benchmarks.ratings.peers import PEERS, Measured, told
 from tacenda_surprise import (
     PMF,
     RBM,
@@ -162,7 +161,7 @@ def main() -> None:
         "data": data.SPLITS[options.data],
         "settings seen": SEEN,
         **PROTOCOL,
-        "cornac, LensKit and myFM under": other_libraries.versions(other_libraries.interpreter()),
+        "cornac, LensKit and myFM under": peers.versions(peers.interpreter()),
         "the others under": peer_process.installed(),
         "repeats": options.repeats,
     }

@@ -14,10 +14,9 @@ import surprise
 from surprise import AlgoBase, Dataset, Reader
 
 from benchmarks import freshness, parts
-from benchmarks.ratings import other_libraries
+from benchmarks.ratings import peers
 from benchmarks.ratings.data import Fold
-from benchmarks.ratings.other_libraries import Floats, Measured
-from benchmarks.ratings.peers import Peer, Settings
+from benchmarks.ratings.peers import Floats, Measured, Peer, Settings
 from tacenda.datasets import synthetic_ratings
 
 SEED = 0
@@ -44,7 +43,7 @@ def here(make: Callable[[], AlgoBase], folds: Sequence[Fold]) -> Iterator[Measur
 def of_peer(peer: Peer, tried: Sequence[Settings], folds: Sequence[Fold]) -> Iterator[Measured]:
     """Of another library's algorithm: with the first settings on all folds, then with the next."""
     if not peer.in_surprise:
-        yield from other_libraries.measure(peer, tried, folds, SEED)
+        yield from peers.measure(peer, tried, folds, SEED)
         return
     for settings in tried:
         yield from here(partial(in_surprise, peer, settings), folds)
@@ -52,7 +51,7 @@ def of_peer(peer: Peer, tried: Sequence[Settings], folds: Sequence[Fold]) -> Ite
 
 def library(peer: Peer) -> str | None:
     """The library and its version, as `cornac 3.0.1`; None: it is not installed."""
-    found = version(peer.library) if peer.in_surprise else other_libraries.version_of(peer.library)
+    found = version(peer.library) if peer.in_surprise else peers.version_of(peer.library)
     return found and f"{peer.library} {found}"
 
 

@@ -20,8 +20,7 @@ import numpy.typing as npt
 from benchmarks import parts, reporting
 from benchmarks.language_models.kept import kept
 from benchmarks.language_models.reading import texts
-from benchmarks.language_models.reading.regression import Matrix, gain
-from benchmarks.language_models.reading.stories import Stories, before
+from benchmarks.language_models.reading.stories import Matrix, Stories, before, gain
 from tacenda import Corpus
 from tacenda_lm import (
     HLBL,

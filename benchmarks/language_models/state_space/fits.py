@@ -1,4 +1,4 @@
-"""Models of letters: the excerpts they are fitted to, the plans of what is compared, and what each says of every letter.
+"""Models of letters: excerpts, the plans of what is compared, and what each says of every letter of an excerpt.
 
 The text of a Finnish book is read as lower-case letters and the space between words, which counts as a letter; whatever
 else stands between letters is a space, and several are one. An excerpt begins at an offset in these letters: its dense
