@@ -224,9 +224,8 @@ def ngrams(size: str) -> list[Plan]:
     found = [Plan("n-gram", size, {"order": order}, "Kneser-Ney") for order in range(2, 9)]
     for order in range(2, 7):
         for min_count in (1, 2):
-            for cutoff in (3, 7):
-                good_turing = {"smoothing": "good_turing", "min_count": min_count, "cutoff": cutoff}
-                found.append(Plan("n-gram", size, {"order": order, **good_turing}, "Good-Turing"))
+            settings = {"order": order, "smoothing": "good_turing", "min_count": min_count}
+            found.append(Plan("n-gram", size, settings, "Good-Turing"))
     return found
 
 
