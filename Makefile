@@ -87,7 +87,7 @@ peers: setup
 		echo "older releases of LensKit and myFM will be measured: the newest want Python 3.12.5 (PEERS_PYTHON=...)"; }
 
 robustness: setup
-	TACENDA_PROGRESS=0 $(BIN)/python tests/robustness/harness.py --log robustness.log --save
+	TACENDA_PROGRESS=0 $(BIN)/python tests/robustness/harness.py --log robustness.log
 
 # The same bytes on the same machine, so nothing is changed where the code has not changed.
 models: setup

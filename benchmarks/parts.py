@@ -203,20 +203,6 @@ PARTS = (
         ("--choose",),
     ),
     Part("language_models.caches", ("lm-caches",), (*CACHES, *BILINEAR, *NGRAMS, *MIXTURE)),
-    Part(
-        "language_models.caches choice",
-        ("lm-caches-choice",),
-        (*CACHES, *BILINEAR, *NGRAMS),
-        ("--only", "choice"),
-    ),
-    Part(
-        "language_models.caches speed",
-        ("lm-caches-speed",),
-        (*CACHES, *BILINEAR),
-        ("--only", "speed"),
-        timed=True,
-    ),
-    Part("language_models.recurrent_speed", ("lm-recurrent-speed",), RECURRENT, timed=True),
     Part("language_models.budgets", ("lm-budgets",), (*BILINEAR, *MIXTURE)),
     Part(
         "language_models.budgets choice",
@@ -224,7 +210,6 @@ PARTS = (
         BILINEAR,
         ("choose",),
     ),
-    Part("language_models.budgets long", ("lm-budgets-long",), BILINEAR, ("long",)),
     Part(
         "language_models.mixtures",
         ("lm-mixtures",),
@@ -325,7 +310,6 @@ PARTS = (
         ("lm-boltzmann-ways",),
         (*MACHINES, *NGRAMS, *MIXTURE),
     ),
-    Part("language_models.boltzmann_speed", ("lm-boltzmann-speed",), MACHINES, timed=True),
     Part(
         "language_models.thesis speed",
         _of_texts("speed"),
@@ -338,13 +322,6 @@ PARTS = (
         ("lm-state-space",),
         (*STATE_SPACE, *NGRAMS),
     ),
-    Part(
-        "language_models.state_space_speed",
-        ("lm-state-space-speed",),
-        STATE_SPACE,
-        timed=True,
-    ),
-    Part("kernels", ("kernels",), ("core/kernels",), timed=True),
     Part("vectors", ("kernel-vectors",), ("core/kernels",), timed=True),
     Part(
         "gpu",
@@ -366,12 +343,6 @@ PARTS = (
         timed=True,
     ),
     Part("lagged_counts", ("lagged_counts",), ("core/kernels/dynamics",), timed=True),
-    Part(
-        "startup",
-        ("startup",),
-        ("core/cli", "core/plugins.py", "core/__init__.py"),
-        timed=True,
-    ),
 )
 
 

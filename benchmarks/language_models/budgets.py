@@ -2,12 +2,10 @@
 
     python -m benchmarks.language_models.budgets choose [--budget minute "5 minutes"]
     python -m benchmarks.language_models.budgets [--budget minute "5 minutes"] [--text ptb wikitext-2]
-    python -m benchmarks.language_models.budgets long [--budget "15 minutes" hour]      26 million tokens
 
 `choose` compares settings on the last tenth of the training text of Penn Treebank, by models of the rest, and writes
 lm-budgets-chosen. Without it, the settings that were best there are fitted to the whole training text: lm-budgets. The
-hour goes to several seeds of the quarter of an hour, mixed with equal weights. `long` compares settings of a few
-passes over Wikipedia on its dev part, and looks at the test part with the best of each budget alone: lm-budgets-long.
+hour goes to several seeds of the quarter of an hour, mixed with equal weights.
 Every fit is kept, and goes on where it was broken off; a row is saved as soon as it is found.
 """
 
@@ -19,7 +17,7 @@ from itertools import product
 from typing import Any
 
 from benchmarks import reporting
-from benchmarks.language_models import contexts, scale
+from benchmarks.language_models import contexts
 from benchmarks.language_models.held_back import cut
 from benchmarks.language_models.hidden_markov.fits import Texts
 from benchmarks.language_models.log_bilinear import fitted
@@ -61,23 +59,6 @@ CHOSEN = {
     "15 minutes": 0,
 }  # by lm-budgets-chosen
 SEEDS = 5  # that an hour holds
-LONG: dict[str, tuple[dict[str, Any], ...]] = {
-    "15 minutes": (
-        {"width": 208, "copies": 4, "dropout": 0.3, "epochs": 2},
-        {"width": 400, "copies": 8, "dropout": 0.3, "epochs": 2},
-        {"width": 640, "copies": 12, "dropout": 0.3, "epochs": 1},
-    ),
-    "hour": (
-        {"width": 400, "copies": 8, "dropout": 0.4, "epochs": 7},
-        {"width": 640, "copies": 12, "dropout": 0.5, "epochs": 4},
-    ),
-}
-LONG_PROTOCOL = {
-    "text": scale.PROTOCOL["text"],
-    "context": contexts.PROTOCOL,
-    "settings": "all that were tried; chosen by the dev part as a stream, the best of a budget alone has a test column",
-    "CPU s": PROTOCOL["CPU s"],
-}
 BUDGETS = (*TRIED, "hour")
 Row = dict[str, Any]
 
@@ -128,37 +109,14 @@ def choose(budgets: list[str]) -> None:
             reporting.save("lm-budgets-chosen", CHOICE, [row], seeds=(0,), keep="what")
 
 
-def long(budgets: list[str]) -> None:
-    """Settings of a few passes over a long text."""
-    train, dev, test = scale.corpora(0)
-    for budget in (each for each in budgets if each in LONG):
-        found = []
-        for settings in LONG[budget]:
-            model, fit = fitted(train, dev, "wikipedia", **settings)
-            what = f"{budget}, {settings['width']} wide, {settings['copies']} trees"
-            row = {"what": what, "budget": budget, **settings, "CPU s": fit["CPU s"]}
-            row["dev"] = model.perplexity(dev, context="stream").value
-            reporting.save("lm-budgets-long", LONG_PROTOCOL, [row], seeds=(0,), keep="what")
-            found.append((row["dev"], row, model))
-        _, row, model = min(found, key=lambda each: each[0])
-        row |= {
-            "test": model.perplexity(test, context="stream").value,
-            "test apart": model.perplexity(test, context="sentence").value,
-        }
-        reporting.save("lm-budgets-long", LONG_PROTOCOL, [row], seeds=(0,), keep="what")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("act", nargs="?", choices=("measure", "choose", "long"), default="measure")
+    parser.add_argument("act", nargs="?", choices=("measure", "choose"), default="measure")
     parser.add_argument("--budget", nargs="+", choices=BUDGETS, default=list(BUDGETS))
     parser.add_argument("--text", nargs="+", default=["ptb", "wikitext-2"])
     options = parser.parse_args()
     if options.act == "choose":
         choose(options.budget)
-        return
-    if options.act == "long":
-        long(options.budget)
         return
     for on, budget in product(options.text, options.budget):
         for row in rows_of(on, Texts(on), budget):

@@ -4,8 +4,7 @@ Saved models are altered, processes are killed, forked and threaded, and readers
 it but a valid result or one clear error: no crash, no hang, no traceback of another kind, no answer that is not one,
 no half of a model, no flood of memory. Failures are printed with what repeats them.
 
-What has been done is kept in the file of ``--log``, from which an interrupted run goes on; ``--save`` writes the
-summary among the results of the benchmarks.
+What has been done is kept in the file of ``--log``, from which an interrupted run goes on.
 """
 
 from __future__ import annotations
@@ -153,7 +152,6 @@ def main() -> int:
         "--short", action="store_true", help="a part of everything, in half a minute"
     )
     parser.add_argument("--log", type=Path, help="JSON lines; what is in there is not done again")
-    parser.add_argument("--save", action="store_true", help="write the summary")
     options = parser.parse_args()
     if options.short:
         options.mutants, options.kills = min(options.mutants, 170), min(options.kills, 8)
@@ -173,23 +171,7 @@ def main() -> int:
     for row in rows:
         counts[row["part"]] += row["cases"]
     print(", ".join(f"{n} {part}" for part, n in counts.items()) + f": {failures} failures")
-    if options.save:
-        save(rows, options.seed)
     return bool(failures)
-
-
-def save(rows: list[dict[str, Any]], seed: int) -> None:
-    """Write the counts of every unit among the results of the benchmarks."""
-    sys.path.append(str(Path(__file__).parents[2]))
-    from benchmarks import reporting
-
-    protocol = {
-        "what": "altered models, kills, forks, threads and hostile files that did harm",
-        "command": "make robustness",
-        "failure": "a crash, a hang, an exception that is not a TacendaError, an invalid answer, half a model",
-    }
-    table = [{**row, "failures": len(row["failures"])} for row in rows]
-    reporting.save("robustness", protocol, table, seeds=[seed])
 
 
 if __name__ == "__main__":
