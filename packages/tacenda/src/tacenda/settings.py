@@ -70,9 +70,6 @@ class Option:
         Bounds that the value may reach.
     above, below
         Bounds that it may not reach.
-    paths
-        The options of a model that it stands for, as ``advanced.rate_decay``; empty but in the
-        settings of a host, which has words of its own.
     last
         Whether it is shown after the options of subclasses too.
     """
@@ -85,7 +82,6 @@ class Option:
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
-    paths: tuple[str, ...] = ()
     last: bool = False
 
     def wanted(self) -> str:
@@ -186,10 +182,10 @@ class Settings:
             if isinstance(value, Settings):
                 self._refuse_idle(value, reasons, f"{prefix}{one.name}.")
                 continue
-            found = [reasons.get(path) for path in one.paths or (prefix + one.name,)]
-            if found and found[0] and all(found) and value != one.default:
+            reason = reasons.get(prefix + one.name)
+            if reason and value != one.default:
                 raise ConfigurationError(
-                    f"{self.model()}: {prefix}{one.name} has no effect {found[0]}; leave it out"
+                    f"{self.model()}: {prefix}{one.name} has no effect {reason}; leave it out"
                 )
 
     def check(self) -> None:

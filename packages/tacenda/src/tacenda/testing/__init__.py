@@ -1,8 +1,6 @@
-"""Conformance kits: test classes to inherit, so that a plugin is held to what Tacenda's own are.
+"""Conformance: one call that holds a plugin to the promises of Tacenda's own plugins.
 
-`tacenda.testing.models` has what every saved model promises, `tacenda.testing.kernels` what every kernel
-backend promises. The kits for models stand beside their contracts: ``tacenda_embeddings.testing``,
-``tacenda_lm.testing``, ``tacenda_surprise.testing``.
-
-Needs pytest: install ``tacenda[testing]``.
+`tacenda.testing.models.check_estimator` is for any saved model and `tacenda.testing.kernels` for a kernel backend; the
+calls for embedders, language models and recommenders are in ``tacenda_embeddings.testing``, ``tacenda_lm.testing`` and
+``tacenda_surprise.testing``. Install ``tacenda[testing]``.
 """

@@ -1,7 +1,6 @@
-"""`ModelTests`: what every model of the registry promises, whatever its kind.
+"""`check_estimator`: the promises of every model of the registry, whatever its kind, as one call.
 
-It names its entry point, may be shared by threads and by forked processes, comes back from disk as it was,
-and refuses damaged artefacts. The kits of each kind inherit it.
+The kits of each kind call it: ``tacenda_embeddings.testing``, ``tacenda_lm.testing``, ``tacenda_surprise.testing``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import tacenda
 from tacenda import plugins
@@ -29,7 +27,6 @@ from tacenda.errors import ArtifactError, PluginError, TacendaError
 from tacenda.plugins import canonical
 
 __all__ = [
-    "ModelTests",
     "assert_equal",
     "assert_refuses",
     "check_estimator",
@@ -38,266 +35,8 @@ __all__ = [
     "registered",
 ]
 
-
-class ModelTests:
-    """Inherited by the kits; a test file defines `make_model`.
-
-    Attributes
-    ----------
-    kind
-        The kind of the registry; a kit says which.
-    may_hold_nan
-        Names of arrays of the artefact in which NaN is legitimate.
-    fork_seconds
-        How long the use of a model may take in a forked process before it is taken for a deadlock.
-    """
-
-    kind: str
-    may_hold_nan: frozenset[str] = frozenset()
-    fork_seconds: float = 60.0
-    _fitted: Any
-
-    def make_model(self) -> Any:
-        """Return a new unfitted model, small enough to fit in a second on `training_data`."""
-        raise NotImplementedError("define make_model() in your test class")
-
-    def training_data(self) -> Any:
-        """Return what the model is fitted to."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it fits models to")
-
-    def applied(self, model: Any) -> list[Any]:
-        """Return arrays with everything that a host asks of a fitted model."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how models are used")
-
-    def assert_close(self, found: Any, expected: Any) -> None:
-        """Compare results that may differ in the last digits."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how results are compared")
-
-    def assert_same_model(self, model: Any, original: Any) -> None:
-        """Compare two models, which must be equal in settings, description and results, bit for bit."""
-        assert model.config_dict() == original.config_dict()
-        assert getattr(model, "figures", None) == getattr(original, "figures", None)
-        assert model.fitted_on == original.fitted_on
-        self.assert_equal(self.applied(model), self.applied(original))
-
-    def assert_equal(self, found: Any, expected: Any) -> None:
-        """Compare arrays bit for bit."""
-        for array, other in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(array, other)
-
-    @pytest.fixture
-    def model(self) -> Any:
-        """The fitted model that all tests of a class share; applying it must not change it."""
-        cls = type(self)
-        if "_fitted" not in vars(cls):
-            cls._fitted = self.make_model().fit(self.training_data())
-        return cls._fitted
-
-    @pytest.fixture(autouse=True)
-    def _registered(self) -> Iterator[None]:
-        """Put the class where `tacenda.load` looks, unless it is installed."""
-        cls = type(self.make_model())
-        if _claims(cls):
-            yield
-            return
-        plugins.register(cls.kind, cls.name, cls, distribution=cls.distribution)
-        try:
-            yield
-        finally:
-            plugins.unregister(cls.kind, cls.name, distribution=cls.distribution)
-
-    # -- what it is --------------------------------------------------------------------------------
-
-    def test_names_its_entry_point(self, model: Any) -> None:
-        """Kind, name and distribution lead to this class, and no other distribution installs it."""
-        assert model.kind == self.kind
-        assert model.name
-        assert isinstance(model.name, str)
-        assert isinstance(model.distribution, str)
-        assert getattr(model, "api_version", 1) == plugins.API_VERSION
-        installs = any(claim.version for claim in _claims(type(model)))
-        assert installs or not _has_metadata(model.distribution), (
-            f"{model.distribution} is installed and names no {model.name!r} under tacenda.{model.kind}: add it to "
-            "the entry points and install the package again"
-        )
-        found = plugins.get(model.kind, model.name, distribution=model.distribution)
-        assert found is type(model), "the entry point leads to another class"
-        for record in plugins.available(model.kind):
-            if record.name != model.name or canonical(record.distribution) == canonical(
-                model.distribution
-            ):
-                continue
-            with suppress(PluginError):  # it is somebody else's, and sick
-                rival = plugins.get(model.kind, model.name, distribution=record.distribution)
-                assert rival is not type(model), (
-                    f"{record.distribution} installs it, and its distribution is {model.distribution!r}: "
-                    "a saved model would not find its class"
-                )
-
-    # -- hosts with threads and processes ----------------------------------------------------------
-
-    def test_threads_may_share_it(self, model: Any) -> None:
-        """Two threads at once get what one gets."""
-        expected = self.applied(model)
-        found: list[Any] = []
-
-        def work() -> None:
-            found.extend(self.applied(model) for _ in range(5))
-
-        threads = [threading.Thread(target=work) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(found) == 10, "a thread failed"
-        for result in found:
-            self.assert_equal(result, expected)
-
-    @pytest.mark.skipif(
-        "fork" not in multiprocessing.get_all_start_methods(), reason="the platform cannot fork"
-    )
-    def test_a_forked_process_may_use_it(self, model: Any) -> None:
-        """As in ``nlp.pipe(n_process=2)``, after it was used: a warm pool of threads is not inherited."""
-        expected = self.applied(model)
-        found = in_forked_process(partial(self.applied, model), self.fork_seconds)
-        self.assert_close(found, expected)
-
-    # -- the way to disk and back ------------------------------------------------------------------
-
-    def test_comes_back_from_disk_bit_for_bit(self, model: Any, tmp_path: Path) -> None:
-        """A saved model is loaded as it was, and saves the same bytes again."""
-        model.save(tmp_path / "model")
-        loaded = tacenda.load(tmp_path / "model")
-        assert type(loaded) is type(model)
-        self.assert_same_model(loaded, model)
-        loaded.save(tmp_path / "again")
-        first, again = (
-            {path.name: path.read_bytes() for path in (tmp_path / name).iterdir() if path.is_file()}
-            for name in ("model", "again")
-        )
-        assert first == again, "a loaded model saves other bytes than it was loaded from"
-
-    def test_comes_back_from_bytes_bit_for_bit(self, model: Any) -> None:
-        data = model.to_artifact().to_bytes()
-        self.assert_same_model(type(model).from_artifact(Artifact.from_bytes(data)), model)
-
-    @pytest.mark.parametrize("precision", ["float16", "int8"])
-    def test_a_compact_form_is_stable(self, model: Any, precision: Any, tmp_path: Path) -> None:
-        """Saved again, it has the same bytes: rounding happens once. A model without tables refuses."""
-        if not model.can_be_compact():
-            save = partial(model.save, tmp_path / "model", precision=precision)
-            assert_refuses(save, ArtifactError, f"saving in {precision}")
-            return
-        model.save(tmp_path / "model", precision=precision)
-        loaded = tacenda.load(tmp_path / "model")
-        assert loaded.precision == precision
-        self.applied(loaded)
-        assert loaded.to_artifact().to_bytes() == model.to_artifact(precision).to_bytes()
-
-    def test_its_settings_are_json(self, model: Any) -> None:
-        config = model.config_dict()
-        assert json.loads(json.dumps(config, allow_nan=False)) == config
-
-    def test_a_damaged_artifact_is_refused(self, model: Any) -> None:
-        """An array that is missing, of another rank, NaN or a falling offset raises ArtifactError."""
-        artifact = model.to_artifact()
-        for name, array in artifact.arrays.items():
-            others = {key: value for key, value in artifact.arrays.items() if key != name}
-            damaged: dict[str, Any] = {"missing": {}, "of another rank": {name: array[None]}}
-            if array.dtype.kind == "f" and array.size and name not in self.may_hold_nan:
-                bad = array.copy()
-                bad.flat[0] = np.nan
-                damaged["holding NaN"] = {name: bad}
-            is_offsets = array.dtype == np.int64 and array.ndim == 1 and name.endswith(_OFFSETS)
-            if is_offsets and len(array) >= 4:
-                bad = array.copy()
-                bad[1:3] = 2**63 - 1, -2  # their difference wraps around to a small positive one
-                damaged["falling"] = {name: bad}
-            for damage, change in damaged.items():
-                spoilt = dataclasses.replace(artifact, arrays={**others, **change})
-                action = f"loading with the array {name!r} {damage}"
-                assert_refuses(partial(type(model).from_artifact, spoilt), ArtifactError, action)
-
-
 #: The names of arrays that cut another array into pieces end in one of these.
 _OFFSETS = ("offsets", "indptr", "word_codes", "code_steps", "starts", "first")
-
-
-def in_forked_process(act: Callable[[], Any], seconds: float) -> Any:
-    """Return what ``act`` returns in a forked copy of this process.
-
-    Raises
-    ------
-    AssertionError
-        It fails there, dies, or takes more than ``seconds``.
-    """
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-
-    def work() -> None:
-        try:
-            sender.send((act(), None))
-        except BaseException:
-            sender.send((None, traceback.format_exc()))
-
-    process = context.Process(target=work, daemon=True)
-    process.start()
-    sender.close()  # so that the death of the child, which has the other copy, ends the wait
-    try:
-        assert receiver.poll(seconds), f"it hangs: no result in a forked process in {seconds:g} s"
-        try:
-            found, failure = receiver.recv()
-        except EOFError:
-            process.join()
-            raise AssertionError(
-                f"the forked process died with exit code {process.exitcode}"
-            ) from None
-    finally:
-        process.kill()
-        process.join()
-        receiver.close()
-    assert failure is None, f"in a forked process:\n{failure}"
-    return found
-
-
-def _claims(cls: Any) -> list[plugins.PluginRecord]:
-    """The plugins with the name and the distribution of a class."""
-    owner = canonical(cls.distribution)
-    return [
-        record
-        for record in plugins.available(cls.kind)
-        if record.name == cls.name and canonical(record.distribution) == owner
-    ]
-
-
-def _has_metadata(distribution: str) -> bool:
-    """Whether a distribution of this name is installed."""
-    try:
-        importlib.metadata.distribution(distribution)
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        return False
-    return True
-
-
-def assert_refuses(act: Callable[[], Any], error: type[TacendaError], action: str) -> None:
-    """Fail unless ``act`` raises an error of this type, whose message is one line."""
-    assert refusal_of(act, error, action) is not None, f"{action} raises no {error.__name__}"
-
-
-def refusal_of(act: Callable[[], Any], error: type[TacendaError], action: str) -> str | None:
-    """Return the message with which ``act`` raises an error of this type, None if it raises none."""
-    try:
-        act()
-    except error as caught:
-        message = str(caught).strip()
-    else:
-        return None
-    assert message, f"{action} raises {error.__name__} without a message"
-    assert "\n" not in message, f"{action}: the message is longer than a sentence"
-    return message
-
-
-# -- the same, as one call ---------------------------------------------------------------------------
 
 
 def check_estimator(
@@ -465,3 +204,77 @@ def assert_equal(found: Any, expected: Any) -> None:
     """Compare lists of arrays bit for bit."""
     for array, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(array, other)
+
+
+def in_forked_process(act: Callable[[], Any], seconds: float) -> Any:
+    """Return what ``act`` returns in a forked copy of this process.
+
+    Raises
+    ------
+    AssertionError
+        It fails there, dies, or takes more than ``seconds``.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def work() -> None:
+        try:
+            sender.send((act(), None))
+        except BaseException:
+            sender.send((None, traceback.format_exc()))
+
+    process = context.Process(target=work, daemon=True)
+    process.start()
+    sender.close()  # so that the death of the child, which has the other copy, ends the wait
+    try:
+        assert receiver.poll(seconds), f"it hangs: no result in a forked process in {seconds:g} s"
+        try:
+            found, failure = receiver.recv()
+        except EOFError:
+            process.join()
+            raise AssertionError(
+                f"the forked process died with exit code {process.exitcode}"
+            ) from None
+    finally:
+        process.kill()
+        process.join()
+        receiver.close()
+    assert failure is None, f"in a forked process:\n{failure}"
+    return found
+
+
+def _claims(cls: Any) -> list[plugins.PluginRecord]:
+    """The plugins with the name and the distribution of a class."""
+    owner = canonical(cls.distribution)
+    return [
+        record
+        for record in plugins.available(cls.kind)
+        if record.name == cls.name and canonical(record.distribution) == owner
+    ]
+
+
+def _has_metadata(distribution: str) -> bool:
+    """Whether a distribution of this name is installed."""
+    try:
+        importlib.metadata.distribution(distribution)
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return False
+    return True
+
+
+def assert_refuses(act: Callable[[], Any], error: type[TacendaError], action: str) -> None:
+    """Fail unless ``act`` raises an error of this type, whose message is one line."""
+    assert refusal_of(act, error, action) is not None, f"{action} raises no {error.__name__}"
+
+
+def refusal_of(act: Callable[[], Any], error: type[TacendaError], action: str) -> str | None:
+    """Return the message with which ``act`` raises an error of this type, None if it raises none."""
+    try:
+        act()
+    except error as caught:
+        message = str(caught).strip()
+    else:
+        return None
+    assert message, f"{action} raises {error.__name__} without a message"
+    assert "\n" not in message, f"{action}: the message is longer than a sentence"
+    return message
