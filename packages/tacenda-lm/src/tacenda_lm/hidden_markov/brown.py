@@ -60,23 +60,9 @@ _FAST = {"contract"}
 class BrownClusters:
     """Words at the leaves of a binary tree: those of one class share a bit string, similar classes a prefix.
 
-    Parameters
-    ----------
-    rows
-        Word, bit string and count of each word.
-
-    Attributes
-    ----------
-    paths
-        The bit string of each word, read-only.
-    counts
-        How often each word occurred, read-only.
-
-    Raises
-    ------
-    DataError
-        A word occurs twice, a path is no bit string or begins with that of another class, or a count is
-        negative.
+    It is made of ``rows``: word, bit string and count of each word. ``paths`` are the bit strings of words and ``counts``
+    how often each occurred, both read-only. Raises DataError where a word occurs twice, a path is no bit string or
+    begins with that of another class, or a count is negative.
     """
 
     def __init__(self, rows: Iterable[tuple[str, str, int]]) -> None:
@@ -174,36 +160,23 @@ class BrownClusters:
 def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> BrownClusters:
     """Find Brown clusters of the words of a text; the same text always has the same clusters.
 
-    Parameters
-    ----------
-    text
-        A file (a ``Path``; whitespace tokens, one sentence per line), a string, sentences, or a corpus.
-    n_classes
-        Leaves of the tree; ``</s>`` has none, but is a neighbour like other words.
-    min_count
-        Rarer words get no class; as neighbors of others they count as one word.
-
-    Raises
-    ------
-    ConfigurationError
-        ``n_classes`` is not from 1 to the number of different words.
-    CorpusError
-        The text cannot be read or has no tokens.
+    The tree has ``n_classes`` leaves; ``</s>`` has none, but is a neighbor like other words. Words rarer than
+    ``min_count`` get no class; as neighbors of others they count as one word. Raises ConfigurationError unless
+    ``n_classes`` is from 1 to the number of different words, and CorpusError for a text without tokens.
     """
     corpus = as_corpus(text)
     if not corpus.n_tokens:
         raise CorpusError("the text has no tokens; there is nothing to cluster")
     counts, boundary = corpus.type_counts, corpus.vocabulary.boundary_id
-    kept = (counts >= max(min_count, 1)) & (np.arange(len(counts)) != boundary)
+    min_count = max(min_count, 1)
+    kept = (counts >= min_count) & (np.arange(len(counts)) != boundary)
     if not 1 <= n_classes <= int(kept.sum()):
         raise ConfigurationError(
             f"n_classes is {n_classes}, and must be from 1 to the number of different words, {kept.sum()}"
         )
     ids, _ = text_of(corpus)
     stream = np.concatenate([np.array([boundary], np.int32), ids])
-    found = agglomerate(
-        stream, len(counts), n_classes, boundary=boundary, min_count=max(min_count, 1)
-    )
+    found = agglomerate(stream, len(counts), n_classes, boundary=boundary, min_count=min_count)
     paths, words = found.paths(), corpus.vocabulary.words
     return BrownClusters(
         (words[word], paths[group], int(counts[word]))
@@ -215,11 +188,11 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
 
 
 class Neighbors(NamedTuple):
-    """For every word the words beside it, ascending: read-only, as compiled code takes them."""
+    """For every word the words next to it, ascending: read-only, as compiled code takes them."""
 
     borders: _Ints  # (types + 1,), where each word's neighbors begin
     words: Ids  # (pairs,)
-    counts: npt.NDArray[np.int32]  # (pairs,), how often they stand there
+    counts: npt.NDArray[np.int32]  # (pairs,), how often they are there
 
     @classmethod
     def of(cls, borders: _Ints, words: Ids, counts: npt.NDArray[np.int32]) -> Neighbors:
@@ -231,22 +204,14 @@ class Neighbors(NamedTuple):
 
 
 class WordPairs:
-    """The pairs of neighboring words of a text.
+    """The words ``after`` each word of a text and those ``before`` it, and how often.
 
     ``stream`` is the text as one row of ids (tokens,) below ``n_types``, with the id of ``</s>`` before and after every
     sentence. It is counted in both directions: as its end meets its start, each gives the transpose of the other.
-
-    Attributes
-    ----------
-    after
-        The words after each, and how often: `Neighbors`.
-    before
-        The words before each.
     """
 
     def __init__(self, stream: Ids, n_types: int) -> None:
-        # the last </s> is the first, once more
-        circle = stream[:-1]
+        circle = stream[:-1]  # the last </s> is the first, once more
         self._counted = [
             count_stream(pieces(circle, backwards=way), n_types, 1, memory_budget=_COUNTING)
             for way in (False, True)
@@ -261,20 +226,14 @@ class WordPairs:
         borders, words, counts = self.after
         for first, last in row_blocks([borders], _ENTRIES):
             here = slice(int(borders[first]), int(borders[last]))
-            lengths = np.diff(borders[first : last + 1])
-            yield (
-                np.repeat(np.arange(first, last, dtype=np.int32), lengths),
-                words[here],
-                counts[here],
-            )
+            own = np.arange(first, last, dtype=np.int32)
+            yield np.repeat(own, np.diff(borders[first : last + 1])), words[here], counts[here]
             self.forget()
 
     def forget(self) -> None:
-        """Give back the memory that the pairs take, where they lie in files."""
-        for found in self._counted:
-            for lag in found.lags:
-                for array in lag:
-                    forget_pages(array)
+        """Give back the memory that the pairs take, where they are in files."""
+        for array in (each for found in self._counted for lag in found.lags for each in lag):
+            forget_pages(array)
 
 
 # -- agglomeration ---------------------------------------------------------------------------------------
@@ -296,13 +255,10 @@ class Agglomeration(NamedTuple):
 
     def paths(self) -> list[str]:
         """Return the bit string of each class; "" if there is one class only."""
-        leading = np.setdiff1d(
-            np.arange(len(self.order)), self.merged[: len(self.order) - self.n_classes, 1]
-        )
-        found = {}
-        if len(leading):
-            found[0] = ""
-        for first, second in self.merged[len(self.order) - self.n_classes :][::-1].tolist():
+        cut = len(self.order) - self.n_classes
+        leading = np.setdiff1d(np.arange(len(self.order)), self.merged[:cut, 1])
+        found = {0: ""}
+        for first, second in self.merged[cut:][::-1].tolist():
             found[first], found[second] = found[first] + "0", found[first] + "1"
         return [found[leader] for leader in leading.tolist()]
 
@@ -313,7 +269,7 @@ def agglomerate(
     """Find Brown clusters of the words of a text.
 
     ``stream`` is the text as one row of ids, with ``boundary``, the id of ``</s>``, before and after every sentence.
-    Words rarer than ``min_count`` are never taken in: they stand as neighbors together, and have no class.
+    Words rarer than ``min_count`` are never taken in: they are one neighbor of others, and have no class.
     """
     counts = occurrences(stream[1:], n_types)
     order = np.argsort(-counts, kind="stable")
@@ -324,7 +280,9 @@ def agglomerate(
     waiting = np.zeros((2, 2), np.int64)
     for first, second, n in pairs.blocks():
         np.add.at(waiting, ((rank[first] >= 0).astype(int), (rank[second] >= 0).astype(int)), n)
-    after, before = (_ranked(pairs, each, order, rank) for each in (pairs.after, pairs.before))
+    after, before = (
+        _rank_neighbors(pairs, each, order, rank) for each in (pairs.after, pairs.before)
+    )
     window = Window.empty(waiting, len(order), n_classes)
     slack = _SLACK * len(stream) * np.log(max(len(stream), 2))
     given = after, before, counts[order], window, slack
@@ -339,8 +297,8 @@ def agglomerate(
     return Agglomeration(order, window.merged, n_classes)
 
 
-def _ranked(pairs: WordPairs, of: Neighbors, order: _Ints, rank: _Ints) -> Neighbors:
-    """Return the neighbors of words by rank: the words of ``order``, beside them -1 for ``</s>``, all ascending."""
+def _rank_neighbors(pairs: WordPairs, of: Neighbors, order: _Ints, rank: _Ints) -> Neighbors:
+    """Return the neighbors of words by rank: the words of ``order``, and -1 for ``</s>``, all ascending."""
     place, lengths = Place(), [np.zeros(1, np.int64)]
     words, counts = (GrowingArray(name, np.int32, place) for name in ("words", "counts"))
     for start in range(0, len(order), _PIECE):
@@ -367,9 +325,7 @@ class Window(NamedTuple):
     mass: _Ints  # (places,), tokens of each class
     leader: _Ints  # (places,), the most frequent word of each class, by its rank; -1 where there is none
     place: _Ints  # (words,), of the class that a word leads; of other words anything
-    joined: (
-        _Ints  # (words,), the word that leads the class a word was merged into, itself if it leads
-    )
+    joined: _Ints  # (words,), the leader of the class a word was merged into, itself if it leads
     merged: _Ints  # (words, 2), leaders of the classes merged, in the order of the mergers
     table: _Floats  # g(n) for small n
 
@@ -411,9 +367,9 @@ def _h(x, y, table):  # type: ignore[no-untyped-def]
 def _join_context(large, small, sign, loss, table):  # type: ignore[no-untyped-def]
     """Update all losses where two contexts become one (sign 1), or one becomes two (sign -1).
 
-    ``large`` and ``small`` (places,) say how often each class stands beside either context.
+    ``large`` and ``small`` (places,) say how often each class is next to either context.
     """
-    # only pairs with a class that stands beside the smaller context change; each is looked at once
+    # only pairs with a class next to the smaller context change; each is looked at once
     for a in range(FIRST, len(small)):
         x, y = small[a], large[a]
         if x == 0:
@@ -465,7 +421,7 @@ def _merge(i, j, window):  # type: ignore[no-untyped-def]
     """Merge the class at place ``j`` into that at ``i``."""
     N, NT, loss, mass, leader, _, joined, _, table = window
     for counts in (N, NT):
-        # rows are left neighbors in one and right ones in the other; losses of i and j are computed anew at the end
+        # rows are left neighbors in one and right ones in the other; losses of i and j are computed again at the end
         large, small = counts[i].copy(), counts[j].copy()
         some, others = (large > 0).sum(), (small > 0).sum()
         if some < others:
@@ -527,7 +483,7 @@ def _leader_of(word, joined):  # type: ignore[no-untyped-def]
 def _insert(word, at, neighbors, window, count):  # type: ignore[no-untyped-def]
     """Take a word out of those that wait, into a class of its own at place ``at``."""
     N, NT, loss, mass, leader, place, joined, _, table = window
-    # the counts of the new class beside </s>, itself, the words that wait and the classes there are
+    # the counts of the new class with </s>, itself, the words that wait and the classes there are
     for direction in range(2):
         borders, words, counts = neighbors[direction]
         M, MT = (N, NT) if direction == 0 else (NT, N)

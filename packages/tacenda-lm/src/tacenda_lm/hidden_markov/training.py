@@ -94,7 +94,6 @@ class Residual(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (..., width) to the same."""
         inner = torch.relu(self.second(torch.relu(self.first(x))))
         return torch.as_tensor(self.norm(x + inner))
 
@@ -304,7 +303,6 @@ class Tabular(nn.Module):
     def log_likelihood(
         self, chosen: Chosen, observed: Observed, lexicon: Lexicon, threads: int = 1
     ) -> torch.Tensor:
-        """Return the log p of all sentences together, a float64 scalar."""
         sources, targets = observed.sources, observed.targets
         blocks = self.log_blocks(chosen.kept, sources, targets)
         blocks = blocks + chosen.log_classes[sources, :, targets][:, None]
@@ -316,7 +314,6 @@ class Tabular(nn.Module):
 
     @torch.no_grad()
     def tables(self, lexicon: Lexicon) -> Tables:
-        """Return what was learned, as probabilities."""
         found = self(None)
         blocks = self.log_blocks(found.kept, *np.divmod(self.keys, self.classes)).exp().numpy()
         transitions = Free(self.keys, blocks, found.log_classes.exp().numpy())
@@ -451,7 +448,6 @@ def _sum_at(like: Array, rows: _Ints, values: Array) -> Array:
 def fit_vlhmm(
     settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitRun
 ) -> tuple[Tables, History]:
-    """Fit to a corpus."""
     settings = settings.planned(corpus.n_tokens, len(corpus.vocabulary), valid is not None)
     device = settings.find_device()
     ids, offsets = text_of(corpus)

@@ -110,9 +110,7 @@ class LBLParameters(Arrays):
     """What is learned."""
 
     words: Float32[Array, "types width"]  # R
-    contexts: Float32[
-        Array, "context *matrix"
-    ]  # C, diagonals (width,) or (width, width) for r = R[w] @ C[i]
+    contexts: Float32[Array, "context *matrix"]  # C, diagonals or (width, width): r = R[w] @ C[i]
     targets: Float32[Array, "outputs width"]  # q; no rows where they are R
     biases: Float32[Array, "types 1"]  # b
 
@@ -194,7 +192,9 @@ def nce(
     q = p.outputs
     own = xp.einsum("td,td->t", r, q[batch.targets]) + offset[batch.targets]
     other = r @ q[noise].T + offset[noise]
-    loss = _softplus(-own).sum(dtype=xp.float64) + _softplus(other).sum(dtype=xp.float64)
+    # -log sigma(x) = log(1 + exp(-x))
+    loss = xp.logaddexp(xp.zeros_like(own), -own).sum(dtype=xp.float64)
+    loss = loss + xp.logaddexp(xp.zeros_like(other), other).sum(dtype=xp.float64)
     e_own = -1 / (1 + xp.exp(own))  # derivatives of the loss with respect to own and other
     e_other = 1 / (1 + xp.exp(-other))
     d_r = e_own[:, None] * q[batch.targets] + e_other @ q[noise]
@@ -203,12 +203,6 @@ def nce(
     errors = xp.concatenate([e_own, e_other.sum(axis=0)])
     types, (d_q, d_b) = merge_rows(words, d_q, errors[:, None])
     return loss, _back(p, batch, d_r if keep is None else d_r * keep, types, d_q, d_b)
-
-
-def _softplus(x: Array) -> Array:
-    """Return log(1 + exp(x))."""
-    xp = library(x)
-    return xp.logaddexp(xp.zeros_like(x), x)
 
 
 def _back(
@@ -290,7 +284,8 @@ class LBLPredictor(Predictor):
         return np.asarray(to_numpy(score(self.parameters, vectors)), np.float32)
 
     def picked(self, vectors: Array, words: Ids) -> Float64:
-        at = (to_device(each, self._device) for each in (np.arange(len(words)), words))
+        rows = np.arange(len(words)), words.astype(np.int64)
+        at = (to_device(each, self._device) for each in rows)
         found = score(self.parameters, vectors)[tuple(at)]
         return np.asarray(to_numpy(found), np.float64)
 
