@@ -60,7 +60,7 @@ _FAST = {"contract"}
 class BrownClusters:
     """Words at the leaves of a binary tree: those of one class share a bit string, similar classes a prefix.
 
-    It is made of ``rows``: word, bit string and count of each word. ``paths`` are the bit strings of words and ``counts``
+    It is made of ``rows``: word, bit string and count of each word. ``paths`` are the bit strings of words, ``counts``
     how often each occurred, both read-only. Raises DataError where a word occurs twice, a path is no bit string or
     begins with that of another class, or a count is negative.
     """
