@@ -26,7 +26,7 @@ from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.mixture import Mixture, fit_weights, mix
 from tacenda_lm.perplexity import Context, checked_context
-from tacenda_lm.sequences import Float64, Integers, checked, checked_pairs
+from tacenda_lm.sequences import Float64, Integers, checked
 from tacenda_lm.states import State, vector_of
 
 __all__ = ["AdaptiveMixture"]
@@ -77,12 +77,11 @@ class AdaptiveMixture(Mixture):
         memory: float = 0.7,
     ) -> None:
         super().__init__(models, weights)
-        self.adaptation = _between("adaptation", adaptation, _FASTEST)
-        self.memory = _between("memory", memory, _MOST_MEMORY)
+        self.adaptation = _check_between("adaptation", adaptation, _FASTEST)
+        self.memory = _check_between("memory", memory, _MOST_MEMORY)
 
     @property
     def own_context(self) -> Context:
-        """``"stream"``: what was learned of the components does not end with a sentence."""
         return "stream"
 
     # -- fitting -----------------------------------------------------------------------------------
@@ -95,8 +94,10 @@ class AdaptiveMixture(Mixture):
         scores, begins = self._scores_to_fit_on(text, context, marks)
         fixed = fit_weights(scores, self._weights)
         used = fixed > 0
-        told = _told(scores)[used]  # beside all components, as in predictions
-        tried = [_fitted(scores[used], told, begins, fixed[used], memory) for memory in _MEMORIES]
+        told = _judge(scores)[used]  # beside all components, as in predictions
+        tried = [
+            _find_best(scores[used], told, begins, fixed[used], memory) for memory in _MEMORIES
+        ]
         best = min(tried, key=lambda each: each.nats)
         self._weights = np.zeros_like(fixed)
         self._weights[used] = best.weights
@@ -107,51 +108,24 @@ class AdaptiveMixture(Mixture):
     # -- one word after another --------------------------------------------------------------------
 
     def start(self) -> State:
-        """Return the state at the beginning of a text, where nothing is known of the components."""
         return self._state(super().start(), np.zeros(len(self._models)))
 
     def null(self) -> State:
-        """Return the state in which no component knows an earlier word."""
         return self._state(super().null(), np.zeros(len(self._models)))
 
     def advance(self, state: State, word: int) -> State:
-        """Return the state after one more word, an id of `vocabulary`, which tells something of the components."""
         inner, evidence = self._split(state)
         after = super().advance(inner, word)
-        told = _told(self._component_pairs([inner], np.array([word])))
+        told = _judge(self._component_pairs([inner], np.array([word])))
         return self._state(after, self.memory * evidence + told[:, 0])
 
-    def log_probs(self, states: Sequence[State]) -> Float64:
-        """Return the natural log-probabilities of every next word: float64 (states, types)."""
-        if not states:
-            return np.empty((0, len(self.vocabulary)))
-        inner, weights = self._weights_of(states)
-        return mix(self._component_rows(inner), weights[:, :, None])
-
-    def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
-        """Return log p(word | state), natural, float64 (states,)."""
-        own = checked_pairs(states, words, len(self.vocabulary))
-        if not len(own):
-            return np.empty(0)
-        inner, weights = self._weights_of(states)
-        return mix(self._component_pairs(inner, own), weights)
-
-    # -- whole texts -------------------------------------------------------------------------------
-
-    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        """Return the log-probability of every id given those before it: natural, float64 (tokens,)."""
-        scores = self.component_log_probs(ids, offsets)
-        return mix(scores, self._weights_in(scores, np.asarray(offsets)))
-
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        """Score a sequence that continues from a state; return the scores and the state after it."""
         inner, evidence = self._split(state)
         scores, after = self._component_scores_from(inner, ids)
-        before, evidence = _gathered(_told(scores), self.memory, evidence)
-        return mix(scores, self._adapted(before)), self._state(after, evidence)
+        before, evidence = _gather(_judge(scores), self.memory, evidence)
+        return mix(scores, self._adapt(before)), self._state(after, evidence)
 
     def distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
-        """Yield the whole distribution at every token: float64 (tokens of the block, types)."""
         own, cuts = checked(ids, offsets, len(self.vocabulary))
         weights, done = self._weights_in(self.component_log_probs(own, cuts), cuts), 0
         for rows in self._component_distributions(own, cuts):
@@ -161,18 +135,18 @@ class AdaptiveMixture(Mixture):
 
     # -- weights -----------------------------------------------------------------------------------
 
-    def _adapted(self, evidence: Float64) -> Float64:
+    def _adapt(self, evidence: Float64) -> Float64:
         """The weights (components, places) where so much is known of the components (components, places)."""
-        return adapted(self._weights, self.adaptation * evidence)
+        return adapt_weights(self._weights, self.adaptation * evidence)
 
     def _weights_in(self, scores: Float64, begins: npt.NDArray[np.integer[Any]]) -> Float64:
         """The weights at every token (components, tokens) of sequences that begin at ``begins``."""
-        return self._adapted(_before(_told(scores), self.memory, begins))
+        return self._adapt(_gather_before(_judge(scores), self.memory, begins))
 
     def _weights_of(self, states: Sequence[State]) -> tuple[list[State], Float64]:
         """The states of a `Mixture` in these, and the weights (components, states)."""
         inner, evidence = zip(*map(self._split, states), strict=True)
-        return list(inner), self._adapted(np.stack(evidence, axis=1))
+        return list(inner), self._adapt(np.stack(evidence, axis=1))
 
     @staticmethod
     def _state(inner: State, evidence: Float64) -> State:
@@ -186,7 +160,6 @@ class AdaptiveMixture(Mixture):
     # -- saved model -------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the components' names, in their order, the adaptation and the memory."""
         return {**super().config_dict(), "adaptation": self.adaptation, "memory": self.memory}
 
     @classmethod
@@ -199,8 +172,8 @@ class AdaptiveMixture(Mixture):
         """Rebuild the mixture of an artefact from its loaded components. Raises ArtifactError."""
         model = super().from_arrays(config, arrays, nested)
         try:
-            model.adaptation = _between("adaptation", config["adaptation"], _FASTEST)
-            model.memory = _between("memory", config["memory"], _MOST_MEMORY)
+            model.adaptation = _check_between("adaptation", config["adaptation"], _FASTEST)
+            model.memory = _check_between("memory", config["memory"], _MOST_MEMORY)
         except ConfigurationError as error:
             raise ArtifactError(f"{error}: the model is damaged") from error
         return model
@@ -215,17 +188,17 @@ class _Fitted(NamedTuple):
     memory: float
 
 
-def _fitted(
+def _find_best(
     scores: Float64, told: Float64, begins: npt.NDArray[np.int64], start: Float64, memory: float
 ) -> _Fitted:
     """Find the weights and the adaptation that suit a text best, with one memory; all weights are above zero."""
-    evidence = _before(told, memory, begins)
+    evidence = _gather_before(told, memory, begins)
     scaled = np.exp(scores - scores.max(axis=0))
     n = scores.shape[1]
 
     def loss(x: Float64) -> tuple[float, Float64]:
         """The nats a token with logarithms of weights and then eta (components + 1,), and their gradient."""
-        weights = adapted(np.exp(x[:-1] - x[:-1].max()), x[-1] * evidence)
+        weights = adapt_weights(np.exp(x[:-1] - x[:-1].max()), x[-1] * evidence)
         joint = weights * scaled
         total = joint.sum(axis=0)
         excess = (weights - joint / total) / n  # the gradient by the logarithms of the weights
@@ -239,7 +212,7 @@ def _fitted(
     return _Fitted(float(found.fun), weights / weights.sum(), float(found.x[-1]), memory)
 
 
-def adapted(weights: Float64, evidence: Float64) -> Float64:
+def adapt_weights(weights: Float64, evidence: Float64) -> Float64:
     """Return weights (components,) times exp(evidence) (components, places), divided by their sum at each place."""
     with np.errstate(divide="ignore"):
         logs = np.log(weights)[:, None] + evidence
@@ -247,7 +220,7 @@ def adapted(weights: Float64, evidence: Float64) -> Float64:
     return np.asarray(found / found.sum(axis=0), np.float64)
 
 
-def _told(scores: Float64) -> Float64:
+def _judge(scores: Float64) -> Float64:
     """What each token says of the components (components, tokens): nothing if none can predict it."""
     best = scores.max(axis=0)
     scaled = np.exp(scores - np.where(np.isfinite(best), best, 0.0))
@@ -255,7 +228,7 @@ def _told(scores: Float64) -> Float64:
     return np.asarray(np.log(_LEAST + scaled / np.where(mean > 0, mean, 1.0)), np.float64)
 
 
-def _gathered(told: Float64, memory: float, begin: Float64) -> tuple[Float64, Float64]:
+def _gather(told: Float64, memory: float, begin: Float64) -> tuple[Float64, Float64]:
     """What is known before each token (components, tokens) of a sequence, and after the last (components,)."""
     if not told.shape[1]:
         return told, begin
@@ -263,15 +236,15 @@ def _gathered(told: Float64, memory: float, begin: Float64) -> tuple[Float64, Fl
     return np.column_stack([begin, after[:, :-1]]), after[:, -1]
 
 
-def _before(told: Float64, memory: float, begins: npt.NDArray[np.integer[Any]]) -> Float64:
+def _gather_before(told: Float64, memory: float, begins: npt.NDArray[np.integer[Any]]) -> Float64:
     """What is known before each token (components, tokens), of sequences that begin at ``begins`` (sequences + 1,)."""
     found, nothing = np.empty_like(told), np.zeros(len(told))
     for i, j in pairwise(begins.tolist()):
-        found[:, i:j] = _gathered(told[:, i:j], memory, nothing)[0]
+        found[:, i:j] = _gather(told[:, i:j], memory, nothing)[0]
     return found
 
 
-def _between(name: str, value: float, most: float) -> float:
+def _check_between(name: str, value: float, most: float) -> float:
     """Return a number from 0 to ``most``. Raises ConfigurationError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         raise ConfigurationError(

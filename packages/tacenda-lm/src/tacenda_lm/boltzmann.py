@@ -253,12 +253,10 @@ class BoltzmannPredictor(Predictor):
         self._packed = packed_words(parameters)
 
     def start(self) -> State:
-        """Return the state after one ``</s>``."""
         hidden = np.zeros(self.parameters.hidden if self.temporal else 0, np.float32)
         return State(((self.boundary,), hidden.tobytes()))
 
     def after(self, state: State, word: int) -> State:
-        """Return the state after one more word."""
         words, data = self._parts(state)
         if self.temporal:
             p = self.parameters
@@ -285,7 +283,6 @@ class BoltzmannPredictor(Predictor):
         return np.asarray(inputs_of_contexts(self.parameters, features, earlier), np.float32)
 
     def rows(self, vectors: _Single) -> _Single:
-        """Return natural log-probabilities of every next word, (rows, types)."""
         found = np.empty((len(vectors), self.n_types), np.float32)
         for i in range(0, len(vectors), _ROWS):
             own = slice(i, i + _ROWS)
@@ -293,7 +290,6 @@ class BoltzmannPredictor(Predictor):
         return found
 
     def picked(self, vectors: _Single, words: Ids) -> Float64:
-        """Return natural log p(word) of one word for each vector, (rows,)."""
         found = np.empty(len(words), np.float64)
         for i in range(0, len(words), _ROWS):
             part = slice(i, i + _ROWS)
@@ -369,7 +365,6 @@ class BoltzmannPredictor(Predictor):
         return np.asarray(found[-1].copy(), np.float32)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the parameters by name."""
         return self.parameters.to_arrays()
 
 
@@ -696,7 +691,6 @@ class BoltzmannTrainer(AdaGradTrainer):
             self.move(name, None, slope, learning_rate)
 
     def predictor(self) -> BoltzmannPredictor:
-        """Return what the present parameters predict."""
         return BoltzmannPredictor(self.current, self.boundary)
 
 
@@ -722,7 +716,6 @@ class Stretches:
         return np.minimum(places, last), places <= last
 
     def n_batches(self, epoch: int) -> int:
-        """Return the pieces of a stretch."""
         return -(-self.length // self.piece)
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[int]:
@@ -730,7 +723,6 @@ class Stretches:
         yield from range(skip * self.piece, self.length, self.piece)
 
     def fingerprint(self) -> str:
-        """Identify the text and how it is cut."""
         return fingerprint_arrays(tuple(self._text), "stretches", self.length, self.piece)
 
 
@@ -820,7 +812,8 @@ def fit_frbm(
     batch = max(1, min(settings.batch_words, len(positions) // _LEAST_STEPS))
     source = ArrayBatches(positions, batch_size=batch, seed=settings.seed)
     rate = falling_rate(settings.learning_rate, settings.epochs, source)
-    history = train(trainer, source, settings, text, held_out, run, rate, description=description)
+    run = replace(run, description=description)
+    history = train(trainer, source, settings, text, held_out, run, rate)
     return trainer.predictor(), history
 
 
@@ -881,7 +874,6 @@ class FRBM(StreamModel):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return the model of saved arrays, every one checked. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         settings = model.settings
         model._vocabulary = vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
@@ -987,7 +979,7 @@ class TemporalFRBM(FRBM):
             held_out,
             run.stage("temporal"),
             falling_rate(settings.learning_rate, settings.epochs, trainer.stretches),
-            identity={"begin": begin.fingerprint()},
+            {"begin": begin.fingerprint()},
         )
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {**told, "training": history.as_dict()}

@@ -122,7 +122,6 @@ class UnigramCache(LanguageModel):
 
     @property
     def own_context(self) -> Context:
-        """``"stream"``."""
         return "stream"
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
@@ -146,12 +145,10 @@ class UnigramCache(LanguageModel):
     # -- one word after another: the value of a state is the bytes of the words, int32, oldest first ------
 
     def start(self) -> State:
-        """Return the state in which no word was read."""
         _ = self.vocabulary
         return State(b"")
 
     def advance(self, state: State, word: int) -> State:
-        """Return the state after one more word."""
         check_word(word, len(self.vocabulary))
         words = np.append(self._words(state), np.int32(word))
         return State(words[-self.settings.window :].tobytes())
@@ -160,7 +157,6 @@ class UnigramCache(LanguageModel):
         return checked_ids(state.vector(np.int32)[-self.settings.window :], len(self.vocabulary))
 
     def log_probs(self, states: Sequence[State]) -> _Float64:
-        """Return natural log-probabilities of every next word, float64 (states, types)."""
         _, kappa = self.vocabulary, self.settings.prior_words
         rows = np.repeat(kappa * self._prior[None], len(states), axis=0)
         for row, state in zip(rows, states, strict=True):
@@ -172,7 +168,6 @@ class UnigramCache(LanguageModel):
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> _Float64:
-        """Return the natural log-probability of every id given those before it in its sequence, float64 (tokens,)."""
         from tacenda_lm.cache_sums import recent  # imports numba
 
         ids, offsets = checked(ids, offsets, len(self.vocabulary))
@@ -183,7 +178,6 @@ class UnigramCache(LanguageModel):
         return np.asarray(np.log((hits + kappa * self._prior[ids]) / (totals + kappa)), np.float64)
 
     def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
-        """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
         words = self._words(state)
         text = np.concatenate([words, checked_ids(ids, len(self.vocabulary))])
         scores = self.score_corpus(text, np.array([0, len(text)]))[len(words) :]
@@ -192,12 +186,10 @@ class UnigramCache(LanguageModel):
     # -- saved model -------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the vocabulary, whose counts are all that is learned. Raises NotFittedError."""
         return self.vocabulary.arrays()
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return the model of saved arrays, checked. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         return model._adopt(Vocabulary.from_arrays(config["vocabulary"], arrays))
 
@@ -284,7 +276,6 @@ class NeuralCache(LanguageModel):
 
     @property
     def own_context(self) -> Context:
-        """``"stream"``."""
         return "stream"
 
     @property
@@ -322,7 +313,7 @@ class NeuralCache(LanguageModel):
         self._scale, self._centre = float(2 * wide.var(axis=0).sum()), wide.mean(axis=0)
         self._vocabulary, self._prior = vocabulary, prior_of(vocabulary)
 
-    def _placed(self, r: _Floats) -> npt.NDArray[np.float32]:
+    def _place(self, r: _Floats) -> npt.NDArray[np.float32]:
         """Return vectors in coordinates in which the weight of an entry is exp(-|r_t - r_i|^2).
 
         They lie around zero, because float32 rounds a small distance of far vectors.
@@ -334,15 +325,13 @@ class NeuralCache(LanguageModel):
     # -- one word after another: (that of the model, words as bytes, the bytes of each word's vector) ------
 
     def start(self) -> State:
-        """Return the state in which no word was read."""
         _ = self.vocabulary
         return State((self.model.start().value, b"", ()))
 
     def advance(self, state: State, word: int) -> State:
-        """Return the state after one more word."""
         check_word(word, len(self.vocabulary))
         inner, words, vectors = state.parts(3)
-        r = self._placed(self._vectors.state_vectors([State(inner)]))
+        r = self._place(self._vectors.state_vectors([State(inner)]))
         if not isinstance(vectors, tuple) or len(vector_of(words, np.int32)) != len(vectors):
             raise not_of_this_model()
         window = self.settings.window
@@ -351,13 +340,12 @@ class NeuralCache(LanguageModel):
         return State((self.model.advance(State(inner), word).value, words, vectors))
 
     def log_probs(self, states: Sequence[State]) -> _Float64:
-        """Return natural log-probabilities of every next word, float64 (states, types)."""
         _ = self.vocabulary
         kappa = self.settings.prior_words
         rows = np.repeat(kappa * self._prior[None], len(states), axis=0)
         if not states:
             return rows
-        placed = self._placed(self._vectors.state_vectors([State(s.parts(3)[0]) for s in states]))
+        placed = self._place(self._vectors.state_vectors([State(s.parts(3)[0]) for s in states]))
         for row, r, state in zip(rows, placed, states, strict=True):
             words, vectors = self._entries(state, len(r))
             k = self._weights(r[None], vectors, len(vectors))[0].astype(np.float64)
@@ -391,20 +379,20 @@ class NeuralCache(LanguageModel):
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> _Float64:
-        """Return the natural log-probability of every id given those before it in its sequence, float64 (tokens,)."""
         ids, offsets = checked(ids, offsets, len(self.vocabulary))
         found, start = np.empty(len(ids)), self.start()
         for i, j in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-            found[i:j] = self._scored(start, ids[i:j])[0]
+            found[i:j] = self._score_ids(start, ids[i:j])[0]
         return found
 
     def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
-        """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
-        scores, inner, words, entries = self._scored(state, checked_ids(ids, len(self.vocabulary)))
+        scores, inner, words, entries = self._score_ids(
+            state, checked_ids(ids, len(self.vocabulary))
+        )
         vectors = tuple(row.tobytes() for row in entries)
         return scores, State((inner.value, words.tobytes(), vectors))
 
-    def _scored(
+    def _score_ids(
         self, state: State, ids: Ids
     ) -> tuple[_Float64, State, Ids, npt.NDArray[np.float32]]:
         """Return the scores of ids, the state of the model after them, and the entries after them."""
@@ -423,7 +411,7 @@ class NeuralCache(LanguageModel):
             r, inner = self._vectors.vectors_from(inner, part)
             n = len(words)
             words = np.concatenate([words, part])
-            entries = np.concatenate([entries, self._placed(r)])
+            entries = np.concatenate([entries, self._place(r)])
             for row in range(n, len(words), _ROWS):
                 end, low = min(row + _ROWS, len(words)), max(0, row - window)
                 k = self._weights(entries[row:end], entries[low:end], row - low)
@@ -436,7 +424,6 @@ class NeuralCache(LanguageModel):
     # -- saved model -------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON values, without ``hlbl`` if another model was given. Raises NotFittedError."""
         _ = self.vocabulary
         settings = self.settings.to_dict()
         if self._given:
@@ -446,12 +433,10 @@ class NeuralCache(LanguageModel):
         return {"settings": settings}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the scale of distances, float64 (1,). Raises NotFittedError."""
         _ = self.vocabulary
         return {"scale": np.array([self._scale])}
 
     def nested(self) -> Mapping[str, Estimator]:
-        """Return the model that the vectors are of."""
         return {"model": self.model}
 
     @classmethod

@@ -213,57 +213,60 @@ class Mixture(LanguageModel):
 
     @property
     def string_tokenizer(self) -> str:
-        """That of the first component."""
         return next(iter(self._models.values())).string_tokenizer
 
     @property
     def own_context(self) -> Context:
-        """``"stream"`` if any component looks beyond ``</s>``."""
         contexts = [model.own_context for model in self._models.values()]
         return "stream" if "stream" in contexts else "sentence"
 
     def start(self) -> State:
-        """Return the state in which every component is at the beginning of a sentence."""
-        return _joined(model.start() for model in self._models.values())
+        return _join(model.start() for model in self._models.values())
 
     def null(self) -> State:
-        """Return the state in which no component knows an earlier word."""
-        return _joined(model.null() for model in self._models.values())
+        return _join(model.null() for model in self._models.values())
 
     def advance(self, state: State, word: int) -> State:
-        """Return the state after one more word, an id of `vocabulary`."""
         check_word(word, len(self.vocabulary))
-        return _joined(
+        return _join(
             model.advance(part, word if ids is None else int(ids[word]))
             for part, (model, ids) in zip(self._parts(state), self._with_maps(), strict=True)
         )
 
     def log_probs(self, states: Sequence[State]) -> Float64:
-        """Return the natural log-probabilities of every next word: float64 (states, types)."""
         if not states:
             return np.empty((0, len(self.vocabulary)))
-        return self._mix(self._component_rows(states))
+        inner, weights = self._weights_of(states)
+        return mix(self._component_rows(inner), weights[:, :, None])
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
-        """Return log p(word | state), natural, float64 (states,)."""
         own = checked_pairs(states, words, len(self.vocabulary))
-        return self._mix(self._component_pairs(states, own)) if len(own) else np.empty(0)
+        if not len(own):
+            return np.empty(0)
+        inner, weights = self._weights_of(states)
+        return mix(self._component_pairs(inner, own), weights)
+
+    def _weights_of(self, states: Sequence[State]) -> tuple[Sequence[State], Float64]:
+        """Return the states of a plain mixture in these, and the weights (components, states or 1)."""
+        return states, self._weights[:, None]
 
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        """Return the log-probability of every id given those before it: natural, float64 (tokens,)."""
-        return self._mix(self.component_log_probs(ids, offsets))
+        scores = self.component_log_probs(ids, offsets)
+        return mix(scores, self._weights_in(scores, np.asarray(offsets)))
+
+    def _weights_in(self, scores: Float64, begins: npt.NDArray[np.integer[Any]]) -> Float64:
+        """Return the weights at every token (components, tokens or 1) of sequences that begin at ``begins``."""
+        return self._weights[:, None]
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        """Score a sequence that continues from a state; return the scores and the state after it."""
         scores, state = self._component_scores_from(state, ids)
-        return self._mix(scores), state
+        return mix(scores, self._weights[:, None]), state
 
     def distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
-        """Yield the whole distribution at every token: float64 (tokens of the block, types)."""
         for rows in self._component_distributions(ids, offsets):
-            yield self._mix(rows)
+            yield mix(rows, self._weights[:, None, None])
 
     def _component_distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
         """Those of the components, float64 (components, tokens of the block, types)."""
@@ -271,7 +274,7 @@ class Mixture(LanguageModel):
         size = rows_of_block(len(self.vocabulary))
         maps = [ids for _, ids in self._with_maps()]
         parts = [
-            _in_rows(model.distributions(_renumbered(own, its), cuts), size)
+            _regroup(model.distributions(_renumber(own, its), cuts), size)
             for model, its in self._with_maps()
         ]
         for side_by_side in zip(*parts, strict=True):
@@ -282,7 +285,7 @@ class Mixture(LanguageModel):
         """Return what `score_corpus` of each component gives: natural, float64 (components, tokens)."""
         own, cuts = checked(ids, offsets, len(self.vocabulary))
         return np.stack(
-            [model.score_corpus(_renumbered(own, its), cuts) for model, its in self._with_maps()]
+            [model.score_corpus(_renumber(own, its), cuts) for model, its in self._with_maps()]
         )
 
     def component_scores(self, sentences: Text, *, eos: bool = True) -> list[dict[str, Float64]]:
@@ -298,8 +301,8 @@ class Mixture(LanguageModel):
         """What `score_from` of each component gives, (components, tokens), and the state after."""
         own = checked_ids(ids, len(self.vocabulary))
         rows = zip(self._parts(state), self._with_maps(), strict=True)
-        found = [model.score_from(part, _renumbered(own, its)) for part, (model, its) in rows]
-        return np.stack([scores for scores, _ in found]), _joined(after for _, after in found)
+        found = [model.score_from(part, _renumber(own, its)) for part, (model, its) in rows]
+        return np.stack([scores for scores, _ in found]), _join(after for _, after in found)
 
     def _component_rows(self, states: Sequence[State]) -> Float64:
         """What `log_probs` of each component gives, (components, states, types)."""
@@ -309,7 +312,7 @@ class Mixture(LanguageModel):
     def _component_pairs(self, states: Sequence[State], words: Ids) -> Float64:
         """What `log_prob` of each component gives, (components, states)."""
         parts = zip(self._by_component(states), self._with_maps(), strict=True)
-        found = [model.log_prob(part, _renumbered(words, ids)) for part, (model, ids) in parts]
+        found = [model.log_prob(part, _renumber(words, ids)) for part, (model, ids) in parts]
         return np.stack(found)
 
     def _parts(self, state: State) -> list[State]:
@@ -325,23 +328,16 @@ class Mixture(LanguageModel):
         _ = self.vocabulary  # which makes the maps
         return zip(self._models.values(), self._maps, strict=True)
 
-    def _mix(self, scores: Float64) -> Float64:
-        """Log sum_k lambda_k exp(scores[k])."""
-        return mix(scores, self._weights.reshape(-1, *[1] * (scores.ndim - 1)))
-
     # -- saved model -------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the components' names, in their order."""
         return {"components": list(self._models)}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the weights, float64 (components,). Raises NotFittedError."""
         _ = self.vocabulary
         return {"weights": self._weights}
 
     def nested(self) -> Mapping[str, Estimator]:
-        """Return the components by name."""
         return self._models
 
     @classmethod
@@ -480,7 +476,7 @@ def _map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:
     return theirs.encode(first.words, remember=False)
 
 
-def _renumbered(words: Ids, ids: _Map) -> Ids:
+def _renumber(words: Ids, ids: _Map) -> Ids:
     """Ids of the first vocabulary as ids of another."""
     return words if ids is None else ids[words]
 
@@ -490,12 +486,12 @@ def _columns(rows: npt.NDArray[np.floating[Any]], ids: _Map) -> Float64:
     return (rows if ids is None else rows[:, ids]).astype(np.float64)
 
 
-def _joined(states: Iterable[State]) -> State:
+def _join(states: Iterable[State]) -> State:
     """One state that holds those of the components."""
     return State(tuple(state.value for state in states))
 
 
-def _in_rows(
+def _regroup(
     rows_of_model: Iterable[npt.NDArray[np.floating[Any]]], size: int
 ) -> Iterator[npt.NDArray[np.floating[Any]]]:
     """The same rows in blocks of ``size``, the last one smaller, so that models can be read side by side."""

@@ -14,7 +14,7 @@ written out: autograd takes 1.1 to 1.3 times as long, because it holds the score
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -174,12 +174,11 @@ class RecurrentLM(StreamModel):
             settings,
             text,
             held_out,
-            run,
+            replace(run, callbacks=(*run.callbacks, WhenSettled())),
             schedule,
-            identity={"start": lds},
+            {"start": lds},
             # the start is in the identity; with held-out text more epochs may follow
-            elsewhere=("lds", "epochs"),
-            callbacks=(WhenSettled(),),
+            may_change=("lds", "epochs"),
         )
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
@@ -212,7 +211,6 @@ class RecurrentLM(StreamModel):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return the model of saved arrays, every one checked. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         model._vocabulary = vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
         saved = SavedNetwork.from_arrays(arrays, types=len(vocabulary), width=model.settings.width)
@@ -354,11 +352,9 @@ class RecurrentPredictor(Predictor):
         self.network, self.boundary, self.n_types = network, boundary, len(network.outputs)
 
     def start(self) -> State:
-        """Return the state after one ``</s>`` and nothing else."""
         return State(self._read(self._rest(1), self.boundary).tobytes())
 
     def after(self, state: State, word: int) -> State:
-        """Return the state after one more word."""
         return State(self._read(self.vectors([state]), word).tobytes())
 
     def vectors(self, states: Sequence[State]) -> _Floats:
@@ -369,11 +365,9 @@ class RecurrentPredictor(Predictor):
         return found
 
     def rows(self, vectors: _Floats) -> _Floats:
-        """Return natural log-probabilities of every next word, (rows, types)."""
         return distribution(self.network, vectors)
 
     def picked(self, vectors: _Floats, words: Ids) -> Float64:
-        """Return natural log p(word) of one word for each state, (rows,)."""
         return output(self.network, vectors, words)[0].astype(np.float64)
 
     def _rest(self, sequences: int) -> _Floats:
@@ -399,7 +393,6 @@ class RecurrentPredictor(Predictor):
             yield found[~begins], words[~begins], State(h.tobytes())
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the parameters by name."""
         A, B, a, outputs = self.network
         return SavedNetwork(A, B, a, outputs[:, :-1], outputs[:, -1:]).to_arrays()
 
@@ -422,7 +415,6 @@ class Windows:
         self._length = -(-len(text) // streams)  # of a stream
 
     def n_batches(self, epoch: int) -> int:
-        """Return the steps of an epoch."""
         return -(-self._length // self.window)
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[npt.NDArray[np.int64], bool]]:
@@ -436,7 +428,6 @@ class Windows:
             yield (steps[:, None] + starts) % len(self.text), batch == 0
 
     def fingerprint(self) -> str:
-        """Identify the text and how it is cut."""
         return fingerprint_arrays((self.text,), "windows", self.streams, self.window, self.seed)
 
 
@@ -599,7 +590,6 @@ class RecurrentTrainer(Trainer):
                 average += weight * (table - average)
 
     def predictor(self) -> RecurrentPredictor:
-        """Return what the average of the parameters predicts."""
         return RecurrentPredictor(self.average, self.boundary)
 
     def load_parameters(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:

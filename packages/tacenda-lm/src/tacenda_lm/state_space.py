@@ -258,7 +258,6 @@ class StateSpaceLM(StreamModel):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return the model of saved arrays, every one checked. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         settings, advanced = model.settings, model.settings.advanced
         model._vocabulary = vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
@@ -305,11 +304,9 @@ class StateSpacePredictor(Predictor):
         self.window, self.n = settings.window, settings.order - 1
 
     def start(self) -> State:
-        """Return the state after one ``</s>``."""
         return self._state((self.boundary,), np.zeros(self.parameters.internal))
 
     def after(self, state: State, word: int) -> State:
-        """Return the state after one more token."""
         p, (q, inputs) = self.parameters, self._take_apart([state])
         x = inputs.vectors(p)
         scores = self._scores(np.concatenate([q, x], axis=1))
@@ -325,7 +322,6 @@ class StateSpacePredictor(Predictor):
         return np.concatenate([q, inputs.vectors(self.parameters)], axis=1)
 
     def rows(self, vectors: Floats) -> npt.NDArray[np.float32]:
-        """Return natural log-probabilities of every next token, (rows, types)."""
         if not len(vectors):
             return np.empty((0, self.n_types), np.float32)
         return np.asarray(log_softmax(self._scores(vectors)), np.float32)
@@ -401,7 +397,6 @@ class StateSpacePredictor(Predictor):
             yield piece, passed, self._state((*words, *ids[:end].tolist()), q[0])
 
     def distributions(self, stream: Stream) -> Iterator[npt.NDArray[np.float32]]:
-        """Yield natural log-probabilities of all tokens at the places that `score` scores, (rows, types)."""
         text, firsts, types = self._text(stream), stream.firsts, self.n_types
         most, offsets = rows_of_block(types), stream.offsets
         first = 0
@@ -450,7 +445,6 @@ class StateSpacePredictor(Predictor):
                 q, t = passed.after, t + len(steps)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the parameters by name, and the runs of tokens."""
         return {**self.parameters.to_arrays(), **self.joint.arrays()}
 
 
@@ -514,7 +508,6 @@ class Pieces(NamedTuple):
         return max(1, round(grown))
 
     def n_batches(self, epoch: int) -> int:
-        """Return the number of batches of an epoch."""
         return -(-len(self.positions) // self.length(epoch))
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[int, int]]:
@@ -524,7 +517,6 @@ class Pieces(NamedTuple):
             yield begin, min(begin + length, steps)
 
     def fingerprint(self) -> str:
-        """Identify text and batches."""
         return fingerprint_arrays(
             (self.positions, self.ids), "in order", self.first, self.last, self.epochs
         )
@@ -613,7 +605,6 @@ class GradientTrainer(AdaGradTrainer):
         return StepResult(loss, float(piece.live.sum()), norm)
 
     def predictor(self) -> StateSpacePredictor:
-        """Return what the present parameters predict."""
         return StateSpacePredictor(self.current, self.joint, self.settings, self.boundary)
 
     def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:

@@ -127,13 +127,11 @@ class StreamModel(LanguageModel):
 
     @property
     def own_context(self) -> Context:
-        """``"stream"`` with ``across_sentences``, else ``"sentence"``."""
         return "stream" if self.settings.across_sentences else "sentence"
 
     # -- one word after another --------------------------------------------------------------------
 
     def start(self) -> State:
-        """Return the state after one ``</s>`` and nothing else."""
         return self._found.start()
 
     def advance(self, state: State, word: int) -> State:
@@ -148,11 +146,9 @@ class StreamModel(LanguageModel):
         return self._found.after(state, int(word))
 
     def log_probs(self, states: Sequence[State]) -> _Floats:
-        """Return natural log-probabilities of every next word, float32 (states, types)."""
         return self._found.log_probs(states)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
-        """Return natural log p(word | state) for pairs, float64 (states,)."""
         return self._found.log_prob(states, checked_pairs(states, words, len(self.vocabulary)))
 
     def state_vectors(self, states: Sequence[State]) -> _Floats:
@@ -162,11 +158,9 @@ class StreamModel(LanguageModel):
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        """Return the natural log-probability of every id given those before it in its sequence, float64 (tokens,)."""
         return self._found.score(self._stream(ids, offsets))
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        """Return the log-probability of every id of a sequence that follows a state, and the state after it."""
         ids, ends = self._sentences(ids)
         if not len(ends):
             return self._found.score_from(state, ids)
@@ -186,7 +180,6 @@ class StreamModel(LanguageModel):
         return np.concatenate(found), state
 
     def distributions(self, ids: Integers, offsets: Integers) -> Iterator[_Floats]:
-        """Yield the distribution that every id was drawn from, float32 (tokens of the block, types), in order."""
         return self._found.distributions(self._stream(ids, offsets))
 
     def _sentences(self, ids: Integers) -> tuple[Ids, npt.NDArray[np.int64]]:
@@ -204,5 +197,4 @@ class StreamModel(LanguageModel):
     # -- saved model -------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what was learned, and the vocabulary. Raises NotFittedError."""
         return {**self._found.arrays(), **self.vocabulary.arrays()}

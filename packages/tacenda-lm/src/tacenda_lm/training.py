@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csc_array
 
 from tacenda import fitting
-from tacenda.arrays import Array, assign, to_device, to_numpy
+from tacenda.arrays import Array, to_device
 from tacenda.fitting import (
     BatchSource,
-    Callback,
     Cosine,
     FitRun,
     FitSettings,
@@ -34,18 +32,16 @@ from tacenda_lm.streams import Stream
 __all__ = [
     "AdaGradTrainer",
     "Gradient",
-    "TrainedSettings",
     "Trainer",
     "averaging_weight",
     "dropout_mask",
     "falling_rate",
     "perplexity_of",
-    "put",
     "sum_by_row",
     "train",
 ]
 
-_ELSEWHERE = "threads", "device"  # options that may differ where a fit is continued
+_MAY_CHANGE = "threads", "device"  # options that may differ where a fit is resumed
 _HOPELESS = 300.0  # nats a token: training has diverged
 _EARLY, _AVERAGED = 100, 10  # after so many steps a running average looks at every tenth
 _CHECK = 50  # steps between looks at the loss of a fit on a device, which is waited for by looking
@@ -54,24 +50,6 @@ Text = tuple[npt.NDArray[Any], ...]  # ids, and offsets where sequences are apar
 
 Gradient: TypeAlias = tuple[npt.NDArray[np.integer[Any]] | None, npt.NDArray[np.floating[Any]]]
 """Rows of a table, each once, and their gradients (rows, width); None stands for all rows."""
-
-
-class TrainedSettings(Protocol):
-    """What the settings of every model have that is trained in epochs."""
-
-    @property
-    def epochs(self) -> int | None:
-        """How many at most; None only before a model has planned them by its text."""
-        ...
-
-    @property
-    def patience(self) -> int | None:
-        """How many evaluations without a better one are waited for; None where something else ends training."""
-        ...
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all options as JSON values."""
-        ...
 
 
 def falling_rate(
@@ -85,64 +63,40 @@ def falling_rate(
 def train(
     trainer: fitting.Trainer,
     source: BatchSource,
-    settings: TrainedSettings,
+    settings: Any,
     text: Text,
     valid: Text | None,
     run: FitRun,
     rate: Schedule | float,
-    *,
-    evaluate_every: int = 1,
     identity: Mapping[str, Any] | None = None,
-    elsewhere: Sequence[str] = _ELSEWHERE,
-    callbacks: Sequence[Callback] = (),
-    description: str = "fitting",
+    *,
+    may_change: Sequence[str] = _MAY_CHANGE,
 ) -> History:
     """Train in place; a divergence after the first epoch leaves the best model seen.
 
-    ``identity`` (JSON values) tells this fit from others, beside the texts and all settings but those named in
-    ``elsewhere``; ``callbacks`` may end it; ``description`` stands before the progress bar.
+    ``settings`` have ``epochs`` and ``patience``. ``identity`` (JSON values) tells this fit from others, beside the
+    texts and all settings but those that ``may_change`` on resume. A trainer with ``evaluate_every`` is evaluated after
+    so many epochs.
     """
     loop = FitSettings(
         epochs=settings.epochs or 0,
         learning_rate=rate,
-        evaluate_every=evaluate_every,
+        evaluate_every=getattr(trainer, "evaluate_every", 1),
         patience=None if valid is None else settings.patience,
         check_losses_every=1 if getattr(trainer, "device", "cpu") == "cpu" else _CHECK,
         on_divergence="return",
     )
-    return fit(
-        trainer,
-        source,
-        loop,
-        replace(run, callbacks=(*run.callbacks, *callbacks), description=description),
-        {
-            "settings": {k: v for k, v in settings.to_dict().items() if k not in elsewhere},
-            "text": fingerprint_arrays(text),
-            "valid": None if valid is None else fingerprint_arrays(valid),
-            **(identity or {}),
-        },
-    )
+    known = {
+        "settings": {k: v for k, v in settings.to_dict().items() if k not in may_change},
+        "text": fingerprint_arrays(text),
+        "valid": None if valid is None else fingerprint_arrays(valid),
+    }
+    return fit(trainer, source, loop, run, {**known, **(identity or {})})
 
 
 def perplexity_of(nats: float) -> float:
     """Return the perplexity of a mean negative log-probability in nats; infinite where training has diverged."""
     return math.inf if nats > _HOPELESS else float(np.exp(nats))
-
-
-def put(own: State, given: State) -> None:
-    """Copy arrays into those of the same names, wherever these are.
-
-    Raises ValueError where names, shapes or dtypes differ.
-    """
-    if set(own) != set(given):
-        raise ValueError(f"names differ: {', '.join(sorted(set(own) ^ set(given))[:5])}")
-    for name, array in own.items():
-        mine, other = to_numpy(array), given[name]
-        if mine.shape != other.shape or mine.dtype != other.dtype:
-            raise ValueError(
-                f"{name} is {mine.dtype} {mine.shape}, not {other.dtype} {other.shape}"
-            )
-        assign(array, other)
 
 
 class Trainer(fitting.Trainer):

@@ -466,7 +466,7 @@ def fit_vlhmm(
     rate = falling_rate(settings.learning_rate, settings.epochs, source, least=_LEAST, warm=_WARM)
     how = settings, (ids, offsets), held_out, fitting, rate
     with devices.out_of_memory(settings, LESS):
-        history = train(trainer, source, *how, evaluate_every=settings.advanced.evaluate_every)
+        history = train(trainer, source, *how)
     return trainer.averaged.cpu().tables(lexicon), history
 
 
@@ -519,7 +519,7 @@ class Trainer(fitting.Trainer):
         valid: tuple[Ids, Offsets] | None,
     ) -> None:
         self.settings, self.lexicon = settings, lexicon
-        self.device = settings.find_device()
+        self.device, self.evaluate_every = settings.find_device(), settings.advanced.evaluate_every
         self.network = network.to(self.device)
         self.averaged = copy.deepcopy(self.network).requires_grad_(False)
         self.ids, self.offsets, self.valid = ids, offsets, valid

@@ -466,9 +466,9 @@ def train_hlbl(
     source = ArrayBatches(trainer.begins, batch_size=pieces, seed=settings.seed)
     identity = {"tree": fingerprint_arrays(tuple(tree.codes))}
     rate = falling_rate(settings.learning_rate, settings.epochs, source)
-    how = settings, text, valid, fitting, rate
+    how = settings, text, valid, replace(fitting, description=description), rate
     with devices.out_of_memory(settings, _LESS):
-        history = train(trainer, source, *how, identity=identity, description=description)
+        history = train(trainer, source, *how, identity)
     return trainer.predictor(), history
 
 
