@@ -49,7 +49,7 @@ from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, log_softmax, vector_of, window_of
 from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
-from tacenda_lm.training import AdaGradTrainer, falling_rate, train
+from tacenda_lm.training import Trainer, falling_rate, train
 
 __all__ = ["FRBM", "FRBMAdvanced", "FRBMSettings", "TemporalFRBM", "TemporalFRBMSettings"]
 
@@ -631,7 +631,7 @@ def by_word(ids: _Ints, types: int) -> Any:
 # -- training ----------------------------------------------------------------------------------------
 
 
-class BoltzmannTrainer(AdaGradTrainer):
+class BoltzmannTrainer(Trainer):
     """A machine under training, whose parameters are changed in place; batches are arrays of positions."""
 
     def __init__(
@@ -642,7 +642,8 @@ class BoltzmannTrainer(AdaGradTrainer):
         valid: Stream | None,
     ) -> None:
         tables = {name: table for name, table in parameters.items() if len(table)}
-        super().__init__(tables, dict.fromkeys(tables, _SUMS), text, valid, settings.seed)
+        sums = dict.fromkeys(tables, _SUMS)
+        super().__init__(tables, text, valid, settings.seed, sums=sums)
         self.settings, self.current = settings, parameters
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:

@@ -133,11 +133,9 @@ class LanguageModel(Estimator):
         raise NotImplementedError(f"{type(self).__name__} does not implement advance")
 
     def log_probs(self, states: Sequence[State]) -> npt.NDArray[np.floating[Any]]:
-        """Return the natural log-probabilities of every possible next word.
+        """Return the natural log-probabilities of every possible next word: float32 or float64 (states, types).
 
-        Returns
-        -------
-        float32 or float64 (states, types); the exponentials of a row sum to one.
+        The exponentials of a row sum to one.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement log_probs")
 
@@ -178,27 +176,12 @@ class LanguageModel(Estimator):
         return rows[np.arange(len(rows)), ids].astype(np.float64)
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        """Return the log-probability of every id given those before it in its sequence.
+        """Return the natural log-probability of every id given those before it in its sequence: float64 (tokens,).
 
-        Parameters
-        ----------
-        ids
-            (tokens,) ids of ``vocabulary``, all sequences one after another. ``</s>`` is scored where it
-            stands; none is added.
-        offsets
-            (sequences + 1,) the place where each sequence begins, and the end of the last. Every sequence
-            starts from ``start()``.
-
-        Returns
-        -------
-        float64 (tokens,), natural logarithms.
-
-        Raises
-        ------
-        DataError
-            An id is not in the vocabulary, or the offsets do not cut the ids.
-        NotFittedError
-            The model was not fitted or loaded.
+        ``ids`` (tokens,) are all sequences one after another; ``</s>`` is scored where it stands, and none is added.
+        ``offsets`` (sequences + 1,) are where each sequence begins, and the end of the last. Every sequence starts from
+        ``start()``. Raises DataError for an id that is not in the vocabulary and for offsets that do not cut the ids,
+        and NotFittedError.
         """
         ids, offsets = checked(ids, offsets, len(self.vocabulary))
         found = np.empty(len(ids), np.float64)
@@ -217,20 +200,10 @@ class LanguageModel(Estimator):
         return found
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        """Score one sequence that continues from a state.
+        """Score one sequence that continues from a state, so that a stream can be scored in parts.
 
-        A stream can be scored in parts this way: the scores of its parts are those of the whole.
-
-        Parameters
-        ----------
-        state
-            The state before the first id; it is not changed.
-        ids
-            (tokens,) ids of ``vocabulary``.
-
-        Returns
-        -------
-        The log-probability of every id, float64 (tokens,), natural; and the state after the last.
+        Return the natural log-probability of every id, float64 (tokens,), and the state after the last. ``state`` is
+        not changed.
         """
         ids = checked_ids(ids, len(self.vocabulary))
         scores = np.empty(len(ids), np.float64)
@@ -242,16 +215,10 @@ class LanguageModel(Estimator):
     def distributions(
         self, ids: Integers, offsets: Integers
     ) -> Iterator[npt.NDArray[np.floating[Any]]]:
-        """Yield the whole distribution at every token: the log-probabilities before its id was seen.
+        """Yield the log-probabilities of all words at every token of a text as `score_corpus` takes it, in order.
 
-        Parameters
-        ----------
-        ids, offsets
-            As in `score_corpus`.
-
-        Yields
-        ------
-        float32 or float64 (tokens of the block, types), blocks of bounded size in the order of the ids.
+        Blocks of bounded size, float32 or float64 (tokens of the block, types): the distributions before the ids were
+        seen.
         """
         ids, offsets = checked(ids, offsets, len(self.vocabulary))
         cuts = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
@@ -278,15 +245,14 @@ class LanguageModel(Estimator):
         valid
             Held-out text. Its perplexity goes into ``figures``; models that are trained in epochs stop by it.
         checkpoints
-            A folder in which this fit saves its progress; it is made if it is not there. A fit that was killed
-            and is started again with the same folder ends in the same model. Models whose fit takes seconds
-            refuse it.
+            A folder in which this fit saves its progress; it is made if it is not there. A fit that was killed and is
+            started again with the same folder ends in the same model. Models whose fit takes seconds refuse it.
         resume
             ``"auto"`` continues from a checkpoint if there is one, True requires one, False starts afresh.
         marks
-            What is done with ``<s>`` and ``</s>`` that are written in a text: ``"refuse"`` raises an error that names
-            the line, as lmplz does; ``"skip"`` reads them as spaces; ``"keep"`` takes ``<s>`` as a word and ``</s>`` as
-            the end of a sentence.
+            ``"refuse"`` raises an error that names the line where ``<s>`` or ``</s>`` is written in a text, as lmplz
+            does; ``"skip"`` reads them as spaces; ``"keep"`` takes ``<s>`` as a word and ``</s>`` as the end of a
+            sentence.
 
         Raises
         ------
@@ -350,17 +316,7 @@ class LanguageModel(Estimator):
     def record(
         self, text: Text, name: str, context: Context = "sentence", marks: Marks = "refuse"
     ) -> None:
-        """Measure the perplexity of a text and add it to ``figures``, which are saved with the model.
-
-        Parameters
-        ----------
-        text
-            The text to measure.
-        name
-            What the text is, such as ``"PTB test"``.
-        context, marks
-            As in `perplexity`.
-        """
+        """Add the `perplexity` of a text called ``name`` to ``figures``, which are saved with the model."""
         found = self.perplexity(text, context=context, marks=marks)
         self.figures.append({"measure": "perplexity", "text": name, **found.to_dict()})
 
@@ -438,16 +394,8 @@ class LanguageModel(Estimator):
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
         """Return the natural log-probability of every token of every sentence, all scored in one call.
 
-        Parameters
-        ----------
-        sentences
-            The sentences, as a text in any form. Those without tokens stay.
-        eos
-            Add the log-probability of ``</s>`` at the end of each.
-
-        Returns
-        -------
-        One float64 array (tokens,) per sentence, one value longer with ``eos``.
+        One float64 array (tokens,) per sentence, those without tokens included; with ``eos`` one value longer, for
+        ``</s>``.
         """
         ids, offsets = encoded_text(sentences, self.vocabulary, self.string_tokenizer, eos=eos)
         scores = self.score_corpus(ids, offsets)
@@ -493,8 +441,8 @@ class LanguageModel(Estimator):
         Parameters
         ----------
         hypotheses
-            (sentence, score) pairs, as speech recognisers and translators give them; a higher score is
-            better. Of equal totals the earlier one stays first.
+            (sentence, score) pairs, as speech recognizers and translators give them; a higher score is better. Of
+            equal totals the earlier one stays first.
         weight
             Factor of the language model's natural log-probability.
         word_bonus

@@ -513,7 +513,7 @@ class RecurrentTrainer(Trainer):
         rest: dict[str, Any] = {"h": self._h, "progress": rate.progress}
         if settings.averaging:
             rest["present"] = network._asdict()
-        super().__init__(self.average._asdict(), text, valid, settings.seed, rest)
+        super().__init__(self.average._asdict(), text, valid, settings.seed, rest=rest)
 
     def step(self, batch: tuple[npt.NDArray[np.int64], bool], learning_rate: float) -> StepResult:
         """Take one step of gradient descent on a window of every stream."""

@@ -36,8 +36,8 @@ from tacenda_lm.states import State, log_softmax, rows_of_block, vector_of, wind
 from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Stream, streams_of
 from tacenda_lm.training import (
-    AdaGradTrainer,
     Gradient,
+    Trainer,
     dropout_mask,
     falling_rate,
     sum_by_row,
@@ -565,7 +565,7 @@ def initial_parameters(
     )
 
 
-class GradientTrainer(AdaGradTrainer):
+class GradientTrainer(Trainer):
     """A model under training on the likelihood of the text, by AdaGrad with an accumulator for each row of a matrix.
 
     A batch is (first step, end) of the text. The state at the end of a batch is that before the next; an epoch begins
@@ -587,7 +587,8 @@ class GradientTrainer(AdaGradTrainer):
         self.before = np.zeros((positions.shape[1], self._carried()), parameters.outputs.dtype)
         tables = dict(parameters.items())
         sums = {**dict.fromkeys(tables, _SUM), "joint": settings.advanced.joint_sum}
-        super().__init__(tables, sums, text, valid, settings.seed, {"before": self.before})
+        rest = {"before": self.before}
+        super().__init__(tables, text, valid, settings.seed, sums=sums, rest=rest)
 
     def _carried(self) -> int:
         """Return how many numbers of each text go from one batch to the next."""

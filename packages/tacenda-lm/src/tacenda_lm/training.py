@@ -30,7 +30,6 @@ from tacenda.kernels.shared.row_steps import adagrad
 from tacenda_lm.streams import Stream
 
 __all__ = [
-    "AdaGradTrainer",
     "Gradient",
     "Trainer",
     "averaging_weight",
@@ -100,11 +99,13 @@ def perplexity_of(nats: float) -> float:
 
 
 class Trainer(fitting.Trainer):
-    """A model under training, as `tacenda.fitting` takes it; a subclass implements `step` and `predictor`.
+    """A model of a text under training; a subclass implements `step` and `predictor`.
 
-    The tables are changed in place. `state` holds them, whatever else the next steps depend on (``rest``, changed in
-    place too), and the number of steps, from which the random numbers of a step are drawn. The perplexity of
-    ``valid`` is the criterion.
+    The tables, all on one ``device``, are changed in place, and so is ``rest``, whatever else the next steps depend
+    on. The random numbers of a step are drawn from the number of steps. The perplexity of ``valid`` is the criterion.
+
+    `move` takes steps of AdaGrad with one accumulator for each row of a table; ``sums`` are the accumulators to begin
+    with, by the name of the table, which is then float32 in C order.
     """
 
     def __init__(
@@ -113,11 +114,19 @@ class Trainer(fitting.Trainer):
         text: Stream,
         valid: Stream | None,
         seed: int,
+        *,
+        sums: Mapping[str, float] | None = None,
         rest: Mapping[str, Any] | None = None,
+        device: str = "cpu",
     ) -> None:
         self.rest: dict[str, Any]
         self.tables, self.text, self.valid, self.seed = tables, text, valid, seed
-        self.learned, self.rest = tables, dict(rest or {})
+        self.device = device
+        self.sums = {
+            name: self.put(np.full(len(_rows(tables[name])), first, np.float32))
+            for name, first in (sums or {}).items()
+        }
+        self.learned, self.rest = tables, {"sums": self.sums, **(rest or {})}
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Take one step on the summed loss of a batch."""
@@ -148,32 +157,6 @@ class Trainer(fitting.Trainer):
 
     def observe(self, nats: float) -> None:
         """Note what the held-out text has after an epoch, nats a token; a trainer with a schedule tells it."""
-
-
-class AdaGradTrainer(Trainer):
-    """A trainer that moves rows of tables by AdaGrad, with one accumulator for each row.
-
-    The tables are float32 in C order, all on one ``device``; ``sums`` are the accumulators to begin with, by the name
-    of the table.
-    """
-
-    def __init__(
-        self,
-        tables: State,
-        sums: Mapping[str, float],
-        text: Stream,
-        valid: Stream | None,
-        seed: int,
-        rest: Mapping[str, Any] | None = None,
-        device: str = "cpu",
-    ) -> None:
-        self.device = device
-        self.sums = {
-            name: self.put(np.full(len(_rows(table)), sums[name], np.float32))
-            for name, table in tables.items()
-        }
-        own = {f"sums/{name}": array for name, array in self.sums.items()}
-        super().__init__(tables, text, valid, seed, {**own, **(rest or {})})
 
     def put(self, array: npt.NDArray[Any]) -> Array:
         """Return an array of the host where the tables are."""

@@ -34,7 +34,7 @@ from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, vector_of, window_of
 from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Stream, streams_of
-from tacenda_lm.training import AdaGradTrainer, dropout_mask, falling_rate, train
+from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
 
 __all__ = [
     "HLBL",
@@ -372,7 +372,7 @@ class HLBL(StreamModel):
         return model
 
 
-class HLBLTrainer(AdaGradTrainer):
+class HLBLTrainer(Trainer):
     """An HLBL under training, changed in place; batches are arrays of the positions at which pieces begin."""
 
     def __init__(
@@ -388,7 +388,7 @@ class HLBLTrainer(AdaGradTrainer):
         self.current = parameters.to(device)
         tables = dict(self.current.items())
         sums = {name: 1e-6 if "words" in name else 1e-8 for name in tables}  # of AdaGrad
-        super().__init__(tables, sums, text, valid, settings.seed, device=device)
+        super().__init__(tables, text, valid, settings.seed, sums=sums, device=device)
         self.begins = np.arange(1, len(text.ids), settings.advanced.piece_words, dtype=np.int64)
         self.rates = settings.advanced.tail_rates
         self._fading = self.put(np.array(self.rates, np.float32))

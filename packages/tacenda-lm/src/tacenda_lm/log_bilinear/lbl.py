@@ -27,7 +27,7 @@ from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, rows_of_block
 from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
-from tacenda_lm.training import AdaGradTrainer, dropout_mask, falling_rate, train
+from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
 
 __all__ = [
     "LBL",
@@ -355,7 +355,7 @@ class LBL(StreamModel):
         return model
 
 
-class LBLTrainer(AdaGradTrainer):
+class LBLTrainer(Trainer):
     """An LBL under training, from small random vectors; batches are arrays of positions.
 
     Biases and words of noise come from ``counts``, which say how often each type occurs in the training text.
@@ -375,7 +375,7 @@ class LBLTrainer(AdaGradTrainer):
         self.current = _draw(settings, noise).to(device)
         tables = dict(self.current.items())
         sums = dict.fromkeys(tables, _SUMS)
-        super().__init__(tables, sums, text, valid, settings.seed, device=device)
+        super().__init__(tables, text, valid, settings.seed, sums=sums, device=device)
         self._cumulative = np.cumsum(noise)
         self._log_noise = self.put(np.log(noise).astype(np.float32))
 
