@@ -83,17 +83,13 @@ class FRBMAdvanced(Settings):
         "what contrastive divergence puts in the place of the next word: a word drawn given the hidden units, or the "
         "probabilities of all words; the thesis has the latter for its FRBM",
     )
-    gibbs_steps: int = option(
-        1,
-        "steps of Gibbs sampling from the word of the text, k of CD-k; 1 in the thesis",
-        at_least=1,
-        at_most=1000,
+    gibbs_steps: int = options.count(
+        1, "steps of Gibbs sampling from the word of the text, k of CD-k; 1 in the thesis", 1000
     )
-    drawn_words: int = option(
+    drawn_words: int = options.count(
         10,
         'words drawn from the model\'s own prediction for every context with learning="likelihood"',
-        at_least=1,
-        at_most=1 << 16,
+        1 << 16,
     )
 
 
@@ -107,11 +103,8 @@ class FRBMSettings(Settings):
     hidden: int = options.width(
         100, "binary hidden units, N_h; 1000 in the thesis; a prediction costs this times the words"
     )
-    context: int = option(
-        2,
-        "preceding words that a prediction rests on, n - 1; 2 in the thesis",
-        at_least=1,
-        at_most=1000,
+    context: int = options.count(
+        2, "preceding words that a prediction rests on, n - 1; 2 in the thesis", 1000
     )
     learning: Literal["likelihood", "divergence"] = option(
         "likelihood",
@@ -121,12 +114,11 @@ class FRBMSettings(Settings):
     epochs: int = options.epochs(10)
     learning_rate: float = options.learning_rate(0.2, "AdaGrad", "a tenth; not given in the thesis")
     patience: int = options.patience(3)
-    batch_words: int = option(
+    batch_words: int = options.count(
         1000,
         "words of a step, and a sixteenth of the words of a text that has fewer than 16 times as many; 1000 in the "
         "thesis",
-        at_least=1,
-        at_most=1 << 20,
+        1 << 20,
     )
     across_sentences: bool = options.across_sentences(
         ", which are words like others; true in the thesis"
@@ -151,13 +143,12 @@ class TemporalFRBMSettings(FRBMSettings):
         "passes over the text, at most, of the `FRBM` whose parameters training begins with; 0 begins with random ones",
         at_least=0,
     )
-    piece_words: int = option(
+    piece_words: int = options.count(
         10,
         "consecutive words of a step in each of batch_words / piece_words stretches of the text, and of fewer where "
         "they would be shorter than 16 pieces; 1 in the thesis; "
         'with learning="likelihood" the gradient goes back to the beginning of the piece',
-        at_least=1,
-        at_most=1 << 20,
+        1 << 20,
     )
 
     def check(self) -> None:

@@ -24,6 +24,11 @@ def width(default: int, doc: str) -> Any:
     return option(default, doc, at_least=1, at_most=1 << 14)
 
 
+def count(default: int, doc: str, at_most: int = 1 << 16) -> Any:
+    """Declare how many of something there are, at least one."""
+    return option(default, doc, at_least=1, at_most=at_most)
+
+
 def dropout(default: float, doc: str) -> Any:
     """Declare a share that is left out of a step of training."""
     return option(default, doc, at_least=0, below=1)

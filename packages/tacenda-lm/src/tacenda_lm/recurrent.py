@@ -102,18 +102,14 @@ class RecurrentLMSettings(Settings):
         at_least=0,
         below=1,
     )
-    streams: int = option(
+    streams: int = options.count(
         20,
         "places of the text that are read side by side: more make a step cheaper for each word, and fewer steps an "
         "epoch, which learns less from it; the paper reads one",
-        at_least=1,
-        at_most=1 << 16,
+        1 << 16,
     )
-    window_words: int = option(
-        20,
-        "words of each stream in a step, over which the gradient is propagated back",
-        at_least=1,
-        at_most=1 << 16,
+    window_words: int = options.count(
+        20, "words of each stream in a step, over which the gradient is propagated back", 1 << 16
     )
     across_sentences: bool = options.across_sentences("")
     seed: int = options.seed()

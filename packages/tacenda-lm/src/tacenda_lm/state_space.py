@@ -81,17 +81,14 @@ class StateSpaceLMAdvanced(Settings):
         True,
         "whether every token has a bias, which begins as the logarithm of its frequency; the paper has none",
     )
-    joint_order: int = option(
+    joint_order: int = options.count(
         1,
         "the longest run of last tokens that has a feature vector of its own, as if it were one token; a run that the "
         "text does not have is a zero vector, as an unknown token is; 1, as in the paper, leaves all runs out",
-        at_least=1,
-        at_most=16,
+        16,
     )
     joint_width: int = options.width(25, "elements of the feature vector of a run")
-    joint_min_count: int = option(
-        1, "rarer runs of tokens are zero vectors", at_least=1, at_most=1 << 31
-    )
+    joint_min_count: int = options.count(1, "rarer runs of tokens are zero vectors", 1 << 31)
     joint_sum: float = option(
         1e-5,
         "the sum of squares that AdaGrad begins with for the vector of a run, 1e-6 for all else: the larger it is, "
@@ -104,20 +101,16 @@ class StateSpaceLMAdvanced(Settings):
         "share of the places which go without the runs of two tokens and longer in training, of the others the share "
         "without those of three and longer, and so on",
     )
-    streams: int = option(
-        32, "places of the text that are read side by side in training", at_least=1, at_most=1 << 16
+    streams: int = options.count(
+        32, "places of the text that are read side by side in training", 1 << 16
     )
-    piece: int = option(
+    piece: int = options.count(
         25,
         "tokens of each place in a step, over which gradients go back; with the rules, in the steps of the first epoch",
-        at_least=1,
-        at_most=1 << 16,
+        1 << 16,
     )
-    last_piece: int = option(
-        200,
-        "with the rules, tokens of each place in the steps of the last epoch",
-        at_least=1,
-        at_most=1 << 16,
+    last_piece: int = options.count(
+        200, "with the rules, tokens of each place in the steps of the last epoch", 1 << 16
     )
     norm_limit: float = option(
         100.0,
@@ -132,12 +125,11 @@ class StateSpaceLMAdvanced(Settings):
 class StateSpaceLMSettings(Settings):
     """Settings of `StateSpaceLM`."""
 
-    order: int = option(
+    order: int = options.count(
         5,
         "tokens that a prediction spans: feature vectors of the order - 1 last ones are part of the state; 1, 2, 3 "
         "and 5 in the paper",
-        at_least=1,
-        at_most=1000,
+        1000,
     )
     internal: int = option(
         40, "elements of the internal state, N_q; 0 to 40 in the paper", at_least=0, at_most=1 << 12
