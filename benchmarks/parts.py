@@ -219,7 +219,6 @@ PARTS = (
     Part(
         "language_models.unknown",
         ("lm-unknown",),
-        (*NGRAMS, "lm/surprisal", "lm/spelling.py", "lm/unknown_words.py"),
     ),
     Part(
         "language_models.reading",
@@ -230,7 +229,6 @@ PARTS = (
             *MARKOV,
             *MIXTURE,
             "lm/surprisal",
-            "lm/spelling.py",
             "lm/unknown_words.py",
         ),
     ),

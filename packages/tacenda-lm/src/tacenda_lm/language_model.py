@@ -29,7 +29,7 @@ from tacenda.fitting.checkpoint import Resume
 from tacenda.store import path_of
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm import generation, kenlm_interface, normalization
+from tacenda_lm import generation, kenlm_interface
 from tacenda_lm.perplexity import Context, Perplexity, checked_context
 from tacenda_lm.sequences import (
     BlankLines,
@@ -46,7 +46,13 @@ from tacenda_lm.sequences import (
     encoded_text,
     with_ends,
 )
-from tacenda_lm.states import State, distributions_of, ranks_and_entropies, states_before
+from tacenda_lm.states import (
+    State,
+    check_normalized,
+    distributions_of,
+    ranks_and_entropies,
+    states_before,
+)
 from tacenda_lm.unknown_words import UnknownWords
 
 __all__ = [
@@ -464,7 +470,7 @@ class LanguageModel(Estimator):
         settings.pop("device", None)
         return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
 
-    check_normalized = normalization.check_normalized
+    check_normalized = check_normalized
 
     # -- what comes next, and the functions of the kenlm module ------------------------------------
 

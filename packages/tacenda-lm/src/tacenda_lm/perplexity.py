@@ -20,21 +20,6 @@ _PROTOCOL = (
     "a word outside the vocabulary, a written <unk> among them, is scored as the <unk> of the model and counted; "
     "bits per character add the bits of how such a word is spelled"
 )
-_FIGURES = [
-    "value",
-    "without_oov",
-    "without_eos",
-    "without_oov_and_eos",
-    "ppl1",
-    "bits_per_character",
-    "log_prob",
-    "log_prob_spelling",
-    "n_tokens",
-    "n_sentences",
-    "n_words",
-    "n_oov",
-    "n_characters",
-]  # of `Perplexity.to_dict`
 _BLANK_LINES: dict[str, str] = {
     "skip": "empty lines are no sentences",
     "count": "an empty line is a sentence of </s> alone",
@@ -47,9 +32,8 @@ _CONTEXTS: dict[str, str] = {
 
 def checked_context(context: str) -> Context:
     """Return the context itself. Raises ConfigurationError if there is no such context."""
-    for known in get_args(Context):
-        if context == known:
-            return cast("Context", known)
+    if context in get_args(Context):
+        return cast("Context", context)
     raise ConfigurationError(f"context must be 'sentence' or 'stream', not {context!r}")
 
 
@@ -185,7 +169,10 @@ class Perplexity(float):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all parts as JSON values, for a model card; NaN becomes None."""
-        numbers = {name: getattr(self, name) for name in _FIGURES}
+        perplexities = ("value", "without_oov", "without_eos", "without_oov_and_eos", "ppl1")
+        sums = ("bits_per_character", "log_prob", "log_prob_spelling")
+        counts = ("n_tokens", "n_sentences", "n_words", "n_oov", "n_characters")
+        numbers = {name: getattr(self, name) for name in (*perplexities, *sums, *counts)}
         plain = {k: None if v is None or not math.isfinite(v) else v for k, v in numbers.items()}
         return {**plain, "context": self.context, "protocol": self.protocol}
 

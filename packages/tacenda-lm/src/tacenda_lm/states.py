@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.corpus.text import Text
 from tacenda.errors import DataError
-from tacenda_lm.sequences import Float64, Ids
+from tacenda_lm.sequences import Float64, Ids, encoded_text
 
 if TYPE_CHECKING:
     from tacenda_lm.language_model import LanguageModel
 
 __all__ = [
     "State",
+    "check_normalized",
     "distributions_of",
     "log_softmax",
     "not_of_this_model",
@@ -169,3 +171,59 @@ def ranks_and_entropies(
         entropies.append(-(np.exp(wide) * np.maximum(wide, -1e300)).sum(axis=1) / math.log(2))
         done += len(rows)
     return np.concatenate(ranks), np.concatenate(entropies)
+
+
+def check_normalized(
+    model: LanguageModel,
+    sentences: Text | None = None,
+    *,
+    n_contexts: int = 100,
+    seed: int = 0,
+    tolerance: float = 1e-5,
+) -> float:
+    """Return the largest ``|sum_w p(w | context) - 1|`` over many contexts, computed in full.
+
+    Parameters
+    ----------
+    sentences
+        The contexts are all beginnings of these; by default they are random words of the vocabulary.
+        The context in which no word is known is checked too.
+    n_contexts
+        How many contexts are drawn by default.
+    seed
+        Seed of the default contexts.
+    tolerance
+        The largest difference that is allowed.
+
+    Raises
+    ------
+    DataError
+        A distribution is not normalized, or holds NaN; the message names the context.
+    """
+    vocabulary = model.vocabulary
+    if sentences is None:
+        size = (-(-n_contexts // 10), 9)
+        sequences = np.random.default_rng(seed).integers(len(vocabulary), size=size).tolist()
+    else:
+        ids, offsets = encoded_text(sentences, vocabulary, model.string_tokenizer)
+        sequences = [part.tolist() for part in np.split(ids, offsets[1:-1])]
+    worst = 0.0
+    for sequence in (None, *sequences):
+        states = [model.null() if sequence is None else model.start()]
+        for word in sequence or []:
+            states.append(model.advance(states[-1], word))
+        done = 0
+        for rows in distributions_of(model, states):
+            sums = np.exp(rows.astype(np.float64)).sum(axis=1)
+            off = np.where(np.isfinite(sums), np.abs(sums - 1), np.inf)
+            i = int(off.argmax())
+            if off[i] > tolerance:
+                words = [vocabulary.words[word] for word in (sequence or [])[: done + i]]
+                shown = "no word" if sequence is None else " ".join(["<s>", *words])
+                raise DataError(
+                    f"the probabilities of the next word after {shown!r:.200} sum to {sums[i]:.8g}, "
+                    f"which is further from 1 than {tolerance:g}: the model is damaged or not normalized"
+                )
+            worst = max(worst, float(off[i]))
+            done += len(rows)
+    return worst

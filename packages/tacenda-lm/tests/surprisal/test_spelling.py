@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacenda_lm.spelling import LetterModel
+from tacenda_lm.unknown_words import LetterModel
 
 WORDS = ["abba", "ab", "b", "baab", "cab", "a", "abab"]
 CODE_POINTS = 0x110000

@@ -13,7 +13,7 @@ from tacenda.errors import ConfigurationError
 from tacenda.testing.samples import sample_sentences
 from tacenda.vocabulary import Normalization
 from tacenda_lm import KneserNey, UnknownWords, unknown_words
-from tacenda_lm.spelling import LetterModel
+from tacenda_lm.unknown_words import LetterModel
 
 VOCABULARY = Vocabulary(["</s>", "<unk>", "ab", "a", "bba"], [3, 2, 5, 4, 3])
 
