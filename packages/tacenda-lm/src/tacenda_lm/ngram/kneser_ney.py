@@ -151,10 +151,10 @@ class KneserNey(LanguageModel):
     """False for a model read from an ARPA file whose distributions do not all sum to one, and for one of few bits."""
 
     _table: Table | None = None
-    _word_table: WordTable | None = None
-    _split_by: Any = None  # the tokenizer of the text that the word table was made for
     _begun: tuple[tuple[int, ...], Table, npt.NDArray[np.int64]] | None = None  # the first state
-    _prepared: tuple[Table, Any, tuple[Any, ...]] | None = None  # what a line is scored with
+    # what strings are scored with, for one table and tokenizer: their words and the table's arguments,
+    # or nothing where more is to be done with words than to look them up
+    _prepared: tuple[Table, Any, tuple[WordTable, Any, Any, Any] | None] | None = None
 
     @configured_by(KneserNeySettings)
     def __init__(self, settings: KneserNeySettings) -> None:
@@ -408,14 +408,11 @@ class KneserNey(LanguageModel):
         """
         is_coarse = self.table.is_coarse
         if not (scores <= (_COARSE if is_coarse else ABOVE_ONE)).all():
-            raise self._damaged()
+            raise ArtifactError(
+                "a word has an impossible probability: the table of this model is damaged; fit it again, or copy it "
+                "again"
+            )
         return np.minimum(scores, 0.0) if is_coarse else scores
-
-    @staticmethod
-    def _damaged() -> ArtifactError:
-        return ArtifactError(
-            "a word has an impossible probability: the table of this model is damaged; fit it again, or copy it again"
-        )
 
     def _state(self, words: tuple[int, ...]) -> State:
         """The state after these words: the last ones that an n-gram of the table continues."""
@@ -436,8 +433,7 @@ class KneserNey(LanguageModel):
 
     def log_probs(self, states: Sequence[State]) -> Float64:
         """Return the natural log-probabilities of every next word: float64 (states, types)."""
-        table = self.table
-        found = np.empty((len(states), table.n_types), np.float64)
+        found = np.empty((len(states), self.table.n_types), np.float64)
         _lookup().conditionals(*self.table.arguments, *self._contexts(states), found)
         return self._sound(found)
 
@@ -459,15 +455,10 @@ class KneserNey(LanguageModel):
 
     def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
         """As `LanguageModel.score`; a string is split, looked up and scored in compiled code."""
-        prepared = self._prepared
-        tokenizer = self.fitted_on.get("tokenizer")
-        if prepared is None or prepared[0] is not self._table or prepared[1] != tokenizer:
-            words = self._words
-            known = () if words is None else (words.words, *self.table.arguments)
-            prepared = self._prepared = self.table, tokenizer, known
-        if prepared[2] and isinstance(sentence, str) and sentence:
+        prepared = self._strings()
+        if prepared is not None and isinstance(sentence, str) and sentence:
             text = np.frombuffer(sentence.encode("utf-8", "surrogatepass"), np.uint8)
-            words, data, shape = prepared[2]
+            _, words, data, shape = prepared
             total, found = _score_line()(words, text, data, shape, bos, eos)
             if found:
                 if not total <= 0:
@@ -479,28 +470,27 @@ class KneserNey(LanguageModel):
         self, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "skip"
     ) -> Float64:
         """As `LanguageModel.score_batch`; a list of strings is split, looked up and scored in compiled code."""
-        words, counted = self._words, checked_blank_lines(blank_lines) == "count"
-        lines = words.encode(sentences, eos) if words is not None else None
-        if words is None or lines is None:
+        prepared, counted = self._strings(), checked_blank_lines(blank_lines) == "count"
+        lines = None if prepared is None else prepared[0].encode(sentences, eos)
+        if prepared is None or lines is None:
             return super().score_batch(sentences, eos=eos, blank_lines=blank_lines)
         lengths = np.diff(lines[1])
-        scores = self._sequences(*lines, [words.words[3]])[0]
+        scores = self._sequences(*lines, [prepared[1][3]])[0]
         lines_of_ids = np.repeat(np.arange(len(lengths)), lengths)
         found = np.bincount(lines_of_ids, scores, len(lengths)).astype(np.float64, copy=False)
         if eos and not counted:
             found[lengths == 1] = 0.0
         return found / _LN10
 
-    @property
-    def _words(self) -> WordTable | None:
-        """The vocabulary for compiled code; None where more is to be done with words than to look them up."""
-        from tacenda_lm.ngram.words import WordTable
+    def _strings(self) -> tuple[WordTable, Any, Any, Any] | None:
+        prepared, tokenizer = self._prepared, self.fitted_on.get("tokenizer")
+        if prepared is None or prepared[0] is not self._table or prepared[1] != tokenizer:
+            from tacenda_lm.ngram.words import WordTable
 
-        known, tokenizer = self._word_table, self.fitted_on.get("tokenizer")
-        if known is None or known.vocabulary is not self._vocabulary or tokenizer != self._split_by:
-            is_ascii, self._split_by = self.string_tokenizer == ASCII_WHITESPACE, tokenizer
-            known = self._word_table = WordTable(self.vocabulary, is_ascii)
-        return known if known.is_plain else None
+            words = WordTable(self.vocabulary, self.string_tokenizer == ASCII_WHITESPACE)
+            known = (words, words.words, *self.table.arguments) if words.is_plain else None
+            prepared = self._prepared = self.table, tokenizer, known
+        return prepared[2]
 
     # -- whole texts -------------------------------------------------------------------------------
 
