@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 
 import tacenda
-from tacenda import plugins
-from tacenda.artifact import require
+from support.scale import Pair, Scale, registered_models
 from tacenda.artifact.packaging import ModelCard
 from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda.estimator import Estimator
 
 pytest.importorskip("huggingface_hub")
 
@@ -128,50 +126,10 @@ def hub(monkeypatch):
         server.shutdown()
 
 
-class Scale(Estimator):
-    kind, name = "embedders", "test_hub"
-
-    def __init__(self, factors=None):
-        self.factors = factors
-
-    def config_dict(self):
-        return {"settings": {"power": 0.5}}
-
-    def arrays(self):
-        return {"factors": self.factors}
-
-    @classmethod
-    def from_arrays(cls, config, arrays):
-        return cls(require(arrays, "factors", shape=("n",), dtype=np.float64, finite=True))
-
-
-class Pair(Estimator):
-    kind, name = "embedders", "test_hub_pair"
-
-    def __init__(self, parts):
-        self.parts = parts
-
-    def config_dict(self):
-        return {}
-
-    def arrays(self):
-        return {}
-
-    def nested(self):
-        return self.parts
-
-    @classmethod
-    def from_arrays(cls, config, arrays, nested=None):
-        return cls(nested)
-
-
 @pytest.fixture(autouse=True)
-def registered():
-    for model in (Scale, Pair):
-        plugins.register("embedders", model.name, model)
-    yield
-    for model in (Scale, Pair):
-        plugins.unregister("embedders", model.name)
+def _registered():
+    with registered_models():
+        yield
 
 
 @pytest.fixture
@@ -200,7 +158,7 @@ def test_the_card_says_licence_tags_and_how_to_load_it(hub, saved):
     head, _, body = card.removeprefix("---\n").partition("---\n")
     found = dict(line.split(": ", 1) for line in head.splitlines())
     assert json.loads(found["license"]) == "cc-by-sa-4.0"
-    assert json.loads(found["tags"]) == ["tacenda", "embedders", "test_hub_pair"]
+    assert json.loads(found["tags"]) == ["tacenda", "embedders", "test_pair_of_support"]
     assert 'pull("somebody/tiny", "tiny")' in body
     assert "By *the authors*." in body
 
@@ -231,7 +189,7 @@ def test_what_was_altered_on_the_hub_is_refused_and_changes_nothing(hub, tmp_pat
     push(tmp_path / "other", "somebody/tiny", ABOUT, **options(hub))
     files = hub.repositories["somebody/tiny"]
     path = next(path for path in files if path.startswith(name))
-    files[path] = files[path].replace(b"test_hub", b"test_bad") + b" "
+    files[path] = files[path].replace(b"test_scale_of_support", b"test_bad") + b" "
     Scale(np.zeros(2)).save(tmp_path / "here")
     if name == "tensors":
         with pytest.raises(ArtifactError, match=r"somebody/tiny.*no sound model"):

@@ -9,38 +9,20 @@ import pytest
 from typer.testing import CliRunner
 
 import tacenda
+from support.scale import Scale, registered_models
 from tacenda import plugins
-from tacenda.artifact import by_name, require
+from tacenda.artifact import by_name
 from tacenda.artifact.packaging import ModelCard, package
 from tacenda.cli.main import app
 from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda.estimator import Estimator
 
 pytest.importorskip("hatchling")
 
 
-class Scale(Estimator):
-    kind, name = "embedders", "test_packaged"
-
-    def __init__(self, factors=None):
-        self.factors = factors
-
-    def config_dict(self):
-        return {"settings": {"power": 0.5}}
-
-    def arrays(self):
-        return {"factors": self.factors}
-
-    @classmethod
-    def from_arrays(cls, config, arrays):
-        return cls(require(arrays, "factors", shape=("n",), dtype=np.float64, finite=True))
-
-
 @pytest.fixture(autouse=True)
-def registered():
-    plugins.register("embedders", "test_packaged", Scale)
-    yield
-    plugins.unregister("embedders", "test_packaged")
+def _registered():
+    with registered_models():
+        yield
 
 
 @pytest.fixture

@@ -1,0 +1,57 @@
+"""The smallest models that can be saved: numbers, and a pair of such models."""
+
+from contextlib import contextmanager
+
+import numpy as np
+
+from tacenda import plugins
+from tacenda.artifact import require
+from tacenda.estimator import Estimator
+
+
+class Scale(Estimator):
+    kind, name = "embedders", "test_scale_of_support"
+
+    def __init__(self, factors=None):
+        self.factors = factors
+
+    def config_dict(self):
+        return {"settings": {"power": 0.5}}
+
+    def arrays(self):
+        return {"factors": self.factors}
+
+    @classmethod
+    def from_arrays(cls, config, arrays):
+        return cls(require(arrays, "factors", shape=("n",), dtype=np.float64, finite=True))
+
+
+class Pair(Estimator):
+    kind, name = "embedders", "test_pair_of_support"
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def config_dict(self):
+        return {}
+
+    def arrays(self):
+        return {}
+
+    def nested(self):
+        return self.parts
+
+    @classmethod
+    def from_arrays(cls, config, arrays, nested=None):
+        return cls(nested)
+
+
+@contextmanager
+def registered_models():
+    for model in (Scale, Pair):
+        plugins.register("embedders", model.name, model)
+    try:
+        yield
+    finally:
+        for model in (Scale, Pair):
+            plugins.unregister("embedders", model.name)
