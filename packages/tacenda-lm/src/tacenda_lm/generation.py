@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,6 @@ from tacenda.corpus.text import Sentence
 from tacenda.errors import ConfigurationError
 from tacenda_lm.sequences import Float64
 from tacenda_lm.states import State
-
-if TYPE_CHECKING:
-    from tacenda_lm.language_model import LanguageModel
 
 __all__ = ["Continuation", "beam", "greedy", "next_word", "sample", "state_after", "top_k"]
 
@@ -36,18 +33,18 @@ class Continuation(NamedTuple):
     ended: bool
 
 
-def state_after(model: LanguageModel, context: Sentence = "", *, bos: bool = True) -> State:
+def state_after(model: Any, context: Sentence = "", *, bos: bool = True) -> State:
     """Return the state after some words.
 
     They follow ``<s>``, or with ``bos=False`` a context in which no word is known.
     """
-    state = model.start() if bos else model.null()
+    state: State = model.start() if bos else model.null()
     for word in model.vocabulary.encode(model._tokens(context)).tolist():
         state = model.advance(state, word)
     return state
 
 
-def next_word(model: LanguageModel, context: Sentence = "", *, bos: bool = True) -> Float64:
+def next_word(model: Any, context: Sentence = "", *, bos: bool = True) -> Float64:
     """Return the probabilities of all next words after a context.
 
     Returns
@@ -59,7 +56,7 @@ def next_word(model: LanguageModel, context: Sentence = "", *, bos: bool = True)
 
 
 def top_k(
-    model: LanguageModel, context: Sentence = "", k: int = 10, *, bos: bool = True
+    model: Any, context: Sentence = "", k: int = 10, *, bos: bool = True
 ) -> list[tuple[str, float]]:
     """Return the k most probable next words with their probabilities, best first; ``</s>`` may be one."""
     _at_least_one(k, "k")
@@ -69,7 +66,7 @@ def top_k(
 
 
 def sample(
-    model: LanguageModel,
+    model: Any,
     context: Sentence = "",
     *,
     max_words: int = 100,
@@ -113,7 +110,19 @@ def sample(
     state, words, total = state_after(model, context), list[str](), 0.0
     for _ in range(max_words):
         row = model.log_probs([state])[0].astype(np.float64)
-        word = int(rng.choice(len(row), p=_drawn_from(model, row, temperature, k, unknown)))
+        drawable = row.copy()
+        if not unknown:
+            drawable[model.vocabulary.oov_ids] = -np.inf
+        # near a temperature of zero the most probable word is left alone
+        with np.errstate(over="ignore"):
+            drawable = (drawable - drawable.max()) / temperature
+        if k is not None and k < len(row):
+            best = _best(drawable, k)
+            kept = np.full_like(row, -np.inf)
+            kept[best] = drawable[best]
+            drawable = kept
+        p = np.exp(drawable - drawable.max())
+        word = int(rng.choice(len(row), p=p / p.sum()))
         total += float(row[word])
         if word == model.vocabulary.boundary_id:
             return Continuation(words, total, True)
@@ -122,32 +131,13 @@ def sample(
     return Continuation(words, total, False)
 
 
-def _drawn_from(
-    model: LanguageModel, row: Float64, temperature: float, k: int | None, unknown: bool
-) -> Float64:
-    """The probabilities (types,) from which `sample` draws a word."""
-    row = np.array(row)
-    if not unknown:
-        row[model.vocabulary.oov_ids] = -np.inf
-    # near a temperature of zero the most probable word is left alone
-    with np.errstate(over="ignore"):
-        row = (row - row.max()) / temperature
-    if k is not None and k < len(row):
-        kept = np.full_like(row, -np.inf)
-        best = _best(row, k)
-        kept[best] = row[best]
-        row = kept
-    p = np.exp(row - row.max())
-    return np.asarray(p / p.sum(), np.float64)
-
-
-def greedy(model: LanguageModel, context: Sentence = "", *, max_words: int = 100) -> Continuation:
+def greedy(model: Any, context: Sentence = "", *, max_words: int = 100) -> Continuation:
     """Return the continuation that takes the most probable word at every step, but never ``<unk>``."""
     return beam(model, context, width=1, max_words=max_words)[0]
 
 
 def beam(
-    model: LanguageModel,
+    model: Any,
     context: Sentence = "",
     *,
     width: int = 10,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +28,6 @@ from tacenda_lm.sequences import (
     sums_of_pieces,
 )
 from tacenda_lm.states import State
-
-if TYPE_CHECKING:
-    from tacenda_lm.language_model import LanguageModel
 
 __all__ = [
     "BaseFullScore",
@@ -67,7 +64,7 @@ class FullScore(NamedTuple):
     oov: bool
 
 
-def score(model: LanguageModel, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
+def score(model: Any, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
     """Return the base-10 logarithm of p(sentence).
 
     Parameters
@@ -87,7 +84,7 @@ def score(model: LanguageModel, sentence: Sentence, bos: bool = True, eos: bool 
 
 
 def full_scores(
-    model: LanguageModel, sentence: Sentence, bos: bool = True, eos: bool = True
+    model: Any, sentence: Sentence, bos: bool = True, eos: bool = True
 ) -> Iterator[FullScore]:
     """Yield (log10 p, n-gram length, oov) of every token, ``</s>`` last; arguments as of `score`."""
     tokens, vocabulary = model._tokens(sentence), model.vocabulary
@@ -102,7 +99,7 @@ def full_scores(
 
 
 def score_batch(
-    model: LanguageModel, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "skip"
+    model: Any, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "skip"
 ) -> Float64:
     """Return the base-10 log-probability of every sentence of a text, scored in one call: (sentences,).
 
@@ -126,23 +123,19 @@ def score_batch(
     return np.asarray(found, np.float64)
 
 
-def _has_marks(model: LanguageModel, tokens: list[str]) -> bool:
+def _has_marks(model: Any, tokens: list[str]) -> bool:
     """Whether ``<s>`` or ``</s>`` is among the tokens of a sentence, and ``<s>`` is no word of the model."""
     return BOUNDARY in tokens or (START in tokens and START not in model.vocabulary)
 
 
-def _word_by_word(
-    model: LanguageModel, tokens: list[str], bos: bool, eos: bool
-) -> Iterator[FullScore]:
+def _word_by_word(model: Any, tokens: list[str], bos: bool, eos: bool) -> Iterator[FullScore]:
     """Score a sentence with marks in it."""
     state = model.start() if bos else model.null()
     for word in [*tokens, BOUNDARY] if eos else tokens:
         yield model.BaseFullScore(state, word, state)
 
 
-def score_sequence(
-    model: LanguageModel, ids: Ids, bos: bool
-) -> tuple[Float64, npt.NDArray[np.int64]]:
+def score_sequence(model: Any, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
     """Natural log-probabilities and n-gram lengths of one sequence; ``bos`` as in `score`.
 
     A model that does not list n-grams rests each prediction on all words so far.
@@ -153,25 +146,26 @@ def score_sequence(
     return scores, np.arange(1, len(ids) + 1)
 
 
-def BeginSentenceWrite(model: LanguageModel, state: State) -> None:  # noqa: N802
+def BeginSentenceWrite(model: Any, state: State) -> None:  # noqa: N802
     """Write the state at the beginning of a sentence, after ``<s>``, into ``state``."""
     state.value = model.start().value
 
 
-def NullContextWrite(model: LanguageModel, state: State) -> None:  # noqa: N802
+def NullContextWrite(model: Any, state: State) -> None:  # noqa: N802
     """Write the state in which no earlier word is known into ``state``."""
     state.value = model.null().value
 
 
-def BaseScore(model: LanguageModel, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
+def BaseScore(model: Any, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
     """Return log10 p(word | in_state) and write the state after the word into ``out_state``.
 
     Both may be the same object.
     """
-    return model.BaseFullScore(in_state, word, out_state).log_prob
+    found: FullScore = model.BaseFullScore(in_state, word, out_state)
+    return found.log_prob
 
 
-def BaseFullScore(model: LanguageModel, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
+def BaseFullScore(model: Any, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
     """As `BaseScore`, but return the n-gram length and whether the word is unknown too."""
     in_state.check_begun()
     if word == START and START not in model.vocabulary:
@@ -185,12 +179,12 @@ def BaseFullScore(model: LanguageModel, in_state: State, word: str, out_state: S
     return FullScore(score / _LN10, length, number in model.vocabulary.oov_ids)
 
 
-def score_word(model: LanguageModel, state: State, word: int) -> tuple[float, int]:
+def score_word(model: Any, state: State, word: int) -> tuple[float, int]:
     """Natural log-probability of an id, and the n-gram length (0 where the model does not say)."""
     return float(model.log_prob([state], [word])[0]), 0
 
 
-def contains(model: LanguageModel, word: object) -> bool:
+def contains(model: Any, word: object) -> bool:
     """Whether a string is a word of the vocabulary or a mark of a sentence; ``<unk>``, the unknown word, is not."""
     vocabulary = model.vocabulary
     if not isinstance(word, str) or word not in vocabulary:

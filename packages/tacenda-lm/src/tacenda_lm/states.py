@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,6 @@ import numpy.typing as npt
 from tacenda.corpus.text import Text
 from tacenda.errors import DataError
 from tacenda_lm.sequences import Float64, Ids, encoded_text
-
-if TYPE_CHECKING:
-    from tacenda_lm.language_model import LanguageModel
 
 __all__ = [
     "State",
@@ -123,7 +120,7 @@ def not_of_this_model() -> DataError:
     return DataError("the state is not one of this model: begin with its start()")
 
 
-def states_before(model: LanguageModel, state: State, ids: Ids) -> Iterator[State]:
+def states_before(model: Any, state: State, ids: Ids) -> Iterator[State]:
     """Yield the state before every id of a sequence that continues from ``state``."""
     for word in ids.tolist():
         yield state
@@ -131,7 +128,7 @@ def states_before(model: LanguageModel, state: State, ids: Ids) -> Iterator[Stat
 
 
 def distributions_of(
-    model: LanguageModel, states: Iterable[State]
+    model: Any, states: Iterable[State]
 ) -> Iterator[npt.NDArray[np.floating[Any]]]:
     """Yield ``model.log_probs`` of many states, (states of the block, types), in blocks of bounded size."""
     size = rows_of_block(len(model.vocabulary))
@@ -174,7 +171,7 @@ def ranks_and_entropies(
 
 
 def check_normalized(
-    model: LanguageModel,
+    model: Any,
     sentences: Text | None = None,
     *,
     n_contexts: int = 100,

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -54,7 +54,7 @@ from tacenda_lm.sequences import (
 from tacenda_lm.states import State
 
 if TYPE_CHECKING:
-    from tacenda_lm.ngram.counting import Counted, Scratch
+    from tacenda_lm.ngram.counting import Scratch
     from tacenda_lm.ngram.words import WordTable
 
 __all__ = ["KneserNey", "KneserNeySettings"]
@@ -173,14 +173,10 @@ class KneserNey(LanguageModel):
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
-        from tacenda_lm.ngram.counting import count_by_order, sorted_rows
+        from tacenda_lm.ngram.counting import sorted_rows
 
-        order, n_types = self.settings.order, len(corpus.vocabulary)
-
-        def count(scratch: Scratch) -> Counted:
-            return count_by_order(sorted_rows(corpus, order, scratch), n_types, order, scratch)
-
-        self._estimate(corpus.vocabulary, count)
+        order = self.settings.order
+        self._estimate(corpus.vocabulary, lambda scratch: sorted_rows(corpus, order, scratch))
 
     def fit_counted(
         self,
@@ -190,31 +186,30 @@ class KneserNey(LanguageModel):
         marks: Marks,
     ) -> Self:
         """Fit the model to a text of which others have counted the n-grams: the `sorted_rows` of ``corpus``."""
-        from tacenda_lm.ngram.counting import count_by_order
 
-        order, n_types = self.settings.order, len(corpus.vocabulary)
-
-        def count(scratch: Scratch) -> Counted:
-            size = scratch.rows_of_block(order)
-            blocks = (
-                np.array(each[i : i + size]) for each in rows for i in range(0, len(each), size)
-            )
-            return count_by_order(blocks, n_types, order, scratch)
+        def blocks(scratch: Scratch) -> Iterator[npt.NDArray[np.uint64]]:
+            size = scratch.rows_of_block(self.settings.order)
+            for each in rows:
+                yield from (np.array(each[i : i + size]) for i in range(0, len(each), size))
 
         with self._recording(corpus, valid, marks):
-            self._estimate(corpus.vocabulary, count)
+            self._estimate(corpus.vocabulary, blocks)
         return self
 
-    def _estimate(self, vocabulary: Vocabulary, count: Callable[[Scratch], Counted]) -> None:
-        """Fit the model to n-grams, which ``count`` finds within the memory that the settings allow."""
-        from tacenda_lm.ngram.counting import Scratch, default_budget
+    def _estimate(
+        self,
+        vocabulary: Vocabulary,
+        count: Callable[[Scratch], Iterable[npt.NDArray[np.uint64]]],
+    ) -> None:
+        """Fit the model to the `sorted_rows` that ``count`` finds within the memory that the settings allow."""
+        from tacenda_lm.ngram.counting import Scratch, count_by_order, default_budget
         from tacenda_lm.ngram.packing import TableWriter
         from tacenda_lm.ngram.smoothing import estimate
 
         settings = self.settings
         budget = default_budget() if settings.memory_gb is None else int(settings.memory_gb * 1e9)
         with Scratch(budget) as scratch:
-            counted = count(scratch)
+            counted = count_by_order(count(scratch), len(vocabulary), settings.order, scratch)
             writer = TableWriter(settings.order, len(vocabulary), scratch)
             found = estimate(counted, settings.smoothing, settings.min_count, scratch, writer)
             table = writer.finish()

@@ -6,12 +6,12 @@ The picture is HTML without scripts, readable on light and dark screens; every c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from html import escape
 from importlib import import_module
 from typing import Any
 
-from spacy.tokens import Doc, Token
+from spacy.tokens import Doc
 from spacy.util import is_in_jupyter
 
 from tacenda.errors import ConfigurationError, NotFittedError
@@ -24,22 +24,22 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 _MOST_SURPRISING = 5
 _LN2 = 0.6931471805599453
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
 # Ink and paper are both set, so that the picture is readable whatever surrounds it.
 #: Ink and paper on a light and on a dark screen: red, green and blue, 0 to 255.
-LIGHT: tuple[Colour, Colour] = ((24, 24, 27), (255, 255, 255))
-DARK: tuple[Colour, Colour] = ((244, 244, 245), (24, 24, 27))
-#: The colour of the warmest token, and its opacity over the paper.
-HEAT: Colour = (214, 84, 20)
+LIGHT: tuple[Color, Color] = ((24, 24, 27), (255, 255, 255))
+DARK: tuple[Color, Color] = ((244, 244, 245), (24, 24, 27))
+#: The color of the warmest token, and its opacity over the paper.
+HEAT: Color = (214, 84, 20)
 STRENGTH = 0.75
 
 
-def _rgb(colour: Colour) -> str:
+def _rgb(colour: Color) -> str:
     return f"rgb({colour[0]}, {colour[1]}, {colour[2]})"
 
 
-def _theme(ink: Colour, paper: Colour) -> str:
+def _theme(ink: Color, paper: Color) -> str:
     return f".tacenda-surprisal {{ color: {_rgb(ink)}; background: {_rgb(paper)}; }}"
 
 
@@ -98,7 +98,7 @@ def render(
     prefix
         The prefix of the component.
     max_bits
-        The surprisal, in bits, at which the colour is warmest; pictures that are to be compared need the
+        The surprisal, in bits, at which the color is warmest; pictures that are to be compared need the
         same.
     title
         A heading; text, not HTML.
@@ -142,7 +142,7 @@ def render(
 
 
 def _figure(doc: Doc, prefix: str, max_bits: float) -> str:
-    """The text of a document with coloured tokens, and its figures."""
+    """The text of a document with colored tokens, and its figures."""
     scores = DocScores.of(doc, prefix)
     if scores is None:
         raise NotFittedError(
@@ -150,43 +150,45 @@ def _figure(doc: Doc, prefix: str, max_bits: float) -> str:
             + (f" of the prefix {prefix!r}" if prefix else ", and give its prefix if it has one")
         )
     ends = dict(zip((scores.segments[1:] - 1).tolist(), scores.eos.tolist(), strict=False))
-    text = "".join(_token(token, prefix, scores, ends, max_bits) for token in doc)
-    return f"<p>{text}</p>\n<p class='facts'>{_facts(doc, prefix, scores)}</p>"
+    shown: list[str] = []
+    most: dict[str, float] = {}  # the bits of each word where it surprises most
 
+    def add(kind: str, bits: float, about: str, text: str) -> None:
+        """Add a colored piece of text, with ``about`` shown where the pointer is on it."""
+        name = f' class="{kind}"' if kind else ""
+        heat = min(max(bits / max_bits, 0.0), 1.0)
+        shown.append(f'<span{name} style="--heat:{heat:.3f}" title="{_text(about)}">{text}</span>')
 
-def _token(
-    token: Token, prefix: str, scores: DocScores, ends: dict[int, float], max_bits: float
-) -> str:
-    """A token, after the last word of a segment with the end of a sentence, and the space after it."""
-    shown, space = _text(token.text), str(token.whitespace_)
-    bits = token._.get(f"{prefix}surprisal")
-    if bits is None:
-        return shown + space
-    oov = token._.get(f"{prefix}lm_oov")
-    about = f"{token.text}: {bits:.2f} bits, log p {token._.get(prefix + 'lm_logprob'):.3f}"
-    if oov:
-        about += ", outside the vocabulary"
-        about += ", the bits of all such words together" if scores.share is None else ""
-    for name, what in (("lm_rank", "more probable words"), ("lm_entropy", "bits of entropy")):
-        value = token._.get(prefix + name) if token.has_extension(prefix + name) else None
-        about += "" if value is None else f", {value:.4g} {what}"
-    found = _cell("oov" if oov else "", bits / max_bits, about, shown)
-    last = scores.words(token.idx, token.idx + len(token)).stop - 1
-    if last in ends:
-        bits = -ends[last] / _LN2
-        about = f"end of sentence: {bits:.2f} bits, log p {ends[last]:.3f}"
-        found += _cell("end", bits / max_bits, about, "¶")
-    return found + space
-
-
-def _cell(kind: str, heat: float, about: str, shown: str) -> str:
-    """A coloured piece of text, with ``about`` shown where the pointer is on it."""
-    name = f' class="{kind}"' if kind else ""
-    return f'<span{name} style="--heat:{min(max(heat, 0.0), 1.0):.3f}" title="{_text(about)}">{shown}</span>'
+    for token in doc:
+        bits: Any = token._.get(f"{prefix}surprisal")
+        if bits is None:
+            shown += [_text(token.text), token.whitespace_]
+            continue
+        most[token.text] = max(bits, most.get(token.text, 0.0))
+        oov = token._.get(f"{prefix}lm_oov")
+        about = f"{token.text}: {bits:.2f} bits, log p {token._.get(prefix + 'lm_logprob'):.3f}"
+        if oov:
+            about += ", outside the vocabulary"
+            about += ", the bits of all such words together" if scores.share is None else ""
+        for name, what in (("lm_rank", "more probable words"), ("lm_entropy", "bits of entropy")):
+            value = token._.get(prefix + name) if token.has_extension(prefix + name) else None
+            about += "" if value is None else f", {value:.4g} {what}"
+        add("oov" if oov else "", bits, about, _text(token.text))
+        last = scores.words(token.idx, token.idx + len(token)).stop - 1
+        if last in ends:
+            bits = -ends[last] / _LN2
+            add("end", bits, f"end of sentence: {bits:.2f} bits, log p {ends[last]:.3f}", "¶")
+        shown.append(token.whitespace_)
+    facts = _facts(scores)
+    top = sorted((word for word in most if most[word] > 0), key=lambda word: -most[word])
+    if top:
+        listed = (f"{_text(word)} ({most[word]:.1f})" for word in top[:_MOST_SURPRISING])
+        facts += f"<br>most surprising: {', '.join(listed)}"
+    return f"<p>{''.join(shown)}</p>\n<p class='facts'>{facts}</p>"
 
 
 def _legend(max_bits: float) -> str:
-    """The scale of colours."""
+    """The scale of colors."""
     marks = "".join(f"<span>{max_bits * part / 4:g}</span>" for part in range(4))
     return (
         f'<div class="legend"><div>surprisal in bits</div><div class="scale"></div>'
@@ -196,8 +198,8 @@ def _legend(max_bits: float) -> str:
     )
 
 
-def _facts(doc: Doc, prefix: str, scores: DocScores) -> str:
-    """The figures of a document, and its most surprising words."""
+def _facts(scores: DocScores) -> str:
+    """The figures of a document."""
     whole = scores.measure()
     if not whole.n_tokens:
         return "no words"
@@ -214,19 +216,7 @@ def _facts(doc: Doc, prefix: str, scores: DocScores) -> str:
         facts.append(
             "words outside the vocabulary are too cold: each has the probability of all such words together"
         )
-    top = ", ".join(f"{_text(text)} ({bits:.1f})" for bits, text in _most_surprising(doc, prefix))
-    return " · ".join(facts) + (f"<br>most surprising: {top}" if top else "")
-
-
-def _most_surprising(doc: Doc, prefix: str) -> Iterator[tuple[float, str]]:
-    """The words with the most bits of surprisal, each once."""
-    most: dict[str, float] = {}
-    for token in doc:
-        bits: Any = token._.get(f"{prefix}surprisal")
-        if bits is not None and bits > most.get(token.text, 0.0):
-            most[token.text] = bits
-    for text in sorted(most, key=lambda word: -most[word])[:_MOST_SURPRISING]:
-        yield most[text], text
+    return " · ".join(facts)
 
 
 def _text(text: str) -> str:
