@@ -219,6 +219,7 @@ PARTS = (
     Part(
         "language_models.unknown",
         ("lm-unknown",),
+        (*NGRAMS, "lm/surprisal", "lm/unknown_words.py"),
     ),
     Part(
         "language_models.reading",

@@ -71,7 +71,7 @@ def test_an_output_that_is_not_there_is_named(lds, toy):
     with pytest.raises(ConfigurationError, match="own_past_future"):
         nlp.add_pipe("lds_embeddings", config={"output": "nonsense"}).initialize(artifact=lds)
     other = nlp.add_pipe("token_embeddings", config={"output": "own", "embedder": "toy"})
-    with pytest.raises(ConfigurationError, match="one output alone"):
+    with pytest.raises(ConfigurationError, match="only one output"):
         other.initialize(artifact=toy)
 
 

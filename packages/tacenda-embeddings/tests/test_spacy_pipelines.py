@@ -189,7 +189,7 @@ def test_another_embedder_is_hosted_by_the_component_for_any(toy, tmp_path):
     assert nlp.get_pipe("token_embeddings").embedder == "toy"
     [expected] = toy.transform([["the", "cat"]])
     np.testing.assert_array_equal(nlp("the cat")._.toys, expected)
-    with pytest.raises(ConfigurationError, match="'toy' has one output alone"):
+    with pytest.raises(ConfigurationError, match="'toy' has only one output"):
         pipeline_config(["tagger"], str(tmp_path / "toy"), output="own")
 
 

@@ -183,9 +183,8 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
             corpus.vocabulary.require_same(valid.vocabulary, "the held-out text")
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary)
         run = FitRun(checkpoints, resume, description="word vectors")
-        self._state, history, figure = fit_word_vectors(
-            self.settings, corpus, held_out, vectors, run
-        )
+        fitted, history, figure = fit_word_vectors(self.settings, corpus, held_out, vectors, run)
+        self._state = FittedWords(*fitted)
         self.fitted_on = {
             "n_tokens": int(corpus.n_tokens),
             "n_types": len(corpus.vocabulary),

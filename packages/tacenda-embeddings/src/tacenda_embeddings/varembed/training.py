@@ -38,7 +38,6 @@ from tacenda.fitting import (
     set_learning_rate,
 )
 from tacenda_embeddings.varembed.initial_vectors import fit_morphemes, initial_words
-from tacenda_embeddings.varembed.model import FittedWords
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import VarEmbedAdvanced, WordVectorSettings
 
@@ -83,8 +82,8 @@ def fit_word_vectors(
     valid: Corpus | None,
     vectors: npt.NDArray[np.float32] | None,
     run: FitRun,
-) -> tuple[FittedWords, History, dict[str, Any]]:
-    """Return the fitted state, the course of training and its figure; `MorphologicalEmbedder.fit` has the rest."""
+) -> tuple[tuple[Any, ...], History, dict[str, Any]]:
+    """Return the fields of `FittedWords`, the course of training and its figure."""
     advanced = settings.advanced
     types = len(text.vocabulary)
     device = devices.resolve(settings, ())  # refuses one that is not there, before any work
@@ -154,7 +153,7 @@ def fit_word_vectors(
     words, morphemes = (np.array(learned[f"table/{name}"]) for name in ("words", "morphemes"))
     if not variational:
         words = words + inventory.sum(morphemes)
-    return FittedWords(inventory, words, morphemes, counts > 0), history, figure
+    return (inventory, words, morphemes, counts > 0), history, figure
 
 
 def bytes_needed(settings: WordVectorSettings, n_types: int, n_morphemes: int) -> int:
