@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -181,16 +182,31 @@ def test_an_option_may_be_shown_after_those_of_subclasses():
     assert repr(Wide(height=5)) == "<Wide(width=3, height=5, verbose=False), not fitted>"
 
 
-def test_a_retired_option_of_a_saved_model_is_dropped_unless_its_value_mattered():
-    @dataclass(frozen=True, kw_only=True)
-    class OakSettings(Settings):
-        retired: ClassVar = {"rate": 0.5, "patience": ...}
-        height: int = option(3, "meters", at_least=1)
+@dataclass(frozen=True, kw_only=True)
+class OakAdvanced(Settings):
+    retired: ClassVar = MappingProxyType({"window": ...})
+    depth: int = option(2, "meters", at_least=1)
 
-    assert OakSettings.from_dict({"height": 4, "rate": 0.5, "patience": 9}).height == 4
+
+@dataclass(frozen=True, kw_only=True)
+class OakSettings(Settings):
+    retired: ClassVar = MappingProxyType({"rate": 0.5, "patience": ...})
+    height: int = option(3, "meters", at_least=1)
+    advanced: OakAdvanced = group(OakAdvanced)
+
+
+def test_retired_options_of_a_saved_model_are_dropped_unless_their_value_mattered():
+    saved = {"height": 4, "rate": 0.5, "patience": 9, "advanced": {"window": 7, "depth": 3}}
+    assert OakSettings.from_dict(OakSettings.without_retired(saved)) == OakSettings(
+        height=4, advanced={"depth": 3}
+    )
     with pytest.raises(
         ConfigurationError, match=r"no longer has the option rate: it is always 0\.5"
     ):
-        OakSettings.from_dict({"rate": 0.7})
-    with pytest.raises(ConfigurationError, match="no option 'rates'"):
-        OakSettings.from_dict({"rates": 0.5})
+        OakSettings.without_retired({"rate": 0.7})
+
+
+@pytest.mark.parametrize("given", [{"patience": 9}, {"advanced": {"window": 7}}])
+def test_a_retired_option_that_a_user_gives_is_refused(given):
+    with pytest.raises(ConfigurationError, match=r"no longer has the option (patience|window)"):
+        OakSettings.from_dict(given)

@@ -75,7 +75,7 @@ class FRBMAdvanced(Settings):
     """Options of `FRBM` and `TemporalFRBM` that few need to change."""
 
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"feature_decay": _FEATURE_DECAY, "weight_decay": _WEIGHT_DECAY}
+        {"feature_decay": ..., "weight_decay": ...}
     )
 
     visible: Literal["stochastic", "mean_field"] = option(

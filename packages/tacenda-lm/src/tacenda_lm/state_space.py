@@ -69,7 +69,7 @@ _SHORT = 16  # tokens at least of each of the places that are read side by side
 class StateSpaceLMAdvanced(Settings):
     """Options of `StateSpaceLM` that few need to change."""
 
-    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"clip_norm": _CLIP_NORM})
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"clip_norm": ...})
 
     variance: float = option(
         1.0,

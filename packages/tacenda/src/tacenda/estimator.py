@@ -105,8 +105,6 @@ class Estimator:
         """
         if isinstance(settings, Settings):
             settings = {one.name: getattr(settings, one.name) for one in fields(settings)}
-        else:
-            settings = cls.settings_class.without_retired(settings)
         make: Any = cls
         made: Self = make(**settings)
         return made
@@ -207,8 +205,11 @@ class Estimator:
         more: dict[str, Any] = {}
         if artifact.nested:
             more["nested"] = {name: resolve(part) for name, part in artifact.nested.items()}
+        config = dict(artifact.config)
         try:
-            model = cls.from_arrays(artifact.config, restore(artifact.arrays), **more)
+            if isinstance(config.get("settings"), Mapping):
+                config["settings"] = cls.settings_class.without_retired(config["settings"])
+            model = cls.from_arrays(config, restore(artifact.arrays), **more)
         except TacendaError:
             raise
         except Exception as error:  # whatever damaged arrays provoke in a model's own code

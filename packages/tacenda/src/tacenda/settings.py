@@ -144,7 +144,7 @@ class Settings:
     """
 
     #: Options of earlier releases -> the constant that each became, or ``...`` for one that mattered only while
-    #: fitting. `from_dict` drops them, so that models saved with them still load.
+    #: fitting. They are dropped from saved models, so that these still load, and refused everywhere else.
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def __post_init__(self) -> None:
@@ -220,13 +220,15 @@ class Settings:
         ConfigurationError
             An option is unknown, of the wrong type or out of bounds.
         """
-        values = cls.without_retired(values)
         cls.require_known(values)
         return cls(**values)
 
     @classmethod
     def without_retired(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values without retired options; raise ConfigurationError for one with another value."""
+        """Return what `to_dict` gave in an earlier release, without options that are retired by now.
+
+        Raises ConfigurationError for a retired option whose value is not the constant it became.
+        """
         for name, constant in cls.retired.items():
             given = values.get(name, constant)
             given = tuple(given) if isinstance(given, list) else given
@@ -234,13 +236,21 @@ class Settings:
                 raise ConfigurationError(
                     f"{cls.model()} no longer has the option {name}: it is always {constant!r}, not {given!r}"
                 )
-        return {name: value for name, value in values.items() if name not in cls.retired}
+        kept = {name: value for name, value in values.items() if name not in cls.retired}
+        for one in cls.options():
+            if _is_group(one.kind) and isinstance(kept.get(one.name), Mapping):
+                kept[one.name] = one.kind.without_retired(kept[one.name])
+        return kept
 
     @classmethod
     def require_known(cls, names: Mapping[str, Any]) -> None:
         """Raise ConfigurationError for a name that is no option, with the nearest one that is."""
         known = cls.__dataclass_fields__
         for name in names:
+            if name in cls.retired:
+                raise ConfigurationError(
+                    f"{cls.model()} no longer has the option {name}; leave it out"
+                )
             if name not in known:
                 raise ConfigurationError(
                     f"{cls.model()} has no option {str(name)[:_QUOTED]!r}{cls._hint(str(name))}; its "
