@@ -12,7 +12,6 @@ from tacenda.fitting import Callback
 from tacenda.fitting.history import DivergenceError
 from tacenda.ratings import Ratings, split
 from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalRBM
-from tacenda_surprise import divergence as training
 from tacenda_surprise.boltzmann import (
     Cases,
     RBMSettings,
@@ -317,12 +316,6 @@ def test_plain_steps_with_which_penalties_overshoot_diverge(ratings):
     model = RBM(n_hidden=4, n_epochs=5, reg_all=60.0, **STEPS, random_state=0)
     with pytest.raises(DivergenceError, match="loss is inf at step 1"):
         model.fit(ratings)
-
-
-def test_plain_steps_are_not_shared_by_processes(ratings, monkeypatch):
-    monkeypatch.setattr(training, "join", lambda device: training.processes()._replace(size=2))
-    with pytest.raises(ConfigurationError, match="and 2 processes share this fit: start one"):
-        RBM(n_hidden=2, n_epochs=1, **STEPS, random_state=0).fit(ratings)
 
 
 def test_persistent_chains_and_early_stopping_exclude_each_other():

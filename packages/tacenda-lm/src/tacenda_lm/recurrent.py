@@ -61,9 +61,8 @@ _TOKENS = 8192  # whose states are held at once
 _UNSEEN = 0.1  # counted with every word, so that none has a frequency of zero
 _INITIAL_SCALE = 0.1  # standard deviation of the first parameters of a random start
 _CLIP_NORM = 5.0  # bound of the norm of a step's gradient
-_RATE_DECAY = (
-    0.5  # factor of the rate after each epoch, from the first one on that gains too little
-)
+# factor of the rate after each epoch, from the first one on that gains too little
+_RATE_DECAY = 0.5
 _LEAST_GAIN = 0.003  # share of the held-out nats below which an epoch has gained too little
 _CONSTANT = 0.6  # of the epochs of a fit without held-out text, before the rate falls
 _LEAST_RATE = 0.01  # share of the rate that is left at the end of such a fit, or more: with less nothing is learned

@@ -17,8 +17,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from tacenda import devices
-from tacenda.arrays import Array, Arrays, Float32, assign, to_device, to_numpy
-from tacenda.errors import ConfigurationError
+from tacenda.arrays import Array, Arrays, Float32, to_device, to_numpy
 from tacenda.fitting import (
     Adam,
     ArrayBatches,
@@ -34,7 +33,6 @@ from tacenda.fitting import (
     Trainer,
     fit,
 )
-from tacenda.fitting.processes import add_rows, join, processes, total
 from tacenda.kernels.ratings import boltzmann as rating_boltzmann
 from tacenda.ratings import Ratings
 from tacenda_surprise.boltzmann import Cases, Machine, RBMSettings, Scale, sides, softmax, squash
@@ -212,31 +210,21 @@ class ContrastiveDivergence(_Trainer):
         self._n_filled = max(int(np.count_nonzero(np.diff(cases.ratings.user_offsets))), 1)
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
-        """Update the parameters once, from the cases of ``batch``; of several processes each has a part of them."""
+        """Update the parameters once, from the cases of ``batch``."""
         (numbers,) = batch
-        part, own = processes().part(numbers), dict(self.learned.items())
-        found = rating_boltzmann.divergence(*self._given(part))
+        own = dict(self.learned.items())
+        found = rating_boltzmann.divergence(*self._given(numbers))
         self.steps += 1
-        gradients = {name: add_rows(None, getattr(found, name))[1] for name in own}
+        gradients = {name: getattr(found, name) for name in own}
         for gradient in gradients.values():
             gradient /= -len(numbers)
-        if processes().size > 1 and self._settings.persistent:
-            self._share_chains(numbers, part)
         # Ratings at the expected value hold the visible biases where they began.
         held = float(np.float32(self._cases.damping / self._n_filled))
         gradients["visible_biases"] += held * (own["visible_biases"] - self._usual)
         if not len(own["side_weights"]):
             del gradients["side_weights"]
         self._adam.update(own, gradients, learning_rate)
-        return self._result(numbers, total(found.error))
-
-    def _share_chains(self, numbers: npt.NDArray[np.int64], part: npt.NDArray[np.int64]) -> None:
-        """Tell all processes where the chains of a batch are: the next epoch deals its cases out anew."""
-        chains, group = to_numpy(self._chains), processes()
-        shared = np.zeros((len(numbers), chains.shape[1]), chains.dtype)
-        shared[group.rank :: group.size] = chains[part]
-        chains[numbers] = to_numpy(add_rows(None, to_device(shared, self._device))[1])
-        assign(self._chains, chains)
+        return self._result(numbers, found.error)
 
 
 class OnlineDivergence(_Trainer):
@@ -287,7 +275,7 @@ def train(
     device = devices.resolve(settings, OPERATIONS[settings.optimizer])
     if device != "cpu":
         devices.check_memory(bytes_needed(settings, cases), device, settings, _LESS)
-    source = _make_source(task, cases, join(device).size)
+    source = _make_source(task, cases)
     trainer = OnlineDivergence if settings.optimizer == "sgd" else ContrastiveDivergence
     with devices.out_of_memory(settings, _LESS):
         trained = trainer(task, cases, start, device)
@@ -317,19 +305,13 @@ def train(
         return trained.machine(), history
 
 
-def _make_source(task: Task, cases: Cases, n_processes: int) -> BatchSource:
-    """The cases that have ratings, in minibatches for Adam, in long runs for plain steps. Raises ConfigurationError."""
+def _make_source(task: Task, cases: Cases) -> BatchSource:
+    """The cases that have ratings, in minibatches for Adam, in long runs for plain steps."""
     settings, offsets = task.settings, cases.ratings.user_offsets
     if settings.optimizer == "sgd":
-        if n_processes > 1:
-            raise ConfigurationError(
-                f"{settings.model()}: optimizer is 'sgd', whose steps wait for one another, and {n_processes} "
-                "processes share this fit: start one process, or use 'adam'"
-            )
         return BlockBatches(offsets, batch_size=_RUN_RATINGS, seed=task.seed)
     filled = np.flatnonzero(np.diff(offsets))
-    size = settings.batch_size(len(filled)) * n_processes
-    return ArrayBatches(filled, batch_size=size, seed=task.seed)
+    return ArrayBatches(filled, batch_size=settings.batch_size(len(filled)), seed=task.seed)
 
 
 def bytes_needed(settings: RBMSettings, cases: Cases) -> int:

@@ -24,7 +24,6 @@ import numpy as np
 from tacenda.errors import ConfigurationError, FittingError, describe
 from tacenda.fitting.checkpoint import Recorder, Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History, read_count
-from tacenda.fitting.processes import processes, wait
 from tacenda.fitting.schedules import Position, Schedule, as_schedule
 from tacenda.fitting.trainer import BatchSource, State, StepResult, Trainer, is_plausible
 from tacenda.progress import track
@@ -234,7 +233,6 @@ class FitLoop:
     def run(self, resume: Resume = False) -> History:
         """Train to the end, from the start or from a checkpoint."""
         resumed = self._resume(resume)
-        wait()  # until all processes have read the checkpoint that the first one will replace
         try:
             with self._interrupt:
                 reason = self.history.stopped or self._train(resumed)
@@ -246,7 +244,6 @@ class FitLoop:
             self._clock()
             self._best.restore()
             raise
-        wait()  # until the first process has saved: the next fit of another may read this checkpoint
         best = self.history.best
         if best is not None and best.step != self.step:
             self._best.restore()
@@ -351,8 +348,8 @@ class FitLoop:
         self._save()
 
     def _save(self) -> None:
-        """Save a checkpoint, if they are wanted; of several processes the first one does."""
-        if self._recorder is None or processes().rank:
+        """Save a checkpoint, if they are wanted."""
+        if self._recorder is None:
             return
         self._clock()
         self._meter.flush()
