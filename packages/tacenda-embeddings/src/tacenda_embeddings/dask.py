@@ -31,8 +31,6 @@ from tacenda_embeddings.lds.lagged_counts import DEFAULT_BUDGET, LaggedCounts, P
 from tacenda_embeddings.lds.model import LDS
 from tacenda_embeddings.lds.settings import N_LAGS
 
-__all__ = ["check_model", "count_lags", "fit"]
-
 _PIECE_BYTES: Final = 256 << 20  # of the counts that are summed in one task, at most about
 _ENTRY_BYTES: Final = 8
 

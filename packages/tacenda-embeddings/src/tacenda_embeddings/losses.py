@@ -24,8 +24,6 @@ from tacenda.errors import DataError
 from tacenda.tokenizers import Tokenizer
 from tacenda_embeddings.text_vectors import Rows, blocks_of_words, embed_alone, embed_file
 
-__all__ = ["Cosines", "Similarity", "cosines", "similarity", "tagging_accuracy"]
-
 _RIDGE = 1e-3  # of the mean square of a column
 _SENTENCES = 500  # embedded at a time
 

@@ -27,8 +27,6 @@ from tacenda_embeddings.lds.settings import LDSSettings, Output
 from tacenda_embeddings.varembed.model import MorphologicalEmbedder, SumEmbed, VarEmbed
 from tacenda_embeddings.varembed.settings import VarEmbedSettings
 
-__all__ = ["MorphologicalLDS", "MorphologicalLDSSettings"]
-
 Rows = npt.NDArray[np.float32]
 
 _RIDGE = 1e-3  # of the mean square of the features

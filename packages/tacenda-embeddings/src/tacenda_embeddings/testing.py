@@ -24,8 +24,6 @@ from tacenda.errors import CorpusError, NotFittedError, TacendaError
 from tacenda.testing.models import assert_equal, assert_refuses, check_estimator, refusal_of
 from tacenda.testing.samples import STRANGE, Sentences, sample_sentences
 
-__all__ = ["check_embedder"]
-
 
 def check_embedder(
     make_model: Callable[[], Any],

@@ -15,15 +15,6 @@ from tacenda.corpus.lines import file_blocks, text_file
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 
-__all__ = [
-    "blocks_of_words",
-    "embed_alone",
-    "embed_file",
-    "nearest_words",
-    "save_npz",
-    "with_output",
-]
-
 Rows = npt.NDArray[np.float32]
 
 #: Tokens handed to the model at a time.

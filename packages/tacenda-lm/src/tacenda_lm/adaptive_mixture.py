@@ -29,8 +29,6 @@ from tacenda_lm.perplexity import Context, checked_context
 from tacenda_lm.sequences import Float64, Integers, checked
 from tacenda_lm.states import State, vector_of
 
-__all__ = ["AdaptiveMixture"]
-
 _LEAST = 0.3  # c
 _MEMORIES = 0.5, 0.7, 0.8, 0.9, 0.95, 0.98  # that are tried in fitting
 _FASTEST = 100.0  # eta

@@ -51,8 +51,6 @@ from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
 from tacenda_lm.training import Trainer, falling_rate, train
 
-__all__ = ["FRBM", "FRBMAdvanced", "FRBMSettings", "TemporalFRBM", "TemporalFRBMSettings"]
-
 Floats = npt.NDArray[np.floating[Any]]
 _Single = npt.NDArray[np.float32]
 _Ints = npt.NDArray[np.integer[Any]]

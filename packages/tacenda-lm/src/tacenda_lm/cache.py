@@ -23,14 +23,6 @@ from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import Ids, Integers, check_word, checked, checked_ids
 from tacenda_lm.states import State, not_of_this_model, vector_of
 
-__all__ = [
-    "HasContextVectors",
-    "NeuralCache",
-    "NeuralCacheSettings",
-    "UnigramCache",
-    "UnigramCacheSettings",
-]
-
 _Floats = npt.NDArray[np.floating[Any]]
 _Float64 = npt.NDArray[np.float64]
 

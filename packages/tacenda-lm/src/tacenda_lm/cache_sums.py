@@ -13,8 +13,6 @@ import numpy.typing as npt
 from tacenda.kernels.machinery.compiled import njit
 from tacenda_lm.sequences import Float64, Ids, Offsets
 
-__all__ = ["alike", "recent"]
-
 _FAST = {"contract", "reassoc"}
 
 

@@ -24,8 +24,6 @@ from tacenda_lm.ngram.counting import Scratch, sorted_rows
 from tacenda_lm.ngram.kneser_ney import KneserNey
 from tacenda_lm.ngram.rows import Packing, Rows, add_up, sort_rows
 
-__all__ = ["check_model", "fit"]
-
 _TASK_BYTES: Final = 1 << 30  # that counting one part may take, beside its rows
 _PIECE_BYTES: Final = 256 << 20  # of the rows that are summed in one task, at most about
 _SAMPLED_PARTS, _SAMPLED_TOKENS = 16, 1 << 16  # by which the keys are chosen where rows are cut

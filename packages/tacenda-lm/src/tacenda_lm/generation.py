@@ -12,8 +12,6 @@ from tacenda.errors import ConfigurationError
 from tacenda_lm.sequences import Float64
 from tacenda_lm.states import State
 
-__all__ = ["Continuation", "beam", "greedy", "next_word", "sample", "state_after", "top_k"]
-
 
 class Continuation(NamedTuple):
     """Words that follow a context.

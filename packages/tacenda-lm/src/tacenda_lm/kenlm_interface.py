@@ -29,20 +29,6 @@ from tacenda_lm.sequences import (
 )
 from tacenda_lm.states import State
 
-__all__ = [
-    "BaseFullScore",
-    "BaseScore",
-    "BeginSentenceWrite",
-    "FullScore",
-    "NullContextWrite",
-    "contains",
-    "full_scores",
-    "score",
-    "score_batch",
-    "score_sequence",
-    "score_word",
-]
-
 _LN10 = math.log(10)
 
 

@@ -55,14 +55,6 @@ from tacenda_lm.states import (
 )
 from tacenda_lm.unknown_words import UnknownWords
 
-__all__ = [
-    "LanguageModel",
-    "Rescored",
-    "check_keeps_checkpoints",
-    "fitted_tokenizer",
-    "fitted_tokenizers",
-]
-
 _LN2 = math.log(2)
 _SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
 

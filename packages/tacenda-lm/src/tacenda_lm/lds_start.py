@@ -31,8 +31,6 @@ from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import fingerprint_arrays
 from tacenda.vocabulary import Vocabulary
 
-__all__ = ["LinearSystem"]
-
 _Float64 = npt.NDArray[np.float64]
 _Ids = npt.NDArray[np.integer[Any]]
 

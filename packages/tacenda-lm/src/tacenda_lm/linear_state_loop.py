@@ -11,8 +11,6 @@ import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
 
-__all__ = ["run"]
-
 
 @njit(fastmath={"contract", "reassoc"})
 def run(

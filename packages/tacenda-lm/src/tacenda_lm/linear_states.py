@@ -46,19 +46,6 @@ from tacenda.errors import ArtifactError
 from tacenda_lm.states import log_softmax
 from tacenda_lm.training import Gradient, sum_by_row
 
-__all__ = [
-    "LIMIT",
-    "Forward",
-    "Inputs",
-    "JointTokens",
-    "Parameters",
-    "Piece",
-    "backward",
-    "forward",
-    "onward",
-    "read",
-]
-
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.integer[Any]]
 _Int64 = npt.NDArray[np.int64]

@@ -46,8 +46,6 @@ from tacenda_lm.sequences import (
 )
 from tacenda_lm.states import State, rows_of_block
 
-__all__ = ["Mixture", "fit_weights", "mix"]
-
 _Map = npt.NDArray[np.int32] | None
 _MAX_ITERATIONS = 1000  # of EM
 

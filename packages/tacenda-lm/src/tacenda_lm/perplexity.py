@@ -9,8 +9,6 @@ from typing import Any, Literal, Self, TypeAlias, cast, get_args
 from tacenda.errors import ConfigurationError
 from tacenda_lm.sequences import BlankLines
 
-__all__ = ["Context", "Perplexity", "checked_context"]
-
 #: What a sentence is scored after: nothing, or all sentences before it.
 Context: TypeAlias = Literal["sentence", "stream"]
 

@@ -43,14 +43,6 @@ from tacenda_lm.training import (
     train,
 )
 
-__all__ = [
-    "Network",
-    "RecurrentLM",
-    "RecurrentLMSettings",
-    "RecurrentPredictor",
-    "RecurrentTrainer",
-]
-
 _Floats = npt.NDArray[np.floating[Any]]
 _Ints = npt.NDArray[np.integer[Any]]
 _Bools = npt.NDArray[np.bool_]

@@ -19,27 +19,6 @@ from tacenda.progress import Progress, track
 from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
 
-__all__ = [
-    "BlankLines",
-    "Block",
-    "Float64",
-    "Ids",
-    "Integers",
-    "Offsets",
-    "blocks",
-    "check_word",
-    "checked",
-    "checked_blank_lines",
-    "checked_ids",
-    "encoded",
-    "encoded_text",
-    "laid_end_to_end",
-    "occurrences",
-    "pieces",
-    "sums_of_pieces",
-    "with_ends",
-]
-
 Ids: TypeAlias = npt.NDArray[np.int32]
 Offsets: TypeAlias = npt.NDArray[np.int64]
 Float64: TypeAlias = npt.NDArray[np.float64]

@@ -44,8 +44,6 @@ from tacenda_lm.training import (
     train,
 )
 
-__all__ = ["StateSpaceLM", "StateSpaceLMAdvanced", "StateSpaceLMSettings", "StateSpacePredictor"]
-
 _Int64s = npt.NDArray[np.int64]
 
 #: Options that only one way of training has.

@@ -14,19 +14,6 @@ from tacenda.corpus.text import Text
 from tacenda.errors import DataError
 from tacenda_lm.sequences import Float64, Ids, encoded_text
 
-__all__ = [
-    "State",
-    "check_normalized",
-    "distributions_of",
-    "log_softmax",
-    "not_of_this_model",
-    "ranks_and_entropies",
-    "rows_of_block",
-    "states_before",
-    "vector_of",
-    "window_of",
-]
-
 F = TypeVar("F", bound=np.floating[Any])
 _CELLS = 1 << 22  # log-probabilities of a block of `distributions`: 32 MB
 

@@ -22,8 +22,6 @@ from tacenda_lm.sequences import (
 from tacenda_lm.states import State, rows_of_block
 from tacenda_lm.streams import Stream
 
-__all__ = ["Predictor", "StreamModel"]
-
 _Floats = npt.NDArray[np.floating[Any]]
 
 

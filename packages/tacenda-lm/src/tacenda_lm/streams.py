@@ -16,8 +16,6 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
 from tacenda_lm.sequences import Ids, Integers, Offsets, laid_end_to_end, with_ends
 
-__all__ = ["Contexts", "Stream", "Windows", "streams_of"]
-
 _Bools = npt.NDArray[np.bool_]
 _Ints = npt.NDArray[np.integer[Any]]
 

@@ -31,8 +31,6 @@ from tacenda.testing.samples import Sentences, sample_sentences
 from tacenda_lm.surprisal.table import surprisal_table
 from tacenda_lm.unknown_words import UnknownWords
 
-__all__ = ["check_model", "pack", "sample_sequences", "sample_text"]
-
 
 def check_model(
     make_model: Callable[[], Any],

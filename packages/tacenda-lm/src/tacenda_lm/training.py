@@ -29,17 +29,6 @@ from tacenda.kernels.machinery.arrays import in_c_order
 from tacenda.kernels.shared.row_steps import adagrad
 from tacenda_lm.streams import Stream
 
-__all__ = [
-    "Gradient",
-    "Trainer",
-    "averaging_weight",
-    "dropout_mask",
-    "falling_rate",
-    "perplexity_of",
-    "sum_by_row",
-    "train",
-]
-
 _MAY_CHANGE = "threads", "device"  # options that may differ where a fit is resumed
 _HOPELESS = 300.0  # nats a token: training has diverged
 _EARLY, _AVERAGED = 100, 10  # after so many steps a running average looks at every tenth

@@ -36,8 +36,6 @@ from tacenda.vocabulary import UNKNOWN, Vocabulary, class_of, reserved
 from tacenda.word_classes import coarser_class
 from tacenda_lm.sequences import Float64
 
-__all__ = ["LetterModel", "Unknown", "UnknownWords", "check_way"]
-
 #: How the probability of its class becomes that of a word outside the vocabulary.
 Unknown: TypeAlias = Literal["spelling", "even", "class"]
 

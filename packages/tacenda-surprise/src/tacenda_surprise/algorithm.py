@@ -52,8 +52,6 @@ from tacenda_surprise.users import (
 )
 from tacenda_surprise.variance import density, nearest
 
-__all__ = ["RatedSettings", "RatingAlgorithm", "RatingSettings", "SeededSettings", "best_items"]
-
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer[Any]]

@@ -48,8 +48,6 @@ from tacenda_surprise.samples import FoldedSamples, LeftOut, Samples, Unit, aver
 from tacenda_surprise.users import check_rated
 from tacenda_surprise.variance import Curve, fit_curve
 
-__all__ = ["BayesianPMF", "ConditionalBayesianPMF"]
-
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.integer[Any]]
 

@@ -35,8 +35,6 @@ from tacenda_surprise.users import FoldedFactors, check_rated
 from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
 from tacenda_surprise.variance import fit as fit_variances
 
-__all__ = ["Alternation", "BiasOnly", "BiasOnlySettings", "alternate"]
-
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer[Any]]

@@ -32,8 +32,6 @@ from tacenda_surprise.trainsets import FitData, SideInfo, numbers
 from tacenda_surprise.users import FoldedUser, check_rated
 from tacenda_surprise.variance import coverage_factor
 
-__all__ = ["Blend"]
-
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer[Any]]

@@ -17,8 +17,6 @@ from tacenda.errors import ConfigurationError
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.trainsets import SideInfo
 
-__all__ = ["cross_validate_conditional"]
-
 
 class _Fold(NamedTuple):
     """What one fold gave: measures of the test part, of the training part if asked for, and seconds."""

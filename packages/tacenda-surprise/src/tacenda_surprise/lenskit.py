@@ -34,17 +34,6 @@ from tacenda_surprise.gibbs import BayesianPMFSettings, ConditionalBayesianPMFSe
 from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
 
-__all__ = [
-    "BayesianPMFScorer",
-    "BiasScorer",
-    "ChoiceScorer",
-    "ConditionalBayesianPMFScorer",
-    "ConditionalPMFScorer",
-    "ConditionalRBMScorer",
-    "PMFScorer",
-    "RBMScorer",
-]
-
 Floats = npt.NDArray[np.float32]
 
 

@@ -32,8 +32,6 @@ from tacenda_surprise.catalogue import Catalogue, Identities
 from tacenda_surprise.divergence import Task, penalty_of, solve_visible, train
 from tacenda_surprise.users import check_rated
 
-__all__ = ["RBM", "ConditionalRBM"]
-
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.integer[Any]]
 

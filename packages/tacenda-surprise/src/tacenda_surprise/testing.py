@@ -27,8 +27,6 @@ from tacenda.ratings import IdIndex, Ratings, split
 from tacenda.testing.models import check_estimator
 from tacenda_surprise.algorithm import RatingAlgorithm
 
-__all__ = ["check_recommender", "dataset", "small_dataset"]
-
 
 def check_recommender(
     make_model: Callable[..., RatingAlgorithm],

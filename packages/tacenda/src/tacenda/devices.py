@@ -30,16 +30,6 @@ from tacenda import settings as declared
 from tacenda.errors import ConfigurationError, FittingError, KernelError
 from tacenda.kernels import resolve as backend_for
 
-__all__ = [
-    "check",
-    "check_memory",
-    "memory",
-    "option",
-    "out_of_memory",
-    "resolve",
-    "without_device",
-]
-
 _NAME = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
 _DRIVERS = "/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"
 _IN_USE = 0.95  # of free memory: allocators keep some of it in pieces that are too small

@@ -40,8 +40,6 @@ from tacenda.errors import (
 )
 from tacenda.settings import Settings
 
-__all__ = ["MODEL_KINDS", "Estimator", "load", "resolve"]
-
 T = TypeVar("T")
 
 #: The kinds of plugins that can be saved and loaded.

@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacenda.errors import ArtifactError, DataError, TacendaError
 
-__all__ = ["checked_offsets", "rises"]
-
 _BLOCK = 1 << 20  # values compared at a time, so that offsets in a mapped file need little memory
 
 

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar, cast
 
-__all__ = ["Progress", "announce", "track"]
-
 T = TypeVar("T")
 
 DELAY_SECONDS = 1.0

@@ -47,8 +47,6 @@ import numpy as np
 
 from tacenda.errors import ConfigurationError
 
-__all__ = ["Option", "Settings", "configured_by", "group", "option"]
-
 P = ParamSpec("P")
 S = TypeVar("S")
 M = TypeVar("M")

@@ -35,22 +35,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "commit",
-    "is_temporary",
-    "locked",
-    "new_folder",
-    "parse_json",
-    "path_of",
-    "read_json",
-    "remove",
-    "replacing",
-    "sha256_of",
-    "sweep",
-    "sync",
-    "temporary",
-    "write_file",
-]
 
 _PREFIX = ".tacenda-"
 _TEMPORARY = re.compile(r"\.tacenda-[0-9a-f]{32}")

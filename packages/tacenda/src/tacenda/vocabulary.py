@@ -24,16 +24,6 @@ from tacenda.errors import ArtifactError, CorpusError
 from tacenda.offsets import checked_offsets
 from tacenda.word_classes import CLASSES, coarser_class, word_class
 
-__all__ = [
-    "BOUNDARY",
-    "UNKNOWN",
-    "Normalization",
-    "Oov",
-    "Vocabulary",
-    "pack_words",
-    "unpack_words",
-]
-
 BOUNDARY: Final = "</s>"
 UNKNOWN: Final = "<unk>"
 Oov = Literal["single", "classes"]

@@ -27,8 +27,6 @@ from tacenda.offsets import checked_offsets
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import Vocabulary
 
-__all__ = ["LaggedCounts"]
-
 DEFAULT_BUDGET = 2 << 30
 
 

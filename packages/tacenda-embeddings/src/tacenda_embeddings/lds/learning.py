@@ -56,8 +56,6 @@ from tacenda_embeddings.lds.steady_state import (
     symmetrize,
 )
 
-__all__ = ["Fit", "Step", "expectation", "fit", "maximization", "partial_fit"]
-
 Float32 = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.floating]
 

@@ -50,8 +50,6 @@ from tacenda_embeddings.lds.steady_state import (
     two_sided,
 )
 
-__all__ = ["LDS"]
-
 Ids = npt.NDArray[np.integer[Any]]
 Float32Array = npt.NDArray[np.float32]
 _LESS = "fewer tokens at a time (batch_tokens in spaCy)"

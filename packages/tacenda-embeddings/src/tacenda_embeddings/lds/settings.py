@@ -11,8 +11,6 @@ from tacenda import devices
 from tacenda.kernels.machinery.threads import usable_cores
 from tacenda.settings import Settings, group, option
 
-__all__ = ["OUTPUTS", "Ends", "LDSAdvanced", "LDSSettings", "Output"]
-
 Output = Literal["own_context", "weighted_mean", "own_past_future", "mean", "own", "filtered"]
 Ends = Literal["exact", "zero"]
 

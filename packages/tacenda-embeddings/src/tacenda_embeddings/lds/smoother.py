@@ -34,8 +34,6 @@ from tacenda.kernels.machinery.arrays import empty, zeros
 from tacenda.kernels.shared.tall_matrices import normalize
 from tacenda_embeddings.lds.steady_state import Matrix, TwoSided
 
-__all__ = ["OPERATIONS", "POSTERIOR_MEANS", "WIDTHS", "Float32", "Recipe", "Smoother", "balance"]
-
 Float32 = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.integer]
 Integers = npt.NDArray[np.int64]

@@ -35,8 +35,6 @@ from tacenda_embeddings.spacy.ownership import (
 )
 from tacenda_embeddings.text_vectors import with_output
 
-__all__ = ["DocEncoder", "TokenEmbeddings", "cosine"]
-
 _USUAL_TOKENS = 60  # of a sentence; longer ones have little to prepare
 
 

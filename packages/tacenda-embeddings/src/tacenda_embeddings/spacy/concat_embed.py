@@ -14,8 +14,6 @@ from thinc.types import Floats2d, Ragged
 from tacenda_embeddings.spacy.fused import WordRows, can_be_fused, embed_and_mix
 from tacenda_embeddings.spacy.linear_algebra import on_numpy_blas
 
-__all__ = ["concat_embed"]
-
 NUMPY_OPS = NumpyOps()  # lengths stay on the CPU, whatever device the vectors are on
 
 

@@ -21,8 +21,6 @@ from tacenda_embeddings.spacy.linear_algebra import NUMPY_BLAS
 from tacenda_embeddings.spacy.vectors import NAME, USE, word_model
 from tacenda_embeddings.text_vectors import with_output
 
-__all__ = ["missing", "pipeline_config"]
-
 WIDTH = 96
 #: Components that are written here, whether or not they are named.
 _OURS = ("lds_embeddings", "varembed_embeddings", "token_embeddings", "tok2vec")

@@ -12,8 +12,6 @@ from spacy.tokens import Doc
 from thinc.api import Linear, Maxout, Model, chain, with_array
 from thinc.types import Floats2d
 
-__all__ = ["NAME", "as_they_are", "doc_tensor", "place_of", "scales", "vectors_of"]
-
 #: Name of the thinc node that reads; `ownership.announce_widths` looks for it.
 NAME = "doc_tensor"
 

@@ -26,8 +26,6 @@ from thinc.types import Ragged
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
 from tacenda_embeddings.spacy.doc_tensor import as_they_are, scales
 
-__all__ = ["WordRows", "Words", "can_be_fused", "embed_and_mix"]
-
 #: Layers that treat every token separately, and see no more of it than its attributes.
 _WORD_BY_WORD = frozenset(
     {"extract_features", "list2ragged", "ragged2list", "ints-getitem", "hashembed", "maxout",

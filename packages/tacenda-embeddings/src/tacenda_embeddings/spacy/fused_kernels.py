@@ -6,8 +6,6 @@ import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
 
-__all__ = ["digest", "maxout_and_normalize"]
-
 _EPSILON = np.float32(1e-8)  # as thinc's ``layernorm`` adds to the variance
 _LANES = 64
 _FACTOR = np.uint32(2654435761)  # odd, so that a change of any number changes its lane

@@ -16,8 +16,6 @@ from typing import Any
 
 from thinc.api import Model, NumpyOps
 
-__all__ = ["NUMPY_BLAS", "on_numpy_blas", "use_numpy_blas", "uses_numpy_blas"]
-
 #: Name of the callback.
 NUMPY_BLAS = "tacenda.numpy_blas.v1"
 

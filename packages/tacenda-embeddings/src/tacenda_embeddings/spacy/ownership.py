@@ -20,16 +20,6 @@ from tacenda.errors import ConfigurationError
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
 from tacenda_embeddings.spacy.doc_tensor import place_of, vectors_of
 
-__all__ = [
-    "Target",
-    "announce_width",
-    "announce_widths",
-    "check_ownership",
-    "check_sourced",
-    "describe_pipes",
-    "earlier_owner",
-]
-
 
 class _Reader(NamedTuple):
     """A component that reads what another one writes."""

@@ -22,15 +22,6 @@ from spacy.strings import StringStore, get_string_id
 from spacy.vectors import BaseVectors
 from thinc.api import NumpyOps, get_current_ops
 
-__all__ = [
-    "MorphologicalVectors",
-    "checks_vectors",
-    "morphological_vectors",
-    "use_vectors",
-    "uses_vectors",
-    "word_model",
-]
-
 NAME = "tacenda.MorphologicalVectors.v1"
 USE, CHECK = "tacenda.use_vectors.v1", "tacenda.check_vectors.v1"
 FOLDER = "morphological_vectors"

@@ -21,8 +21,6 @@ from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import WordVectorSettings
 
-__all__ = ["factorize_counts", "fit_morphemes", "initial_words"]
-
 Float32 = npt.NDArray[np.float32]
 
 _WINDOW = 10  # words to each side that are counted; 2 or 3 tell more of syntax, 10 of topics

@@ -39,8 +39,6 @@ from tacenda_embeddings.varembed.settings import (
     WordVectorSettings,
 )
 
-__all__ = ["FittedWords", "MorphologicalEmbedder", "SumEmbed", "VarEmbed"]
-
 Vectors = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.floating[Any]]
 S = TypeVar("S", bound=WordVectorSettings)

@@ -22,8 +22,6 @@ from tacenda_embeddings.varembed.segmenters import (
     unpack_names,
 )
 
-__all__ = ["BASE", "MAX_PIECES", "Inventory", "Morphemes"]
-
 Ints = npt.NDArray[np.int64]
 
 BASE = "<base>"

@@ -18,16 +18,6 @@ from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.progress import track
 from tacenda.vocabulary import pack_words, unpack_words
 
-__all__ = [
-    "BEGIN",
-    "MAX_LETTERS",
-    "Segmenter",
-    "learn_segmenter",
-    "pack_names",
-    "segmenter_from_arrays",
-    "unpack_names",
-]
-
 #: Marks pieces that begin a word.
 BEGIN = "▁"
 #: A longer word is cut in the middle before it is segmented, so that time stays linear in the text.

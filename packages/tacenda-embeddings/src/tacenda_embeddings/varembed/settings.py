@@ -10,16 +10,6 @@ from typing import Any, ClassVar, Literal, get_args
 from tacenda import devices
 from tacenda.settings import Settings, group, option
 
-__all__ = [
-    "OUTPUTS",
-    "Output",
-    "SumEmbedAdvanced",
-    "SumEmbedSettings",
-    "VarEmbedAdvanced",
-    "VarEmbedSettings",
-    "WordVectorSettings",
-]
-
 Output = Literal["logits", "log_odds", "probabilities"]
 
 OUTPUTS: tuple[str, ...] = get_args(Output)

@@ -41,18 +41,6 @@ from tacenda_embeddings.varembed.initial_vectors import fit_morphemes, initial_w
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import VarEmbedAdvanced, WordVectorSettings
 
-__all__ = [
-    "Ids",
-    "RowTable",
-    "StreamBatches",
-    "Trainer",
-    "bernoulli_kl",
-    "concatenate",
-    "exact_loss",
-    "fit_word_vectors",
-    "sampled_loss",
-]
-
 Ids = npt.NDArray[np.int32]
 Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Inputs and targets, both (length, streams)."""

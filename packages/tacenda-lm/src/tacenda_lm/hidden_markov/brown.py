@@ -38,8 +38,6 @@ from tacenda.progress import Progress, track
 from tacenda_lm.hidden_markov.tables import text_of
 from tacenda_lm.sequences import Ids, occurrences, pieces
 
-__all__ = ["LENGTHS", "BrownClusters", "Neighbors", "WordPairs", "agglomerate", "brown_clusters"]
-
 LENGTHS = (4, 6, 10, 20)
 """Lengths of prefixes that are usual as features of taggers (Ratinov and Roth 2009; Turian et al. 2010)."""
 

@@ -24,8 +24,6 @@ from tacenda_lm.hidden_markov.vlhmm import HiddenMarkov
 from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.training import perplexity_of, train
 
-__all__ = ["HMM", "BaumWelch", "HMMSettings"]
-
 _Floats = npt.NDArray[np.float32]
 _SPREAD = 0.5  # of the logarithms of the first values; states that begin alike stay alike
 _SMOOTHING = 1.0  # added to the expected counts of a state's emissions and transitions, spread evenly over them

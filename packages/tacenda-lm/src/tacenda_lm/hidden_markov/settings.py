@@ -11,8 +11,6 @@ from tacenda import devices
 from tacenda.settings import Settings, group, option
 from tacenda_lm import options
 
-__all__ = ["LESS", "Method", "VLHMMAdvanced", "VLHMMSettings"]
-
 Method = Literal["exchange", "predictive", "brown"]
 _ON_DEVICES = "two_level", "flat"
 _OPERATIONS = "block_softmax", "class_softmax", "hmm_block", "streaming_logsumexp"

@@ -35,23 +35,6 @@ from tacenda.kernels.hidden_markov.block import Backward, Forward, Sequences
 from tacenda.kernels.hidden_markov.block_softmax import Vectors
 from tacenda_lm.sequences import Ids, Offsets, laid_end_to_end, pieces, with_ends
 
-__all__ = [
-    "BlockStore",
-    "Emissions",
-    "Features",
-    "Flat",
-    "Free",
-    "Lexicon",
-    "Observed",
-    "Passed",
-    "Tables",
-    "TwoLevel",
-    "Whole",
-    "pairs_of",
-    "sentences_at",
-    "text_of",
-]
-
 _Floats = npt.NDArray[np.float32]
 _Ids = npt.NDArray[np.int64]
 _Arrays = dict[str, npt.NDArray[Any]]

@@ -53,8 +53,6 @@ from tacenda_lm.hidden_markov.word_classes import word_classes
 from tacenda_lm.sequences import Ids, Offsets, occurrences, pieces
 from tacenda_lm.training import averaging_weight, falling_rate, perplexity_of, train
 
-__all__ = ["Network", "Tabular", "Trainer", "draw_network", "find_classes", "fit_vlhmm"]
-
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float32]
 _Compute = Callable[[list[Array], bool], tuple[Array, list[Array | None]]]

@@ -30,8 +30,6 @@ from tacenda_lm.sequences import (
 )
 from tacenda_lm.states import State, not_of_this_model, vector_of
 
-__all__ = ["VLHMM", "HiddenMarkov", "Posterior"]
-
 _Floats = npt.NDArray[np.float32]
 _START = -1  # instead of a class: nothing was read yet
 _ROWS = 64  # states of a class whose next words are computed side by side

@@ -31,8 +31,6 @@ from tacenda_lm.hidden_markov.brown import WordPairs, agglomerate
 from tacenda_lm.hidden_markov.settings import Method
 from tacenda_lm.sequences import Ids, occurrences
 
-__all__ = ["word_classes"]
-
 _FAST = {"contract", "reassoc"}
 _WORDS = 4096  # whose neighbors are in memory at a time
 _STILL = 1e-3  # of the words moved in a pass: what is left is not worth another

@@ -36,17 +36,6 @@ from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Stream, streams_of
 from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
 
-__all__ = [
-    "HLBL",
-    "HLBLAdvanced",
-    "HLBLPredictor",
-    "HLBLSettings",
-    "HLBLTrainer",
-    "Parameters",
-    "average_predicted",
-    "train_hlbl",
-]
-
 _Floats = npt.NDArray[np.float32]
 _PLAN = options.Plan(tokens=7, most=13)  # by benchmarks/language_models/sizes.py and Penn Treebank
 _BOOTSTRAP_CONTEXT = 5  # words, as in the thesis

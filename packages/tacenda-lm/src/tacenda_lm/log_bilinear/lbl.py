@@ -29,19 +29,6 @@ from tacenda_lm.stream_model import Predictor, StreamModel
 from tacenda_lm.streams import Contexts, Stream, streams_of
 from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
 
-__all__ = [
-    "LBL",
-    "LBLAdvanced",
-    "LBLParameters",
-    "LBLPredictor",
-    "LBLSettings",
-    "LBLTrainer",
-    "nce",
-    "predict",
-    "score",
-    "softmax",
-]
-
 _ROWS = 512  # distributions computed side by side, at most
 _SUMS = 1e-6  # accumulators to begin with
 _LESS = "fewer batch_words, a smaller width, or a smaller vocabulary"

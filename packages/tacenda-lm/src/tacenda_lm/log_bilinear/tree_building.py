@@ -29,8 +29,6 @@ from tacenda.kernels.log_bilinear.tree_softmax import Codes
 from tacenda.kernels.machinery.compiled import njit
 from tacenda_lm.log_bilinear.trees import Rule, Tree
 
-__all__ = ["add_rows", "build_tree", "join"]
-
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
 _Bools = npt.NDArray[np.bool_]

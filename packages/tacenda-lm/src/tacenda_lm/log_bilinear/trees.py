@@ -11,8 +11,6 @@ from tacenda.artifact import require
 from tacenda.errors import ArtifactError, KernelError
 from tacenda.kernels.log_bilinear.tree_softmax import Codes
 
-__all__ = ["Rule", "Statistics", "Tree"]
-
 #: How words are split into a tree; see `tree_building`.
 Rule = Literal["random", "balanced", "adaptive", "noisy"]
 _SEEN = 0.1  # added to the counts of both sides of a node, so that no turn is impossible

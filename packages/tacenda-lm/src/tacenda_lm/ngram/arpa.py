@@ -45,8 +45,6 @@ from tacenda_lm.ngram.table import MAX_ORDER, Sums, Table
 from tacenda_lm.ngram.words import START_HASH, extend_hash, hash_table, slot_of
 from tacenda_lm.sequences import Float64
 
-__all__ = ["read_arpa", "write_arpa"]
-
 _BYTES = 1 << 22  # held at a time
 _LINES = 1 << 16  # of a block
 _SLOW = 1 << 10  # lines read in Python from one that is not in the usual form

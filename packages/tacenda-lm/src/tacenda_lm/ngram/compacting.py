@@ -37,8 +37,6 @@ from tacenda_lm.ngram.packing import Float32, TableWriter
 from tacenda_lm.ngram.table import Table
 from tacenda_lm.sequences import Float64
 
-__all__ = ["prune", "quantize"]
-
 _ROUNDS = 20  # of Lloyd's algorithm
 
 

@@ -38,17 +38,6 @@ from tacenda_lm.ngram.rows import (
 )
 from tacenda_lm.sequences import Ids, Offsets
 
-__all__ = [
-    "Counted",
-    "Scratch",
-    "Sorter",
-    "Spool",
-    "count_by_order",
-    "default_budget",
-    "sorted_rows",
-    "split_counts",
-]
-
 Int64 = npt.NDArray[np.int64]
 
 _HIGHEST_COUNT = 103  # from this one on counts are counted together in the counts of counts

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from tacenda_lm.ngram.counting import Scratch
     from tacenda_lm.ngram.words import WordTable
 
-__all__ = ["KneserNey", "KneserNeySettings"]
 
 _LN10 = math.log(10)
 _MARKS = frozenset((START, BOUNDARY))

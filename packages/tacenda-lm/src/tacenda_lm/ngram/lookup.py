@@ -21,21 +21,6 @@ from numba import uint64
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import prefetch
 
-__all__ = [
-    "NOT_SORTED",
-    "at_or_after",
-    "check_distributions",
-    "conditionals",
-    "endings",
-    "pair_scores",
-    "penalty",
-    "resolve",
-    "sequence_scores",
-    "spell",
-    "step",
-    "unpack",
-]
-
 #: Columns of ``shape``: of each order the n-grams, the bits of a record, the bit where records begin, bits of fields,
 #: and the words of the data where the other sections begin.
 SIZE, WIDTH, RECORDS, WORD, PROB, BACKOFF, NEAR, BLOCKS, FAR, LISTS, VALUES, PROBS, N_VALUES = (

@@ -21,8 +21,6 @@ from tacenda_lm.ngram.rows import Rows
 from tacenda_lm.ngram.table import BLOCK, LAYOUT, Table
 from tacenda_lm.sequences import Float64
 
-__all__ = ["Float32", "TableWriter"]
-
 Float32 = npt.NDArray[np.float32]
 
 _RECORDS = 1 << 17  # packed at once: a multiple of 64, so that they fill whole words

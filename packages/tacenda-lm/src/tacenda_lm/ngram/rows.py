@@ -18,19 +18,6 @@ import numpy.typing as npt
 
 from tacenda.kernels.machinery.compiled import njit
 
-__all__ = [
-    "Packing",
-    "Parents",
-    "Rows",
-    "add_up",
-    "drop_first_words",
-    "find_parents",
-    "first_not_below",
-    "regroup",
-    "sort_rows",
-    "write_text_rows",
-]
-
 Rows = npt.NDArray[np.uint64]
 
 _FEW = 24  # rows that are sorted by insertion

@@ -31,15 +31,6 @@ from tacenda_lm.ngram.packing import TableWriter
 from tacenda_lm.ngram.rows import Packing, Parents, Rows, find_parents, regroup
 from tacenda_lm.sequences import Float64
 
-__all__ = [
-    "CUTOFF",
-    "FALLBACK",
-    "Estimate",
-    "estimate",
-    "good_turing_ratios",
-    "kneser_ney_discounts",
-]
-
 #: The discounts where a text is too small or too odd to give them: those of ``lmplz --discount_fallback``.
 FALLBACK = (0.5, 1.0, 1.5)
 #: The k of Katz (1987, section IV takes 5; SRILM 7): higher counts are trusted as they are.

@@ -37,8 +37,6 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Int64, UInt64, take
 from tacenda.errors import ArtifactError
 
-__all__ = ["ABOVE_ONE", "BLOCK", "LAYOUT", "MAX_ORDER", "Order", "Sums", "Table"]
-
 MAX_ORDER = 16  # the longest n-grams of any model
 ABOVE_ONE = 1e-3  # a log-probability above 0 by more than rounding (a probability above one)
 BLOCK = 64  # n-grams that share the number from which their near places count

@@ -22,8 +22,6 @@ from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
 from tacenda_lm.ngram.lookup import sequence_scores
 from tacenda_lm.sequences import Ids, Offsets
 
-__all__ = ["START_HASH", "WordTable", "Words", "extend_hash", "hash_table", "score_line", "slot_of"]
-
 Arrays: TypeAlias = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32]]
 Words: TypeAlias = tuple[
     npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int32], int, int, bool

@@ -34,8 +34,6 @@ from tacenda_lm.states import State, distributions_of, ranks_and_entropies, stat
 from tacenda_lm.surprisal.table import SurprisalTable, caveats, tabulate
 from tacenda_lm.unknown_words import Unknown, UnknownWords, check_way
 
-__all__ = ["LanguageModelScorer"]
-
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*")
 _BLANK = -1  # stands for a whitespace token
 

@@ -18,8 +18,6 @@ from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda.vocabulary import UNKNOWN
 from tacenda_lm.spacy.scores import DocScores
 
-__all__ = ["DARK", "HEAT", "LIGHT", "STRENGTH", "render"]
-
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 _MOST_SURPRISING = 5
 _LN2 = 0.6931471805599453

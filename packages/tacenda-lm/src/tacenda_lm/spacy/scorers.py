@@ -10,8 +10,6 @@ from typing import Any
 from spacy.training import Example
 from spacy.util import registry
 
-__all__ = ["make_lm_scorer", "score_documents"]
-
 
 @registry.scorers("tacenda.lm_scorer.v1")
 def make_lm_scorer() -> Callable[..., dict[str, Any]]:

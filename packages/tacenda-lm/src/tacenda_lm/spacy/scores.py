@@ -38,8 +38,6 @@ from tacenda_lm.sequences import Float64
 from tacenda_lm.surprisal.table import ScoredText, log_frequencies
 from tacenda_lm.surprisal.words import Word, bare_tokens
 
-__all__ = ["DocScores", "register", "scored_text", "text_length"]
-
 
 class DocScores(NamedTuple):
     """Scores of the words of a document; whitespace has none."""

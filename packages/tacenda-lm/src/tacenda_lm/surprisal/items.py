@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, cast
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.errors import DataError
 
-__all__ = ["Item", "read_items"]
-
 
 class Item(NamedTuple):
     """One text of an experiment, cut into regions."""

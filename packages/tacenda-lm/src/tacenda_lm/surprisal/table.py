@@ -49,17 +49,6 @@ from tacenda_lm.surprisal.words import (
 )
 from tacenda_lm.unknown_words import Unknown, UnknownWords
 
-__all__ = [
-    "ScoredText",
-    "SurprisalTable",
-    "caveats",
-    "caveats_of_items",
-    "check_previous",
-    "log_frequencies",
-    "surprisal_table",
-    "tabulate",
-]
-
 _ROWS = 1 << 14  # written at a time
 #: endings of files that are not plain text
 _NO_TEXT = (".gz", ".bz2", ".xz", ".zst", ".zip", ".xls", ".xlsx", ".xlsm", ".ods", ".parquet")

@@ -16,17 +16,6 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.tokenizers import Tokenizer
 
-__all__ = [
-    "Split",
-    "Word",
-    "bare_length",
-    "bare_tokens",
-    "check_split",
-    "region_words",
-    "sentence_starts",
-    "text_words",
-]
-
 #: What a sentence is: a line, or what punctuation ends in a line.
 Split: TypeAlias = Literal["lines", "sentences"]
 

@@ -19,8 +19,6 @@ from pathlib import Path
 from tacenda import plugins, store
 from tacenda.errors import ArtifactError
 
-__all__ = ["InstalledModel", "available", "find", "locate"]
-
 #: The file with the card of a model, beside it; its first paragraph says what the model is.
 CARD = "README.md"
 #: A name of a model: a bare word that cannot be taken for a path.

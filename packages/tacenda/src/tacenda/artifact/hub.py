@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tacenda.artifact import folder as folders
-from tacenda.artifact.packaging import CARD, ModelCard, card, check_card
+from tacenda.artifact.by_name import CARD
+from tacenda.artifact.packaging import ModelCard, card, check_card
 from tacenda.errors import ArtifactError, ConfigurationError, describe
-
-__all__ = ["pull", "push"]
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")

@@ -23,8 +23,6 @@ from tacenda.artifact.folder import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.plugins import canonical
 
-__all__ = ["CARD", "ModelCard", "card", "check_card", "package"]
-
 _COMPONENTS = {"embedders": "token_embeddings", "language_models": "lm_scorer"}
 
 

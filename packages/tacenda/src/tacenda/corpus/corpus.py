@@ -47,8 +47,6 @@ from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer, token
 from tacenda.vocabulary import Oov, Vocabulary
 from tacenda.word_classes import CLASSES
 
-__all__ = ["Corpus"]
-
 _MANIFEST: Final = "corpus.json"
 _FORMAT: Final = "tacenda-corpus"
 _VERSION: Final = 1

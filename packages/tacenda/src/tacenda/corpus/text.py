@@ -21,8 +21,6 @@ from tacenda.errors import CorpusError
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import Vocabulary
 
-__all__ = ["Sentence", "Text", "as_corpus", "sentences_of", "tokens_of"]
-
 #: A sentence: its tokens, or a string that is split at whitespace.
 Sentence: TypeAlias = str | Sequence[str]
 #: A corpus, a file or files (one sentence per line), a string (likewise), or sentences.

@@ -34,8 +34,6 @@ from tacenda.progress import Progress, track
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer
 from tacenda.vocabulary import UNKNOWN, Vocabulary
 
-__all__ = ["FAN_IN", "ClusterCorpus", "Part", "connected"]
-
 PARTITION_BYTES: Final = 64 << 20
 FAN_IN: Final = 8  # results that are summed in one task
 _RETRIES: Final = 3  # of a task that fails, as storage that is far away sometimes does

@@ -29,8 +29,6 @@ from tacenda.corpus.lines import (
 )
 from tacenda.errors import ConfigurationError, CorpusError
 
-__all__ = ["Addresses", "Partition", "partitions"]
-
 Addresses: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 #: Encodings in which the byte of a line feed is never part of another character.

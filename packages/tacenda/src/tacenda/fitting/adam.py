@@ -13,8 +13,6 @@ from tacenda.errors import ConfigurationError
 from tacenda.kernels.machinery.arrays import zeros
 from tacenda.kernels.shared import adam_steps
 
-__all__ = ["Adam"]
-
 Arrays = Mapping[str, NDArray[Any]]
 
 

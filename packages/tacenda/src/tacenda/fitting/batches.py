@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from tacenda.errors import ConfigurationError
 
-__all__ = ["ArrayBatches", "BlockBatches", "Sweeps", "fingerprint_arrays"]
-
 _WHOLE = 1 << 26  # bytes: arrays up to this size are hashed whole, larger ones in samples
 _SAMPLES = 64
 _SHUFFLED = 1 << 20  # blocks that are shuffled together

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from tacenda.errors import FittingError
 
-__all__ = ["DivergenceError", "Evaluation", "History", "read_count"]
-
 
 class Evaluation(NamedTuple):
     """A criterion value (lower is better) after ``step`` steps, in epoch ``epoch`` (from 1)."""

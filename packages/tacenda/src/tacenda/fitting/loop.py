@@ -30,8 +30,6 @@ from tacenda.progress import track
 from tacenda.settings import Settings, option
 from tacenda.store import path_of
 
-__all__ = ["Callback", "FitLoop", "FitRun", "FitSettings", "LossMeter", "fit"]
-
 _FINAL = {"patience", "callback"}  # reasons to stop that more epochs do not undo
 _MAY_DIFFER = {"epochs", "check_losses_every", "on_divergence"}  # between a run and one resumed
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from tacenda.errors import ConfigurationError
 
-__all__ = ["Cosine", "Position", "Schedule", "StepDecay", "WarmUp", "as_schedule"]
-
 
 class Position(NamedTuple):
     """Where a fit is: steps done, epochs done, and the fraction of the current epoch that is done."""

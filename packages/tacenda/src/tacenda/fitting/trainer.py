@@ -30,18 +30,6 @@ from numpy.typing import NDArray
 
 from tacenda.arrays import LARGEST, Arrays, assign, to_numpy
 
-__all__ = [
-    "BatchSource",
-    "State",
-    "StepResult",
-    "TorchRandom",
-    "Trainer",
-    "is_plausible",
-    "pack",
-    "set_learning_rate",
-    "unpack",
-]
-
 State = Mapping[str, NDArray[Any]]
 
 

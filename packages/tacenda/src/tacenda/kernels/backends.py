@@ -9,8 +9,6 @@ from importlib.util import find_spec
 from tacenda.errors import PluginUnavailableError
 from tacenda.kernels.dispatch import API_VERSION, Backend
 
-__all__ = ["OF_CUDA", "OPERATIONS", "cpu", "reference"]  # and torch and triton, see __getattr__
-
 OPERATIONS = {
     "lagged_counts": "dynamics.lagged_counts:lagged_counts",
     "merge_counts": "dynamics.lagged_counts:merge_counts",

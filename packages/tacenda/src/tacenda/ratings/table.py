@@ -17,17 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.offsets import checked_offsets
 
-__all__ = [
-    "LONGEST_ID",
-    "Duplicates",
-    "IdIndex",
-    "Ratings",
-    "folds",
-    "split",
-    "split_last",
-    "split_per_user",
-]
-
 Duplicates = Literal["error", "last"]
 Ints = NDArray[np.int32]
 Offsets = NDArray[np.int64]

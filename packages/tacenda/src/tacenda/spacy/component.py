@@ -20,8 +20,6 @@ from tacenda import store
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.spacy.documents import boundaries_known, token_batches
 
-__all__ = ["ModelComponent", "note_requirement", "read_cfg"]
-
 
 class ModelComponent(Pipe):
     """Base of components with a fitted model: its sources, batches, context, errors, serialization.

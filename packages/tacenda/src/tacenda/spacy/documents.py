@@ -7,8 +7,6 @@ import numpy as np
 from spacy.attrs import ORTH, SENT_START
 from spacy.tokens import Doc
 
-__all__ = ["WordCache", "boundaries_known", "sentence_cuts", "token_batches"]
-
 #: Entries of the cache before it is emptied; about 100 MB of Python objects.
 CACHE_LIMIT = 1_000_000
 

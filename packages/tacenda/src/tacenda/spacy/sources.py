@@ -9,8 +9,6 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.estimator import resolve
 
-__all__ = ["Check", "PipelineWords", "as_corpus", "as_text", "load", "resolve_tokenizer"]
-
 #: Given name, distribution and place of a model, raises ConfigurationError if it is not wanted.
 Check = Callable[[str | None, str | None, str], None]
 

@@ -26,15 +26,6 @@ from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, PluginError, TacendaError
 from tacenda.plugins import canonical
 
-__all__ = [
-    "assert_equal",
-    "assert_refuses",
-    "check_estimator",
-    "in_forked_process",
-    "refusal_of",
-    "registered",
-]
-
 #: The names of arrays that cut another array into pieces end in one of these.
 _OFFSETS = ("offsets", "indptr", "word_codes", "code_steps", "starts", "first")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["STRANGE", "Sentences", "sample_sentences"]
-
 Sentences = list[list[str]]
 
 #: Tokens that no training text holds, and that hosts do pass on.

@@ -11,8 +11,6 @@ import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
 
-__all__ = ["column_softmax", "exponentials"]
-
 _FAST = {"contract", "reassoc"}
 
 

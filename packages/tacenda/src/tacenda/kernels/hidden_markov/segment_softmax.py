@@ -21,8 +21,6 @@ import triton.language as tl
 from tacenda.kernels.machinery.gpu import group_rows, precision, product, tile
 from tacenda.kernels.machinery.tensors import to_device
 
-__all__ = ["Segments", "backward", "forward"]
-
 _Ids = np.ndarray[Any, np.dtype[np.int64]]
 _TILE, _WIDTH = 64, 32
 

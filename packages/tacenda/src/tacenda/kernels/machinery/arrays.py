@@ -12,21 +12,6 @@ from numpy.typing import NDArray
 from tacenda.errors import KernelError
 from tacenda.offsets import checked_offsets
 
-__all__ = [
-    "as_offsets",
-    "as_type",
-    "broadcast",
-    "check_array",
-    "check_floats",
-    "check_range",
-    "common_device",
-    "empty",
-    "given",
-    "in_c_order",
-    "on_host",
-    "zeros",
-]
-
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 

@@ -14,8 +14,6 @@ import triton.language as tl
 
 from tacenda.kernels.machinery.tensors import to_device
 
-__all__ = ["group_rows", "precision", "product", "sum_rows", "tile"]
-
 _Ids = np.ndarray[Any, np.dtype[Any]]
 _ROWS, _COLUMNS = 16, 128  # of the tiles that `sum_rows` adds
 

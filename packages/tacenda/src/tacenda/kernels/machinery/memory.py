@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["LINE", "WIDE", "aligned", "aligned_zeros"]
-
 LINE = 64  # bytes of a line of the cache
 WIDE = 16  # float32 in a line
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
 
-__all__ = ["add_rows", "multiply_rows"]
-
 
 @njit(fastmath={"contract", "reassoc"})
 def multiply_rows(vectors, t, table, numbers, first, n, out, place):  # type: ignore[no-untyped-def]

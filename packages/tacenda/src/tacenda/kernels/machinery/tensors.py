@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["to_array", "to_device", "to_tensor"]
-
 
 def to_array(tensor: Any) -> Any:
     """Return a tensor on the CPU as an array that shares its memory, another tensor as it is, and None as None."""

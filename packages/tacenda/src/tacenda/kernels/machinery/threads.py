@@ -7,8 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 
-__all__ = ["in_parts", "over_ranges", "usable_cores"]
-
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 

@@ -35,25 +35,6 @@ from numba.extending import intrinsic, models, register_model
 
 from tacenda.kernels.machinery.memory import LINE
 
-__all__ = [
-    "LANES",
-    "PAIRS",
-    "add",
-    "add_exponents",
-    "add_pairs",
-    "add_up",
-    "add_up_whole",
-    "as_floats",
-    "load",
-    "mantissas",
-    "multiply",
-    "multiply_add",
-    "no_sums",
-    "prefetch",
-    "spread",
-    "store",
-]
-
 LANES = 16
 PAIRS = 2 * LANES  # small whole numbers that `add_pairs` multiplies at a time
 

@@ -4,8 +4,6 @@ import torch
 import triton
 import triton.language as tl
 
-__all__ = ["advanced", "seed_on", "seeded"]
-
 
 def seed_on(device: torch.device, seed: int) -> torch.Tensor:
     """The seed, 0 to 2^64 - 1, where a kernel loads it: int64 (1,), of the same bits."""

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["advanced", "seeded", "states", "uniform", "uniforms"]
-
 
 def seeded(seed: Any, row: Any) -> Any:
     """The state, a uint64 that is not zero, from which a row's numbers start; seed and row are uint64."""

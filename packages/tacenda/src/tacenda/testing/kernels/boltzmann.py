@@ -7,8 +7,6 @@ import numpy as np
 from tacenda.kernels.boltzmann.hidden_sums import pack
 from tacenda.testing.kernels.shared import Case
 
-__all__ = ["CASES"]
-
 
 def hidden_sums() -> Iterator[Case]:
     """No contexts, one word, one hidden unit, words and contexts beside whole vectors, numbers of every size."""

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from tacenda.kernels.machinery.compiled import njit
 
-__all__ = ["forward"]
-
 _Array = NDArray[Any]
 _Int = NDArray[np.int64]
 

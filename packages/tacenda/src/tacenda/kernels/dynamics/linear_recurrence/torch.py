@@ -14,8 +14,6 @@ import torch
 
 from tacenda.kernels.machinery.tensors import to_device
 
-__all__ = ["CHUNK", "forward"]
-
 CHUNK = 64
 """Tokens of a chunk."""
 

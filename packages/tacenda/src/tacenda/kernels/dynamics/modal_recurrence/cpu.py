@@ -9,8 +9,6 @@ from tacenda.kernels.dynamics.modal_recurrence import Scan
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import prefetch
 
-__all__ = ["scan"]
-
 _Array = NDArray[Any]
 _AHEAD = 3  # tokens whose rows are asked for beforehand: about the time a row takes to come
 

@@ -24,8 +24,6 @@ import triton.language as tl
 from tacenda.kernels.dynamics.modal_recurrence import Scan
 from tacenda.kernels.machinery.tensors import to_device
 
-__all__ = ["CHUNK", "scan"]
-
 CHUNK = 128
 """Tokens of a chunk: so many that reading the rows of a long sequence twice is all that cutting it costs."""
 

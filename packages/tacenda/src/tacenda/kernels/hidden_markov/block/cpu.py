@@ -14,8 +14,6 @@ from tacenda.kernels.hidden_markov.block import Backward, Forward, Sequences, in
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.threads import in_parts
 
-__all__ = ["backward", "forward"]
-
 _Array = NDArray[Any]
 _FAST = {"contract", "reassoc"}
 

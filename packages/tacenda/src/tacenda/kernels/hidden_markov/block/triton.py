@@ -21,8 +21,6 @@ from tacenda.kernels.hidden_markov.block import Backward, Forward, Sequences, in
 from tacenda.kernels.machinery.gpu import group_rows, sum_rows
 from tacenda.kernels.machinery.tensors import to_device
 
-__all__ = ["backward", "forward"]
-
 _BYTES = 1 << 16  # of a tile of a block: what the registers of eight warps hold
 _MOST = 1 << 13  # states, of which a tile has a whole row
 _TILE = 64  # of the counts

@@ -10,8 +10,6 @@ from tacenda.kernels.hidden_markov.column_softmax import column_softmax, exponen
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.threads import in_parts
 
-__all__ = ["backward", "forward"]
-
 _Array = NDArray[Any]
 _CELLS = 1 << 16  # scores at a time: 256 KB in float32
 _FAST = {"contract", "reassoc"}

@@ -12,8 +12,6 @@ from tacenda.kernels.hidden_markov import segment_softmax
 from tacenda.kernels.hidden_markov.block_softmax import Gradients, Vectors
 from tacenda.kernels.hidden_markov.segment_softmax import Segments
 
-__all__ = ["backward", "forward"]
-
 
 def forward(
     vectors: Vectors, sources: Any, targets: Any, weights: Any, norms: Any, threads: int

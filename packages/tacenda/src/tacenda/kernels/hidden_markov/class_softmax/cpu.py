@@ -9,8 +9,6 @@ from tacenda.kernels.hidden_markov.class_softmax import Gradients
 from tacenda.kernels.hidden_markov.column_softmax import column_softmax
 from tacenda.kernels.machinery.compiled import njit
 
-__all__ = ["backward", "forward"]
-
 _Array = NDArray[Any]
 _FAST = {"contract", "reassoc"}
 

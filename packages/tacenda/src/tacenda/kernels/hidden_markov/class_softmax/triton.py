@@ -13,8 +13,6 @@ from tacenda.kernels.hidden_markov.class_softmax import Gradients
 from tacenda.kernels.hidden_markov.segment_softmax import Segments
 from tacenda.kernels.machinery.gpu import sum_rows
 
-__all__ = ["backward", "forward"]
-
 
 def forward(words: Any, bias: Any, states: Any, offsets: Any) -> Any:
     """See `tacenda.kernels.hidden_markov.class_softmax.forward`."""

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from tacenda.kernels.hidden_markov.features import Backward, Classed, Forward, Model
 
-__all__ = ["backward", "forward"]
-
 _Array = NDArray[Any]
 _Group = tuple[int, NDArray[np.int64]]
 

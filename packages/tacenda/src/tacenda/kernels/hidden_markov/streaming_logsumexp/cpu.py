@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from tacenda.kernels.hidden_markov.streaming_logsumexp import Gradients
 
-__all__ = ["backward", "forward"]
-
 _Array = NDArray[Any]
 _ROWS, _COLUMNS = 512, 1024  # of a tile: 2 MB in float32
 _WHOLE = 32  # rows of all scores that are worked on while they are in cache

@@ -17,8 +17,6 @@ from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.hidden_markov.streaming_logsumexp import Gradients
 from tacenda.kernels.machinery.gpu import precision, product, tile
 
-__all__ = ["backward", "forward"]
-
 _ROWS, _COLUMNS, _WIDTH = 64, 64, 32
 _OUT = 128  # columns of a gradient in one program
 

@@ -21,8 +21,6 @@ from tacenda.kernels.log_bilinear.context_sum import Context, Forward, Gradients
 from tacenda.kernels.machinery.gpu import sum_rows
 from tacenda.kernels.machinery.tensors import to_device
 
-__all__ = ["backward", "forward"]
-
 _COLUMNS = 64
 _MOST = 64  # positions, or tails, of a program: more do not fit into its registers
 

@@ -13,8 +13,6 @@ from tacenda.kernels.log_bilinear.context_sum import Context, check_text
 from tacenda.kernels.log_bilinear.tree_softmax import Codes, check_tree
 from tacenda.kernels.machinery.memory import LINE, WIDE, aligned, aligned_zeros
 
-__all__ = ["Packed", "pack", "rounded"]
-
 _Array = NDArray[Any]
 _MOST = 127  # of 8 bits, so that with every number there is its negative
 _DIGITS = 16  # of a scale; 7 of k are added, and float32 has 24

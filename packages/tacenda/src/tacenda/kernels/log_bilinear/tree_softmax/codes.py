@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from tacenda.errors import KernelError
 from tacenda.offsets import checked_offsets
 
-__all__ = ["Codes"]
-
 _NOTHING = np.iinfo(np.int64).min
 
 

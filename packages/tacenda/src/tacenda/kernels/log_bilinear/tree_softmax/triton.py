@@ -20,8 +20,6 @@ from tacenda.kernels.machinery.gpu import tile
 from tacenda.kernels.machinery.tensors import to_device
 from tacenda.kernels.shared.row_steps import EPSILON
 
-__all__ = ["PIECE", "backward", "forward", "step"]
-
 PIECE = 256
 """Visits of a node that are added up by one program."""
 

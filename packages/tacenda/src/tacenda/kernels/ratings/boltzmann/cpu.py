@@ -14,8 +14,6 @@ from tacenda.kernels.machinery.vectors import prefetch
 from tacenda.kernels.ratings import xorshift
 from tacenda.kernels.ratings.boltzmann import Descent, Divergence, Expected
 
-__all__ = ["descend", "divergence", "expect"]
-
 _Array = NDArray[Any]
 _REORDERED = {"contract", "reassoc", "nsz"}
 _AHEAD = 4  # pairs whose rows are asked for beforehand

@@ -27,8 +27,6 @@ from tacenda.kernels.ratings.boltzmann import Divergence, Expected
 from tacenda.kernels.ratings.streams import advanced, seed_on, seeded
 from tacenda.kernels.shared import sparse_product
 
-__all__ = ["divergence", "expect"]
-
 _PAIRS, _HIDDEN = 16, 128
 _CASES, _DRAWN = 32, 128
 

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import prefetch
 
-__all__ = ["scores"]
-
 _Array = NDArray[Any]
 _AHEAD = 4  # pairs whose rows are asked for beforehand
 

@@ -12,8 +12,6 @@ import triton.language as tl
 from tacenda.kernels.machinery.gpu import tile
 from tacenda.kernels.machinery.tensors import to_device
 
-__all__ = ["scores"]
-
 _PAIRS, _WIDTH = 32, 128
 
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from tacenda.errors import KernelError
 from tacenda.kernels.machinery.compiled import njit
 
-__all__ = ["solve"]
-
 _Array = NDArray[Any]
 _REORDERED = {"contract", "reassoc", "nsz"}  # sums in any order, so that they are vectorised
 _LANES = 16

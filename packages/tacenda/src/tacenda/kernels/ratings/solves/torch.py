@@ -15,8 +15,6 @@ from tacenda.errors import KernelError
 from tacenda.kernels.machinery.tensors import to_device
 from tacenda.kernels.ratings.solves import AT_ONCE
 
-__all__ = ["solve"]
-
 
 def solve(
     offsets: NDArray[np.int64],

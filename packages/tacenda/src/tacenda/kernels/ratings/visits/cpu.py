@@ -10,8 +10,6 @@ from tacenda.kernels.machinery.vectors import prefetch
 from tacenda.kernels.ratings import xorshift
 from tacenda.kernels.ratings.visits import Side, Visited
 
-__all__ = ["visit"]
-
 _Array = NDArray[Any]
 _AHEAD = 8  # rows that are asked for before they are needed
 _seeded, _next = njit(xorshift.seeded), njit(xorshift.advanced)

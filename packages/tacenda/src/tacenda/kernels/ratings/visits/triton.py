@@ -24,8 +24,6 @@ from tacenda.kernels.machinery.tensors import to_device
 from tacenda.kernels.ratings.streams import advanced, seed_on, seeded
 from tacenda.kernels.ratings.visits import Side, Visited
 
-__all__ = ["visit"]
-
 _AT_ONCE = 16  # ratings
 _MOST_WIDTH = 512  # of factors that one program holds beside those of its ratings
 

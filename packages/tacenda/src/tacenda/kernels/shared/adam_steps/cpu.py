@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.shared.adam_steps import BETA_1, BETA_2, EPSILON
 
-__all__ = ["step"]
-
 _Array = NDArray[Any]
 
 

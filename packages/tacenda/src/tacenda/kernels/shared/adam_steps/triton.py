@@ -12,8 +12,6 @@ import triton.language as tl
 from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.shared.adam_steps import BETA_1, BETA_2, EPSILON
 
-__all__ = ["step"]
-
 _AT_ONCE = 1024
 
 

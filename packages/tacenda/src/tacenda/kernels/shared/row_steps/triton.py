@@ -14,8 +14,6 @@ from tacenda.kernels.machinery.gpu import tile
 from tacenda.kernels.machinery.tensors import to_device
 from tacenda.kernels.shared.row_steps import EPSILON
 
-__all__ = ["adagrad"]
-
 _MOST_WIDTH = 1 << 14
 
 

@@ -18,8 +18,6 @@ from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.machinery.tensors import to_device
 
-__all__ = ["multiply"]
-
 _NONZEROS, _COLUMNS = 16, 128
 
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.shared.tall_matrices import TINY
 
-__all__ = ["gram", "moments", "multiply", "multiply_columns", "normalize", "subtract_along"]
-
 _Array = NDArray[Any]
 
 

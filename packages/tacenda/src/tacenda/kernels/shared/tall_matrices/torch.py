@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from tacenda.kernels.machinery.tensors import to_device
 from tacenda.kernels.shared.tall_matrices import TINY
 
-__all__ = ["gram", "moments", "multiply", "multiply_columns", "normalize", "subtract_along"]
-
 
 def gram(X: torch.Tensor, Y: torch.Tensor) -> NDArray[np.float64]:
     """See `tacenda.kernels.shared.tall_matrices.gram`."""
