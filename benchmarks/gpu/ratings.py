@@ -12,9 +12,9 @@ from benchmarks.gpu.case import FLOAT, ID, Case, Work
 from tacenda.kernels.ratings.sgd import Rates
 from tacenda.kernels.ratings.solves import bytes_needed
 from tacenda.ratings import IdIndex, Ratings
-from tacenda_surprise import divergence as of_machines
+from tacenda_surprise import boltzmann as of_machines
+from tacenda_surprise import factorization as of_factors
 from tacenda_surprise import gibbs
-from tacenda_surprise import sgd as of_factors
 from tacenda_surprise.boltzmann import Cases, RBMSettings, Scale
 from tacenda_surprise.catalogue import Catalogue, Identities
 from tacenda_surprise.factorization import PMFSettings, ResolvedOptions

@@ -14,8 +14,10 @@ from tacenda.ratings import Ratings, split
 from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalRBM
 from tacenda_surprise.boltzmann import (
     Cases,
+    ContrastiveDivergence,
     RBMSettings,
     Scale,
+    Task,
     find_sharpness,
     raise_means,
     softmax,
@@ -23,7 +25,6 @@ from tacenda_surprise.boltzmann import (
     tilt,
 )
 from tacenda_surprise.catalogue import Catalogue, Identities
-from tacenda_surprise.divergence import ContrastiveDivergence, Task
 from tacenda_surprise.rbm import usual_slope
 
 STEPS = {"lr_all": 0.02, "optimizer": "sgd"}

@@ -18,8 +18,8 @@ from tacenda_surprise import (
     ConditionalRBM,
     gibbs,
 )
-from tacenda_surprise import divergence as of_machines
-from tacenda_surprise import sgd as of_factors
+from tacenda_surprise import boltzmann as of_machines
+from tacenda_surprise import factorization as of_factors
 from tacenda_surprise.catalogue import Identities
 
 torch = pytest.importorskip("torch")

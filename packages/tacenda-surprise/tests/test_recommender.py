@@ -81,7 +81,7 @@ def test_a_search_over_models(data):
 def test_on_the_command_line(triples, tmp_path, monkeypatch, capsys):
     path = tmp_path / "ratings.csv"
     path.write_text("".join(f"{u},{i},{r}\n" for u, i, r in triples), encoding="utf8")
-    arguments = ["evaluate", path, "--model", "halfway", "--folds", 2, "--set", "part=0.9"]
+    arguments = ["evaluate", path, "--model", "halfway", "--set", "part=0.9"]
     monkeypatch.setattr("sys.argv", ["tacenda", "ratings", *map(str, arguments)])
     with pytest.raises(SystemExit, match="0"):
         main()

@@ -41,7 +41,6 @@ from tacenda_surprise.catalogue import Catalogue, Identities
 from tacenda_surprise.implicit import ImplicitFactors
 from tacenda_surprise.top_n import By, Lists, Ranked, check_length, name_items, top
 from tacenda_surprise.trainsets import FitData, SideInfo, as_list, as_pairs, numbers
-from tacenda_surprise.upgrade import upgrade
 from tacenda_surprise.users import (
     FoldedUser,
     Given,
@@ -50,7 +49,7 @@ from tacenda_surprise.users import (
     folded_probabilities,
     ratings_by_item,
 )
-from tacenda_surprise.variance import density, nearest
+from tacenda_surprise.variance import PredictiveVariance, density, nearest
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -149,6 +148,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     _data: FitData | None = None  # None where it was saved without its ratings
     _instead: RatingAlgorithm | None = None  # what predicts after a fit that diverged
     _seen: Identities | None = None  # who is known to have rated what
+    _spread: PredictiveVariance | None = None
     _implicit: ImplicitFactors | None = None
     _public: tuple[Doubles, ...] | None = None  # what users of Surprise read
     _users: dict[Hashable, int]  # the number of every raw id
@@ -276,11 +276,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return None
 
     def _require_tables(self) -> Tables:
-        found = self.tables
-        if found is None:
-            raise NotImplementedError(
-                f"{type(self).__name__} has neither tables nor scores of its own"
-            )
+        if (found := self.tables) is None:
+            name = type(self).__name__
+            raise NotImplementedError(f"{name} has neither tables nor scores of its own")
         return found
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
@@ -288,8 +286,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         A user without ratings is predicted from what else is known. Raises NotFittedError.
         """
-        if self._instead is not None:
-            return self._instead.score_pairs(users, items)
         x, q, b, c, _ = self._require_tables()
         return rating_scores.scores(users, items, x, q, b, c, self.catalogue.mean)
 
@@ -304,8 +300,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return np.asarray(scores)
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
-        """Standard deviation of the rating of each pair (pairs,), its noise included."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement deviations")
+        """Standard deviation of the rating of each pair (pairs,), its noise included; those of `_spread` here."""
+        if self._spread is None:
+            raise NotImplementedError(f"{type(self).__name__} does not implement deviations")
+        scores = self.score_pairs(users, items)
+        return self._spread.deviations(users, items, scores, self.catalogue.scale)
 
     def probabilities(self, users: Numbers, items: Numbers) -> Floats:
         """Probability of every level of ``catalogue.levels`` (pairs, levels).
@@ -323,13 +322,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Predict for a user who is not among those fitted, without fitting again.
 
         ``items`` (n,) are numbers of rated items, ``values`` (n,) the ratings, and ``identities`` further items known
-        to be rated, only where `folds_identities`.
-
-        Raises
-        ------
-        ConfigurationError
-            ``identities`` are given to a model that does not use them, ratings and items do not match,
-            or a rating is not finite.
+        to be rated, only where `folds_identities`. Raises ConfigurationError for what does not fit.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement fold")
 
@@ -368,23 +361,18 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         Parameters
         ----------
         trainset
-            What to fit to: a Trainset; or a data frame whose columns are users, items and ratings; or a sparse
-            matrix (users, items); or `tacenda.ratings.Ratings`, for which ``random_state`` is the very seed.
+            A Trainset; or a data frame whose columns are users, items and ratings; or a sparse matrix (users, items);
+            or `tacenda.ratings.Ratings`, for which ``random_state`` is the very seed.
         identities
             Who is known to have rated what beside these `Ratings`, in their numbers; otherwise give ``rated=``.
-        checkpoints
-            Folder for checkpoints, from which an interrupted fit goes on.
-        resume
-            ``"auto"`` goes on from a checkpoint if there is one, True requires one, False starts afresh.
+        checkpoints, resume
+            A folder, from which an interrupted fit goes on. ``"auto"`` goes on from a checkpoint if there is one, True
+            requires one, False starts afresh.
         callbacks
             The fitting loop calls them.
 
-        Raises
-        ------
-        DataError
-            A rating is not finite or off the scale.
-        ConfigurationError
-            The algorithm cannot use the identities, keeps no checkpoints, or cannot learn from ratings of this kind.
+        Raises DataError for a rating that is not finite or off the scale, ConfigurationError where the algorithm cannot
+        use the identities, keeps no checkpoints, or cannot learn from ratings of this kind.
         """
         data = self._read(trainset, identities)
         if checkpoints is not None and not self.keeps_checkpoints:
@@ -422,24 +410,13 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     ) -> Self:
         """Go on from the present parameters with more ratings, and return self.
 
-        Users and items that are new begin where their ratings put them. Everybody keeps their inner ids, and
-        users who were folded in stay so unless they now have ratings.
+        ``trainset`` is as for ``fit``; of a pair that was rated before the new rating counts. Users and items that are
+        new begin where their ratings put them. Everybody keeps their inner ids, and users who were folded in stay so
+        unless they now have ratings. ``n_epochs`` are passes over all ratings, old and new; None leaves the number to
+        the model.
 
-        Parameters
-        ----------
-        trainset
-            The new ratings, or old and new ones, as for ``fit``; of a pair in both the new rating counts.
-        n_epochs
-            Passes over all ratings, old and new; None leaves the number to the model.
-        callbacks
-            The fitting loop calls them.
-
-        Raises
-        ------
-        ConfigurationError
-            The model cannot go on, or the rating scales differ.
-        DataError
-            A rating is not finite or off the scale.
+        Raises ConfigurationError where the model cannot go on, or the rating scales differ, DataError for a rating
+        that is not finite or off the scale.
         """
         if n_epochs is not None and n_epochs < 0:
             raise ConfigurationError(f"n_epochs must be at least 0, not {n_epochs}")
@@ -471,8 +448,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         data = FitData.of(trainset, identities)
         return data if self.rated is None else self.rated.join(data)
 
-    def _identity(self) -> dict[str, Any]:
-        """What identifies the model in a checkpoint: options that change what is learned."""
+    def _identity(self, run: FitRun) -> dict[str, Any]:
+        """What identifies the model in a checkpoint, if there is one: options that change what is learned."""
+        if run.checkpoints is None:
+            return {}
         options = self._plain_settings()
         for name in ("random_state", "verbose"):
             options.pop(name, None)
@@ -683,27 +662,18 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         Parameters
         ----------
-        n
-            Items for each user.
-        uids
-            Raw user ids; an unknown one is a `DataError`.
         exclude_seen
             Leave out what the user has rated or is known to have rated.
         by
             What is best: ``"both"`` is an item that the user is likely to choose and to like then
             (`tacenda_surprise.implicit`); ``"choice"`` and ``"rating"`` are one of the two alone. The
             highest estimates are often those of obscure items.
-        candidates
-            Raw ids of the items that may be listed; None: all. Unknown ones are left out.
-        exclude
-            Raw ids of items that may not.
+        candidates, exclude
+            Raw ids of the items that may be listed (None: all), and of items that may not. Unknown ones are left out.
         min_ratings
             How many users must have rated an item; one who has rated it twice counts once.
 
-        Raises
-        ------
-        ConfigurationError
-            ``n`` is no whole number of at least 1, or ``by`` is something else.
+        Raises DataError for an unknown user, ConfigurationError where ``n`` or ``by`` make no sense.
         """
         model = self._fitted()
         check_length(n)
@@ -784,7 +754,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         *,
         uid: Hashable | None = None,
     ) -> NewUser:
-        """Predict for a user the algorithm was not fitted to, from their ratings, without fitting again.
+        """Predict for a user the algorithm was not fitted to, without fitting again.
 
         Parameters
         ----------
@@ -792,20 +762,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             (raw item id, rating) of what the user has rated; the last counts for an item given twice.
         rated
             Raw ids of further items known to be rated; ``top_n`` leaves them out, and conditional models
-            learn from them.
+            learn from them. Items nobody has rated are left out.
         uid
             Raw id under which ``predict``, ``test`` and ``top_n`` know the user from now on.
 
-        Returns
-        -------
-        The user, with ``predict`` and ``top_n`` of its own. Items nobody has rated are left out.
-
-        Raises
-        ------
-        ConfigurationError
-            ``uid`` is a user of the trainset, or ``ratings`` are no pairs of items and ratings.
-        DataError
-            A rating is no number, not finite or off the scale, or the id of an item is missing.
+        Raises ConfigurationError where ``uid`` is a user of the trainset, or ``ratings`` are no pairs of items and
+        ratings; DataError for a rating that is no number or off the scale, and for a missing id.
         """
         self._fitted()
         if uid is not None and uid in self._users:
@@ -832,8 +794,21 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     # -- to disk and back --------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return options and the seed of the fit, as JSON values."""
-        return {"settings": self._plain_settings(), "seed": self._seed}
+        """Return options, the seed of the fit and the scale, as JSON values. Raises NotFittedError."""
+        catalogue = self.catalogue.config()
+        return {"settings": self._plain_settings(), "seed": self._seed, "catalogue": catalogue}
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return users, items and levels; a subclass adds what it has learned. Raises NotFittedError."""
+        return self.catalogue.to_arrays()
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Rebuild options, users and items; a subclass adds what it has learned. Raises ArtifactError."""
+        model = cls.from_settings(config["settings"])
+        model._seed = int(config.get("seed", 0))
+        model._catalogue = Catalogue.from_config(config["catalogue"], arrays)
+        return model
 
     def to_artifact(self, precision: Precision | None = None) -> Artifact:
         """Return what `save` writes: options, model, ratings, and users who were folded in.
@@ -870,13 +845,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if not hasattr(cls, "name"):
             found: Self = storage.require_kind(resolve(artifact), cls)
             return found
-        artifact = upgrade(artifact)
+        artifact = storage.upgrade(artifact)
         own = artifact.config.get("surprise")
         address = None if own is None else own.get("class")
         target = cls if address is None else storage.class_at(str(address), cls)
         with storage.damage():
             model: Self = super(RatingAlgorithm, target).from_artifact(artifact)
-            model._seed = int(artifact.config.get("seed", 0))
             model._restore(storage.unpack(model.catalogue, own, artifact.arrays))
         return model
 

@@ -171,7 +171,7 @@ class BayesianPMF(RatingAlgorithm):
                 restore_best=False,
             ),
             run,
-            self._identity(),
+            self._identity(run),
         )
 
     def _sample(
@@ -246,11 +246,10 @@ class BayesianPMF(RatingAlgorithm):
     # -- to disk and back --------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Options, scale, unit and curve of the noise, number of the last chain, as JSON values."""
+        """Add unit and curve of the noise, and the number of the last chain."""
         unit = self._learned(self._unit)
         return {
             **super().config_dict(),
-            "catalogue": self.catalogue.config(),
             "unit": unit.unit,
             "weight": self._weight,
             "wider": self._wider,
@@ -259,14 +258,14 @@ class BayesianPMF(RatingAlgorithm):
         }
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the fitted state. Raises NotFittedError."""
-        return {**self._learned(self._chain).to_arrays(), **self.catalogue.to_arrays()}
+        """Add samples, their average and the noise. Raises NotFittedError."""
+        return {**super().arrays(), **self._learned(self._chain).to_arrays()}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Rebuild the model, checking every array. Raises ArtifactError."""
-        model = cls.from_settings(config["settings"])
-        catalogue = Catalogue.from_config(config["catalogue"], arrays)
+        model = super().from_arrays(config, arrays)
+        catalogue = model.catalogue
         n_users, n_items = len(catalogue.users), len(catalogue.items)
         links = n_items if cls.conditional else 0
         found = Chain.from_arrays(arrays, users=n_users, items=n_items, links=links)
@@ -284,7 +283,7 @@ class BayesianPMF(RatingAlgorithm):
             raise ArtifactError(
                 f"the number of its last chain is {model._chains!r}: the file is damaged"
             )
-        model._catalogue, model._chain = catalogue, found
+        model._chain = found
         model._unit = Unit(catalogue.mean, unit, found.noises, curve, catalogue.scale)
         model._weight, model._wider = weight, wider
         return model

@@ -77,11 +77,10 @@ class BiasOnlySettings(RatingSettings):
 
 
 class Biases(Arrays):
-    """b and c, the variances of ratings about them, and the lambda of both."""
+    """b and c, and the lambda of both."""
 
     user_biases: Float32[Array, "users"]
     item_biases: Float32[Array, "items"]
-    spread: PredictiveVariance
     penalties: tuple[float, float]
 
 
@@ -98,20 +97,18 @@ class BiasOnly(RatingAlgorithm):
         super().__init__(settings)
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
-        start = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
         catalogue = Catalogue.of(ratings)
-        alternation = Alternation(self.settings, ratings, catalogue.mean, *start)
+        alternation = self._alternate(ratings, catalogue.mean)
         self._train(run, alternation, ratings, catalogue, self.settings.n_epochs)
 
     def _go_on(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
         """Alternate on; it ends where a new fit would, except for the mean."""
-        old = self._learned(self._biases)
-        catalogue = self.catalogue.extended(ratings)
-        b, c = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
-        b[: len(old.user_biases)], c[: len(old.item_biases)] = old.user_biases, old.item_biases
-        alternation = Alternation(self.settings, ratings, catalogue.mean, b, c)
+        old, catalogue = self._learned(self._biases), self.catalogue.extended(ratings)
+        alternation = self._alternate(ratings, catalogue.mean)
+        for start, known in ((alternation.b, old.user_biases), (alternation.c, old.item_biases)):
+            start[: len(known)] = known
         # The penalties of the fit that goes on.
         alternation.variances[1:] = alternation.variances[0] / np.maximum(old.penalties, 1e-9)
         n = self.settings.n_epochs if epochs is None else epochs
@@ -125,11 +122,11 @@ class BiasOnly(RatingAlgorithm):
             Sweeps(ratings.fingerprint if run.checkpoints is not None else ""),
             FitSettings(epochs=n, learning_rate=1.0, evaluate_every=0, restore_best=False),
             run,
-            self._identity(),
+            self._identity(run),
         )
-        spread = _fit_variances(self.settings, ratings, catalogue).spread(*alternation.sizes)
+        self._spread = self._fit_variances(ratings, catalogue).spread(*alternation.sizes)
         b, c = alternation.b.astype(np.float32), alternation.c.astype(np.float32)
-        self._catalogue, self._biases = catalogue, Biases(b, c, spread, alternation.penalties)
+        self._catalogue, self._biases = catalogue, Biases(b, c, alternation.penalties)
         self.figures = [self.history.figure("none held out")]
 
     @property
@@ -140,17 +137,12 @@ class BiasOnly(RatingAlgorithm):
         x, q = (np.zeros((len(side), 0), np.float32) for side in (b, c))
         return Tables(x, q, b, c, np.zeros((0, 0), np.float32))
 
-    def deviations(self, users: Numbers, items: Numbers) -> Floats:
-        """See `tacenda_surprise.variance`, (pairs,)."""
-        scores, scale = self.score_pairs(users, items), self.catalogue.scale
-        return self._learned(self._biases).spread.deviations(users, items, scores, scale)
-
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedFactors:
         """See `RatingAlgorithm.fold`: the damped mean of what the items leave."""
         found, mean, bias = self._learned(self._biases), self.catalogue.mean, 0.0
-        c, spread = found.item_biases, found.spread
+        c, spread = found.item_biases, self._learned(self._spread)
         items = np.asarray(items, np.int64)
         rated = check_rated(items, values, len(c))
         self._known_items(items, identities)
@@ -163,54 +155,70 @@ class BiasOnly(RatingAlgorithm):
         return FoldedFactors(mean + bias, nothing[0], variance, spread, scale, 0.0, nothing, c)
 
     def config_dict(self) -> dict[str, Any]:
-        """Options, penalties and scale, as JSON values."""
-        penalties = list(self._learned(self._biases).penalties)
-        catalogue = self.catalogue.config()
-        return {**super().config_dict(), "catalogue": catalogue, "penalties": penalties}
+        """Add the penalties."""
+        return {**super().config_dict(), "penalties": list(self._learned(self._biases).penalties)}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the fitted state. Raises NotFittedError."""
-        return {**self._learned(self._biases).to_arrays(), **self.catalogue.to_arrays()}
+        """Add biases and variances. Raises NotFittedError."""
+        spread = self._learned(self._spread).to_arrays("spread.")
+        return {**super().arrays(), **self._learned(self._biases).to_arrays(), **spread}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Rebuild the model, checking every array. Raises ArtifactError."""
-        model = cls.from_settings(config["settings"])
-        catalogue = Catalogue.from_config(config["catalogue"], arrays)
-        sizes = len(catalogue.users), len(catalogue.items)
+        model = super().from_arrays(config, arrays)
+        sizes = len(model.catalogue.users), len(model.catalogue.items)
         users, items = (float(penalty) for penalty in config["penalties"])
         if not (0 <= users < np.inf and 0 <= items < np.inf):
             raise ArtifactError(f"its penalties are {users} and {items}: the file is damaged")
-        spread = PredictiveVariance.of_saved(arrays, *sizes)
-        model._catalogue, model._biases = (
-            catalogue,
-            Biases.from_arrays(
-                arrays, users=sizes[0], items=sizes[1], spread=spread, penalties=(users, items)
-            ),
+        model._spread = PredictiveVariance.of_saved(arrays, *sizes)
+        model._biases = Biases.from_arrays(
+            arrays, users=sizes[0], items=sizes[1], penalties=(users, items)
         )
         return model
+
+    def _fit_variances(self, ratings: Ratings, catalogue: Catalogue) -> Variances:
+        """Fit them to the errors of a part of the ratings that biases are fitted without."""
+        if len(ratings) < 2:
+            return fit_no_variances(deviation(ratings))
+        part, held_out = split(ratings, min(0.1, _ERRORS / len(ratings)), seed=0)
+        first = self._alternate(part, catalogue.mean)
+        for _ in range(self.settings.n_epochs):
+            first.step(None, 1.0)
+        u, i = held_out.user_ids, held_out.item_ids
+        predictions = catalogue.clip((catalogue.mean + first.b[u] + first.c[i]).astype(np.float32))
+        errors = held_out.values - predictions
+        return fit_variances(errors, predictions, u, i, *first.sizes, deviation(ratings))
+
+    def _alternate(self, ratings: Ratings, mean: float) -> Alternation:
+        biases, given = self.settings.biases, (self.settings.reg_u, self.settings.reg_i)
+        learned = biases in ("both", "users"), biases in ("both", "items")
+        return Alternation(ratings, mean, given, learned)
 
 
 class Alternation(Trainer):
     """Biases (users,) and (items,) under training, as the fitting loop sees them: damped means in turn.
 
-    ``variances`` are sigma^2, tau_u^2 and tau_i^2; they only count where the settings give no penalty.
+    ``variances`` are sigma^2, tau_u^2 and tau_i^2; they only count where no penalty is ``given``, lambda of users and
+    of items. ``learned`` says whose biases are.
     """
 
     def __init__(
-        self, settings: BiasOnlySettings, ratings: Ratings, mean: float, b: Doubles, c: Doubles
+        self,
+        ratings: Ratings,
+        mean: float,
+        given: tuple[float | None, float | None] = (None, None),
+        learned: tuple[bool, bool] = (True, True),
     ) -> None:
-        self.b, self.c = b, c
-        self._learn_users = settings.biases in ("both", "users")
-        self._learn_items = settings.biases in ("both", "items")
-        self._given = settings.reg_u, settings.reg_i
+        self.b, self.c = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
+        self._given, (self._learn_users, self._learn_items) = given, learned
         self._users, self._items = ratings.user_ids, ratings.item_ids
         self._values = ratings.values.astype(np.float64) - mean
         self._n_users = np.diff(ratings.user_offsets).astype(np.float64)
         self._n_items = ratings.item_counts.astype(np.float64)
         self._unit = deviation(ratings)
         self.variances = np.array(_START) * self._unit**2
-        self.learned = {"user_biases": b, "item_biases": c, "variances": self.variances}
+        self.learned = {"user_biases": self.b, "item_biases": self.c, "variances": self.variances}
 
     @property
     def penalties(self) -> tuple[float, float]:
@@ -271,26 +279,11 @@ class Alternation(Trainer):
 def alternate(
     ratings: Ratings,
     mean: float,
-    settings: BiasOnlySettings | None = None,
-    sweeps: int | None = None,
+    sweeps: int = 10,
+    given: tuple[float | None, float | None] = (None, None),
 ) -> Alternation:
-    """The biases of ``ratings`` about ``mean``, after as many sweeps as the settings say or ``sweeps``."""
-    settings = BiasOnlySettings() if settings is None else settings
-    found = Alternation(
-        settings, ratings, mean, np.zeros(ratings.n_users), np.zeros(ratings.n_items)
-    )
-    for _ in range(settings.n_epochs if sweeps is None else sweeps):
+    """The biases of ``ratings`` about ``mean``, after some sweeps."""
+    found = Alternation(ratings, mean, given)
+    for _ in range(sweeps):
         found.step(None, 1.0)
     return found
-
-
-def _fit_variances(settings: BiasOnlySettings, ratings: Ratings, catalogue: Catalogue) -> Variances:
-    """The parameters of the variances, from the errors of a part of the ratings that biases are fitted without."""
-    if len(ratings) < 2:
-        return fit_no_variances(deviation(ratings))
-    part, held_out = split(ratings, min(0.1, _ERRORS / len(ratings)), seed=0)
-    first = alternate(part, catalogue.mean, settings)
-    u, i = held_out.user_ids, held_out.item_ids
-    predictions = catalogue.clip((catalogue.mean + first.b[u] + first.c[i]).astype(np.float32))
-    errors = held_out.values - predictions
-    return fit_variances(errors, predictions, u, i, *first.sizes, deviation(ratings))

@@ -310,7 +310,7 @@ class Blend(RatingAlgorithm):
     def config_dict(self) -> dict[str, Any]:
         """Options, weights and usual errors, as JSON values; the algorithms are `nested`."""
         found = super().config_dict()
-        del found["settings"]["algorithms"]
+        del found["settings"]["algorithms"], found["catalogue"]  # its algorithms have it
         usual = [part.usual for part in self._parts]
         weights = self._learned(self._weights).to_dict()
         return {**found, **weights, "usual": usual, "n_users": self._n_users()}

@@ -1,13 +1,11 @@
-"""``tacenda ratings``: compare rating models on a file, fit one, recommend with it."""
+"""``tacenda ratings``: compare the lists of rating models on a file, fit one, recommend with it."""
 
 from __future__ import annotations
 
 import inspect
 import json
-import time
 from array import array
 from collections.abc import Mapping
-from copy import deepcopy
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,8 +19,7 @@ from tacenda.arrays import LARGEST
 from tacenda.cli.options import Force, check_output, settings_of
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.estimator import resolve
-from tacenda.progress import track
-from tacenda.ratings import Ratings, folds, read_ratings, split_last, split_per_user
+from tacenda.ratings import Ratings, read_ratings, split_last, split_per_user
 from tacenda.ratings.files import rated_rows
 from tacenda_surprise.algorithm import RatingAlgorithm, best_items
 from tacenda_surprise.catalogue import Catalogue, Identities, in_utf8
@@ -92,18 +89,14 @@ def evaluate(
         list[str] | None,
         typer.Option("--model", help="As `tacenda plugins recommenders` shows; may be repeated."),
     ] = None,
-    n_folds: Annotated[
-        int, typer.Option("--folds", min=2, help="Parts of the cross-validation.")
-    ] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Of the parts and of the models.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is held out, and of the models.")] = 0,
     settings: Set = None,
     lists: Annotated[
-        HeldOut | None,
+        HeldOut,
         typer.Option(
-            help="Compare lists instead of ratings, by one rating of each user that is held out, or by the "
-            "last fifth of each user's (with --time)."
+            help="What is held out: one rating of each user, or the last fifth of each user's (with --time)."
         ),
-    ] = None,
+    ] = HeldOut.one,
     n: Annotated[int, typer.Option("-n", "--n", min=1, help="Items in a list.")] = 10,
     by: ByOption = RankedBy.both,
     time_column: Annotated[
@@ -116,65 +109,32 @@ def evaluate(
     duplicates: Duplicates = "error",
     as_json: AsJson = False,
 ) -> None:
-    """Cross-validate models on a file of ratings."""
-    if lists is None:
-        refuse_idle(context, "without --lists", "-n", "--by", "--time")
-    else:
-        refuse_idle(context, "with --lists", "--folds")
+    """Compare models by the lists that they make of what their users have rated elsewhere."""
     if lists is HeldOut.one:
         refuse_idle(context, "with --lists one", "--time")
     ratings = read(file, separator, columns, scale, encoding, duplicates)
     chosen = read_settings(settings, model or _ALL)
     models = [make_model(name, chosen, seed) for name in model or _ALL]
-    if lists is not None:
-        times = None
-        if lists is HeldOut.last:
-            if time_column is None:
-                raise typer.BadParameter("--lists last needs --time, the column of the time")
-            user_at, item_at, _ = map(int, columns.split(","))
-            places = user_at, item_at, time_column
-            times = read_times(file, ratings, separator, places, encoding)
-        _compare_lists(models, ratings, times, n, by, seed, as_json=as_json)
-        return
-    rows = [cross_validate(one, ratings, n_folds, seed) for one in models]
-    if as_json:
-        typer.echo(json.dumps({"file": str(file), "folds": n_folds, "seed": seed, "models": rows}))
-        return
-    typer.echo(
-        f"{len(ratings):,} ratings, {n_folds} random folds, seed {seed}; errors on the test parts"
-    )
-    typer.echo(f"{'model':<26}{'RMSE':>8}{'±':>8}{'MAE':>8}{'fit s':>8}")
-    for row in sorted(rows, key=lambda row: row["rmse"]):
-        numbers = f"{row['rmse']:>8.4f}{row['deviation']:>8.4f}{row['mae']:>8.4f}"
-        typer.echo(f"{row['model']:<26}{numbers}{row['seconds']:>8.2f}")
-
-
-def _compare_lists(
-    models: list[RatingAlgorithm],
-    ratings: Ratings,
-    times: npt.NDArray[np.float64] | None,
-    n: int,
-    by: RankedBy,
-    seed: int,
-    *,
-    as_json: bool,
-) -> None:
-    """Print how good lists are of what users have rated but the models were not fitted to."""
-    if times is None:
+    if lists is HeldOut.one:
         train, held_out = split_per_user(ratings, 1, seed=seed)
         told = f"one rating of each user held out, seed {seed}"
     else:
-        train, held_out = split_last(ratings, times)
+        if time_column is None:
+            raise typer.BadParameter("--lists last needs --time, the column of the time")
+        user_at, item_at, _ = map(int, columns.split(","))
+        places = user_at, item_at, time_column
+        train, held_out = split_last(
+            ratings, read_times(file, ratings, separator, places, encoding)
+        )
         told = "the last fifth of each user's ratings held out"
     seen = Identities.of(train)
     users = np.flatnonzero(np.diff(held_out.user_offsets))
-    factors = ImplicitFactors.of(train, seen)
-    lists = Lists.of(factors, by.value, ratings.n_items)
+    ranked_by = Lists.of(ImplicitFactors.of(train, seen), by.value, ratings.n_items)
     n = min(n, ratings.n_items)  # no list is longer
     rows = [{"model": "popularity", **most_popular(train, users, n, held_out)._asdict()}]
-    for model in models:
-        ranked = best_items(deepcopy(model).fit(train), users, n, seen, lists)
-        rows.append({"model": model.name, **quality(ranked, held_out, n)._asdict()})
+    for one in models:
+        ranked = best_items(one.fit(train), users, n, seen, ranked_by)
+        rows.append({"model": one.name, **quality(ranked, held_out, n)._asdict()})
     if as_json:
         typer.echo(json.dumps({"users": len(users), "n": n, "by": by.value, "models": rows}))
         return
@@ -183,32 +143,6 @@ def _compare_lists(
     for row in rows:
         values = "".join(f"{value:>8.4f}" for value in list(row.values())[1:])
         typer.echo(f"{row['model']:<26}{values}")
-
-
-def cross_validate(
-    model: RatingAlgorithm, ratings: Ratings, n_folds: int, seed: int
-) -> dict[str, Any]:
-    """Fit a copy of ``model`` to each of ``n_folds`` random parts of ``ratings`` and test it on the rest.
-
-    Predictions are clipped to the scale. RMSE and MAE are means over the folds, the deviation is that of the RMSE, and
-    the seconds of a fit are a median.
-    """
-    errors, absolute, seconds = [], [], []
-    parts = folds(ratings, n_folds, seed=seed)
-    for train, test in track(parts, f"{model.name}, folds", total=n_folds):
-        start = time.perf_counter()
-        fitted = deepcopy(model).fit(train)
-        seconds.append(time.perf_counter() - start)
-        wrong = fitted._estimate_pairs(test.user_ids, test.item_ids) - test.values
-        errors.append(float(np.sqrt(np.mean(wrong**2))))
-        absolute.append(float(np.mean(np.abs(wrong))))
-    return {
-        "model": model.name,
-        "rmse": float(np.mean(errors)),
-        "deviation": float(np.std(errors)),
-        "mae": float(np.mean(absolute)),
-        "seconds": float(np.median(seconds)),
-    }
 
 
 def fit(

@@ -36,9 +36,11 @@ from tacenda_surprise.factorization import (
     FactorizationSettings,
     PMFSettings,
     ResolvedOptions,
+    Task,
+    initial_tables,
     thesis_options,
+    train,
 )
-from tacenda_surprise.sgd import Task, initial_tables, train
 from tacenda_surprise.users import FoldedFactors, check_rated
 from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
 from tacenda_surprise.variance import fit as fit_variances
@@ -87,7 +89,6 @@ class PMF(RatingAlgorithm):
     settings_class: ClassVar[type[FactorizationSettings]] = PMFSettings
     _factors: Factors | None = None
     _variances: Variances | None = None
-    _spread: PredictiveVariance | None = None
 
     @configured_by(PMFSettings)
     def __init__(self, settings: PMFSettings) -> None:
@@ -168,7 +169,7 @@ class PMF(RatingAlgorithm):
             tables, task = start.tables, task._replace(first_epoch=start.used.epochs)
             if task.known is not None:
                 tables = tables._replace(user_factors=tables.user_factors - start.user_prior)
-        history = train(task, tables, run, self._identity())
+        history = train(task, tables, run, self._identity(run))
         prior = np.zeros((0, self.settings.n_factors), np.float32)
         if task.known is not None:
             prior = task.known.means(tables.side_factors)
@@ -201,7 +202,9 @@ class PMF(RatingAlgorithm):
             used, old.tables._replace(user_factors=own), prior, catalogue.mean, ratings
         )
         task = Task(self.settings, used, self._seed, ratings, catalogue.mean, known)
-        history = train(task._replace(first_epoch=max(total - n, 0)), tables, run, self._identity())
+        history = train(
+            task._replace(first_epoch=max(total - n, 0)), tables, run, self._identity(run)
+        )
         if known is not None:
             prior = known.means(tables.side_factors)
             tables = tables._replace(user_factors=tables.user_factors + prior)
@@ -216,11 +219,6 @@ class PMF(RatingAlgorithm):
     def tables(self) -> Tables:
         """Biases and factors, x for users."""
         return self._learned(self._factors).tables
-
-    def deviations(self, users: Numbers, items: Numbers) -> Floats:
-        """See `tacenda_surprise.variance`, (pairs,)."""
-        scores, scale = self.score_pairs(users, items), self.catalogue.scale
-        return self._learned(self._spread).deviations(users, items, scores, scale)
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
@@ -240,25 +238,23 @@ class PMF(RatingAlgorithm):
     # -- to disk and back --------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Options, the numbers that follow from them, and scale, as JSON values."""
+        """Add the numbers that follow from the options, and parameters of the variances."""
         return {
             **super().config_dict(),
-            "catalogue": self.catalogue.config(),
             "used": self._learned(self._factors).used.to_dict(),
             "variances": self._learned(self._variances).to_list(),
         }
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the fitted state. Raises NotFittedError."""
+        """Add factors and variances. Raises NotFittedError."""
         found, spread = self._learned(self._factors), self._learned(self._spread)
-        return {**found.to_arrays(), **spread.to_arrays("spread."), **self.catalogue.to_arrays()}
+        return {**super().arrays(), **found.to_arrays(), **spread.to_arrays("spread.")}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Rebuild the model, checking every array. Raises ArtifactError."""
-        model = cls.from_settings(config["settings"])
-        catalogue = Catalogue.from_config(config["catalogue"], arrays)
-        n_users, n_items = len(catalogue.users), len(catalogue.items)
+        model = super().from_arrays(config, arrays)
+        n_users, n_items = len(model.catalogue.users), len(model.catalogue.items)
         used = ResolvedOptions.from_dict(config["used"])
         model._factors = Factors.from_arrays(
             arrays,
@@ -269,7 +265,6 @@ class PMF(RatingAlgorithm):
             sides=n_items if cls.conditional else 0,
             priors=n_users if cls.conditional else 0,
         )
-        model._catalogue = catalogue
         model._variances = Variances.from_list(config["variances"])
         model._spread = PredictiveVariance.of_saved(arrays, n_users, n_items)
         return model

@@ -1,7 +1,7 @@
 """Restricted Boltzmann machines for ratings as algorithms: fitted, applied, saved.
 
 Users whom a machine was not fitted to: where users are cases, their hidden units are inferred and nothing is learned.
-Where they are visible units, the biases and weights of one unit are solved for (`tacenda_surprise.divergence`).
+Where they are visible units, the biases and weights of one unit are solved for (`tacenda_surprise.boltzmann`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from tacenda_surprise.boltzmann import (
     Machine,
     RBMSettings,
     Scale,
+    Task,
+    penalty_of,
     raise_means,
     sides,
     softmax,
+    solve_visible,
     squash,
+    train,
 )
 from tacenda_surprise.catalogue import Catalogue, Identities
-from tacenda_surprise.divergence import Task, penalty_of, solve_visible, train
 from tacenda_surprise.users import check_rated
 
 Floats = npt.NDArray[np.float32]
@@ -95,12 +98,12 @@ class RBM(RatingAlgorithm):
             first = task._replace(
                 ratings=part, known=self._known(part, identities), held_out=held_out
             )
-            machine, history = train(first, run.stage("first"), epochs, self._identity())
+            machine, history = train(first, run.stage("first"), epochs, self._identity(run))
             whole = settings.refit
             epochs = history.best.epoch if history.best else epochs
             run = run.after_first()
         if whole:
-            machine, history = train(task, run, epochs, self._identity())
+            machine, history = train(task, run, epochs, self._identity(run))
         self._finish(machine, history, scale, catalogue, ratings)
 
     def _go_on(
@@ -118,7 +121,7 @@ class RBM(RatingAlgorithm):
         task = Task(
             self.settings, self._seed, self._scale, ratings, known, None, start, max(planned - n, 0)
         )
-        machine, history = train(task, run, n, self._identity())
+        machine, history = train(task, run, n, self._identity(run))
         self._finish(machine, history, self._scale, catalogue, ratings)
 
     def _finish(
@@ -204,20 +207,19 @@ class RBM(RatingAlgorithm):
     # -- to disk and back --------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Options, scale and penalty, as JSON values."""
-        catalogue = self.catalogue.config()
-        return {**super().config_dict(), "catalogue": catalogue, "penalty": self._penalty}
+        """Add the penalty."""
+        return {**super().config_dict(), "penalty": self._penalty}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the fitted state. Raises NotFittedError."""
+        """Add the machine, and the levels that it knows. Raises NotFittedError."""
         machine = self._learned(self._machine).to_arrays()
-        return {**machine, "machine_levels": self._scale.levels, **self.catalogue.to_arrays()}
+        return {**super().arrays(), **machine, "machine_levels": self._scale.levels}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Rebuild the model, checking every array. Raises ArtifactError."""
-        model = cls.from_settings(config["settings"])
-        catalogue, settings = Catalogue.from_config(config["catalogue"], arrays), model.settings
+        model = super().from_arrays(config, arrays)
+        catalogue, settings = model.catalogue, model.settings
         sizes = len(catalogue.users), len(catalogue.items)
         visible, cases = sizes if settings.items_are_cases else sizes[::-1]
         levels = take(arrays, "machine_levels", Float32[Array, "levels", ascending], {})
@@ -233,7 +235,7 @@ class RBM(RatingAlgorithm):
             sides=visible if cls.conditional else 0,
             weights=(n,) if settings.ordinal else (len(levels), n),
         )
-        model._catalogue, model._penalty = catalogue, float(config["penalty"])
+        model._penalty = float(config["penalty"])
         if not 0 <= model._penalty < np.inf:
             raise ArtifactError(f"its penalty is {model._penalty}: the file is damaged")
         model._take(machine, Scale.about(levels, catalogue))

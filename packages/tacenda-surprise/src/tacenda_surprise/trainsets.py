@@ -352,14 +352,6 @@ def as_pairs(uids: Iterable[Any], iids: Iterable[Any]) -> tuple[list[Any], list[
     return uids, iids
 
 
-def check_ratings(uids: Sequence[Any], ratings: Sequence[float]) -> None:
-    """Raise ConfigurationError where there is not one rating for every user of some pairs."""
-    if len(ratings) != len(uids):
-        raise ConfigurationError(
-            f"there are {len(uids)} users and {len(ratings)} ratings; give one for every pair"
-        )
-
-
 def numbers(ids: Iterable[Any], index: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The number of every raw id, -1 for those that are unknown."""
     wanted: Sequence[Any] = ids if isinstance(ids, Sequence) else list(ids)

@@ -13,11 +13,13 @@ from tacenda.ratings import Ratings, split
 from tacenda_surprise import PMF, ConditionalPMF
 from tacenda_surprise.catalogue import Identities, sparsity
 from tacenda_surprise.factorization import (
+    ALS,
     PMFSettings,
     ResolvedOptions,
+    Task,
+    initial_tables,
     user_weights,
 )
-from tacenda_surprise.sgd import ALS, Task, initial_tables
 
 SMALL = {"n_factors": 8, "n_epochs": 20, "random_state": 0}
 

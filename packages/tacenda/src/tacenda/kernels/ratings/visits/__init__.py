@@ -9,7 +9,7 @@ e = v_u w_i (r - prediction), as a rating weighs v_u w_i,
 
 s_u is what is known of the row beforehand, the mean of its prior; without one it is zero. Rows do not see each other,
 so they can be visited side by side: users with the items held, then items with the users held. Factorizations are
-trained so on a device (`tacenda_surprise.sgd`); `tacenda.kernels.ratings.sgd` changes both
+trained so on a device (`tacenda_surprise.factorization`); `tacenda.kernels.ratings.sgd` changes both
 sides at every rating instead, one user after another.
 
 The order is that of the arrays, from a place drawn at random to the end, and then from the beginning.
