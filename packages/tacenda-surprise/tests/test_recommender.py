@@ -38,6 +38,7 @@ class Halfway(BiasOnly):
         inner = BiasOnly.from_arrays(config, arrays)
         found = cls(config["part"])
         found._catalogue, found._biases = inner._catalogue, inner._biases
+        found._spread = inner._spread
         return found
 
 

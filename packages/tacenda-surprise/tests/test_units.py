@@ -110,10 +110,7 @@ def test_beyond_the_end_of_the_scale_variances_are_those_at_the_end(ratings, nam
         at_end = replace(folded.spread, curve=np.array(Curve(), np.float32))
         cases, expected = [], []
         for one, kept in ((spread, cases), (at_end, expected)):
-            if name == "bias":
-                model._biases = replace(model._biases, spread=one)
-            else:
-                model._spread = one
+            model._spread = one
             kept += [model.deviations(users, items)]
             kept += [folded._replace(spread=one, mean=folded.mean + 100).deviations(items)]
     for one, other in zip(cases, expected, strict=True):

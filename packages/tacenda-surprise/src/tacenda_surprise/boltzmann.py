@@ -4,10 +4,10 @@ A case is an item or a user, whose ratings are the visible units; `Scale` and `C
 In a complete machine (`Machine.with_unknown`) the last rows stand for what is unknown, a visible unit of average
 biases without weights and a case without ratings, so that number -1 finds them.
 
-Training is by contrastive divergence (section 5.2.1): `ContrastiveDivergence` follows the gradients of minibatches with
-Adam, `OnlineDivergence` takes a plain step after every case, as the thesis does (section 5.4.2). Visible units that come
-later are solved for one by one: a small penalized regression on the hidden units of the cases that they have ratings
-with, with the penalties that training has. It is convex and takes a few milliseconds.
+Training is by contrastive divergence (section 5.2.1): `ContrastiveDivergence` follows the gradients of minibatches
+with Adam, `OnlineDivergence` takes a plain step after every case, as the thesis does (section 5.4.2). Visible units
+that come later are solved for one by one: a small penalized regression on the hidden units of the cases that they have
+ratings with, with the penalties that training has. It is convex and takes a few milliseconds.
 """
 
 from __future__ import annotations
