@@ -1,35 +1,36 @@
 """Models that save themselves, models made of models, and the way back through the registry."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 import tacenda
 from tacenda import artifact, plugins
+from tacenda.arrays import Array, Arrays, Float64, Int64, below
 from tacenda.artifact import Artifact, require
 from tacenda.errors import ArtifactError, NotFittedError, PluginError, PluginLoadError
 from tacenda.estimator import Estimator
+from tacenda.settings import Settings, configured_by, option
+from tacenda.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleSettings(Settings):
+    power: float = option(1.0, "exponent of the factors")
+
+
+class Factors(Arrays):
+    factors: Float64[Array, "n"]
 
 
 class Scale(Estimator):
     kind, name = "embedders", "test_scale"
+    settings_class, learned_class = ScaleSettings, Factors
 
-    def __init__(self, power=1.0):
-        self.power = power
-        self.factors = None
-
-    def config_dict(self):
-        return {"power": self.power}
-
-    def arrays(self):
-        if self.factors is None:
-            raise NotFittedError("Scale is not fitted: call fit first")
-        return {"factors": self.factors}
-
-    @classmethod
-    def from_arrays(cls, config, arrays):
-        model = cls(config["power"])
-        model.factors = require(arrays, "factors", shape=("n",), dtype=np.float64, finite=True)
-        return model
+    @configured_by(ScaleSettings)
+    def __init__(self, settings):
+        super().__init__(settings)
 
 
 class Sum(Estimator):
@@ -63,7 +64,7 @@ def registered():
 
 def a_scale(*factors):
     model = Scale(power=0.5)
-    model.factors = np.array(factors)
+    model.learned = Factors(np.array(factors))
     return model
 
 
@@ -74,16 +75,39 @@ def test_a_model_comes_back_with_its_settings_arrays_figures_and_provenance(tmp_
     model.save(tmp_path / "m")
     for loaded in (tacenda.load(tmp_path / "m"), Scale.load(tmp_path / "m")):
         assert type(loaded) is Scale
-        assert loaded.power == 0.5
-        np.testing.assert_array_equal(loaded.factors, model.factors)
+        assert loaded.settings.power == 0.5
+        np.testing.assert_array_equal(loaded.learned.factors, model.learned.factors)
         assert (loaded.figures, loaded.fitted_on) == (model.figures, model.fitted_on)
 
 
 def test_a_model_made_of_models_gets_them_back(tmp_path):
     Sum(first=a_scale(1.0), second=Sum(deep=a_scale(2.0))).save(tmp_path / "m")
     loaded = tacenda.load(tmp_path / "m")
-    assert loaded.parts["first"].factors.tolist() == [1.0]
-    assert loaded.parts["second"].parts["deep"].factors.tolist() == [2.0]
+    assert loaded.parts["first"].learned.factors.tolist() == [1.0]
+    assert loaded.parts["second"].parts["deep"].learned.factors.tolist() == [2.0]
+
+
+def test_what_numbers_the_rows_is_saved_with_the_arrays():
+    class Neighbors(Arrays):
+        nearest: Int64[Array, "types", below("types")]
+
+    class Nearest(Scale):
+        name, learned_class, indexes = "test_nearest", Neighbors, {"vocabulary": Vocabulary}
+
+        def _sizes(self):
+            return {"types": len(self._vocabulary)}
+
+    model = Nearest(power=2.0)
+    with pytest.raises(NotFittedError):
+        model.config_dict()
+    model._vocabulary = Vocabulary.from_words(["a", "b"])
+    model.learned = Neighbors(np.array([1, 0, 3, 2]))
+    loaded = Nearest.from_artifact(model.to_artifact())
+    assert loaded._vocabulary == model._vocabulary
+    assert loaded.learned.nearest.tolist() == [1, 0, 3, 2]
+    model.learned = Neighbors(np.array([1, 0]))
+    with pytest.raises(ArtifactError, match=r"'nearest' has shape \(2,\) and must have \(types=4\)"):
+        Nearest.from_artifact(model.to_artifact())
 
 
 def test_the_version_that_saved_a_model_is_recorded(monkeypatch):
@@ -121,7 +145,7 @@ def test_a_model_of_another_class_is_refused(tmp_path):
 )
 def test_arrays_that_do_not_fit_the_model_are_refused_naming_the_path(tmp_path, factors, message):
     model = a_scale()
-    model.factors = factors
+    model.learned = Factors(factors)
     model.save(tmp_path / "m")
     with pytest.raises(ArtifactError, match=message) as caught:
         tacenda.load(tmp_path / "m")
@@ -131,7 +155,7 @@ def test_arrays_that_do_not_fit_the_model_are_refused_naming_the_path(tmp_path, 
 def test_whatever_a_models_code_makes_of_a_damaged_artifact_is_an_artifact_error(tmp_path):
     stranger = Artifact("embedders", "test_scale", "<runtime>", "", {}, {})
     artifact.write(tmp_path / "m", stranger)
-    with pytest.raises(ArtifactError, match=r"Scale cannot be rebuilt from it: KeyError: 'power'"):
+    with pytest.raises(ArtifactError, match=r"Scale cannot be rebuilt from it: KeyError: 'settings'"):
         tacenda.load(tmp_path / "m")
 
 

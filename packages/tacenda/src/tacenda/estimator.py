@@ -23,11 +23,13 @@ import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy.typing as npt
 
 from tacenda import plugins
+from tacenda.arrays import Arrays
 from tacenda.artifact.arrays import PRECISIONS, Precision, compact, precision_of, restore
 from tacenda.artifact.folder import Artifact, read, write
 from tacenda.errors import (
@@ -49,10 +51,13 @@ MODEL_KINDS = ("embedders", "language_models", "recommenders")
 class Estimator:
     """A model with declared options, which a fit completes and which can be saved.
 
-    A class sets ``kind``, ``name`` and ``distribution`` to those of its entry point, ``settings_class`` if it has
-    options, and implements `arrays` and `from_arrays`. What a fit finds begins as None and is read through
-    `_learned`. A model made of models overrides `nested`, and its ``from_arrays`` takes them as the keyword
-    ``nested``, a dictionary of loaded models by the same names.
+    A class sets ``kind``, ``name`` and ``distribution`` to those of its entry point, and ``settings_class`` if it has
+    options. What a fit finds begins as None and is read through `_learned`. A class whose fit finds one object of
+    declared arrays says which, ``learned_class``, and sets ``learned`` to it in ``fit``; `_sizes` tells the dimensions
+    that follow from the settings, and ``indexes`` what numbers the rows, such as a vocabulary. Then it can be saved.
+
+    A class with more than that overrides `arrays` and `_read_arrays`. A model made of models overrides `nested` and
+    `from_arrays`, which takes them as the keyword ``nested``, a dictionary of loaded models by the same names.
 
     Attributes
     ----------
@@ -75,10 +80,16 @@ class Estimator:
     mapped_arrays: ClassVar[frozenset[str]] = frozenset()
     #: Arrays (rows, columns) of floats that tolerate rounding: they can be saved in 8 or 16 bits a number.
     roundable: ClassVar[tuple[str, ...]] = ()
+    #: The class of ``learned``: what a fit finds, as one object of declared arrays.
+    learned_class: ClassVar[type[Arrays] | None] = None
+    #: What numbers the rows of the arrays, by name: classes with ``config_dict``, ``arrays`` and ``from_arrays`` as a
+    #: model has, such as ``{"vocabulary": Vocabulary}``. The object itself is in the attribute ``_vocabulary``.
+    indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({})
     #: The argument of ``fit``, as the error of an unfitted model names it.
     _fitted_to: ClassVar[str] = "corpus"
 
     precision: Precision = "full"
+    learned: Any = None
     settings: Any
     figures: list[dict[str, Any]]
     fitted_on: dict[str, Any]
@@ -123,19 +134,39 @@ class Estimator:
         return part
 
     def config_dict(self) -> dict[str, Any]:
-        """Return what `from_arrays` needs beside the arrays, as JSON values; here the settings but for the device."""
+        """Return what `from_arrays` needs besides the arrays, as JSON values; the settings do not name the device."""
         settings = self.settings.to_dict()
         settings.pop("device", None)
-        return {"settings": settings}
+        indexes = {name: index.config_dict() for name, index in self._numbering().items()}
+        return {"settings": settings, **indexes}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the fitted state as numpy arrays; raise `NotFittedError` where there is none."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement arrays")
+        """Return the fitted state as numpy arrays. Raises NotFittedError where there is none."""
+        found: dict[str, npt.NDArray[Any]] = self._learned(self.learned).to_arrays()
+        for index in self._numbering().values():
+            found |= index.arrays()
+        return found
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Rebuild a fitted model from what `config_dict` and `arrays` gave, checked by `tacenda.artifact.require`."""
-        raise NotImplementedError(f"{cls.__name__} does not implement from_arrays")
+        """Rebuild a fitted model from what `config_dict` and `arrays` gave. Raises ArtifactError for what is unfit."""
+        model = cls.from_settings(config["settings"])
+        for name, index in cls.indexes.items():
+            setattr(model, f"_{name}", index.from_arrays(config[name], arrays))
+        model._read_arrays(config, arrays)
+        return model
+
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        """Take what a fit found from a saved model; settings and indexes are there already."""
+        assert self.learned_class is not None, f"{type(self).__name__} has no learned_class"
+        self.learned = self.learned_class.from_arrays(arrays, **self._sizes())
+
+    def _sizes(self) -> dict[str, Any]:
+        """Return sizes of dimensions of ``learned_class``, and its fields that are no arrays, by name."""
+        return {}
+
+    def _numbering(self) -> dict[str, Any]:
+        return {name: self._learned(getattr(self, f"_{name}", None)) for name in self.indexes}
 
     def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return those of `arrays` that a compact form keeps; ``from_arrays`` finds the others from them."""
