@@ -106,7 +106,9 @@ def test_what_numbers_the_rows_is_saved_with_the_arrays():
     assert loaded._vocabulary == model._vocabulary
     assert loaded.learned.nearest.tolist() == [1, 0, 3, 2]
     model.learned = Neighbors(np.array([1, 0]))
-    with pytest.raises(ArtifactError, match=r"'nearest' has shape \(2,\) and must have \(types=4\)"):
+    with pytest.raises(
+        ArtifactError, match=r"'nearest' has shape \(2,\) and must have \(types=4\)"
+    ):
         Nearest.from_artifact(model.to_artifact())
 
 
@@ -155,7 +157,9 @@ def test_arrays_that_do_not_fit_the_model_are_refused_naming_the_path(tmp_path, 
 def test_whatever_a_models_code_makes_of_a_damaged_artifact_is_an_artifact_error(tmp_path):
     stranger = Artifact("embedders", "test_scale", "<runtime>", "", {}, {})
     artifact.write(tmp_path / "m", stranger)
-    with pytest.raises(ArtifactError, match=r"Scale cannot be rebuilt from it: KeyError: 'settings'"):
+    with pytest.raises(
+        ArtifactError, match=r"Scale cannot be rebuilt from it: KeyError: 'settings'"
+    ):
         tacenda.load(tmp_path / "m")
 
 
