@@ -9,13 +9,14 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tacenda.errors import ArtifactError, CorpusError
+from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
 
 #: Replaces what is there; see `check_output` and `check_file`.
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
@@ -25,7 +26,46 @@ Errors = Annotated[
     str, typer.Option(help="What to do with undecodable bytes: strict, replace or ignore.")
 ]
 
-#: Addresses of texts, which `input_texts` and a cluster read.
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Folder or installed name of a saved model.")
+]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to save the model in.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+# options of the commands that fit a model
+Distribution = Annotated[
+    str | None, typer.Option(help="Its distribution, if two have a model of that name.")
+]
+#: Read by `options_of`.
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any option of the model, as JSON; advanced.NAME=VALUE for one of its group advanced.",
+    ),
+]
+Checkpoints = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Save the progress here, and continue from it."),
+]
+Tokenizer = Annotated[
+    str,
+    typer.Option(
+        help='"whitespace", for text with spaces between all tokens; "ascii_whitespace", as KenLM splits; "words", '
+        'for running text; or "spacy:LANG".'
+    ),
+]
+MaxVocabulary = Annotated[
+    int, typer.Option(min=0, help="Keep the most frequent types, this many; 0 keeps all.")
+]
+MinCount = Annotated[int, typer.Option(min=1, help="Rarer types are out of vocabulary.")]
+Lowercase = Annotated[bool, typer.Option(help="Ignore case.")]
+Digits = Annotated[bool, typer.Option(help="Map all numbers to one shape.")]
+
+#: Addresses of texts, which `open_corpus` reads, here or on a cluster.
 Texts = Annotated[
     list[str],
     typer.Option(
@@ -79,6 +119,65 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
             )
         place[last] = read
     return found
+
+
+def options_of(settings: list[str] | None, **named: Any) -> dict[str, Any]:
+    """Return the options of a model from ``--set`` and from options of the command, of which None is not given."""
+    given = {name: value for name, value in named.items() if value is not None}
+    return settings_of(settings or []) | given
+
+
+def load_model(folder: Path, method: str, what: str) -> Any:
+    """Load a saved model. Raises ConfigurationError if it lacks a method, since it is then not ``what`` is wanted."""
+    import tacenda
+
+    model = tacenda.load(folder)
+    if not hasattr(model, method):
+        name = getattr(model, "name", type(model).__name__)
+        raise ConfigurationError(f"{folder} holds a model {name!r}, not {what}")
+    return model
+
+
+@contextmanager
+def open_corpus(texts: Sequence[str], scheduler: str | None, **reading: Any) -> Iterator[Any]:
+    """Yield the corpus of texts, read here or by the workers of a scheduler; print its size to standard error.
+
+    ``reading`` are arguments of `tacenda.Corpus.from_text`, encoding and errors among them.
+    """
+    with ExitStack() as stack:
+        corpus: Any
+        if scheduler is None:
+            from tacenda.corpus import Corpus
+
+            text = input_texts(texts, reading["encoding"], reading["errors"])
+            corpus = Corpus.from_text(text, **reading)
+        else:
+            from tacenda.dask import ClusterCorpus, connected
+
+            client = stack.enter_context(connected(scheduler))
+            corpus = ClusterCorpus.from_text(texts, client=client, **reading)
+        typer.echo(
+            f"{corpus.n_tokens:,} tokens in {corpus.n_sentences:,} sentences, "
+            f"{len(corpus.vocabulary):,} types",
+            err=True,
+        )
+        yield corpus
+
+
+def save_smaller(model: Any, source: Path, output: Path, precision: str | None) -> Any:
+    """Save a model that was loaded from ``source`` with another precision; print both sizes and return it loaded.
+
+    ``precision`` is None for a model that is smaller already.
+    """
+    import tacenda
+    from tacenda import store
+    from tacenda.artifact import by_name
+
+    before = store.size_of(by_name.locate(source))  # now: the output may be the same folder
+    model.save(output, precision=precision)
+    now = store.size_of(output)
+    typer.echo(f"{before / 1e6:.1f} MB, now {now / 1e6:.1f} MB in {output}")
+    return tacenda.load(output)
 
 
 def as_options(message: str) -> str:
