@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks import reporting
-from tacenda.kernels.dynamics.lagged_counts import Counts, lagged_counts, merge_counts
+from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings import LaggedCounts
 

@@ -15,25 +15,25 @@ SOURCES = {
     "surprise": Path("packages/tacenda-surprise/src/tacenda_surprise"),
 }
 
-LDS = ("embeddings/lds", "core/kernels/dynamics", "core/corpus/pair_counts.py")
+LDS = ("embeddings/lds", "core/kernels/sequences", "core/corpus/pair_counts.py")
 LDS_IN_SPACY = (*LDS, "embeddings/spacy", "core/spacy")
 VAREMBED = (
     "embeddings/varembed",
     "embeddings/lds/lagged_counts.py",
     "core/corpus/pair_counts.py",
-    "core/kernels/dynamics/lagged_counts",
+    "core/kernels/sequences",
 )
 NGRAMS = ("lm/ngram",)
 TRAINING = ("core/fitting", "lm/training.py")
 STREAMS = (*TRAINING, "lm/stream_model.py", "lm/streams.py")
-BILINEAR = (*STREAMS, "lm/log_bilinear", "core/kernels/log_bilinear")
-MACHINES = (*STREAMS, "lm/boltzmann.py", "core/kernels/boltzmann")
+BILINEAR = (*STREAMS, "lm/log_bilinear", "core/kernels/trees")
+MACHINES = (*STREAMS, "lm/boltzmann.py", "core/kernels/shared")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
 RECURRENT = (*STREAMS, "lm/recurrent.py", "lm/lds_start.py")
 CACHES = ("lm/cache.py", "lm/cache_sums.py")
 ON_CLUSTER = (
     "core/dask",
-    "core/kernels/dynamics/lagged_counts",
+    "core/kernels/sequences",
     "embeddings/dask.py",
     "lm/dask.py",
     "lm/ngram/counting.py",
@@ -337,7 +337,7 @@ PARTS = (
         ),
         timed=True,
     ),
-    Part("lagged_counts", ("lagged_counts",), ("core/kernels/dynamics",), timed=True),
+    Part("lagged_counts", ("lagged_counts",), ("core/kernels/sequences",), timed=True),
 )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tacenda import plugins
-from tacenda.kernels import Backend, backends
+from tacenda.kernels import backends
+from tacenda.kernels.dispatch import OPERATIONS, define_operations
 
 OURS = "tacenda"
 DEVICES = "cpu", "cuda"
@@ -17,16 +18,16 @@ DEVICES = "cpu", "cuda"
 
 def operations() -> str:
     """Where each operation runs: the backends of the core that offer it, best first, whether installed here or not."""
-    shipped: list[Backend] = [backends.cpu, *backends.OF_CUDA.values()]
-    shipped.sort(key=lambda backend: -backend.priority)
+    define_operations()
+    shipped = sorted([backends.cpu, *backends.OF_CUDA.values()], key=lambda each: -each.priority)
     lines = ["| operation | on the CPU | on a CUDA device |", "| --- | --- | --- |"]
-    for operation, place in backends.OPERATIONS.items():
+    for operation, public in OPERATIONS.items():
         cells = []
         for device in DEVICES:
-            serving = [b.name for b in shipped if device in b.devices and operation in b.operations]
+            serving = [b.file for b in shipped if device in b.devices and b.offers(operation)]
             cells.append(" or ".join(serving) if device == "cuda" else _of_cpu(serving))
-        wing = place.split(".")[0]
-        lines.append(f"| `{operation}` ({wing}) | {cells[0]} | {cells[1] or '-'} |")
+        family = public.__module__.rpartition(".")[2]
+        lines.append(f"| `{operation}` ({family}) | {cells[0]} | {cells[1] or '-'} |")
     return "\n".join(lines) + "\n"
 
 

@@ -420,9 +420,7 @@ def third_party() -> Callable[[], Any]:
 
     def job() -> None:
         name = f"mine{next(names)}"
-        backend = kernels.Backend(
-            name=name, api_version=kernels.API_VERSION, priority=1, operations={operation: adagrad}
-        )
+        backend = kernels.Backend(priority=1, **{operation: adagrad})
         plugins.register("kernels", name, backend)
         with kernels.use(name):
             for _ in range(2):
@@ -436,7 +434,7 @@ def adagrad_operation() -> tuple[str, Callable[..., Any]]:
     import importlib
 
     for module in (
-        "tacenda.kernels.shared.row_steps",
+        "tacenda.kernels.shared.adagrad",
         "tacenda.kernels.shared.steps",
         "tacenda.kernels.shared.optimizers",
         "tacenda.kernels.shared",
@@ -449,7 +447,7 @@ def adagrad_operation() -> tuple[str, Callable[..., Any]]:
         except ImportError:
             continue
         if callable(step):
-            return "row_steps", step
+            return "adagrad", step
     raise LookupError("no module has adagrad: say in benchmarks/shape.py where it is")
 
 

@@ -1,7 +1,7 @@
 """Loops in machine vectors against plain numba loops: python -m benchmarks.vectors [--repeats 9].
 
-Times the loops that `tacenda.kernels.machinery.vectors` is kept for, each beside a plain loop that does the same, and
-HLBL's scores in 8 bits beside those in float32. Both forms run in one process, one after the other, again and again, on
+Times the loops that `tacenda.kernels.machinery.vectors` is kept for, each compared with a plain one.
+Both forms run in one process, one after the other, again and again, on
 one thread; what is compared is the thread's own CPU time.
 """
 
@@ -22,13 +22,10 @@ import numba
 import numpy as np
 
 from benchmarks import reporting
-from tacenda.kernels.log_bilinear import context_sum, stream_scores, tree_softmax
-from tacenda.kernels.log_bilinear.context_sum import Context
-from tacenda.kernels.log_bilinear.context_sum import cpu as context_cpu
-from tacenda.kernels.log_bilinear.tree_softmax import Codes
-from tacenda.kernels.ratings import sgd
-from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables
-from tacenda.kernels.ratings.sgd import cpu as sgd_cpu
+from tacenda.kernels.ratings import ByUser, Penalties, Rates, Tables, rating_sgd
+from tacenda.kernels.ratings import cpu as ratings_cpu
+from tacenda.kernels.trees import Context, Spans, context_sum, context_sum_backward
+from tacenda.kernels.trees import cpu as trees_cpu
 
 TOKENS, WORDS = 20_000, 32_768
 USERS, ITEMS = 3000, 3700
@@ -124,12 +121,12 @@ def recompiled(dispatcher: Any, **plain: Any) -> Any:
 
 
 PLAIN = {
-    "_epoch": recompiled(sgd_cpu._epoch, _product=plain_product, _step=plain_step),
-    "_forward": recompiled(context_cpu._forward, predict=plain_predict),
-    "_backward": recompiled(
-        context_cpu._backward,
+    "_visit_users": recompiled(ratings_cpu._visit_users, _product=plain_product, _step=plain_step),
+    "_predict_spans": recompiled(trees_cpu._predict_spans, predict=plain_predict),
+    "_move_spans": recompiled(
+        trees_cpu._move_spans,
         _add_gradients=plain_gradients,
-        _by_position=recompiled(context_cpu._by_position, predict=plain_predict),
+        _by_position=recompiled(trees_cpu._by_position, predict=plain_predict),
     ),
 }
 
@@ -178,13 +175,13 @@ def sgd_rows(repeats: int) -> Iterator[dict[str, Any]]:
     for width in (20, 50, 100):
         sizes = (USERS, width), (ITEMS, width), USERS, ITEMS, (0, width)
         tables = Tables(*(rng.normal(0, 0.1, size).astype(np.float32) for size in sizes))
-        arguments = offsets, ids, values, np.arange(USERS), tables, 3.0, rates, penalties, 1
+        arguments = ByUser(offsets, ids, values), np.arange(USERS), tables, 3.0, rates, penalties, 1
 
         def ours(arguments: Any = arguments) -> None:
-            sgd.epoch(*arguments)
+            rating_sgd(*arguments)
 
         def theirs(ours: Any = ours) -> None:
-            with plain(sgd_cpu, "_epoch"):
+            with plain(ratings_cpu, "_visit_users"):
                 ours()
 
         yield row("SGD of PMF", f"{width} factors", ours, theirs, repeats)
@@ -198,53 +195,30 @@ def text_rows(repeats: int) -> Iterator[dict[str, Any]]:
     def normal(*shape: int) -> Any:
         return rng.standard_normal(shape).astype(np.float32) * np.float32(0.1)
 
-    for width, n, tails, copies in ((208, 10, 4, 4), (100, 5, 0, 1)):
+    for width, n, tails in ((208, 10, 4), (100, 5, 0)):
         rates = np.linspace(0.9, 0.995, tails, dtype=np.float32)
         context = Context(normal(n, width), normal(width), rates, normal(tails, width))
         table, grad, starts = normal(WORDS, width), normal(TOKENS, width), np.arange(0, TOKENS, 128)
-        spans = np.array([0, TOKENS]), starts, np.minimum(starts + 128, TOKENS)
+        ends = np.minimum(starts + 128, TOKENS)
+        spans = Spans(ids, np.array([0, TOKENS]), starts, ends)
         before = np.zeros((len(starts), tails, width), np.float32)
         case = f"width {width}, {n} words, {tails} tails"
 
         def forward(table: Any = table, context: Any = context) -> Any:
-            one = np.array([0]), np.array([TOKENS])
-            return context_sum.forward(table, ids, np.array([0, TOKENS]), *one, context)
+            one = Spans(ids, np.array([0, TOKENS]), np.array([0]), np.array([TOKENS]))
+            return context_sum(table, one, context)
 
-        def backward(table: Any = table, more: Any = (*spans, context, before, grad)) -> None:
-            context_sum.backward(table, ids, *more)
+        def backward(table: Any = table, more: Any = (spans, context, before, grad)) -> None:
+            context_sum_backward(table, *more)
 
-        for name, call in (("_forward", forward), ("_backward", backward)):
+        for name, call in (("_predict_spans", forward), ("_move_spans", backward)):
 
             def theirs(name: str = name, call: Any = call) -> None:
-                with plain(context_cpu, name):
+                with plain(trees_cpu, name):
                     call()
 
-            loop = "context_sum" if name == "_forward" else "context_sum_backward"
+            loop = "context_sum" if name == "_predict_spans" else "context_sum_backward"
             yield row(loop, case, call, theirs, repeats)
-        codes = joined_trees(copies)
-        q, b = normal(codes.n_nodes, width), normal(codes.n_nodes)
-        packed = stream_scores.pack(table, context, codes, q, b)
-
-        def eight_bits(packed: Any = packed) -> None:
-            stream_scores.scores(packed, ids, np.array([0, TOKENS]))
-
-        def float32(forward: Any = forward, codes: Any = codes, q: Any = q, b: Any = b) -> None:
-            vectors = forward().vectors
-            for i in range(0, TOKENS, 512):
-                tree_softmax.forward(vectors[i : i + 512], ids[i : i + 512], codes, q, b)
-
-        yield row("scores in 8 bits, over float32", case, eight_bits, float32, repeats)
-
-
-def joined_trees(copies: int) -> Codes:
-    """The words in a random order under so many balanced trees, joined at the root."""
-    depth = int(np.log2(WORDS * copies))
-    leaf = np.random.default_rng(1).permutation(2**depth).reshape(copies, WORDS).T.ravel()
-    bits = (leaf[:, None] >> np.arange(depth - 1, -1, -1)) & 1
-    above = np.cumsum(2 ** np.arange(depth)) - 1
-    nodes = above - above[0] + (leaf[:, None] >> np.arange(depth, 0, -1))
-    steps = np.arange(len(leaf) + 1) * depth
-    return Codes(np.arange(WORDS + 1) * copies, steps, nodes.ravel(), (1 - 2 * bits).ravel())
 
 
 def main() -> None:

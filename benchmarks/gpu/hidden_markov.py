@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.case import FLOAT, Case, Work, words
-from tacenda.kernels.hidden_markov import block, block_softmax, class_softmax, streaming_logsumexp
-from tacenda.kernels.hidden_markov.block import Sequences
-from tacenda.kernels.hidden_markov.block_softmax import Vectors
+from tacenda.kernels.hidden_markov import (
+    Sequences,
+    Vectors,
+    block_softmax,
+    block_softmax_backward,
+    class_softmax,
+    hmm_block,
+    hmm_block_backward,
+    streaming_logsumexp,
+)
 
 CLASSES, KEPT, WIDTH, TYPES, TOKENS, SENTENCE = 128, 128, 256, 10_000, 4_096, 21
 
@@ -58,8 +65,8 @@ def _passes(device: str, observed: Sequences, n_blocks: int) -> Callable[[], Any
     tables = shares(n_blocks, KEPT, KEPT), shares(TYPES, KEPT), shares(CLASSES, KEPT)
 
     def both() -> Any:
-        found = block.forward(*tables, observed)
-        return block.backward(*tables, observed, found)
+        found = hmm_block(*tables, observed)
+        return hmm_block_backward(*tables, observed, found)
 
     return both
 
@@ -73,8 +80,8 @@ def _made(device: str, pairs: tuple[np.ndarray, np.ndarray]) -> Callable[[], Any
     counts = torch.rand((len(pairs[0]), KEPT, KEPT), device=device)
 
     def both() -> Any:
-        found = block_softmax.forward(vectors, *pairs, weights)
-        return block_softmax.backward(vectors, *pairs, found, counts, weights)
+        found = block_softmax(vectors, *pairs, weights)
+        return block_softmax_backward(vectors, *pairs, found, counts, weights)
 
     return both
 
@@ -88,7 +95,7 @@ def softmaxes() -> Iterator[Case]:
 
         x, y = (torch.randn((states, WIDTH), device=device) for _ in range(2))
         b = torch.randn(states, device=device)
-        return lambda: streaming_logsumexp.forward(x, y, b)
+        return lambda: streaming_logsumexp(x, y, b)
 
     def emissions(device: str) -> Callable[[], Any]:
         import torch
@@ -96,7 +103,7 @@ def softmaxes() -> Iterator[Case]:
         y, b = torch.randn((TYPES, WIDTH), device=device), torch.randn(TYPES, device=device)
         x = torch.randn((CLASSES, KEPT, WIDTH), device=device)
         offsets = np.linspace(0, TYPES, CLASSES + 1).astype(np.int64)
-        return lambda: class_softmax.forward(y, b, x, offsets)
+        return lambda: class_softmax(y, b, x, offsets)
 
     yield Case(
         "streaming_logsumexp", f"{states:,} x {states:,}, width {WIDTH}",

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.case import FLOAT, ID, Case, Work, words
-from tacenda.kernels.dynamics import modal_recurrence
-from tacenda.kernels.shared import sparse_product, tall_matrices
+from tacenda.kernels.sequences import decompose, lagged_counts, modal_scan
+from tacenda.kernels.shared import sparse_product, tall_gram, tall_product
 
 TYPES, STATES, LAGS, BLOCKS = 40_000, 200, 7, 4
 SENTENCES, SENTENCE, DOCUMENT = 65_536, 20, 1 << 20  # that vectors are made of, in tokens
@@ -67,11 +67,11 @@ def _scan(device: str, offsets: np.ndarray) -> Callable[[], Any]:
     import torch
 
     rng, n = np.random.default_rng(0), int(offsets[-1])
-    modes = modal_recurrence.decompose(stable(rng))
+    modes = decompose(stable(rng))
     values = [torch.tensor(v, dtype=torch.float32, device=device) for v in (modes.real, modes.complex)]  # fmt: skip
     table, out = (torch.randn((rows, STATES), device=device) for rows in (TYPES, n))
     ids = torch.tensor(words(n, TYPES, rng), device=device)
-    return lambda: modal_recurrence.scan(*values, table, ids, offsets, out=out)
+    return lambda: modal_scan(*values, table, ids, offsets, out=out)
 
 
 def _pairs(nonzeros: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -95,7 +95,7 @@ def products() -> Iterator[Case]:
 
         sparse = [torch.from_numpy(part).to(device) for part in pairs]
         dense, scale = torch.randn((TYPES, width), device=device), torch.rand(TYPES, device=device)
-        return lambda: sparse_product.multiply(*sparse, dense, row_scale=scale, column_scale=scale)
+        return lambda: sparse_product(*sparse, dense, row_scale=scale, column_scale=scale)
 
     yield Case(
         "sparse_product", f"{nonzeros:,} pairs by {width} columns", work, TYPES * width * FLOAT,
@@ -106,13 +106,13 @@ def products() -> Iterator[Case]:
         import torch
 
         X = torch.randn((rows, h), device=device)
-        return lambda: tall_matrices.gram(X, X)
+        return lambda: tall_gram(X, X)
 
     def multiply(device: str) -> Callable[[], Any]:
         import torch
 
         X, M = torch.randn((rows, h), device=device), np.eye(h)
-        return lambda: tall_matrices.multiply(X, M)
+        return lambda: tall_product(X, M)
 
     flops, tall = 2.0 * rows * h * h, rows * h * FLOAT
     case = f"{rows:,} x {h}"
@@ -174,7 +174,6 @@ def _fit(device: str) -> tuple[Callable[[], Any], Work]:
 
 def _counts() -> Any:
     """Counts of a text whose topic lasts for some words; each topic prefers its share of the words."""
-    from tacenda.kernels.dynamics.lagged_counts import lagged_counts
     from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
     from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 

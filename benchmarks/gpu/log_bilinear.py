@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.case import FLOAT, Case, Work, words
-from tacenda.kernels.log_bilinear import context_sum, tree_softmax
-from tacenda.kernels.log_bilinear.context_sum import Context
-from tacenda.kernels.log_bilinear.tree_softmax import Codes
+from tacenda.kernels.trees import (
+    Codes,
+    Context,
+    Nodes,
+    NodeSums,
+    Spans,
+    context_sum,
+    context_sum_backward,
+    tree_softmax_step,
+)
 
 TOKENS, WIDTH, CONTEXT, DEPTH = 65_536, 100, 5, 14
 FLAT_TYPES = 10_000
@@ -28,7 +35,8 @@ def trees() -> Iterator[Case]:
         r, q = (torch.randn((n, WIDTH), device=device) for n in (TOKENS, nodes))
         b, sums, bias_sums = (torch.ones(nodes, device=device) for _ in range(3))
         grad, there = -torch.ones(TOKENS, device=device), torch.from_numpy(ids).to(device)
-        return lambda: tree_softmax.step(r, there, _tree(types), q, b, grad, sums, bias_sums, 1e-4)
+        tables, own = Nodes(q, b), NodeSums(sums, bias_sums)
+        return lambda: tree_softmax_step(r, there, _tree(types), tables, grad, own, 1e-4)
 
     def contexts(device: str) -> Callable[[], Any]:
         import torch
@@ -37,11 +45,11 @@ def trees() -> Iterator[Case]:
         R, starts = torch.randn((types, WIDTH), device=device), np.arange(0, TOKENS, 128)
         parts = ((CONTEXT, WIDTH), (WIDTH,), (0,), (0, WIDTH))
         context = Context(*(torch.ones(shape, device=device) for shape in parts))
-        spans = ids, np.array([0, TOKENS]), starts, starts + 128, context
+        spans = Spans(ids, np.array([0, TOKENS]), starts, starts + 128), context
 
         def both() -> Any:
-            found = context_sum.forward(R, *spans)
-            return context_sum.backward(R, *spans, found.before, found.vectors)
+            found = context_sum(R, *spans)
+            return context_sum_backward(R, *spans, found.before, found.vectors)
 
         return both
 

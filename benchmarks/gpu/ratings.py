@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.gpu.case import FLOAT, ID, Case, Work
-from tacenda.kernels.ratings.sgd import Rates
-from tacenda.kernels.ratings.solves import bytes_needed
+from tacenda.kernels.ratings import Rates, bytes_needed
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise import boltzmann as of_machines
 from tacenda_surprise import factorization as of_factors

@@ -18,7 +18,6 @@ import numpy as np
 
 from tacenda import devices, kernels, plugins
 from tacenda.kernels import backends
-from tacenda.kernels.dispatch import imported
 
 __all__ = ["DEVICE", "stand_in", "tensor_cores"]
 
@@ -32,11 +31,14 @@ _NAME = "stand_in"
 def stand_in() -> Iterator[set[str]]:
     """Let every model compute on tensors; yields the names of the operations that did. It needs torch."""
     called: set[str] = set()
-    of_triton = backends.OF_CUDA["triton"].operations
-    of_torch = backends.OF_CUDA["torch"].operations
-    offered = {name: _on_tensors(name, backends.cpu.operations[name], called) for name in of_triton}
-    offered |= {name: _by_torch(name, target, called) for name, target in of_torch.items()}
-    backend = kernels.Backend(_NAME, kernels.API_VERSION, 1, offered)
+    by_torch = backends.OF_CUDA["torch"]
+    offered: dict[str, Callable[..., Any]] = {}
+    for name in kernels.operations():
+        if by_torch.offers(name):
+            offered[name] = _by_torch(name, getattr(by_torch, name), called)
+        elif backends.OF_CUDA["triton"].offers(name):
+            offered[name] = _on_tensors(name, getattr(backends.cpu, name), called)
+    backend = kernels.Backend(priority=1, **offered)
     plugins.register("kernels", _NAME, backend)
     try:
         with (
@@ -90,7 +92,7 @@ def _by_torch(name: str, target: Any, called: set[str]) -> Callable[..., Any]:
     def run(*arguments: Any) -> Any:
         _require_tensors(arguments)
         called.add(name)
-        return imported(target)(*arguments)
+        return target(*arguments)
 
     return run
 
@@ -101,7 +103,7 @@ def _on_tensors(name: str, target: Any, called: set[str]) -> Callable[..., Any]:
     def run(*arguments: Any) -> Any:
         _require_tensors(arguments)
         called.add(name)
-        return _mapped(_to_tensor, imported(target)(*(_mapped(_to_array, a) for a in arguments)))
+        return _mapped(_to_tensor, target(*(_mapped(_to_array, a) for a in arguments)))
 
     return run
 

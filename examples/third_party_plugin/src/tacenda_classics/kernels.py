@@ -1,8 +1,8 @@
-"""A kernel backend with two operations of Tacenda's and one of our own.
+"""A kernel backend: a module with a function for each operation that it runs.
 
-``lagged_counts`` and ``sparse_product`` take the place of Tacenda's where a user asks for them (``kernels.use`` or
-``TACENDA_KERNELS``), or where every backend of a higher priority declines. ``decayed_sum`` is new: the embedder calls
-its public function, which finds it through the dispatcher, so that somebody else can bring a faster one.
+``lagged_counts`` and ``sparse_product`` replace Tacenda's where a user asks for them (``kernels.use`` or
+``TACENDA_KERNELS``), or where every backend of a higher priority declines. ``decayed_sum`` is an operation of our own,
+see `tacenda_classics.decayed_sums`.
 """
 
 from typing import Any
@@ -12,16 +12,15 @@ import numpy.typing as npt
 from scipy.signal import lfilter
 from scipy.sparse import csr_array
 
-from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels import API_VERSION, Backend, UnsupportedShape
-from tacenda.kernels.dynamics.lagged_counts import Counts
+from tacenda.kernels import UnsupportedShape
+from tacenda.kernels.sequences import Counts
+
+kind = "kernels"
+priority = 10  # below Tacenda's own "cpu" (50), above "reference" (0)
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
-
-
-# -- operations of Tacenda: arguments and results are those of the public functions of the same name ----
 
 
 def lagged_counts(
@@ -63,59 +62,9 @@ def sparse_product(
     return np.asarray(product if row_scale is None else row_scale[:, None] * product, np.float32)
 
 
-# -- an operation of our own: the public function, its specification, and a fast way to compute it ------
-
-
-def decayed_sum(x: npt.ArrayLike, decay: float) -> Float32:
-    """Sum what came before, fading: y_t = x_t + decay * y_{t-1}, y_0 = x_0.
-
-    Parameters
-    ----------
-    x
-        (tokens, width); used as float32.
-    decay
-        What is left of a row one row further on, from 0 to below 1.
-
-    Returns
-    -------
-    float32 (tokens, width), a new array.
-
-    Raises
-    ------
-    KernelError
-        ``x`` is no matrix, or ``decay`` is out of its range.
-    """
-    x = np.ascontiguousarray(x, np.float32)
-    if x.ndim != 2 or not 0 <= decay < 1:
-        raise KernelError(
-            f"decayed_sum takes a matrix and 0 <= decay < 1, not shape {x.shape} and {decay}"
-        )
-    result: Float32 = kernels.resolve("decayed_sum")(x, float(decay))
-    return result
-
-
-def decayed_sum_naive(x: Float32, decay: float) -> Float32:
-    """The specification of `decayed_sum`: a plain loop in float64."""
-    y = x.astype(np.float64)
-    for t in range(1, len(x)):
-        y[t] += decay * y[t - 1]
-    return y.astype(np.float32)
-
-
-def _filtered(x: Float32, decay: float) -> Float32:
+def decayed_sum(x: Float32, decay: float) -> Float32:
+    """y_t = x_t + decay * y_{t-1}, as a filter."""
     if not x.size:
         return x.copy()
     y: Float32 = lfilter(np.ones(1, x.dtype), np.array([1, -decay], x.dtype), x, axis=0)
     return y
-
-
-backend = Backend(
-    name="classics",
-    api_version=API_VERSION,
-    priority=10,  # below Tacenda's own "cpu" (50), above "reference" (0)
-    operations={
-        "lagged_counts": lagged_counts,
-        "sparse_product": sparse_product,
-        "decayed_sum": _filtered,
-    },
-)

@@ -21,9 +21,9 @@ from scipy.sparse import csr_array
 from tacenda import Corpus, Vocabulary
 from tacenda.artifact import require
 from tacenda.estimator import Estimator
-from tacenda.kernels.dynamics.lagged_counts import lagged_counts
+from tacenda.kernels.sequences import lagged_counts
 from tacenda.settings import Settings, configured_by, option
-from tacenda_classics.kernels import decayed_sum
+from tacenda_classics.decayed_sums import decayed_sum
 
 Float32 = npt.NDArray[np.float32]
 

@@ -25,7 +25,7 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.pair_counts import RunStore, block_length, write
 from tacenda.dask import ClusterCorpus, Part
 from tacenda.errors import ConfigurationError
-from tacenda.kernels.dynamics.lagged_counts import Counts, lagged_counts, merge_counts
+from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.lds.lagged_counts import DEFAULT_BUDGET, LaggedCounts, Place
 from tacenda_embeddings.lds.model import LDS

@@ -5,7 +5,7 @@ import pytest
 
 from tacenda.corpus import Corpus
 from tacenda.datasets import synthetic_text
-from tacenda.kernels.shared.tall_matrices import normalize
+from tacenda.kernels.shared import unit_rows
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.settings import OUTPUTS
 from tacenda_embeddings.lds.smoother import WIDTHS, balance
@@ -100,7 +100,7 @@ def test_balanced_rows_have_their_norm_to_the_remaining_power(power, rng):
 def test_a_row_without_length_stays(rng):
     table = np.zeros((3, 2), np.float32)
     np.testing.assert_array_equal(balance(table, 1.0), table)
-    np.testing.assert_array_equal(normalize(table.copy()), table)
+    np.testing.assert_array_equal(unit_rows(table.copy()), table)
 
 
 def test_another_output_shares_the_parameters(model, sentences):

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tacenda import Corpus
-from tacenda.kernels.shared import row_steps
+from tacenda.kernels.shared import adagrad
 from tacenda_embeddings.varembed.initial_vectors import factorize_counts, fit_morphemes
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.training import StreamBatches, concatenate
@@ -128,6 +128,6 @@ def test_rows_of_a_table_step_as_the_kernel_does():
         gradient = np.zeros_like(start)
         np.add.at(gradient, ids, factors)
         used = np.unique(ids).astype(np.int32)
-        row_steps.adagrad(weights, sums, used, gradient[used], 0.1)
+        adagrad(weights, sums, used, gradient[used], 0.1)
     assert_allclose(table.values, weights, rtol=1e-5, atol=1e-6)
     assert_allclose(table.sums[:, 0], sums, rtol=1e-5)

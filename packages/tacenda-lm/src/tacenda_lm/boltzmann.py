@@ -40,8 +40,7 @@ from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import ArrayBatches, FitRun, History, StepResult, fingerprint_arrays
-from tacenda.kernels.boltzmann import hidden_sums
-from tacenda.kernels.boltzmann.hidden_sums import Packed
+from tacenda.kernels.shared import PackedInputs, hidden_sums, pack_inputs
 from tacenda.settings import Settings, configured_by, group, option
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
@@ -211,14 +210,14 @@ def inputs_of_contexts(p: BoltzmannParameters, features: Floats, earlier: Floats
     return found
 
 
-def packed_words(p: BoltzmannParameters) -> Packed:
+def packed_words(p: BoltzmannParameters) -> PackedInputs:
     """Return a (types, hidden) as `unnormalized` takes it: 2 N_w N_f N_h operations."""
-    return hidden_sums.pack(p.words @ p.outputs)
+    return pack_inputs(p.words @ p.outputs)
 
 
-def unnormalized(words: Packed, biases: Floats, inputs: Floats) -> Floats:
+def unnormalized(words: PackedInputs, biases: Floats, inputs: Floats) -> Floats:
     """Return log P(w | context) + log Z_t (tokens, types), new; ``biases`` are b_v (types, 1)."""
-    found: Floats = hidden_sums.log_sums(words, inputs)
+    found: Floats = hidden_sums(words, inputs)
     found += biases[:, 0]
     return found
 
@@ -232,7 +231,7 @@ class BoltzmannPredictor(Predictor):
         p_t = sigma(a_{w_t} + b_t),    b_t = sum_i R_{w_t-i} W_i + b_h + A p_{t-1},    p = 0 at the beginning  (eq 3.14)
 
     These recurrences need no prediction, so they are run first, over some thousand words at a time and all sequences
-    in step; predictions are then made for many words in one call of `hidden_sums.log_sums`.
+    in step; predictions are then made for many words in one call of `hidden_sums`.
     """
 
     def __init__(self, parameters: BoltzmannParameters, boundary: int) -> None:
@@ -418,7 +417,7 @@ def draw(weights: Floats, points: Floats) -> npt.NDArray[np.int64]:
 
 def by_prediction(
     p: BoltzmannParameters,
-    words: Packed,
+    words: PackedInputs,
     inputs: Floats,
     targets: _Ints,
     drawn: int,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import csc_array
 
 from tacenda import fitting
-from tacenda.arrays import Array, to_device
+from tacenda.arrays import Array, in_c_order, to_device
 from tacenda.fitting import (
     BatchSource,
     Cosine,
@@ -25,8 +25,7 @@ from tacenda.fitting import (
     fit,
 )
 from tacenda.fitting.trainer import State
-from tacenda.kernels.machinery.arrays import in_c_order
-from tacenda.kernels.shared.row_steps import adagrad
+from tacenda.kernels.shared import adagrad
 from tacenda_lm.streams import Stream
 
 _MAY_CHANGE = "threads", "device"  # options that may differ where a fit is resumed

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from tacenda.kernels.boltzmann import hidden_sums
+from tacenda.kernels.shared import pack_inputs
 from tacenda_lm.boltzmann import (
     by_divergence,
     by_prediction,
@@ -41,7 +41,7 @@ def test_words_drawn_from_the_prediction_have_its_probabilities(oracles):
     inputs = inputs_of_contexts(p, context_features(p, batch), None)
     scores = np.logaddexp(0, inputs[:, None] + (p.words @ p.outputs)[None]).sum(2) + p.biases[:, 0]
     chances = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
-    words = hidden_sums.pack(own.words @ own.outputs)
+    words = pack_inputs(own.words @ own.outputs)
     rng, counts = np.random.default_rng(0), np.zeros_like(chances)
     for _ in range(400):
         found = by_prediction(own, words, inputs.astype(np.float32), batch.targets, 7, rng)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from tacenda.errors import ArtifactError, ConfigurationError, KernelError
-from tacenda.kernels.log_bilinear.tree_softmax import Codes, distribution
+from tacenda.kernels.trees import Codes, Nodes, tree_softmax_distribution
 from tacenda_lm import Tree, build_tree
 from tacenda_lm.log_bilinear import tree_building
 
@@ -49,7 +49,9 @@ def test_its_probabilities_sum_to_one(rule):
     tree = build_tree(rule, 37, vectors=vectors(37), overlap=0.3, copies=3)
     rng = np.random.default_rng(0)
     q = rng.standard_normal((tree.n_nodes, 4)).astype(np.float32)
-    rows = distribution(rng.standard_normal((5, 4)).astype(np.float32), tree.codes, q, q[:, 0])
+    rows = tree_softmax_distribution(
+        rng.standard_normal((5, 4)).astype(np.float32), tree.codes, Nodes(q, q[:, 0])
+    )
     np.testing.assert_allclose(np.exp(rows.astype(np.float64)).sum(axis=1), 1, 1e-6)
 
 
@@ -183,7 +185,9 @@ def test_biases_make_it_the_unigram_model():
     counts = np.array([500, 300, 120, 80, 60, 40, 10])
     tree = build_tree("random", 7, copies=2)
     nothing = np.zeros((tree.n_nodes, 1), np.float32)
-    rows = distribution(np.zeros((1, 1), np.float32), tree.codes, nothing, tree.biases(counts))
+    rows = tree_softmax_distribution(
+        np.zeros((1, 1), np.float32), tree.codes, Nodes(nothing, tree.biases(counts))
+    )
     np.testing.assert_allclose(np.exp(rows[0]), counts / counts.sum(), 0.02)
 
 

@@ -32,8 +32,7 @@ from tacenda.estimator import Estimator, resolve
 from tacenda.fitting import Callback, FitLoop, FitRun, History
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError
-from tacenda.kernels.ratings import scores as rating_scores
-from tacenda.kernels.ratings.sgd import Tables
+from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings
 from tacenda.settings import Option, Settings, option
 from tacenda_surprise import storage
@@ -287,7 +286,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         A user without ratings is predicted from what else is known. Raises NotFittedError.
         """
         x, q, b, c, _ = self._require_tables()
-        return rating_scores.scores(users, items, x, q, b, c, self.catalogue.mean)
+        return rating_scores(users, items, x, q, b, c, self.catalogue.mean)
 
     def score_users(self, users: Numbers) -> Floats:
         """Expected ratings of all items (users, items) float32, not clipped, for a block of numbered users."""

@@ -26,8 +26,7 @@ from tacenda.arrays import LARGEST, Array, Arrays, Float32, positive
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import FitRun, FitSettings, History, Sweeps, fit
 from tacenda.fitting.batches import fingerprint_arrays
-from tacenda.kernels.ratings import scores as rating_scores
-from tacenda.kernels.ratings.sgd import Tables
+from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
@@ -205,7 +204,7 @@ class BayesianPMF(RatingAlgorithm):
         users, items = ratings.user_ids[chosen], ratings.item_ids[chosen]
         values = (ratings.values[chosen].astype(np.float64) - unit.mean) / unit.unit
         x, q, b, c = found.user_factors, found.item_factors, found.user_biases, found.item_biases
-        predictions = rating_scores.scores(users, items, x, q, b, c, unit.mean)
+        predictions = rating_scores(users, items, x, q, b, c, unit.mean)
         predictions = predictions.clip(*unit.scale)
         noises, z = taken.noises, []
         for s in range(len(taken.alpha))[-_DRAWS:]:

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.errors import ArtifactError
 from tacenda.fitting import FitRun, FitSettings, StepResult, Sweeps, Trainer, fit
-from tacenda.kernels.ratings.sgd import Tables
+from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm, RatingSettings

@@ -39,7 +39,14 @@ from tacenda.fitting import (
     Trainer,
     fit,
 )
-from tacenda.kernels.ratings import boltzmann as rating_boltzmann
+from tacenda.kernels import ratings as kernels
+from tacenda.kernels.ratings import (
+    Descent,
+    Expected,
+    boltzmann_descent,
+    boltzmann_divergence,
+    boltzmann_expectations,
+)
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda.settings import option
@@ -414,7 +421,7 @@ def _moments(
 
 
 class Machine(Arrays):
-    """Parameters (notation of ``tacenda.kernels.ratings.boltzmann``)."""
+    """Parameters (notation of ``tacenda.kernels.ratings``)."""
 
     weights: Float32[
         Array, "visible *weights"
@@ -444,12 +451,10 @@ class Machine(Arrays):
             # within a case the numbers still ascend, as those of the visible units do
             ids = ids * np.int32(n_levels) + levels
             data = np.ones(len(ids), np.float32)
-        found = sparse_product.multiply(
-            offsets, ids, to_device(data, device), to_device(table, device)
-        )
+        found = sparse_product(offsets, ids, to_device(data, device), to_device(table, device))
         if identities is not None and len(self.side_weights):
             ones = to_device(np.ones(len(identities.item_ids), np.float32), device)
-            found += sparse_product.multiply(
+            found += sparse_product(
                 identities.offsets, identities.item_ids, ones, to_device(self.side_weights, device)
             )
         return np.asarray(to_numpy(found) + self.hidden_biases)
@@ -486,9 +491,9 @@ class Machine(Arrays):
 
     def expect(
         self, visible: Numbers, cases: Numbers, scores: Floats, activations: Floats
-    ) -> rating_boltzmann.Expected:
+    ) -> Expected:
         """Probabilities and mean scores of each pair by mean field, eq 5.11."""
-        return rating_boltzmann.expect(
+        return boltzmann_expectations(
             visible, cases, self.weights, self.visible_biases, activations, scores, self.slopes
         )
 
@@ -543,7 +548,7 @@ def sides(settings: RBMSettings, users: Numbers, items: Numbers) -> tuple[Number
 Doubles = npt.NDArray[np.float64]
 
 OPERATIONS = {
-    "adam": ("boltzmann_divergence", "sparse_product", "adam_steps"),
+    "adam": ("boltzmann_divergence", "sparse_product", "adam"),
     "sgd": ("boltzmann_descent", "sparse_product"),
 }
 _START = 0.01  # standard deviation of the first weights
@@ -632,19 +637,15 @@ class _Trainer(Trainer):
     def _given(self, numbers: npt.NDArray[np.int64], *more: Any) -> tuple[Any, ...]:
         """The arguments of the kernels for the cases of these numbers, ``more`` being those of one of them."""
         ratings, known = self._cases.ratings, self._cases.identities
+        sides = None if known is None else known.offsets, self._known_ids
+        rows = ratings.user_offsets, self._ids, self._levels, self._slopes
         return (
-            ratings.user_offsets,
-            self._ids,
-            self._levels,
+            kernels.Cases(*rows, *sides),
             numbers,
-            *(part for _, part in self.learned.items()),
-            self._scores,
-            self._slopes,
+            kernels.Machine(**dict(self.learned.items()), scores=self._scores),
             self._settings.gibbs_steps,
             self._task.seed * 1_000_003 + self.steps,
             *more,
-            None if known is None else known.offsets,
-            self._known_ids,
             self._chains if self._settings.persistent else None,
         )
 
@@ -713,7 +714,7 @@ class ContrastiveDivergence(_Trainer):
         """Update the parameters once, from the cases of ``batch``."""
         (numbers,) = batch
         own = dict(self.learned.items())
-        found = rating_boltzmann.divergence(*self._given(numbers))
+        found = boltzmann_divergence(*self._given(numbers))
         self.steps += 1
         gradients = {name: getattr(found, name) for name in own}
         for gradient in gradients.values():
@@ -734,7 +735,7 @@ class OnlineDivergence(_Trainer):
         """Update the parameters after each case of ``batch``; rates of biases fall as that of the weights does."""
         settings = self._settings
         falling = learning_rate / settings.lr_all if settings.lr_all else 1.0
-        descent = rating_boltzmann.Descent(
+        descent = Descent(
             learning_rate,
             settings.lr_bias * falling,
             self._cases.penalty,
@@ -745,8 +746,7 @@ class OnlineDivergence(_Trainer):
         self.steps += 1
         if not descent.shrinks:  # the penalty alone makes parameters larger with every step
             return self._result(batch, np.inf)
-        error, _ = rating_boltzmann.descend(*given)
-        return self._result(batch, error)
+        return self._result(batch, boltzmann_descent(*given))
 
 
 class _GiveUp(Callback):

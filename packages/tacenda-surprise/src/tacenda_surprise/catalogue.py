@@ -89,7 +89,7 @@ class Identities(Arrays):
         """The mean row of ``table`` (items, width) over every N(u), (users, width); zeros if empty."""
         ones = to_device(np.ones(len(self.item_ids), np.float32), device)
         scale = to_device((1.0 / np.maximum(self.sizes, 1)).astype(np.float32), device)
-        return sparse_product.multiply(self.offsets, self.item_ids, ones, table, row_scale=scale)
+        return sparse_product(self.offsets, self.item_ids, ones, table, row_scale=scale)
 
 
 class Texts(Arrays):

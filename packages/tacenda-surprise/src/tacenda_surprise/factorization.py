@@ -26,7 +26,7 @@ together, its penalty counted once for every rating (Zhou et al. 2008, ALS-WR).
 
 On a device, which visits thousands of rows side by side, `Rounds` takes the steps of `SGD` in another order. Each round
 visits a subset of the users, each with all of their ratings, while the items stay as they are, then all items that
-these have rated while the users stay (`tacenda.kernels.ratings.visits`): each rating once from either side, in an order
+these have rated while the users stay (`tacenda.kernels.ratings`): each rating once from either side, in an order
 in which rows can be visited at once and which no accident of timing changes. With several rounds to an epoch the two
 sides grow together, as they do where every rating moves both. Here each side fits the full residual in turn, so factor
 learning rates must be lower. The conditioning factors take one step after a round, with the sums g_u of the users'
@@ -66,12 +66,20 @@ from tacenda.fitting import (
     fit,
 )
 from tacenda.fitting.batches import fingerprint_arrays
-from tacenda.kernels.ratings import scores as rating_scores
-from tacenda.kernels.ratings import sgd as rating_sgd
-from tacenda.kernels.ratings import solves as rating_solves
-from tacenda.kernels.ratings import visits
-from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables
-from tacenda.kernels.ratings.visits import Side
+from tacenda.kernels import ratings as kernels
+from tacenda.kernels.ratings import (
+    Others,
+    Penalties,
+    Rates,
+    Side,
+    Tables,
+    Targets,
+    Visits,
+    rating_scores,
+    rating_sgd,
+    rating_solves,
+    rating_visits,
+)
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda.settings import option
@@ -517,7 +525,7 @@ def bytes_needed(task: Task) -> int:
     ratings, known = task.ratings, task.known
     rows, width = ratings.n_users + ratings.n_items, task.settings.n_factors + 1
     if task.settings.by_als:
-        of_solves = rating_solves.bytes_needed(rows, len(ratings), width)
+        of_solves = kernels.bytes_needed(rows, len(ratings), width)
         return 8 * rows * width + 20 * len(ratings) + of_solves
     sides = 0 if known is None else len(known.item_ids) + ratings.n_items * width
     return 12 * rows * width + 20 * len(ratings) + 16 * sides
@@ -536,7 +544,7 @@ class _Trainer(Trainer):
         p, q, b, c, w = self.tables
         known, mean = self._task.known, self._task.mean
         x = p if known is None else p + known.means(w, self._device)
-        found = rating_scores.scores(ratings.user_ids, ratings.item_ids, x, q, b, c, mean)
+        found = rating_scores(ratings.user_ids, ratings.item_ids, x, q, b, c, mean)
         return np.asarray(to_numpy(found))
 
     def evaluate(self) -> float | None:
@@ -582,19 +590,10 @@ class SGD(_Descent):
         """Visit the users of ``batch`` once."""
         ratings, known = self._task.ratings, self._task.known
         rates, penalties, weights, seed = self._plan(learning_rate)
-        errors, _ = rating_sgd.epoch(
-            ratings.user_offsets,
-            ratings.item_ids,
-            ratings.values,
-            batch,
-            self.tables,
-            self._task.mean,
-            rates,
-            penalties,
-            seed,
-            None if known is None else known.offsets,
-            None if known is None else known.item_ids,
-            weights,
+        rows = kernels.ByUser(ratings.user_offsets, ratings.item_ids, ratings.values, weights)
+        sides = None if known is None else kernels.Identities(known.offsets, known.item_ids)
+        errors, _ = rating_sgd(
+            rows, batch, self.tables, self._task.mean, rates, penalties, seed, sides
         )
         self._squares[batch] = errors
         sizes = ratings.user_offsets[batch + 1] - ratings.user_offsets[batch]
@@ -626,17 +625,16 @@ class Rounds(_Descent):
             part: Round = self._rounds[k]
             known, prior = part.known, None
             if known is not None:
-                prior = sparse_product.multiply(*known.by_user, w, row_scale=known.shares)
-            found = visits.visit(
-                *part.by_user, part.users, users, q, c, alike, mean, of_users, seed, prior
-            )
+                prior = sparse_product(*known.by_user, w, row_scale=known.shares)
+            rows = Visits(*part.by_user, part.users)
+            found = rating_visits(rows, users, Others(q, c, alike), mean, of_users, seed, prior)
             x = p[part.users] if prior is None else p[part.users] + prior
-            others = x, b[part.users], weights[part.users]
-            visits.visit(*part.by_item, part.items, items, *others, mean, of_items, seed)
+            others = Others(x, b[part.users], weights[part.users])
+            rating_visits(Visits(*part.by_item, part.items), items, others, mean, of_items, seed)
             if known is not None:
                 shares = known.shares * rates.side
-                step = sparse_product.multiply(*known.by_item, found.sums, column_scale=shares)
-                many = sparse_product.multiply(*known.by_item, shares[:, None])
+                step = sparse_product(*known.by_item, found.sums, column_scale=shares)
+                many = sparse_product(*known.by_item, shares[:, None])
                 w[known.items] = math.e ** (many * -penalties.side) * w[known.items] + step
             errors[part.users] = found.errors
             n += len(part.by_user.ids)
@@ -678,7 +676,7 @@ class ALS(_Trainer):
         self._solve(self._by_user, (p, b), (q, c), self._of_users)
         self._solve(self._by_item, (q, c), (p, b), self._of_items)
         ratings = self._by_user
-        scores = rating_scores.scores(self._user_ids, ratings.ids, p, q, b, c, self._task.mean)
+        scores = rating_scores(self._user_ids, ratings.ids, p, q, b, c, self._task.mean)
         errors = to_numpy(ratings.values - scores)
         self.steps += 1
         return StepResult(float(np.einsum("n,n->", errors, errors)), float(len(errors)))
@@ -693,10 +691,9 @@ class ALS(_Trainer):
         """Solve for all rows of one side and their biases, in place."""
         table = append_column(others[0], 1.0)
         targets = ratings.values - float(np.float32(self._task.mean)) - others[1][ratings.ids]
-        found = rating_solves.solve(
-            ratings.offsets, ratings.ids, targets, table,
-            np.zeros(table.shape[1], np.float32), precision, scaled=True,
-        )  # fmt: skip
+        rows = Targets(ratings.offsets, ratings.ids, targets)
+        nothing = np.zeros(table.shape[1], np.float32)
+        found = rating_solves(rows, table, nothing, precision, scaled=True)
         own[0][...], own[1][...] = found[:, :-1], found[:, -1]
 
 

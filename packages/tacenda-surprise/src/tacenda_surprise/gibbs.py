@@ -56,9 +56,8 @@ from scipy.special import gammaln
 from tacenda import devices
 from tacenda.arrays import Array, copy, to_device, to_numpy
 from tacenda.fitting import StepResult, Trainer
-from tacenda.kernels.ratings import scores as rating_scores
-from tacenda.kernels.ratings import solves as rating_solves
-from tacenda.kernels.shared import sparse_product, tall_matrices
+from tacenda.kernels.ratings import Targets, bytes_needed, rating_scores, rating_solves
+from tacenda.kernels.shared import sparse_product, tall_columns, tall_moments
 from tacenda.ratings import Ratings
 from tacenda.settings import option
 from tacenda_surprise.algorithm import RatedSettings, SeededSettings
@@ -283,9 +282,8 @@ class Gibbs(Trainer):
             table *= roots[:, None]
             targets *= roots[ratings.ids]
         noise = rng.standard_normal((len(ratings.offsets) - 1, others.shape[1]), np.float32)
-        return rating_solves.solve(
-            ratings.offsets, ratings.ids, targets, table, means, precision, alpha, to_device(noise, self._device)
-        )  # fmt: skip
+        rows, noise = Targets(ratings.offsets, ratings.ids, targets), to_device(noise, self._device)
+        return rating_solves(rows, table, means, precision, alpha, noise)
 
     def _squared_errors(self) -> npt.NDArray[np.float64]:
         """The sum over each user's ratings (users,)."""
@@ -293,7 +291,7 @@ class Gibbs(Trainer):
         x, q = (table[:, :-1] for table in (self._users, self._items))
         b, c = (table[:, -1] for table in (self._users, self._items))
         pairs = self._users_of_ratings, ratings.ids
-        e = ratings.values - rating_scores.scores(*pairs, x, q, b, c, 0.0)
+        e = ratings.values - rating_scores(*pairs, x, q, b, c, 0.0)
         totals = np.bincount(self._user_ids, to_numpy(e).astype(np.float64) ** 2, len(self._users))
         return np.asarray(totals, np.float64)
 
@@ -317,7 +315,7 @@ def find_device(
     device = devices.resolve(settings, OPERATIONS)
     rows = ratings.n_users + ratings.n_items
     needed = 12 * rows * (width + 1) + 28 * len(ratings)
-    needed += rating_solves.bytes_needed(rows, len(ratings), width + 1)
+    needed += bytes_needed(rows, len(ratings), width + 1)
     if known is not None:
         needed += 16 * len(known.item_ids) + 20 * ratings.n_items * (width + 1)
     if device != "cpu":
@@ -383,11 +381,11 @@ def draw_hyper(
     """
     n, width = rows.shape
     degrees = width + 1 + _ROWS + n
-    mean, scatter = tall_matrices.moments(rows)
+    mean, scatter = tall_moments(rows)
     scale = _ROWS * np.diag(expected_variances(width)) + scatter
     scale += _BETA * n / (_BETA + n) * np.outer(mean, mean)
     if centred is not None:
-        scale += tall_matrices.moments(centred, centred=True)[1]
+        scale += tall_moments(centred, centred=True)[1]
         degrees += len(centred)
     precision = draw_wishart(rng, degrees, np.asarray(np.linalg.inv(scale), np.float64))
     root = np.linalg.cholesky((_BETA + n) * precision)
@@ -437,15 +435,13 @@ class Link:
 
     def expected(self, W: Array) -> Array:
         """S (users, width) for W (items, width)."""
-        return sparse_product.multiply(*self._F, W)
+        return sparse_product(*self._F, W)
 
     def draw(self, rng: np.random.Generator, X: Array, hyper: Hyper, tau: float, W: Array) -> Array:
         """Draw W (items, width) given the factors X (users, width), beginning from the last draw."""
         root = np.asarray(np.linalg.cholesky(hyper.precision), np.float64)
         first: Matrix = to_numpy(X).astype(np.float64) - hyper.mean + _noise(rng, root, len(X))
-        right = sparse_product.multiply(
-            *self._F_T, to_device(first.astype(np.float32), self._device)
-        )
+        right = sparse_product(*self._F_T, to_device(first.astype(np.float32), self._device))
         found = to_numpy(right)
         found += np.sqrt(tau) * _noise(rng, root, len(W))
         return self._solve(float(np.float32(tau)), to_device(found, self._device), W)
@@ -454,12 +450,12 @@ class Link:
         """Solve (F^T F + tau I) X = B by conjugate gradients from X, all columns at once."""
 
         def product(Y: Array) -> Array:
-            found = sparse_product.multiply(*self._F_T, sparse_product.multiply(*self._F, Y))
+            found = sparse_product(*self._F_T, sparse_product(*self._F, Y))
             found += tau * Y
             return found
 
         # R is the residual, P the direction of the search; each column has a step of its own.
-        inner = tall_matrices.multiply_columns
+        inner = tall_columns
         R = B - product(X)
         P, size = copy(R), inner(R, R)
         enough = _TOLERANCE**2 * inner(B, B)

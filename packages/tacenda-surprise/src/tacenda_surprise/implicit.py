@@ -25,7 +25,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from tacenda.arrays import Array, Arrays, Float32, named
-from tacenda.kernels.ratings import solves as rating_solves
+from tacenda.kernels.ratings import Targets, rating_solves
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Identities, deviation
 
@@ -88,4 +88,5 @@ def solve(offsets: npt.NDArray[np.int64], ids: Numbers, others: Floats) -> Float
     precision = _PENALTY * np.eye(width) + others.astype(np.float64).T @ others
     targets = np.full(len(ids), (1 + _CONFIDENCE) / _CONFIDENCE, np.float32)
     nothing = np.zeros(width, np.float32)
-    return rating_solves.solve(offsets, ids, targets, others, nothing, precision, _CONFIDENCE)
+    rows = Targets(offsets, ids, targets)
+    return rating_solves(rows, others, nothing, precision, _CONFIDENCE)

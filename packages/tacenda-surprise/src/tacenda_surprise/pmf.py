@@ -24,8 +24,7 @@ import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.fitting import FitRun, History
-from tacenda.kernels.ratings import scores as rating_scores
-from tacenda.kernels.ratings.sgd import Tables
+from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
@@ -304,7 +303,7 @@ def _fit_variances(
     """The parameters of the variances, from the errors of what was held out."""
     x, q, b, c, _ = found.tables
     u, i = held_out.user_ids, held_out.item_ids
-    predictions = catalogue.clip(rating_scores.scores(u, i, x, q, b, c, catalogue.mean))
+    predictions = catalogue.clip(rating_scores(u, i, x, q, b, c, catalogue.mean))
     errors = held_out.values - predictions
     sizes = sizes_of(part, found.tables, catalogue.mean)
     return fit_variances(errors, predictions, u, i, *sizes, deviation(part))
@@ -321,7 +320,7 @@ def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Size
         span = slice(offsets[start], offsets[stop])
         users = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
         items = ratings.item_ids[span]
-        scores = rating_scores.scores(users, items, x, q, b, c, mean).clip(*ratings.scale)
+        scores = rating_scores(users, items, x, q, b, c, mean).clip(*ratings.scale)
         errors = (ratings.values[span] - scores).astype(np.float64) ** 2
         squares[0][start:stop] = np.bincount(users - start, errors, stop - start)
         squares[1][:] += np.bincount(items, errors, ratings.n_items)

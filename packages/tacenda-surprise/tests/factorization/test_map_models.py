@@ -8,7 +8,7 @@ import pytest
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import Callback
-from tacenda.kernels.ratings.sgd import Tables
+from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
 from tacenda_surprise import PMF, ConditionalPMF
 from tacenda_surprise.catalogue import Identities, sparsity

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -67,11 +67,15 @@ __all__ = [
     "UInt8",
     "UInt64",
     "append_column",
+    "as_tensor",
     "ascending",
     "assign",
     "at_least",
     "below",
     "copy",
+    "empty",
+    "from_tensor",
+    "in_c_order",
     "library",
     "merge_rows",
     "multiply_into",
@@ -81,7 +85,9 @@ __all__ = [
     "take",
     "to_device",
     "to_numpy",
+    "to_tensors",
     "within",
+    "zeros",
 ]
 
 Array = Any
@@ -520,9 +526,32 @@ def to_device(array: Any, device: str) -> Any:
         return array
     import torch
 
-    from tacenda.kernels.machinery.tensors import to_device
+    return to_tensors((array,), torch.device(device))[0]
 
-    return to_device((array,), torch.device(device))[0]
+
+def to_tensors(arrays: Iterable[Any], device: Any) -> list[Any]:
+    """Return arrays of numpy, and tensors that are elsewhere, as tensors on a device of torch."""
+    import torch
+
+    def tensor_of(array: Any) -> Any:
+        array = np.ascontiguousarray(array)
+        return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+    return [(a if isinstance(a, torch.Tensor) else tensor_of(a)).to(device) for a in arrays]
+
+
+def from_tensor(tensor: Any) -> Any:
+    """Return a tensor on the CPU as an array that shares its memory, another one as it is, and None as None."""
+    if tensor is None:
+        return tensor
+    return tensor.detach().numpy() if tensor.device.type == "cpu" else tensor.detach()
+
+
+def as_tensor(array: Any) -> Any:
+    """Return what a kernel has returned, an array or a tensor, as a tensor that shares its memory."""
+    import torch
+
+    return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
 
 
 def to_numpy(array: Any) -> Any:
@@ -543,6 +572,23 @@ def assign(target: Array, array: Any) -> None:
     import torch
 
     target.copy_(torch.from_numpy(array.copy() if not array.flags.writeable else array))
+
+
+def zeros(shape: tuple[int, ...], like: Array) -> Array:
+    """Return zeros of the dtype and on the device of another array."""
+    return np.zeros(shape, like.dtype) if isinstance(like, np.ndarray) else like.new_zeros(shape)
+
+
+def empty(shape: tuple[int, ...], like: Array) -> Array:
+    """Return an array to be filled, of the dtype and on the device of another."""
+    return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else like.new_empty(shape)
+
+
+def in_c_order(array: Array, dtype: Any = None) -> Array:
+    """Return an array of any device in C order, in another dtype if one is given; copied only where it must be."""
+    if isinstance(array, np.ndarray):
+        return np.ascontiguousarray(array, dtype)
+    return array.to(dtype or array.dtype).contiguous()
 
 
 def library(array: Array) -> Any:

@@ -295,7 +295,7 @@ def _check_object(claim: PluginRecord, value: Any, installed: bool) -> None:
             for part in (value if several else [value])
         )
         expected = {
-            "kernels": "a tacenda.kernels.Backend",
+            "kernels": "a module or an object whose kind is 'kernels'",
             "datasets": "a tacenda.datasets.DatasetSpec or a list of them",
         }.get(kind, f"a class whose attribute kind is {kind!r}")
     if not sound:

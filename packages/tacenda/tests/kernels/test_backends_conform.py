@@ -1,5 +1,7 @@
+"""Every fast function agrees with its specification, and the kit finds backends that do not."""
+
 import importlib
-from dataclasses import replace
+import types
 from importlib.util import find_spec
 
 import numpy as np
@@ -7,81 +9,63 @@ import pytest
 
 from tacenda import kernels
 from tacenda.kernels import backends
-from tacenda.kernels.dynamics.lagged_counts import cpu as counts_cpu
-from tacenda.testing.kernels import KernelBackendTests, OwnOperation
+from tacenda.kernels.sequences import cpu as sequences_cpu
+from tacenda.testing.kernels import SAMPLES, check_backend
 
-TORCH = find_spec("torch") is not None
-
-
-class TestCpu(KernelBackendTests):
-    backend = backends.cpu
+OFFERED = kernels.operations()
+NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 
 
-class TestReference(KernelBackendTests):
-    backend = backends.reference
+def of(name):
+    return [operation for operation in SAMPLES if name in OFFERED[operation]]
 
 
-class TestTorch(KernelBackendTests):
-    """What CUDA devices run, on tensors in the memory of the host."""
-
-    backend = (
-        replace(backends.torch, name="kit", devices=frozenset({"cpu", "cuda"})) if TORCH else None
-    )
-    device = "cpu:0"
-    pytestmark = pytest.mark.skipif(not TORCH, reason="needs torch")
+def test_every_operation_has_samples():
+    assert OFFERED.keys() - {"halved"} == SAMPLES.keys()
 
 
-@pytest.mark.gpu
-class TestTorchOnTheDevice(TestTorch):
-    device = "cuda"
-
-    @pytest.fixture(autouse=True)
-    def _there(self):
-        if not importlib.import_module("torch").cuda.is_available():
-            pytest.skip("needs a CUDA device")
+@pytest.mark.parametrize("operation", of("cpu"))
+def test_the_cpu_conforms(operation):
+    check_backend(backends.cpu, operation=operation)
 
 
-def _backend_with(**operations):
-    return kernels.Backend("suspect", kernels.API_VERSION, 10, operations)
+@pytest.mark.parametrize("operation", of("reference"))
+def test_the_reference_is_reentrant_and_leaves_its_inputs_alone(operation):
+    check_backend(backends.reference, operation=operation)
 
 
-def _run(test_name, backend, **more):
-    """Run one test of the kit on a backend, as a subclass in a test file would."""
-    suspect = type("Suspect", (KernelBackendTests,), {"backend": backend, **more})()
-    registered = KernelBackendTests._registered.__wrapped__(suspect)
-    next(registered)
-    try:
-        getattr(suspect, test_name)()
-    finally:
-        next(registered, None)
+@NEEDS_TORCH
+@pytest.mark.parametrize("device", ["cpu:0", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("operation", of("torch"))
+def test_torch_conforms_also_on_tensors_in_the_memory_of_the_host(operation, device):
+    if device == "cuda" and not importlib.import_module("torch").cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    check_backend(backends.OF_CUDA["torch"], device=device, operation=operation)
 
 
-def _columns_reversed(stream, n_lags, vocabulary, n_history):
-    counts = counts_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
+def backend_with(**operations):
+    return kernels.Backend(priority=10, **operations)
+
+
+def columns_reversed(stream, n_lags, vocabulary, n_history):
+    counts = sequences_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
     return [n._replace(indices=n.indices[::-1].copy()) for n in counts]
 
 
-def _spoils_its_input(stream, n_lags, vocabulary, n_history):
-    counts = counts_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
+def spoils_its_input(stream, n_lags, vocabulary, n_history):
+    counts = sequences_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
     stream[:] = 0
     return counts
 
 
-def _declines(*arguments):
+def declines(*arguments):
     raise kernels.UnsupportedShape("not today")
 
 
-@pytest.mark.parametrize(
-    ("test_name", "operation"),
-    [
-        ("test_agrees_with_the_reference", _columns_reversed),
-        ("test_agrees_with_the_reference", _declines),
-        ("test_leaves_its_inputs_alone", _spoils_its_input),
-    ],
-)
-def test_the_kit_finds_a_faulty_backend(test_name, operation):
+@pytest.mark.parametrize("operation", [columns_reversed, spoils_its_input, declines])
+def test_the_kit_finds_a_faulty_backend(operation):
     with pytest.raises(AssertionError):
-        _run(test_name, _backend_with(lagged_counts=operation))
+        check_backend(backend_with(lagged_counts=operation))
 
 
 def test_the_kit_finds_an_operation_that_remembers_its_last_call():
@@ -89,73 +73,86 @@ def test_the_kit_finds_an_operation_that_remembers_its_last_call():
 
     def forgetless(stream, n_lags, vocabulary, n_history):
         last[0] += 1
-        counts = counts_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
+        counts = sequences_cpu.lagged_counts(stream, n_lags, vocabulary, n_history)
         return [n._replace(data=n.data + last[0]) for n in counts]
 
     with pytest.raises(AssertionError):
-        _run("test_is_reentrant_and_repeatable", _backend_with(lagged_counts=forgetless))
+        check_backend(backend_with(lagged_counts=forgetless))
 
 
-def test_the_kit_finds_a_name_that_cannot_be_imported():
-    with pytest.raises(ModuleNotFoundError, match="nowhere"):
-        _run("test_every_operation_can_be_imported", _backend_with(new="nowhere:at_all"))
+@kernels.operation
+def halved(x):
+    """Halve numbers: an operation that is not Tacenda's."""
+    return x / 2
 
 
-def _halved(x):
-    """The public function of a new operation."""
-    return kernels.resolve("halved")(x)
+def samples():
+    yield "some", (np.ones(3),)
 
 
-def _spoils_and_halves(x):
+def spoils_and_halves(x):
     x /= 2
     return x
 
 
-_HALVED = OwnOperation("halved", _halved, lambda x: x / 2, lambda: iter([("some", (np.ones(3),))]))
-
-
 @pytest.mark.parametrize(
-    ("test_name", "operation"),
+    "operation",
     [
-        ("test_agrees_with_the_reference", lambda x: x / 3),
-        ("test_agrees_with_the_reference", _declines),
-        ("test_leaves_its_inputs_alone", _spoils_and_halves),
-        ("test_is_reentrant_and_repeatable", lambda x: x / 2 + np.random.default_rng().random()),
+        lambda x: x / 3,
+        declines,
+        spoils_and_halves,
+        lambda x: x / 2 + np.random.default_rng().random(),
     ],
 )
-def test_the_kit_holds_a_new_operation_to_its_own_specification(test_name, operation):
-    _run(test_name, _backend_with(halved=lambda x: x / 2), own=(_HALVED,))
+def test_the_kit_holds_a_new_operation_to_its_own_specification(operation):
+    check_backend(backend_with(halved=lambda x: x / 2), samples={"halved": samples})
     with pytest.raises(AssertionError):
-        _run(test_name, _backend_with(halved=operation), own=(_HALVED,))
+        check_backend(backend_with(halved=operation), samples={"halved": samples})
 
 
 def test_the_kit_finds_a_new_operation_that_the_backend_does_not_offer():
     with pytest.raises(AssertionError, match="does not offer halved"):
-        _run("test_agrees_with_the_reference", _backend_with(), own=(_HALVED,))
+        check_backend(backend_with(), samples={"halved": samples})
 
 
-def test_the_kit_finds_an_operation_that_nothing_holds_to_anything():
+def test_the_kit_finds_an_operation_that_nothing_is_known_of():
+    misspelled = backend_with(lagged_count=sequences_cpu.lagged_counts)
     with pytest.raises(
         AssertionError, match="no operation 'lagged_count': is 'lagged_counts' meant"
     ):
-        _run(
-            "test_every_operation_is_held_to_something",
-            _backend_with(lagged_count=counts_cpu.lagged_counts),
-        )
-    _run(
-        "test_every_operation_is_held_to_something",
-        _backend_with(halved=lambda x: x / 2),
-        own=(_HALVED,),
-    )
+        check_backend(misspelled)
 
 
-def test_the_kit_finds_a_public_function_that_asks_somebody_else():
-    aside = _HALVED._replace(public=lambda x: x / 2)
+def test_the_kit_finds_a_public_function_that_asks_somebody_else(monkeypatch):
+    def aside(x):
+        return x / 2
+
+    aside.specification = halved.specification
+    monkeypatch.setitem(kernels.dispatch.OPERATIONS, "halved", aside)
     with pytest.raises(AssertionError, match="never calls it"):
-        _run("test_agrees_with_the_reference", _backend_with(halved=lambda x: x / 2), own=(aside,))
+        check_backend(backend_with(halved=lambda x: x / 2), samples={"halved": samples})
 
 
-def test_the_kit_tests_a_backend_whose_name_is_taken():
-    taken = replace(_backend_with(lagged_counts=_columns_reversed), name="cpu")
-    with pytest.raises(AssertionError):
-        _run("test_agrees_with_the_reference", taken)
+def test_a_module_is_a_backend_and_what_it_has_imported_is_none_of_its_operations():
+    module = types.ModuleType("theirs")
+    exec(
+        "from tacenda.kernels.sequences import merge_counts\n"
+        "from tacenda.kernels.sequences.cpu import lagged_counts as _fast\n"
+        "kind, priority = 'kernels', 10\n"
+        "def lagged_counts(*arguments):\n    return _fast(*arguments)\n",
+        vars(module),
+    )
+    check_backend(module)
+
+
+@pytest.mark.parametrize(
+    ("backend", "message"),
+    [
+        (types.SimpleNamespace(priority=1), "kind must be"),
+        (kernels.Backend(api_version=999), "api_version"),
+        (kernels.Backend(priority=0), "only the reference"),
+    ],
+)
+def test_the_kit_finds_a_backend_that_does_not_describe_itself(backend, message):
+    with pytest.raises(AssertionError, match=message):
+        check_backend(backend)

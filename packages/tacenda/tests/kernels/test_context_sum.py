@@ -8,7 +8,21 @@ from hypothesis import strategies as st
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.log_bilinear.context_sum import Context, backward, forward
+from tacenda.kernels import trees
+from tacenda.kernels.trees import Context
+
+
+def context_sum(table, ids, offsets, starts, ends, context, tails=None, far=None, threads=1):
+    text = trees.Spans(ids, offsets, starts, ends)
+    return trees.context_sum(table, text, context, tails, far, threads)
+
+
+def context_sum_backward(
+    table, ids, offsets, starts, ends, context, before, grad, far=None, threads=1
+):
+    text = trees.Spans(ids, offsets, starts, ends)
+    return trees.context_sum_backward(table, text, context, before, grad, far, threads)
+
 
 BACKENDS = ("reference", "cpu")
 
@@ -54,7 +68,9 @@ def test_every_word_before_counts_by_its_age(backend, n, tails, own):
     dtype = np.float64 if backend == "reference" else np.float32
     table, ids, offsets, context = problem(n=n, tails=tails, dtype=dtype)
     with kernels.use(backend):
-        found = forward(table, ids, offsets, *everything(ids), context, far=-table if own else None)
+        found = context_sum(
+            table, ids, offsets, *everything(ids), context, far=-table if own else None
+        )
     near, parts = torch.from_numpy(table), Context(*map(torch.from_numpy, context))
     far = -near if own else near
     expected = [written_out(near, far, ids, offsets, parts, t) for t in range(len(ids) + 1)]
@@ -70,9 +86,11 @@ def test_the_gradient_is_that_of_autograd(n, width, own):
     far = np.cos(table) if own else None
     starts, ends = np.array([0, 7, 15]), np.array([7, 13, 16])
     with kernels.use("reference"):
-        found = forward(table, ids, offsets, starts, ends, context, far=far)
+        found = context_sum(table, ids, offsets, starts, ends, context, far=far)
         grad = np.random.default_rng(1).standard_normal(found.vectors.shape)
-        result = backward(table, ids, offsets, starts, ends, context, found.before, grad, far)
+        result = context_sum_backward(
+            table, ids, offsets, starts, ends, context, found.before, grad, far
+        )
     assert found.vectors.dtype == np.float64
 
     leaves = [torch.from_numpy(each).requires_grad_() for each in (table, *context)]
@@ -130,10 +148,10 @@ def _cut(leaves, far, ids, offsets, before, start, t):
 def test_spans_with_their_tails_handed_on_give_the_rows_of_the_whole(backend):
     table, ids, offsets, context = problem((40, 3, 0, 30), dtype=np.float32)
     with kernels.use(backend):
-        whole = forward(table, ids, offsets, *everything(ids), context)
+        whole = context_sum(table, ids, offsets, *everything(ids), context)
         tails, rows = None, []
         for start, end in ((0, 1), (1, 2), (2, 17), (17, 17), (17, 60), (60, 74)):
-            part = forward(table, ids, offsets, [start], [end], context, tails)
+            part = context_sum(table, ids, offsets, [start], [end], context, tails)
             rows.append(part.vectors)
             tails = part.after
     np.testing.assert_allclose(np.concatenate(rows), whole.vectors, 1e-6, 1e-6)
@@ -146,8 +164,8 @@ def test_results_do_not_depend_on_the_number_of_threads():
     ends = np.minimum(starts + 64, 500)
     results = []
     for threads in (1, 2, 3, 16):
-        found = forward(table, ids, offsets, starts, ends, context, threads=threads)
-        back = backward(
+        found = context_sum(table, ids, offsets, starts, ends, context, threads=threads)
+        back = context_sum_backward(
             table, ids, offsets, starts, ends, context, found.before, found.vectors, threads=threads
         )
         results.append((*found, *back))
@@ -173,10 +191,15 @@ def test_both_backends_agree_wherever_spans_and_sequences_are_cut(lengths, n, ta
     results = []
     for backend in BACKENDS:
         with kernels.use(backend):
-            found = forward(table, ids, offsets, *spans, context, far=far)
+            found = context_sum(table, ids, offsets, *spans, context, far=far)
             grad = np.sin(np.arange(found.vectors.size)).reshape(found.vectors.shape)
             results.append(
-                (*found, *backward(table, ids, offsets, *spans, context, found.before, grad, far))
+                (
+                    *found,
+                    *context_sum_backward(
+                        table, ids, offsets, *spans, context, found.before, grad, far
+                    ),
+                )
             )
     for a, b in zip(*results, strict=True):
         assert a.dtype == b.dtype
@@ -205,6 +228,6 @@ def test_arguments_that_do_not_fit_are_refused(change):
         "starts": np.array([0]), "ends": np.array([3]), "context": context,
     }  # fmt: skip
     with kernels.use("reference"):
-        forward(**fit)
+        context_sum(**fit)
     with pytest.raises(KernelError):
-        forward(**{**fit, **change})
+        context_sum(**{**fit, **change})

@@ -10,12 +10,22 @@ from hypothesis import strategies as st
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.hidden_markov import block as hmm_block
-from tacenda.kernels.hidden_markov import block_softmax, class_softmax, streaming_logsumexp
-from tacenda.kernels.hidden_markov import features as hmm_features
-from tacenda.kernels.hidden_markov.block import Sequences
-from tacenda.kernels.hidden_markov.block_softmax import Vectors
-from tacenda.kernels.hidden_markov.features import Classed, Model
+from tacenda.kernels.hidden_markov import (
+    Classed,
+    FeatureModel,
+    Sequences,
+    Vectors,
+    block_softmax,
+    block_softmax_backward,
+    class_softmax,
+    class_softmax_backward,
+    hmm_block,
+    hmm_block_backward,
+    hmm_features,
+    hmm_features_backward,
+    streaming_logsumexp,
+    streaming_logsumexp_backward,
+)
 
 BACKENDS = ("reference", "cpu")
 
@@ -60,7 +70,7 @@ def all_paths(A, o, s, observed, n):
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_scores_multiply_to_the_sum_over_all_paths(lengths, k):
     A, o, s, observed = problem(lengths, k)
-    found = hmm_block.forward(A, o, s, observed)
+    found = hmm_block(A, o, s, observed)
     for n, (begin, end) in enumerate(itertools.pairwise(observed.offsets)):
         expected = all_paths(A, o, s, observed, n)
         assert np.exp(found.log_probs[begin:end].sum()) == pytest.approx(expected, rel=1e-12)
@@ -88,8 +98,8 @@ def test_expected_counts_are_the_gradient_in_the_logarithms(k):
         A, o, s, observed = problem((7, 0, 1, 12, 3), k, blocks)
         if blocks > 1:
             observed = observed._replace(pairs=np.arange(len(observed.words)))
-        found = hmm_block.forward(A, o, s, observed)
-        counts = hmm_block.backward(A, o, s, observed, found)
+        found = hmm_block(A, o, s, observed)
+        counts = hmm_block_backward(A, o, s, observed, found)
         total, gradients = by_autograd(A, o, s, observed)
         assert found.log_probs.sum() == pytest.approx(total, rel=1e-12)
         for name, expected in zip(("blocks", "emissions", "starts"), gradients, strict=True):
@@ -98,7 +108,7 @@ def test_expected_counts_are_the_gradient_in_the_logarithms(k):
 
 def test_counts_add_up_to_the_tokens():
     A, o, s, observed = problem((9, 1, 30))
-    counts = hmm_block.backward(A, o, s, observed, hmm_block.forward(A, o, s, observed))
+    counts = hmm_block_backward(A, o, s, observed, hmm_block(A, o, s, observed))
     np.testing.assert_allclose(counts.posteriors.sum(axis=1), 1)
     assert counts.emissions.sum() == pytest.approx(40)
     assert counts.blocks.sum() == pytest.approx(37)
@@ -109,13 +119,13 @@ def test_counts_add_up_to_the_tokens():
 @given(st.integers(1, 9), st.integers(0, 8), st.integers(0, 2**32 - 1))
 def test_a_sequence_cut_in_two_is_scored_as_in_one(k, cut, seed):
     A, o, s, observed = problem((8,), k, seed=seed)
-    whole = hmm_block.forward(A, o, s, observed)
+    whole = hmm_block(A, o, s, observed)
     if not 0 < cut < 8:
         return
     pairs, words, first, _ = observed
-    head = hmm_block.forward(A, o, s, Sequences(pairs[:cut], words[:cut], first, [0, cut]))
+    head = hmm_block(A, o, s, Sequences(pairs[:cut], words[:cut], first, [0, cut]))
     starts = (A[pairs[cut]] @ head.states[-1])[None]
-    tail = hmm_block.forward(A, o, starts, Sequences(pairs[cut:], words[cut:], [0], [0, 8 - cut]))
+    tail = hmm_block(A, o, starts, Sequences(pairs[cut:], words[cut:], [0], [0, 8 - cut]))
     np.testing.assert_allclose(np.append(head.log_probs, tail.log_probs), whole.log_probs)
     np.testing.assert_allclose(tail.states[-1], whole.states[-1])
 
@@ -123,9 +133,9 @@ def test_a_sequence_cut_in_two_is_scored_as_in_one(k, cut, seed):
 def test_what_cannot_happen_is_minus_infinity_and_no_number_is_lost():
     A, o, s, observed = problem((6, 3))
     o[observed.words[2]] = 0
-    found = hmm_block.forward(A, o, s, observed)
+    found = hmm_block(A, o, s, observed)
     assert np.isneginf(found.log_probs[2])
-    counts = hmm_block.backward(A, o, s, observed, found)
+    counts = hmm_block_backward(A, o, s, observed, found)
     for array in counts:
         assert np.isfinite(array).all()
 
@@ -133,14 +143,14 @@ def test_what_cannot_happen_is_minus_infinity_and_no_number_is_lost():
 def test_nan_is_seen_in_the_scores():
     A, o, s, observed = problem((5,), dtype=np.float32)
     A[observed.pairs[2], 0, 0] = np.nan
-    assert np.isnan(hmm_block.forward(A, o, s, observed).log_probs[2:]).all()
+    assert np.isnan(hmm_block(A, o, s, observed).log_probs[2:]).all()
 
 
 def test_threads_change_nothing():
     A, o, s, observed = problem((30, 0, 7, 41, 1), 16, dtype=np.float32)
-    one, two = (hmm_block.forward(A, o, s, observed, threads=n) for n in (1, 3))
+    one, two = (hmm_block(A, o, s, observed, threads=n) for n in (1, 3))
     np.testing.assert_array_equal(one.log_probs, two.log_probs)
-    backs = [hmm_block.backward(A, o, s, observed, one, threads=n) for n in (1, 3)]
+    backs = [hmm_block_backward(A, o, s, observed, one, threads=n) for n in (1, 3)]
     for first, second in zip(*backs, strict=True):
         np.testing.assert_array_equal(first, second)
 
@@ -158,7 +168,7 @@ def test_threads_change_nothing():
 def test_what_does_not_fit_is_refused(change):
     A, o, s, observed = problem((5,))
     with pytest.raises(KernelError):
-        hmm_block.forward(A, o, s, observed._replace(**change))
+        hmm_block(A, o, s, observed._replace(**change))
 
 
 # -- features --------------------------------------------------------------------------------------
@@ -170,7 +180,7 @@ def feature_problem(classes, k, width, lengths, seed=0):
     x /= (x @ y.sum((0, 1)))[:, :, None]
     offsets = np.cumsum([0, *lengths])
     n = int(offsets[-1])
-    model = Model(x, y, stochastic(rng, 6, k), rng.random((classes, k)))
+    model = FeatureModel(x, y, stochastic(rng, 6, k), rng.random((classes, k)))
     return model, Classed(rng.integers(0, classes, n), rng.integers(0, 6, n), offsets)
 
 
@@ -195,10 +205,10 @@ def as_blocks(model, observed):
 def test_features_give_what_their_blocks_give(shape):
     model, observed = feature_problem(*shape, (5, 0, 1, 9))
     arguments = as_blocks(model, observed)
-    found, expected = hmm_features.forward(model, observed), hmm_block.forward(*arguments)
+    found, expected = hmm_features(model, observed), hmm_block(*arguments)
     np.testing.assert_allclose(found.log_probs, expected.log_probs)
-    back = hmm_features.backward(model, observed, found)
-    counts = hmm_block.backward(*arguments, expected)
+    back = hmm_features_backward(model, observed, found)
+    counts = hmm_block_backward(*arguments, expected)
     np.testing.assert_allclose(back.emissions, counts.emissions)
     np.testing.assert_allclose(back.starts, counts.starts)
 
@@ -214,7 +224,7 @@ def test_gradients_of_features_are_those_of_autograd():
             state = (y[classes[t]] @ (x[classes[t - 1]].T @ state)) * o[words[t]]
         total = total + state.sum().log()
     total.backward()
-    back = hmm_features.backward(model, observed, hmm_features.forward(model, observed))
+    back = hmm_features_backward(model, observed, hmm_features(model, observed))
     np.testing.assert_allclose(back.left, x.grad.numpy(), rtol=0, atol=1e-10)
     np.testing.assert_allclose(back.reached, y.grad.numpy(), rtol=0, atol=1e-10)
 
@@ -247,9 +257,9 @@ def test_blocks_and_their_gradients_are_those_of_autograd(two_levels):
         logs = scores - norms.detach()[sources][:, None]
         norms = norms.detach().numpy()
     (logs * torch.from_numpy(counts)).sum().backward()
-    blocks = block_softmax.forward(made_of, sources, targets, w, norms)
+    blocks = block_softmax(made_of, sources, targets, w, norms)
     np.testing.assert_allclose(blocks, logs.detach().exp().numpy())
-    found = block_softmax.backward(made_of, sources, targets, blocks, counts, w)
+    found = block_softmax_backward(made_of, sources, targets, blocks, counts, w)
     for name, tensor in (("left", x), ("reached", y), ("bias", b)):
         np.testing.assert_allclose(getattr(found, name), tensor.grad.numpy(), rtol=0, atol=1e-10)
     np.testing.assert_allclose(found.departures, counts.sum(axis=1))
@@ -262,7 +272,7 @@ def test_float32_blocks_have_columns_that_sum_to_the_weights(k, scale, seed):
     made_of = made_of._replace(left=made_of.left * np.float32(scale))
     weights = np.full((4, k), 0.25, np.float32)
     pairs = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
-    blocks = block_softmax.forward(made_of, *pairs, weights)
+    blocks = block_softmax(made_of, *pairs, weights)
     assert np.isfinite(blocks).all()
     np.testing.assert_allclose(blocks.sum(axis=1), 0.25, rtol=1e-5)
 
@@ -274,33 +284,33 @@ def test_nan_in_a_vector_is_seen_in_its_blocks(name):
     getattr(made_of, name)[1] = np.nan
     norms = np.ones((2, 5), np.float32)
     for how in ({"weights": norms[:1]}, {"norms": norms}):
-        assert np.isnan(block_softmax.forward(made_of, [1], [1], **how)).all()
+        assert np.isnan(block_softmax(made_of, [1], [1], **how)).all()
     words = np.ones((3, 2), np.float32)
     words[1] = np.nan
-    found = class_softmax.forward(words, words[:, 0] * 0, np.ones((1, 4, 2), np.float32), [0, 3])
+    found = class_softmax(words, words[:, 0] * 0, np.ones((1, 4, 2), np.float32), [0, 3])
     assert np.isnan(found).all()
-    assert np.isnan(streaming_logsumexp.forward(words, words[:1], words[:1, 0])[1])
+    assert np.isnan(streaming_logsumexp(words, words[:1], words[:1, 0])[1])
 
 
 @pytest.mark.parametrize("k", [5, 9, 13])
 def test_results_do_not_depend_on_where_arrays_lie(k):
     """Sums that a compiler may reorder must be reordered alike in every call."""
     *tables, observed = problem((9, 0, 1, 3, 5, 1, 2, 9, 13), k, 1, 30, dtype=np.float32)
-    expected = hmm_block.forward(*tables, observed)
-    counts = hmm_block.backward(*tables, observed, expected)
+    expected = hmm_block(*tables, observed)
+    counts = hmm_block_backward(*tables, observed, expected)
     rng, others = np.random.default_rng(0), []
     for _ in range(200):
         others = [*others[::2], *(np.empty(n, np.uint8) for n in rng.integers(1, 400, 9))]
         copies = [table.copy() for table in tables]
-        found = hmm_block.forward(*copies, observed)
+        found = hmm_block(*copies, observed)
         np.testing.assert_array_equal(found.log_probs, expected.log_probs)
-        for array, same in zip(hmm_block.backward(*copies, observed, found), counts, strict=True):
+        for array, same in zip(hmm_block_backward(*copies, observed, found), counts, strict=True):
             np.testing.assert_array_equal(array, same)
 
 
 def test_pairs_out_of_order_are_refused():
     with pytest.raises(KernelError, match="sorted"):
-        block_softmax.forward(vectors(2, 2, 2), [1, 0], [0, 0], np.ones((2, 2)))
+        block_softmax(vectors(2, 2, 2), [1, 0], [0, 0], np.ones((2, 2)))
 
 
 def test_words_of_a_class_sum_to_one_and_gradients_are_those_of_autograd():
@@ -309,7 +319,7 @@ def test_words_of_a_class_sum_to_one_and_gradients_are_those_of_autograd():
     words, bias, states = (
         rng.standard_normal(shape) for shape in ((7, 4), (7,), (3, 5, 4))
     )  # fmt: skip
-    found = class_softmax.forward(words, bias, states, offsets)
+    found = class_softmax(words, bias, states, offsets)
     np.testing.assert_allclose(found[:1], 1)
     np.testing.assert_allclose(found[1:].sum(axis=0), 1)
     counts = rng.random(found.shape)
@@ -319,7 +329,7 @@ def test_words_of_a_class_sum_to_one_and_gradients_are_those_of_autograd():
         logs = torch.log_softmax(y[begin:end] @ x[c].T + b[begin:end, None], 0)
         total = total + (logs * torch.from_numpy(counts[begin:end])).sum()
     total.backward()
-    gradients = class_softmax.backward(words, bias, states, offsets, found, counts)
+    gradients = class_softmax_backward(words, bias, states, offsets, found, counts)
     for name, tensor in (("words", y), ("bias", b), ("states", x)):
         np.testing.assert_allclose(
             getattr(gradients, name), tensor.grad.numpy(), rtol=0, atol=1e-10
@@ -336,14 +346,14 @@ def test_the_streaming_sum_is_that_of_the_whole_matrix(shape, share):
     scores = tensors[0] @ tensors[1].T + tensors[2]
     expected = torch.logsumexp(scores, 1)
     kept = None if share is None else np.full((int(share * rows), columns), np.nan)
-    found = streaming_logsumexp.forward(x, y, b, kept)
+    found = streaming_logsumexp(x, y, b, kept)
     np.testing.assert_allclose(found, expected.detach().numpy(), rtol=0, atol=1e-12)
     if kept is not None:
         softmax = scores.detach().softmax(1).numpy()[: len(kept)]
         np.testing.assert_allclose(kept, softmax, rtol=0, atol=1e-12)
     g = rng.standard_normal(rows)
     (expected * torch.from_numpy(g)).sum().backward()
-    gradients = streaming_logsumexp.backward(x, y, b, found, g, kept)
+    gradients = streaming_logsumexp_backward(x, y, b, found, g, kept)
     for gradient, tensor in zip(gradients, tensors, strict=True):
         np.testing.assert_allclose(gradient, tensor.grad.numpy(), rtol=0, atol=1e-10)
 
@@ -357,12 +367,12 @@ def test_kept_sums_are_as_right_in_float32_and_where_columns_are_left_out():
     small = [array.astype(np.float32) for array in (x, y, b, g)]
     exact = [array.astype(np.float64) for array in small]
     with kernels.use("reference"):
-        expected = streaming_logsumexp.forward(*exact[:3])
-        slopes = streaming_logsumexp.backward(*exact[:3], expected, exact[3])
-    found = streaming_logsumexp.forward(*small[:3], kept)
+        expected = streaming_logsumexp(*exact[:3])
+        slopes = streaming_logsumexp_backward(*exact[:3], expected, exact[3])
+    found = streaming_logsumexp(*small[:3], kept)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     for gradient, slope in zip(
-        streaming_logsumexp.backward(*small[:3], found, small[3], kept), slopes, strict=True
+        streaming_logsumexp_backward(*small[:3], found, small[3], kept), slopes, strict=True
     ):
         np.testing.assert_allclose(gradient, slope, rtol=0, atol=2e-5 * np.abs(slope).max())
 
@@ -370,7 +380,7 @@ def test_kept_sums_are_as_right_in_float32_and_where_columns_are_left_out():
 def test_rows_without_a_column_are_kept_as_nothing():
     kept = np.empty((2, 3), np.float32)
     ones = np.ones((3, 2), np.float32)
-    found = streaming_logsumexp.forward(ones, ones, np.full(3, -np.inf, np.float32), kept)
+    found = streaming_logsumexp(ones, ones, np.full(3, -np.inf, np.float32), kept)
     assert np.isneginf(found).all()
     assert not kept.any()
 
@@ -379,4 +389,4 @@ def test_rows_without_a_column_are_kept_as_nothing():
 def test_a_place_that_does_not_fit_is_refused(kept):
     ones = np.ones((3, 2))
     with pytest.raises(KernelError, match="kept"):
-        streaming_logsumexp.forward(ones, ones, ones[:, 0], kept)
+        streaming_logsumexp(ones, ones, ones[:, 0], kept)

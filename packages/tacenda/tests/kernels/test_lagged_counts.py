@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.dynamics.lagged_counts import Counts, cpu, lagged_counts, merge_counts
+from tacenda.kernels.sequences import Counts, cpu, lagged_counts, merge_counts
 
 
 def dense(counts, vocabulary):
@@ -122,8 +122,8 @@ def test_threads_do_not_disturb_each_other():
 @pytest.mark.parametrize(
     ("stream", "n_lags", "vocabulary", "n_history", "message"),
     [
-        (np.array([0, 5], np.int32), 1, 5, 0, "an id is 5"),
-        (np.array([0, -1], np.int32), 1, 5, 0, "an id is -1"),
+        (np.array([0, 5], np.int32), 1, 5, 0, "ids run from"),
+        (np.array([0, -1], np.int32), 1, 5, 0, "ids run from"),
         (np.array([0, 1]), 1, 5, 0, "int64"),
         (np.zeros((2, 2), np.int32), 1, 5, 0, "one-dimensional"),
         ([0, 1], 1, 5, 0, "list"),
@@ -146,7 +146,7 @@ def test_bad_parts_are_a_clear_error():
         ([part(), part(2)], "same rows"),
         ([part(), part(dtype=np.float32)], "float32"),
         ([part(dtype=np.float64)], "float64"),
-        ([part(column=9)], "a column is 9"),
+        ([part(column=9)], "columns run from 9"),
         ([part(extra=1)], "must agree"),
     ):
         with pytest.raises(KernelError, match=message):

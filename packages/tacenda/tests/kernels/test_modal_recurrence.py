@@ -3,9 +3,7 @@ import pytest
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.dynamics import linear_recurrence
-from tacenda.kernels.dynamics.modal_recurrence import decompose, scan
-from tacenda.kernels.dynamics.modal_recurrence.naive import block_diagonal
+from tacenda.kernels.sequences import block_diagonal, decompose, linear_recurrence, modal_scan
 
 LENGTHS = {
     "no sequences": [],
@@ -34,7 +32,7 @@ def problem(lengths, spectrum, dtype=np.float64, seed=0):
 def run(args, **more):
     """What comes into every token, and the last states."""
     out = np.empty((len(args["ids"]), args["table"].shape[1]), args["table"].dtype)
-    return scan(**args, **more, out=out)
+    return modal_scan(**args, **more, out=out)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -82,9 +80,9 @@ def test_a_scan_is_the_dense_recurrence_less_the_tokens_own_inputs(backend, reve
     Lambda = block_diagonal(args["real"], args["complex"])
     args |= {"initial": entering, "reverse": reverse}
     with kernels.use(backend):
-        m = linear_recurrence.forward(Lambda, with_entering, offsets, reverse=reverse)
+        m = linear_recurrence(Lambda, with_entering, offsets, reverse=reverse)
         out = np.full((len(u), 30), 7.0)
-        found, ends = scan(**args, out=out, column=4), scan(**args)
+        found, ends = modal_scan(**args, out=out, column=4), modal_scan(**args)
     assert found.before is out
     assert ends.before is None
     np.testing.assert_allclose(out[:, 4:27], m - u, atol=1e-12)
@@ -128,7 +126,7 @@ def test_decomposition_restores_the_matrix_and_turns_the_recurrence_modal(states
     u = rng.standard_normal((6, states))
     out = np.empty((6, states))
     modal = (found.real, found.complex, u @ found.P_inv.T, np.arange(6), np.array([0, 6]))
-    scan(*modal, out=out)
+    modal_scan(*modal, out=out)
     m = out + u @ found.P_inv.T
     a = np.zeros(states)
     for t in range(6):
@@ -160,7 +158,7 @@ def test_decomposition_refuses_what_is_no_finite_square_matrix(F):
         ({"offsets": np.array([0, 1])}, "offsets must ascend from 0 to 2"),
         ({"offsets": np.array([0, 3, 2])}, "ascend"),
         ({"offsets": np.array([], int)}, "pieces \\+ 1"),
-        ({"initial": np.zeros((2, 3))}, "initial must be"),
+        ({"initial": np.zeros((2, 3))}, "offsets must ascend"),
         ({"out": np.zeros((1, 3))}, "out must be"),
         ({"out": np.zeros((2, 3)), "column": 1}, "out must be"),
         ({"out": np.zeros((2, 6))[:, ::2]}, "out must be"),
@@ -176,4 +174,4 @@ def test_a_scan_refuses_what_does_not_fit(change, message):
         **change,
     }
     with pytest.raises(KernelError, match=message):
-        scan(**args)
+        modal_scan(**args)

@@ -1,4 +1,4 @@
-"""The epoch of SGD: its equations, its order, its errors, and scores of pairs."""
+"""The rating_sgd of SGD: its equations, its order, its errors, and rating_scores of pairs."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -11,9 +11,19 @@ from scipy.stats import chisquare
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.ratings.scores import scores
-from tacenda.kernels.ratings.sgd import Penalties, Rates, Tables, epoch
-from tacenda.kernels.ratings.sgd.naive import order
+from tacenda.kernels import ratings
+from tacenda.kernels.ratings import Penalties, Rates, Tables, rating_scores
+from tacenda.kernels.ratings import shuffle as order
+
+
+def rating_sgd(
+    offsets, item_ids, values, users, tables, mean, rates, penalties, seed, side_offsets=None, side_ids=None,
+    weights=None,
+):  # fmt: skip
+    own = ratings.ByUser(offsets, item_ids, values, weights)
+    sides = None if side_ids is None else ratings.Identities(side_offsets, side_ids)
+    return ratings.rating_sgd(own, users, tables, mean, rates, penalties, seed, sides)
+
 
 BACKENDS = ("reference", "cpu")
 
@@ -37,7 +47,7 @@ def problem(n_users=7, n_items=9, density=0.5, factors=5, side=True, seed=0):
 def run(offsets, ids, values, tables, rates, penalties=(0, 0, 0), users=None, side=True, seed=1):
     users = np.arange(len(offsets) - 1) if users is None else users
     identities = (offsets, ids) if side else (None, None)
-    return epoch(
+    return rating_sgd(
         offsets, ids, values, users, tables, 3.0, Rates.alike(*rates), Penalties.alike(*penalties),
         seed, *identities,
     )  # fmt: skip
@@ -112,7 +122,7 @@ def test_a_weight_multiplies_the_steps(backend):
     for weight, rate in ((3.0, 1e-4), (1.0, 3e-4)):
         changed = copied(tables)
         with kernels.use(backend):
-            epoch(
+            rating_sgd(
                 offsets, ids, values, [0], changed, 3.0, Rates.alike(rate, rate),
                 Penalties.alike(0.3 * weight, 0.3 * weight), 1, weights=np.full(1, weight, np.float32),
             )  # fmt: skip
@@ -161,7 +171,7 @@ def test_every_width_gives_what_the_specification_gives(factors, n_users, densit
     for backend in BACKENDS:
         changed = copied(tables)
         with kernels.use(backend):
-            errors, _ = epoch(
+            errors, _ = rating_sgd(
                 offsets, ids, values, np.arange(n_users), changed, 3.0, Rates(0.03, 0.04, 0.02, 0.01, 0.5),
                 penalties, seed, *other, weights,
             )  # fmt: skip
@@ -187,8 +197,8 @@ def test_several_at_once_give_the_same_bits_as_one():
     [
         (lambda a: a.update(users=np.array([7])), "users run from 7"),
         (lambda a: a.update(ids=a["ids"] + 5), "item ids run from"),
-        (lambda a: a.update(offsets=a["offsets"][:-1]), "item offsets must ascend"),
-        (lambda a: a.update(values=a["values"][1:]), "values must be"),
+        (lambda a: a.update(offsets=a["offsets"][:-1]), "offsets must ascend"),
+        (lambda a: a.update(values=a["values"][1:]), "item_ids must be"),
         (
             lambda a: a.update(tables=a["tables"]._replace(user_biases=np.zeros(3, np.float32))),
             "user_biases must be float32",
@@ -212,7 +222,7 @@ def test_identities_out_of_range_are_refused_though_they_share_the_ids_of_the_ra
     longer = np.append(ids, np.int32(9))
     past = np.append(offsets[:-1], len(longer))
     with kernels.use(backend), pytest.raises(KernelError, match="side ids run from"):
-        epoch(
+        rating_sgd(
             offsets, ids, values, np.arange(7), tables, 3.0, Rates.alike(0.1, 0.1, 0.1),
             Penalties(), 1, past, longer,
         )  # fmt: skip
@@ -223,11 +233,11 @@ def test_scores_of_what_is_unknown_are_made_of_the_rest(backend):
     _, _, _, tables = problem()
     p, q, b, c, _ = tables
     with kernels.use(backend):
-        found = scores(np.array([2, 2, -1, -1]), np.array([3, -1, 3, -1]), p, q, b, c, 3.0)
+        found = rating_scores(np.array([2, 2, -1, -1]), np.array([3, -1, 3, -1]), p, q, b, c, 3.0)
         with pytest.raises(KernelError, match="users run from 7"):
-            scores(np.array([7]), np.array([0]), p, q, b, c, 3.0)
+            rating_scores(np.array([7]), np.array([0]), p, q, b, c, 3.0)
         with pytest.raises(KernelError, match="items run from -2"):
-            scores(np.array([0]), np.array([-2]), p, q, b, c, 3.0)
+            rating_scores(np.array([0]), np.array([-2]), p, q, b, c, 3.0)
     expected = [3 + b[2] + c[3] + p[2] @ q[3], 3 + b[2], 3 + c[3], 3]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 

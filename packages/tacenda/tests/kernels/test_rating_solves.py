@@ -5,7 +5,12 @@ import pytest
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.ratings.solves import solve
+from tacenda.kernels import ratings
+
+
+def rating_solves(offsets, ids, targets, *others, **more):
+    return ratings.rating_solves(ratings.Targets(offsets, ids, targets), *others, **more)
+
 
 BACKENDS = ("reference", "cpu")
 
@@ -30,7 +35,7 @@ def problem():
 def test_the_penalized_error_has_no_slope_at_the_solution(problem, backend, scaled):
     weights = np.array([2.0, 1.0, 0.5])
     with kernels.use(backend):
-        x = solve(**problem, weight=weights, scaled=scaled).astype(np.float64)
+        x = rating_solves(**problem, weight=weights, scaled=scaled).astype(np.float64)
     for u in range(3):
         span = slice(problem["offsets"][u], problem["offsets"][u + 1])
         z = problem["table"][problem["ids"][span]].astype(np.float64)
@@ -43,7 +48,7 @@ def test_the_penalized_error_has_no_slope_at_the_solution(problem, backend, scal
 def test_a_row_without_targets_is_its_mean(problem):
     for scaled in (False, True):
         np.testing.assert_allclose(
-            solve(**problem, scaled=scaled)[1], problem["means"][1], atol=1e-6
+            rating_solves(**problem, scaled=scaled)[1], problem["means"][1], atol=1e-6
         )
 
 
@@ -56,7 +61,7 @@ def test_draws_have_the_moments_of_the_posterior(problem):
         A, problem["precision"] @ problem["means"][0] + alpha * z.T @ problem["targets"][:3]
     )
     offsets = np.arange(n + 1) * 3
-    draws = solve(
+    draws = rating_solves(
         offsets, np.tile(problem["ids"][:3], n), np.tile(problem["targets"][:3], n),
         problem["table"], problem["means"][0], problem["precision"], alpha,
         rng.standard_normal((n, 3)).astype(np.float32),
@@ -70,12 +75,12 @@ def test_draws_have_the_moments_of_the_posterior(problem):
     ("change", "message"),
     [
         ({"ids": np.full(8, 6)}, "ids run from 6"),
-        ({"targets": np.zeros(7)}, "targets must be"),
+        ({"targets": np.zeros(7)}, "ids must be"),
         ({"precision": np.eye(2)}, "precision must be"),
-        ({"noise": np.zeros((2, 3))}, "noise must be"),
+        ({"noise": np.zeros((2, 3))}, "offsets must ascend"),
         ({"precision": -9 * np.eye(3)}, "system of row 0 is not positive definite"),
     ],
 )
 def test_what_cannot_be_solved_is_refused(problem, backend, change, message):
     with kernels.use(backend), pytest.raises(KernelError, match=message):
-        solve(**{**problem, **change})
+        rating_solves(**{**problem, **change})

@@ -5,7 +5,7 @@ import pytest
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.shared.row_steps import adagrad
+from tacenda.kernels.shared import adagrad
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.shared.sparse_product import multiply
+from tacenda.kernels.shared import sparse_product
 
 
 def random_csr(rows, columns, density, seed, dtype=np.float32):
@@ -19,7 +19,7 @@ def random_csr(rows, columns, density, seed, dtype=np.float32):
 
 def reference(*args, **kwargs):
     with kernels.use("reference"):
-        return multiply(*args, **kwargs)
+        return sparse_product(*args, **kwargs)
 
 
 def assert_close(actual, expected, scale=1.0):
@@ -45,7 +45,7 @@ def test_agrees_with_the_plain_loop(rows, columns, width, density, integer, scal
     if scaled:
         scales["row_scale"] = rng.random(rows, dtype=np.float32)
         scales["column_scale"] = rng.random(columns, dtype=np.float32)
-    actual = multiply(*csr, dense, threads=threads, **scales)
+    actual = sparse_product(*csr, dense, threads=threads, **scales)
     expected = reference(*csr, dense, **scales)
     assert actual.dtype == np.float32
     assert_close(actual, expected)
@@ -55,11 +55,11 @@ def test_the_result_is_the_same_to_the_bit_for_any_number_of_threads():
     # Wide rows make both column tiles appear: the first holds 1 MB of the dense operand.
     csr = random_csr(3000, 3000, 0.01, seed=1)
     dense = np.random.default_rng(1).standard_normal((3000, 130)).astype(np.float32)
-    one = multiply(*csr, dense)
+    one = sparse_product(*csr, dense)
     matrix = scipy.sparse.csr_array((csr[2], csr[1], csr[0]), shape=(3000, 3000))
     assert_close(one, matrix @ dense.astype(np.float64), scale=10)
     for threads in (2, 3, 7):
-        many = multiply(*csr, dense, threads=threads)
+        many = sparse_product(*csr, dense, threads=threads)
         np.testing.assert_array_equal(one, many)
 
 
@@ -68,25 +68,25 @@ def test_reads_any_layout():
     dense = np.asfortranarray(np.random.default_rng(2).standard_normal((40, 33)), np.float32)
     scale = np.repeat(np.linspace(0, 1, 40, dtype=np.float32), 2)[::2]
     for scales in ({}, {"column_scale": scale}):
-        assert_close(multiply(*csr, dense, **scales), reference(*csr, dense, **scales))
+        assert_close(sparse_product(*csr, dense, **scales), reference(*csr, dense, **scales))
 
 
 def test_wide_operands_take_several_panels():
     csr = random_csr(50, 60, 0.2, seed=3)
     for width in (256, 257, 600):
         dense = np.random.default_rng(3).standard_normal((60, width)).astype(np.float32)
-        assert_close(multiply(*csr, dense), reference(*csr, dense))
+        assert_close(sparse_product(*csr, dense), reference(*csr, dense))
 
 
 def test_nan_and_infinity_reach_exactly_the_rows_that_use_them():
     indptr, indices = np.array([0, 1, 2, 2]), np.array([0, 1])
     dense = np.array([[np.nan], [np.inf]], np.float32)
-    out = multiply(indptr, indices, np.ones(2, np.float32), dense)
+    out = sparse_product(indptr, indices, np.ones(2, np.float32), dense)
     np.testing.assert_array_equal(out, [[np.nan], [np.inf], [0.0]])
 
 
 def test_duplicate_indices_are_added():
-    out = multiply(
+    out = sparse_product(
         np.array([0, 3]), np.array([1, 1, 1]), np.array([1, 2, 4]), np.eye(2, dtype=np.float32)
     )
     np.testing.assert_array_equal(out, [[0.0, 7.0]])
@@ -97,7 +97,7 @@ def test_duplicate_indices_are_added():
 )
 def test_bad_indices_are_refused_before_memory_is_touched(indices):
     with pytest.raises(KernelError, match="row 1 of the sparse operand"):
-        multiply(
+        sparse_product(
             np.array([0, 0, 2, 2]),
             np.array(indices),
             np.ones(2, np.float32),
@@ -108,11 +108,11 @@ def test_bad_indices_are_refused_before_memory_is_touched(indices):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"data": np.ones(1, np.float32)}, "must agree"),
-        ({"indptr": np.array([0, 1, 9])}, "must agree"),
+        ({"data": np.ones(1, np.float32)}, "vectors that agree"),
+        ({"indptr": np.array([0, 1, 9])}, "there are 2 indices"),
         ({"indptr": np.array([0, 5, 2])}, "row 0"),
         ({"row_scale": np.ones(3, np.float32)}, "row_scale has 3 rows"),
-        ({"column_scale": np.ones(3, np.float32)}, "column_scale has 3 rows"),
+        ({"column_scale": np.ones(3, np.float32)}, "column_scale must be"),
         ({"threads": 0}, "threads must be"),
     ],
 )
@@ -124,10 +124,10 @@ def test_shapes_that_disagree_are_named(change, message):
         "dense": np.ones((2, 2), np.float32),
     }
     with pytest.raises(KernelError, match=message):
-        multiply(**(arguments | change))
+        sparse_product(**(arguments | change))
 
 
 def test_float64_is_left_to_the_reference_with_a_warning():
     csr = random_csr(5, 5, 0.5, seed=5)
     with pytest.warns(RuntimeWarning, match="only float32"):
-        multiply(*csr, np.ones((5, 2)))
+        sparse_product(*csr, np.ones((5, 2)))

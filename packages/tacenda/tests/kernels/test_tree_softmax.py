@@ -11,7 +11,22 @@ from hypothesis import strategies as st
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.log_bilinear.tree_softmax import Codes, distribution, forward, step
+from tacenda.kernels import trees
+from tacenda.kernels.trees import Codes
+
+
+def tree_softmax(vectors, words, codes, node_vectors, node_biases):
+    return trees.tree_softmax(vectors, words, codes, trees.Nodes(node_vectors, node_biases))
+
+
+def tree_softmax_step(vectors, words, codes, q, b, grad, sums, bias_sums, rate, threads=1):
+    nodes, own = trees.Nodes(q, b), trees.NodeSums(sums, bias_sums)
+    return trees.tree_softmax_step(vectors, words, codes, nodes, grad, own, rate, threads)
+
+
+def tree_softmax_distribution(vectors, codes, q, b):
+    return trees.tree_softmax_distribution(vectors, codes, trees.Nodes(q, b))
+
 
 BACKENDS = ("reference", "cpu")
 
@@ -30,7 +45,7 @@ def random_codes(leaves, words, seed=0):
     order = np.argsort(owners, kind="stable")
     paths = [paths[i] for i in order]
     word_codes = np.searchsorted(owners[order], np.arange(words + 1))
-    steps = [step for path in paths for step in path]
+    steps = [tree_softmax_step for path in paths for tree_softmax_step in path]
     code_steps = np.cumsum([0, *map(len, paths)])
     return Codes(
         word_codes,
@@ -59,8 +74,8 @@ def test_the_probabilities_of_all_words_sum_to_one(backend, leaves, words, width
     dtype = np.float64 if backend == "reference" else np.float32
     r, _, q, b = problem(codes, 3, width, dtype=dtype)
     with kernels.use(backend):
-        pairs = forward(np.repeat(r, words, 0), np.tile(np.arange(words), 3), codes, q, b)
-        whole = distribution(r, codes, q, b)
+        pairs = tree_softmax(np.repeat(r, words, 0), np.tile(np.arange(words), 3), codes, q, b)
+        whole = tree_softmax_distribution(r, codes, q, b)
     tolerance = 1e-12 if dtype == np.float64 else 2e-6
     np.testing.assert_allclose(np.exp(whole.astype(np.float64)).sum(axis=1), 1, tolerance)
     np.testing.assert_allclose(pairs.reshape(3, words), whole, 10 * tolerance, 10 * tolerance)
@@ -71,8 +86,8 @@ def test_a_tree_of_three_leaves_written_out():
     r, q, b = np.array([[2.0]]), np.array([[0.5], [-1.0]]), np.array([0.1, 0.2])
     left = 1 / (1 + np.exp(-1.1))
     with kernels.use("reference"):
-        whole = distribution(r, codes, q, b)[0]
-        pairs = forward(np.repeat(r, 2, 0), [0, 1], codes, q, b)
+        whole = tree_softmax_distribution(r, codes, q, b)[0]
+        pairs = tree_softmax(np.repeat(r, 2, 0), [0, 1], codes, q, b)
     np.testing.assert_allclose(whole, np.log([left, 1 - left]), 1e-13)
     np.testing.assert_allclose(pairs, np.log([left, 1 - left]), 1e-13)
 
@@ -83,11 +98,11 @@ def test_the_gradient_is_that_of_autograd(leaves, words, width):
     codes = random_codes(leaves, words)
     r, w, q, b = problem(codes, width=width)
     grad = np.random.default_rng(1).standard_normal(len(w))
-    # A step whose size does not depend on the gradient: sums so large that no gradient changes them.
+    # A tree_softmax_step whose size does not depend on the gradient: sums so large that no gradient changes them.
     tables, rate = (q.copy(), b.copy()), 1e8
     sums = np.full_like(b, rate**2), np.full_like(b, rate**2)
     with kernels.use("reference"):
-        result = step(r, w, codes, *tables, grad, *sums, rate)
+        result = tree_softmax_step(r, w, codes, *tables, grad, *sums, rate)
 
     R, Q, B = (torch.from_numpy(each).requires_grad_() for each in (r, q, b))
     loss = (R.sum() + Q.sum() + B.sum()) * 0
@@ -121,8 +136,8 @@ def test_both_backends_agree(words, more, tokens, width, seed):
     for backend in BACKENDS:
         tables = q.copy(), b.copy(), np.ones_like(b), np.ones_like(b)
         with kernels.use(backend):
-            log_probs = forward(r, w, codes, q, b)
-            found = step(r, w, codes, *tables[:2], grad, *tables[2:], 0.1)
+            log_probs = tree_softmax(r, w, codes, q, b)
+            found = tree_softmax_step(r, w, codes, *tables[:2], grad, *tables[2:], 0.1)
         results.append((log_probs, *found, *tables))
     for a, e in zip(*results, strict=True):
         assert a.dtype == e.dtype
@@ -133,10 +148,10 @@ def test_certain_and_hopeless_turns_keep_their_logarithms():
     """Activations of a thousand: a float32 exponential has long become zero."""
     codes = Codes([0, 1, 3], [0, 1, 3, 5], [0, 0, 1, 0, 1], [1, -1, 1, -1, -1])
     r, q = np.float32([[1000.0]]), np.float32([[1.0], [1.0]])
-    log_probs = forward(np.repeat(r, 2, 0), [0, 1], codes, q, np.zeros(2, np.float32))
+    log_probs = tree_softmax(np.repeat(r, 2, 0), [0, 1], codes, q, np.zeros(2, np.float32))
     np.testing.assert_allclose(log_probs, [0, -1000], atol=1e-6)
     np.testing.assert_allclose(
-        distribution(r, codes, q, np.zeros(2, np.float32)), [[0, -1000]], atol=1e-4
+        tree_softmax_distribution(r, codes, q, np.zeros(2, np.float32)), [[0, -1000]], atol=1e-4
     )
 
 
@@ -144,7 +159,7 @@ def test_nan_in_a_vector_shows_in_its_own_probability_alone():
     codes = random_codes(6, 4)
     r, w, q, b = problem(codes, dtype=np.float32)
     r[2, 1] = np.nan
-    found = forward(r, w, codes, q, b)
+    found = tree_softmax(r, w, codes, q, b)
     assert np.flatnonzero(np.isnan(found)).tolist() == [2]
 
 
@@ -156,8 +171,8 @@ def test_a_step_is_that_of_the_reference_and_the_same_for_any_number_of_threads(
     for backend, threads in (("reference", 1), ("cpu", 1), ("cpu", 2), ("cpu", 3), ("cpu", 16)):
         tables = q.copy(), b.copy(), np.full_like(b, 1e-3), np.full_like(b, 1e-3)
         with kernels.use(backend):
-            found = step(r, w, codes, *tables[:2], grad, *tables[2:], 0.1, threads)
-            log_probs = forward(r, w, codes, q, b)
+            found = tree_softmax_step(r, w, codes, *tables[:2], grad, *tables[2:], 0.1, threads)
+            log_probs = tree_softmax(r, w, codes, q, b)
         np.testing.assert_allclose(found.log_probs, log_probs, 1e-6, 1e-6)
         results.append((*found, *tables))
     expected, first, *others = results
@@ -177,7 +192,7 @@ def test_a_step_from_hopeless_words_is_finite_and_that_of_the_reference():
     for backend in BACKENDS:
         tables = q.copy(), b.copy(), np.ones_like(b), np.ones_like(b)
         with kernels.use(backend):
-            found = step(r, w, codes, *tables[:2], grad, *tables[2:], 0.1)
+            found = tree_softmax_step(r, w, codes, *tables[:2], grad, *tables[2:], 0.1)
         results.append((*found, *tables))
     assert results[0][0].min() < -200
     for expected, actual in zip(*results, strict=True):
@@ -192,7 +207,7 @@ def test_a_step_on_what_cannot_be_changed_in_place_is_refused(backend, which):
     arrays = [q, b, np.ones_like(b), np.ones_like(b)]
     arrays[which] = np.repeat(arrays[which], 2, axis=-1)[..., ::2]
     with kernels.use(backend), pytest.raises(KernelError, match="in place"):
-        step(r, w, codes, *arrays[:2], np.ones(len(w)), *arrays[2:], 0.1)
+        tree_softmax_step(r, w, codes, *arrays[:2], np.ones(len(w)), *arrays[2:], 0.1)
 
 
 GOOD = {
@@ -230,7 +245,9 @@ def test_codes_that_do_not_fit_together_are_refused(change):
 def test_a_distribution_over_what_is_no_tree_is_refused(backend, nodes, signs):
     codes = Codes([0, 1, 2], [0, 1, len(nodes)], nodes, signs)
     with kernels.use(backend), pytest.raises(KernelError, match="tree"):
-        distribution(np.zeros((1, 2), np.float32), codes, np.zeros((2, 2)), np.zeros(2))
+        tree_softmax_distribution(
+            np.zeros((1, 2), np.float32), codes, np.zeros((2, 2)), np.zeros(2)
+        )
 
 
 @pytest.mark.parametrize(
@@ -249,9 +266,9 @@ def test_arguments_that_do_not_fit_are_refused(change):
     r, _, q, b = problem(codes, 2)
     fit = {"vectors": r, "words": [0, 3], "codes": codes, "node_vectors": q, "node_biases": b}
     with kernels.use("reference"):
-        forward(**fit)
+        tree_softmax(**fit)
     with pytest.raises(KernelError):
-        forward(**{**fit, **change})
+        tree_softmax(**{**fit, **change})
 
 
 def test_codes_survive_a_copy():

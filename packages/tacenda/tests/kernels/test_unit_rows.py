@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda.kernels.shared.tall_matrices import TINY, normalize
+from tacenda.kernels.shared import TINY, unit_rows
 
 PARTS = {
     "all of it": np.s_[:, :],
@@ -30,5 +30,5 @@ def test_a_part_of_a_matrix_has_unit_rows_and_the_rest_stays(part, transposed, d
     rows = expected[PARTS[part]]
     rows /= np.sqrt(np.maximum((rows**2).sum(axis=1, keepdims=True), TINY))
     view = matrix[PARTS[part]]
-    assert normalize(view) is view
+    assert unit_rows(view) is view
     np.testing.assert_allclose(matrix, expected, rtol=4 * np.finfo(dtype).eps)

@@ -10,19 +10,32 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from tacenda.kernels.dynamics import modal_recurrence
-from tacenda.kernels.dynamics.modal_recurrence import triton as modal_triton
-from tacenda.kernels.hidden_markov import block as hmm_block
-from tacenda.kernels.hidden_markov import block_softmax as blocks
-from tacenda.kernels.hidden_markov import class_softmax as classes
-from tacenda.kernels.hidden_markov import streaming_logsumexp as sums
-from tacenda.kernels.hidden_markov.block import Sequences
-from tacenda.kernels.hidden_markov.block_softmax import Vectors
-from tacenda.kernels.log_bilinear import context_sum, tree_softmax
-from tacenda.kernels.log_bilinear.context_sum import Context
-from tacenda.kernels.log_bilinear.tree_softmax import Codes
-from tacenda.kernels.ratings import boltzmann, scores, visits
-from tacenda.kernels.shared import adam_steps, row_steps, sparse_product
+from tacenda.kernels import ratings, trees
+from tacenda.kernels.hidden_markov import (
+    Sequences,
+    Vectors,
+    block_softmax,
+    block_softmax_backward,
+    class_softmax,
+    class_softmax_backward,
+    hmm_block,
+    hmm_block_backward,
+    streaming_logsumexp,
+    streaming_logsumexp_backward,
+)
+from tacenda.kernels.ratings import Side, boltzmann_divergence, rating_scores, rating_visits
+from tacenda.kernels.sequences import modal_scan
+from tacenda.kernels.sequences import triton as modal_triton
+from tacenda.kernels.shared import adagrad, adam, sparse_product
+from tacenda.kernels.trees import (
+    Codes,
+    Context,
+    context_sum,
+    context_sum_backward,
+    tree_softmax,
+    tree_softmax_backward,
+    tree_softmax_step,
+)
 
 SHARED_MEMORY = 99 << 10  # bytes a program has on the smaller devices since 8.0
 
@@ -67,9 +80,9 @@ def test_forward_backward(compiled):
     for k in (20, 200):  # a block of one tile and of several
         tables = torch.ones(3, k, k), torch.ones(4, k), torch.ones(2, k)
         observed = Sequences(np.zeros(5, int), np.zeros(5, int), np.array([0, 1]), [0, 2, 5])
-        found = hmm_block.forward(*tables, observed)
-        hmm_block.backward(*tables, observed, found)
-    assert_all_compiled(compiled, "_forward _messages _counts _sum")
+        found = hmm_block(*tables, observed)
+        hmm_block_backward(*tables, observed, found)
+    assert_all_compiled(compiled, "_filter _messages _counts _sum")
 
 
 @pytest.mark.parametrize("two_levels", [True, False])
@@ -78,22 +91,22 @@ def test_blocks(compiled, two_levels):
     made_of = Vectors(torch.ones(2, k, width), torch.ones(2, k, width), torch.ones(2, k))
     pairs = np.array([0, 1]), np.array([1, 0])
     given = (torch.ones(2, k), None) if two_levels else (None, torch.ones(2, k))
-    A = blocks.forward(made_of, *pairs, *given)
-    blocks.backward(made_of, *pairs, A, A, given[0])
-    assert_all_compiled(compiled, "_forward _by_class _by_rows")
+    A = block_softmax(made_of, *pairs, *given)
+    block_softmax_backward(made_of, *pairs, A, A, given[0])
+    assert_all_compiled(compiled, "_fill_segments _by_class _by_rows")
 
 
 def test_words(compiled):
     words, states, cuts = torch.ones(200, 20), torch.ones(2, 20, 20), np.array([0, 0, 200])
-    o = classes.forward(words, words[:, 0].contiguous(), states, cuts)
-    classes.backward(words, words[:, 0].contiguous(), states, cuts, o, o)
-    assert_all_compiled(compiled, "_forward _by_class _by_rows _sum")
+    o = class_softmax(words, words[:, 0].contiguous(), states, cuts)
+    class_softmax_backward(words, words[:, 0].contiguous(), states, cuts, o, o)
+    assert_all_compiled(compiled, "_fill_segments _by_class _by_rows _sum")
 
 
 def test_streaming_sums(compiled):
     rows, bias = torch.ones(70, 40), torch.ones(70)
-    sums.backward(rows, rows, bias, sums.forward(rows, rows, bias), bias)
-    assert_all_compiled(compiled, "_forward _backward")
+    streaming_logsumexp_backward(rows, rows, bias, streaming_logsumexp(rows, rows, bias), bias)
+    assert_all_compiled(compiled, "_log_sums _log_sums_backward")
 
 
 @pytest.mark.parametrize(("n_real", "n_pairs"), [(3, 0), (0, 2), (10, 95)])
@@ -103,7 +116,7 @@ def test_scans(compiled, n_real, n_pairs, monkeypatch):
     states = n_real + 2 * n_pairs
     given = torch.ones(n_real), torch.ones(n_pairs, 2), torch.ones(2, states)
     for ids, offsets in ((np.zeros(3, int), [0, 1, 3]), (np.zeros(9, int), [0, 9])):
-        modal_recurrence.scan(*given, ids, offsets, out=torch.ones(len(ids), states))
+        modal_scan(*given, ids, offsets, out=torch.ones(len(ids), states))
     assert_all_compiled(compiled, "_run")
 
 
@@ -112,19 +125,21 @@ def test_products_of_counts(compiled, dtype):
     counts = np.array([0, 1, 2]), np.array([0, 1], np.int32), np.ones(2, dtype)
     for width in (1, 300):
         dense, scale = torch.ones(2, width), torch.ones(2)
-        sparse_product.multiply(*counts, dense)
-        sparse_product.multiply(*counts, dense, row_scale=scale, column_scale=scale)
-    assert_all_compiled(compiled, "_multiply")
+        sparse_product(*counts, dense)
+        sparse_product(*counts, dense, row_scale=scale, column_scale=scale)
+    assert_all_compiled(compiled, "_sparse_product")
 
 
 @pytest.mark.parametrize("steps", [1, 60])
 def test_trees(compiled, steps):
     codes = Codes([0, 1], [0, steps], np.zeros(steps, int), np.ones(steps, int))
     for width in (20, 300):
-        given = torch.ones(2, width), np.zeros(2, int), codes, torch.ones(1, width), torch.ones(1)
-        tree_softmax.forward(*given)
-        tree_softmax.step(*given, torch.ones(2), torch.ones(1), torch.ones(1), 0.1)
-        tree_softmax.backward(*given, torch.ones(2))
+        nodes = trees.Nodes(torch.ones(1, width), torch.ones(1))
+        given = torch.ones(2, width), np.zeros(2, int), codes, nodes
+        tree_softmax(*given)
+        sums = trees.NodeSums(torch.ones(1), torch.ones(1))
+        tree_softmax_step(*given, torch.ones(2), sums, 0.1)
+        tree_softmax_backward(*given, torch.ones(2))
     assert_all_compiled(compiled, "_tokens _pieces _nodes")
 
 
@@ -134,37 +149,30 @@ def test_contexts(compiled, n, n_tails):
         context = Context(
             torch.ones(n, width), torch.ones(width), torch.ones(n_tails), torch.ones(n_tails, width)
         )
-        given = torch.ones(2, width), np.zeros(3, int), [0, 3], [1], [3], context
-        found = context_sum.forward(*given)
-        context_sum.forward(*given, tails=found.before)
-        context_sum.backward(*given, found.before, found.vectors, far=torch.ones(2, width))
-        context_sum.backward(*given, found.before, found.vectors)
-    assert_all_compiled(compiled, "_forward _of_context _of_words _sum")
+        text = trees.Spans(np.zeros(3, int), [0, 3], [1], [3])
+        given = torch.ones(2, width), text, context
+        found = context_sum(*given)
+        context_sum(*given, tails=found.before)
+        context_sum_backward(*given, found.before, found.vectors, far=torch.ones(2, width))
+        context_sum_backward(*given, found.before, found.vectors)
+    assert_all_compiled(compiled, "_predict _of_context _of_words _sum")
 
 
 def test_steps_on_rows(compiled):
     for width in (1, 3000):
-        row_steps.adagrad(torch.ones(2, width), torch.ones(2), [1], torch.ones(1, width), 0.1)
+        adagrad(torch.ones(2, width), torch.ones(2), [1], torch.ones(1, width), 0.1)
     assert_all_compiled(compiled, "_steps")
 
 
 @pytest.mark.parametrize("width", [20, 100, 300])
 def test_visits_and_scores_of_ratings(compiled, width):
     table, one = torch.ones(2, width), torch.ones(2)
-    given = (
-        [0, 2],
-        np.zeros(2, np.int32),
-        one,
-        [1],
-        visits.Side(table, one, one, one, one),
-        table,
-        one,
-        one,
-    )
-    visits.visit(*given, 3.5, (0.1, 0.1), 7)
-    visits.visit(*given, 3.5, (0.1, 0.1), 7, table[:1])
-    scores.scores([0, -1], [1, 0], table, table, one, one, 3.5)
-    assert_all_compiled(compiled, "_visit _scores")
+    visits = ratings.Visits([0, 2], np.zeros(2, np.int32), one, [1])
+    given = visits, Side(table, one, one, one, one), ratings.Others(table, one, one)
+    rating_visits(*given, 3.5, (0.1, 0.1), 7)
+    rating_visits(*given, 3.5, (0.1, 0.1), 7, table[:1])
+    rating_scores([0, -1], [1, 0], table, table, one, one, 3.5)
+    assert_all_compiled(compiled, "_visit_rows _scores")
 
 
 @pytest.mark.parametrize("hidden", [20, 300])
@@ -172,15 +180,16 @@ def test_visits_and_scores_of_ratings(compiled, width):
 def test_machines_of_ratings(compiled, hidden, tied):
     weights = torch.ones(2, hidden) if tied else torch.ones(2, 5, hidden)
     tables = weights, torch.ones(2, 5), torch.ones(hidden), torch.ones(2, hidden)
-    given = np.array([0, 2]), np.zeros(2, np.int32), np.ones(2, np.int32), np.array([0])
     own = np.array([0, 2]), np.zeros(2, np.int32)
-    boltzmann.divergence(*given, *tables, torch.ones(5), torch.ones(1), 2, 3, *own)
-    assert_all_compiled(compiled, "_numbers _expect _draw _multiply")
+    cases = ratings.Cases(*own, np.ones(2, np.int32), torch.ones(1), *own)
+    machine = ratings.Machine(*tables, torch.ones(5))
+    boltzmann_divergence(cases, np.array([0]), machine, 2, 3)
+    assert_all_compiled(compiled, "_numbers _expect _draw _sparse_product")
 
 
 def test_steps_of_adam(compiled):
-    adam_steps.step(*(torch.ones(3) for _ in range(4)), 0.1, 1)
-    assert_all_compiled(compiled, "_step")
+    adam(*(torch.ones(3) for _ in range(4)), 0.1, 1)
+    assert_all_compiled(compiled, "_adam")
 
 
 def test_products_run_on_tensor_cores_where_torch_allows_it(compiled):
@@ -189,10 +198,12 @@ def test_products_run_on_tensor_cores_where_torch_allows_it(compiled):
     try:
         for dtype, rounded in ((torch.float32, True), (torch.float64, False)):
             rows, bias = torch.ones(70, 40, dtype=dtype), torch.ones(70, dtype=dtype)
-            sums.backward(rows, rows, bias, sums.forward(rows, rows, bias), bias)
+            streaming_logsumexp_backward(
+                rows, rows, bias, streaming_logsumexp(rows, rows, bias), bias
+            )
             states, cuts = torch.ones(2, 20, 40, dtype=dtype), np.array([0, 0, 70])
-            o = classes.forward(rows, bias, states, cuts)
-            classes.backward(rows, bias, states, cuts, o, o)
+            o = class_softmax(rows, bias, states, cuts)
+            class_softmax_backward(rows, bias, states, cuts, o, o)
             of_products = [k for name, k in compiled if name != "_sum"]
             assert of_products
             assert all((".tf32" in k.asm["ptx"]) == rounded for k in of_products)

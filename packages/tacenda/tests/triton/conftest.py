@@ -1,7 +1,6 @@
 """Where the tests of this folder run: on the CPU under Triton's interpreter, else on a CUDA device."""
 
 import os
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,8 +52,9 @@ def device():
 @pytest.fixture(autouse=True)
 def only_triton():
     """Public functions run on Triton, also where they are given tensors on the CPU."""
-    devices = frozenset({"cpu", "cuda"})
-    plugins.register("kernels", "tested", replace(backends.triton, name="tested", devices=devices))
+    tested = backends.Files("triton", 100, "cuda")
+    tested.devices |= {"cpu"}
+    plugins.register("kernels", "tested", tested)
     try:
         with kernels.use("tested"):
             yield

@@ -8,10 +8,9 @@ import torch
 
 from tacenda.errors import KernelError
 from tacenda.kernels import UnsupportedShape
-from tacenda.kernels.dynamics import modal_recurrence
-from tacenda.kernels.dynamics.modal_recurrence import triton
+from tacenda.kernels.sequences import modal_scan, triton
 from tacenda.kernels.shared import sparse_product
-from tacenda.testing.kernels.shared import random_counts
+from tacenda.testing.kernels.samples import random_counts
 
 TOLERANCE = {np.float32: 2e-5, np.float64: 1e-12}
 
@@ -35,13 +34,13 @@ def assert_scans(device, arguments, *, started=False, reverse=False):
         shape = (len(offsets) - 1, states)
         initial = np.random.default_rng(1).standard_normal(shape).astype(table.dtype)
     out = np.full((len(ids) + 2, states + 3), 7, table.dtype)
-    expected = device.reference(modal_recurrence.scan, *arguments, initial, reverse, out.copy(), 2)
+    expected = device.reference(modal_scan, *arguments, initial, reverse, out.copy(), 2)
     given = device.tensors((real, pairs, table))
-    found = modal_recurrence.scan(
+    found = modal_scan(
         *given, ids, offsets, device.tensors(initial), reverse, device.tensors(out), 2
     )
     device.assert_like(found, expected, tolerance)
-    last = modal_recurrence.scan(*given, ids, offsets, device.tensors(initial), reverse).last
+    last = modal_scan(*given, ids, offsets, device.tensors(initial), reverse).last
     assert torch.equal(last, found.last)
 
 
@@ -76,8 +75,8 @@ def test_a_sequence_does_not_depend_on_its_batch(device, monkeypatch):
     given = device.tensors((real, pairs, table))
     shape = len(ids), table.shape[1]
     zeros = torch.zeros(shape, device=device.name)
-    together = modal_recurrence.scan(*given, ids, offsets, out=zeros.clone())
-    alone = modal_recurrence.scan(*given, ids[3:24], [0, 21], out=zeros.clone())
+    together = modal_scan(*given, ids, offsets, out=zeros.clone())
+    alone = modal_scan(*given, ids[3:24], [0, 21], out=zeros.clone())
     assert torch.equal(alone.before[:21], together.before[3:24])
     assert torch.equal(alone.last[0], together.last[1])
 
@@ -86,11 +85,11 @@ def test_ids_may_lie_on_the_device_and_are_checked_there(device):
     real, pairs, table, ids, offsets = problem((5, 2))
     given = device.tensors((real, pairs, table))
     there = torch.from_numpy(ids).to(device.name)
-    found = modal_recurrence.scan(*given, there, offsets).last
-    assert torch.equal(found, modal_recurrence.scan(*given, ids, offsets).last)
+    found = modal_scan(*given, there, offsets).last
+    assert torch.equal(found, modal_scan(*given, ids, offsets).last)
     there[3] = 5
     with pytest.raises(KernelError, match="ids run from 0 to 5, and there are 5 rows"):
-        modal_recurrence.scan(*given, there, offsets)
+        modal_scan(*given, there, offsets)
 
 
 def test_nan_goes_on_within_its_sequence_and_its_states(device):
@@ -98,7 +97,7 @@ def test_nan_goes_on_within_its_sequence_and_its_states(device):
     table[4, 0] = np.nan
     given = device.tensors((real, pairs, table))
     out = torch.zeros((6, table.shape[1]), device=device.name)
-    modal_recurrence.scan(*given, np.array([0, 4, 1, 1, 2, 3]), [0, 3, 6], out=out)
+    modal_scan(*given, np.array([0, 4, 1, 1, 2, 3]), [0, 3, 6], out=out)
     assert out.isnan().nonzero().tolist() == [[2, 0]]
 
 
@@ -116,9 +115,9 @@ def test_products_of_counts(device, shape, dtype):
     dense = rng.standard_normal((columns, width), np.float32)
     r, c = rng.random(rows, np.float32), rng.random(columns, np.float32)
     for scales in ({}, {"row_scale": r}, {"column_scale": c}, {"row_scale": r, "column_scale": c}):
-        expected = device.reference(partial(sparse_product.multiply, **scales), *counts, dense)
+        expected = device.reference(partial(sparse_product, **scales), *counts, dense)
         there = {name: device.tensors(scale) for name, scale in scales.items()}
-        found = sparse_product.multiply(*counts, device.tensors(dense), **there)
+        found = sparse_product(*counts, device.tensors(dense), **there)
         device.assert_like(found, expected, 1e-5)
 
 
@@ -126,18 +125,18 @@ def test_the_sparse_operand_may_lie_on_the_device(device):
     counts = random_counts(6, 20, 0.4, np.int32, seed=0)
     (dense,) = device.tensors((np.random.default_rng(0).standard_normal((20, 7), np.float32),))
     there = [torch.from_numpy(np.asarray(part)).to(device.name) for part in counts]
-    found = sparse_product.multiply(*there, dense)
-    assert torch.equal(found, sparse_product.multiply(*counts, dense))
+    found = sparse_product(*there, dense)
+    assert torch.equal(found, sparse_product(*counts, dense))
 
 
 def test_addresses_that_do_not_exist_are_refused(device):
     indptr, indices, data = random_counts(6, 20, 0.4, np.int32, seed=0)
     dense = torch.ones((19, 3), device=device.name)
     with pytest.raises(KernelError, match=r"outside 0 \.\. 18"):
-        sparse_product.multiply(indptr, np.where(indices == indices[0], 19, indices), data, dense)
+        sparse_product(indptr, np.where(indices == indices[0], 19, indices), data, dense)
     wrong = indptr.copy()
     wrong[2] = wrong[3] + 1
     with pytest.raises(KernelError, match="does not ascend"):
-        sparse_product.multiply(wrong, np.zeros_like(indices), data, dense)
+        sparse_product(wrong, np.zeros_like(indices), data, dense)
     with pytest.raises(UnsupportedShape, match="only float32"):
-        sparse_product.multiply(indptr, np.zeros_like(indices), data, dense.double())
+        sparse_product(indptr, np.zeros_like(indices), data, dense.double())

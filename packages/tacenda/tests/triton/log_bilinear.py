@@ -6,12 +6,45 @@ import numpy as np
 import pytest
 import torch
 
-from tacenda.kernels import UnsupportedShape
-from tacenda.kernels.log_bilinear import context_sum, tree_softmax
-from tacenda.kernels.log_bilinear.context_sum import Context
-from tacenda.kernels.log_bilinear.tree_softmax import Codes, triton
-from tacenda.kernels.shared import row_steps
-from tacenda.testing.kernels import CASES
+from tacenda.kernels import UnsupportedShape, trees
+from tacenda.kernels.shared import adagrad
+from tacenda.kernels.trees import Codes, Context, triton
+from tacenda.testing.kernels import SAMPLES
+
+
+def samples(operation):
+    """Return the samples of an operation with spans, nodes and sums as arguments of their own."""
+    parts = trees.Nodes, trees.NodeSums, trees.Spans
+    return [
+        (label, tuple(x for each in given for x in (each if isinstance(each, parts) else (each,))))
+        for label, given in SAMPLES[operation]()
+    ]
+
+
+def tree_softmax(vectors, words, codes, node_vectors, node_biases):
+    return trees.tree_softmax(vectors, words, codes, trees.Nodes(node_vectors, node_biases))
+
+
+def tree_softmax_step(vectors, words, codes, q, b, grad, sums, bias_sums, rate, threads=1):
+    nodes, own = trees.Nodes(q, b), trees.NodeSums(sums, bias_sums)
+    return trees.tree_softmax_step(vectors, words, codes, nodes, grad, own, rate, threads)
+
+
+def tree_softmax_backward(vectors, words, codes, q, b, grad, threads=1):
+    return trees.tree_softmax_backward(vectors, words, codes, trees.Nodes(q, b), grad, threads)
+
+
+def context_sum(table, ids, offsets, starts, ends, context, tails=None, far=None, threads=1):
+    text = trees.Spans(ids, offsets, starts, ends)
+    return trees.context_sum(table, text, context, tails, far, threads)
+
+
+def context_sum_backward(
+    table, ids, offsets, starts, ends, context, before, grad, far=None, threads=1
+):
+    text = trees.Spans(ids, offsets, starts, ends)
+    return trees.context_sum_backward(table, text, context, before, grad, far, threads)
+
 
 TOLERANCE = 2e-5
 
@@ -41,35 +74,35 @@ def problem(tokens=14, width=37, seed=0):
 def assert_steps(device, arguments):
     """What is returned, and what has moved."""
     given = device.tensors(copy.deepcopy(arguments))
-    expected = device.reference(tree_softmax.step, *arguments)
-    device.assert_like(tree_softmax.step(*given), expected, TOLERANCE)
+    expected = device.reference(tree_softmax_step, *arguments)
+    device.assert_like(tree_softmax_step(*given), expected, TOLERANCE)
     for i in (3, 4, 6, 7):
         device.assert_like(given[i], arguments[i], TOLERANCE)
 
 
-@pytest.mark.parametrize("case", list(CASES["tree_softmax"]()), ids=lambda case: case[0])
+@pytest.mark.parametrize("case", samples("tree_softmax"), ids=lambda case: case[0])
 def test_log_probabilities_on_awkward_shapes(device, case):
-    expected = device.reference(tree_softmax.forward, *case[1])
-    device.assert_like(tree_softmax.forward(*device.tensors(case[1])), expected, TOLERANCE)
+    expected = device.reference(tree_softmax, *case[1])
+    device.assert_like(tree_softmax(*device.tensors(case[1])), expected, TOLERANCE)
 
 
-@pytest.mark.parametrize("case", list(CASES["tree_softmax_step"]()), ids=lambda case: case[0])
+@pytest.mark.parametrize("case", samples("tree_softmax_step"), ids=lambda case: case[0])
 def test_steps_on_awkward_shapes(device, case):
     assert_steps(device, case[1])
 
 
-@pytest.mark.parametrize("case", list(CASES["tree_softmax_backward"]()), ids=lambda case: case[0])
+@pytest.mark.parametrize("case", samples("tree_softmax_backward"), ids=lambda case: case[0])
 def test_gradients_on_awkward_shapes(device, case):
-    expected = device.reference(tree_softmax.backward, *case[1])
-    device.assert_like(tree_softmax.backward(*device.tensors(case[1])), expected, TOLERANCE)
+    expected = device.reference(tree_softmax_backward, *case[1])
+    device.assert_like(tree_softmax_backward(*device.tensors(case[1])), expected, TOLERANCE)
 
 
 @pytest.mark.parametrize("piece", [3, 256])
 def test_steps_on_nodes_that_are_visited_often_and_never(device, piece, monkeypatch):
     monkeypatch.setattr(triton, "PIECE", piece)
     assert_steps(device, problem())
-    expected = device.reference(tree_softmax.backward, *problem()[:6])
-    found = tree_softmax.backward(*device.tensors(problem()[:6]))
+    expected = device.reference(tree_softmax_backward, *problem()[:6])
+    found = tree_softmax_backward(*device.tensors(problem()[:6]))
     device.assert_like(found, expected, TOLERANCE)
 
 
@@ -82,16 +115,16 @@ def test_words_that_are_all_but_impossible(device):
 def test_nan_is_seen_in_the_tokens_that_meet_it(device):
     r, words, codes, q, b, *_ = problem()
     r[3, 5] = np.nan
-    found = tree_softmax.forward(*device.tensors((r, words, codes, q, b)))
+    found = tree_softmax(*device.tensors((r, words, codes, q, b)))
     assert torch.isnan(found).nonzero().ravel().tolist() == [3]
 
 
 def test_no_program_waits_for_another(device, backwards):
     """Nor do two write to one place: their order changes not one bit."""
     first, second = (device.tensors(problem()) for _ in range(2))
-    found = tree_softmax.step(*first)
+    found = tree_softmax_step(*first)
     backwards()
-    assert all(map(torch.equal, found, tree_softmax.step(*second)))
+    assert all(map(torch.equal, found, tree_softmax_step(*second)))
     assert all(torch.equal(first[i], second[i]) for i in (3, 4, 6, 7))
 
 
@@ -99,25 +132,25 @@ def test_words_may_lie_on_the_device(device):
     r, words, *rest = device.tensors(problem())
     there = torch.from_numpy(words).to(device.name)
     arguments = rest[:3]
-    found = tree_softmax.forward(r, there, *arguments)
-    assert torch.equal(found, tree_softmax.forward(r, words, *arguments))
+    found = tree_softmax(r, there, *arguments)
+    assert torch.equal(found, tree_softmax(r, words, *arguments))
 
 
 def test_float64_is_left_to_others(device):
     r, words, codes, q, b, *_ = device.tensors(problem())
     with pytest.raises(UnsupportedShape, match="float64"):
-        tree_softmax.forward(r.double(), words, codes, q.double(), b.double())
+        tree_softmax(r.double(), words, codes, q.double(), b.double())
 
 
 # -- contexts ----------------------------------------------------------------------------------------
 
-CONTEXTS = [case for case in CASES["context_sum"]() if "69 tokens" not in case[0]]
+CONTEXTS = [case for case in samples("context_sum") if "69 tokens" not in case[0]]
 
 
 @pytest.mark.parametrize("case", CONTEXTS, ids=lambda case: case[0])
 def test_contexts_on_awkward_shapes(device, case):
-    expected = device.reference(context_sum.forward, *case[1])
-    device.assert_like(context_sum.forward(*device.tensors(case[1])), expected, TOLERANCE)
+    expected = device.reference(context_sum, *case[1])
+    device.assert_like(context_sum(*device.tensors(case[1])), expected, TOLERANCE)
 
 
 def text(n=2, n_tails=2, width=5, far=True):
@@ -141,14 +174,14 @@ def text(n=2, n_tails=2, width=5, far=True):
 def test_contexts_and_their_gradients(device, n, n_tails, width, far):
     table, *spans, context, others = text(n, n_tails, width, far)
     given, there = (table, *spans, context), device.tensors((table, *spans, context))
-    expected = device.reference(context_sum.forward, *given, None, others)
-    found = context_sum.forward(*there, None, device.tensors(others))
+    expected = device.reference(context_sum, *given, None, others)
+    found = context_sum(*there, None, device.tensors(others))
     device.assert_like(found, expected, TOLERANCE)
-    again = context_sum.forward(*there, device.tensors(expected.before), device.tensors(others))
+    again = context_sum(*there, device.tensors(expected.before), device.tensors(others))
     device.assert_like(again, expected, TOLERANCE)
     grad = np.cos(expected.vectors)
-    slopes = device.reference(context_sum.backward, *given, expected.before, grad, others)
-    back = context_sum.backward(
+    slopes = device.reference(context_sum_backward, *given, expected.before, grad, others)
+    back = context_sum_backward(
         *there, *device.tensors((expected.before, grad)), device.tensors(others)
     )
     device.assert_like(back, slopes, TOLERANCE)
@@ -158,22 +191,22 @@ def test_more_positions_than_a_program_holds_are_left_to_others(device):
     table, *spans, context, _ = device.tensors(text())
     many = context._replace(weights=torch.ones((65, 5), device=device.name))
     with pytest.raises(UnsupportedShape, match="65 positions"):
-        context_sum.forward(table, *spans, many)
+        context_sum(table, *spans, many)
 
 
 # -- steps on rows -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", list(CASES["row_steps"]()), ids=lambda case: case[0])
+@pytest.mark.parametrize("case", list(SAMPLES["adagrad"]()), ids=lambda case: case[0])
 def test_steps_on_rows(device, case):
     table, sums, rows, gradient, rate, _ = case[1]
     given = device.tensors((table.copy(), sums.copy()))
-    row_steps.adagrad(*given, rows, device.tensors(gradient), rate)
-    device.reference(row_steps.adagrad, table, sums, rows, gradient, rate)
+    adagrad(*given, rows, device.tensors(gradient), rate)
+    device.reference(adagrad, table, sums, rows, gradient, rate)
     device.assert_like(given, (table, sums), 1e-5)
 
 
 def test_rows_of_float64_are_left_to_others(device):
     table = torch.ones((2, 3), dtype=torch.float64, device=device.name)
     with pytest.raises(UnsupportedShape, match="float64"):
-        row_steps.adagrad(table, table[:, 0].contiguous(), [1], table[:1], 0.1)
+        adagrad(table, table[:, 0].contiguous(), [1], table[:1], 0.1)

@@ -22,7 +22,7 @@ from tacenda.artifact import require
 from tacenda.corpus.pair_counts import RunStore, block_length, count_stream
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
 from tacenda.estimator import Estimator
-from tacenda.kernels.dynamics.lagged_counts import Counts
+from tacenda.kernels.sequences import Counts
 from tacenda.offsets import checked_offsets
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import Vocabulary

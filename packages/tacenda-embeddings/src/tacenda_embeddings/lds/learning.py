@@ -24,12 +24,10 @@ import numpy.typing as npt
 import scipy.linalg
 
 from tacenda import devices
-from tacenda.arrays import Array, to_device, to_numpy
+from tacenda.arrays import Array, in_c_order, to_device, to_numpy, zeros
 from tacenda.errors import CorpusError
-from tacenda.kernels.dynamics.lagged_counts import Counts
-from tacenda.kernels.machinery.arrays import in_c_order, zeros
-from tacenda.kernels.shared import sparse_product
-from tacenda.kernels.shared.tall_matrices import gram, multiply, subtract_along
+from tacenda.kernels.sequences import Counts
+from tacenda.kernels.shared import sparse_product, tall_gram, tall_product, tall_update
 from tacenda.progress import Progress, track
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.settings import (
@@ -109,9 +107,9 @@ def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
             em.notify("compressing")
             B = basis(factors, moments.mean, SUBSPACE_FACTOR * settings.n_states)
             compressed = project(moments, B, HORIZON)
-            inside = parameters._replace(C=to_device(gram(B, parameters.C), moments.device))
+            inside = parameters._replace(C=to_device(tall_gram(B, parameters.C), moments.device))
             inside = em.iterate(inside, compressed, settings.subspace_iterations, "subspace")
-            parameters = inside._replace(C=multiply(B, to_numpy(inside.C)))
+            parameters = inside._replace(C=tall_product(B, to_numpy(inside.C)))
         return em.finish(parameters, moments, iterations)
 
 
@@ -129,10 +127,10 @@ def partial_fit(
     with _em(settings, iterations + 1, "fitting the LDS to more text") as em:
         moments = _whitened_moments(settings, counts)
         # Keep each word's relative rate P(w | x) / P(w), which is proportional to C times the whitening scale:
-        # multiply C by old scale / new scale.
+        # tall_product C by old scale / new scale.
         ratio = (scale / moments.scale)[:, None].astype(np.float32)
         C = to_device(earlier.C * ratio, moments.device)
-        C = subtract_along(C, moments.mean, C)
+        C = tall_update(C, moments.mean, C)
         return em.finish(make_admissible(earlier._replace(C=C), moments.mean), moments, iterations)
 
 
@@ -226,14 +224,14 @@ class SparseMoments:
                 f"lag {k} was not counted; lags 1 to {self.n_lags} and their negatives were"
             )
         X = in_c_order(X, self._u.dtype)
-        Y = sparse_product.multiply(
+        Y = sparse_product(
             *(self._lags[k - 1] if k > 0 else self._transposes[-k - 1]),
             X,
             row_scale=self._row_scale,
             column_scale=self._column_scale,
             threads=self._threads,
         )
-        return subtract_along(Y, self._u, X, self._a)
+        return tall_update(Y, self._u, X, self._a)
 
     def left(self, C: Loading, k: int) -> Array:
         """Return ``C^T Psi_k`` (states, vocabulary) = (Psi_{-k} C)^T."""
@@ -257,7 +255,7 @@ Moments = SparseMoments | ProjectedMoments
 
 def project(moments: SparseMoments, B: Float32, n_lags: int) -> ProjectedMoments:
     """Compress the moments to the columns of ``B`` (vocabulary, subspace), orthonormal."""
-    lags = [gram(B, moments.apply(k, B)) for k in range(1, n_lags + 1)]
+    lags = [tall_gram(B, moments.apply(k, B)) for k in range(1, n_lags + 1)]
     return ProjectedMoments(lags, moments.device)
 
 
@@ -328,10 +326,10 @@ def _orthonormalize(X: Array, passes: int = 2) -> Array:
     """
     flat = X.reshape(-1, X.shape[-1])
     for _ in range(passes):
-        values, vectors = np.linalg.eigh(gram(flat, flat))
+        values, vectors = np.linalg.eigh(tall_gram(flat, flat))
         keep = values > max(values[-1], 1e-300) * 1e-12
         scale = np.where(keep, 1.0 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
-        flat = multiply(flat, vectors * scale)
+        flat = tall_product(flat, vectors * scale)
     return flat.reshape(X.shape)
 
 
@@ -362,16 +360,16 @@ def hankel_svd(
     notify("singular vectors")
     B = hankel_product(moments, Y, transpose=True).reshape(r * V, width)  # (Y^T H)^T
     Y = Y.reshape(r * V, width)
-    values, vectors = np.linalg.eigh(gram(B, B))
+    values, vectors = np.linalg.eigh(tall_gram(B, B))
     order = np.argsort(values)[::-1][:n_states]
     S = np.sqrt(np.maximum(values[order], 0.0))
     S_floor = np.maximum(S, 1e-12 * max(S[0], 1e-300))
     left = vectors[:, order]
     # rounding must not choose which way a singular vector points
     probe = to_device(np.cos(np.arange(len(Y), dtype=np.float32))[:, None], moments.device)
-    left *= np.where((gram(probe, Y) @ left)[0] < 0, -1.0, 1.0)
-    Gamma = multiply(Y, left * np.sqrt(S))
-    Delta = multiply(B, left / np.sqrt(S_floor))
+    left *= np.where((tall_gram(probe, Y) @ left)[0] < 0, -1.0, 1.0)
+    Gamma = tall_product(Y, left * np.sqrt(S))
+    Delta = tall_product(B, left / np.sqrt(S_floor))
     return HankelFactors(Gamma.reshape(r, V, -1), Delta.reshape(r, V, -1), S)
 
 
@@ -388,13 +386,13 @@ def identify(
     Gamma, Delta, _ = factors
     r = len(Gamma)
     # A = Delta^{1:r-1} (Delta^{2:r})^+ through its normal equations
-    earlier = np.sum([gram(Delta[j], Delta[j + 1]) for j in range(r - 1)], axis=0)
-    later = np.sum([gram(Delta[j + 1], Delta[j + 1]) for j in range(r - 1)], axis=0)
+    earlier = np.sum([tall_gram(Delta[j], Delta[j + 1]) for j in range(r - 1)], axis=0)
+    later = np.sum([tall_gram(Delta[j + 1], Delta[j + 1]) for j in range(r - 1)], axis=0)
     A = np.linalg.lstsq(later.T, earlier.T, rcond=1e-10)[0].T
     A = limit_spectral_radius(A, maximum_radius)
-    C = subtract_along(Gamma[0] * 1, moments.mean, Gamma[0])
-    R = gram(C, C)
-    Gs_C = gram(Delta[-1], C)
+    C = tall_update(Gamma[0] * 1, moments.mean, Gamma[0])
+    R = tall_gram(C, C)
+    Gs_C = tall_gram(Delta[-1], C)
     P = np.linalg.lstsq(A, Gs_C, rcond=1e-8)[0] @ np.linalg.pinv(R)
     R_half, R_half_inverse = symmetric_power(R, 0.5), symmetric_power(R, -0.5)
     P = R_half_inverse @ clip_eigenvalues(R_half @ P @ R_half, 1e-4, 0.95) @ R_half_inverse
@@ -412,7 +410,7 @@ def _with_full_noise(A: Matrix, C: Float32, Q: Matrix) -> Parameters:
 
 def _explained(C: Float32, P: Matrix) -> float:
     """Return the largest eigenvalue of C P C^T, the largest share of a variance that states explain."""
-    R_half = symmetric_power(gram(C, C), 0.5)
+    R_half = symmetric_power(tall_gram(C, C), 0.5)
     return float(np.linalg.eigvalsh(symmetrize(R_half @ P @ R_half))[-1])
 
 
@@ -436,8 +434,8 @@ def random_parameters(
     A = rng.standard_normal((n_states, n_states))
     A *= spectral_radius(like.A) / spectral_radius(A)
     C = to_device(rng.standard_normal(tuple(like.C.shape)).astype(np.float32), moments.device)
-    C = subtract_along(C, moments.mean, C)
-    C *= float(np.sqrt(np.trace(gram(like.C, like.C)) / np.trace(gram(C, C))))
+    C = tall_update(C, moments.mean, C)
+    C *= float(np.sqrt(np.trace(tall_gram(like.C, like.C)) / np.trace(tall_gram(C, C))))
     return _with_full_noise(A, C, like.Q)
 
 
@@ -450,17 +448,17 @@ def basis(factors: HankelFactors, mean: Vector, width: int) -> Array:
     """
     Gamma, Delta = (X.swapaxes(0, 1).reshape(len(mean), -1) * 1 for X in factors[:2])
     for X in (Gamma, Delta):
-        subtract_along(X, mean, X)
-    mixed = gram(Gamma, Delta)
+        tall_update(X, mean, X)
+    mixed = tall_gram(Gamma, Delta)
     values, vectors = np.linalg.eigh(
-        np.block([[gram(Gamma, Gamma), mixed], [mixed.T, gram(Delta, Delta)]])
+        np.block([[tall_gram(Gamma, Gamma), mixed], [mixed.T, tall_gram(Delta, Delta)]])
     )
     order = np.argsort(values)[::-1][:width]
     order = order[values[order] > _ROUNDING * values[order[0]]]
     chosen = vectors[:, order] / np.sqrt(values[order])
-    B = multiply(Gamma, chosen[: Gamma.shape[1]])
-    B += multiply(Delta, chosen[Gamma.shape[1] :])
-    return _orthonormalize(subtract_along(B, mean, B)[None], passes=1)[0]
+    B = tall_product(Gamma, chosen[: Gamma.shape[1]])
+    B += tall_product(Delta, chosen[Gamma.shape[1] :])
+    return _orthonormalize(tall_update(B, mean, B)[None], passes=1)[0]
 
 
 def limit_spectral_radius(A: Matrix, limit: float) -> Matrix:
@@ -623,7 +621,7 @@ def _expected_observation(
     T = J_powers[r]
 
     def part(product: FloatArray) -> FloatArray:
-        return multiply(product.T, (T @ gain.K_c).T)
+        return tall_product(product.T, (T @ gain.K_c).T)
 
     total = part(products.pop(r))  # B_0^T
     for k in range(r - 1, -r, -1):
@@ -631,10 +629,10 @@ def _expected_observation(
         if k >= 0:
             T += J_powers[k] @ G
         if k == 0:
-            total += part(subtract_along(gain.C_hat * 1, moments.mean, gain.C_hat).T)
+            total += part(tall_update(gain.C_hat * 1, moments.mean, gain.C_hat).T)
         else:
             total += part(products.pop(k) if k > 0 else moments.left(gain.C_hat, k))
-    total += multiply(C, (T @ F @ Pi @ A_r.T).T)
+    total += tall_product(C, (T @ F @ Pi @ A_r.T).T)
     return total.T
 
 
@@ -676,7 +674,7 @@ def expectation(
     lagged: dict[int, Matrix] = {}  # C_hat^T Psi_k C_hat
     for k in range(1, r + 1):
         product = moments.left(gain.C_hat, k)
-        lagged[k] = gram(product.T, gain.C_hat)
+        lagged[k] = tall_gram(product.T, gain.C_hat)
         if with_observation:
             products[k] = product
     lagged |= {-k: lagged[k].T for k in range(1, r)}
@@ -710,6 +708,6 @@ def maximization(statistics: Statistics, parameters: Parameters, mean: Vector) -
         raise ValueError("the M-step needs S_xw: call expectation with with_observation=True")
     inverse: Matrix = np.asarray(np.linalg.inv(S_xx), np.float64)
     A = S_10 @ inverse
-    C = multiply(S_xw.T, inverse)
+    C = tall_product(S_xw.T, inverse)
     Q = symmetrize(S_xx - A @ S_10.T)
     return Parameters(A, C, Q, parameters.noise.refit(C, S_xx, mean))

@@ -27,11 +27,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, multiply_into, to_device, to_numpy
+from tacenda.arrays import Array, empty, multiply_into, to_device, to_numpy, zeros
 from tacenda.errors import KernelError
-from tacenda.kernels.dynamics import linear_recurrence, modal_recurrence
-from tacenda.kernels.machinery.arrays import empty, zeros
-from tacenda.kernels.shared.tall_matrices import normalize
+from tacenda.kernels.sequences import decompose, linear_recurrence, modal_scan
+from tacenda.kernels.shared import unit_rows
 from tacenda_embeddings.lds.steady_state import Matrix, TwoSided
 
 Float32 = npt.NDArray[np.float32]
@@ -181,7 +180,7 @@ class Smoother:
         elif output == "own_context":
             out[:, :h] = own
             multiply_into(contexts, self._from_own, out[:, h:])
-            normalize(out[:, :h])
+            unit_rows(out[:, :h])
             out = out[:, h:]
         elif output == "filtered":
             multiply_into(contexts[:, :h], self._from_own[:h], out)
@@ -192,7 +191,7 @@ class Smoother:
             if output == "weighted_mean":
                 own *= recipe.own_weight
             out += own
-        normalize(out)
+        unit_rows(out)
 
     def scan(self, ids: Array, offsets: Integers, ends: Ends | None, out: Array) -> None:
         """Write past and future next to each other in their own bases into the first rows of ``out`` (.., 2 states)."""
@@ -285,7 +284,7 @@ def recurrence(
 ) -> ModalRecurrence | DenseRecurrence:
     """Return x_t = M (x_{t-1} + table[w_{t-1}]), in the basis of M's eigenvectors unless they are ill-conditioned."""
     try:
-        modes = modal_recurrence.decompose(M)
+        modes = decompose(M)
     except KernelError:
         modes = None
     if modes is None or modes.condition > MAXIMUM_CONDITION:
@@ -296,7 +295,7 @@ def recurrence(
 class ModalRecurrence:
     """The recurrence in the basis of eigenvectors: a step is elementwise and reads every number once.
 
-    ``basis`` (states, states) takes this basis, in the layout of ``tacenda.kernels.dynamics.modal_recurrence``, to
+    ``basis`` (states, states) takes this basis, in the layout of ``tacenda.kernels.sequences.modal_scan``, to
     the coordinates of the table. With ``reverse`` it runs from the last token to the first.
     """
 
@@ -327,7 +326,7 @@ class ModalRecurrence:
         (sequences, states), which is ``initial`` for an empty sequence.
         """
         real, pairs = self._eigenvalues
-        return modal_recurrence.scan(
+        return modal_scan(
             real, pairs, self.inputs, ids, offsets, initial, self._reverse, out, column
         ).last
 
@@ -396,7 +395,7 @@ class DenseRecurrence:
         own = self.inputs[ids]
         u = own * 1
         u[first] += initial[filled]
-        y = linear_recurrence.forward(M, u, offsets, reverse=self._reverse)
+        y = linear_recurrence(M, u, offsets, reverse=self._reverse)
         if out is not None:
             x = out[: len(ids), column : column + len(M)]
             x[:] = y - own

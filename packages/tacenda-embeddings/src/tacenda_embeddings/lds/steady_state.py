@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.kernels.shared.tall_matrices import gram
+from tacenda.kernels.shared import tall_gram
 
 Matrix = npt.NDArray[np.float64]
 Vector = npt.NDArray[np.float64]
@@ -125,12 +125,12 @@ class FullNoise(NamedTuple):
     N: Matrix  # (states, states), the second moment of the states: C N C^T is what they explain
 
     def precision(self, C: Loading) -> Matrix:
-        R = gram(C, C)
+        R = tall_gram(C, C)
         return R @ np.linalg.inv(np.eye(len(R)) - self.N @ R)
 
     def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
         # S = Psi_0 + C Z C^T; eq 32 inverts the indefinite Z, this form does not
-        R = gram(C, C)
+        R = tall_gram(C, C)
         Z = Sigma_1 - self.N
         I_RZ = np.eye(len(R)) + R @ Z
         inverse = np.linalg.inv(I_RZ)
@@ -158,16 +158,16 @@ class DiagonalNoise(NamedTuple):
         return np.asarray(C / self.d[:, None], dtype=C.dtype)
 
     def precision(self, C: Loading) -> Matrix:
-        return gram(C, self._scale(C))
+        return tall_gram(C, self._scale(C))
 
     def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
         # K = Sigma_1 (I + R_D Sigma_1)^{-1} C^T D^{-1}, by the matrix inversion lemma (eq 53)
         C_hat = self._scale(C)
-        R_D = gram(C, C_hat)
+        R_D = tall_gram(C, C_hat)
         I_RS = np.eye(len(R_D)) + R_D @ Sigma_1
         inverse = np.linalg.inv(I_RS)
         projected = np.asarray(C_hat.T @ self.mean, dtype=np.float64)
-        square = gram(C_hat, C_hat) - np.outer(projected, projected)
+        square = tall_gram(C_hat, C_hat) - np.outer(projected, projected)
         variance = 1.0 - self.mean**2
         # C^T m = 0, so m^T S m = m^T D m, and det S over it is that of S given w^T m = 0
         along_mean = float(self.mean**2 @ self.d) if self.mean.any() else 1.0

@@ -15,7 +15,7 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.pair_counts import row_blocks
 from tacenda.corpus.storage import GrowingArray, Place, forget_pages
 from tacenda.errors import ConfigurationError
-from tacenda.kernels.dynamics.lagged_counts import Counts
+from tacenda.kernels.sequences import Counts
 from tacenda.progress import announce
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.varembed.morphemes import Inventory

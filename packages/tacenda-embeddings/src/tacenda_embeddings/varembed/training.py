@@ -294,7 +294,7 @@ class RowTable:
     """A float32 table of vectors (all, width) of which a step touches a few rows.
 
     The rows are leaves of autograd, not the table. AdaGrad has one accumulator a row, ``sums`` (all, 1), as
-    `tacenda.kernels.shared.row_steps` has, on whatever device the table is; rows that a batch does not contain
+    `tacenda.kernels.shared.adagrad` has, on whatever device the table is; rows that a batch does not contain
     never change.
     """
 

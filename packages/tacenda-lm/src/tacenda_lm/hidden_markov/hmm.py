@@ -14,8 +14,7 @@ from tacenda.arrays import Array, Arrays, Probabilities, over
 from tacenda.corpus import Corpus
 from tacenda.fitting import FitRun, StepResult, Sweeps, Trainer, fingerprint_arrays
 from tacenda.fitting.trainer import State
-from tacenda.kernels.hidden_markov import features as hmm_features
-from tacenda.kernels.hidden_markov.features import Classed, Model
+from tacenda.kernels.hidden_markov import Classed, FeatureModel, hmm_features, hmm_features_backward
 from tacenda.progress import track
 from tacenda.settings import Settings, configured_by, option
 from tacenda_lm import options
@@ -112,10 +111,12 @@ class BaumWelch(Trainer):
             starts=near((1, Z), 1.0),
         )
 
-    def _model(self) -> Model:
+    def _model(self) -> FeatureModel:
         """Return the model in features: x_i = p(. | i) are the transitions themselves, y_j is the jth unit vector."""
         found, unit_vectors = self.tables, np.eye(self.settings.n_states, dtype=np.float32)
-        return Model(found.transitions[None], unit_vectors[None], found.emissions, found.starts)
+        return FeatureModel(
+            found.transitions[None], unit_vectors[None], found.emissions, found.starts
+        )
 
     def _batches(self, ids: Ids, offsets: Offsets) -> Iterator[Classed]:
         """Yield sentences of similar lengths together."""
@@ -130,9 +131,9 @@ class BaumWelch(Trainer):
         total = 0.0
         sums = [np.zeros(table.shape) for _, table in self.tables.items()]
         for observed in self._batches(self.ids, self.offsets):
-            found = hmm_features.forward(model, observed)
+            found = hmm_features(model, observed)
             total += float(found.log_probs.sum())
-            counts = hmm_features.backward(model, observed, found)
+            counts = hmm_features_backward(model, observed, found)
             sums[0] += counts.left[0] * model.left[0]
             sums[1] += counts.emissions
             sums[2] += counts.starts
@@ -150,7 +151,7 @@ class BaumWelch(Trainer):
             return None
         model, total = self._model(), 0.0
         for observed in self._batches(*self.valid):
-            total += float(hmm_features.forward(model, observed).log_probs.sum())
+            total += float(hmm_features(model, observed).log_probs.sum())
         return perplexity_of(-total / len(self.valid[0]))
 
     @property

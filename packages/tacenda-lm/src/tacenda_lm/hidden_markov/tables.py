@@ -29,10 +29,16 @@ from tacenda.arrays import (
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import PASS_ITEMS, forget_pages
 from tacenda.errors import ArtifactError
-from tacenda.kernels.hidden_markov import block as hmm_block
-from tacenda.kernels.hidden_markov import block_softmax, streaming_logsumexp
-from tacenda.kernels.hidden_markov.block import Backward, Forward, Sequences
-from tacenda.kernels.hidden_markov.block_softmax import Vectors
+from tacenda.kernels.hidden_markov import (
+    Counts,
+    Forward,
+    Sequences,
+    Vectors,
+    block_softmax,
+    hmm_block,
+    hmm_block_backward,
+    streaming_logsumexp,
+)
 from tacenda_lm.sequences import Ids, Offsets, laid_end_to_end, pieces, with_ends
 
 _Floats = npt.NDArray[np.float32]
@@ -159,7 +165,7 @@ class TwoLevel(Transitions):
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
         weights = np.ascontiguousarray(self.to_classes[sources, :, targets])
         vectors = Vectors(self.left, self.reached, self.bias)
-        return block_softmax.forward(vectors, sources, targets, weights)
+        return block_softmax(vectors, sources, targets, weights)
 
 
 class Flat(Transitions):
@@ -173,12 +179,12 @@ class Flat(Transitions):
     def norms(self) -> _Floats:
         """The l (classes, k): logarithms of the sums over all states."""
         rows, columns = (x.reshape(-1, x.shape[2]) for x in (self.left, self.reached))
-        sums = streaming_logsumexp.forward(rows, columns, self.bias.ravel())
+        sums = streaming_logsumexp(rows, columns, self.bias.ravel())
         return sums.reshape(self.bias.shape)
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
         vectors = Vectors(self.left, self.reached, self.bias)
-        return block_softmax.forward(vectors, sources, targets, norms=self.norms)
+        return block_softmax(vectors, sources, targets, norms=self.norms)
 
 
 class Features(Transitions):
@@ -345,17 +351,17 @@ class Tables:
             rows[:1] = 0
             sequences = sequences._replace(first=rows)
             starts = np.concatenate([first[None], starts])
-        passed = hmm_block.forward(pool, self.emissions, starts, sequences)
+        passed = hmm_block(pool, self.emissions, starts, sequences)
         return Passed(tokens, sequences, pool, passed)
 
-    def backward(self, passed: Passed) -> Backward:
+    def backward(self, passed: Passed) -> Counts:
         """Return expected counts and posteriors of what was passed."""
         pairs, words, first, offsets = passed.observed
         # a pool is large, and counts are as large as the pool they are for: take the blocks that occur
         used, numbers = np.unique(pairs, return_inverse=True)
         observed = Sequences(numbers.astype(np.int32), words, np.zeros_like(first), offsets)
         blocks, starts = passed.pool[used], self.starts[:1]
-        return hmm_block.backward(blocks, self.emissions, starts, observed, passed.forward)
+        return hmm_block_backward(blocks, self.emissions, starts, observed, passed.forward)
 
     def reach(self, source: int, state: _Floats, target: int) -> _Floats:
         """Return p(z') (k,), not normalized, for the states of one class after p(z) ``state`` of another."""

@@ -23,17 +23,27 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from tacenda import devices, fitting
-from tacenda.arrays import Array, library
+from tacenda.arrays import Array, as_tensor, from_tensor, in_c_order, library
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import laid_out
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import BlockBatches, FitRun, History, StepResult, set_learning_rate
-from tacenda.kernels.hidden_markov import block as hmm_block
-from tacenda.kernels.hidden_markov import block_softmax, class_softmax, streaming_logsumexp
-from tacenda.kernels.hidden_markov import features as hmm_features
-from tacenda.kernels.hidden_markov.block_softmax import Vectors
-from tacenda.kernels.machinery.arrays import in_c_order
-from tacenda.kernels.machinery.tensors import to_array, to_tensor
+from tacenda.kernels.hidden_markov import (
+    Classed,
+    FeatureModel,
+    Vectors,
+    block_softmax,
+    block_softmax_backward,
+    class_softmax,
+    class_softmax_backward,
+    hmm_block,
+    hmm_block_backward,
+    hmm_features,
+    hmm_features_backward,
+    make_room,
+    streaming_logsumexp,
+    streaming_logsumexp_backward,
+)
 from tacenda_lm.hidden_markov.settings import LESS, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import (
     Emissions,
@@ -217,7 +227,7 @@ class Network(nn.Module):
         elif self.transitions == "two_level":
             transitions = TwoLevel(left, reached, bias, found.log_classes.exp().numpy())
         spoken = found.words.numpy(), found.word_bias.numpy(), found.emitting.numpy()
-        emissions = class_softmax.forward(*spoken, lexicon.offsets)
+        emissions = class_softmax(*spoken, lexicon.offsets)
         starts = found.log_starts.exp().numpy()
         return Tables(Emissions(lexicon.classes, emissions, starts), transitions)
 
@@ -330,7 +340,7 @@ class _Likelihood(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, compute: _Compute, *tensors: torch.Tensor) -> torch.Tensor:
-        arrays = [to_array(tensor) for tensor in tensors]
+        arrays = [from_tensor(tensor) for tensor in tensors]
         log_probs, ctx.gradients = compute(arrays, any(ctx.needs_input_grad))
         with np.errstate(invalid="ignore"):  # of a training that diverges, which the loop notices
             return torch.as_tensor(log_probs.sum())
@@ -338,7 +348,7 @@ class _Likelihood(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        found = [None if g is None else to_tensor(g).mul_(grad) for g in ctx.gradients]
+        found = [None if g is None else as_tensor(g).mul_(grad) for g in ctx.gradients]
         del ctx.gradients
         return (None, *found)
 
@@ -358,21 +368,21 @@ def _by_blocks(
         weights = in_c_order(xp.exp(log_classes[sources, :, targets]))
     else:  # normalizers of the classes that something leaves
         rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
-        kept = streaming_logsumexp.place(rows, columns, _KEPT) if learning else None
-        sums = streaming_logsumexp.forward(rows, columns, bias.ravel(), kept)
+        kept = make_room(rows, columns, _KEPT) if learning else None
+        sums = streaming_logsumexp(rows, columns, bias.ravel(), kept)
         norms = xp.zeros_like(bias)
         norms[groups] = sums.reshape(len(groups), -1)
     vectors = Vectors(left, reached, bias)
-    blocks = block_softmax.forward(vectors, sources, targets, weights, norms, threads)
-    emissions = class_softmax.forward(words, word_bias, emitting, lexicon.offsets)
+    blocks = block_softmax(vectors, sources, targets, weights, norms, threads)
+    emissions = class_softmax(words, word_bias, emitting, lexicon.offsets)
     probabilities = blocks, emissions, xp.exp(log_starts), sequences
-    passed = hmm_block.forward(*probabilities, threads)
+    passed = hmm_block(*probabilities, threads)
     if not learning:
         return passed.log_probs, []
 
     # from expected counts to the vectors, by way of the softmaxes
-    counts = hmm_block.backward(*probabilities, passed, threads)
-    moved = block_softmax.backward(
+    counts = hmm_block_backward(*probabilities, passed, threads)
+    moved = block_softmax_backward(
         vectors, sources, targets, blocks, counts.blocks, weights, threads
     )
     slopes = [moved.left, moved.reached, moved.bias]
@@ -383,13 +393,13 @@ def _by_blocks(
     else:
         leaving = _sum_at(norms, sources, moved.departures)
         given, taken = (array[groups].ravel() for array in (norms, -leaving))
-        by_rows, *others = streaming_logsumexp.backward(
+        by_rows, *others = streaming_logsumexp_backward(
             rows, columns, bias.ravel(), given, taken, kept
         )
         slopes[0][groups] += by_rows.reshape(left[groups].shape)
         for slope, added in zip(slopes[1:], others, strict=True):
             slope += added.reshape(slope.shape)
-    emitted = class_softmax.backward(
+    emitted = class_softmax_backward(
         words, word_bias, emitting, lexicon.offsets, emissions, counts.emissions
     )
     by_words = emitted.states, emitted.words, emitted.bias
@@ -403,15 +413,15 @@ def _by_features(
     """Go through the features of the states; ``outputs`` are the arrays of `Outputs`."""
     left, reached, _, _, emitting, words, word_bias, log_starts = outputs
     spoken = words, word_bias, emitting, lexicon.offsets
-    emissions = class_softmax.forward(*spoken)
-    model = hmm_features.Model(left, reached, emissions, np.exp(log_starts))
+    emissions = class_softmax(*spoken)
+    model = FeatureModel(left, reached, emissions, np.exp(log_starts))
     _, places, _, offsets = observed.sequences
-    classed = hmm_features.Classed(lexicon.classes[lexicon.order[places]], places, offsets)
-    passed = hmm_features.forward(model, classed)
+    classed = Classed(lexicon.classes[lexicon.order[places]], places, offsets)
+    passed = hmm_features(model, classed)
     if not learning:
         return passed.log_probs, []
-    found = hmm_features.backward(model, classed, passed)
-    emitted = class_softmax.backward(*spoken, emissions, found.emissions)
+    found = hmm_features_backward(model, classed, passed)
+    emitted = class_softmax_backward(*spoken, emissions, found.emissions)
     by_words = emitted.states, emitted.words, emitted.bias
     return passed.log_probs, [found.left, found.reached, None, None, *by_words, found.starts]
 
@@ -422,10 +432,10 @@ def _by_logarithms(
     """Go through blocks, emissions and starts given as logarithms, arranged as `hmm_block` takes them."""
     blocks, emissions, starts = map(np.exp, logarithms)
     probabilities = blocks, emissions, starts, observed.sequences
-    passed = hmm_block.forward(*probabilities, threads)
+    passed = hmm_block(*probabilities, threads)
     if not learning:
         return passed.log_probs, []
-    counts = hmm_block.backward(*probabilities, passed, threads)
+    counts = hmm_block_backward(*probabilities, passed, threads)
     return passed.log_probs, [counts.blocks, counts.emissions, counts.starts]
 
 

@@ -23,9 +23,18 @@ from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
 from tacenda.fitting import ArrayBatches, FitRun, History, StepResult, fingerprint_arrays
-from tacenda.kernels.log_bilinear import context_sum, tree_softmax
-from tacenda.kernels.log_bilinear.context_sum import Context
 from tacenda.kernels.machinery.memory import WIDE, aligned
+from tacenda.kernels.trees import (
+    Context,
+    Nodes,
+    NodeSums,
+    Spans,
+    context_sum,
+    context_sum_backward,
+    tree_softmax,
+    tree_softmax_distribution,
+    tree_softmax_step,
+)
 from tacenda.settings import Settings, configured_by, group, option
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
@@ -44,7 +53,7 @@ _FAINT = 0.02  # weight below which a tail is cut off in training
 _FARTHEST = 500  # words, at most
 _LESS = "a smaller width, or fewer batch_pieces"
 _ROWS = 512  # tokens that are predicted side by side, at most, then scored
-OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "row_steps"
+OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "adagrad"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,8 +262,8 @@ class HLBLPredictor(Predictor):
             offsets = np.unique(np.concatenate([[0], np.flatnonzero(firsts), [end - low]]))
             read = np.array(ids[low:end])
             forget_pages(ids)
-            span = np.array([start - low]), np.array([end - low])
-            found = context_sum.forward(p.words, read, offsets, *span, self.context, tails, p.far)
+            span = Spans(read, offsets, np.array([start - low]), np.array([end - low]))
+            found = context_sum(p.words, span, self.context, tails, p.far)
             tails, after = found.after, None
             if state is not None:
                 words = tuple(ids[max(0, end - n) : end].tolist())
@@ -263,13 +272,13 @@ class HLBLPredictor(Predictor):
             yield found.vectors[predicted], read[start - low :][predicted], after
 
     def rows(self, vectors: _Floats) -> _Floats:
-        nodes, biases = self.parameters.nodes, self.parameters.node_biases[:, 0]
-        rows = tree_softmax.distribution(vectors, self.tree.codes, nodes, biases)
+        nodes = Nodes(self.parameters.nodes, self.parameters.node_biases[:, 0])
+        rows = tree_softmax_distribution(vectors, self.tree.codes, nodes)
         return np.asarray(rows, np.float32)
 
     def picked(self, vectors: _Floats, words: Ids) -> Float64:
-        nodes, biases = self.parameters.nodes, self.parameters.node_biases[:, 0]
-        return tree_softmax.forward(vectors, words, self.tree.codes, nodes, biases)
+        nodes = Nodes(self.parameters.nodes, self.parameters.node_biases[:, 0])
+        return tree_softmax(vectors, words, self.tree.codes, nodes)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {**self.parameters.to_arrays(), **self.tree.arrays()}
@@ -390,28 +399,23 @@ class HLBLTrainer(Trainer):
         now, threads, rng = self.current, self.settings.threads, self.draw()
         (begins,) = batch
         ends = np.minimum(begins + self.settings.advanced.piece_words, len(self.text.ids))
-        ids, offsets, starts, stops, targets, counted = self.text.windows(begins, ends, self._reach)
-        spans = now.words, ids, offsets, starts, stops, now.context(self._fading)
-        found = context_sum.forward(*spans, far=now.far, threads=threads)
+        *span, targets, counted = self.text.windows(begins, ends, self._reach)
+        spans = now.words, Spans(*span), now.context(self._fading)
+        found = context_sum(*spans, far=now.far, threads=threads)
         vectors, kept = found.vectors, None
         if self.settings.dropout:
             kept = self.put(dropout_mask(tuple(vectors.shape), self.settings.dropout, rng))
             vectors *= kept
         # the kernel moves the nodes itself
         weights = self.put(-counted.astype(np.float32))
-        nodes = (
-            now.nodes,
-            now.node_biases[:, 0],
-            weights,
-            self.sums["nodes"],
-            self.sums["node_biases"],
-        )
-        log_probs, grad = tree_softmax.step(
-            vectors, targets, self.tree.codes, *nodes, learning_rate, threads=threads
+        nodes = Nodes(now.nodes, now.node_biases[:, 0])
+        sums = NodeSums(self.sums["nodes"], self.sums["node_biases"])
+        log_probs, grad = tree_softmax_step(
+            vectors, targets, self.tree.codes, nodes, weights, sums, learning_rate, threads
         )
         if kept is not None:
             grad *= kept
-        down = context_sum.backward(*spans, found.before, grad, now.far, threads=threads)
+        down = context_sum_backward(*spans, found.before, grad, now.far, threads=threads)
         for name, rows, gradient in (
             ("words", down.words, down.rows),
             ("far_words", down.words[: len(down.far_rows)], down.far_rows),

@@ -32,7 +32,7 @@ from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
 _ROWS = 512  # distributions computed side by side, at most
 _SUMS = 1e-6  # accumulators to begin with
 _LESS = "fewer batch_words, a smaller width, or a smaller vocabulary"
-_OPERATIONS = ("row_steps",)
+_OPERATIONS = ("adagrad",)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError
-from tacenda.kernels.log_bilinear.tree_softmax import Codes
 from tacenda.kernels.machinery.compiled import njit
+from tacenda.kernels.trees import Codes
 from tacenda_lm.log_bilinear.trees import Rule, Tree
 
 _Ints = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tacenda.artifact import require
 from tacenda.errors import ArtifactError, KernelError
-from tacenda.kernels.log_bilinear.tree_softmax import Codes
+from tacenda.kernels.trees import Codes
 
 #: How words are split into a tree; see `tree_building`.
 Rule = Literal["random", "balanced", "adaptive", "noisy"]

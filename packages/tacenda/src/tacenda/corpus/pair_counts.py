@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tacenda.corpus.storage import forget_pages
 from tacenda.errors import DataError
-from tacenda.kernels.dynamics.lagged_counts import Counts, lagged_counts, merge_counts
+from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
 
 _MAX_BLOCK = 4_000_000  # ids; the kernel is fastest while a block of the stream fits the L3 cache
 _MIN_BLOCK = 1024

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.arrays import to_device, to_numpy
+from tacenda.arrays import to_device, to_numpy, zeros
 from tacenda.errors import ConfigurationError
-from tacenda.kernels.machinery.arrays import zeros
-from tacenda.kernels.shared import adam_steps
+from tacenda.kernels.shared import adam
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -70,7 +69,7 @@ class Adam:
         m, v = self._slot("mean", name, w), self._slot("square", name, w)
         steps = self._slots.setdefault(f"steps/{name}", np.zeros((), np.int64))
         steps += 1
-        adam_steps.step(w, m, v, g, rate, int(steps))
+        adam(w, m, v, g, rate, int(steps))
 
     def _slot(self, slot: str, name: str, like: NDArray[Any]) -> NDArray[Any]:
         """A running mean of one parameter, zeros at first."""

@@ -1,116 +1,72 @@
-"""The operations of Tacenda and the backends that ship with it, named by its ``tacenda.kernels`` entry points.
+"""The backends that ship with Tacenda, named by its ``tacenda.kernels`` entry points.
 
-A backend names its functions by ``"module:function"`` and imports each when it is first called, so that loading a
-backend costs nothing and one broken operation leaves the others alone.
+An operation of the family ``hidden_markov`` is a function in ``hidden_markov/__init__.py``, whose body ``reference``
+runs; the functions of that name in ``cpu.py``, ``torch.py`` and ``triton.py`` beside it are the fast
+ones. They are imported when they are first called, so that loading a backend costs nothing and one broken file leaves
+the others alone.
 """
 
+import re
+from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 from tacenda.errors import PluginUnavailableError
-from tacenda.kernels.dispatch import API_VERSION, Backend
-
-OPERATIONS = {
-    "lagged_counts": "dynamics.lagged_counts:lagged_counts",
-    "merge_counts": "dynamics.lagged_counts:merge_counts",
-    "linear_recurrence": "dynamics.linear_recurrence:forward",
-    "modal_scan": "dynamics.modal_recurrence:scan",
-    "context_sum": "log_bilinear.context_sum:forward",
-    "context_sum_backward": "log_bilinear.context_sum:backward",
-    "stream_scores": "log_bilinear.stream_scores:scores",
-    "tree_softmax": "log_bilinear.tree_softmax:forward",
-    "tree_softmax_step": "log_bilinear.tree_softmax:step",
-    "tree_softmax_backward": "log_bilinear.tree_softmax:backward",
-    "tree_softmax_distribution": "log_bilinear.tree_softmax:distribution",
-    "hmm_block": "hidden_markov.block:forward",
-    "hmm_block_backward": "hidden_markov.block:backward",
-    "hmm_features": "hidden_markov.features:forward",
-    "hmm_features_backward": "hidden_markov.features:backward",
-    "block_softmax": "hidden_markov.block_softmax:forward",
-    "block_softmax_backward": "hidden_markov.block_softmax:backward",
-    "class_softmax": "hidden_markov.class_softmax:forward",
-    "class_softmax_backward": "hidden_markov.class_softmax:backward",
-    "streaming_logsumexp": "hidden_markov.streaming_logsumexp:forward",
-    "streaming_logsumexp_backward": "hidden_markov.streaming_logsumexp:backward",
-    "rating_sgd": "ratings.sgd:epoch",
-    "rating_visits": "ratings.visits:visit",
-    "rating_scores": "ratings.scores:scores",
-    "rating_solves": "ratings.solves:solve",
-    "boltzmann_divergence": "ratings.boltzmann:divergence",
-    "boltzmann_descent": "ratings.boltzmann:descend",
-    "boltzmann_expectations": "ratings.boltzmann:expect",
-    "hidden_sums": "boltzmann.hidden_sums:log_sums",
-    "row_steps": "shared.row_steps:adagrad",
-    "adam_steps": "shared.adam_steps:step",
-    "sparse_product": "shared.sparse_product:multiply",
-    "tall_gram": "shared.tall_matrices:gram",
-    "tall_product": "shared.tall_matrices:multiply",
-    "tall_update": "shared.tall_matrices:subtract_along",
-    "tall_moments": "shared.tall_matrices:moments",
-    "tall_columns": "shared.tall_matrices:multiply_columns",
-    "unit_rows": "shared.tall_matrices:normalize",
-}
-"""Operation -> ``"wing.folder:function"``. The folder itself has the public function of this name; its ``naive.py`` has
-the specification, ``cpu.py``, ``torch.py`` and ``triton.py`` have the fast ones."""
-
-_IN_TRITON = (
-    *(
-        f"{name}{end}"
-        for name in ("hmm_block", "block_softmax", "class_softmax")
-        for end in ("", "_backward")
-    ),
-    "streaming_logsumexp",
-    "streaming_logsumexp_backward",
-    "context_sum",
-    "context_sum_backward",
-    "modal_scan",
-    "rating_visits",
-    "rating_scores",
-    "boltzmann_divergence",
-    "boltzmann_expectations",
-    "sparse_product",
-    "row_steps",
-    "adam_steps",
-    "tree_softmax",
-    "tree_softmax_step",
-    "tree_softmax_backward",
-)
-_IN_TORCH = (
-    "linear_recurrence",
-    "rating_solves",
-    "tall_gram",
-    "tall_product",
-    "tall_update",
-    "tall_moments",
-    "tall_columns",
-    "unit_rows",
-)
+from tacenda.kernels.dispatch import API_VERSION, FAMILIES, OPERATIONS, Operation
 
 
-def _functions(file: str, operations: tuple[str, ...] = tuple(OPERATIONS)) -> dict[str, str]:
-    """Operation -> where the function of that file is, for `Backend`."""
-    places = {operation: OPERATIONS[operation].split(":") for operation in operations}
-    return {
-        operation: f"tacenda.kernels.{folder}.{file}:{function}"
-        for operation, (folder, function) in places.items()
-    }
+class Files:
+    """The backend made of all files of one name."""
+
+    kind = "kernels"
+    api_version = API_VERSION
+
+    def __init__(self, file: str, priority: int, device: str) -> None:
+        self.file, self.priority, self.devices = file, priority, {device}
+
+    def offers(self, operation: str) -> bool:
+        """Tell whether there is a function of this name, without importing its file, which may need torch."""
+        public = OPERATIONS.get(operation)
+        if public is None or self.file == "reference":
+            return public is not None
+        return operation in _functions(public.__module__, self.file)
+
+    def __getattr__(self, operation: str) -> Operation:
+        """Return the function of an operation, if this backend has it."""
+        if not self.offers(operation):
+            raise AttributeError(operation)
+        public: Any = OPERATIONS[operation]
+        if self.file == "reference":
+            function: Operation = public.specification
+            return function
+        function = getattr(import_module(f"{public.__module__}.{self.file}"), operation)
+        return function
 
 
-reference = Backend("reference", API_VERSION, priority=0, operations=_functions("naive"))
-"""The specifications themselves: slow, readable, float64."""
+@cache
+def _functions(family: str, file: str) -> frozenset[str]:
+    """Return the names of the functions in a file of a family of Tacenda's, by its source."""
+    if family.removeprefix("tacenda.kernels.") not in FAMILIES:
+        return frozenset()
+    path = Path(str(import_module(family).__file__)).with_name(f"{file}.py")
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return frozenset(re.findall(r"^def (\w+)\(", text, re.MULTILINE))
 
-cpu = Backend("cpu", API_VERSION, priority=50, operations=_functions("cpu"))
+
+reference = Files("reference", 0, "cpu")
+"""The specifications themselves, those of others too: slow, readable, float64."""
+
+cpu = Files("cpu", 50, "cpu")
 """numba where the work is an irregular loop, BLAS where it is a product; on one thread unless told, without the GIL."""
 
-_CUDA = frozenset({"cuda"})
-OF_CUDA = {
-    "torch": Backend("torch", API_VERSION, 90, _functions("torch", _IN_TORCH), _CUDA),
-    "triton": Backend("triton", API_VERSION, 100, _functions("triton", _IN_TRITON), _CUDA),
-}
+OF_CUDA = {"torch": Files("torch", 90, "cuda"), "triton": Files("triton", 100, "cuda")}
 """By name: an operation is plain torch where that is near what the device can do, else Triton. A backend
 whose packages are missing is here too, though `plugins` has it as unavailable."""
 
 
-def __getattr__(name: str) -> Backend:
+def __getattr__(name: str) -> Any:
     """Give out ``torch`` and ``triton`` only where their packages are, so that the registry can say why not."""
     if name not in OF_CUDA:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

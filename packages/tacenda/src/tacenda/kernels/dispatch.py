@@ -4,20 +4,29 @@
         ...
     TACENDA_KERNELS=cpu tacenda ...     # for a process; "mine,cpu" tries two in order
 
-Backends come from the ``tacenda.kernels`` entry points or ``tacenda.plugins.register("kernels", ...)`` and are tried
-from the highest priority down. A backend that cannot be loaded, or whose operation cannot be imported, is skipped and
-the reason kept; one that raises `UnsupportedShape` hands the call to the next. ``reference`` is the last resort and
-never a silent one: unless it was asked for by name it warns, once for each operation and reason.
+A backend is a module, or any object, that has
+
+    kind = "kernels"
+    priority = 10                       # higher is tried first: reference 0, cpu 50, torch 90, triton 100
+    devices = {"cpu"}                   # optional; "cuda" gets torch tensors
+    api_version = 1                     # optional, `tacenda.plugins.API_VERSION` of the release it was written for
+
+and a function for each operation that it runs, under the operation's name, which takes all arguments by position, as
+the public function has checked them. It comes from the ``tacenda.kernels`` entry points or from
+``tacenda.plugins.register("kernels", ...)``. One that cannot be loaded, or whose operation cannot be imported, is
+skipped and the reason kept; an operation that raises `UnsupportedShape` hands the call to the next backend.
+``reference``, the bodies of the operations, is the last resort and never a silent one: unless it was asked for by name
+it warns, once for each operation and reason.
 """
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, ClassVar
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 from tacenda import plugins
 from tacenda.errors import KernelError, PluginError, PluginUnavailableError, describe
@@ -25,66 +34,29 @@ from tacenda.errors import KernelError, PluginError, PluginUnavailableError, des
 API_VERSION = plugins.API_VERSION
 ENVIRONMENT = "TACENDA_KERNELS"
 REFERENCE = "reference"
+FAMILIES = "sequences", "trees", "hidden_markov", "ratings", "shared"
 
 Operation = Callable[..., Any]
+
+#: Every operation that `tacenda.kernels.operation` has defined -> its public function.
+OPERATIONS: dict[str, Operation] = {}
 
 
 class UnsupportedShape(KernelError):  # noqa: N818 - it is a hand-over, rarely seen as an error
     """Raised by a backend's operation, before any work, for shapes or dtypes it does not serve."""
 
 
-@dataclass(frozen=True)
-class Backend:
-    """A set of operations; what a ``tacenda.kernels`` entry point names.
+class Backend(SimpleNamespace):
+    """A backend put together by hand: ``Backend(priority=10, my_operation=my_function)``."""
 
-    Parameters
-    ----------
-    name
-        The name users select it by; the same as the entry point's.
-    api_version
-        `tacenda.plugins.API_VERSION` of the release it was written for; checked on load.
-    priority
-        Higher is tried first. ``reference`` 0, ``cpu`` 50, ``torch`` 90, ``triton`` 100.
-    operations
-        Operation name -> callable, or ``"module:function"`` imported at first use. The names may be those of Tacenda
-        (``lagged_counts`` ...; same arguments and results) or new ones. The public function of an operation checks the
-        arguments and hands them on by position, all of them, with arrays in the dtypes it documents.
-    devices
-        Device types served: ``"cpu"`` (numpy arrays), ``"cuda"`` (torch tensors) ...
-    """
-
-    kind: ClassVar[str] = "kernels"
-
-    name: str
-    api_version: int
-    priority: int
-    operations: Mapping[str, str | Operation]
-    devices: frozenset[str] = field(default_factory=lambda: frozenset({"cpu"}))
-
-    def __post_init__(self) -> None:
-        """Refuse what would fail only when the dispatcher compares backends or calls an operation."""
-        if not isinstance(self.name, str) or not self.name:
-            raise KernelError(f"a kernel backend is named by a text, not {self.name!r}")
-        if not isinstance(self.priority, int | float) or self.priority != self.priority:
-            raise KernelError(
-                f"the priority of the kernel backend {self.name} is a number, not {self.priority!r}"
-            )
-        if isinstance(self.devices, str):
-            raise KernelError(
-                f"the devices of the kernel backend {self.name} are a set of names, not {self.devices!r}"
-            )
-        sound = isinstance(self.operations, Mapping)
-        if not sound or not all(
-            isinstance(o, str) or callable(o) for o in self.operations.values()
-        ):
-            raise KernelError(
-                f"the operations of the kernel backend {self.name} are a mapping from their names to "
-                'functions or "module:function"'
-            )
+    kind = "kernels"
+    api_version = API_VERSION
+    priority: float = 1
+    devices = frozenset({"cpu"})
 
 
 _Choice = tuple[str, ...]
-_Owned = tuple[Backend, str]
+_Owned = tuple[str, str, Any]  # name, distribution and backend
 _chosen: ContextVar[_Choice] = ContextVar("tacenda_kernels_chosen", default=())
 _warned: set[tuple[str, str]] = set()
 # Looking through the registry costs as much as running a kernel over a sentence, so what was found is kept.
@@ -111,19 +83,26 @@ def use(name: str) -> Iterator[None]:
 
 
 def operations() -> dict[str, list[str]]:
-    """Every operation that a backend offers -> the names of the backends that offer it and load, best first."""
-    offered: dict[str, list[str]] = {}
+    """Return every operation -> the names of the backends that offer it and load, best first."""
+    define_operations()
     loaded, _ = _load_backends()
-    for backend, _ in loaded:
-        for operation in backend.operations:
-            offered.setdefault(operation, []).append(backend.name)
-    return offered
+    names = [*OPERATIONS, *(name for _, _, backend in loaded for name in functions_of(backend))]
+    return {
+        operation: [name for name, _, backend in loaded if offers(backend, operation)]
+        for operation in dict.fromkeys(names)
+    }
+
+
+def define_operations() -> None:
+    """Import the modules of Tacenda's operations, which are imported when they are needed otherwise."""
+    for family in FAMILIES:
+        import_module(f"tacenda.kernels.{family}")
 
 
 def resolve(operation: str, device: str = "cpu") -> Operation:
-    """Find the callable that runs ``operation`` on ``device`` ("cpu", "cuda", "cuda:1" ...).
+    """Find the function that runs ``operation`` on ``device`` ("cpu", "cuda", "cuda:1" ...).
 
-    The callable tries the backends that fit in order, going on to the next at `UnsupportedShape`.
+    It tries the backends that fit in order, going on to the next at `UnsupportedShape`.
 
     Raises
     ------
@@ -142,38 +121,39 @@ def resolve(operation: str, device: str = "cpu") -> Operation:
 
 
 def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
-    """The one backend's function that fits, or a function that tries several in order."""
+    """Return the one backend's function that fits, or a function that tries several in order."""
+    if operation not in OPERATIONS:
+        define_operations()
     loaded, unloaded = _load_backends()
     skipped: list[str] = []
-    fitting = []
-    for backend in _select(loaded, unloaded, wanted):
-        if operation not in backend.operations:
-            continue
-        if kind not in backend.devices:
-            skipped.append(f"{backend.name} does not serve {kind}")
-            continue
+    fitting: list[tuple[str, Operation]] = []
+    for name, backend in _select(loaded, unloaded, wanted):
         try:
-            fitting.append((backend.name, imported(backend.operations[operation])))
+            if not offers(backend, operation):
+                continue
+            if kind not in backend.devices:
+                skipped.append(f"{name} does not serve {kind}")
+                continue
+            fitting.append((name, getattr(backend, operation)))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a broken operation must not disturb the others
-            skipped.append(
-                f"{backend.name} cannot be imported ({describe(error.__cause__ or error)})"
-            )
+            reason = describe(error.__cause__ or error)
+            skipped.append(f"{name} cannot be imported ({reason})")
     if not fitting:
         raise _nothing_left(operation, kind, wanted, skipped + unloaded)
     asked_for = bool(wanted)  # what was chosen by name needs no warning
     if len(fitting) == 1 and (fitting[0][0] != REFERENCE or asked_for):
         return fitting[0][1]
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any) -> Any:
         """Call the first function that does not decline. Raises KernelError if all do."""
         reasons = list(skipped)
         for name, function in fitting:
             if name == REFERENCE and not asked_for:
                 _warn_of_reference(operation, reasons, unloaded)
             try:
-                return function(*args, **kwargs)
+                return function(*args)
             except UnsupportedShape as error:
                 reasons.append(f"{name}: {error}")
                 last = error
@@ -183,68 +163,99 @@ def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
 
 
 def _names(text: str) -> _Choice:
-    """The names in a list separated by commas."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    """Return the names in a list separated by commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip()) if text else ()
+
+
+def offers(backend: Any, operation: str) -> bool:
+    """Tell whether a backend has a function for an operation; a public function that it has imported is none.
+
+    What a backend's ``__getattr__`` imports is not imported where it has a method ``offers``.
+    """
+    if callable(answer := getattr(type(backend), "offers", None)):
+        return bool(answer(backend, operation))
+    function = getattr(backend, operation, None)
+    return callable(function) and not hasattr(function, "specification")
+
+
+def functions_of(backend: Any) -> list[str]:
+    """Return the names of the functions of a backend, of a module those that it defines itself and that are public."""
+    if hasattr(type(backend), "offers"):
+        return []
+    listed = getattr(backend, "__all__", None) or [n for n in vars(backend) if n[0] != "_"]
+    found = {name: getattr(backend, name) for name in listed}
+    home = backend.__name__ if isinstance(backend, ModuleType) else None
+    return [
+        name
+        for name, function in found.items()
+        if callable(function)
+        and not isinstance(function, type)
+        and not hasattr(function, "specification")
+        and (home is None or function.__module__ == home)
+    ]
 
 
 def _load_backends() -> tuple[list[_Owned], list[str]]:
-    """The backends that load, with their distributions, best first, and a sentence for each that does not."""
+    """Return the backends that load, best first, and a sentence for each that does not."""
     loaded: list[_Owned] = []
     skipped: list[str] = []
     for record in plugins.available("kernels"):
         try:
             backend = plugins.get("kernels", record.name, distribution=record.distribution)
-            loaded.append((backend, record.distribution))
-        except PluginError as error:  # a broken backend must not disturb the others
+            loaded.append((record.name, record.distribution, _complete(record.name, backend)))
+        except (PluginError, KernelError) as error:  # a broken backend must not disturb the others
             reason = f"{record.name} of {record.distribution} does not load ({describe(error.__cause__ or error)})"
             skipped.append(reason)
             if record.status == "not loaded" and not isinstance(error, PluginUnavailableError):
                 warnings.warn(f"the kernel backend {reason}", RuntimeWarning, stacklevel=4)
-    loaded.sort(key=lambda owned: -owned[0].priority)
+    loaded.sort(key=lambda owned: -owned[2].priority)
     return loaded, skipped
 
 
-def _select(loaded: list[_Owned], unloaded: list[str], wanted: _Choice) -> list[Backend]:
-    """The backends wanted, in the order wanted, or all of them."""
+def _complete(name: str, backend: Any) -> Any:
+    """Return a backend whose priority and devices can be used. Raises KernelError."""
+    priority = getattr(backend, "priority", None)
+    if not isinstance(priority, int | float) or priority != priority:
+        raise KernelError(
+            f"the priority of the kernel backend {name} is a number, not {priority!r}"
+        )
+    devices = getattr(backend, "devices", None)
+    if isinstance(devices, str):
+        raise KernelError(
+            f"the devices of the kernel backend {name} are a set of names, not {devices!r}"
+        )
+    if devices is None:
+        backend.devices = Backend.devices
+    return backend
+
+
+def _select(loaded: list[_Owned], unloaded: list[str], wanted: _Choice) -> list[tuple[str, Any]]:
+    """Return the backends wanted, in the order wanted, or all of them, with their names."""
     if not wanted:
-        return [backend for backend, _ in loaded]
+        return [(name, backend) for name, _, backend in loaded]
     selected = []
     for choice in wanted:
         name, _, owner = choice.partition("@")
-        named = [(b, d) for b, d in loaded if b.name == name and owner in ("", d)]
+        named = [(d, b) for n, d, b in loaded if n == name and owner in ("", d)]
         if not named:
-            known = ", ".join(backend.name for backend, _ in loaded)
+            known = ", ".join(name for name, _, _ in loaded)
             why = "; ".join(reason for reason in unloaded if reason.startswith(f"{name} "))
             raise KernelError(
                 f"no kernel backend {choice!r} is ready here"
                 f"{f' ({why})' if why else ''}: choose from {known}"
             )
         if len(named) > 1:
-            owners = " and ".join(distribution for _, distribution in named)
+            owners = " and ".join(distribution for distribution, _ in named)
             raise KernelError(
                 f"the kernel backend {name!r} is offered by {owners}: "
-                f"say which, as {name}@{named[0][1]}"
+                f"say which, as {name}@{named[0][0]}"
             )
-        selected.append(named[0][0])
+        selected.append((name, named[0][1]))
     return selected
 
 
-def imported(target: str | Operation) -> Operation:
-    """Return the operation itself, where a backend only names it.
-
-    Raises KernelError, or what the import raises.
-    """
-    if not isinstance(target, str):
-        return target
-    module, _, attribute = target.partition(":")
-    operation: Operation = getattr(import_module(module), attribute)
-    if not callable(operation):
-        raise KernelError(f"{target} is a {type(operation).__name__}, not a function")
-    return operation
-
-
 def _nothing_left(operation: str, kind: str, wanted: _Choice, skipped: list[str]) -> KernelError:
-    """The error for an operation that no backend runs, with the reason of each that was asked."""
+    """Return the error for an operation that no backend runs, with the reason of each that was asked."""
     asked = f" among {', '.join(wanted)}" if wanted else ""
     reasons = f" ({'; '.join(skipped)})" if skipped else ""
     return KernelError(

@@ -1,1 +1,470 @@
-"""Operations of the hidden Markov models: passes over blocks of states, and the softmaxes of their parameters."""
+"""Operations of hidden Markov models whose states fall into classes, of which the words tell the class of each token.
+
+Matrices have the state that is reached in front: passes then read rows. On a CUDA device tables, and what is found, are
+torch tensors; what was observed stays on the host. All operations release the GIL, and NaN propagates.
+"""
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.arrays import Array, Float, Float64, Int32, Int64, Offsets, below
+from tacenda.errors import KernelError
+from tacenda.kernels.operation import check_range, host, in_place, operation
+from tacenda.offsets import rises
+
+__all__ = [
+    "Classed",
+    "Counts",
+    "FeatureCounts",
+    "FeatureModel",
+    "Forward",
+    "Sequences",
+    "SumGradients",
+    "VectorGradients",
+    "Vectors",
+    "WordGradients",
+    "block_softmax",
+    "block_softmax_backward",
+    "class_softmax",
+    "class_softmax_backward",
+    "hmm_block",
+    "hmm_block_backward",
+    "hmm_features",
+    "hmm_features_backward",
+    "inner_tokens",
+    "make_room",
+    "streaming_logsumexp",
+    "streaming_logsumexp_backward",
+]
+
+
+# -- forward and backward over blocks of a transition matrix ------------------------------------------
+
+
+class Sequences(NamedTuple):
+    """What was observed: sequences of tokens, one after another; any may be empty."""
+
+    #: u (tokens,): the block that leads to each token; not looked at for the first of a sequence.
+    pairs: Int32[Array, "tokens", host]
+    #: The row of the emissions of each token.
+    words: Int32[Array, "tokens", below("rows"), host]
+    #: The row of ``starts`` of each sequence; not looked at where the sequence is empty.
+    first: Int32[Array, "sequences", host]
+    offsets: Offsets[Array, "sequences tokens"]
+
+
+class Forward(NamedTuple):
+    """Natural log c_t and the filtered states a."""
+
+    log_probs: Float64[Array, "tokens"]
+    states: Float[Array, "tokens k"]
+
+
+class Counts(NamedTuple):
+    """Expected counts, in the shapes of ``blocks``, ``emissions`` and ``starts``, and p(z_t | x) (tokens, k)."""
+
+    blocks: Any
+    emissions: Any
+    starts: Any
+    posteriors: Any
+
+
+def inner_tokens(offsets: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Return the tokens that are not the first of their sequence, ascending."""
+    inner = np.ones(int(offsets[-1]), bool)
+    inner[offsets[:-1][np.diff(offsets) > 0]] = False
+    return np.flatnonzero(inner)
+
+
+def _check_sequences(blocks: Any, emissions: Any, starts: Any, observed: Any, *_: Any) -> None:
+    pairs, _words, first, offsets = observed
+    check_range(pairs[inner_tokens(offsets)], len(blocks), "pairs")
+    check_range(first[np.diff(offsets) > 0], len(starts), "first")
+
+
+@operation(prepare=_check_sequences)
+def hmm_block(
+    blocks: Float[Array, "blocks k k"],
+    emissions: Float[Array, "rows k"],
+    starts: Float[Array, "first_states k"],
+    observed: Sequences,
+    threads: int = 1,
+) -> Forward:
+    """Find the filtered states, and the log-probability of every token given those before it.
+
+    Only a block A_u of the transition matrix leads from a token to the next, u the pair of their classes. With
+
+        A_u[j, i] = p(z_t = j | z_{t-1} = i),    o_t[j] = p(x_t | z_t = j) of ``emissions``,    s of ``starts``
+
+    the forward pass is (Rabiner 1989, section V.A; Chiu and Rush 2020, section 3)
+
+        a_1 = (s o o_1) / c_1,    a_t = (A_u a_{t-1} o o_t) / c_t,    c_t = the sum of the numerator
+
+    so that log p(x_t | x_<t) = log c_t. A token of probability zero has the log-probability -inf and a state of zeros;
+    so has what follows it in its sequence. ``threads`` share the sequences, and change no result.
+    """
+    pairs, words, first, offsets = observed
+    A, o, s = (array.astype(np.float64) for array in (blocks, emissions, starts))
+    c = np.empty(len(words))
+    a = np.empty((len(words), emissions.shape[1]))
+    for n, (begin, end) in enumerate(pairwise(offsets.tolist())):
+        for t in range(begin, end):
+            reached = s[first[n]] if t == begin else A[pairs[t]] @ a[t - 1]
+            a[t] = reached * o[words[t]]
+            c[t] = a[t].sum()
+            if c[t] != 0:
+                a[t] /= c[t]
+    with np.errstate(divide="ignore"):
+        return Forward(np.log(c), a.astype(blocks.dtype))
+
+
+@operation(prepare=_check_sequences)
+def hmm_block_backward(
+    blocks: Float[Array, "blocks k k"],
+    emissions: Float[Array, "rows k"],
+    starts: Float[Array, "first_states k"],
+    observed: Sequences,
+    found: Forward,
+    threads: int = 1,
+) -> Counts:
+    """Count the expected transitions, emissions and starts; ``found`` is what `hmm_block` returned.
+
+        b_n = 1,    v_t = o_t o b_t / c_t,    b_{t-1} = A_u^T v_t
+        N_u[j, i] = sum_t A_u[j, i] v_t[j] a_{t-1}[i],    p(z_t = j | x) = a_t[j] b_t[j]
+
+    The counts are the gradient of the summed log-probabilities in the logarithms of blocks, emissions and starts. They
+    are summed token by token, pair by pair, in the order of the text whatever the number of threads.
+    """
+    pairs, words, first, offsets = observed
+    A, o, s = (array.astype(np.float64) for array in (blocks, emissions, starts))
+    c, a = np.exp(found.log_probs), found.states.astype(np.float64)
+    N, E, S = np.zeros_like(A), np.zeros_like(o), np.zeros_like(s)
+    posteriors = np.zeros_like(a)
+    for n, (begin, end) in enumerate(pairwise(offsets.tolist())):
+        b = np.ones(emissions.shape[1])
+        for t in range(end - 1, begin - 1, -1):
+            posteriors[t] = a[t] * b
+            E[words[t]] += posteriors[t]
+            v = o[words[t]] * b / c[t] if c[t] != 0 else 0 * b
+            if t == begin:
+                S[first[n]] += s[first[n]] * v
+            else:
+                N[pairs[t]] += A[pairs[t]] * np.outer(v, a[t - 1])
+                b = A[pairs[t]].T @ v
+    return Counts(*(array.astype(blocks.dtype) for array in (N, E, S, posteriors)))
+
+
+# -- the same where transitions are products of positive features ------------------------------------
+
+
+class FeatureModel(NamedTuple):
+    """x of the state left, y of the state reached, p(word | state), and s, probabilities of the first state."""
+
+    left: Float[Array, "classes k features"]
+    reached: Float[Array, "classes k features"]
+    emissions: Float[Array, "rows k"]
+    starts: Float[Array, "classes k"]
+
+
+class Classed(NamedTuple):
+    """What was observed: the class of each token, its row of the emissions, and where each sequence begins."""
+
+    classes: Int64[Array, "tokens", below("classes"), host]
+    words: Int64[Array, "tokens", below("rows"), host]
+    offsets: Offsets[Array, "sequences tokens"]
+
+
+class FeatureCounts(NamedTuple):
+    """Gradients with respect to ``left`` and ``reached``; expected counts of ``emissions`` and ``starts``."""
+
+    left: Any
+    reached: Any
+    emissions: Any
+    starts: Any
+
+
+@operation
+def hmm_features(model: FeatureModel, observed: Classed) -> Forward:
+    """Find what `hmm_block` does where p(z_t = j | z_{t-1} = i) = x_i . y_j, in O(Z f) and not O(Z^2).
+
+    x is divided by what makes rows sum to one. The sum over states before is taken first (Chiu and Rush 2021,
+    generalized softmax): m_t = X^T a_t, a_t = (Y m_{t-1} o o_t) / c_t. The CPU takes sequences side by side: those
+    that are in the same class at the same time make one product of matrices.
+    """
+    classes, words, offsets = observed
+    x, y, o, s = (array.astype(np.float64) for array in model)
+    c, a = np.empty(len(words)), np.empty((len(words), o.shape[1]))
+    for begin, end in pairwise(offsets.tolist()):
+        for t in range(begin, end):
+            reached = s[classes[t]]
+            if t > begin:
+                reached = y[classes[t]] @ (x[classes[t - 1]].T @ a[t - 1])
+            a[t] = reached * o[words[t]]
+            c[t] = a[t].sum()
+            if c[t] != 0:
+                a[t] /= c[t]
+    with np.errstate(divide="ignore"):
+        return Forward(np.log(c), a.astype(model.left.dtype))
+
+
+@operation
+def hmm_features_backward(model: FeatureModel, observed: Classed, found: Forward) -> FeatureCounts:
+    """Find gradients and expected counts; ``found`` is what `hmm_features` returned for the same arguments.
+
+    b_n = 1,    v_t = o_t o b_t / c_t,    w_t = Y^T v_t,    b_{t-1} = X w_t
+    dX = sum_t a_{t-1} w_t^T,    dY = sum_t v_t m_{t-1}^T
+    """
+    classes, words, offsets = observed
+    x, y, o, s = (array.astype(np.float64) for array in model)
+    c, a = np.exp(found.log_probs), found.states.astype(np.float64)
+    dx, dy, E, S = (np.zeros_like(array) for array in (x, y, o, s))
+    for begin, end in pairwise(offsets.tolist()):
+        b = np.ones(o.shape[1])
+        for t in range(end - 1, begin - 1, -1):
+            posterior = a[t] * b
+            E[words[t]] += posterior
+            if t == begin:
+                S[classes[t]] += posterior
+                continue
+            v = o[words[t]] * b / c[t] if c[t] != 0 else 0 * b
+            w = y[classes[t]].T @ v
+            dx[classes[t - 1]] += np.outer(a[t - 1], w)
+            dy[classes[t]] += np.outer(v, x[classes[t - 1]].T @ a[t - 1])
+            b = x[classes[t - 1]] @ w
+    return FeatureCounts(*(array.astype(model.left.dtype) for array in (dx, dy, E, S)))
+
+
+# -- blocks of a transition matrix from vectors of the states ----------------------------------------
+
+
+class Vectors(NamedTuple):
+    """x of the state left, y of the state reached, and biases b of the latter."""
+
+    left: Float[Array, "classes k width"]
+    reached: Float[Array, "classes k width"]
+    bias: Float[Array, "classes k"]
+
+
+class VectorGradients(NamedTuple):
+    """Gradients in the shapes of `Vectors`, and departures.
+
+    Departures n (pairs, k) are the gradient in the logarithms of the weights, and what is taken from that in the norms.
+    """
+
+    left: Any
+    reached: Any
+    bias: Any
+    departures: Any
+
+
+def _check_pairs(
+    vectors: Any, sources: Any, targets: Any, weights: Any, norms: Any, _: Any
+) -> None:
+    if (weights is None) == (norms is None):
+        raise KernelError("give either weights or norms")
+    _check_sorted(vectors, sources)
+
+
+def _check_sorted(vectors: Any, sources: Any, *_: Any) -> None:
+    if not rises(sources):
+        raise KernelError("the pairs must be sorted by their sources")
+
+
+@operation(prepare=_check_pairs)
+def block_softmax(
+    vectors: Vectors,
+    sources: Int64[Array, "pairs", below("classes"), host],
+    targets: Int64[Array, "pairs", below("classes"), host],
+    weights: Float[Array, "pairs k"] | None = None,
+    norms: Float[Array, "classes k"] | None = None,
+    threads: int = 1,
+) -> NDArray[Any]:
+    """Make the blocks A (pairs, k, k) that lead from the classes c of ``sources`` to c' of ``targets``.
+
+        A_u[j, i] = w_u[i] softmax_j (x_{c,i} . y_{c',j} + b_{c',j})    with weights (two levels: class, then state)
+        A_u[j, i] = exp(x_{c,i} . y_{c',j} + b_{c',j} - l_{c,i})         with norms l (one softmax over all states)
+
+    float32 exponentials are right to 2e-6 of themselves, and those below 1e-38 are taken as that. ``threads`` share the
+    pairs, and change no result.
+    """
+    x, y, b = (array.astype(np.float64) for array in vectors)
+    A = np.empty((len(sources), x.shape[1], x.shape[1]))
+    for u, (c, to) in enumerate(zip(sources, targets, strict=True)):
+        scores = y[to] @ x[c].T + b[to][:, None]
+        if weights is not None:
+            p = np.exp(scores - scores.max(axis=0, initial=-np.inf))
+            A[u] = weights[u] * p / p.sum(axis=0)
+        elif norms is not None:
+            A[u] = np.exp(scores - norms[c])
+    return A.astype(vectors.left.dtype)
+
+
+@operation(prepare=_check_sorted)
+def block_softmax_backward(
+    vectors: Vectors,
+    sources: Int64[Array, "pairs", below("classes"), host],
+    targets: Int64[Array, "pairs", below("classes"), host],
+    blocks: Float[Array, "pairs k k"],
+    counts: Float[Array, "pairs k k"],
+    weights: Float[Array, "pairs k"] | None = None,
+    threads: int = 1,
+) -> VectorGradients:
+    """Find the gradient of ``(counts * log(blocks)).sum()``, with the counts N held fixed.
+
+    Without ``weights`` the blocks were made with norms. With n_u[i] = sum_j N_u[j, i] it is that of
+
+        D_u = N_u - (A_u / w_u) n_u,    or D_u = N_u with norms:
+        dx_c += D_u^T y_{c'},    dy_{c'} += D_u x_c,    db_{c'} += sum_i D_u
+    """
+    x, y, b = (array.astype(np.float64) for array in vectors)
+    dx, dy, db = np.zeros_like(x), np.zeros_like(y), np.zeros_like(b)
+    departures = counts.sum(axis=1, dtype=np.float64)
+    for u, (c, to) in enumerate(zip(sources, targets, strict=True)):
+        D = counts[u].astype(np.float64)
+        if weights is not None:
+            D = D - blocks[u] * (departures[u] / weights[u])
+        dx[c] += D.T @ y[to]
+        dy[to] += D @ x[c]
+        db[to] += D.sum(axis=1)
+    return VectorGradients(*(array.astype(counts.dtype) for array in (dx, dy, db, departures)))
+
+
+# -- a softmax over the words of each class ----------------------------------------------------------
+
+
+class WordGradients(NamedTuple):
+    """Gradients in the shapes of ``words``, ``bias`` and ``states``."""
+
+    words: Any
+    bias: Any
+    states: Any
+
+
+@operation
+def class_softmax(
+    words: Float[Array, "words width"],
+    bias: Float[Array, "words"],
+    states: Float[Array, "classes k width"],
+    offsets: Offsets[Array, "classes words"],
+) -> NDArray[Any]:
+    """Find p(word | state) for the states of the word's class c: o (words, k).
+
+        o_w[j] = exp(y_w . x_{c,j} + b_w) / sum_{w' in c} exp(y_{w'} . x_{c,j} + b_{w'})
+
+    Words are sorted by class, so that a class is a product of two small matrices: k V d multiplications in all for k
+    states a class, and not Z V d. A class may be empty.
+    """
+    o = np.empty((len(words), states.shape[1]))
+    for c, x in enumerate(states.astype(np.float64)):
+        own = slice(offsets[c], offsets[c + 1])
+        scores = words[own].astype(np.float64) @ x.T + bias[own, None]
+        p = np.exp(scores - scores.max(axis=0, initial=-np.inf))
+        o[own] = p / p.sum(axis=0)
+    return o.astype(words.dtype)
+
+
+@operation
+def class_softmax_backward(
+    words: Float[Array, "words width"],
+    bias: Float[Array, "words"],
+    states: Float[Array, "classes k width"],
+    offsets: Offsets[Array, "classes words"],
+    found: Float[Array, "words k"],
+    counts: Float[Array, "words k"],
+) -> WordGradients:
+    """Find the gradient of ``(counts * log(found)).sum()``, with the counts E held fixed.
+
+    D = E - o sum_{w in c} E;    dy_w = D_w x_c,    dx_c = D^T y,    db_w = sum_j D_w[j]
+    """
+    y, x, E, o = (array.astype(np.float64) for array in (words, states, counts, found))
+    D, dx = np.empty_like(E), np.empty_like(x)
+    dy = np.empty_like(y)
+    for c in range(len(states)):
+        own = slice(offsets[c], offsets[c + 1])
+        D[own] = E[own] - o[own] * E[own].sum(axis=0)
+        dy[own], dx[c] = D[own] @ x[c], D[own].T @ y[own]
+    return WordGradients(*(array.astype(words.dtype) for array in (dy, D.sum(axis=1), dx)))
+
+
+# -- the normalizer of a softmax over very many columns ----------------------------------------------
+
+
+class SumGradients(NamedTuple):
+    """Gradients in the shapes of ``rows``, ``columns`` and ``bias``."""
+
+    rows: Any
+    columns: Any
+    bias: Any
+
+
+def make_room(rows: Any, columns: Any, limit: int) -> NDArray[Any] | None:
+    """Make room for `streaming_logsumexp` to keep p of the first rows, in at most ``limit`` bytes.
+
+    Returns None on a GPU, whose kernels make scores again in less time than memory would bring them.
+    """
+    if not isinstance(rows, np.ndarray):
+        return None
+    room = limit // (columns.itemsize * len(columns))
+    return np.empty((min(room, len(rows)), len(columns)), columns.dtype)
+
+
+def _check_columns(rows: Any, columns: Any, *others: Any) -> None:
+    kept = others[-1]
+    if not len(columns) or (kept is not None and len(kept) > len(rows)):
+        raise KernelError("there must be at least one column, and no more rows kept than there are")
+
+
+@operation(prepare=_check_columns)
+def streaming_logsumexp(
+    rows: Float[Array, "rows width"],
+    columns: Float[Array, "columns width"],
+    bias: Float[Array, "columns"],
+    kept: Float[Array, "kept columns", in_place] | None = None,
+) -> NDArray[Any]:
+    """Find the natural logarithm l_i = log sum_j exp(x_i . y_j + b_j) of every row, without the matrix of scores.
+
+    The scores are made tile by tile, and of each row only the largest one so far and the sum of the exponentials below
+    it are kept (Milakov and Gimelshein 2018; Dao et al. 2022, section 3.1). For a flat transition matrix of Z states
+    that is Z x d numbers of memory instead of Z x Z. A bias of -inf leaves a column out.
+
+    ``kept`` (some rows, columns), from `make_room`, takes p_ij = exp(x_i . y_j + b_j - l_i) of the first rows, so that
+    the backward pass need not make them again.
+    """
+    scores = _scores(rows, columns, bias)
+    largest = scores.max(axis=1, keepdims=True)
+    shift = np.where(np.isneginf(largest), 0, largest)  # -inf - -inf is no number
+    with np.errstate(divide="ignore"):
+        found = shift[:, 0] + np.log(np.exp(scores - shift).sum(axis=1))
+    if kept is not None:
+        n = len(kept)
+        kept[...] = np.exp(scores[:n] - np.where(np.isneginf(found), 0, found)[:n, None])
+    return np.asarray(found, rows.dtype)
+
+
+@operation(prepare=_check_columns)
+def streaming_logsumexp_backward(
+    rows: Float[Array, "rows width"],
+    columns: Float[Array, "columns width"],
+    bias: Float[Array, "columns"],
+    found: Float[Array, "rows"],
+    gradient: Float[Array, "rows"],
+    kept: Float[Array, "kept columns"] | None = None,
+) -> SumGradients:
+    """Find the gradient of ``(gradient * streaming_logsumexp(rows, columns, bias)).sum()``.
+
+        dx_i = g_i sum_j p_ij y_j,    dy_j = sum_i g_i p_ij x_i,    db_j = sum_i g_i p_ij
+
+    ``found`` and ``kept`` are what the forward pass returned and filled.
+    """
+    p = np.exp(_scores(rows, columns, bias) - found.astype(np.float64)[:, None])
+    weighted = p * gradient.astype(np.float64)[:, None]
+    grads = (weighted @ columns, weighted.T @ rows, weighted.sum(axis=0))
+    return SumGradients(*(grad.astype(rows.dtype) for grad in grads))
+
+
+def _scores(rows: Any, columns: Any, bias: Any) -> Any:
+    """Return x_i . y_j + b_j, in float64."""
+    return np.asarray(rows.astype(np.float64) @ columns.astype(np.float64).T + bias)

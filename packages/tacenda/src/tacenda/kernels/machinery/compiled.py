@@ -132,3 +132,12 @@ def njit(
         return compiled
 
     return decorate if function is None else decorate(function)
+
+
+@njit
+def extremes(numbers):  # type: ignore[no-untyped-def]
+    """Return the least and the largest of some integers (n,), n > 0."""
+    least = most = numbers[0]
+    for n in range(1, len(numbers)):
+        least, most = min(least, numbers[n]), max(most, numbers[n])
+    return least, most

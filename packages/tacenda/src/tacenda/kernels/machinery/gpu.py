@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tacenda.kernels.machinery.tensors import to_device
+from tacenda.arrays import to_tensors
 
 _Ids = np.ndarray[Any, np.dtype[Any]]
 _ROWS, _COLUMNS = 16, 128  # of the tiles that `sum_rows` adds
@@ -86,7 +86,7 @@ def sum_rows(values: torch.Tensor, order: Any, borders: Any) -> torch.Tensor:
     """
     out = values.new_empty((len(borders) - 1, values.shape[1]))
     if out.numel():
-        places = to_device((order, borders), values.device)
+        places = to_tensors((order, borders), values.device)
         columns = min(_COLUMNS, triton.next_power_of_2(values.shape[1]))
         grid = len(out), triton.cdiv(values.shape[1], columns)
         with torch.cuda.device_of(values):

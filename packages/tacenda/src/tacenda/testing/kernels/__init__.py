@@ -1,271 +1,210 @@
-"""Conformance of a kernel backend: subclass `KernelBackendTests` in a test file and say which backend.
+"""Conformance of a kernel backend: one call checks everything.
 
-    from tacenda.testing.kernels import KernelBackendTests
-    from my_package import backend
+    from tacenda.testing.kernels import check_backend
 
-    class TestMyBackend(KernelBackendTests):
-        backend = backend
+    def test_my_backend():
+        check_backend(my_package.kernels)
 
-Every operation that the backend shares with Tacenda is called through its public function, on the shapes that break
-kernels. The kit compares the results with the reference, calls the operation from several threads at once, and watches
-its inputs. A backend may decline a shape with `UnsupportedShape`, but not all of them.
+Every operation that the backend has is called through its public function, on the shapes that break kernels. Results
+are compared with the specification, the operation is called from several threads at once, and its inputs are watched.
+A backend may decline a shape with `UnsupportedShape`, but not all of them. For an operation of your own, say what to
+call it with:
 
-An operation that is new is tested in the same way, once the class says what it is held to:
+    check_backend(my_package.kernels, samples={"my_operation": my_samples})
 
-        own = (OwnOperation("my_operation", my_operation, my_plain_loop, my_cases),)
+where ``my_samples()`` yields a label, which says what is awkward, and the positional arguments, made anew.
 """
 
 import copy
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import partial
-from importlib import import_module
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from inspect import signature
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
-import pytest
 
 from tacenda import kernels, plugins
-from tacenda.kernels.backends import OPERATIONS
-from tacenda.kernels.dispatch import REFERENCE, imported
-from tacenda.testing.kernels import (
-    boltzmann,
-    dynamics,
-    hidden_markov,
-    log_bilinear,
-    ratings,
-    shared,
-)
-from tacenda.testing.kernels.shared import SPECIFICATION, Case
+from tacenda.kernels.backends import Files
+from tacenda.kernels.dispatch import OPERATIONS, REFERENCE, define_operations, functions_of, offers
+from tacenda.kernels.operation import in_place
+from tacenda.testing.kernels.samples import SAMPLES, SPECIFICATION, Sample
 
-__all__ = ["CASES", "Case", "KernelBackendTests", "OwnOperation"]
+__all__ = ["SAMPLES", "check_backend"]
 
-CASES: dict[str, Callable[[], Iterator[Case]]] = {
-    function.__name__: function
-    for wing in (boltzmann, dynamics, hidden_markov, log_bilinear, ratings, shared)
-    for function in wing.CASES
-}
-"""Operation -> its cases. Operations that are not here are a backend's own: it describes them as `OwnOperation`."""
+Samples = Callable[[], Iterator[Sample]]
 
-# Operation -> the positions of the arguments that it writes into.
-_OUTPUTS = {
-    "modal_scan": (7,),
-    "rating_sgd": (4,),
-    "rating_visits": (4,),
-    "boltzmann_divergence": (14,),
-    "boltzmann_descent": (4, 5, 6, 7, 15),
-    "row_steps": (0, 1),
-    "adam_steps": (0, 1, 2),
-    "tree_softmax_step": (3, 4, 6, 7),
-    "tall_update": (0,),
-    "unit_rows": (0,),
-}
+_NAME, _OWNER = "under_test", "<conformance>"
 
 
-_OWNER = "<conformance>"  # the distribution of the backend under test
+def check_backend(
+    backend: Any,
+    *,
+    device: str = "cpu",
+    samples: Mapping[str, Samples] | None = None,
+    operation: str | None = None,
+    threads: int = 4,
+    rtol: float = 1e-4,
+    atol: float = 1e-5,
+) -> None:
+    """Check a backend, which need not be installed. Raises AssertionError, naming the operation and its input.
 
-
-class OwnOperation(NamedTuple):
-    """A new operation of a backend, and what it is held to.
-
-    Attributes
+    Parameters
     ----------
-    name
-        The name under which the backend offers it.
-    public
-        The function that users call. It checks the arguments, and hands them to what `tacenda.kernels.resolve` finds.
-    reference
-        The specification: a plain loop with the arguments of ``public``.
-    cases
-        Yields a label, which says what is awkward, and the positional arguments, made anew at every call.
-    outputs
-        The positions of the arguments that it writes into.
+    backend
+        A module or an object, see `tacenda.kernels.dispatch`.
+    device
+        Where its operations run. Unless this is "cpu", floating arrays are given as torch tensors there.
+    samples
+        Inputs for operations that are not Tacenda's, by name.
+    operation
+        Check this one only.
+    threads
+        Threads that call an operation at once.
+    rtol, atol
+        Tolerances of floating results, the latter relative to the largest magnitude expected; integers must be equal.
     """
+    define_operations()
+    own = dict(samples or {})
+    inputs = {**SAMPLES, **own}
+    _check_description(backend, own.keys())
+    called: set[str] = set()
+    offered = {name: getattr(backend, name) for name in inputs if offers(backend, name)}
+    with _registered(backend, offered, device, called):
+        for name in offered if operation is None else [operation]:
+            _check_operation(name, inputs[name], device, threads, rtol, atol)
+            assert name in called, (
+                f"the public function of {name} never calls it: what was compared is not the backend's"
+            )
 
-    name: str
-    public: Callable[..., Any]
-    reference: Callable[..., Any]
-    cases: Callable[[], Iterator[Case]]
-    outputs: tuple[int, ...] = ()
 
-
-class KernelBackendTests:
-    """Tests that every backend must pass: inherit, and set ``backend``."""
-
-    backend: kernels.Backend
-    """The backend under test; it need not be installed."""
-    device: str = "cpu"
-    """Where its operations run. Unless this is "cpu", floating arrays are given as torch tensors there."""
-    rtol: float = 1e-4
-    """Relative tolerance of floating results; integers must be equal."""
-    atol: float = 1e-5
-    """Absolute tolerance of floating results, relative to the largest magnitude expected."""
-    own: tuple[OwnOperation, ...] = ()
-    """The operations that are new."""
-
-    @pytest.fixture(autouse=True)
-    def _registered(self) -> Iterator[None]:
-        """Put the backend where the dispatcher looks, under a name of its own, and note which operations are called."""
-        self._called: set[str] = set()
-        noted = {
-            name: _noted(name, target, self._called)
-            for name, target in self.backend.operations.items()
-        }
-        plugins.register(
-            "kernels",
-            self.backend.name,
-            replace(self.backend, operations=noted),
-            distribution=_OWNER,
-        )
-        try:
-            yield
-        finally:
-            plugins.unregister("kernels", self.backend.name, distribution=_OWNER)
-
-    def test_describes_itself(self) -> None:
-        """Name, contract version, devices and operations are there, and only the reference has priority 0."""
-        backend = self.backend
-        assert isinstance(backend, kernels.Backend)
-        assert backend.name
-        assert backend.api_version == kernels.API_VERSION
-        assert backend.devices
-        assert backend.operations
-        assert backend.name == REFERENCE or backend.priority > 0, "only the reference comes last"
-
-    def test_every_operation_can_be_imported(self) -> None:
-        for operation, target in self.backend.operations.items():
-            assert callable(imported(target)), operation
-
-    def test_every_operation_is_held_to_something(self) -> None:
-        """One that is neither Tacenda's nor in ``own`` would be tested by nothing; as a rule it is misspelt."""
-        for operation in self.backend.operations.keys() - CASES.keys() - self._own().keys():
-            near = difflib.get_close_matches(operation, CASES, n=1)
+def _check_description(backend: Any, own: Any) -> None:
+    """Priority, version and devices can be used, and every function is an operation that something is known of."""
+    kind, version = getattr(backend, "kind", None), getattr(backend, "api_version", 1)
+    assert kind == "kernels", f"kind must be 'kernels', not {kind!r}"
+    assert version == kernels.API_VERSION, f"api_version is {version!r}"
+    reference = isinstance(backend, Files) and backend.file == REFERENCE
+    assert reference or backend.priority > 0, "only the reference comes last"
+    for name in own:
+        assert offers(backend, name), f"the backend does not offer {name}"
+    for name in functions_of(backend):
+        if name not in SAMPLES and name not in own:
+            near = difflib.get_close_matches(name, SAMPLES, n=1)
             meant = f"is {near[0]!r} meant? Else " if near else ""
             raise AssertionError(
-                f"Tacenda has no operation {operation!r}: {meant}describe it as an OwnOperation"
+                f"Tacenda has no operation {name!r}: {meant}define it with tacenda.kernels.operation and give samples"
             )
 
-    def test_agrees_with_the_reference(self) -> None:
-        """Every operation returns what the specification does, in all cases that it does not decline."""
-        for operation in self._operations():
-            served = 0
-            for label, arguments in self._cases(operation):
-                actual = self._run(operation, copy.deepcopy(arguments))
-                if actual is None:
-                    continue
-                served += 1
-                with kernels.use(SPECIFICATION):
-                    expected = self._reference(operation)(*copy.deepcopy(arguments))
-                self._assert_close(actual, expected, f"{operation}: {label}")
-            assert served, f"{operation} declines every case; leave it out of the backend"
-            assert operation in self._called, (
-                f"the public function of {operation} never calls it: what was compared is not the backend's"
-            )
 
-    def test_leaves_its_inputs_alone(self) -> None:
-        """Arguments are not written to, but for those that an operation names as its outputs."""
-        for operation in self._operations():
-            own = self._own().get(operation)
-            outputs = own.outputs if own else _OUTPUTS.get(operation, ())
-            for label, arguments in self._cases(operation):
-                before = copy.deepcopy(arguments)
-                self._run(operation, arguments)
-                for i, (now, then) in enumerate(zip(arguments, before, strict=True)):
-                    if i not in outputs:
-                        _assert_same(now, then, f"{operation} changes argument {i}: {label}")
+@contextmanager
+def _registered(
+    backend: Any, offered: Mapping[str, Any], device: str, called: set[str]
+) -> Iterator[None]:
+    """Put the backend where the dispatcher looks, under a name of its own, and note which operations are called."""
 
-    def test_is_reentrant_and_repeatable(self) -> None:
-        """Four threads at once get bit for bit what one gets."""
-        for operation in self._operations():
-            once, again = list(self._cases(operation)), list(self._cases(operation))
-            alone = [self._run(operation, arguments) for _, arguments in once]
-            with ThreadPoolExecutor(4) as pool:
-                run = partial(self._run, operation)
-                together = list(pool.map(run, [arguments for _, arguments in again]))
-            for (label, _), first, second in zip(once, alone, together, strict=True):
-                _assert_same(first, second, f"{operation} differs between threads: {label}")
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            result = function(*arguments)
+            called.add(name)
+            return result
 
-    def _operations(self) -> list[str]:
-        """The operations of this backend that there are a specification and cases for."""
-        own = self._own()
-        missing = own.keys() - self.backend.operations.keys()
-        assert not missing, f"the backend does not offer {', '.join(sorted(missing))}"
-        return [*(name for name in CASES if name in self.backend.operations), *own]
+        return run
 
-    def _own(self) -> dict[str, OwnOperation]:
-        return {operation.name: operation for operation in self.own}
+    devices = {device.partition(":")[0], *getattr(backend, "devices", ())}
+    functions = {name: noted(name, function) for name, function in offered.items()}
+    proxy = kernels.Backend(priority=max(backend.priority, 0), devices=devices, **functions)
+    plugins.register("kernels", _NAME, proxy, distribution=_OWNER)
+    try:
+        yield
+    finally:
+        plugins.unregister("kernels", _NAME, distribution=_OWNER)
 
-    def _cases(self, operation: str) -> Iterator[Case]:
-        own = self._own().get(operation)
-        return own.cases() if own else CASES[operation]()
 
-    def _reference(self, operation: str) -> Callable[..., Any]:
-        own = self._own().get(operation)
-        return own.reference if own else _public(operation)
+def _check_operation(
+    name: str, samples: Samples, device: str, threads: int, rtol: float, atol: float
+) -> None:
+    public = OPERATIONS[name]
+    outputs = _outputs(public.specification)  # type: ignore[attr-defined]
+    served = 0
+    alone = []
+    for label, arguments in samples():
+        before = copy.deepcopy(arguments)
+        actual = _run(public, arguments, device)
+        alone.append(actual)
+        for i, (now, then) in enumerate(zip(arguments, before, strict=True)):
+            if i not in outputs:
+                _assert_same(now, then, f"{name} changes argument {i}: {label}")
+        if actual is not None:
+            served += 1
+            with kernels.use(SPECIFICATION):
+                expected = public(*before)
+            _assert_close(actual, expected, f"{name}: {label}", rtol, atol)
+    assert served, f"{name} declines every input; leave it out of the backend"
+    again = list(samples())
+    with ThreadPoolExecutor(threads) as pool:
+        together = list(pool.map(lambda case: _run(public, case[1], device), again))
+    for (label, _), first, second in zip(again, alone, together, strict=True):
+        _assert_same(first, second, f"{name} differs between threads: {label}")
 
-    def _run(self, operation: str, arguments: tuple[Any, ...]) -> Any:
-        """What the public function returns with this backend alone, or None where the backend declines the shape."""
-        try:
-            with kernels.use(f"{self.backend.name}@{_OWNER}"):
-                own = self._own().get(operation)
-                public = own.public if own else _public(operation)
-                return public(*map(self._to_device, arguments))
-        except kernels.UnsupportedShape:
-            return None
 
-    def _to_device(self, value: Any) -> Any:
-        """Floating arrays, also those in tuples, as the device has them."""
-        if self.device == "cpu":
-            return value
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-            import torch
+def _outputs(specification: Callable[..., Any]) -> set[int]:
+    """Return the positions of the arguments that an operation writes into."""
+    hints = get_type_hints(specification, include_extras=True)
 
-            return torch.from_numpy(value).to(self.device)
-        if isinstance(value, tuple):
-            parts = map(self._to_device, value)
-            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    def writes(hint: Any) -> bool:
+        marks = getattr(hint, "__metadata__", ())
+        if in_place in marks or any(in_place in getattr(m, "constraints", ()) for m in marks):
+            return True
+        fields = get_type_hints(hint, include_extras=True) if hasattr(hint, "_fields") else {}
+        return any(map(writes, (*fields.values(), *get_args(hint))))
+
+    names = list(signature(specification).parameters)
+    return {at for at, name in enumerate(names) if writes(hints.get(name))}
+
+
+def _run(public: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> Any:
+    """Return what the public function does with this backend alone, or None where the backend declines the shape."""
+    try:
+        with kernels.use(f"{_NAME}@{_OWNER}"):
+            return public(*(_to_device(each, device) for each in arguments))
+    except kernels.UnsupportedShape:
+        return None
+
+
+def _to_device(value: Any, device: str) -> Any:
+    """Return floating arrays, also those in tuples, as the device has them."""
+    if device == "cpu":
         return value
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        import torch
 
-    def _assert_close(self, actual: Any, expected: Any, message: str) -> None:
-        """Shapes and kinds are equal, and so are numbers, up to the tolerances for floating ones."""
-        for a, b in zip(_arrays(actual), _arrays(expected), strict=True):
-            assert a.shape == b.shape, message
-            assert a.dtype.kind == b.dtype.kind, message
-            if b.dtype.kind != "f":
-                np.testing.assert_array_equal(a, b, message)
-                continue
-            scale = np.abs(b).max(initial=1.0)
-            np.testing.assert_allclose(a, b, self.rtol, self.atol * scale, err_msg=message)
+        return torch.from_numpy(value).to(device)
+    if isinstance(value, tuple):
+        parts = [_to_device(each, device) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
 
 
-def _public(operation: str) -> Callable[..., Any]:
-    """The public function of one of Tacenda's operations."""
-    folder, function = OPERATIONS[operation].split(":")
-    public: Callable[..., Any] = getattr(import_module(f"tacenda.kernels.{folder}"), function)
-    return public
-
-
-def _noted(name: str, target: str | Callable[..., Any], called: set[str]) -> Callable[..., Any]:
-    """The operation, which puts its name into ``called`` when it has run."""
-
-    def run(*arguments: Any, **more: Any) -> Any:
-        result = imported(target)(*arguments, **more)
-        called.add(name)
-        return result
-
-    return run
+def _assert_close(actual: Any, expected: Any, message: str, rtol: float, atol: float) -> None:
+    """Shapes and kinds are equal, and so are numbers, up to the tolerances for floating ones."""
+    for a, b in zip(_arrays(actual), _arrays(expected), strict=True):
+        assert a.shape == b.shape, message
+        assert a.dtype.kind == b.dtype.kind, message
+        if b.dtype.kind != "f":
+            np.testing.assert_array_equal(a, b, message)
+            continue
+        scale = np.abs(b).max(initial=1.0)
+        np.testing.assert_allclose(a, b, rtol, atol * scale, err_msg=message)
 
 
 def _assert_same(first: Any, second: Any, message: str) -> None:
-    """All arrays are equal, bit for bit."""
     for a, b in zip(_arrays(first), _arrays(second), strict=True):
         np.testing.assert_array_equal(a, b, message)
 
 
 def _arrays(result: Any) -> list[np.ndarray[Any, Any]]:
-    """All arrays of a result, in order, as numpy has them."""
+    """Return all arrays of a result, in order, as numpy has them."""
     if result is None:
         return []
     if isinstance(result, list | tuple):

@@ -1,1 +1,0 @@
-"""Operations of the restricted Boltzmann machines of words."""

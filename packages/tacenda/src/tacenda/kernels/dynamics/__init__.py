@@ -1,1 +1,0 @@
-"""Operations of the linear dynamical system: lagged counts and linear recurrences."""

@@ -1,0 +1,659 @@
+"""The operations of hidden Markov models on the CPU."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.kernels.hidden_markov import (
+    Classed,
+    Counts,
+    FeatureCounts,
+    FeatureModel,
+    Forward,
+    Sequences,
+    SumGradients,
+    VectorGradients,
+    Vectors,
+    WordGradients,
+    inner_tokens,
+)
+from tacenda.kernels.machinery.compiled import njit
+from tacenda.kernels.machinery.threads import in_parts
+
+# -- column softmax ---------------------------------------------------------------------------------
+#
+# The softmax of the columns of a small matrix on the CPU, while it is in cache.
+#
+# numba's own exp is a call for each number unless Intel's SVML is installed; here exp is written so that compilers turn
+# it into vector instructions: exp(x) = 2^n 2^f with n the nearest whole number to x / log 2. 2^f is a polynomial
+# (Cephes' exp2f, of degree 6), and 2^n is added to the exponent bits.
+
+
+_FAST = {"contract", "reassoc"}
+
+
+@njit(fastmath=_FAST)
+def column_softmax(block, bits, powers, shift, weights):  # type: ignore[no-untyped-def]
+    """Replace a block (rows, k) of scores by their softmax over the rows, times ``weights`` (k,).
+
+    ``bits`` and ``powers`` are as in `exponentials`, and ``shift`` (k,) is scratch.
+    """
+    k = block.shape[1]
+    # The maximum of each column, which keeps the exponentials from overflowing.
+    for i in range(k):
+        shift[i] = block[0, i]
+    for j in range(1, block.shape[0]):
+        row = block[j]
+        for i in range(k):
+            shift[i] = max(shift[i], row[i])
+    exponentials(block, bits, powers, shift)
+    # The scratch then holds the sums of the columns, and what each column is scaled by.
+    shift[:] = 0
+    for j in range(block.shape[0]):
+        row = block[j]
+        for i in range(k):
+            shift[i] += row[i]
+    for i in range(k):
+        shift[i] = weights[i] / shift[i]
+    for j in range(block.shape[0]):
+        row = block[j]
+        for i in range(k):
+            row[i] *= shift[i]
+
+
+@njit(fastmath=_FAST)
+def exponentials(block, bits, powers, shift):  # type: ignore[no-untyped-def]
+    """Replace a block by exp(block - shift), where NaN stays NaN.
+
+    ``bits`` is the block's memory as int32, and ``powers`` (rows, k) int32 is scratch.
+    """
+    k = block.shape[1]
+    if block.itemsize == 8:
+        for j in range(block.shape[0]):
+            for i in range(k):
+                block[j, i] = math.exp(block[j, i] - shift[i])
+        return
+    for j in range(block.shape[0]):
+        row, power = block[j], powers[j]
+        for i in range(k):
+            # x / log 2, held where 2^n is a normal number; a comparison with NaN is false, so NaN becomes -126 too.
+            given = (np.float32(row[i]) - np.float32(shift[i])) * np.float32(1.4426950408889634)
+            x = given if given > np.float32(-126) else np.float32(-126)
+            x = x if x < np.float32(127) else np.float32(127)
+            # Split into the nearest whole number n and a fraction f, and take 2^f from its polynomial.
+            n = np.floor(x + np.float32(0.5))
+            f = x - n
+            p = np.float32(1.535336188319500e-4)
+            p = p * f + np.float32(1.339887440266574e-3)
+            p = p * f + np.float32(9.618437357674640e-3)
+            p = p * f + np.float32(5.550332471162809e-2)
+            p = p * f + np.float32(2.402264791363012e-1)
+            p = p * f + np.float32(6.931472028550421e-1)
+            number = given == given  # False for NaN alone, which stays
+            row[i] = p * f + np.float32(1) if number else given
+            power[i] = np.int32(n) if number else 0
+    # Multiply by 2^n by adding n to the exponent, which float32 has from bit 23 on. This is a pass of its own, so that
+    # each loop reads and writes its numbers as one type and the compiler vectorises both.
+    for j in range(block.shape[0]):
+        row, power = bits[j], powers[j]
+        for i in range(k):
+            row[i] += power[i] << 23
+
+
+# -- hmm block --------------------------------------------------------------------------------------
+#
+# Forward-backward on the CPU: rows in registers, counts summed pair by pair.
+#
+# A block is read once a token in each pass. The counts are made afterwards, from the messages that the backward pass
+# leaves, with the tokens sorted by pair: a block of counts is then in cache while it is summed, and threads that
+# have pairs of their own need no copies of it.
+
+
+_Array = NDArray[Any]
+
+
+@njit(fastmath=_FAST)
+def _filter(A, o, s, pairs, words, first, offsets, a, c, begin, end):  # type: ignore[no-untyped-def]
+    """Filter the sequences begin .. end: fill a, and the c_t."""
+    k = o.shape[1]
+    zero = a.dtype.type(0)
+    for n in range(begin, end):
+        for t in range(offsets[n], offsets[n + 1]):
+            now, emitted, total = a[t], o[words[t]], zero
+            if t == offsets[n]:
+                start = s[first[n]]
+                for j in range(k):
+                    now[j] = start[j] * emitted[j]
+                # Summed in a loop of its own: where a loop also writes, the order in which the compiler sums
+                # depends on where the arrays lie.
+                for j in range(k):
+                    total += now[j]
+            else:
+                block, before = A[pairs[t]], a[t - 1]
+                for j in range(k):
+                    row, reached = block[j], zero
+                    for i in range(k):
+                        reached += row[i] * before[i]
+                    now[j] = reached * emitted[j]
+                    total += now[j]
+            # A token of probability zero leaves a state of zeros behind, and so does all that follows it.
+            c[t] = total
+            scale = a.dtype.type(1) / total if total != zero else zero
+            for j in range(k):
+                now[j] *= scale
+
+
+@njit(fastmath=_FAST)
+def _messages(A, o, pairs, words, offsets, a, c, v, posteriors, begin, end):  # type: ignore[no-untyped-def]
+    """Go back through the sequences begin .. end: fill the messages v and the posteriors."""
+    k = o.shape[1]
+    b = np.empty(k, a.dtype)
+    zero = a.dtype.type(0)
+    for n in range(begin, end):
+        b[:] = 1
+        for t in range(offsets[n + 1] - 1, offsets[n] - 1, -1):
+            emitted, message, now, posterior = o[words[t]], v[t], a[t], posteriors[t]
+            scale = a.dtype.type(1) / c[t] if c[t] != zero else zero
+            for j in range(k):
+                posterior[j] = now[j] * b[j]
+                message[j] = emitted[j] * b[j] * scale
+            # b_{t-1} = A_u^T v_t, as a sum of rows: rows are what lies together in memory.
+            if t > offsets[n]:
+                block = A[pairs[t]]
+                b[:] = 0
+                for j in range(k):
+                    row, x = block[j], message[j]
+                    for i in range(k):
+                        b[i] += row[i] * x
+
+
+@njit(fastmath=_FAST)
+def _count_pairs(A, a, v, tokens, borders, N, begin, end):  # type: ignore[no-untyped-def]
+    """Fill the counts of the pairs begin .. end from the messages; ``tokens`` are sorted by pair."""
+    k = a.shape[1]
+    for u in range(begin, end):
+        counts, block = N[u], A[u]
+        # The sum of outer products v_t a_{t-1}^T over the tokens of the pair ...
+        for place in range(borders[u], borders[u + 1]):
+            t = tokens[place]
+            message, before = v[t], a[t - 1]
+            for j in range(k):
+                row, x = counts[j], message[j]
+                for i in range(k):
+                    row[i] += x * before[i]
+        # ... times A_u, once for all of them.
+        if borders[u + 1] > borders[u]:
+            for j in range(k):
+                row, probabilities = counts[j], block[j]
+                for i in range(k):
+                    row[i] *= probabilities[i]
+
+
+@njit
+def _add_rows(table, rows, added):  # type: ignore[no-untyped-def]
+    """Add each row of ``added`` to its row of the table, in order."""
+    for t in range(len(rows)):
+        row, new = table[rows[t]], added[t]
+        for j in range(len(row)):
+            row[j] += new[j]
+
+
+def hmm_block(
+    blocks: _Array, emissions: _Array, starts: _Array, observed: Sequences, threads: int
+) -> Forward:
+    pairs, words, first, offsets = observed
+    a = np.empty((len(words), emissions.shape[1]), blocks.dtype)
+    c = np.empty(len(words), blocks.dtype)
+
+    def work(begin: int, end: int) -> None:
+        _filter(blocks, emissions, starts, pairs, words, first, offsets, a, c, begin, end)
+
+    in_parts(work, len(offsets) - 1, threads)
+    with np.errstate(divide="ignore"):
+        return Forward(np.log(c, dtype=np.float64), a)
+
+
+def hmm_block_backward(
+    blocks: _Array,
+    emissions: _Array,
+    starts: _Array,
+    observed: Sequences,
+    found: Forward,
+    threads: int,
+) -> Counts:
+    pairs, words, first, offsets = observed
+    a = found.states
+    c = np.exp(found.log_probs).astype(blocks.dtype)
+    v, posteriors = np.empty_like(a), np.empty_like(a)
+
+    def messages(begin: int, end: int) -> None:
+        _messages(blocks, emissions, pairs, words, offsets, a, c, v, posteriors, begin, end)
+
+    in_parts(messages, len(offsets) - 1, threads)
+    # Threads have pairs of their own, so no two of them write to one block of counts.
+    inner = inner_tokens(offsets)
+    tokens = inner[np.argsort(pairs[inner], kind="stable")]
+    borders = np.searchsorted(pairs[tokens], np.arange(len(blocks) + 1))
+    counts = np.zeros_like(blocks)
+
+    def count(begin: int, end: int) -> None:
+        _count_pairs(blocks, a, v, tokens, borders, counts, begin, end)
+
+    in_parts(count, len(blocks), threads)
+    emitted, started = np.zeros_like(emissions), np.zeros_like(starts)
+    _add_rows(emitted, words, posteriors)
+    begins = np.diff(offsets) > 0
+    _add_rows(started, first[begins], posteriors[offsets[:-1][begins]])
+    return Counts(counts, emitted, started, posteriors)
+
+
+# -- hmm features -----------------------------------------------------------------------------------
+#
+# Forward-backward over features on the CPU: sequences side by side, one product for those in the same class.
+
+
+_Group = tuple[int, NDArray[np.int64]]
+
+
+def hmm_features(model: FeatureModel, observed: Classed) -> Forward:
+    a = np.empty((len(observed.words), model.emissions.shape[1]), model.left.dtype)
+    c = np.empty(len(a), a.dtype)
+    # Step t of all sequences at once. Tokens are grouped by the class before, for the features of the state that is
+    # left, and then by their own, for those of the state that is reached.
+    for t, tokens in _moments(observed.offsets):
+        if t == 0:
+            a[tokens] = model.starts[observed.classes[tokens]]
+        else:
+            messages = np.empty((len(tokens), model.left.shape[2]), a.dtype)
+            for group, own in _groups(observed.classes[tokens - 1]):
+                messages[own] = a[tokens[own] - 1] @ model.left[group]
+            for group, own in _groups(observed.classes[tokens]):
+                a[tokens[own]] = messages[own] @ model.reached[group].T
+        now = a[tokens] * model.emissions[observed.words[tokens]]
+        c[tokens] = total = now.sum(axis=1)
+        a[tokens] = now * np.where(total == 0, 0, 1 / np.where(total == 0, 1, total))[:, None]
+    with np.errstate(divide="ignore"):
+        return Forward(np.log(c, dtype=np.float64), a)
+
+
+def hmm_features_backward(model: FeatureModel, observed: Classed, found: Forward) -> FeatureCounts:
+    classes, words, offsets = observed
+    a, dtype = found.states, model.left.dtype
+    c = np.exp(found.log_probs).astype(dtype)
+    scale = np.where(c == 0, 0, 1 / np.where(c == 0, 1, c))[:, None]
+    b, v = np.ones_like(a), np.zeros_like(a)
+    w = np.zeros((len(a), model.left.shape[2]), dtype)
+    moments = list(_moments(offsets))
+    for t, tokens in reversed(moments):
+        v[tokens] = model.emissions[words[tokens]] * b[tokens] * scale[tokens]
+        if t == 0:
+            continue
+        for group, own in _groups(classes[tokens]):
+            w[tokens[own]] = v[tokens[own]] @ model.reached[group]
+        for group, own in _groups(classes[tokens - 1]):
+            b[tokens[own] - 1] = w[tokens[own]] @ model.left[group].T
+    posteriors = a * b
+    # The gradients are sums over all tokens but the first of each sequence: one product for each class.
+    dx, dy = np.zeros_like(model.left), np.zeros_like(model.reached)
+    inner = np.sort(np.concatenate([np.empty(0, np.int64), *(at for t, at in moments if t)]))
+    m = np.zeros_like(w)
+    for group, own in _groups(classes[inner - 1]):
+        before = a[inner[own] - 1]
+        dx[group] = before.T @ w[inner[own]]
+        m[inner[own]] = before @ model.left[group]
+    for group, own in _groups(classes[inner]):
+        dy[group] = v[inner[own]].T @ m[inner[own]]
+    emitted, started = np.zeros_like(model.emissions), np.zeros_like(model.starts)
+    _add_sorted_rows(emitted, words, posteriors)
+    begins = offsets[:-1][np.diff(offsets) > 0]
+    _add_sorted_rows(started, classes[begins], posteriors[begins])
+    return FeatureCounts(dx, dy, emitted, started)
+
+
+def _moments(offsets: _Array) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The tokens at each distance from the beginning of their sequence."""
+    lengths = np.diff(offsets)
+    for t in range(int(lengths.max(initial=0))):
+        yield t, offsets[:-1][lengths > t] + t
+
+
+def _groups(classes: _Array) -> Iterator[_Group]:
+    """Each class that occurs, and the places where it does."""
+    order = np.argsort(classes, kind="stable")
+    found, begins = np.unique(classes[order], return_index=True)
+    ends = np.append(begins[1:], len(order))
+    for group, begin, end in zip(found.tolist(), begins, ends[: len(found)], strict=True):
+        yield group, order[begin:end]
+
+
+def _add_sorted_rows(table: _Array, rows: _Array, added: _Array) -> None:
+    """Add rows to those of a table, to the same row as often as it occurs."""
+    for group, own in _groups(rows):
+        table[group] += added[own].sum(axis=0)
+
+
+# -- block softmax ----------------------------------------------------------------------------------
+#
+# Blocks of transitions on the CPU: the scores of a few pairs by BLAS, then their softmax while they are in cache.
+
+
+_CELLS = 1 << 16  # scores at a time: 256 KB in float32
+
+
+@njit(fastmath=_FAST)
+def _gather(table, rows, out):  # type: ignore[no-untyped-def]
+    """Copy the matrices ``rows`` of a table one after another."""
+    for n in range(len(rows)):
+        source, place = table[rows[n]], out[n]
+        for j in range(source.shape[0]):
+            for d in range(source.shape[1]):
+                place[j, d] = source[j, d]
+
+
+@njit(fastmath=_FAST)
+def _make_blocks(x, y, b, sources, targets, w, norms, A, A_bits, begin, end):  # type: ignore[no-untyped-def]
+    """Fill the blocks of the pairs begin .. end; exactly one of w and norms has rows."""
+    k, width = x.shape[1], x.shape[2]
+    most = max(1, _CELLS // (k * k))
+    near = np.empty((most, k, width), x.dtype)
+    powers, shift = np.empty((k, k), np.int32), np.empty(k, x.dtype)
+    u = begin
+    while u < end:
+        # As many pairs of one source as fit the cache make one product: their targets are laid side by side.
+        c, last = sources[u], u + 1
+        while last < end and last - u < most and sources[last] == c:
+            last += 1
+        n = last - u
+        _gather(y, targets[u:last], near)
+        np.dot(near[:n].reshape(n * k, width), x[c].T, A[u:last].reshape(n * k, k))
+        for v in range(u, last):
+            block, bias = A[v], b[targets[v]]
+            for j in range(k):
+                row = block[j]
+                for i in range(k):
+                    row[i] += bias[j]
+            if len(w):
+                column_softmax(block, A_bits[v], powers, shift, w[v])
+            else:
+                exponentials(block, A_bits[v], powers, norms[c])
+        u = last
+
+
+@njit(fastmath=_FAST)
+def _move_vectors(x, y, sources, targets, A, N, w, dx, db, moved, departures, begin, end):  # type: ignore[no-untyped-def]
+    """Fill what the pairs begin .. end move: dx is summed here, since the sources are sorted.
+
+    ``moved`` is D_u x_c and ``db`` its bias, pair by pair, for `_sum_by_target`.
+    """
+    k, width = x.shape[1], x.shape[2]
+    most = max(1, _CELLS // (k * k))
+    near, D = np.empty((most, k, width), x.dtype), np.empty((most, k, k), x.dtype)
+    u = begin
+    while u < end:
+        c, last = sources[u], u + 1
+        while last < end and last - u < most and sources[last] == c:
+            last += 1
+        n = last - u
+        _gather(y, targets[u:last], near)
+        for v in range(n):
+            leaving, counts, block, slope = departures[u + v], N[u + v], A[u + v], D[v]
+            # n_u: the counts of leaving each state of the source.
+            leaving[:] = 0
+            for j in range(k):
+                row = counts[j]
+                for i in range(k):
+                    leaving[i] += row[i]
+            # D_u = N_u - (A_u / w_u) n_u, or N_u where the blocks were made with norms.
+            if len(w):
+                own = w[u + v]
+                for j in range(k):
+                    row, probabilities, out = counts[j], block[j], slope[j]
+                    for i in range(k):
+                        out[i] = row[i] - probabilities[i] * (leaving[i] / own[i])
+            else:
+                slope[:] = counts
+            for j in range(k):
+                row, total = slope[j], x.dtype.type(0)
+                for i in range(k):
+                    total += row[i]
+                db[u + v, j] = total
+        # Both products over all pairs at hand: dx_c += sum_u D_u^T y_c', and D_u x_c.
+        flat = D[:n].reshape(n * k, k)
+        dx[c] += np.dot(flat.T, near[:n].reshape(n * k, width))
+        np.dot(flat, x[c], moved[u:last].reshape(n * k, width))
+        u = last
+
+
+@njit(fastmath=_FAST)
+def _sum_by_target(moved, biases, order, borders, dy, db, begin, end):  # type: ignore[no-untyped-def]
+    """Sum what the pairs move for the targets begin .. end; ``order`` has the pairs sorted by target."""
+    for to in range(begin, end):
+        table, bias = dy[to], db[to]
+        for place in range(borders[to], borders[to + 1]):
+            added, added_bias = moved[order[place]], biases[order[place]]
+            for j in range(table.shape[0]):
+                bias[j] += added_bias[j]
+                for d in range(table.shape[1]):
+                    table[j, d] += added[j, d]
+
+
+def block_softmax(
+    vectors: Vectors,
+    sources: _Array,
+    targets: _Array,
+    weights: _Array | None,
+    norms: _Array | None,
+    threads: int,
+) -> _Array:
+    classes, k, _ = vectors.left.shape
+    A = np.empty((len(sources), k, k), vectors.left.dtype)
+    none = np.empty((0, k), A.dtype)
+    w, norm = (none if array is None else array for array in (weights, norms))
+    borders = _borders(sources, classes)
+
+    def work(first: int, last: int) -> None:
+        begin, end = borders[first], borders[last]
+        _make_blocks(*vectors, sources, targets, w, norm, A, A.view(np.int32), begin, end)
+
+    in_parts(work, classes, threads)
+    return A
+
+
+def block_softmax_backward(
+    vectors: Vectors,
+    sources: _Array,
+    targets: _Array,
+    blocks: _Array,
+    counts: _Array,
+    weights: _Array | None,
+    threads: int,
+) -> VectorGradients:
+    x, y, b = vectors
+    classes, k, width = x.shape
+    pairs = len(sources)
+    w = np.empty((0, k), x.dtype) if weights is None else weights
+    dx, dy, db = np.zeros_like(x), np.zeros_like(y), np.zeros_like(b)
+    moved = np.empty((pairs, k, width), x.dtype)
+    biases, departures = (np.empty((pairs, k), x.dtype) for _ in range(2))
+    borders = _borders(sources, classes)
+
+    def by_source(first: int, last: int) -> None:
+        span = borders[first], borders[last]
+        _move_vectors(
+            x, y, sources, targets, blocks, counts, w, dx, biases, moved, departures, *span
+        )  # fmt: skip
+
+    in_parts(by_source, classes, threads)
+    # Targets are in no order, so what each pair moves is kept and summed afterwards, target by target.
+    order = np.argsort(targets, kind="stable")
+    ends = _borders(targets[order], classes)
+
+    def by_target(first: int, last: int) -> None:
+        _sum_by_target(moved, biases, order, ends, dy, db, first, last)
+
+    in_parts(by_target, classes, threads)
+    return VectorGradients(dx, dy, db, departures)
+
+
+def _borders(classes: _Array, n: int) -> NDArray[np.int64]:
+    """Where each of ``n`` classes begins among sorted ones, and the end."""
+    return np.searchsorted(classes, np.arange(n + 1))
+
+
+# -- class softmax ----------------------------------------------------------------------------------
+#
+# The softmax by class on the CPU: products by BLAS, the rest while a class is in cache.
+
+
+@njit(fastmath=_FAST)
+def _fill_classes(y, b, x, offsets, o, bits):  # type: ignore[no-untyped-def]
+    """Fill o, one class after another: the product of its words and states, then the softmax of each state."""
+    k = x.shape[1]
+    shift, ones = np.empty(k, o.dtype), np.ones(k, o.dtype)
+    for c in range(len(x)):
+        begin, end = offsets[c], offsets[c + 1]
+        if begin == end:
+            continue
+        block = o[begin:end]
+        np.dot(y[begin:end], x[c].T, block)
+        for w in range(end - begin):
+            row, bias = block[w], b[begin + w]
+            for j in range(k):
+                row[j] += bias
+        powers = np.empty((end - begin, k), np.int32)
+        column_softmax(block, bits[begin:end], powers, shift, ones)
+
+
+@njit(fastmath=_FAST)
+def _fill_gradients(y, x, offsets, o, E, dy, db, dx):  # type: ignore[no-untyped-def]
+    """Fill the gradients, one class after another: D = E - o sum E, then its products with states and words."""
+    k = x.shape[1]
+    total = np.empty(k, o.dtype)
+    for c in range(len(x)):
+        begin, end = offsets[c], offsets[c + 1]
+        if begin == end:
+            continue
+        # The counts of each state of the class, then what is left of every count beyond its share of them.
+        D = E[begin:end].copy()
+        total[:] = 0
+        for w in range(end - begin):
+            for j in range(k):
+                total[j] += D[w, j]
+        for w in range(end - begin):
+            row, found, bias = D[w], o[begin + w], o.dtype.type(0)
+            for j in range(k):
+                row[j] -= found[j] * total[j]
+            # Summed in a loop of its own: where a loop also writes, the order in which the compiler sums depends on
+            # where the arrays lie.
+            for j in range(k):
+                bias += row[j]
+            db[begin + w] = bias
+        np.dot(D, x[c], dy[begin:end])
+        np.dot(D.T, y[begin:end], dx[c])
+
+
+def class_softmax(words: _Array, bias: _Array, states: _Array, offsets: _Array) -> _Array:
+    o = np.empty((len(words), states.shape[1]), words.dtype)
+    _fill_classes(words, bias, states, offsets, o, o.view(np.int32))
+    return o
+
+
+def class_softmax_backward(
+    words: _Array, bias: _Array, states: _Array, offsets: _Array, found: _Array, counts: _Array
+) -> WordGradients:
+    dy, db, dx = np.zeros_like(words), np.zeros_like(bias), np.zeros_like(states)
+    _fill_gradients(words, states, offsets, found, counts, dy, db, dx)
+    return WordGradients(dy, db, dx)
+
+
+# -- streaming logsumexp ----------------------------------------------------------------------------
+#
+# The streaming log-sum-exp on the CPU: products of tiles by BLAS, the rest while they are in cache.
+
+
+_ROWS, _COLUMNS = 512, 1024  # of a tile: 2 MB in float32
+_WHOLE = 32  # rows of all scores that are worked on while they are in cache
+
+
+def streaming_logsumexp(rows: _Array, columns: _Array, bias: _Array, kept: _Array | None) -> _Array:
+    n = 0 if kept is None else len(kept)
+    found = np.empty(len(rows), rows.dtype)
+    for i in range(0, n, _ROWS):
+        own = slice(i, min(i + _ROWS, n))
+        found[own] = _softmax(rows[own], columns, bias, kept[own])  # type: ignore[index]
+    for i in range(n, len(rows), _ROWS):
+        found[i : i + _ROWS] = _streamed(rows[i : i + _ROWS], columns, bias)
+    return found
+
+
+def _softmax(rows: _Array, columns: _Array, bias: _Array, out: _Array) -> _Array:
+    """The logarithms of the sums, with all scores at hand; ``out`` (rows, columns) becomes the softmax."""
+    np.dot(rows, columns.T, out=out)
+    found = np.empty(len(rows), rows.dtype)
+    # One product of all rows, then a few rows at a time, which stay in cache from the bias to the final scaling.
+    for i in range(0, len(rows), _WHOLE):
+        tile = out[i : i + _WHOLE]
+        tile += bias
+        shift = _finite(tile.max(axis=1))
+        tile -= shift[:, None]
+        total = np.exp(tile, out=tile).sum(axis=1)
+        with np.errstate(divide="ignore"):
+            found[i : i + _WHOLE] = shift + np.log(total)
+        tile *= (1 / np.where(total == 0, 1, total))[:, None]
+    return found
+
+
+def _streamed(rows: _Array, columns: _Array, bias: _Array) -> _Array:
+    """The logarithms of the sums, tile by tile: no more than one tile of scores is ever in memory."""
+    largest = np.full(len(rows), -np.inf, rows.dtype)
+    total = np.zeros(len(rows), rows.dtype)
+    for j in range(0, len(columns), _COLUMNS):
+        tile = rows @ columns[j : j + _COLUMNS].T
+        tile += bias[j : j + _COLUMNS]
+        # The largest score so far is taken from every exponent; where it rises, the total so far is scaled down.
+        raised = np.maximum(largest, tile.max(axis=1))
+        shift = _finite(raised)
+        tile -= shift[:, None]
+        total = total * np.exp(largest - shift) + np.exp(tile, out=tile).sum(axis=1)
+        largest = raised
+    with np.errstate(divide="ignore"):
+        return np.asarray(largest + np.log(total))
+
+
+def _finite(largest: _Array) -> _Array:
+    """What is subtracted from scores: nothing where all are -inf, since -inf - -inf is no number."""
+    return np.where(np.isneginf(largest), 0, largest).astype(largest.dtype)
+
+
+def streaming_logsumexp_backward(
+    rows: _Array,
+    columns: _Array,
+    bias: _Array,
+    found: _Array,
+    gradient: _Array,
+    kept: _Array | None,
+) -> SumGradients:
+    n = 0 if kept is None else len(kept)
+    weighted = rows * gradient[:, None]
+    grads = SumGradients(np.zeros_like(rows), np.zeros_like(columns), np.zeros_like(bias))
+    # Where p was kept, it is used as it is; p of the other rows is made again, tile by tile.
+    if n and kept is not None:
+        np.dot(kept, columns, out=grads.rows[:n])
+        np.dot(kept.T, weighted[:n], out=grads.columns)
+        np.dot(gradient[:n], kept, out=grads.bias)
+    for i in range(n, len(rows), _ROWS):
+        own = slice(i, i + _ROWS)
+        for j in range(0, len(columns), _COLUMNS):
+            theirs = slice(j, j + _COLUMNS)
+            tile = rows[own] @ columns[theirs].T
+            tile += bias[theirs]
+            tile -= found[own, None]  # log p: the sum over all columns is known already
+            np.exp(tile, out=tile)
+            grads.rows[own] += tile @ columns[theirs]
+            grads.columns[theirs] += tile.T @ weighted[own]
+            grads.bias[theirs] += gradient[own] @ tile
+    grads.rows[...] *= gradient[:, None]
+    return grads

@@ -1,0 +1,641 @@
+"""The operations of hidden Markov models on a GPU, in Triton."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from tacenda.arrays import to_tensors
+from tacenda.kernels.dispatch import UnsupportedShape
+from tacenda.kernels.hidden_markov import (
+    Counts,
+    Forward,
+    Sequences,
+    SumGradients,
+    VectorGradients,
+    Vectors,
+    WordGradients,
+    inner_tokens,
+)
+from tacenda.kernels.machinery.gpu import group_rows, precision, product, sum_rows, tile
+
+# -- segment softmax --------------------------------------------------------------------------------
+#
+# Softmaxes over short runs of rows on a GPU: over the states of a class, over the words of a class.
+#
+# A segment is a run of rows y, and the k vectors x of one class; two segments have the same rows or none in common. For
+# every x_i of its class
+#
+#     p_j[i] = w[i] exp(y_j . x_i + b_j) / sum of the same over the rows j' of the segment,    or
+#     p_j[i] = exp(y_j . x_i + b_j - l_i)                                                      with norms l,
+#
+# and with counts N and D = N - p (n / w), n[i] = sum_j N_j[i] (D = N with norms): dx_i += sum_j D_j[i] y_j, dy_j +=
+# sum_i D_j[i] x_i, db_j += sum_i D_j[i]. One program makes every sum, without atomics. Imports torch and triton.
+# Tensors lie on one device, floats in one dtype and C order.
+
+
+_Ids = np.ndarray[Any, np.dtype[np.int64]]
+_TILE, _WIDTH = 64, 32
+
+
+class Segments(NamedTuple):
+    """The segments, as arrays on the host."""
+
+    classes: _Ids  # (segments,), sorted: the class whose x it has
+    begins: _Ids  # (segments,): its first row of y
+    sizes: _Ids  # (segments,): its rows of y, at least one
+    places: _Ids  # (segments,): its first row of p and of N, which are (rows of all segments, k)
+
+
+@triton.jit
+def _scores(  # type: ignore[no-untyped-def]
+    x, y, b, rows, there, columns, inside, width, WIDTH: tl.constexpr, PRECISION: tl.constexpr
+):
+    """The scores y_j . x_i + b_j of a tile, -inf beyond its ends."""
+    scores = product(y + rows * width, x + columns * width, width, there, inside, WIDTH, PRECISION)
+    scores += tl.load(b + rows, there, 0.0)[:, None]
+    return tl.where(there[:, None] & inside[None, :], scores, float("-inf"))
+
+
+@triton.jit
+def _fill_segments(  # type: ignore[no-untyped-def]
+    x, y, b, w, norms, classes, begins, sizes, places, p, k, width,
+    NORMED: tl.constexpr, ONE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Fill p of one segment and one tile of x.
+
+    With norms p is an exponential. Without, a first pass over the segment finds the largest score and the sum of the
+    exponentials below it, rescaling the sum where the largest rises, and a second pass makes the scores again and
+    stores p. ONE says that every segment is one tile, whose scores are still at hand in the second pass.
+    """
+    g = tl.program_id(0).to(tl.int64)
+    i = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = i < k
+    columns = tl.load(classes + g) * k + i
+    begin = tl.load(begins + g)
+    n = tl.load(sizes + g)
+    at = tl.load(places + g)
+    row = tl.arange(0, ROWS)
+    if NORMED:
+        shift = tl.load(norms + columns, inside, 0.0)
+        scale = tl.full((COLUMNS,), 1.0, p.dtype.element_ty)
+    else:
+        # The first pass. Where all scores so far are -inf nothing is subtracted, since -inf - -inf is no number.
+        scores = _scores(x, y, b, begin + row, row < n, columns, inside, width, WIDTH, PRECISION)
+        largest = tl.max(scores, 0)
+        shift = tl.where(largest == float("-inf"), 0.0, largest)
+        total = tl.sum(tl.exp(scores - shift[None, :]), 0)
+        for first in range(ROWS, n, ROWS):
+            j = first + row
+            more = _scores(x, y, b, begin + j, j < n, columns, inside, width, WIDTH, PRECISION)
+            raised = tl.maximum(largest, tl.max(more, 0))
+            shift = tl.where(raised == float("-inf"), 0.0, raised)
+            total = total * tl.exp(largest - shift) + tl.sum(tl.exp(more - shift[None, :]), 0)
+            largest = raised
+        scale = tl.load(w + g * k + i, inside, 0.0) / tl.where(inside, total, 1.0)
+    # The second pass, or with norms the only one.
+    for first in range(0, n, ROWS):
+        j = first + row
+        if not ONE:
+            scores = _scores(x, y, b, begin + j, j < n, columns, inside, width, WIDTH, PRECISION)
+        found = tl.exp(scores - shift[None, :]) * scale[None, :]
+        tl.store(p + (at + j)[:, None] * k + i[None, :], found, (j < n)[:, None] & inside[None, :])
+
+
+@triton.jit
+def _slope(N, p, ratio, NORMED: tl.constexpr, at, inside):  # type: ignore[no-untyped-def]
+    """D = N - p n / w of a tile at the addresses ``at``; ``ratio`` is n / w, shaped to fit the tile."""
+    slope = tl.load(N + at, inside, 0.0)
+    if not NORMED:
+        slope -= tl.load(p + at, inside, 0.0) * ratio
+    return slope
+
+
+@triton.jit
+def _by_class(  # type: ignore[no-untyped-def]
+    y, N, p, ratio, begins, sizes, places, borders, dx, k, width,
+    NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Sum dx of one class and one tile of its x over the class's segments, which stand together."""
+    c = tl.program_id(0).to(tl.int64)
+    i = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    d = tl.program_id(2) * OUT + tl.arange(0, OUT)
+    inside = i < k
+    total = tl.zeros((COLUMNS, OUT), dx.dtype.element_ty)
+    for g in range(tl.load(borders + c), tl.load(borders + c + 1)):
+        begin = tl.load(begins + g)
+        n = tl.load(sizes + g)
+        at = tl.load(places + g)
+        # A tile of D^T times the rows of y that it belongs to.
+        own = tl.load(ratio + g * k + i, inside, 0.0)[:, None]
+        for first in range(0, n, ROWS):
+            j = first + tl.arange(0, ROWS)
+            here = inside[:, None] & (j < n)[None, :]
+            D = _slope(N, p, own, NORMED, (at + j)[None, :] * k + i[:, None], here)
+            rows = (begin + j)[:, None] * width + d[None, :]
+            values = tl.load(y + rows, (j < n)[:, None] & (d < width)[None, :], 0.0)
+            total += tl.dot(D, values, input_precision=PRECISION)
+    rows = (c * k + i)[:, None] * width + d[None, :]
+    tl.store(dx + rows, total, inside[:, None] & (d < width)[None, :])
+
+
+@triton.jit
+def _by_rows(  # type: ignore[no-untyped-def]
+    x, N, p, ratio, classes, begins, sizes, places, order, borders, dy, db, k, width,
+    NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Sum dy and db of one tile of a run of rows over the segments that have the run, whatever their class."""
+    q = tl.program_id(0).to(tl.int64)
+    j = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    d = tl.program_id(2) * OUT + tl.arange(0, OUT)
+    # Any segment of the run says how long it is, for all have the same rows.
+    first = tl.load(borders + q)
+    head = tl.load(order + first)
+    n = tl.load(sizes + head)
+    there = j < n
+    total = tl.zeros((ROWS, OUT), dy.dtype.element_ty)
+    bias = tl.zeros((ROWS,), dy.dtype.element_ty)
+    for place in range(first, tl.load(borders + q + 1)):
+        g = tl.load(order + place)
+        c = tl.load(classes + g)
+        at = tl.load(places + g)
+        # Tiles of D times the vectors x of the segment's class; each row of D adds to its bias.
+        for column in range(0, k, COLUMNS):
+            i = column + tl.arange(0, COLUMNS)
+            inside = i < k
+            own = tl.load(ratio + g * k + i, inside, 0.0)[None, :]
+            here = there[:, None] & inside[None, :]
+            D = _slope(N, p, own, NORMED, (at + j)[:, None] * k + i[None, :], here)
+            columns = (c * k + i)[:, None] * width + d[None, :]
+            values = tl.load(x + columns, inside[:, None] & (d < width)[None, :], 0.0)
+            total += tl.dot(D, values, input_precision=PRECISION)
+            bias += tl.sum(D, 1)
+    rows = tl.load(begins + head) + j
+    here = there[:, None] & (d < width)[None, :]
+    tl.store(dy + rows[:, None] * width + d[None, :], total, here)
+    # The programs of all tiles of the width have found the same biases; one of them stores them.
+    tl.store(db + rows, bias, there & (tl.program_id(2) == 0))
+
+
+def segment_softmax(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    b: torch.Tensor,
+    segments: Segments,
+    weights: torch.Tensor | None,
+    norms: torch.Tensor | None,
+    p: torch.Tensor,
+) -> None:
+    """Fill ``p``.
+
+    x is (classes, k, width), y (rows, width) and b (rows,), and either weights (segments, k) or norms (classes, k) are
+    given.
+    """
+    k, width = x.shape[1:]
+    if not p.numel():
+        return
+    ids = to_tensors(segments, x.device)
+    longest = int(segments.sizes.max())
+    columns, rows = tile(k, _TILE), tile(longest, 2 * _TILE)
+    with torch.cuda.device_of(x):
+        _fill_segments[(len(segments.sizes), triton.cdiv(k, columns))](
+            x, y, b, x if weights is None else weights, x if norms is None else norms, *ids, p, k, width,
+            NORMED=norms is not None, ONE=norms is None and longest <= rows,
+            ROWS=rows, COLUMNS=columns, WIDTH=tile(width, _WIDTH), PRECISION=precision(x), num_warps=8, num_stages=2,
+        )  # fmt: skip
+
+
+def segment_softmax_backward(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    segments: Segments,
+    p: torch.Tensor,
+    counts: torch.Tensor,
+    ratio: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients dx, dy and db; ``ratio`` is n / w (segments, k), or None where there were norms."""
+    classes, k, width = x.shape
+    dx, dy, db = torch.zeros_like(x), torch.zeros_like(y), y.new_zeros(len(y))
+    if not counts.numel():
+        return dx, dy, db
+    # Segments by the run of rows they have, for dy and db, and by class, for dx.
+    _, runs = np.unique(segments.begins, return_inverse=True)
+    order, ends = group_rows(runs, int(runs.max()) + 1)
+    borders = group_rows(segments.classes, classes)[1]
+    at = to_tensors((*segments, order, ends, borders), x.device)
+    (of_class, begins, sizes, places), (order_at, ends_at, borders_at) = at[:4], at[4:]
+    columns, rows = tile(k, _TILE), tile(int(segments.sizes.max()), _TILE)
+    out = tile(width, _TILE)
+    tiles: dict[str, Any] = {"NORMED": ratio is None, "ROWS": rows, "COLUMNS": columns, "OUT": out}
+    tiles |= {"PRECISION": precision(x), "num_warps": 8, "num_stages": 2}
+    over, ratio = max(1, triton.cdiv(width, out)), counts if ratio is None else ratio
+    with torch.cuda.device_of(x):
+        _by_class[(classes, triton.cdiv(k, columns), over)](
+            y, counts, p, ratio, begins, sizes, places, borders_at, dx, k, width, **tiles
+        )
+        _by_rows[(len(ends) - 1, triton.cdiv(int(segments.sizes.max()), rows), over)](
+            x, counts, p, ratio, of_class, begins, sizes, places, order_at, ends_at, dy, db, k, width, **tiles
+        )  # fmt: skip
+    return dx, dy, db
+
+
+# -- hmm block --------------------------------------------------------------------------------------
+#
+# Forward-backward on a GPU: one program for each sequence, with the state in registers.
+#
+# A program walks through its sequence and reads the block of each token once, in tiles of whole rows; what belongs to
+# no token is never looked at, so nothing is padded. Sequences are not split: parallelism is over them. Expected counts
+# are made afterwards, one program for each pair and tile of its block, token by token in the order of the text: no
+# atomics, so one run is like another.
+#
+# Tensors are torch's, float32 or float64; ids are arrays on the host. Sums and products have the precision of the
+# tensors (no tensor core, no TF32). NaN propagates. Works under Triton's interpreter.
+
+
+_BYTES = 1 << 16  # of a tile of a block: what the registers of eight warps hold
+_MOST = 1 << 13  # states, of which a tile has a whole row
+_TILE_hmm_block = 64  # of the counts
+
+
+@triton.jit
+def _reached(block, state, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The product A a (K,) of one block and a state, ROWS rows of the block at a time."""
+    i = tl.arange(0, K)
+    # A program cannot write to a place in its registers by number, so the sums of a strip are selected into theirs.
+    found = tl.zeros((TILES, ROWS), state.dtype)
+    for strip in range(TILES):
+        j = strip * ROWS + tl.arange(0, ROWS)
+        inside = (j < k)[:, None] & (i < k)[None, :]
+        rows = tl.load(block + j[:, None] * k + i[None, :], inside, 0.0)
+        sums = tl.sum(rows * state[None, :], 1)
+        found = tl.where((tl.arange(0, TILES) == strip)[:, None], sums[None, :], found)
+    return tl.reshape(found, (K,))
+
+
+@triton.jit
+def _sent_back(block, message, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The product A^T v (K,) of one block and a message, ROWS rows of the block at a time."""
+    i = tl.arange(0, K)
+    # The strip's own part of the message is selected as in `_reached`: everything else counts as zero.
+    parts = tl.reshape(message, (TILES, ROWS))
+    found = tl.zeros((K,), message.dtype)
+    for strip in range(TILES):
+        j = strip * ROWS + tl.arange(0, ROWS)
+        inside = (j < k)[:, None] & (i < k)[None, :]
+        rows = tl.load(block + j[:, None] * k + i[None, :], inside, 0.0)
+        own = tl.sum(tl.where((tl.arange(0, TILES) == strip)[:, None], parts, 0.0), 0)
+        found += tl.sum(rows * own[:, None], 0)
+    return found
+
+
+@triton.jit
+def _filter(  # type: ignore[no-untyped-def]
+    A, o, s, pairs, words, first, offsets, a, c, k,
+    TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """Filter sequence n, one program each: the state stays in registers from token to token."""
+    n = tl.program_id(0)
+    begin = tl.load(offsets + n)
+    end = tl.load(offsets + n + 1)
+    i = tl.arange(0, K)
+    inside = i < k
+    row = tl.load(first + n).to(tl.int64) * k
+    state = tl.load(s + row + i, inside & (end > begin), 0.0)
+    for t in range(begin, end):
+        if t > begin:
+            block = A + tl.load(pairs + t).to(tl.int64) * k * k
+            state = _reached(block, state, k, TILES, ROWS, K)
+        state *= tl.load(o + tl.load(words + t).to(tl.int64) * k + i, inside, 0.0)
+        # Scale to a sum of one; a token of probability zero leaves a state of zeros behind.
+        total = tl.sum(state, 0)
+        possible = total != 0
+        state *= tl.where(possible, 1 / tl.where(possible, total, 1.0), 0.0)
+        tl.store(a + t * k + i, state, inside)
+        tl.store(c + t, total)
+
+
+@triton.jit
+def _messages(  # type: ignore[no-untyped-def]
+    A, o, pairs, words, offsets, a, c, v, posteriors, k,
+    TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """Go back through sequence n with b in registers; store its messages v and its posteriors."""
+    n = tl.program_id(0)
+    begin = tl.load(offsets + n)
+    end = tl.load(offsets + n + 1)
+    i = tl.arange(0, K)
+    inside = i < k
+    b = tl.full((K,), 1.0, a.dtype.element_ty)
+    for back in range(end - begin):
+        t = end - 1 - back
+        total = tl.load(c + t)
+        possible = total != 0
+        scale = tl.where(possible, 1 / tl.where(possible, total, 1.0), 0.0)
+        emitted = tl.load(o + tl.load(words + t).to(tl.int64) * k + i, inside, 0.0)
+        message = emitted * b * scale
+        tl.store(posteriors + t * k + i, tl.load(a + t * k + i, inside, 0.0) * b, inside)
+        tl.store(v + t * k + i, message, inside)
+        # What the token before it is told: nothing comes before the first token of a sequence.
+        if t > begin:
+            block = A + tl.load(pairs + t).to(tl.int64) * k * k
+            b = _sent_back(block, message, k, TILES, ROWS, K)
+
+
+@triton.jit
+def _counts(A, a, v, tokens, borders, N, k, TILE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Sum one tile of the counts of pair u over its tokens, in the order of the text."""
+    u = tl.program_id(0).to(tl.int64)
+    j = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    i = tl.program_id(2) * TILE + tl.arange(0, TILE)
+    begin = tl.load(borders + u)
+    end = tl.load(borders + u + 1)
+    total = tl.zeros((TILE, TILE), N.dtype.element_ty)
+    for place in range(begin, end):
+        t = tl.load(tokens + place)
+        message = tl.load(v + t * k + j, j < k, 0.0)
+        total += message[:, None] * tl.load(a + (t - 1) * k + i, i < k, 0.0)[None, :]
+    # Once all tokens are summed, the counts are the sum times A_u.
+    at = u * k * k + j[:, None] * k + i[None, :]
+    inside = (j < k)[:, None] & (i < k)[None, :]
+    # A block that leads to no token has no counts, whatever is in it.
+    counts = tl.where(end > begin, total * tl.load(A + at, inside, 0.0), 0.0)
+    tl.store(N + at, counts, inside)
+
+
+def hmm_block(
+    blocks: torch.Tensor,
+    emissions: torch.Tensor,
+    starts: torch.Tensor,
+    observed: Sequences,
+    threads: int,
+) -> Forward:
+    tokens, k = len(observed.words), emissions.shape[1]
+    a, c = blocks.new_empty((tokens, k)), blocks.new_empty(tokens)
+    if a.numel():
+        with torch.cuda.device_of(blocks):
+            ids = to_tensors(observed, blocks.device)
+            _filter[(len(observed.first),)](
+                blocks, emissions, starts, *ids, a, c, k, **_tiles(k, blocks)
+            )
+    return Forward(c.double().log(), a)
+
+
+def hmm_block_backward(
+    blocks: torch.Tensor,
+    emissions: torch.Tensor,
+    starts: torch.Tensor,
+    observed: Sequences,
+    found: Forward,
+    threads: int,
+) -> Counts:
+    log_probs, a = found
+    device = blocks.device
+    pairs, words, first, offsets = observed
+    k = emissions.shape[1]
+    c = torch.as_tensor(log_probs).exp().to(blocks.dtype)
+    v, posteriors = torch.empty_like(a), torch.empty_like(a)
+    counts = torch.zeros_like(blocks)
+    inner = inner_tokens(offsets)
+    order, borders = group_rows(pairs[inner], len(blocks))
+    with torch.cuda.device_of(blocks):
+        if v.numel():
+            at = to_tensors((pairs, words, offsets), device)
+            _messages[(len(first),)](
+                blocks, emissions, *at, a, c, v, posteriors, k, **_tiles(k, blocks)
+            )
+        if counts.numel() and len(inner):
+            size = min(_TILE_hmm_block, triton.next_power_of_2(k))
+            tiles = triton.cdiv(k, size)
+            _counts[(len(blocks), tiles, tiles)](
+                blocks, a, v, *to_tensors((inner[order], borders), device), counts, k, TILE=size
+            )
+    begins = np.diff(offsets) > 0
+    heads, starting = group_rows(first[begins], len(starts))
+    emitted = sum_rows(posteriors, *group_rows(words, len(emissions)))
+    started = sum_rows(posteriors, offsets[:-1][begins][heads], starting)
+    return Counts(*(counts, emitted, started, posteriors))
+
+
+def _tiles(k: int, blocks: torch.Tensor) -> dict[str, Any]:
+    """How a program reads a block: TILES of ROWS rows of K numbers, and with how many warps."""
+    if k > _MOST:
+        raise UnsupportedShape(f"on a GPU at most {_MOST} states of a class are served, not {k}")
+    K = int(triton.next_power_of_2(max(k, 1)))
+    rows = max(1, min(K, _BYTES // (K * blocks.element_size())))
+    warps = max(1, min(8, rows * K // 1024))
+    return {"TILES": K // rows, "ROWS": rows, "K": K, "num_warps": warps}
+
+
+# -- block softmax ----------------------------------------------------------------------------------
+#
+# Blocks of transitions on a GPU: a pair is a segment of `segment_softmax`, made of the states it reaches.
+#
+# Vectors are read where they lie, not gathered. Tensors are torch's; sources and targets are arrays on the host.
+# float32 is not rounded to TF32 unless torch allows it. NaN propagates. Works under Triton's interpreter.
+
+
+def block_softmax(
+    vectors: Vectors, sources: Any, targets: Any, weights: Any, norms: Any, threads: int
+) -> Any:
+    x, y, b = vectors
+    k, width = x.shape[1:]
+    A: Any = x.new_empty((len(sources), k, k))
+    segment_softmax(
+        x, y.reshape(-1, width), b.reshape(-1), _segments(sources, targets, k), weights, norms,
+        A.view(-1, k),
+    )  # fmt: skip
+    return A
+
+
+def block_softmax_backward(
+    vectors: Vectors,
+    sources: Any,
+    targets: Any,
+    blocks: Any,
+    counts: Any,
+    weights: Any,
+    threads: int,
+) -> VectorGradients:
+    x, y, b = vectors
+    k, width = x.shape[1:]
+    departures = counts.sum(1)
+    ratio = None if weights is None else departures / weights
+    dx, dy, db = segment_softmax_backward(
+        x, y.reshape(-1, width), _segments(sources, targets, k), blocks.view(-1, k),
+        counts.view(-1, k), ratio,
+    )  # fmt: skip
+    return VectorGradients(*(dx, dy.view(y.shape), db.view(b.shape), departures))
+
+
+def _segments(sources: Any, targets: Any, k: int) -> Segments:
+    """The pairs as segments: the k states of the target, and the k rows of the pair's block."""
+    pairs = len(sources)
+    return Segments(sources, targets * k, np.full(pairs, k, np.int64), np.arange(pairs) * k)
+
+
+# -- class softmax ----------------------------------------------------------------------------------
+#
+# The softmax by class on a GPU: a class is a segment of `segment_softmax`, made of its words.
+#
+# Tensors are torch's; the offsets are an array on the host. float32 is not rounded to TF32 unless torch allows it. NaN
+# propagates. Works under Triton's interpreter.
+
+
+def class_softmax(words: Any, bias: Any, states: Any, offsets: Any) -> Any:
+    o = words.new_empty((len(words), states.shape[1]))
+    segments = _segments_of_classes(offsets)
+    weights = words.new_ones((len(segments.sizes), states.shape[1]))
+    segment_softmax(states, words, bias, segments, weights, None, o)
+    return o
+
+
+def class_softmax_backward(
+    words: Any, bias: Any, states: Any, offsets: Any, found: Any, counts: Any
+) -> WordGradients:
+    segments = _segments_of_classes(offsets)
+    totals = sum_rows(counts, np.arange(len(words)), np.append(segments.begins, len(words)))
+    dx, dy, db = segment_softmax_backward(states, words, segments, found, counts, totals)
+    return WordGradients(*(dy, db, dx))
+
+
+def _segments_of_classes(offsets: Any) -> Segments:
+    """The classes that have words as segments: the rows of their words."""
+    used = np.flatnonzero(np.diff(offsets))
+    return Segments(used, offsets[used], np.diff(offsets)[used], offsets[used])
+
+
+# -- streaming logsumexp ----------------------------------------------------------------------------
+#
+# The streaming log-sum-exp on a GPU: one program for each tile of rows, which goes through the columns tile by tile.
+#
+# Scores live in registers only. The backward pass makes them twice, once for the gradient with respect to the rows and
+# once for that with respect to the columns, so that one program makes every sum, without atomics, and results repeat.
+#
+# Tensors are torch's, float32 or float64, of any layout; another than C order is copied. float32 is not rounded to TF32
+# unless torch allows it. NaN propagates. Works under Triton's interpreter.
+
+
+_ROWS, _COLUMNS, _WIDTH_streaming_logsumexp = 64, 64, 32
+_OUT = 128  # columns of a gradient in one program
+
+
+@triton.jit
+def _log_sums(  # type: ignore[no-untyped-def]
+    x, y, b, found, n_rows, n_columns, width,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Find the log-sum-exp of one tile of rows: the largest score and the total below it, tile after tile."""
+    i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    own = i < n_rows
+    largest = tl.full((ROWS,), float("-inf"), x.dtype.element_ty)
+    total = tl.zeros((ROWS,), x.dtype.element_ty)
+    for at in range(0, n_columns, COLUMNS):
+        j = at + tl.arange(0, COLUMNS).to(tl.int64)
+        there = j < n_columns
+        scores = product(x + i * width, y + j * width, width, own, there, WIDTH, PRECISION)
+        scores += tl.load(b + j, there, float("-inf"))[None, :]
+        raised = tl.maximum(largest, tl.max(scores, 1))
+        # Where the largest score rises, the total so far is scaled down. Where all scores so far are -inf there is
+        # nothing to scale, and -inf - -inf is no number.
+        shift = tl.where(raised == float("-inf"), 0.0, raised)
+        total = total * tl.exp(largest - shift) + tl.sum(tl.exp(scores - shift[:, None]), 1)
+        largest = raised
+    # log 0 is avoided rather than computed and overwritten: the result there is -inf.
+    some = total != 0
+    logarithm = tl.where(some, tl.log(tl.where(some, total, 1.0)), float("-inf"))
+    shift = tl.where(largest == float("-inf"), 0.0, largest)
+    tl.store(found + i, shift + logarithm, own)
+
+
+@triton.jit
+def _log_sums_backward(  # type: ignore[no-untyped-def]
+    own_vectors, vectors, b, found, g, gradient, bias_gradient, n_own, n, width,
+    OF_ROWS: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Sum the gradient of one tile of rows, or of columns without OF_ROWS, over all of the other side.
+
+    Made again are the scores of a tile of both sides, and from them g_i p_ij; its product with the other side's vectors
+    is what the tile adds. ``own`` and ``there`` keep what lies beyond the ends out: their p is exp(-inf).
+    """
+    i = tl.program_id(0).to(tl.int64) * OWN + tl.arange(0, OWN)
+    d = tl.program_id(1) * OUT + tl.arange(0, OUT)
+    own = i < n_own
+    total = tl.zeros((OWN, OUT), own_vectors.dtype.element_ty)
+    weights = tl.zeros((OWN,), own_vectors.dtype.element_ty)
+    for at in range(0, n, OTHER):
+        j = at + tl.arange(0, OTHER).to(tl.int64)
+        there = j < n
+        scores = product(
+            own_vectors + i * width, vectors + j * width, width, own, there, WIDTH, PRECISION
+        )
+        if OF_ROWS:
+            scores += tl.load(b + j, there, 0.0)[None, :]
+            scores -= tl.load(found + i, own, 0.0)[:, None]
+            weight = tl.load(g + i, own, 0.0)[:, None]
+        else:
+            scores += tl.load(b + i, own, 0.0)[:, None]
+            scores -= tl.load(found + j, there, 0.0)[None, :]
+            weight = tl.load(g + j, there, 0.0)[None, :]
+        # p, times g: the part of the gradient's weights that this tile has.
+        scores = tl.where(own[:, None] & there[None, :], scores, float("-inf"))
+        weighted = tl.exp(scores) * weight
+        inside = there[:, None] & (d < width)[None, :]
+        values = tl.load(vectors + j[:, None] * width + d[None, :], inside, 0.0)
+        total += tl.dot(weighted, values, input_precision=PRECISION)
+        weights += tl.sum(weighted, 1)
+    inside = own[:, None] & (d < width)[None, :]
+    tl.store(gradient + i[:, None] * width + d[None, :], total, inside)
+    if not OF_ROWS:
+        tl.store(bias_gradient + i, weights, own & (tl.program_id(1) == 0))
+
+
+def streaming_logsumexp(
+    rows: torch.Tensor, columns: torch.Tensor, bias: torch.Tensor, kept: Any
+) -> Any:
+    if kept is not None:
+        raise UnsupportedShape("on a GPU nothing is kept for the backward pass")
+    x, y, b = rows.contiguous(), columns.contiguous(), bias.contiguous()
+    found = x.new_empty(len(x))
+    if len(x):
+        with torch.cuda.device_of(x):
+            _log_sums[(triton.cdiv(len(x), _ROWS),)](
+                x, y, b, found, len(x), len(y), x.shape[1],
+                ROWS=_ROWS, COLUMNS=_COLUMNS, WIDTH=tile(x.shape[1], _WIDTH_streaming_logsumexp),
+                PRECISION=precision(x), num_warps=8, num_stages=2,
+            )  # fmt: skip
+    return found
+
+
+def streaming_logsumexp_backward(
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    bias: torch.Tensor,
+    found: torch.Tensor,
+    gradient: torch.Tensor,
+    kept: Any,
+) -> SumGradients:
+    if kept is not None:
+        raise UnsupportedShape("on a GPU nothing is kept for the backward pass")
+    given = (rows, columns, bias, found, gradient)
+    x, y, b, norms, g = (tensor.contiguous() for tensor in given)
+    grads = [torch.zeros_like(part) for part in (x, y, b)]
+    width = x.shape[1]
+    sizes = {
+        "WIDTH": tile(width, _WIDTH_streaming_logsumexp),
+        "OUT": tile(width, _OUT),
+        "PRECISION": precision(x),
+    }
+    if not len(x):
+        return SumGradients(*grads)
+    for of_rows, own, other, slope in ((True, x, y, grads[0]), (False, y, x, grads[1])):
+        grid = triton.cdiv(len(own), _ROWS), max(1, triton.cdiv(width, sizes["OUT"]))
+        with torch.cuda.device_of(x):
+            _log_sums_backward[grid](
+                own, other, b, norms, g, slope, grads[2], len(own), len(other), width,
+                OF_ROWS=of_rows, OWN=_ROWS, OTHER=_COLUMNS, **sizes, num_warps=8, num_stages=2,
+            )  # fmt: skip
+    return SumGradients(*grads)

@@ -1,0 +1,763 @@
+"""Operations of the rating models on the CPU: one thread, reading rows as they come."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.errors import KernelError
+from tacenda.kernels.machinery.compiled import njit
+from tacenda.kernels.machinery.vectors import (
+    LANES,
+    add_up,
+    load,
+    multiply,
+    multiply_add,
+    prefetch,
+    spread,
+    store,
+)
+from tacenda.kernels.ratings import (
+    ByUser,
+    Cases,
+    Descent,
+    Divergence,
+    Expected,
+    Identities,
+    Machine,
+    Others,
+    Penalties,
+    Rates,
+    Side,
+    Tables,
+    Targets,
+    Visited,
+    Visits,
+    xorshift,
+)
+
+# -- rating sgd -------------------------------------------------------------------------------------
+#
+# The epoch on the CPU: one thread, a user's factors in the first-level cache, items prefetched.
+
+
+_Array = NDArray[Any]
+_ROWS_AHEAD = 16  # rows that are asked for before they are needed
+_X, _BACK, _SUMS = 0, 1, 2  # rows of what a visit keeps of its user
+_seeded, _next = njit(xorshift.seeded), njit(xorshift.advanced)
+
+
+@njit
+def _shuffle(places, n, seed, user):  # type: ignore[no-untyped-def]
+    """See `naive.order`."""
+    state = _seeded(seed, np.uint64(user))
+    for k in range(n):
+        places[k] = k
+    for k in range(n - 1, 0, -1):
+        state = _next(state)
+        j = np.int64((state >> np.uint64(33)) % np.uint64(k + 1))
+        places[k], places[j] = places[j], places[k]
+
+
+@njit
+def _product(own, q, i):  # type: ignore[no-untyped-def]
+    """The scalar product of x and q_i."""
+    width, total = q.shape[1], spread(0)
+    for d in range(0, width, LANES):
+        n = width - d
+        total = multiply_add(load(own, d, n), load(q, i * width + d, n), total)
+    return add_up(total)
+
+
+@njit
+def _step(own, q, i, following, keep_x, keep_q, step_x, step_q):  # type: ignore[no-untyped-def]
+    """Both factors of a rating of item i, from their old values; returns the product for the rating that follows.
+
+        x, q_i = keep_x x + step_x q_i, keep_q q_i + step_q x,     return x . q_following
+
+    with keep_x = 1 - alpha_u lambda_u, step_x = alpha_u e, and likewise of the item.
+    """
+    width = q.shape[1]
+    here, there = i * width, following * width
+    keeps_x, keeps_q, total = spread(keep_x), spread(keep_q), spread(0)
+    steps_x, steps_q = spread(step_x), spread(step_q)
+    for d in range(0, width, LANES):
+        n = width - d
+        old_x, old_q = load(own, d, n), load(q, here + d, n)
+        new_x = multiply_add(steps_x, old_q, multiply(keeps_x, old_x))
+        store(new_x, own, d, n)
+        store(multiply_add(steps_q, old_x, multiply(keeps_q, old_q)), q, here + d, n)
+        # the item that follows may be this one, so its factors are read after they were written
+        total = multiply_add(new_x, load(q, there + d, n), total)
+    return add_up(total)
+
+
+@njit(fastmath={"contract", "reassoc", "nsz"})
+def _conditioned_step(own, q, i, following, keep_x, keep_q, step_x, step_q, error):  # type: ignore[no-untyped-def]
+    """The same with x = keep_x x + step_x q_i + alpha_u lambda_u s, and g += error q_i."""
+    width, total = q.shape[1], np.float32(0)
+    for d in range(width):
+        old_x, old_q = own[_X, d], q[i, d]
+        own[_X, d] = keep_x * old_x + step_x * old_q + own[_BACK, d]
+        q[i, d] = keep_q * old_q + step_q * old_x
+        own[_SUMS, d] += error * old_q
+    for d in range(width):
+        total += own[_X, d] * q[following, d]
+    return total
+
+
+@njit(fastmath={"contract"})
+def _side_mean(w, ids, first, last, s):  # type: ignore[no-untyped-def]
+    """S = the mean of w_j over j in ``ids[first:last]``."""
+    width = w.shape[1]
+    s[:] = 0
+    for k in range(first, last):
+        if k + _ROWS_AHEAD < last:
+            prefetch(w, np.int64(ids[k + _ROWS_AHEAD]) * width, width)
+        j = ids[k]
+        for d in range(width):
+            s[d] += w[j, d]
+    scale = np.float32(1.0 / max(last - first, 1))
+    for d in range(width):
+        s[d] *= scale
+
+
+@njit(fastmath={"contract"})
+def _side_step(w, ids, first, last, own, rate, penalty):  # type: ignore[no-untyped-def]
+    """w_j += rate / |N(u)| (g - penalty w_j) for j in ``ids[first:last]``."""
+    width = w.shape[1]
+    step = np.float32(rate / max(last - first, 1))
+    keep = np.float32(1) - step * penalty
+    for k in range(first, last):
+        if k + _ROWS_AHEAD < last:
+            prefetch(w, np.int64(ids[k + _ROWS_AHEAD]) * width, width)
+        j = ids[k]
+        for d in range(width):
+            w[j, d] = keep * w[j, d] + step * own[_SUMS, d]
+
+
+@njit
+def _visit_users(  # type: ignore[no-untyped-def]
+    offsets, item_ids, values, users, tables, mean, rates, penalties, seed, side, side_offsets, side_ids,
+    weights,
+):  # fmt: skip
+    """Visit the users; returns the sum of squared errors before each update (visited,)."""
+    p, q, b, c, w = tables
+    alpha_u, alpha_i, beta_u, beta_i, gamma = rates
+    lambda_u, lambda_i, eta_u, eta_i, lambda_w = penalties
+    longest, width = 0, q.shape[1]
+    for u in users:
+        longest = max(longest, offsets[u + 1] - offsets[u])
+    places = np.empty(longest, np.int64)
+    own, s = np.zeros((3, width), np.float32), np.zeros(width, np.float32)
+    errors = np.zeros(len(users))
+    for v in range(len(users)):
+        u = users[v]
+        start, n = offsets[u], offsets[u + 1] - offsets[u]
+        if n == 0:
+            continue
+        pull = alpha_u * lambda_u[u]
+        keep_x = np.float32(1) - pull
+        _shuffle(places, n, seed, u)
+        for k in range(min(_ROWS_AHEAD, n)):
+            prefetch(q, np.int64(item_ids[start + places[k]]) * width, width)
+        if side:
+            _side_mean(w, side_ids, side_offsets[u], side_offsets[u + 1], s)
+        for d in range(width):
+            own[_X, d] = p[u, d] + s[d]
+            own[_BACK, d] = pull * s[d]
+            own[_SUMS, d] = 0
+        bias, total = b[u], 0.0
+        following = np.int64(item_ids[start + places[0]])
+        product = _product(own, q, following)
+        for k in range(n):
+            i, value = following, values[start + places[k]]
+            if k + 1 < n:
+                following = np.int64(item_ids[start + places[k + 1]])
+            if k + _ROWS_AHEAD < n:
+                prefetch(q, np.int64(item_ids[start + places[k + _ROWS_AHEAD]]) * width, width)
+            e = value - mean - bias - c[i] - product
+            total += np.float64(e) * np.float64(e)
+            e *= weights[u]
+            bias += beta_u * (e - eta_u[u] * bias)
+            c[i] += beta_i * (e - eta_i[i] * c[i])
+            keep_q = np.float32(1) - alpha_i * lambda_i[i]
+            if side:
+                product = _conditioned_step(
+                    own, q, i, following, keep_x, keep_q, alpha_u * e, alpha_i * e, e
+                )
+            else:
+                product = _step(own, q, i, following, keep_x, keep_q, alpha_u * e, alpha_i * e)
+        b[u], errors[v] = bias, total
+        for d in range(width):
+            p[u, d] = own[_X, d] - s[d]
+        if side:
+            _side_step(w, side_ids, side_offsets[u], side_offsets[u + 1], own, gamma, lambda_w)
+    return errors
+
+
+def rating_sgd(
+    ratings: ByUser,
+    users: _Array,
+    tables: Tables,
+    mean: float,
+    rates: Rates,
+    penalties: Penalties,
+    seed: int,
+    sides: Identities | None,
+) -> tuple[NDArray[np.float64], Tables]:
+    known = sides if sides is not None else Identities(ratings.offsets, ratings.item_ids)
+    numbers = tuple(np.float32(n) for n in rates), (*penalties[:4], np.float32(penalties.side))
+    errors = _visit_users(
+        *ratings[:3], users, tuple(tables), np.float32(mean), *numbers, np.uint64(seed), sides is not None,
+        *known, ratings.weights,
+    )  # fmt: skip
+    return errors, tables
+
+
+# -- rating visits ----------------------------------------------------------------------------------
+#
+# The visits on the CPU: one thread, one row after another, the rows of the other side fetched ahead.
+
+
+_VISITS_AHEAD = 8  # rows that are asked for before they are needed
+_seeded, _next = njit(xorshift.seeded), njit(xorshift.advanced)
+
+
+@njit(fastmath={"contract", "reassoc", "nsz"})
+def _visit_rows(  # type: ignore[no-untyped-def]
+    offsets, ids, values, rows, y, b, lambdas, etas, v, z, c, w, mean, alpha, beta, seed, prior, errors, sums
+):  # fmt: skip
+    """Visit the rows; ``prior`` and ``sums`` have no rows where there is no prior."""
+    width, known = y.shape[1], len(prior) > 0
+    s, g = np.zeros(width, np.float32), np.zeros(width, np.float32)
+    for k in range(len(rows)):
+        u, start, n = rows[k], offsets[k], offsets[k + 1] - offsets[k]
+        if known:
+            s[:] = prior[k]
+        g[:] = 0
+        first = np.int64(0)
+        if n > 0:
+            drawn = _next(_seeded(seed, np.uint64(u))) >> np.uint64(33)
+            first = np.int64(drawn % np.uint64(n))
+        keep, bias, total = np.float32(1) - alpha * lambdas[u], b[u], np.float32(0)
+        for place in range(first, first + n):
+            at = start + (place if place < n else place - n)
+            if at + _VISITS_AHEAD < start + n:
+                prefetch(z, np.int64(ids[at + _VISITS_AHEAD]) * width, width)
+            i = ids[at]
+            e = values[at] - mean - bias - c[i]
+            for d in range(width):
+                e -= (y[u, d] + s[d]) * z[i, d]
+            total += e * e
+            e *= v[u] * w[i]
+            bias += beta * (e - etas[u] * bias)
+            for d in range(width):
+                g[d] += e * z[i, d]
+                y[u, d] = keep * y[u, d] + alpha * e * z[i, d]
+        b[u], errors[k] = bias, total
+        if known:
+            sums[k] = g
+
+
+def rating_visits(
+    visits: Visits,
+    side: Side,
+    others: Others,
+    mean: float,
+    rates: tuple[float, float],
+    seed: int,
+    prior: _Array | None,
+) -> Visited:
+    offsets, ids, values, rows = visits
+    known = np.zeros((0, others.factors.shape[1]), np.float32) if prior is None else prior
+    errors, sums = np.empty(len(rows), np.float32), np.empty_like(known)
+    _visit_rows(
+        offsets, ids.astype(np.int32, copy=False), values, rows.astype(np.int64, copy=False), *side, *others,
+        np.float32(mean), *(np.float32(rate) for rate in rates), np.uint64(seed), known,
+        errors, sums,
+    )  # fmt: skip
+    return Visited(side.factors, side.biases, errors, sums)
+
+
+# -- rating scores ----------------------------------------------------------------------------------
+#
+# Scores on the CPU: one thread, with rows fetched ahead.
+
+
+_AHEAD = 4  # pairs whose rows are asked for beforehand
+
+
+def rating_scores(
+    users: _Array, items: _Array, x: _Array, q: _Array, b: _Array, c: _Array, mean: float
+) -> NDArray[np.float32]:
+    out = np.empty(len(users), np.float32)
+    _scores(users, items, x, q, b, c, np.float32(mean), out)
+    return out
+
+
+@njit(fastmath={"contract", "reassoc", "nsz"})
+def _scores(users, items, x, q, b, c, mean, out):  # type: ignore[no-untyped-def]
+    """Fill out; -1 stands for what is unknown."""
+    width = x.shape[1]
+    for k in range(len(users)):
+        # Users and items come in any order: without this each row would be waited for.
+        if k + _AHEAD < len(users):
+            prefetch(x, max(np.int64(users[k + _AHEAD]), 0) * width, width)
+            prefetch(q, max(np.int64(items[k + _AHEAD]), 0) * width, width)
+        u, i = users[k], items[k]
+        score = mean
+        if u >= 0:
+            score += b[u]
+        if i >= 0:
+            score += c[i]
+        if u >= 0 and i >= 0:
+            for d in range(x.shape[1]):
+                score += x[u, d] * q[i, d]
+        out[k] = score
+
+
+# -- rating solves ----------------------------------------------------------------------------------
+#
+# The solves on the CPU: for each row, gather the factors it has targets for, multiply them, and solve in float64.
+#
+# Products of float32 factors are in float32. Wide ones are BLAS; up to a width of `_NARROW` a loop of our own is faster
+# than a call of BLAS for each row. The system is solved by Cholesky, whose factor also turns noise into a draw.
+
+
+_REORDERED = {"contract", "reassoc", "nsz"}  # sums in any order, so that they are vectorised
+_LANES = 16
+_NARROW = 24  # up to this width a loop of our own for Z^T Z beats a call of BLAS for each row
+
+
+def rating_solves(
+    targets: Targets,
+    table: _Array,
+    means: _Array,
+    precision: _Array,
+    weights: _Array,
+    noise: _Array | None,
+    scaled: bool,
+) -> NDArray[np.float32]:
+    out = means.copy()
+    noisy = noise is not None
+    e = np.empty((0, 0), np.float32) if noise is None else noise
+    # Narrow rows are padded to whole vector registers.
+    if (spare := -table.shape[1] % _LANES) and table.shape[1] <= _NARROW:
+        table = np.pad(table, ((0, 0), (0, spare)))
+    failed = _solve(*targets, table, means, precision, weights, e, noisy, scaled, out)
+    if failed >= 0:
+        raise KernelError(f"the system of row {failed} is not positive definite")
+    return out
+
+
+@njit(fastmath=_REORDERED)
+def _leading_dot(a, b, n):  # type: ignore[no-untyped-def]
+    """The inner product of the first n numbers, in float64."""
+    total = 0.0
+    for k in range(n):
+        total += a[k] * b[k]
+    return total
+
+
+@njit
+def _cholesky(A):  # type: ignore[no-untyped-def]
+    """Turn A into L on and below its diagonal; return False if it is not positive definite."""
+    for i in range(len(A)):
+        for j in range(i):
+            A[i, j] = (A[i, j] - _leading_dot(A[i], A[j], j)) / A[j, j]
+        left = A[i, i] - _leading_dot(A[i], A[i], i)
+        if not left > 0:
+            return False
+        A[i, i] = np.sqrt(left)
+    return True
+
+
+@njit(fastmath=_REORDERED)
+def _back(A, y):  # type: ignore[no-untyped-def]
+    """Solve L^T x = y in the place of y, one row of L at a time."""
+    for i in range(len(y) - 1, -1, -1):
+        y[i] /= A[i, i]
+        for j in range(i):
+            y[j] -= A[i, j] * y[i]
+
+
+@njit(fastmath=_REORDERED)
+def _narrow_gram(z, targets, n, width, gram, projected):  # type: ignore[no-untyped-def]
+    """Fill Z^T Z and Z^T t, four rows of Z at a time, so that the sums are loaded and stored a quarter as often."""
+    padded = z.shape[1]
+    for j in range(padded):
+        projected[j] = 0
+    for i in range(width):
+        for j in range(padded):
+            gram[i, j] = 0
+    whole = n - n % 4
+    for k in range(0, whole, 4):
+        z0, z1, z2, z3 = z[k], z[k + 1], z[k + 2], z[k + 3]
+        t0, t1, t2, t3 = targets[k], targets[k + 1], targets[k + 2], targets[k + 3]
+        for j in range(padded):
+            projected[j] += t0 * z0[j] + t1 * z1[j] + t2 * z2[j] + t3 * z3[j]
+        for i in range(width):
+            a0, a1, a2, a3 = z0[i], z1[i], z2[i], z3[i]
+            row = gram[i]
+            for j in range(padded):
+                row[j] += a0 * z0[j] + a1 * z1[j] + a2 * z2[j] + a3 * z3[j]
+    for k in range(whole, n):
+        z0 = z[k]
+        for j in range(padded):
+            projected[j] += targets[k] * z0[j]
+        for i in range(width):
+            row = gram[i]
+            for j in range(padded):
+                row[j] += z0[i] * z0[j]
+
+
+@njit
+def _solve(offsets, ids, targets, table, means, precision, weights, noise, noisy, scaled, out):  # type: ignore[no-untyped-def]
+    """Fill out; return the first row that cannot be solved, or -1. ``table`` has columns of zeros beyond the width."""
+    width, padded = out.shape[1], table.shape[1]
+    longest = 0
+    for u in range(len(out)):
+        longest = max(longest, offsets[u + 1] - offsets[u])
+    gathered = np.empty((longest, padded), np.float32)
+    A, y = np.empty((width, width)), np.empty(width)
+    gram, projected = np.empty((width, padded), np.float32), np.empty(padded, np.float32)
+    for u in range(len(out)):
+        start, n, weight = offsets[u], offsets[u + 1] - offsets[u], weights[u]
+        if scaled and n == 0:
+            continue
+        # Lay the factors z_i of the row's targets one after another.
+        for k in range(n):
+            row = table[ids[start + k]]
+            for j in range(padded):
+                gathered[k, j] = row[j]
+        # The prior's part: A = s_u P, y = s_u P m_u.
+        scale = float(n) if scaled else 1.0
+        for i in range(width):
+            total = 0.0
+            for j in range(width):
+                A[i, j] = scale * precision[i, j]
+                total += A[i, j] * means[u, j]
+            y[i] = total
+        # The targets' part: alpha Z^T Z, of which the lower triangle is enough, and alpha Z^T t.
+        if n > 0:
+            z = gathered[:n]
+            if width <= _NARROW:
+                _narrow_gram(z, targets[start:], n, width, gram, projected)
+            else:
+                gram, projected = np.dot(z.T, z), np.dot(z.T, targets[start : start + n])
+            for i in range(width):
+                y[i] += weight * projected[i]
+                for j in range(i + 1):
+                    A[i, j] += weight * gram[i, j]
+        # A = L L^T; solve L v = y, add the noise where there is any, and solve L^T x = v: the noise becomes L^{-T} e.
+        if not _cholesky(A):
+            return u
+        for i in range(width):
+            y[i] = (y[i] - _leading_dot(A[i], y, i)) / A[i, i]
+        if noisy:
+            for i in range(width):
+                y[i] += noise[u, i]
+        _back(A, y)
+        for i in range(width):
+            out[u, i] = y[i]
+    return -1
+
+
+# -- boltzmann --------------------------------------------------------------------------------------
+#
+# Contrastive divergence on the CPU: one thread, reading the weights of a case's units as they come.
+#
+# A step of `descend` makes the parameters of all units smaller. Those of a unit that the case does not have are left
+# alone until they are needed, when the steps they have missed are made up for together.
+
+
+_seeded, _next = njit(xorshift.seeded), njit(xorshift.advanced)
+_uniform = njit(xorshift.uniform)
+
+
+def boltzmann_divergence(
+    cases: Cases, chosen: _Array, machine: Machine, steps: int, seed: int, chains: _Array | None
+) -> Divergence:
+    weights, b, d, U, _ = machine
+    W = weights.reshape(len(weights), -1, len(d))  # tied weights have one level
+    gradients = [np.zeros_like(part) for part in (W, b, d, U)]
+    own = np.empty((0, len(d)), np.float32) if chains is None else chains
+    error = _divergence(
+        *cases[:3], chosen, W, *machine[1:], cases.slopes, steps, np.uint64(seed), *cases[4:],
+        own, weights.ndim == 2, *gradients,
+    )  # fmt: skip
+    return Divergence(float(error), gradients[0].reshape(weights.shape), *gradients[1:])
+
+
+def boltzmann_descent(
+    cases: Cases,
+    chosen: _Array,
+    machine: Machine,
+    steps: int,
+    seed: int,
+    descent: Descent,
+    chains: _Array | None,
+) -> float:
+    weights, d = machine.weights, machine.hidden_biases
+    W = weights.reshape(len(weights), -1, len(d))
+    own = np.empty((0, len(d)), np.float32) if chains is None else chains
+    error = _descend(
+        *cases[:3], chosen, W, *machine[1:], cases.slopes, steps, np.uint64(seed), *cases[4:],
+        own, weights.ndim == 2, *map(float, descent),
+    )  # fmt: skip
+    return float(error)
+
+
+def boltzmann_expectations(
+    visible: _Array, cases: _Array, weights: _Array, b: _Array, p: _Array, s: _Array, o: _Array
+) -> Expected:
+    W = weights.reshape(len(weights), -1, p.shape[1])
+    chances = np.empty((len(visible), len(s)), np.float32)
+    means = np.empty(len(visible), np.float32)
+    _expect(visible, cases, W, b, p, s, o, weights.ndim == 2, chances, means)
+    return Expected(chances, means)
+
+
+@njit(fastmath=_REORDERED)
+def _dot(x, y):  # type: ignore[no-untyped-def]
+    """The inner product, in float32."""
+    total = np.float32(0)
+    for j in range(len(x)):
+        total += x[j] * y[j]
+    return total
+
+
+@njit
+def _add(scale, x, y):  # type: ignore[no-untyped-def]
+    """Add scale x to y."""
+    for j in range(len(x)):
+        y[j] += scale * x[j]
+
+
+@njit
+def _add_both(scale, x, other_scale, other, y):  # type: ignore[no-untyped-def]
+    """Add scale x and other_scale other to y."""
+    for j in range(len(x)):
+        y[j] += scale * x[j] + other_scale * other[j]
+
+
+@njit
+def _squash(x):  # type: ignore[no-untyped-def]
+    """Replace x by the logistic function of it."""
+    for j in range(len(x)):
+        x[j] = np.float32(1) / (np.float32(1) + np.exp(-x[j]))
+
+
+@njit
+def _logits(tied, W, b, s, slope, h, logits):  # type: ignore[no-untyped-def]
+    """Fill the logits of the levels of one visible unit."""
+    along = slope + _dot(W[0], h) if tied else slope
+    for k in range(len(s)):
+        logits[k] = b[k] + s[k] * along
+        if not tied:
+            logits[k] += _dot(W[k], h)
+
+
+@njit
+def _exponentials(x, s):  # type: ignore[no-untyped-def]
+    """Replace logits by what the probabilities are proportional to; return their sum, and their mean score."""
+    highest = np.float32(-np.inf)
+    for k in range(len(x)):
+        highest = max(highest, x[k])
+    total, mean = np.float32(0), np.float32(0)
+    for k in range(len(x)):
+        x[k] = np.exp(x[k] - highest)
+        total += x[k]
+        mean += s[k] * x[k]
+    return total, mean / total
+
+
+@njit
+def _draw(u, parts):  # type: ignore[no-untyped-def]
+    """The level that the number u falls on, in [0, sum of parts); without a branch that could not be foreseen."""
+    k, reached = 0, np.float32(0)
+    for at in range(len(parts) - 1):
+        reached += parts[at]
+        k += u > reached
+    return k
+
+
+@njit
+def _scratch(offsets, cases, hidden, K):  # type: ignore[no-untyped-def]
+    """What `_recall` works with: four vectors of hidden units, and levels and their chances of the longest case."""
+    longest = 0
+    for c in cases:
+        longest = max(longest, offsets[c + 1] - offsets[c])
+    units = np.empty((4, hidden), np.float32)
+    return units, np.empty(longest, np.int64), np.empty((longest, K), np.float32)
+
+
+@njit
+def _recall(  # type: ignore[no-untyped-def]
+    c, offsets, ids, levels, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains, tied, scratch,
+    error,
+):  # fmt: skip
+    """Run the Gibbs chain of case c; return ``error`` with its own added.
+
+    Leaves in ``scratch`` what the data say of the hidden units, what is recalled of them, and the levels recalled.
+    """
+    units, recalled, parts = scratch
+    data, p, bias, h = units[0], units[1], units[2], units[3]
+    start, n = offsets[c], offsets[c + 1] - offsets[c]
+    state = _seeded(seed, np.uint64(c))
+    # The hidden units' biases, with those of the case's identities.
+    bias[:] = d
+    for q in range(side_offsets[c], side_offsets[c + 1]):
+        _add(np.float32(1), U[side_ids[q]], bias)
+    # The positive phase: probabilities of the hidden units, given the ratings.
+    p[:] = bias
+    for i in range(n):
+        r = levels[start + i]
+        _add(s[r] if tied else np.float32(1), W[ids[start + i], 0 if tied else r], p)
+    _squash(p)
+    data[:] = p
+    # The negative phase: steps of Gibbs sampling, from the data or from where the case's chain stands.
+    if len(chains):
+        p[:] = chains[c]
+    for t in range(steps):
+        for j in range(len(d)):
+            state = _next(state)
+            h[j] = np.float32(1) if _uniform(state) < p[j] else np.float32(0)
+        # Draw a level for every unit, given the hidden states. Loops that read the rows of all units, and one that
+        # draws, are faster than a single one: the processor reads ahead where no draw decides how it goes on.
+        for i in range(n):
+            m = ids[start + i]
+            _logits(tied, W[m], b[m], s, o[c], h, parts[i])
+        for i in range(n):
+            total, mean = _exponentials(parts[i], s)
+            if t == 0:
+                error += np.float64(mean - s[levels[start + i]]) ** 2
+            state = _next(state)
+            recalled[i] = _draw(_uniform(state) * total, parts[i])
+        p[:] = bias
+        for i in range(n):
+            k = recalled[i]
+            _add(s[k] if tied else np.float32(1), W[ids[start + i], 0 if tied else k], p)
+        _squash(p)
+    if len(chains):
+        chains[c] = p
+    return error
+
+
+@njit
+def _follow(  # type: ignore[no-untyped-def]
+    c, offsets, ids, levels, s, side_offsets, side_ids, tied, scratch, rate, bias_rate, side_rate, W, b, U
+):  # fmt: skip
+    """Add to W, b and U, times the rates, what the data say less what is recalled.
+
+    Probabilities stand for the last hidden states; leaves in ``scratch`` what the hidden units differ by. Tied
+    weights are scaled by the score.
+    """
+    units, recalled, _ = scratch
+    data, p = units[0], units[1]
+    start = offsets[c]
+    for i in range(offsets[c + 1] - start):
+        m, r, k = ids[start + i], levels[start + i], recalled[i]
+        b[m, r] += bias_rate
+        b[m, k] -= bias_rate
+        if tied:
+            _add_both(rate * s[r], data, -rate * s[k], p, W[m, 0])
+        else:
+            _add(rate, data, W[m, r])
+            _add(-rate, p, W[m, k])
+    for j in range(len(data)):
+        data[j] -= p[j]
+    for q in range(side_offsets[c], side_offsets[c + 1]):
+        _add(side_rate, data, U[side_ids[q]])
+
+
+@njit
+def _divergence(  # type: ignore[no-untyped-def]
+    offsets, ids, levels, cases, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains,
+    tied, d_W, d_b, d_d, d_U,
+):  # fmt: skip
+    """Add the cases' gradients to d_W, d_b, d_d and d_U; return the error."""
+    scratch, one = _scratch(offsets, cases, len(d), len(s)), np.float32(1)
+    error = 0.0
+    for c in cases:
+        error = _recall(
+            c, offsets, ids, levels, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains,
+            tied, scratch, error,
+        )  # fmt: skip
+        _follow(
+            c, offsets, ids, levels, s, side_offsets, side_ids, tied, scratch, one, one, one, d_W, d_b, d_U
+        )  # fmt: skip
+        _add(one, scratch[0][0], d_d)
+    return error
+
+
+@njit
+def _shrink(keep, step, m, made, x):  # type: ignore[no-untyped-def]
+    """Bring row m of x, of which ``made[m]`` steps have been made, to where the penalties of all steps leave it."""
+    missed = step - made[m]
+    if missed:
+        row, factor = x[m].ravel(), keep**missed
+        for j in range(len(row)):
+            row[j] = np.float32(factor * row[j])
+        made[m] = step
+
+
+@njit
+def _descend(  # type: ignore[no-untyped-def]
+    offsets, ids, levels, cases, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains, tied,
+    rate, bias_rate, penalty, bias_penalty, side_penalty,
+):  # fmt: skip
+    """Step after every case; return the error."""
+    scratch = _scratch(offsets, cases, len(d), len(s))
+    keep = 1 - rate * penalty
+    keep_biases = 1 - bias_rate * bias_penalty
+    keep_sides = 1 - rate * side_penalty
+    # The penalty of a step comes when a row is needed next, and must not make what the step has added smaller.
+    added, added_biases = np.float32(rate / keep), np.float32(bias_rate / keep_biases)
+    added_sides = np.float32(rate / keep_sides)
+    made_W, made_b = np.zeros(len(W), np.int64), np.zeros(len(b), np.int64)
+    made_U = np.zeros(len(U), np.int64)
+    exact = d.astype(np.float64)  # in which penalties count that are below the rounding of float32
+    error = 0.0
+    for step in range(len(cases)):
+        c = cases[step]
+        for i in range(offsets[c], offsets[c + 1]):
+            _shrink(keep, step, ids[i], made_W, W)
+            _shrink(keep_biases, step, ids[i], made_b, b)
+        for q in range(side_offsets[c], side_offsets[c + 1]):
+            _shrink(keep_sides, step, side_ids[q], made_U, U)
+        error = _recall(
+            c, offsets, ids, levels, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains,
+            tied, scratch, error,
+        )  # fmt: skip
+        _follow(
+            c, offsets, ids, levels, s, side_offsets, side_ids, tied, scratch, added, added_biases,
+            added_sides, W, b, U,
+        )  # fmt: skip
+        for j in range(len(d)):
+            exact[j] = keep_biases * exact[j] + bias_rate * scratch[0][0, j]
+            d[j] = np.float32(exact[j])
+    for m in range(len(W)):
+        _shrink(keep, len(cases), m, made_W, W)
+        _shrink(keep_biases, len(cases), m, made_b, b)
+    for m in range(len(U)):
+        _shrink(keep_sides, len(cases), m, made_U, U)
+    return error
+
+
+@njit
+def _expect(visible, cases, W, b, p, s, o, tied, chances, means):  # type: ignore[no-untyped-def]
+    """Fill chances and means; a negative number means the last row of its table."""
+    w_size, p_size = W.shape[1] * W.shape[2], p.shape[1]
+    for n in range(len(visible)):
+        if n + _AHEAD < len(visible):
+            m, c = visible[n + _AHEAD], cases[n + _AHEAD]
+            prefetch(W, np.int64(m if m >= 0 else len(W) - 1) * w_size, w_size)
+            prefetch(p, np.int64(c if c >= 0 else len(p) - 1) * p_size, p_size)
+        m, c = visible[n], cases[n]
+        m = m if m >= 0 else len(W) - 1
+        c = c if c >= 0 else len(p) - 1
+        _logits(tied, W[m], b[m], s, o[c], p[c], chances[n])
+        total, means[n] = _exponentials(chances[n], s)
+        chances[n] /= total

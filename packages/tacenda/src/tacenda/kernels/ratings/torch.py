@@ -1,0 +1,68 @@
+"""The solves on a GPU: rows with about as many targets are gathered together, multiplied and solved as one batch.
+
+Rows go by the power of two that holds their targets, so that what is gathered is less than twice what there is; where
+a row ends it reads a row of zeros. Products of float32 factors are float32 (cuBLAS); systems are float64, and solved by
+Cholesky, whose factor also turns noise into a draw.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tacenda.arrays import to_tensors
+from tacenda.errors import KernelError
+from tacenda.kernels.ratings import AT_ONCE, Targets
+
+
+def rating_solves(
+    targets: Targets,
+    table: torch.Tensor,
+    means: torch.Tensor,
+    precision: torch.Tensor,
+    weights: torch.Tensor,
+    noise: torch.Tensor | None,
+    scaled: bool,
+) -> torch.Tensor:
+    offsets, values = targets.offsets, targets.values
+    columns, width = table.shape
+    out = means.clone()
+    ids, starts, sizes = to_tensors((targets.ids, offsets[:-1], np.diff(offsets)), table.device)
+    ids = torch.cat([ids.long(), ids.new_full((1,), columns, dtype=torch.int64)])
+    values = torch.cat([values, values.new_zeros(1)])
+    padded = torch.cat([table, table.new_zeros(1, width)])
+    failed = []
+    for rows, most in batches(np.diff(offsets), width, scaled=scaled):
+        (u,) = to_tensors((rows,), table.device)
+        place = torch.arange(most, device=table.device)
+        at = torch.where(place < sizes[u, None], starts[u, None] + place, len(ids) - 1)
+        Z = padded[ids[at]]
+        weight = weights[u, None, None]
+        scale = sizes[u, None, None].double() if scaled else 1.0
+        A = scale * precision + weight * (Z.mT @ Z).double()
+        y = scale * (means[u].double() @ precision)[:, :, None]
+        y += weight * (Z.mT @ values[at][:, :, None]).double()
+        L, wrong = torch.linalg.cholesky_ex(A)
+        failed.append(torch.where(wrong > 0, u, len(out)).min())
+        y = torch.linalg.solve_triangular(L, y, upper=False)
+        if noise is not None:
+            y += noise[u].double()[:, :, None]
+        out[u] = torch.linalg.solve_triangular(L.mT, y, upper=True)[:, :, 0].float()
+    first = int(torch.stack(failed).min()) if failed else len(out)
+    if first < len(out):
+        raise KernelError(f"the system of row {first} is not positive definite")
+    return out
+
+
+def batches(sizes: NDArray[Any], width: int, *, scaled: bool) -> list[tuple[NDArray[Any], int]]:
+    """Rows that are solved together, and how many targets they are given; rows that stay their means are left out."""
+    holds = np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.uint8)
+    order = np.argsort(holds, kind="stable")
+    order = order[sizes[order] > 0] if scaled else order
+    found = []
+    for power in np.unique(holds[order]):
+        rows, most = order[holds[order] == power], 1 << int(power)
+        at_once = max(AT_ONCE // (max(width, 1) * max(most, width)), 1)
+        found += [(rows[at : at + at_once], most) for at in range(0, len(rows), at_once)]
+    return found

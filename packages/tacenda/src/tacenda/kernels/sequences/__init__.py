@@ -1,0 +1,358 @@
+"""Operations on sequences: lagged counts, and the recurrences of linear dynamical systems.
+
+Sequences are packed, all one after another: sequence s has the tokens ``offsets[s]`` to ``offsets[s + 1]``, and may be
+empty. On a CUDA device floating arrays are torch tensors there. Operations are re-entrant, run on one thread and
+release the GIL; NaN and infinity propagate within their sequence.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.arrays import Array, Float, Int, Offsets, below, zeros
+from tacenda.errors import KernelError
+from tacenda.kernels.operation import any_dtype, cast, check_range, in_place, operation
+
+__all__ = [
+    "Counts",
+    "Decomposition",
+    "Scan",
+    "decompose",
+    "lagged_counts",
+    "linear_recurrence",
+    "merge_counts",
+    "modal_scan",
+]
+
+
+# -- lagged counts -----------------------------------------------------------------------------------
+
+_MAX_STREAM = 2**31 - 2
+
+
+class Counts(NamedTuple):
+    """A sparse matrix of counts in CSR form: the columns of each row ascend, no count is zero."""
+
+    #: Where each row begins (rows + 1,), from 0.
+    indptr: NDArray[np.int64]
+    #: Columns (nonzeros,).
+    indices: NDArray[np.int32]
+    #: Counts (nonzeros,): int32 as counted, float32 where counts were scaled.
+    data: NDArray[Any]
+
+    def rows(self, first: int, last: int) -> "Counts":
+        """Return the rows from ``first`` to ``last`` as a matrix of their own, which shares columns and counts."""
+        begin, end = int(self.indptr[first]), int(self.indptr[last])
+        indptr = self.indptr[first : last + 1] - begin
+        return Counts(indptr, self.indices[begin:end], self.data[begin:end])
+
+
+def _check_stream(
+    stream: Any, n_lags: int, vocabulary: int, n_history: int
+) -> tuple[Any, int, int, int]:
+    if not isinstance(stream, np.ndarray) or stream.ndim != 1 or stream.dtype != np.int32:
+        got = f"{stream.dtype} {stream.shape}" if isinstance(stream, np.ndarray) else type(stream)
+        raise KernelError(f"lagged_counts was given {got}: give a one-dimensional int32 array")
+    if len(stream) > _MAX_STREAM:
+        raise KernelError(
+            f"lagged_counts was given {len(stream)} ids at once: count blocks of at most "
+            f"{_MAX_STREAM} and add them with merge_counts"
+        )
+    check_range(stream, vocabulary, "ids")
+    if n_lags < 1 or not 0 <= n_history <= len(stream):
+        raise KernelError(
+            f"lagged_counts was asked for {n_lags} lags and {n_history} ids of history in a stream "
+            f"of {len(stream)}: give at least one lag, and no more history than stream"
+        )
+    return np.ascontiguousarray(stream), n_lags, vocabulary, n_history
+
+
+@operation(prepare=_check_stream)
+def lagged_counts(
+    stream: NDArray[np.int32], n_lags: int, vocabulary: int, n_history: int = 0
+) -> list[Counts]:
+    """Count the pairs (row = w_t, column = w_{t-k}) of a stream of word ids for every lag k = 1 .. n_lags.
+
+        N_k[i, j] = #{ t >= n_history : w_t = i, w_{t-k} = j }
+
+    so that N_k / n estimates E[w_{t+k} w_t^T] = Psi_k of Martens, "Learning the Linear Dynamical System with ASOS"
+    (ICML 2010, section 3) and of Belanger and Kakade, "A Linear Dynamical System Model for Text" (ICML 2015,
+    equation 3). Equations 14 and 16 of the latter print the transpose.
+
+    Parameters
+    ----------
+    stream
+        int32 (length,), ids in 0 .. vocabulary - 1, at most 2^31 - 2 of them.
+    n_lags
+        r, at least 1.
+    vocabulary
+        The number of rows and of columns.
+    n_history
+        The first ``n_history`` ids are context only: pairs are counted for n_history <= t < length, as far as
+        t - k >= 0. Blocks of a long stream that each repeat the last r ids of the block before them as history count
+        every pair once; put the last r ids of the whole stream before its first block to count circularly, whereupon
+        row and column sums of every N_k agree.
+
+    Returns
+    -------
+    N_1 .. N_r, each (vocabulary, vocabulary) with int32 data.
+    """
+    w = stream.tolist()
+    counts = []
+    for k in range(1, n_lags + 1):
+        N: Counter[tuple[int, int]] = Counter()
+        for t in range(n_history, len(w)):
+            if t - k >= 0:
+                N[w[t], w[t - k]] += 1
+        counts.append(_to_csr(N, vocabulary, np.dtype(np.int32)))
+    return counts
+
+
+def _check_parts(parts: Sequence[Counts], vocabulary: int) -> tuple[list[Counts], int]:
+    if not parts:
+        raise KernelError("merge_counts was given nothing to sum: give at least one matrix")
+    rows, dtype = len(parts[0].indptr), parts[0].data.dtype
+    for part in parts:
+        same = len(part.indptr) == rows and part.data.dtype == dtype
+        if not same or dtype.name not in ("int32", "float32"):
+            raise KernelError(
+                f"merge_counts was given {len(part.indptr) - 1} rows of {part.data.dtype} beside "
+                f"{rows - 1} rows of {dtype}: all must have the same rows and be int32 or float32"
+            )
+        if len(part.indices) != part.indptr[-1] or len(part.data) != part.indptr[-1]:
+            raise KernelError(
+                f"merge_counts was given {len(part.indices)} columns and {len(part.data)} counts "
+                f"where indptr ends at {part.indptr[-1]}: all three must agree"
+            )
+        check_range(part.indices, vocabulary, "columns")
+    return list(parts), vocabulary
+
+
+@operation(prepare=_check_parts)
+def merge_counts(parts: Sequence[Counts], vocabulary: int) -> Counts:
+    """Sum count matrices over the same rows; ``vocabulary`` is the number of columns.
+
+    There is at least one part, and all have the same number of rows and the same dtype of data, int32 or float32, which
+    is that of the sum. They may be blocks of consecutive rows of larger matrices. Integer sums are exact; floating sums
+    are accumulated in double precision in the order of the parts, then rounded once.
+
+    Raises
+    ------
+    KernelError
+        Rows or dtypes differ, a column is outside the vocabulary, or a sum exceeds int32.
+    """
+    N: Counter[tuple[int, int]] = Counter()
+    rows = len(parts[0].indptr) - 1
+    for indptr, indices, data in parts:
+        for i in range(rows):
+            for s in range(indptr[i], indptr[i + 1]):
+                N[i, int(indices[s])] += data[s].item()
+    dtype = parts[0].data.dtype
+    if dtype == np.int32 and N and max(N.values()) > np.iinfo(np.int32).max:
+        raise KernelError("a sum of counts exceeds int32: scale the counts, which makes them float")
+    return _to_csr(N, rows, dtype)
+
+
+def _to_csr(N: Mapping[tuple[int, int], float], rows: int, dtype: np.dtype[Any]) -> Counts:
+    """Return the entries N[i, j] in CSR form."""
+    entries = sorted(N)
+    indptr = np.zeros(rows + 1, np.int64)
+    for i, _ in entries:
+        indptr[i + 1] += 1
+    indices = np.array([j for _, j in entries], np.int32)
+    data = np.array([N[entry] for entry in entries], dtype)
+    return Counts(np.cumsum(indptr), indices, data)
+
+
+# -- recurrences of a steady-state LDS ---------------------------------------------------------------
+
+
+@operation
+def linear_recurrence(
+    F: Float[Array, "states states", cast],
+    u: Float[Array, "tokens states"],
+    offsets: Offsets[Array, "sequences tokens"],
+    reverse: bool = False,
+) -> NDArray[Any]:
+    """Run a recurrence over packed sequences, each from a state of zeros: the states a (tokens, states).
+
+        a_t = F a_{t-1} + u_t,    or with ``reverse``    a_t = F a_{t+1} + u_t
+
+    The two-sided smoother of an LDS is one recurrence of either kind over the same input (Belanger and Kakade 2015).
+    The order of the sequences does not matter for speed; having hundreds of them at once does.
+
+    The cost is 2 states^2 flops per token. Long sequences, on the CPU only a few among many short ones or alone, take
+    twice that, in chunks, since the higher rate more than makes up for it. `modal_scan` does the same for a
+    diagonalized F at a small part of the cost.
+    """
+    out = np.empty(u.shape, u.dtype)
+    F = F.astype(np.float64)
+    for s in range(len(offsets) - 1):
+        a = np.zeros(len(F))
+        tokens = range(offsets[s], offsets[s + 1])
+        for t in reversed(tokens) if reverse else tokens:
+            a = F @ a + u[t]
+            out[t] = a
+    return out
+
+
+class Scan(NamedTuple):
+    """What comes into every token, if it was asked for, and the last states (sequences, states)."""
+
+    before: Any
+    last: Any
+
+
+def _complete_scan(
+    real: Any,
+    complex: Any,
+    table: Any,
+    ids: Any,
+    offsets: Any,
+    initial: Any,
+    reverse: bool,
+    out: Any,
+    column: int,
+) -> tuple[Any, ...]:
+    """Return the arguments of `modal_scan` with the initial states filled in. Raises KernelError."""
+    states, tokens = table.shape[1], len(ids)
+    if len(real) + 2 * len(complex) != states:
+        raise KernelError(
+            f"{len(real)} real eigenvalues and {len(complex)} pairs make "
+            f"{len(real) + 2 * len(complex)} states, and the table has {states}"
+        )
+    if out is not None and (len(out) < tokens or not 0 <= column <= out.shape[1] - states):
+        raise KernelError(
+            f"out must be of {tokens} rows or more, with {states} columns from column {column} on, "
+            f"not {tuple(out.shape)}"
+        )
+    if initial is None:
+        initial = zeros((len(offsets) - 1, states), table)
+    return real, complex, table, ids, offsets, initial, reverse, out, column
+
+
+@operation(prepare=_complete_scan)
+def modal_scan(
+    real: Float[Array, "n_real", any_dtype],
+    complex: Float[Array, "n_pairs 2", any_dtype],
+    table: Float[Array, "words states"],
+    ids: Int[Array, "tokens", below("words")],
+    offsets: Offsets[Array, "sequences tokens"],
+    initial: Float[Array, "sequences states", cast] | None = None,
+    reverse: bool = False,
+    out: Float[Array, "out_rows out_columns", in_place] | None = None,
+    column: int = 0,
+) -> Scan:
+    """Run a recurrence in the basis of its eigenvectors, and return what every token sees coming: O(states) a token.
+
+        before_1 = initial,    before_t = Lambda (before_{t-1} + u_{t-1}),    u_t = table[ids[t]]
+
+    Lambda is real and block-diagonal: n_real numbers, and n_pairs blocks [[re, im], [-im, re]] for the conjugate pairs
+    of eigenvalues re +- i im. States are ordered for SIMD: the real ones first, then the first coordinate x of every
+    pair, then the second coordinate y of every pair, so that Lambda takes
+
+        x to re x + im y,    y to re y - im x
+
+    (x + i y is multiplied by re - i im). `decompose` brings a dense F into this form. Inputs are neither gathered into
+    memory nor subtracted again, so this is the fast way to run a fitted model, and the accurate one where a token's own
+    input is large.
+
+    Parameters
+    ----------
+    real, complex
+        The eigenvalues, pairs as (re, im); n_real + 2 n_pairs = states.
+    table
+        One row of inputs for every id.
+    ids, offsets
+        The packed sequences.
+    initial
+        What comes into the first token, or into the last with ``reverse``; zeros if None.
+    reverse
+        Run from the last token to the first.
+    out
+        (tokens or more, width): takes ``before``. Without it only the last states are computed.
+    column
+        The column of ``out`` from which ``before`` is written.
+
+    Returns
+    -------
+    ``out``, and the last token's before + input, which is ``initial`` if there is no token.
+    """
+    Lambda, last = block_diagonal(real, complex), np.empty_like(initial)
+    for s in range(len(last)):
+        before = total = initial[s].astype(np.float64)  # type: ignore[index]
+        tokens = range(offsets[s], offsets[s + 1])
+        for t in reversed(tokens) if reverse else tokens:
+            if out is not None:
+                out[t, column : column + len(Lambda)] = before
+            total = before + table[ids[t]]
+            before = Lambda @ total
+        last[s] = total
+    return Scan(out, last)
+
+
+def block_diagonal(real: Any, complex: Any) -> NDArray[np.float64]:
+    """Return Lambda (states, states), the states in the order that `modal_scan` has."""
+    n, pairs = len(real), len(complex)
+    x, y = n + np.arange(pairs), n + pairs + np.arange(pairs)
+    Lambda = np.zeros((n + 2 * pairs, n + 2 * pairs))
+    Lambda[np.arange(n), np.arange(n)] = real
+    Lambda[x, x] = Lambda[y, y] = complex[:, 0]
+    Lambda[x, y], Lambda[y, x] = complex[:, 1], -complex[:, 1]
+    return Lambda
+
+
+class Decomposition(NamedTuple):
+    """F = P Lambda P_inv, in float64."""
+
+    real: NDArray[np.float64]  # (n_real,), largest modulus first
+    complex: NDArray[np.float64]  # (n_pairs, 2) as (re, im) with im > 0, largest modulus first
+    P: NDArray[np.float64]  # (states, states)
+    P_inv: NDArray[np.float64]  # (states, states)
+    condition: float  # |P| |P_inv| in the 2-norm: how much the change of basis magnifies rounding
+
+
+def decompose(F: Any) -> Decomposition:
+    """Bring F (states, states) into modal form.
+
+    For a conjugate pair of eigenvalues re +- i im (im > 0) with eigenvector v = p + i q,
+    F [p q] = [p q] [[re, im], [-im, re]]. The columns of P are the eigenvectors of real eigenvalues, then all p, then
+    all q. With m_t = P^-1 a_t the recurrence a_t = F a_{t-1} + u_t becomes m_t = Lambda m_{t-1} + P^-1 u_t.
+
+    Returns
+    -------
+    The decomposition, in float64. Eigenvectors of real eigenvalues have norm 1 and complex ones norm sqrt(2), so that
+    each pair of columns has norm 1 on average; the largest component of every eigenvector is real and positive.
+
+    Raises
+    ------
+    KernelError
+        F is not square and finite, or is defective beyond rounding. Near that, ``condition`` grows without bound, and
+        the dense recurrence is the one to use.
+    """
+    import scipy.linalg
+
+    F = np.asarray(F, np.float64)
+    if F.ndim != 2 or F.shape[0] != F.shape[1] or not np.isfinite(F).all():
+        raise KernelError(f"F must be a square matrix of finite numbers, not {F.shape}")
+    values, vectors = scipy.linalg.eig(F)
+    # Turn each eigenvector so that its largest component is real and positive: the phase is free.
+    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0, keepdims=True), axis=0)
+    vectors = vectors * (np.abs(largest) / largest)
+    order = np.lexsort((values.imag, values.real, -np.abs(values)))
+    is_real = order[values[order].imag == 0]
+    is_pair = order[values[order].imag > 0]
+    pairs = vectors[:, is_pair] * np.sqrt(2.0)
+    P = np.concatenate([vectors[:, is_real].real, pairs.real, pairs.imag], axis=1)
+    try:
+        P_inv = np.linalg.inv(P)
+    except np.linalg.LinAlgError as error:
+        raise KernelError(
+            "F is defective, it has no basis of eigenvectors: use the dense recurrence"
+        ) from error
+    condition = float(np.linalg.norm(P, 2) * np.linalg.norm(P_inv, 2)) if F.size else 1.0
+    complex = np.stack([values[is_pair].real, values[is_pair].imag], axis=-1)
+    return Decomposition(values[is_real].real, complex, P, P_inv, condition)

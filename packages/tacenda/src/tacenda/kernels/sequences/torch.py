@@ -1,0 +1,78 @@
+"""The linear recurrence on a GPU: products of matrices, each of one step of all sequences.
+
+A sequence of more than `CHUNK` tokens is cut into chunks that run side by side from a state of zeros. Their ends, as
+they should have been, are a recurrence over the chunks with a power of F, done by this same function; then a second run
+without input adds what each chunk inherits: twice the flops, in products that fill the device. How a sequence is cut
+depends on its length alone. Memory beside the result: a copy of it, sorted by steps.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+from tacenda.arrays import to_tensors
+
+CHUNK = 64
+"""Tokens of a chunk."""
+
+
+def linear_recurrence(
+    F: torch.Tensor, u: torch.Tensor, offsets: Any, reverse: bool
+) -> torch.Tensor:
+    lengths = np.diff(offsets)
+    counts = -(-lengths // CHUNK)
+    owner = np.repeat(np.arange(len(counts)), counts)
+    borders = np.concatenate([[0], np.cumsum(counts)])
+    place = (np.arange(len(owner)) - borders[:-1][owner]) * CHUNK
+    step = -1 if reverse else 1
+    first = (offsets[1:] - 1 if reverse else offsets[:-1])[owner] + step * place
+    sizes = np.minimum(CHUNK, lengths[owner] - place)
+    if not len(sizes):
+        return torch.empty_like(u)
+    # the rows of step t of all chunks that have so many, longest first, one step after another
+    order = np.argsort(-sizes, kind="stable")
+    running = np.searchsorted(-sizes[order], -np.arange(sizes.max()))
+    rows = np.concatenate([first[order[:n]] + step * t for t, n in enumerate(running)])
+    (at,) = to_tensors((rows,), u.device)
+    states = u[at]
+    _advance(F, states, running)
+    if len(owner) > np.count_nonzero(counts):
+        ends, firsts = to_tensors(
+            (_ends(order, sizes, running), np.flatnonzero(place == 0)), u.device
+        )
+        power = torch.linalg.matrix_power(F.double(), CHUNK).to(F.dtype)
+        inherited = linear_recurrence(power, states[ends], borders, False).roll(1, 0)
+        inherited[firsts] = 0
+        (turn,) = to_tensors((order,), u.device)
+        _inherit(F, states, running, inherited[turn])
+    out = torch.empty_like(u)
+    out[at] = states
+    return out
+
+
+def _advance(F: torch.Tensor, states: torch.Tensor, running: Any) -> None:
+    """a_t = F a_{t-1} + u_t for all chunks, in place; the rows of a step lie behind those of the step before."""
+    begin = 0
+    for before, now in pairwise(running):
+        following = states[begin + before : begin + before + now]
+        following.addmm_(states[begin : begin + now], F.T)
+        begin += before
+
+
+def _inherit(F: torch.Tensor, states: torch.Tensor, running: Any, inherited: torch.Tensor) -> None:
+    """Add F^t of what each chunk inherits to its state of step t = 1, 2 ..."""
+    begin = 0
+    for now in running:
+        inherited = inherited[:now] @ F.T
+        states[begin : begin + now] += inherited
+        begin += now
+
+
+def _ends(order: Any, sizes: Any, running: Any) -> Any:
+    """Where the last state of every chunk lies among those sorted by steps, in the chunks' own order."""
+    begins = np.concatenate([[0], np.cumsum(running)])
+    found = np.empty(len(order), np.int64)
+    found[order] = begins[sizes[order] - 1] + np.arange(len(order))
+    return found

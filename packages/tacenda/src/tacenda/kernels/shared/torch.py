@@ -1,0 +1,50 @@
+"""Operations of several models on a GPU, in plain torch."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tacenda.arrays import to_tensors
+from tacenda.kernels.shared import TINY
+
+# -- tall matrices ----------------------------------------------------------------------------------
+#
+# Products of tall matrices on a GPU: cuBLAS, which reads each matrix once.
+#
+# float32 is multiplied as float32 unless torch is told that TF32 will do (`torch.set_float32_matmul_precision`).
+
+
+def tall_gram(X: torch.Tensor, Y: torch.Tensor) -> NDArray[np.float64]:
+    dtype = torch.promote_types(X.dtype, Y.dtype)
+    found: NDArray[np.float64] = (X.T.to(dtype) @ Y.to(dtype)).double().cpu().numpy()
+    return found
+
+
+def tall_product(X: torch.Tensor, M: Any) -> torch.Tensor:
+    (small,) = to_tensors((M,), X.device)
+    return X @ small.to(X.dtype)
+
+
+def tall_columns(X: torch.Tensor, Y: torch.Tensor) -> NDArray[Any]:
+    found: NDArray[Any] = (X * Y).sum(0).cpu().numpy()
+    return found
+
+
+def tall_moments(X: torch.Tensor, centred: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if centred or not len(X):
+        return np.zeros(X.shape[1]), tall_gram(X, X)
+    mean = X.mean(0)
+    return mean.double().cpu().numpy(), tall_gram(X - mean, X - mean)
+
+
+def tall_update(Y: torch.Tensor, u: torch.Tensor, X: torch.Tensor, a: float) -> torch.Tensor:
+    (along,) = to_tensors((u,), Y.device)
+    along = along.to(Y.dtype)
+    return Y.addr_(along, along @ X, alpha=-a)
+
+
+def unit_rows(X: torch.Tensor) -> torch.Tensor:
+    lengths = torch.linalg.vector_norm(X, dim=1, keepdim=True)
+    return X.div_(lengths.clamp_(min=TINY**0.5))

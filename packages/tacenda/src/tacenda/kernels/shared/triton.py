@@ -1,0 +1,184 @@
+"""Operations of several models on a GPU, in Triton."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from tacenda.arrays import to_tensors
+from tacenda.errors import KernelError
+from tacenda.kernels.dispatch import UnsupportedShape
+from tacenda.kernels.machinery.gpu import tile
+from tacenda.kernels.shared import BETA_1, BETA_2, EPSILON
+
+# -- adagrad ----------------------------------------------------------------------------------------
+#
+# The step on rows on a GPU: a program for each row, which reads gradient and row once and writes the row.
+#
+# Tensors are torch's; the numbers of the rows may be an array on the host. Works under Triton's interpreter.
+
+
+_MOST_WIDTH = 1 << 14
+
+
+@triton.jit
+def _steps(table, sums, rows, gradient, rate, epsilon, width, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Take the step on one row."""
+    k = tl.program_id(0).to(tl.int64)
+    d = tl.arange(0, WIDTH)
+    inside = d < width
+    j = tl.load(rows + k).to(tl.int64)
+    g = tl.load(gradient + k * width + d, inside, 0.0)
+    so_far = tl.load(sums + j) + tl.sum(g * g, 0) / width
+    tl.store(sums + j, so_far)
+    row = tl.load(table + j * width + d, inside, 0.0)
+    tl.store(table + j * width + d, row - rate / (tl.sqrt(so_far) + epsilon) * g, inside)
+
+
+def adagrad(
+    table: torch.Tensor,
+    sums: torch.Tensor,
+    rows: Any,
+    gradient: torch.Tensor,
+    rate: float,
+    threads: int = 1,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    width = table.shape[1]
+    if table.dtype != torch.float32 or width > _MOST_WIDTH:  # a launch takes its numbers as float32
+        raise UnsupportedShape(f"rows of {width} numbers in {table.dtype}")
+    if len(rows) and width:
+        (at,) = to_tensors((rows,), table.device)
+        size = tile(width, _MOST_WIDTH)
+        with torch.cuda.device_of(table):
+            _steps[(len(rows),)](
+                table, sums, at, gradient, rate, EPSILON, width,
+                WIDTH=size, num_warps=max(1, min(8, size // 128)),
+            )  # fmt: skip
+    return table, sums
+
+
+# -- adam -------------------------------------------------------------------------------------------
+#
+# The step of Adam on a GPU: one kernel that reads four arrays once and writes three.
+#
+# Works under Triton's interpreter.
+
+
+_AT_ONCE = 1024
+
+
+@triton.jit
+def _adam(  # type: ignore[no-untyped-def]
+    table, mean, square, gradient, n, keep, keep_square, rate, scale, epsilon, AT_ONCE: tl.constexpr
+):
+    """Make the step of some numbers; ``rate`` and ``scale`` hold what corrects both means."""
+    at = tl.program_id(0).to(tl.int64) * AT_ONCE + tl.arange(0, AT_ONCE)
+    inside = at < n
+    g, m = tl.load(gradient + at, inside, 0.0), tl.load(mean + at, inside, 0.0)
+    m += (1 - keep) * (g - m)
+    v = keep_square * tl.load(square + at, inside, 0.0) + (1 - keep_square) * g * g
+    tl.store(mean + at, m, inside)
+    tl.store(square + at, v, inside)
+    moved = rate * m / (tl.sqrt(v) * scale + epsilon)
+    tl.store(table + at, tl.load(table + at, inside, 0.0) - moved, inside)
+
+
+def adam(
+    table: Any, mean: Any, square: Any, gradient: Any, rate: float, t: int
+) -> tuple[Any, Any, Any]:
+    parts = table, mean, square
+    if any(part.dtype != torch.float32 or not part.is_contiguous() for part in parts):
+        # a launch takes its numbers as float32
+        raise UnsupportedShape(f"tables of {table.dtype}, or in another order than C's")
+    gradient = gradient.contiguous()
+    if n := table.numel():
+        with torch.cuda.device_of(table):
+            _adam[(triton.cdiv(n, _AT_ONCE),)](
+                table, mean, square, gradient, n, BETA_1, BETA_2, rate / (1 - BETA_1**t),
+                1 / (1 - BETA_2**t) ** 0.5, EPSILON, AT_ONCE=_AT_ONCE,
+            )  # fmt: skip
+    return table, mean, square
+
+
+# -- sparse product ---------------------------------------------------------------------------------
+#
+# Sparse times dense on a GPU: a program makes one row of the result, for a tile of its columns.
+#
+# The scalings are folded in, so that the dense operand is read as it is and nothing but the result is written. A row's
+# nonzeros are added in their order, which a sum by atomics would not be. Rows are started in their order: where ids are
+# sorted by frequency the longest come first, and the short ones fill the device when these end.
+#
+# Tensors are torch's; the sparse operand may be arrays on the host, which are copied. float32 sums. Works under
+# Triton's interpreter.
+
+
+_NONZEROS, _COLUMNS = 16, 128
+
+
+@triton.jit
+def _sparse_product(  # type: ignore[no-untyped-def]
+    indptr, indices, data, dense, row_scale, column_scale, out, width,
+    NONZEROS: tl.constexpr, COLUMNS: tl.constexpr, BY_ROW: tl.constexpr, BY_COLUMN: tl.constexpr,
+):  # fmt: skip
+    """Make ``out[i] = r_i sum_p data[p] c[indices[p]] dense[indices[p]]`` for one row i and one tile of columns."""
+    i = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < width
+    end = tl.load(indptr + i + 1)
+    total = tl.zeros((COLUMNS,), tl.float32)
+    for at in range(tl.load(indptr + i), end, NONZEROS):
+        p = at + tl.arange(0, NONZEROS)
+        some = p < end
+        k = tl.load(indices + p, some, 0).to(tl.int64)
+        weight = tl.load(data + p, some, 0).to(tl.float32)
+        if BY_COLUMN:
+            weight *= tl.load(column_scale + k, some, 0.0)
+        there = some[:, None] & inside[None, :]
+        rows = tl.load(dense + k[:, None] * width + column[None, :], there, 0.0)
+        total += tl.sum(weight[:, None] * rows, 0)
+    if BY_ROW:
+        total *= tl.load(row_scale + i)
+    tl.store(out + i * width + column, total, inside)
+
+
+def sparse_product(
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    dense: torch.Tensor,
+    row_scale: torch.Tensor | None,
+    column_scale: torch.Tensor | None,
+    threads: int,
+) -> torch.Tensor:
+    if dense.dtype != torch.float32:
+        raise UnsupportedShape(f"dense is {dense.dtype}, and only float32 is served")
+    rows, (columns, width) = len(indptr) - 1, dense.shape
+    out = dense.new_zeros((rows, width))
+    if not out.numel() or not len(indices):
+        return out
+    starts, places, values = to_tensors((indptr, indices, data), dense.device)
+    _check(starts, places, columns)
+    if values.dtype not in (torch.int32, torch.float32):
+        values = values.to(torch.float32)
+    scales = [scale if scale is None else scale.contiguous() for scale in (row_scale, column_scale)]
+    tile = min(_COLUMNS, triton.next_power_of_2(width))
+    with torch.cuda.device_of(dense):
+        _sparse_product[(rows, triton.cdiv(width, tile))](
+            starts, places, values, dense.contiguous(), *(values if s is None else s for s in scales), out, width,
+            NONZEROS=_NONZEROS, COLUMNS=tile, BY_ROW=row_scale is not None, BY_COLUMN=column_scale is not None,
+            num_warps=4,
+        )  # fmt: skip
+    return out
+
+
+def _check(starts: torch.Tensor, places: torch.Tensor, columns: int) -> None:
+    """Raise KernelError unless all addresses exist; what is found out on the device is fetched once."""
+    least, most = torch.aminmax(places)
+    found = torch.stack([least, columns - 1 - most, starts.diff().min(), len(places) - starts[-1]])
+    least_place, *room = found.tolist()
+    if least_place < 0 or min(room) < 0:
+        raise KernelError(
+            f"the sparse operand has column indices outside 0 .. {columns - 1}, or an indptr that does not ascend: "
+            "check its shape"
+        )
