@@ -58,7 +58,7 @@ def on_tensors(monkeypatch):
     }
     backend = kernels.Backend(priority=100, **operations)
     plugins.register("kernels", "tensors", backend)
-    monkeypatch.setattr(training, "to_array", torch.Tensor.detach)
+    monkeypatch.setattr(training, "from_tensor", torch.Tensor.detach)
     try:
         with kernels.use("tensors,cpu"):
             yield called
