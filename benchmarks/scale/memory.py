@@ -70,13 +70,19 @@ def measure(model: str, folder: Path, steps: int) -> dict[str, int]:
         for name, now in _memory().items():
             most[name] = max(most[name], now)
 
-    def called(run: loop.FitLoop, hook: str, *_: object) -> str:
-        if hook == "on_step" and run.step >= steps:
-            sample()
-            raise _Over
-        return ""
+    class Watch(loop.Callback):
+        def on_step(self, run: loop.FitLoop) -> None:
+            if run.step >= steps:
+                sample()
+                raise _Over
 
-    loop.FitLoop._call = called  # type: ignore[method-assign]
+    start = loop.FitLoop.run
+
+    def watched(run: loop.FitLoop, *arguments: Any) -> Any:
+        run._callbacks = (Watch(),)
+        return start(run, *arguments)
+
+    loop.FitLoop.run = watched  # type: ignore[method-assign]
     signal.signal(signal.SIGPROF, sample)
     signal.setitimer(signal.ITIMER_PROF, 0.05, 0.05)
     try:

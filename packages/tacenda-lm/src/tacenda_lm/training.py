@@ -73,12 +73,16 @@ def train(
         check_losses_every=1 if getattr(trainer, "device", "cpu") == "cpu" else _CHECK,
         on_divergence="return",
     )
-    known = {
-        "settings": {k: v for k, v in settings.to_dict().items() if k not in may_change},
-        "text": fingerprint_arrays(text),
-        "valid": None if valid is None else fingerprint_arrays(valid),
-    }
-    return fit(trainer, source, loop, run, {**known, **(identity or {})})
+
+    def identify() -> dict[str, Any]:
+        return {
+            "settings": {k: v for k, v in settings.to_dict().items() if k not in may_change},
+            "text": fingerprint_arrays(text),
+            "valid": None if valid is None else fingerprint_arrays(valid),
+            **(identity or {}),
+        }
+
+    return fit(trainer, source, loop, run, identify)
 
 
 def perplexity_of(nats: float) -> float:

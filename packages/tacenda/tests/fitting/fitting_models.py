@@ -75,7 +75,7 @@ def torch_model():
     """An LSTM tagger with dropout, Adam and gradient clipping: predicts the parity so far."""
     import torch
 
-    from tacenda.fitting import TorchRandom, set_learning_rate
+    from tacenda.fitting import set_learning_rate
 
     class Network(torch.nn.Module):
         def __init__(self):
@@ -92,7 +92,7 @@ def torch_model():
         def __init__(self, module, optimizer):
             self.module, self.optimizer = module, optimizer
             self.learned = {"module": module}
-            self.rest = {"optimizer": optimizer, "generator": TorchRandom()}
+            self.rest = {"optimizer": optimizer, "generator": torch.default_generator}
 
         def loss(self, batch):
             ids = torch.from_numpy(batch[0])

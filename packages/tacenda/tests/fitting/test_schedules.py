@@ -3,15 +3,15 @@ import json
 import pytest
 
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import Cosine, Position, Schedule, StepDecay, WarmUp, as_schedule
+from tacenda.fitting import Cosine, Position, Schedule, StepDecay, WarmUp
 
 
 def at(schedule, step=0, epoch=0, fraction=0.0):
     return schedule.at(Position(step, epoch, fraction))
 
 
-def test_a_number_is_a_constant_rate():
-    assert at(as_schedule(0.3), 5, 7) == 0.3
+def test_a_constant_rate_stays():
+    assert at(Schedule(0.3), 5, 7) == 0.3
 
 
 def test_step_decay_by_whole_epochs():

@@ -33,7 +33,6 @@ from tacenda.fitting import (
     FitSettings,
     History,
     StepResult,
-    TorchRandom,
     fingerprint_arrays,
     set_learning_rate,
 )
@@ -362,11 +361,14 @@ class Trainer(fitting.Trainer):
         shape = (2, 1, n_streams or settings.advanced.batch_streams, hidden)
         self._carried = torch.zeros(shape, device=self.device)  # the state of the LSTM
         self.learned = {"table": {k: t.values for k, t in self.tables.items()}, "lstm": self.lstm}
+        generators = {"cpu": torch.default_generator}
+        if self.device.type == "cuda":
+            generators["cuda"] = torch.cuda.default_generators[torch.cuda.current_device()]
         self.rest = {
             "sums": {name: table.sums for name, table in self.tables.items()},
             "adam": self.optimizer,
             "noise": self._generator,
-            "torch": TorchRandom(self.device.type == "cuda"),
+            "torch": generators,  # torch's own, which dropout draws from
             "carried": self._carried,
         }
 

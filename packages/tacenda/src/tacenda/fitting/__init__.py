@@ -5,12 +5,11 @@ from tacenda.fitting.batches import ArrayBatches, BlockBatches, Sweeps, fingerpr
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History
 from tacenda.fitting.loop import Callback, FitLoop, FitRun, FitSettings, fit
-from tacenda.fitting.schedules import Cosine, Position, Schedule, StepDecay, WarmUp, as_schedule
+from tacenda.fitting.schedules import Cosine, Position, Schedule, StepDecay, WarmUp
 from tacenda.fitting.trainer import (
     BatchSource,
     State,
     StepResult,
-    TorchRandom,
     Trainer,
     set_learning_rate,
 )
@@ -35,10 +34,8 @@ __all__ = [
     "StepDecay",
     "StepResult",
     "Sweeps",
-    "TorchRandom",
     "Trainer",
     "WarmUp",
-    "as_schedule",
     "fingerprint_arrays",
     "fit",
     "set_learning_rate",

@@ -26,32 +26,14 @@ def fingerprint_arrays(arrays: Sequence[NDArray[Any]], *settings: object) -> str
     for array in arrays:
         digest.update(f"{array.shape}{array.dtype.str}".encode())
         if array.nbytes <= _WHOLE or array.ndim == 0:
-            digest.update(_raw(array))
-            continue
-        rows = max(1, (1 << 20) * len(array) // array.nbytes)
-        for start in np.linspace(0, len(array) - rows, _SAMPLES).astype(np.int64):
-            digest.update(_raw(array[start : start + rows]))
+            parts = [array]
+        else:
+            rows = max(1, (1 << 20) * len(array) // array.nbytes)
+            starts = np.linspace(0, len(array) - rows, _SAMPLES).astype(np.int64)
+            parts = [array[start : start + rows] for start in starts]
+        for part in parts:  # not copied where it is in C order
+            digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
-
-
-def _raw(array: NDArray[Any]) -> memoryview:
-    """The bytes of an array, without a copy where they lie in order."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
-
-def _shuffled(items: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
-    """The items in the order of an epoch, which is independent of that of every other epoch."""
-    order = items.copy()
-    np.random.default_rng(np.random.SeedSequence([seed, epoch])).shuffle(order)
-    return order
-
-
-def _check(batch_size: int, n_items: int, what: str) -> None:
-    """Refuse a batch size below 1, and data without items."""
-    if batch_size < 1:
-        raise ConfigurationError(f"batch_size is {batch_size}; give a number of {what}, at least 1")
-    if n_items < 1:
-        raise ConfigurationError(f"there is nothing to fit on: 0 {what}; give at least one")
 
 
 class ArrayBatches:
@@ -67,7 +49,10 @@ class ArrayBatches:
                 f"the arrays of a batch source have lengths {sorted(lengths)}; they must be equal"
             )
         self.n_items = lengths.pop()
-        _check(batch_size, self.n_items, "rows")
+        if batch_size < 1 or self.n_items < 1:
+            raise ConfigurationError(
+                f"there are {self.n_items} rows to fit on in batches of {batch_size}; give at least 1 of both"
+            )
         self.arrays = arrays
         self.batch_size, self.seed = batch_size, seed
 
@@ -77,7 +62,8 @@ class ArrayBatches:
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[NDArray[Any], ...]]:
         """Yield the rows of each batch, one array for each given, in an order that depends on seed and epoch."""
-        order = _shuffled(np.arange(self.n_items), self.seed, epoch)
+        order = np.arange(self.n_items)
+        np.random.default_rng(np.random.SeedSequence([self.seed, epoch])).shuffle(order)
         for start in range(skip * self.batch_size, self.n_items, self.batch_size):
             rows = order[start : start + self.batch_size]
             yield tuple(array[rows] for array in self.arrays)
@@ -104,15 +90,15 @@ class BlockBatches:
 
     def __init__(self, offsets: NDArray[Any], *, batch_size: int, seed: int = 0) -> None:
         self.offsets = np.asarray(offsets, np.int64)
-        starts = range(0, max(len(self.offsets) - 1, 1), _SHUFFLED)
-        _check(batch_size, sum(len(self._filled(at)) for at in starts), "blocks that are not empty")
+        self._starts = np.arange(0, max(len(self.offsets) - 1, 1), _SHUFFLED)
+        # the last offset is above the first where a block is not empty
+        if batch_size < 1 or self.offsets[-1] == self.offsets[0]:
+            raise ConfigurationError(
+                f"blocks of {self.offsets[-1] - self.offsets[0]} items in all cannot be fitted on in batches of "
+                f"{batch_size}; give at least 1 of both"
+            )
         self.batch_size, self.seed = batch_size, seed
-        self._starts = np.array(starts)
         self._counted: tuple[int, int] | None = None  # an epoch and its batches
-
-    def _filled(self, start: int) -> NDArray[np.int64]:
-        """The blocks that are not empty, of those that are shuffled together."""
-        return start + np.flatnonzero(np.diff(self.offsets[start : start + _SHUFFLED + 1]) > 0)
 
     def n_batches(self, epoch: int) -> int:
         """Return how many batches an epoch has, which takes its shuffle; the last answer is remembered."""
@@ -128,7 +114,8 @@ class BlockBatches:
             rng.shuffle(starts)
         index, order = 0, np.empty(0, np.int64)
         for start in starts.tolist():
-            blocks = self._filled(start)
+            sizes = np.diff(self.offsets[start : start + _SHUFFLED + 1])
+            blocks = start + np.flatnonzero(sizes > 0)
             rng.shuffle(blocks)
             order = np.concatenate([order, blocks])  # after what the last batch left
             ends = np.cumsum(self.offsets[order + 1] - self.offsets[order])

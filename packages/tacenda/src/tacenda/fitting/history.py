@@ -99,32 +99,23 @@ class DivergenceError(FittingError):
     """A loss or an evaluation is NaN or infinite.
 
     The model holds the best parameters seen; with ``first``, the fit diverged in its first epoch and
-    there are none to keep.
+    there are none to keep. Process pools pickle the arguments and the attributes.
     """
 
     def __init__(
         self, what: str, value: float, step: int, learning_rate: float, first: bool = False
     ) -> None:
-        outcome = (
-            ", in the first epoch, so there is no model to keep; use a lower learning rate"
-            if first
-            else "; the best parameters before it are kept; use a lower learning rate"
-        )
-        super().__init__(
-            f"the {what} is {value} at step {step} (learning rate {learning_rate:g}){outcome} or clip gradients"
-        )
-        self.first = first
-        self.what, self.value = what, value
+        super().__init__()
+        self.args = what, value, step, learning_rate, first
+        self.what, self.value, self.first = what, value, first
         self.step, self.learning_rate = step, learning_rate
         self.history: History | None = None
 
-    def in_first_epoch(self) -> DivergenceError:
-        """Return the same error with ``first`` set."""
-        found = DivergenceError(self.what, self.value, self.step, self.learning_rate, first=True)
-        found.history = self.history
-        return found
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle all fields: process pools send exceptions, and by default only the message survives."""
-        arguments = (self.what, self.value, self.step, self.learning_rate, self.first)
-        return type(self), arguments, {"history": self.history}
+    def __str__(self) -> str:
+        outcome = (
+            ", in the first epoch, so there is no model to keep; use a lower learning rate"
+            if self.first
+            else "; the best parameters before it are kept; use a lower learning rate"
+        )
+        where = f"at step {self.step} (learning rate {self.learning_rate:g})"
+        return f"the {self.what} is {self.value} {where}{outcome} or clip gradients"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 from tacenda.errors import ConfigurationError
@@ -19,13 +19,20 @@ class Position(NamedTuple):
 
 @dataclass
 class Schedule:
-    """Base of all schedules; by itself a constant ``rate``."""
+    """Base of all schedules; by itself a constant ``rate``.
+
+    Raises ConfigurationError for a number that is not finite or negative, or epochs or steps below 1.
+    """
 
     rate: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.rate) and self.rate >= 0):
-            raise ConfigurationError(f"learning rate {self.rate} is not a finite number >= 0")
+        for one in fields(self):
+            value, least = getattr(self, one.name), int(one.name in ("epochs", "steps"))
+            if isinstance(value, (int, float)) and not least <= value < math.inf:
+                raise ConfigurationError(
+                    f"{type(self).__name__}: {one.name} is {value}; give a finite number, at least {least}"
+                )
 
     def at(self, position: Position) -> float:
         """Return the learning rate of the step that begins at ``position``."""
@@ -43,14 +50,6 @@ class StepDecay(Schedule):
     factor: float = 0.5
     epochs: int = 10
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _at_least_one(self.epochs, "a step decay", "epochs")
-        if not (math.isfinite(self.factor) and self.factor >= 0):
-            raise ConfigurationError(
-                f"a step decay's factor {self.factor} is not a finite number >= 0"
-            )
-
     def at(self, position: Position) -> float:
         """Return the rate, decayed as often as so many whole epochs were done."""
         return self.rate * self.factor ** (position.epoch // self.epochs)
@@ -65,12 +64,6 @@ class Cosine(Schedule):
 
     epochs: int = 10
     floor: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _at_least_one(self.epochs, "a cosine", "epochs")
-        if not (math.isfinite(self.floor) and self.floor >= 0):
-            raise ConfigurationError(f"a cosine's floor {self.floor} is not a finite number >= 0")
 
     def at(self, position: Position) -> float:
         """Return the rate of a place on the cosine, which fractions of an epoch move on."""
@@ -89,7 +82,6 @@ class WarmUp(Schedule):
     def __post_init__(self) -> None:
         self.rate = self.then.rate
         super().__post_init__()
-        _at_least_one(self.steps, "a warm-up", "steps")
 
     def at(self, position: Position) -> float:
         """Return the rate of the other schedule, or a growing part of it."""
@@ -97,14 +89,3 @@ class WarmUp(Schedule):
 
     def config(self) -> dict[str, Any]:
         return {"schedule": "WarmUp", "steps": self.steps, "then": self.then.config()}
-
-
-def _at_least_one(value: float, schedule: str, what: str) -> None:
-    """Raise ConfigurationError for a schedule over less than one epoch or step."""
-    if not value >= 1:
-        raise ConfigurationError(f"{schedule} of {value} {what}; give at least 1")
-
-
-def as_schedule(rate: Schedule | float) -> Schedule:
-    """Return a schedule as it is, and a number as a constant rate."""
-    return rate if isinstance(rate, Schedule) else Schedule(float(rate))

@@ -109,31 +109,6 @@ class Trainer:
         self.steps = int(saved["steps"])
 
 
-class TorchRandom:
-    """Torch's global generator, which dropout draws from, as a part of a trainer.
-
-    Seed it before the fit, and put ``torch.random.fork_rng()`` around the fit where others depend on it.
-    """
-
-    def __init__(self, cuda: bool = False) -> None:
-        self._cuda = cuda
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return the states (uint8) of the generators."""
-        import torch
-
-        arrays = {"cpu": torch.get_rng_state().numpy().copy()}
-        return {**arrays, "cuda": torch.cuda.get_rng_state().numpy()} if self._cuda else arrays
-
-    def load_state(self, saved: State) -> None:
-        """Put them back."""
-        import torch
-
-        torch.set_rng_state(torch.from_numpy(np.array(saved["cpu"])))
-        if self._cuda:
-            torch.cuda.set_rng_state(torch.from_numpy(np.array(saved["cuda"])))
-
-
 def set_learning_rate(optimizer: Any, learning_rate: float) -> None:
     """Set the rate of every parameter group of a torch optimizer, times the group's own "scale" if it has one."""
     for group in optimizer.param_groups:
