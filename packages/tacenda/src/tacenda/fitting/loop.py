@@ -232,10 +232,14 @@ class FitLoop:
         """Train to the end, from the start or from a checkpoint; arguments and errors as of `fit`."""
         history = self.history
         if self._run.checkpoints is not None:
-            self._resume(self._run.checkpoints, identity() if callable(identity) else identity or {})
+            self._resume(
+                self._run.checkpoints, identity() if callable(identity) else identity or {}
+            )
             history = self.history
         elif self._run.resume is True:
-            raise ConfigurationError("resume=True needs checkpoints=...; give the folder they are in")
+            raise ConfigurationError(
+                "resume=True needs checkpoints=...; give the folder they are in"
+            )
         try:
             with _defer_interrupt(self._interrupted):
                 if not self._version and not history.steps:
