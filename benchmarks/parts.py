@@ -99,7 +99,9 @@ PARTS = (
     Part("embeddings.whole", ("embeddings-whole",), (*LDS_IN_SPACY, *VAREMBED)),
     Part("embeddings.variants", ("embeddings-variants",), (*LDS_IN_SPACY, *VAREMBED)),
     Part("embeddings.raw_text", ("embeddings-raw-text",), (*LDS_IN_SPACY, *VAREMBED)),
-    Part("embeddings.lexicalized", ("embeddings-lexicalized",), LDS),
+    Part(
+        "embeddings.lexicalized", ("embeddings-lexicalized",), (*LDS, "lm/hidden_markov/brown.py")
+    ),
     Part(
         "embeddings.pipeline_speed",
         ("embeddings-pipeline-speed",),

@@ -193,19 +193,6 @@ def test_damaged_entry_points_are_named_once_and_hide_no_other_plugin(site, case
     assert case in asked_for
 
 
-def test_a_name_that_a_distribution_claims_for_two_objects_is_refused(site):
-    site.install("twice", "[tacenda.embedders]\nmine = m:A\nmine = m:B\n")
-    out = site.python("""
-        from tacenda import plugins
-        from tacenda.errors import PluginError
-        try:
-            plugins.get("embedders", "mine")
-        except PluginError as error:
-            print(error)
-        """)
-    assert "is claimed by twice (m:A) and twice (m:B)" in out
-
-
 def test_sound_lines_of_a_damaged_file_count(site):
     site.install("torn", WELL + "this line is no entry point\n", well_module=MODEL)
     out = site.python("from tacenda import plugins; print(plugins.get('embedders', 'well'))")

@@ -87,7 +87,7 @@ def measure(
     paths, vectors = None, {"train": None, "dev": None, "test": None}
     if "Brown" in name:
         bits, vocabulary = brown.clusters(options.cache), text.corpus(options.cache).vocabulary
-        paths = lambda word: bits[vocabulary.decode([vocabulary.id_of(word)])[0]]  # noqa: E731
+        paths = lambda word: bits.get(vocabulary.decode([vocabulary.id_of(word)])[0], "")  # noqa: E731
     if row := VECTORS[name]:
         vectors = {
             part: row.encode(options.cache, [s.words for s in getattr(task, part)])

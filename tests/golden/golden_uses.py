@@ -1,8 +1,4 @@
-"""The generated data of the golden folders, and what is predicted from each after loading it.
-
-`make.py` (run with the code that wrote format 1) and `tests/test_golden.py` (run with today's) share this file, so it
-uses only names that outlive both.
-"""
+"""Predict from each golden folder, which earlier code wrote: so only names that outlive it are used."""
 
 from __future__ import annotations
 
@@ -16,25 +12,9 @@ import numpy as np
 import tacenda
 
 HERE = Path(__file__).parent
-WORDS = [
-    f"{stem}{end}" for stem in ("walk", "talk", "look", "play") for end in ("", "s", "ed", "ing")
-]
 TEXT = [["walks", "unseen", "played"], ["look", "Walked", "17"], ["talking", "talk", "looks"]]
 #: Users known, folded in and unknown; items known and unknown.
 USERS, ITEMS = ["u0", "u1", "u7", "told", "new", "nobody"], ["i0", "i1", "i5", "i9", "nothing"]
-
-
-def sentences(n: int, seed: int = 0) -> list[list[str]]:
-    """Sentences of sixteen words, each of which likes three others to follow."""
-    rng = np.random.default_rng(seed)
-    followers = np.random.default_rng(0).integers(len(WORDS), size=(len(WORDS), 3))
-    found = []
-    for length in rng.integers(2, 9, size=n):
-        ids = [int(rng.integers(len(WORDS)))]
-        while len(ids) < length:
-            ids.append(int(rng.choice(followers[ids[-1]])))
-        found.append([WORDS[i] for i in ids])
-    return found
 
 
 def predictions(name: str) -> list[float]:

@@ -12,7 +12,7 @@ import pytest
 from surprise import AlgoBase, Trainset, dump
 from surprise.model_selection import cross_validate, train_test_split
 
-from tacenda.errors import ConfigurationError, DataError, NotFittedError
+from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise import RatingAlgorithm
 from tacenda_surprise.testing import check_recommender, dataset, small_dataset
 
@@ -275,16 +275,3 @@ class AlgorithmTests:
         assert np.mean(moved) < 0.3
         assert len(algo.top_n(3, ["other"])["other"]) == len(other)
         assert algo.test(testset) == AlgoBase.test(algo, testset)
-
-    def test_nothing_works_before_fitting(self) -> None:
-        calls: dict[str, tuple[Any, ...]] = {
-            "top_n": (),
-            "fold_in": ({},),
-            "predict_many": ([], []),
-            "predict_std": ([], []),
-            "test": ([],),
-            "estimate": (0, 0),
-        }
-        for name, arguments in calls.items():
-            with pytest.raises(NotFittedError, match="call fit"):
-                getattr(self.make_algorithm(), name)(*arguments)

@@ -27,119 +27,75 @@ SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
 MACHINE = {"n_hidden": 6, "n_epochs": 15, "random_state": 0}
 
 
-class TestPMF(AlgorithmTests):
-    epochs = 8
+def made(cls, **usual):
+    """Return ``make_model`` of `AlgorithmTests`, with other defaults than the class has."""
+    return staticmethod(lambda **options: cls(**{**usual, **options}))
 
-    def make_model(self, **options):
-        return PMF(**{**SMALL, **options})
+
+class TestPMF(AlgorithmTests):
+    epochs, make_model = 8, made(PMF, **SMALL)
 
 
 class TestUnbiasedPMF(AlgorithmTests):
-    epochs = 8
-
-    def make_model(self, **options):
-        return PMF(**{**SMALL, "biased": False, **options})
+    epochs, make_model = 8, made(PMF, **SMALL, biased=False)
 
 
 class TestALS(AlgorithmTests):
-    epochs = 8
-
-    def make_model(self, **options):
-        return PMF(**{**SMALL, "solver": "als", "reg_all": 0.2, **options})
+    epochs, make_model = 8, made(PMF, **SMALL, solver="als", reg_all=0.2)
 
 
 class TestFactorsOfNoWidth(AlgorithmTests):
-    epochs = 25
     like_fitted = 0.4
-
-    def make_model(self, **options):
-        return PMF(**{**SMALL, "n_factors": 0, "n_epochs": 25, **options})
+    epochs, make_model = 25, made(PMF, n_factors=0, n_epochs=25, random_state=0)
 
 
 class TestConditionalPMF(AlgorithmTests):
-    epochs = 8
-
-    def make_model(self, **options):
-        return ConditionalPMF(**{**SMALL, **options})
+    epochs, make_model = 8, made(ConditionalPMF, **SMALL)
 
 
 class TestStoppedEarly(AlgorithmTests):
-    epochs = 8
-
-    def make_model(self, **options):
-        return ConditionalPMF(**{**SMALL, "validation": 0.05, **options})
+    epochs, make_model = 8, made(ConditionalPMF, **SMALL, validation=0.05)
 
 
 class TestBayesian(AlgorithmTests):
     epochs = 22
-
-    def make_model(self, **options):
-        return BayesianPMF(
-            **{"n_factors": 3, "burn_in": 10, "n_samples": 20, "random_state": 0, **options}
-        )
+    make_model = made(BayesianPMF, n_factors=3, burn_in=10, n_samples=20, random_state=0)
 
 
 class TestConditionalBayesian(AlgorithmTests):
     epochs = 22
-
-    def make_model(self, **options):
-        return ConditionalBayesianPMF(
-            **{"n_factors": 5, "burn_in": 10, "n_samples": 12, "random_state": 0, **options}
-        )
+    make_model = made(ConditionalBayesianPMF, n_factors=5, burn_in=10, n_samples=12, random_state=0)
 
 
 class TestRBM(AlgorithmTests):
-    epochs = 15
-
-    def make_model(self, **options):
-        return RBM(**{**MACHINE, **options})
+    epochs, make_model = 15, made(RBM, **MACHINE)
 
 
 class TestRBMWithoutTies(AlgorithmTests):
-    epochs = 15
-
-    def make_model(self, **options):
-        return RBM(**{**MACHINE, "ordinal": False, **options})
+    epochs, make_model = 15, made(RBM, **MACHINE, ordinal=False)
 
 
 class TestRBMOfTheThesis(AlgorithmTests):
-    epochs = 15
-
-    def make_model(self, **options):
-        return RBM.thesis(**{**MACHINE, "lr_all": 0.02, **options})
+    epochs, make_model = 15, made(RBM.thesis, **MACHINE, lr_all=0.02)
 
 
 class TestConditionalRBM(AlgorithmTests):
-    epochs = 25
-
-    def make_model(self, **options):
-        return ConditionalRBM(**{**MACHINE, "n_epochs": 25, **options})
+    epochs, make_model = 25, made(ConditionalRBM, n_hidden=6, n_epochs=25, random_state=0)
 
 
 class TestConditionalRBMOfUsers(AlgorithmTests):
-    epochs = 20
-
-    def make_model(self, **options):
-        return ConditionalRBM(
-            **{**MACHINE, "n_epochs": 25, "orientation": "user", "validation": 0.1, **options}
-        )
+    epochs, validated = 20, {"n_epochs": 25, "orientation": "user", "validation": 0.1}
+    make_model = made(ConditionalRBM, **{**MACHINE, **validated})
 
 
 class TestBiasOnly(AlgorithmTests):
     random = False
-    epochs = 10
-
-    def make_model(self, **options):
-        return BiasOnly(**{**options})
+    epochs, make_model = 10, made(BiasOnly)
 
 
 class TestBiasesOfItems(AlgorithmTests):
-    random = False
-    epochs = 10
-    like_fitted = 0.5
-
-    def make_model(self, **options):
-        return BiasOnly(**{"biases": "items", **options})
+    random, like_fitted = False, 0.5
+    epochs, make_model = 10, made(BiasOnly, biases="items")
 
 
 def test_searches_in_processes(data):
@@ -270,24 +226,6 @@ def test_arguments_are_declared_once_and_shown(cls, trainset):
     assert repr(made).startswith(f"<{cls.__name__}(")
     assert repr(made).endswith("not fitted>")
     assert repr(BiasOnly().fit(trainset)).endswith(", fitted>")
-
-
-def test_the_machine_of_the_thesis_by_name():
-    machine = RBM.thesis(n_hidden=7)
-    assert (machine.orientation, machine.ordinal, machine.offset) == ("user", False, False)
-    assert machine.n_hidden == 7
-    assert ConditionalRBM.thesis().reg_side == 0.01
-
-
-@pytest.mark.parametrize("cls", [PMF, ConditionalPMF])
-def test_factorizations_of_the_thesis_by_name(cls):
-    bare = cls.online_svd(biased=True)
-    assert bare.reg_pu == bare.reg_qi == bare.reg_bu == bare.reg_bi == 0
-    assert cls.online_svd().biased is False
-    faster = cls.thesis(lr_all=0.5)
-    assert (faster.lr_all, faster.lr_pu, faster.lr_bi, faster.reg_bu) == (0.5, None, None, 0.1)
-    with pytest.raises(ConfigurationError, match="no option 'n_factor'"):
-        cls.thesis(n_factor=7)
 
 
 def test_what_all_algorithms_have_is_shown_last():

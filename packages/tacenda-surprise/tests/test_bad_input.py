@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 from surprise.model_selection import GridSearchCV
 
-from tacenda.errors import ConfigurationError, DataError, FittingError, NotFittedError
+from tacenda.errors import ConfigurationError, DataError, NotFittedError
 from tacenda_surprise import (
     PMF,
     RBM,
@@ -138,24 +138,6 @@ def test_an_interrupted_fit_leaves_the_algorithm_as_it_was(make, trainset, tests
     assert algo.trainset is trainset
     assert algo.test(testset) == before
     assert len(algo.top_n(3, ["newcomer"])["newcomer"]) == 3
-
-
-def test_an_interrupted_fit_goes_on_from_its_checkpoint(trainset, testset, tmp_path):
-    class StopsLate(Interrupts):
-        steps = 0
-
-        def on_step(self, run):
-            self.steps += 1
-            if self.steps == 4:
-                raise KeyboardInterrupt
-
-    there = tmp_path / "there"
-    with pytest.raises(FittingError, match="no checkpoint"):
-        PMF(**SMALL).fit(trainset, checkpoints=there, resume=True)
-    with pytest.raises(KeyboardInterrupt):
-        PMF(**SMALL).fit(trainset, checkpoints=there, callbacks=[StopsLate()])
-    resumed = PMF(**SMALL).fit(trainset, checkpoints=there, resume=True)
-    assert resumed.test(testset) == PMF(**SMALL).fit(trainset).test(testset)
 
 
 def test_both_fits_of_early_stopping_are_resumed(trainset, testset, tmp_path):

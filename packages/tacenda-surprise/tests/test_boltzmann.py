@@ -5,7 +5,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-import tacenda
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError, DataError, FittingError, NotFittedError
 from tacenda.fitting import Callback
@@ -348,40 +347,6 @@ def interrupted(model, ratings, folder, **more):
         model.fit(ratings, callbacks=[Interrupt()], checkpoints=folder, **more)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"persistent": True},
-        {"validation": 0.1},
-        {"validation": 0.1, "orientation": "user", "ordinal": False, **STEPS},
-        {"lr_all": 0.02, "optimizer": "sgd", "persistent": True},
-    ],
-    ids=str,
-)
-def test_an_interrupted_fit_is_resumed_bit_for_bit(ratings, tmp_path, settings):
-    def make():
-        return ConditionalRBM(n_hidden=6, n_epochs=9, random_state=2, **settings)
-
-    interrupted(make(), ratings, tmp_path)
-    resumed = make().fit(ratings, checkpoints=tmp_path)
-    whole = make().fit(ratings)
-    assert resumed.history == whole.history
-    for name, array in whole.arrays().items():
-        np.testing.assert_array_equal(resumed.arrays()[name], array)
-
-
-def test_a_checkpoint_of_other_ratings_is_refused(ratings, tmp_path):
-    """The same pairs, other ratings: the batches are the same, the data are not."""
-    interrupted(RBM(n_hidden=4, n_epochs=9, random_state=0), ratings, tmp_path)
-    other = Ratings(
-        ratings.user_ids, ratings.item_ids, 6 - ratings.values, ratings.users, ratings.items,
-        scale=ratings.scale,
-    )  # fmt: skip
-    with pytest.raises(FittingError, match="of another run"):
-        RBM(n_hidden=4, n_epochs=9, random_state=0).fit(other, checkpoints=tmp_path)
-
-
 def test_a_checkpoint_of_other_identities_is_refused(ratings, tmp_path):
     interrupted(ConditionalRBM(n_hidden=4, n_epochs=9, random_state=0), ratings, tmp_path)
     unrated = np.setdiff1d(np.arange(ratings.n_items), ratings.of_user(0)[0])[:1]
@@ -453,20 +418,6 @@ def test_users_who_join_later_are_predicted_nearly_as_if_fitted_from_the_start(o
 
     assert error(later) < error(again) + 0.02
     assert error(later) < error(biases)
-
-
-@pytest.mark.parametrize("settings", [{}, STEPS], ids=str)
-def test_going_on_after_loading_is_going_on(ratings, tmp_path, settings):
-    first, now = grown(ratings, 100)
-    model = RBM(n_hidden=6, n_epochs=12, **settings, random_state=0).fit(first)
-    model.save(tmp_path / "model")
-    one, other = model.partial_fit(now), tacenda.load(tmp_path / "model").partial_fit(now)
-    one.save(tmp_path / "again")
-    expected = one.score_pairs(*everybody(now))
-    np.testing.assert_array_equal(other.score_pairs(*everybody(now)), expected)
-    np.testing.assert_array_equal(
-        tacenda.load(tmp_path / "again").score_pairs(*everybody(now)), expected
-    )
 
 
 def test_what_does_not_go_on_from_the_fit_is_refused(ratings):

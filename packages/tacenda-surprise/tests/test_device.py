@@ -222,12 +222,6 @@ def test_a_fit_that_the_device_has_no_room_for_says_what_to_lower(parts, model, 
         new(model).fit(parts[0])
 
 
-@pytest.mark.parametrize("model", [m for m, _ in EVERY], ids=lambda m: m.name)
-def test_what_is_no_device_is_refused(model):
-    with pytest.raises(ConfigurationError, match="device must be"):
-        new(model, device="gpu")
-
-
 @pytest.mark.gpu
 @named(EVERY)
 def test_a_fit_on_cuda_ends_where_that_on_the_cpu_does(parts, model, operations):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from surprise.model_selection import KFold, cross_validate
 
-from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise import (
     PMF,
@@ -117,24 +116,6 @@ def test_conditional_cross_validation_has_surprises_folds(data, capsys):
     assert capsys.readouterr().out.count("(transductive)") == 2
     with pytest.raises(ConfigurationError, match="PMF does not condition"):
         cross_validate_conditional(PMF(), data)
-
-
-def test_conditioning_pays_where_taste_decides_what_is_rated():
-    """Of users without ratings it knows more than the items' biases do."""
-    found = synthetic_ratings.generate(600, 120, 14_000, rank=3, noise=0.5, informative=2.0, seed=1)
-    ratings = found.ratings
-    quiet = ratings.user_ids >= 500
-    train = ratings.select(~quiet)
-    test = ratings.select(quiet)
-    settings = {"n_factors": 8, "n_epochs": 40, "random_state": 0}
-    identities = Identities.of(test)
-
-    def rmse(model):
-        scores = model.score_pairs(test.user_ids, test.item_ids)
-        return float(np.sqrt(np.mean((scores - test.values) ** 2)))
-
-    with_identities = ConditionalPMF(**settings).fit(train, identities=identities)
-    assert rmse(with_identities) < rmse(PMF(**settings).fit(train)) - 0.005
 
 
 def test_identities_as_arrays():

@@ -1,12 +1,10 @@
 """The machines where the other language models are used: on the command line, in mixtures, in spaCy."""
 
-import numpy as np
 import pytest
-import spacy
 
 import tacenda
 import tacenda_lm.spacy.factories  # noqa: F401 - an installation made before the entry point knows it not
-from tacenda_lm import FRBM, KneserNey, Mixture, TemporalFRBM
+from tacenda_lm import FRBM, TemporalFRBM
 
 LINES = ["the cat saw a dog .", "a dog saw the cat .", "the bird ate a red mouse ."] * 9
 SMALL = {"features": 4, "hidden": 5, "epochs": 1, "batch_words": 64}
@@ -32,24 +30,6 @@ def test_the_command_line_fits_keeps_checkpoints_and_scores(kind, run, tmp_path)
     status, out, _ = run("perplexity", tmp_path / "m", text, "--context", "stream")
     assert status == 0
     assert f"{loaded.perplexity(text, context='stream').value:.4f}" in out
-
-
-def test_a_mixture_is_scored_as_a_stream_and_goes_to_disk(model, tmp_path):
-    grams = KneserNey(order=2).fit([line.split() for line in LINES])
-    both = Mixture({"machine": model, "grams": grams}).fit_weights(LINES, context="stream")
-    assert both.own_context == "stream"
-    both.save(tmp_path / "m")
-    again = tacenda.load(tmp_path / "m").perplexity(LINES, context="stream")
-    assert again == both.perplexity(LINES, context="stream")
-    assert again <= min(m.perplexity(LINES, context="stream") for m in (model, grams)) + 1e-6
-
-
-def test_the_component_gives_tokens_the_surprisal_of_the_model(model):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("lm_scorer").initialize(artifact=model)
-    doc = nlp("the bird saw a red dog .")
-    found = [token._.surprisal for token in doc]
-    np.testing.assert_allclose(found, model.surprisal([t.text for t in doc]), atol=1e-3)
 
 
 def test_its_card_says_how_it_was_trained(model):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from support.texts import text
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, CorpusError, NotFittedError
 from tacenda.fitting import StepResult
-from tacenda.fitting.checkpoint import Recorder
 from tacenda_lm import FRBM, KneserNey, TemporalFRBM, boltzmann
 from tacenda_lm.boltzmann import (
     BoltzmannTrainer,
@@ -22,18 +22,6 @@ DIVERGENCE = {"learning": "divergence", "learning_rate": 0.2}
 MEAN_FIELD = {**DIVERGENCE, "advanced": {"visible": "mean_field"}}
 
 
-def text(n=150, seed=0):
-    """Sentences in which a word says much of the next."""
-    rng, found = np.random.default_rng(seed), []
-    for _ in range(n):
-        word, sentence = int(rng.integers(12)), []
-        for _ in range(int(rng.integers(1, 9))):
-            sentence.append(f"w{word}")
-            word = (word * 5 + int(rng.integers(3))) % 12
-        found.append(sentence)
-    return found
-
-
 def echoes(n=500, seed=0):
     """Sentences whose last word is their first, five words later."""
     rng, found = np.random.default_rng(seed), []
@@ -41,15 +29,6 @@ def echoes(n=500, seed=0):
         first = f"first{rng.integers(4)}"
         found.append([first, *(f"w{i}" for i in rng.integers(0, 3, 4)), first])
     return found
-
-
-@pytest.mark.parametrize("how", [{}, DIVERGENCE, MEAN_FIELD])
-@pytest.mark.parametrize("kind", [FRBM, TemporalFRBM])
-def test_it_learns_what_follows_what(how, kind):
-    settings = SMALL if kind is FRBM else TEMPORAL
-    model = kind(**{**settings, "epochs": 8, **how}).fit(text(), valid=text(30, 1))
-    unigram = KneserNey(order=1).fit(text())
-    assert model.perplexity(text(30, 2), context="stream") < 0.9 * unigram.perplexity(text(30, 2))
 
 
 @pytest.mark.parametrize("n", [55, 155])
@@ -162,63 +141,6 @@ def test_a_machine_that_cannot_be_begun_with_is_refused():
             TemporalFRBM.starting_from(other)
     with pytest.raises(CorpusError, match="vocabulary"):
         TemporalFRBM.starting_from(plain).fit([["another", "text"]] * 30)
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        (FRBM, {"hidden": 0}, "FRBM: hidden must be"),
-        (FRBM, {"learning": "none"}, "FRBM: learning must be"),
-        (FRBM, {"advanced": {"gibbs_steps": 2}}, r"advanced\.gibbs_steps has no effect"),
-        (FRBM, {"learning": "divergence", "advanced": {"drawn_words": 3}}, "drawn_words has no"),
-        (TemporalFRBM, {"batch_words": 5, "piece_words": 6}, "piece_words must be at most"),
-        (TemporalFRBM, {"hiden": 5}, "did you mean 'hidden'"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(kind, options, message):
-    with pytest.raises(ConfigurationError, match=message):
-        kind(**options)
-
-
-class _KilledError(Exception):
-    pass
-
-
-@pytest.mark.parametrize("saved_at", [10, 40])
-@pytest.mark.parametrize("how", [{}, DIVERGENCE])
-@pytest.mark.parametrize(
-    ("kind", "stage"),
-    [
-        (FRBM, BoltzmannTrainer),
-        (TemporalFRBM, BoltzmannTrainer),
-        (TemporalFRBM, TemporalTrainer),
-    ],
-)
-def test_a_fit_goes_on_from_the_middle_of_an_epoch(
-    kind, stage, how, saved_at, tmp_path, monkeypatch
-):
-    """And of a stretch, in either stage of the temporal model."""
-    settings = {**(SMALL if kind is FRBM else TEMPORAL), **how}
-    whole, step, begun = kind(**settings).fit(text()), stage.step, []
-
-    def killed(self, *arguments):
-        if self.steps == saved_at + 1:
-            raise _KilledError
-        return step(self, *arguments)
-
-    def watched(self, *arguments):
-        begun.append(self.steps)
-        return step(self, *arguments)
-
-    monkeypatch.setattr(Recorder, "due", lambda self, n: n == saved_at)
-    monkeypatch.setattr(stage, "step", killed)
-    with pytest.raises(_KilledError):
-        kind(**settings).fit(text(), checkpoints=tmp_path)
-    monkeypatch.setattr(stage, "step", watched)
-    again = kind(**settings).fit(text(), checkpoints=tmp_path, resume=True)
-    assert begun[0] == saved_at, "an epoch has some 26 steps, and was begun at its start"
-    for name, array in whole.arrays().items():
-        np.testing.assert_array_equal(array, again.arrays()[name])
 
 
 @pytest.mark.parametrize("n", [1, 2, 39, 40, 41, 997])

@@ -260,15 +260,6 @@ def test_an_empty_state_is_refused(hlbl):
                 act()
 
 
-@pytest.mark.parametrize(
-    "options", [{"window": 0}, {"decay": 0.0}, {"decay": 1.1}, {"prior_words": 0.0}]
-)
-@pytest.mark.parametrize("kind", [UnigramCache, NeuralCache])
-def test_options_out_of_range_are_refused(kind, options):
-    with pytest.raises(ConfigurationError, match=f"{kind.__name__}: {next(iter(options))} must be"):
-        kind(**options)
-
-
 def test_the_command_line_makes_caches_and_mixes_them(run, hlbl, tmp_path):
     lines = "\n".join(map(" ".join, text()))
     (tmp_path / "text").write_text(lines)

@@ -1,15 +1,13 @@
 """What goes wrong with hidden Markov models: every fault is one sentence, or is none."""
 
-import signal
-import subprocess
-import sys
 import warnings
 
 import numpy as np
 import pytest
 
+from support.texts import text
 from tacenda import Corpus
-from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, FittingError
+from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda_lm import HMM, VLHMM
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
 
@@ -20,11 +18,6 @@ KINDS = [
     {"transitions": "features", "advanced": {"n_features": 5}},
     {"width": 64, "advanced": {"neural": False}},
 ]
-
-
-def text(n=150, seed=0):
-    rng = np.random.default_rng(seed)
-    return [[f"w{w}" for w in rng.integers(0, 12, rng.integers(1, 9))] for _ in range(n)]
 
 
 MAKERS = [
@@ -84,21 +77,6 @@ def test_texts_without_words(model):
     np.testing.assert_array_equal(model.score_corpus(np.zeros(0, np.int32), np.zeros(3, int)), [])
 
 
-def test_a_text_of_empty_lines_is_refused(model):
-    unfitted = type(model).from_settings(model.settings)
-    with pytest.raises(CorpusError, match="no tokens"):
-        unfitted.fit([[], []])
-    with pytest.raises(CorpusError, match="no tokens"):
-        unfitted.fit(text(), valid=[[], []])
-
-
-def test_a_held_out_text_of_another_vocabulary_is_refused(model):
-    with pytest.raises(CorpusError, match="vocabulary"):
-        type(model).from_settings(model.settings).fit(
-            text(), valid=Corpus.from_sentences([["q", "r"]])
-        )
-
-
 @pytest.mark.parametrize("method", ["exchange", "predictive", "brown"])
 @pytest.mark.parametrize("n_classes", [2, 9, 15])
 def test_words_of_the_vocabulary_that_the_text_has_not(method, n_classes):
@@ -136,33 +114,6 @@ def test_classes_out_of_range_are_refused(wrong):
     arrays["classes"][3] = wrong
     with pytest.raises(ArtifactError, match=r"'classes' holds .* 0 to 4"):
         VLHMM.from_arrays(model.config_dict(), arrays)
-
-
-KILLED = """
-import os, signal, sys
-from tacenda_lm import VLHMM
-from tacenda_lm.hidden_markov.training import Trainer
-step = Trainer.step
-def killed(self, *arguments):
-    if self.steps == 12:  # in the second epoch
-        os.kill(os.getpid(), signal.SIGKILL)
-    return step(self, *arguments)
-Trainer.step = killed
-lines = [line.split() for line in open(sys.argv[1])]
-VLHMM(n_classes=5, states_per_class=4, width=8, batch_words=100, epochs=2).fit(lines, checkpoints=sys.argv[2])
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-def test_a_fit_killed_in_an_epoch_goes_on_to_the_same_model(tmp_path):
-    (tmp_path / "text").write_text("\n".join(map(" ".join, text())))
-    arguments = [sys.executable, "-c", KILLED, tmp_path / "text", tmp_path / "fit"]
-    assert subprocess.run(arguments, check=False, timeout=200).returncode == -signal.SIGKILL
-    assert any((tmp_path / "fit").rglob("*")), "an epoch was over when it was killed"
-    again = VLHMM(**SMALL).fit(text(), checkpoints=tmp_path / "fit", resume=True)
-    whole = VLHMM(**SMALL).fit(text())
-    for name, array in whole.arrays().items():
-        np.testing.assert_array_equal(again.arrays()[name], array)
 
 
 @pytest.mark.parametrize("change", [0.0, -1.0, 5.0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tacenda import Corpus
-from tacenda.errors import ConfigurationError, FittingError
+from tacenda.errors import FittingError
 from tacenda.fitting.checkpoint import CheckpointFolder
 from tacenda_lm import HMM
 from tacenda_lm.hidden_markov import hmm
@@ -53,9 +53,3 @@ def test_a_checkpoint_of_what_are_no_distributions_is_refused(name, tmp_path):
     CheckpointFolder(tmp_path).write(replace(saved, state=state), 1)
     with pytest.raises(FittingError, match=f"'{name}' does not hold probabilities"):
         HMM(n_states=3, epochs=2).fit(text(), checkpoints=tmp_path)
-
-
-@pytest.mark.parametrize("settings", [{"n_states": 0}, {"patience": 0}, {"epochs": "all"}])
-def test_settings_out_of_range_are_named(settings):
-    with pytest.raises(ConfigurationError, match=next(iter(settings))):
-        HMM(**settings)

@@ -1,24 +1,17 @@
 """VLHMM: the whole distribution by brute force, training that can be cut and stopped, states, what is refused."""
 
 import itertools
-import os
-import pickle
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare
 
-import tacenda
-from tacenda import Corpus, datasets
+from support.texts import text
 from tacenda.errors import (
-    ArtifactError,
     ConfigurationError,
-    DataError,
-    FittingError,
-    NotFittedError,
 )
-from tacenda_lm import VLHMM, KneserNey, Mixture
+from tacenda_lm import VLHMM
 from tacenda_lm.hidden_markov import tables as of_tables
 from tacenda_lm.hidden_markov import training
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
@@ -55,19 +48,6 @@ def test_a_fit_without_held_out_text_has_the_epochs_that_were_planned():
     assert model.fitted_on["training"]["epochs"] == planned > 5
 
 
-def text(n=150, seed=0):
-    """Every word says much of the next one."""
-    rng = np.random.default_rng(seed)
-    sentences = []
-    for _ in range(n):
-        word, sentence = int(rng.integers(12)), []
-        for _ in range(int(rng.integers(1, 9))):
-            sentence.append(f"w{word}")
-            word = (word * 5 + int(rng.integers(3))) % 12
-        sentences.append(sentence)
-    return sentences
-
-
 @pytest.fixture(scope="module")
 def model():
     return VLHMM(**SMALL).fit(text(), valid=text(30, 1))
@@ -76,10 +56,6 @@ def model():
 @pytest.fixture(scope="module", params=KINDS, ids=str)
 def any_model(request):
     return VLHMM(**{**SMALL, **request.param, "epochs": 2}).fit(text())
-
-
-def same(a, b):
-    return all((x == b.arrays()[name]).all() for name, x in a.arrays().items())
 
 
 def whole(model):
@@ -170,15 +146,6 @@ def through_time(out, ids, offsets, lexicon, kind):
     return total
 
 
-def test_it_learns_what_follows_what(model):
-    unigram = KneserNey(order=1).fit(text())
-    assert model.perplexity(text(30, 2)) < 0.8 * unigram.perplexity(text(30, 2))
-
-
-def test_the_number_of_threads_changes_nothing(model):
-    assert same(VLHMM(**SMALL, threads=3).fit(text(), valid=text(30, 1)), model)
-
-
 def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps(monkeypatch):
     """Of every step up to the hundredth and then of every tenth, newer ones weighing more."""
     sentences = [[0, 3, 2, 5], [1], [4, 4, 2, 1, 0]]
@@ -216,37 +183,10 @@ def test_the_fitted_model_is_the_one_that_did_best_on_the_held_out_text(model):
     assert float(model.perplexity(text(30, 1))) == pytest.approx(min(evaluations), rel=1e-4)
 
 
-def test_another_seed_is_another_model(model):
-    other = VLHMM(**SMALL, seed=1).fit(text(), valid=text(30, 1))
-    assert not np.array_equal(other.tables.emissions, model.tables.emissions)
-
-
 def test_the_held_out_text_is_looked_at_every_so_many_epochs_and_at_the_end():
     settings = {**SMALL, "epochs": 5, "advanced": {"evaluate_every": 2}}
     model = VLHMM(**settings).fit(text(), valid=text(30, 1))
     assert [epoch for _, epoch, _ in model.fitted_on["training"]["evaluations"]] == [2, 4, 5]
-
-
-@pytest.mark.parametrize("kind", KINDS[:3], ids=str)
-def test_nan_in_training_keeps_the_best_model(monkeypatch, kind):
-    step = Trainer.step
-
-    def diverges(self, batch, rate):
-        if self.steps > 25:
-            with torch.no_grad():
-                self.network.states.fill_(torch.nan)
-        return step(self, batch, rate)
-
-    monkeypatch.setattr(Trainer, "step", diverges)
-    with pytest.warns(RuntimeWarning, match="kept"):
-        model = VLHMM(**{**SMALL, **kind}).fit(text(), valid=text(30, 1))
-    assert model.perplexity(text(30, 2)) < 20
-
-
-def test_nan_from_the_start_is_an_error(monkeypatch):
-    monkeypatch.setattr(Trainer, "step", lambda *_: (float("nan"), 1.0))
-    with pytest.raises(FittingError, match="learning rate"):
-        VLHMM(**SMALL).fit(text())
 
 
 def test_state_dropout_keeps_as_many_states_of_every_class_and_draws_anew():
@@ -357,117 +297,9 @@ def test_a_text_is_passed_in_one_piece_where_all_blocks_fit_however_few_there_ar
     assert len(list(one.tables.passes(np.concatenate(sentences), offsets))) == 1
 
 
-def test_a_model_can_be_pickled_for_another_process(model):
-    again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
-    assert again.perplexity(text(5, 2)) == model.perplexity(text(5, 2))
-
-
 # -- awkward texts and settings ---------------------------------------------------------------------
-
-
-def test_a_text_of_one_sentence_of_one_word():
-    model = VLHMM(n_classes=2, states_per_class=1, width=2, epochs=1).fit([["a"]])
-    assert np.isfinite(model.surprisal(["a"])).all()
-
-
-def test_words_unseen_in_training_are_scored(model):
-    scores = model.surprisal(["w1", "zebra", "w2"])
-    assert np.isfinite(scores).all()
 
 
 def test_more_classes_than_words_is_said():
     with pytest.raises(ConfigurationError, match="n_classes is 50"):
         VLHMM(n_classes=50).fit([["a", "b"]])
-
-
-def test_a_text_without_words_is_refused():
-    with pytest.raises(tacenda.errors.TacendaError):
-        VLHMM(**SMALL).fit([])
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"n_classes": 0},
-        {"states_per_class": 1.5},
-        {"state_dropout": 1.0},
-        {"transitions": "square"},
-        {"learning_rate": float("nan")},
-        {"states": 3},
-    ],
-)
-def test_settings_out_of_range_are_named(settings):
-    with pytest.raises(ConfigurationError, match=next(iter(settings))):
-        VLHMM(**settings)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"evaluate_every": 0},
-        {"word_classes": "black"},
-        {"neural": "yes"},
-        {"features": 3},
-    ],
-)
-def test_advanced_settings_out_of_range_are_named(settings):
-    with pytest.raises(ConfigurationError, match=f"VLHMM.*{next(iter(settings))}"):
-        VLHMM(advanced=settings)
-
-
-@pytest.mark.parametrize(
-    "idle",
-    [
-        {"advanced": {"n_features": 5}},
-        {"n_classes": 1, "advanced": {"word_classes": "brown"}},
-        {"advanced": {"neural": False}, "width": 5},
-    ],
-)
-def test_settings_without_effect_are_refused(idle):
-    with pytest.raises(ConfigurationError, match=r"VLHMM: [a-z_.]* has no effect"):
-        VLHMM(**idle)
-
-
-def test_numbers_of_their_own_have_two_levels_only():
-    with pytest.raises(ConfigurationError, match="VLHMM: neural must be true"):
-        VLHMM(transitions="flat", advanced={"neural": False})
-
-
-def test_an_unfitted_model_says_so():
-    with pytest.raises(NotFittedError):
-        VLHMM().start()
-    with pytest.raises(NotFittedError):
-        VLHMM().score_corpus(np.array([0]), np.array([0, 1]))
-
-
-def test_a_state_of_another_model_is_refused(model):
-    kneser_ney = KneserNey(order=3).fit(text())
-    with pytest.raises(DataError):
-        model.log_probs([kneser_ney.advance(kneser_ney.start(), 3)])
-
-
-def test_a_damaged_class_is_refused(model, tmp_path):
-    arrays = model.arrays()
-    arrays["classes"] = arrays["classes"] + np.int32(3)
-    with pytest.raises(ArtifactError):
-        VLHMM.from_arrays(model.config_dict(), arrays)
-
-
-def test_it_mixes_with_an_n_gram_model(model):
-    mixture = Mixture({"hmm": model, "kn": KneserNey(order=3).fit(text())})
-    mixture.fit_weights(text(30, 1))
-    best = min(part.perplexity(text(30, 2)) for part in (model, KneserNey(order=3).fit(text())))
-    assert mixture.perplexity(text(30, 2)) < best * 1.01
-
-
-def test_a_few_epochs_of_treebank_are_worth_more_than_unigrams():
-    if not os.environ.get("TACENDA_DATA"):
-        pytest.skip("TACENDA_DATA is not set")
-    found = datasets.locate("ptb")
-    lines = found["train"].read_text(encoding="utf8").splitlines()
-    train = Corpus.from_sentences([line.split() for line in lines[:3000]])
-    held_out = [line.split() for line in lines[3000:3200]]
-    model = VLHMM(n_classes=32, states_per_class=8, width=32, epochs=4, batch_words=500).fit(train)
-    unigrams = KneserNey(order=1).fit(train).perplexity(held_out)
-    assert model.perplexity(held_out) < 0.65 * unigrams
-    assert model.words_of(model.class_of("</s>")) == ["</s>"]

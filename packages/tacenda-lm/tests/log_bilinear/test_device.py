@@ -114,12 +114,6 @@ def test_an_artefact_does_not_know_where_it_was_trained(texts, model, tmp_path):
     np.testing.assert_array_equal(again.surprisal(words), there.surprisal(words))
 
 
-@pytest.mark.parametrize("model", [HLBL, LBL])
-def test_what_is_no_device_is_refused(model):
-    with pytest.raises(ConfigurationError, match=f"{model.__name__}: device must be"):
-        model(device="gpu")
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_fit_on_cuda_ends_where_that_on_the_cpu_does(texts, kind):

@@ -6,8 +6,7 @@ import torch
 from scipy.stats import chisquare
 
 from tacenda import Corpus
-from tacenda.errors import ConfigurationError
-from tacenda_lm import LBL, KneserNey
+from tacenda_lm import LBL
 from tacenda_lm.log_bilinear.lbl import LBLParameters, LBLTrainer, nce, predict, score, softmax
 from tacenda_lm.streams import Contexts, Stream
 from tacenda_lm.training import dropout_mask
@@ -112,25 +111,6 @@ def text(n=150, seed=0):
             word = (word * 5 + int(rng.integers(3))) % 12
         found.append(sentence)
     return found
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"advanced": {"context_matrices": "full", "tied": False}},
-        {"loss": "nce", "epochs": 12, "advanced": {"noise_words": 60}},
-    ],
-)
-def test_it_learns_what_follows_what(settings):
-    model = LBL(**{**SMALL, **settings}).fit(text(), valid=text(30, 1))
-    unigram = KneserNey(order=1).fit(text())
-    assert model.perplexity(text(30, 2), context="stream") < 0.85 * unigram.perplexity(text(30, 2))
-
-
-def test_words_of_noise_without_effect_are_refused():
-    with pytest.raises(ConfigurationError, match=r"LBL: advanced\.noise_words has no effect"):
-        LBL(advanced={"noise_words": 7})
 
 
 def test_words_of_noise_are_drawn_as_often_as_they_occur(monkeypatch):

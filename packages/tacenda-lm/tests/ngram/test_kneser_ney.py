@@ -166,16 +166,6 @@ def test_states_forget_what_no_longer_matters():
     assert model.advance(model.state_after("a b"), model.vocabulary.boundary_id) == model.start()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"order": 0}, {"order": 2.0}, {"order": 99}, {"smoothing": "laplace"}, {"min_count": 0},
-     {"n": 3}, {"order": True}],
-)  # fmt: skip
-def test_a_setting_out_of_range_is_named(settings):
-    with pytest.raises(ConfigurationError, match=next(iter(settings))):
-        KneserNey(**settings)
-
-
 def test_repr_says_the_options_and_whether_it_is_fitted():
     model = KneserNey(order=2)
     said = (

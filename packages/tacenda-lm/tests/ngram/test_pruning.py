@@ -103,12 +103,6 @@ def test_nothing_is_pruned_by_a_threshold_that_every_loss_exceeds():
     np.testing.assert_array_equal(same.data, model.table.data)
 
 
-def test_a_threshold_out_of_range_is_named():
-    for options in ({"prune": -1e-9}, {"prune": 1.0}, {"bits": 1}, {"bits": 17}, {"memory_gb": 0}):
-        with pytest.raises(ConfigurationError, match=next(iter(options))):
-            KneserNey(**options)
-
-
 # -- few bits ------------------------------------------------------------------------------------------
 
 

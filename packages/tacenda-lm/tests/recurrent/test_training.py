@@ -1,14 +1,11 @@
 """Training: how a text is cut, how the learning rate falls, and a fit that is killed."""
 
-import signal
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
+from support.texts import text
 from tacenda import Corpus
-from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, FittingError
+from tacenda.errors import ArtifactError, FittingError
 from tacenda.fitting import Position
 from tacenda_lm import KneserNey, RecurrentLM, recurrent
 from tacenda_lm.recurrent import (
@@ -21,18 +18,6 @@ from tacenda_lm.recurrent import (
 from tacenda_lm.streams import Stream
 
 SMALL = {"width": 8, "streams": 4, "window_words": 5, "epochs": 3}
-
-
-def text(n=150, seed=0):
-    rng = np.random.default_rng(seed)
-    found = []
-    for _ in range(n):
-        word, sentence = int(rng.integers(12)), []
-        for _ in range(int(rng.integers(1, 9))):
-            sentence.append(f"w{word}")
-            word = (word * 5 + int(rng.integers(3))) % 12
-        found.append(sentence)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -101,15 +86,6 @@ def test_training_ends_when_the_schedule_says_so(monkeypatch):
     assert training["learning_rates"] == [1, 1, 0.5]
 
 
-@pytest.mark.parametrize("across", [True, False])
-def test_it_learns_what_follows_what(across):
-    model = RecurrentLM(**{**SMALL, "epochs": 12}, across_sentences=across)
-    model.fit(text(), valid=text(30, 1))
-    unigram = KneserNey(order=1).fit(text())
-    found = model.perplexity(text(30, 2), context=model.own_context)
-    assert found < 0.85 * unigram.perplexity(text(30, 2))
-
-
 def test_it_begins_with_the_frequencies_of_the_words(monkeypatch):
     """So that no start is worse than a unigram model by more than its random numbers."""
     monkeypatch.setattr(recurrent, "_INITIAL_SCALE", 0.0)
@@ -118,39 +94,6 @@ def test_it_begins_with_the_frequencies_of_the_words(monkeypatch):
     assert model.perplexity(text(30, 2)).value == pytest.approx(
         unigram.perplexity(text(30, 2)).value, rel=0.02
     )
-
-
-KILLED = """
-import os, signal, sys
-from tacenda_lm import RecurrentLM
-from tacenda_lm.recurrent import RecurrentTrainer
-step = RecurrentTrainer.step
-def killed(self, *arguments):
-    if self.steps == 60:  # in the second epoch
-        os.kill(os.getpid(), signal.SIGKILL)
-    return step(self, *arguments)
-RecurrentTrainer.step = killed
-lines, valid = ([line.split() for line in open(path)] for path in sys.argv[1:3])
-RecurrentLM(width=8, streams=4, window_words=5, epochs=3, dropout=0.2).fit(lines, valid, checkpoints=sys.argv[3])
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-def test_a_fit_killed_in_an_epoch_goes_on_to_the_same_model(tmp_path):
-    for name, lines in (("text", text()), ("valid", text(30, 1))):
-        (tmp_path / name).write_text("\n".join(map(" ".join, lines)))
-    arguments = [sys.executable, "-c", KILLED, tmp_path / "text", tmp_path / "valid", tmp_path / "fit"]  # fmt: skip
-    assert subprocess.run(arguments, check=False, timeout=200).returncode == -signal.SIGKILL
-    assert any((tmp_path / "fit").rglob("*")), "an epoch was over when it was killed"
-    options, texts = {**SMALL, "dropout": 0.2}, (text(), text(30, 1))
-    again = RecurrentLM(**options).fit(*texts, checkpoints=tmp_path / "fit", resume=True)
-    whole = RecurrentLM(**options).fit(*texts)
-    for name, array in whole.arrays().items():
-        np.testing.assert_array_equal(again.arrays()[name], array)
-    histories = [each.fitted_on["training"] for each in (again, whole)]
-    for history in histories:
-        del history["seconds"]
-    assert histories[0] == histories[1]
 
 
 def test_more_epochs_may_follow(tmp_path, monkeypatch):
@@ -163,34 +106,6 @@ def test_more_epochs_may_follow(tmp_path, monkeypatch):
     whole = RecurrentLM(**{**SMALL, "epochs": 4}).fit(*texts)
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(model.arrays()[name], array)
-
-
-class _KilledError(Exception):
-    pass
-
-
-@pytest.mark.parametrize("saved_at", [3, 38])
-def test_a_fit_goes_on_from_the_middle_of_an_epoch(saved_at, tmp_path, monkeypatch):
-    """With the states of its streams: the first step after a checkpoint is that of a fit without one."""
-    from tacenda.fitting.checkpoint import Recorder
-    from tacenda_lm.recurrent import RecurrentTrainer
-
-    whole = RecurrentLM(**SMALL).fit(text())
-    step = RecurrentTrainer.step
-
-    def killed(self, *arguments):
-        if self.steps == saved_at + 1:
-            raise _KilledError
-        return step(self, *arguments)
-
-    monkeypatch.setattr(Recorder, "due", lambda self, n: n == saved_at)
-    monkeypatch.setattr(RecurrentTrainer, "step", killed)
-    with pytest.raises(_KilledError):
-        RecurrentLM(**SMALL).fit(text(), checkpoints=tmp_path)
-    monkeypatch.setattr(RecurrentTrainer, "step", step)
-    again = RecurrentLM(**SMALL).fit(text(), checkpoints=tmp_path, resume=True)
-    for name, array in whole.arrays().items():
-        np.testing.assert_array_equal(array, again.arrays()[name])
 
 
 def test_a_wild_rate_is_an_error_or_leaves_finite_numbers_and_warns_of_nothing(
@@ -221,28 +136,6 @@ def test_a_fit_that_diverges_is_ended_with_one_sentence(monkeypatch, recwarn):
     with pytest.raises(FittingError, match=r"first epoch.*use a lower learning rate"):
         RecurrentLM(**SMALL).fit(text(), valid=text(30, 1))
     assert not list(recwarn)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"streams": 0}, "streams must be a whole number"),
-        ({"window_words": 0}, "window_words must be a whole number"),
-        ({"dropout": 1.0}, "dropout must be a number"),
-        ({"averaging": 1.0}, "averaging must be a number"),
-    ],
-)  # fmt: skip
-def test_settings_that_make_no_sense_are_refused(options, said):
-    with pytest.raises(ConfigurationError, match=f"RecurrentLM: .*{said}"):
-        RecurrentLM(**options)
-
-
-def test_a_text_of_empty_lines_is_refused():
-    for texts in (([[], []],), (text(), [[], []])):
-        with pytest.raises(CorpusError, match="no tokens"):
-            RecurrentLM(**SMALL).fit(*texts)
-    with pytest.raises(CorpusError, match="vocabulary"):
-        RecurrentLM(**SMALL).fit(text(), valid=Corpus.from_sentences([["q", "r"]]))
 
 
 @pytest.mark.parametrize("fault", ["missing", "short", "flat", "nan", "kind"])

@@ -9,11 +9,10 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 import tacenda
+from support.texts import text
 from tacenda import Corpus, artifact
-from tacenda.errors import ArtifactError, ConfigurationError, DataError, TacendaError
-from tacenda.fitting.checkpoint import Recorder
-from tacenda_lm import KneserNey, StateSpaceLM
-from tacenda_lm.state_space import GradientTrainer, RulesTrainer
+from tacenda.errors import ArtifactError, TacendaError
+from tacenda_lm import StateSpaceLM
 
 SMALL = {"order": 3, "internal": 4, "features": 5, "epochs": 3, "advanced": {"streams": 8}}
 RUNS = {**SMALL, "advanced": {"streams": 8, "joint_order": 3, "joint_width": 4}}
@@ -30,19 +29,6 @@ KINDS = {
     "runs": RUNS,
     "rules": RULES,
 }
-
-
-def text(n=150, seed=0):
-    """Sentences in which a word depends on the word before."""
-    rng = np.random.default_rng(seed)
-    found = []
-    for _ in range(n):
-        word, sentence = int(rng.integers(12)), []
-        for _ in range(int(rng.integers(1, 9))):
-            sentence.append(f"w{word}")
-            word = (word * 5 + int(rng.integers(3))) % 12
-        found.append(sentence)
-    return found
 
 
 @pytest.fixture(scope="module", params=KINDS.values(), ids=list(KINDS))
@@ -108,23 +94,6 @@ def test_all_texts_of_a_length_have_a_probability_of_one_together():
     assert np.exp(scores.sum(axis=1)).sum() == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "settings", [SMALL, RUNS, KINDS["map"], RULES], ids=["step", "runs", "map", "rules"]
-)
-def test_it_learns_what_follows_what(settings):
-    settings = {**settings, "epochs": max(settings["epochs"], 12)}
-    model = StateSpaceLM(**settings).fit(text(300))
-    unigram = KneserNey(order=1).fit(text(300))
-    assert model.perplexity(text(30, 2), context="stream") < 0.85 * unigram.perplexity(text(30, 2))
-
-
-def test_the_internal_state_alone_learns_what_follows_what():
-    """Order 1: the last token is known by what it made of the state, and by nothing else."""
-    model = StateSpaceLM(order=1, internal=12, epochs=12, dropout=0.0).fit(text(300))
-    unigram = KneserNey(order=1).fit(text(300))
-    assert model.perplexity(text(30, 2), context="stream") < 0.85 * unigram.perplexity(text(30, 2))
-
-
 def test_an_unknown_token_is_a_zero_vector_and_corrects_nothing():
     model = StateSpaceLM(**KINDS["map"]).fit([*text(), ["w1", "<unk>", "w2", "<unk>"]])
     unknown = model.vocabulary.unknown_id
@@ -147,43 +116,6 @@ def test_sentences_are_apart_without_across_sentences():
     assert model.advance(model.state_after("w1 w5"), end) == model.start()
     both = StateSpaceLM(**SMALL).fit(text())
     assert both.advance(both.state_after("w1 w5"), end) != both.start()
-
-
-class _KilledError(Exception):
-    pass
-
-
-@pytest.mark.parametrize(
-    ("settings", "trainer", "saved_at"),
-    [(RUNS, GradientTrainer, 2), (RUNS, GradientTrainer, 7), (RULES, RulesTrainer, 10), (RULES, RulesTrainer, 33)],
-    ids=["gradient", "gradient, second epoch", "rules", "rules, second epoch"],
-)  # fmt: skip
-def test_a_fit_goes_on_from_the_middle_of_an_epoch(
-    settings, trainer, saved_at, tmp_path, monkeypatch
-):
-    """With the states of its places: the first step after a checkpoint is that of a fit without one."""
-    texts = text(), text(20, 1)
-    whole, step, begun = StateSpaceLM(**settings).fit(*texts), trainer.step, []
-
-    def killed(self, *arguments):
-        if self.steps == saved_at + 1:
-            raise _KilledError
-        return step(self, *arguments)
-
-    def watched(self, batch, learning_rate):
-        begun.append((self.steps, batch[0]))
-        return step(self, batch, learning_rate)
-
-    monkeypatch.setattr(Recorder, "due", lambda self, n: n == saved_at)
-    monkeypatch.setattr(trainer, "step", killed)
-    with pytest.raises(_KilledError):
-        StateSpaceLM(**settings).fit(*texts, checkpoints=tmp_path)
-    monkeypatch.setattr(trainer, "step", watched)
-    again = StateSpaceLM(**settings).fit(*texts, checkpoints=tmp_path, resume=True)
-    assert begun[0][0] == saved_at
-    assert begun[0][1] > 0, "the checkpoint was at the end of an epoch"
-    for name, array in whole.arrays().items():
-        np.testing.assert_array_equal(array, again.arrays()[name])
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -271,47 +203,7 @@ def test_no_matrix_of_the_rules_exceeds_its_limit():
         assert (getattr(model.parameters, name) ** 2).sum() <= 0.5 + 1e-4
 
 
-def test_letters_are_tokens_like_others():
-    model = StateSpaceLM(**SMALL).fit([list("tammikuu"), list("helmikuu"), list("maaliskuu")] * 20)
-    [(best, _)] = model.top_k(list("k"), 1)
-    assert best == "u"
-
-
 # -- what is refused -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"order": 1, "internal": 0}, "the state is empty"),
-        ({"training": "rules", "advanced": {"joint_order": 2}}, "learn no vectors of runs"),
-        ({"training": "rules", "dropout": 0.3}, "dropout has no effect"),
-        ({"advanced": {"norm_limit": 3.0}}, "norm_limit has no effect"),
-        ({"advanced": {"joint_width": 3}}, "joint_width has no effect"),
-        ({"internal": 0, "inference": "map"}, "inference has no effect without an internal state"),
-        (
-            {"internal": 0, "advanced": {"variance": 5.0}},
-            "variance has no effect without an internal",
-        ),
-        ({"internal": -1}, "^StateSpaceLM: internal must be"),
-        ({"advanced": {"piece": 0}}, "^StateSpaceLM: piece must be"),
-        ({"order": 1, "features": 3}, "features has no effect"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings, said):
-    with pytest.raises(ConfigurationError, match=said):
-        StateSpaceLM(**settings)
-
-
-def test_a_state_of_another_model_is_refused():
-    small, large = (
-        StateSpaceLM(**SMALL).fit(text()),
-        StateSpaceLM(**{**SMALL, "internal": 5}).fit(text()),
-    )
-    with pytest.raises(DataError, match="not one of this model"):
-        small.log_probs([large.start()])
-    with pytest.raises(DataError):
-        small.score_from(large.start(), np.array([0, 1]))
 
 
 @pytest.mark.parametrize(
@@ -362,39 +254,3 @@ def test_a_rate_that_diverges_is_said_or_survived():
 
 
 # -- hosts -----------------------------------------------------------------------------------------
-
-
-def test_the_command_line_fits_and_measures_it(run, tmp_path):
-    lines = tmp_path / "text.txt"
-    lines.write_text("\n".join(map(" ".join, text())), encoding="utf-8")
-    options = [
-        "--model",
-        "state_space",
-        "--set",
-        "order=2",
-        "--set",
-        "internal=3",
-        "--set",
-        "epochs=1",
-    ]
-    status, _, err = run("fit", "--text", lines, "--output", tmp_path / "model", *options)
-    assert status == 0, err
-    status, out, err = run("perplexity", tmp_path / "model", lines, "--context", "stream")
-    assert status == 0, err
-    assert "perplexity" in out
-    status, _, err = run(
-        "fit", "--text", lines, "--output", tmp_path / "m", *options, "--set", "order=0"
-    )
-    assert status != 0
-    assert "Traceback" not in err
-
-
-def test_spacy_scores_with_it(tmp_path):
-    spacy = pytest.importorskip("spacy")
-    StateSpaceLM(**SMALL).fit(text()).save(tmp_path / "model")
-    nlp = spacy.blank("en")
-    nlp.add_pipe("lm_scorer").initialize(artifact=tmp_path / "model")
-    doc = nlp("w1 w5 w0 w0")
-    model = tacenda.load(tmp_path / "model")
-    expected = model.surprisal([token.text for token in doc])
-    np.testing.assert_allclose([token._.surprisal for token in doc], expected, atol=1e-4)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tacenda.datasets import synthetic_ratings
-from tacenda.errors import ConfigurationError
 from tacenda.fitting import Callback
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
@@ -248,23 +247,6 @@ def test_online_svd_needs_its_early_stopping(parts):
     never = replace(stopped.settings, validation=0.0, patience=None, refit=True)
     errors = [error(model.fit(train), test) for model in (stopped, PMF.from_settings(never))]
     assert errors[0] < errors[1] - 0.01
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"lr_all": -0.1}, r"lr_all must be a number \(at least 0\)"),
-        ({"reg_all": "much"}, r"reg_all must be a number \(at least 0\)"),
-        ({"n_epochs": 1.5}, "n_epochs must be a whole number"),
-        ({"lr_decay": 1.1}, "lr_decay must be .*at most 1"),
-        ({"validation": 1.0}, "validation must be .*below 1"),
-        ({"solver": "magic"}, "solver must be one of sgd, als"),
-        ({"n_factor": 3}, "has no option 'n_factor' .*mean 'n_factors'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(setting, message):
-    with pytest.raises(ConfigurationError, match=message):
-        PMF(**setting, random_state=0)
 
 
 class Spy(Callback):

@@ -1,0 +1,38 @@
+"""Options that do not go together are refused by name. Bounds of single ones: tests/test_every_option.py."""
+
+import pytest
+
+from tacenda.errors import ConfigurationError
+from tacenda_lm import FRBM, HLBL, HMM, LBL, VLHMM, KneserNey, StateSpaceLM, TemporalFRBM
+
+REFUSED = [
+    (VLHMM, {"advanced": {"n_features": 5}}, "n_features has no effect"),
+    (VLHMM, {"n_classes": 1, "advanced": {"word_classes": "brown"}}, "word_classes has no effect"),
+    (VLHMM, {"advanced": {"neural": False}, "width": 5}, "has no effect"),
+    (VLHMM, {"transitions": "flat", "advanced": {"neural": False}}, "neural must be true"),
+    (HLBL, {"tree": "random", "advanced": {"bootstrap_width": 8}}, "bootstrap_width has no effect"),
+    (HLBL, {"tree": "random", "advanced": {"frequency_power": 0.0}}, "frequency_power has no"),
+    (HLBL, {"tree": "balanced", "advanced": {"overlap": 0.2}}, "overlap has no effect"),
+    (HLBL, {"advanced": {"tail_rates": (), "far_words": True}}, "far_words has no effect"),
+    (LBL, {"advanced": {"noise_words": 7}}, r"advanced\.noise_words has no effect"),
+    (FRBM, {"advanced": {"gibbs_steps": 2}}, r"advanced\.gibbs_steps has no effect"),
+    (FRBM, {"learning": "divergence", "advanced": {"drawn_words": 3}}, "drawn_words has no"),
+    (TemporalFRBM, {"batch_words": 5, "piece_words": 6}, "piece_words must be at most"),
+    (TemporalFRBM, {"hiden": 5}, "did you mean 'hidden'"),
+    (StateSpaceLM, {"order": 1, "internal": 0}, "the state is empty"),
+    (StateSpaceLM, {"order": 1, "features": 3}, "features has no effect"),
+    (StateSpaceLM, {"training": "rules", "advanced": {"joint_order": 2}}, "learn no vectors of runs"),
+    (StateSpaceLM, {"training": "rules", "dropout": 0.3}, "dropout has no effect"),
+    (StateSpaceLM, {"advanced": {"norm_limit": 3.0}}, "norm_limit has no effect"),
+    (StateSpaceLM, {"advanced": {"joint_width": 3}}, "joint_width has no effect"),
+    (StateSpaceLM, {"internal": 0, "inference": "map"}, "inference has no effect without an"),
+    (StateSpaceLM, {"internal": 0, "advanced": {"variance": 5.0}}, "variance has no effect without"),
+    (HMM, {"device": "cuda"}, "has no option 'device'"),
+    (KneserNey, {"n": 3}, "has no option 'n'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "options", "said"), REFUSED, ids=str)
+def test_options_that_do_not_go_together_are_refused(kind, options, said):
+    with pytest.raises(ConfigurationError, match=f"^{kind.__name__}.*{said}"):
+        kind(**options)
