@@ -82,15 +82,6 @@ def test_the_first_text_finds_everything_prepared(lds, monkeypatch):
     assert nlp("a word").tensor.any()
 
 
-def test_trained_pipeline_carries_its_model(nlp, lds, sentences, tmp_path):
-    lds.save(tmp_path / "lds")
-    notebook = spacy.blank("en")
-    notebook.add_pipe("lds_embeddings").initialize(artifact=tmp_path / "lds")
-    notebook.to_disk(tmp_path / "pipeline")
-    text = " ".join(sentences[0])
-    np.testing.assert_array_equal(spacy.load(tmp_path / "pipeline")(text).tensor, nlp(text).tensor)
-
-
 def test_component_fits_on_raw_text(sentences, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("\n".join(map(" ".join, sentences)), encoding="utf8")

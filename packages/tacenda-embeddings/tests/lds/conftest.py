@@ -1,7 +1,3 @@
-"""Loads ``oracles.py``, which is no package under pytest's importlib mode."""
-
-import importlib.util
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -9,17 +5,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from support.modules import load_module
 from tacenda_embeddings.lds.steady_state import DiagonalNoise, FullNoise, Parameters
 
 
 @pytest.fixture(scope="session")
 def oracles():
-    path = Path(__file__).with_name("oracles.py")
-    spec = importlib.util.spec_from_file_location("lds_oracles", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_module(Path(__file__).with_name("oracles.py"))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ OPTIONS = {
     # as in the paper: the smoothed mean, from a filter that starts at zero
     "the paper's mean": {"output": "mean", "advanced": {"ends": "zero", "row_norm_power": 0.0}},
     "diagonal noise": {"output": "own_past_future", "advanced": {"noise": "diagonal"}},
+    "spherical noise": {"output": "filtered", "advanced": {"noise": "spherical"}},
 }
 
 

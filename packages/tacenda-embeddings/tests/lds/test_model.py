@@ -304,35 +304,3 @@ class TestRefused:
         for call in (model.with_output, lambda output: model.transform([["a"]], output=output)):
             with pytest.raises(ConfigurationError, match="output must be one of own_context"):
                 call("best")
-
-    @pytest.mark.parametrize(
-        ("setting", "message"),
-        [
-            ({"n_states": 0}, r"n_states must be a whole number \(at least 1\)"),
-            ({"n_states": 2.0}, "n_states must be a whole number"),
-            ({"n_states": True}, "n_states must be a whole number"),
-            ({"n_states": None}, "n_states must be a whole number"),
-            ({"seed": -1}, "seed must be a whole number"),
-            ({"kappa": -1.0}, r"kappa must be a number \(at least 0\) or None"),
-            ({"kappa": float("nan")}, r"kappa must be a number \(at least 0\) or None"),
-            (
-                {"own_weight": float("inf")},
-                r"own_weight must be a number \(at least 0 and at most 1e\+06\)",
-            ),
-            ({"advanced": {"row_norm_power": "much"}}, "row_norm_power must be a number"),
-            ({"advanced": {"row_norm_power": 1e308}}, "at least 0 and at most 2"),
-            ({"advanced": {"noise": "pink"}}, "noise must be one of full, diagonal, spherical"),
-            ({"advanced": {"ends": "open"}}, "ends must be one of"),
-            ({"advanced": {"start": "hot"}}, "start must be one of"),
-            ({"states": 3}, "has no option 'states'"),
-        ],
-    )
-    def test_a_setting_out_of_range(self, setting, message):
-        with pytest.raises(ConfigurationError, match=message) as caught:
-            LDS(**setting)
-        assert "\n" not in str(caught.value)
-
-
-def test_loadings_are_kept_as_they_will_be_saved(model):
-    assert model._state.parameters.C.dtype == np.float32
-    assert model.arrays()["C"] is model._state.parameters.C

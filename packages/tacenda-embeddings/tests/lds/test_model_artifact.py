@@ -44,40 +44,6 @@ def with_settings(artifact, **settings):
     return dataclasses.replace(artifact, config=config)
 
 
-def test_comes_back_bit_for_bit(model, tmp_path):
-    model.save(tmp_path / "lds")
-    loaded = tacenda.load(tmp_path / "lds")
-    assert type(loaded) is LDS
-    assert loaded.settings == model.settings
-    assert loaded.vocabulary == model.vocabulary
-    assert loaded.fitted_on == model.fitted_on
-    assert loaded.likelihood_gain == model.likelihood_gain
-    for name, array in model.arrays().items():
-        again = loaded.arrays()[name]
-        assert again.dtype == array.dtype
-        np.testing.assert_array_equal(again, array)
-    for output in ("own_context", "mean", "filtered"):
-        for x, y in zip(
-            loaded.transform(SENTENCES, output=output),
-            model.transform(SENTENCES, output=output),
-            strict=True,
-        ):
-            np.testing.assert_array_equal(x, y)
-    assert loaded.transition_pairs() == model.transition_pairs()
-
-
-def test_a_loaded_model_can_be_fitted_further(model, tmp_path):
-    model.save(tmp_path / "lds")
-    loaded = tacenda.load(tmp_path / "lds")
-    sentences = [list(s.words) for s in synthetic_text.generate(150, seed=2)]
-    corpus = Corpus.from_sentences(sentences, vocabulary=loaded.vocabulary)
-    assert np.isfinite(loaded.partial_fit(corpus, 1).transform(SENTENCES)[0]).all()
-
-
-def test_nothing_of_it_is_an_object(artifact):
-    assert {array.dtype.kind for array in artifact.arrays.values()} <= set("fiu")
-
-
 NUMBERS = ("A", "C", "Q", "Xi", "scale", "mean", "table", "forward", "backward", "left_end")
 
 
@@ -153,11 +119,6 @@ def test_a_vocabulary_of_another_size_is_refused(artifact):
     other = Corpus.from_sentences([["one", "two"], ["three"]]).vocabulary
     with pytest.raises(ArtifactError, match="types"):
         LDS.from_artifact(with_arrays(artifact, **other.arrays()))
-
-
-def test_a_foreign_model_is_refused(artifact):
-    with pytest.raises(ArtifactError, match="not 'lds'"):
-        LDS.from_artifact(dataclasses.replace(artifact, name="word2vec"))
 
 
 # -- compact forms ----------------------------------------------------------------------------------

@@ -118,24 +118,6 @@ def test_strange_words_have_finite_vectors(varembed, sumembed):
         assert np.isfinite(found).all()
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"width": 0}, r"width must be a whole number \(at least 1\)"),
-        ({"segmenter": "syllables"}, "segmenter must be one of unigram, morfessor, ngrams"),
-        ({"learning_rate": "fast"}, "learning_rate must be a number"),
-        ({"dropout": 1.0}, r"dropout must be a number \(at least 0 and below 1\)"),
-        ({"advanced": {"kl": "sentences"}}, "kl must be one of types, tokens"),
-        ({"device": "tpu"}, 'device must be "auto", "cpu"'),
-        ({"advanced": {"base": 1}}, "base must be true or false"),
-        ({"wide": 3}, "VarEmbed has no option 'wide'"),
-    ],
-)
-def test_bad_settings_are_named(settings, message):
-    with pytest.raises(ConfigurationError, match=message):
-        VarEmbed(**settings)
-
-
 def test_sumembed_has_no_prior_to_weigh():
     with pytest.raises(ConfigurationError, match="SumEmbed has no option 'kl'"):
         SumEmbed(advanced={"kl": "types"})
