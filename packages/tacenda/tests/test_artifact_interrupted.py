@@ -2,14 +2,11 @@
 
 import errno
 import os
-import random
 import resource
-import signal
 import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -172,8 +169,6 @@ def saver(folder, start, stop):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     return process
-
-
 
 
 def test_what_the_tensor_library_leaves_beside_its_file_goes_too(tmp_path, monkeypatch):
