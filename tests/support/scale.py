@@ -2,10 +2,8 @@
 
 from contextlib import contextmanager
 
-import numpy as np
-
 from tacenda import plugins
-from tacenda.artifact import require
+from tacenda.arrays import Array, Float64, take
 from tacenda.estimator import Estimator
 
 
@@ -23,7 +21,7 @@ class Scale(Estimator):
 
     @classmethod
     def from_arrays(cls, config, arrays):
-        return cls(require(arrays, "factors", shape=("n",), dtype=np.float64, finite=True))
+        return cls(take(arrays, "factors", Float64[Array, "n"], {}))
 
 
 class Pair(Estimator):

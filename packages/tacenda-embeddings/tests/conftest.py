@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tacenda import Vocabulary, plugins
-from tacenda.artifact import require
+from tacenda.arrays import Array, Float32, take
 from tacenda.cli.main import main
 from tacenda.estimator import Estimator
 from tacenda.vocabulary import Normalization
@@ -64,8 +64,7 @@ class Toy(Estimator):
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> "Toy":
         toy = cls(config["n_states"])
         toy.vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        require(arrays, "table", shape=("vocabulary", "states"), dtype=np.float32, finite=True)
-        toy.table = arrays["table"]
+        toy.table = take(arrays, "table", Float32[Array, "types states"], {})
         return toy
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacenda import plugins
-from tacenda.artifact import require
+from tacenda.arrays import Array, Float32, take
 from tacenda.errors import NotFittedError
 from tacenda.estimator import Estimator
 from tacenda.vocabulary import Vocabulary
@@ -56,8 +56,8 @@ class Toy(Estimator):
     def from_arrays(cls, config, arrays):
         model = cls()
         model.vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        shape = (len(model.vocabulary), cls.width)
-        model.table = require(arrays, "table", shape=shape, dtype=np.float32, finite=True)
+        sizes = {"types": len(model.vocabulary), "width": cls.width}
+        model.table = take(arrays, "table", Float32[Array, "types width"], sizes)
         return model
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda.artifact import require
+from tacenda.arrays import Array, Float64, take
 from tacenda.corpus.text import as_corpus
 from tacenda.errors import DataError, NotFittedError
 from tacenda.estimator import Estimator
@@ -95,8 +95,8 @@ class Bigram(Estimator):
     def from_arrays(cls, config, arrays):
         model = cls()
         model.vocabulary_ = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        shape = (len(model.vocabulary_),) * 2
-        model.table = require(arrays, "table", shape=shape, dtype=np.float64, finite=True)
+        sizes = {"types": len(model.vocabulary_)}
+        model.table = take(arrays, "table", Float64[Array, "types types"], sizes)
         return model
 
 

@@ -8,7 +8,7 @@ import pytest
 import tacenda
 from tacenda import artifact, plugins
 from tacenda.arrays import Array, Arrays, Float64, Int64, below
-from tacenda.artifact import Artifact, require
+from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, NotFittedError, PluginError, PluginLoadError
 from tacenda.estimator import Estimator
 from tacenda.settings import Settings, configured_by, option
@@ -195,30 +195,3 @@ def test_a_plugin_that_loads_no_artifacts_says_so(tmp_path):
             tacenda.load(tmp_path / "m")
     finally:
         plugins.unregister("embedders", "test_bare")
-
-
-def test_require_binds_named_dimensions_across_arrays():
-    arrays = {"A": np.zeros((3, 3)), "C": np.zeros((5, 3)), "D": np.zeros((5, 2))}
-    dims = {}
-    require(arrays, "A", shape=("states", "states"), dims=dims)
-    require(arrays, "C", shape=("vocabulary", "states"), dims=dims)
-    assert dims == {"states": 3, "vocabulary": 5}
-    with pytest.raises(
-        ArtifactError, match=r"'D' has shape \(5, 2\) and must have \(vocabulary=5, "
-    ):
-        require(arrays, "D", shape=("vocabulary", "states"), dims=dims)
-    with pytest.raises(ArtifactError, match=r"'D' has shape \(5, 2\) and must have \(n, n\)"):
-        require(arrays, "D", shape=("n", "n"), dims=dims)
-    assert dims == {"states": 3, "vocabulary": 5}  # a refused array binds nothing
-
-
-def test_require_checks_numbers_of_dimensions_fixed_sizes_and_presence():
-    arrays = {"A": np.zeros((3, 2), np.float32), "n": np.array(1), "mask": np.array([True])}
-    assert require(arrays, "A", shape=(3, "n"), dtype=np.float32, finite=True) is arrays["A"]
-    assert require(arrays, "n", shape=()).item() == 1
-    assert require(arrays, "mask", dtype=bool, finite=True).all()
-    for shape in [(3,), (3, 2, 1), (3, 3), ()]:
-        with pytest.raises(ArtifactError, match="has shape"):
-            require(arrays, "A", shape=shape)
-    with pytest.raises(ArtifactError, match="'B' is missing; there are: A, mask, n"):
-        require(arrays, "B")

@@ -17,9 +17,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from tacenda import Corpus, Vocabulary
-from tacenda.artifact import require
+from tacenda.arrays import Array, Int32, Int64, Offsets, take
 from tacenda.errors import ArtifactError, PluginUnavailableError
-from tacenda.offsets import checked_offsets
 from tacenda.settings import Settings, configured_by, option
 
 try:
@@ -176,15 +175,10 @@ class CachedBigram(LanguageModel):
         model = cls.from_settings(config["settings"])
         model._words = Vocabulary.from_arrays(config["vocabulary"], arrays)
         size = len(model._words)
-        dims: dict[str, int] = {}
-        words = require(arrays, "bigrams.words", shape=("pairs",), dtype=np.int32, dims=dims)
-        counts = require(arrays, "bigrams.counts", shape=("pairs",), dtype=np.int64, dims=dims)
-        offsets = checked_offsets(
-            require(arrays, "bigrams.offsets", shape=(size + 1,), dtype=np.int64),
-            len(words),
-            what="the array 'bigrams.offsets'",
-            error=ArtifactError,
-        )
+        sizes = {"types": size}
+        words = take(arrays, "bigrams.words", Int32[Array, "pairs"], sizes)
+        counts = take(arrays, "bigrams.counts", Int64[Array, "pairs"], sizes)
+        offsets = take(arrays, "bigrams.offsets", Offsets[Array, "types pairs"], sizes)
         rows = np.repeat(np.arange(size), np.diff(offsets))
         ascending = np.diff(rows * size + words) > 0
         in_range = (words >= 0).all() and (words < size).all()

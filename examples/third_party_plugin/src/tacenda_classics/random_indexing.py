@@ -19,13 +19,17 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from tacenda import Corpus, Vocabulary
-from tacenda.artifact import require
+from tacenda.arrays import Array, Arrays, Float32
 from tacenda.estimator import Estimator
 from tacenda.kernels.sequences import lagged_counts
 from tacenda.settings import Settings, configured_by, option
 from tacenda_classics.decayed_sums import decayed_sum
 
-Float32 = npt.NDArray[np.float32]
+
+class Rows(Arrays):
+    """What is saved: a row for each type of the vocabulary."""
+
+    table: Float32[Array, "types width"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +53,10 @@ class RandomIndexing(Estimator):
     api_version: ClassVar[int] = 1
     settings: RandomIndexingSettings
     settings_class = RandomIndexingSettings
+    learned_class = Rows
+    indexes: ClassVar[dict[str, Any]] = {"vocabulary": Vocabulary}  # what numbers the rows
 
-    _words: Vocabulary | None = None
-    _table: Float32 | None = None
+    _vocabulary: Vocabulary | None = None
 
     @configured_by(RandomIndexingSettings)
     def __init__(self, settings: RandomIndexingSettings) -> None:
@@ -65,7 +70,7 @@ class RandomIndexing(Estimator):
     @property
     def vocabulary(self) -> Vocabulary:
         """The words of the text it was fitted on. Raises NotFittedError before that."""
-        return self._learned(self._words)
+        return self._learned(self._vocabulary)
 
     def fit(self, corpus: Corpus) -> Self:
         """Count neighbours in one pass over the corpus, and project the counts."""
@@ -83,15 +88,15 @@ class RandomIndexing(Estimator):
         )
         table = N @ rows
         length = np.linalg.norm(table, axis=1, keepdims=True)
-        self._table = (table / np.where(length > 0, length, 1)).astype(np.float32)
-        self._words = corpus.vocabulary
+        self.learned = Rows((table / np.where(length > 0, length, 1)).astype(np.float32))
+        self._vocabulary = corpus.vocabulary
         self.fitted_on = {"tokens": int(corpus.n_tokens), "types": size}
         return self
 
-    def transform(self, sentences: Iterable[Sequence[str]]) -> list[Float32]:
+    def transform(self, sentences: Iterable[Sequence[str]]) -> list[npt.NDArray[np.float32]]:
         """Vectors of tokens: one float32 array (tokens, width) a sentence."""
         table, encode, decay = (
-            self._learned(self._table),
+            self._learned(self.learned).table,
             self.vocabulary.encode,
             self.settings.decay,
         )
@@ -103,21 +108,6 @@ class RandomIndexing(Estimator):
             arrays.append(np.hstack([own, left + right]))
         return arrays
 
-    # What `Estimator` asks for; save, load and bytes come from it.
-
-    def config_dict(self) -> dict[str, Any]:
-        """The settings, and how the vocabulary looks words up."""
-        return {"settings": self.settings.to_dict(), "vocabulary": self.vocabulary.config_dict()}
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The word vectors, and the words."""
-        return {"table": self._learned(self._table), **self.vocabulary.arrays()}
-
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """The model again; nothing that was read is trusted before it is checked."""
-        model = cls.from_settings(config["settings"])
-        model._words = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        shape = (len(model._words), model.settings.dimensions)
-        model._table = require(arrays, "table", shape=shape, dtype=np.float32, finite=True)
-        return model
+    def _sizes(self) -> dict[str, Any]:
+        """The dimensions that a saved table must have."""
+        return {"types": len(self.vocabulary), "width": self.settings.dimensions}

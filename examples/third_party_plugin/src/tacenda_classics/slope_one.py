@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from tacenda.artifact import require
+from tacenda.arrays import Array, Float32, Int32, Int64, take
 from tacenda.errors import ArtifactError, DataError, PluginUnavailableError
 from tacenda.fitting import FitRun
 from tacenda.ratings import Ratings
@@ -209,12 +209,10 @@ class SlopeOne(RatingAlgorithm):
         """Rebuild the model of an artefact. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         catalogue = Catalogue.from_config(config["catalogue"], arrays)
-        offsets = require(arrays, "ratings.offsets", shape=("users + 1",), dtype=np.int64)
-        dims: dict[str, int] = {}
-        items = require(arrays, "ratings.items", shape=("n",), dtype=np.int32, dims=dims)
-        values = require(
-            arrays, "ratings.values", shape=("n",), dtype=np.float32, finite=True, dims=dims
-        )
+        sizes: dict[str, int] = {}
+        offsets = take(arrays, "ratings.offsets", Int64[Array, "users+1"], sizes)
+        items = take(arrays, "ratings.items", Int32[Array, "n"], sizes)
+        values = take(arrays, "ratings.values", Float32[Array, "n"], sizes)
         try:
             ratings = Ratings.from_csr(
                 offsets, items, values, catalogue.users, catalogue.items, scale=catalogue.scale

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from typing import Annotated as Float32
     from typing import Annotated as Float64
     from typing import Annotated as Int
+    from typing import Annotated as Int8
     from typing import Annotated as Int32
     from typing import Annotated as Int64
     from typing import Annotated as Offsets
@@ -60,6 +61,7 @@ __all__ = [
     "Float32",
     "Float64",
     "Int",
+    "Int8",
     "Int32",
     "Int64",
     "Offsets",
@@ -180,7 +182,8 @@ def within(low: float, high: float) -> Constraint:
 
 def at_least(low: float) -> Constraint:
     """Require numbers of at least ``low``."""
-    return within(low, np.inf)
+    fault = "holds a negative number" if not low else f"holds a number below {low:g}"
+    return Constraint(lambda array, sizes: None if (array >= low).all() else fault)
 
 
 #: Require numbers above zero.
@@ -229,13 +232,6 @@ class Spec:
             return f"has shape {array.shape} and must have ({', '.join(known)})"
         return None
 
-    def fault_within(self, array: NDArray[Any], sizes: Sizes) -> str | None:
-        """Return what is wrong with the numbers of an array whose dimensions are all in ``sizes``, or None."""
-        if array.dtype.kind == "f" and not (np.abs(array) <= np.float64(LARGEST)).all():
-            return "holds NaN, infinite or implausibly large (above 1e15) values"
-        faults = (constraint.fault(array, sizes) for constraint in self.constraints)
-        return next((fault for fault in faults if fault), None)
-
 
 _KINDS = {"float": "f", "int": "iu"}
 
@@ -267,7 +263,7 @@ if not TYPE_CHECKING:
     Int = _Kind("int")
     Bool, UInt8, UInt64 = _Kind("bool"), _Kind("uint8"), _Kind("uint64")
     Float32, Float64 = _Kind("float32"), _Kind("float64")
-    Int32, Int64 = _Kind("int32"), _Kind("int64")
+    Int8, Int32, Int64 = _Kind("int8"), _Kind("int32"), _Kind("int64")
     #: float32 that sum to one over the last axis, or over the axes that `over` names.
     Probabilities = _Kind("float32", over(-1))
     #: ``Offsets[Array, "pieces items"]``: int64 (pieces + 1,) that ascend from 0 to the number of items.
@@ -309,23 +305,32 @@ def take(
     spec = declared if isinstance(declared, Spec) else spec_of(declared)[0]
     if spec is None:
         raise TypeError(f"{declared!r} declares no array")
-    array = _find(arrays, name)
-    fault = spec.fault(array, sizes) or spec.fault_within(array, sizes)
-    if fault:
-        raise ArtifactError(_damaged(name, fault))
-    return np.asarray(array, order="C")
+    array = _take(arrays, name, spec, sizes)
+    _check_numbers(name, array, spec, sizes)
+    return array
 
 
-def _find(arrays: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
+def _take(arrays: Mapping[str, NDArray[Any]], name: str, spec: Spec, sizes: Sizes) -> NDArray[Any]:
+    """Return one array in C order. Raises ArtifactError unless it is there and its type and shape are as declared."""
     array = arrays.get(name)
     if array is None:
         listed = ", ".join(sorted(arrays)) or "none"
         raise ArtifactError(f"the array {name!r} is missing; there are: {listed}")
-    return array
+    fault = spec.fault(array, sizes)
+    if fault:
+        raise ArtifactError(f"the array {name!r} {fault}: the model is damaged")
+    return np.asarray(array, order="C")
 
 
-def _damaged(name: str, fault: str) -> str:
-    return f"the array {name!r} {fault}: the model is damaged"
+def _check_numbers(name: str, array: NDArray[Any], spec: Spec, sizes: Sizes) -> None:
+    """Raise ArtifactError for numbers that are not as declared, once all dimensions are in ``sizes``."""
+    fault = None
+    if array.dtype.kind == "f" and not (np.abs(array) <= np.float64(LARGEST)).all():
+        fault = "holds NaN, infinite or implausibly large (above 1e15) values"
+    for constraint in spec.constraints:
+        fault = fault or constraint.fault(array, sizes)
+    if fault:
+        raise ArtifactError(f"the array {name!r} {fault}: the model is damaged")
 
 
 # -- classes of arrays -------------------------------------------------------------------------------
@@ -377,17 +382,37 @@ class Arrays:
         ArtifactError
             In one sentence: which array is missing or wrong, and what was expected.
         """
-        others = {
-            field.name for field in _fields(cls) if field.spec is None and field.nested is None
-        }
-        values = {name: known.pop(name) for name in list(known) if name in others}
-        found, made = _read(cls, arrays, prefix, known, values)
-        result: Self = made
-        for name, (array, spec) in found.items():
-            fault = spec.fault_within(array, known)
-            if fault:
-                raise ArtifactError(_damaged(name, fault))
-        return result
+        others = {each.name for each in _fields(cls) if each.spec is None and each.nested is None}
+        values = {name: known.pop(name) for name in others & known.keys()}
+        taken: list[tuple[str, NDArray[Any], Spec]] = []
+        made = cls._take_fields(arrays, prefix, known, values, taken)
+        for name, array, spec in taken:  # now that the sizes of all dimensions are known
+            _check_numbers(name, array, spec, known)
+        return made
+
+    @classmethod
+    def _take_fields(
+        cls,
+        arrays: Mapping[str, NDArray[Any]],
+        prefix: str,
+        sizes: Sizes,
+        values: dict[str, Any],
+        taken: list[tuple[str, NDArray[Any], Spec]],
+    ) -> Self:
+        """Make one of arrays whose types and shapes are as declared; note them in ``taken``."""
+        for name, key, spec, nested, optional in _fields(cls):
+            full = prefix + key
+            is_there = (
+                any(each.startswith(f"{full}.") for each in arrays) if nested else full in arrays
+            )
+            if (spec or nested) and optional and not is_there:
+                values[name] = None
+            elif nested is not None:
+                values[name] = nested._take_fields(arrays, f"{full}.", sizes, {}, taken)
+            elif spec is not None:
+                values[name] = _take(arrays, full, spec, sizes)
+                taken.append((full, values[name], spec))
+        return cls(**values)
 
     def items(self, prefix: str = "") -> Iterator[tuple[str, Array]]:
         """Yield the names and arrays that are there, those of fields that are `Arrays` too."""
@@ -482,39 +507,6 @@ def _fields(cls: type[Any]) -> tuple[_Field, ...]:
         found.append(_Field(name, key, spec, nested, type(None) in kinds))
     cls._declared = tuple(found)
     return tuple(found)
-
-
-def _read(
-    cls: type[Any],
-    arrays: Mapping[str, NDArray[Any]],
-    prefix: str,
-    sizes: Sizes,
-    values: dict[str, Any],
-) -> tuple[dict[str, tuple[NDArray[Any], Spec]], Any]:
-    """Return the arrays of a class whose types and shapes are as declared, and the object made of them."""
-    found: dict[str, tuple[NDArray[Any], Spec]] = {}
-    for field in _fields(cls):
-        name = prefix + field.key
-        if field.name in values:
-            continue
-        if field.nested is not None:
-            begins = f"{name}."
-            if field.optional and not any(key.startswith(begins) for key in arrays):
-                values[field.name] = None
-                continue
-            inner, values[field.name] = _read(field.nested, arrays, begins, sizes, {})
-            found |= inner
-        elif field.spec is not None:
-            if field.optional and name not in arrays:
-                values[field.name] = None
-                continue
-            array = _find(arrays, name)
-            fault = field.spec.fault(array, sizes)
-            if fault:
-                raise ArtifactError(f"the array {name!r} {fault}")
-            values[field.name] = np.asarray(array, order="C")
-            found[name] = values[field.name], field.spec
-    return found, cls(**values)
 
 
 # -- arrays that may be elsewhere --------------------------------------------------------------------

@@ -231,13 +231,12 @@ class Estimator:
                 f"it holds a model {artifact.name!r} ({artifact.kind}), not {cls.name!r} "
                 f"({cls.kind}): tacenda.load finds the class"
             )
-        more: dict[str, Any] = {}
-        if artifact.nested:
-            more["nested"] = {name: resolve(part) for name, part in artifact.nested.items()}
+        nested = {name: resolve(part) for name, part in artifact.nested.items()}
         config = dict(artifact.config)
         try:
             if isinstance(config.get("settings"), Mapping):
                 config["settings"] = cls.settings_class.without_retired(config["settings"])
+            more: dict[str, Any] = {"nested": nested} if nested else {}
             model = cls.from_arrays(config, restore(artifact.arrays), **more)
         except TacendaError:
             raise
@@ -247,7 +246,11 @@ class Estimator:
             ) from error
         model.figures = list(artifact.figures)
         model.fitted_on = dict(artifact.fitted_on)
-        model.precision = _find_precision(artifact)
+        stored: list[Any] = [
+            precision_of(artifact.arrays),
+            *(getattr(part, "precision", "full") for part in nested.values()),
+        ]
+        model.precision = next((each for each in stored if each != "full"), "full")
         return model
 
     @classmethod
@@ -306,13 +309,6 @@ def resolve(artifact: Artifact) -> Any:
             f"the plugin {artifact.name!r} of {artifact.distribution} loads no artifacts"
         )
     return found.from_artifact(artifact)
-
-
-def _find_precision(artifact: Artifact) -> Precision:
-    """Return the precision of an artifact or, where its own arrays are whole, of what it is made of."""
-    found = precision_of(artifact.arrays)
-    parts = [_find_precision(part) for part in artifact.nested.values()] if found == "full" else []
-    return next((part for part in parts if part != "full"), found)
 
 
 def _version(distribution: str) -> str:

@@ -26,7 +26,7 @@ import inspect
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from types import MappingProxyType
 from typing import (
@@ -40,8 +40,8 @@ from typing import (
     Union,
     get_args,
     get_origin,
+    get_type_hints,
 )
-from typing import get_type_hints as hints_of
 
 import numpy as np
 
@@ -56,20 +56,10 @@ _QUOTED = 80  # characters of a wrong value that a message repeats
 
 @dataclass(frozen=True)
 class Option:
-    """What is known of one option.
+    """One option: its name, type as annotated, default value, meaning and bounds.
 
-    Attributes
-    ----------
-    name, kind, default
-        Its name, its type as annotated, and its default value.
-    doc
-        What it means, and the value of the paper where the default is another.
-    at_least, at_most
-        Bounds that the value may reach.
-    above, below
-        Bounds that it may not reach.
-    last
-        Whether it is shown after the options of subclasses too.
+    ``at_least`` and ``at_most`` may be reached, ``above`` and ``below`` not. ``last`` shows it after the options of
+    subclasses too.
     """
 
     name: str
@@ -82,32 +72,59 @@ class Option:
     below: float | None = None
     last: bool = False
 
-    def wanted(self) -> str:
-        """What the option may be, as an error message says it."""
-        return _described(self.kind, self._range())
+    @property
+    def group(self) -> type[Settings] | None:
+        """The class of a nested group of options."""
+        kind = self.kind
+        return kind if isinstance(kind, type) and issubclass(kind, Settings) else None
 
-    def admits(self, value: Any) -> bool:
-        """Whether ``value`` is of the right type and within the bounds."""
-        return _admits(self.kind, value, self._within)
-
-    def _within(self, value: float) -> bool:
-        # compared exactly: an integer may be larger than any float
+    def admits(self, value: Any, kind: Any = None) -> bool:
+        """Return whether ``value`` is of the right type, by default that of the option, and within the bounds."""
+        kind = self.kind if kind is None else kind
+        origin = get_origin(kind)
+        if kind is Any:
+            return True
+        if origin in (Union, types.UnionType):
+            return any(self.admits(value, part) for part in get_args(kind))
+        if origin is Literal:
+            return any(type(value) is type(one) and value == one for one in get_args(kind))
+        if origin is tuple:
+            inner = get_args(kind)[0]
+            return isinstance(value, tuple) and all(self.admits(one, inner) for one in value)
+        if kind not in (int, float):
+            return isinstance(value, origin or kind)
+        # compared exactly: an integer may be larger than any float, and a bool is no number here
         return (
-            abs(value) <= sys.float_info.max
+            (type(value) is int or (kind is float and type(value) is float))
+            and abs(value) <= sys.float_info.max
             and (self.at_least is None or value >= self.at_least)
             and (self.at_most is None or value <= self.at_most)
             and (self.above is None or value > self.above)
             and (self.below is None or value < self.below)
         )
 
-    def _range(self) -> str:
-        bounds = (
-            ("at least", self.at_least),
-            ("above", self.above),
-            ("at most", self.at_most),
-            ("below", self.below),
-        )
-        return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+    def wanted(self, kind: Any = None) -> str:
+        """Return what the option may be, as an error message says it."""
+        kind = self.kind if kind is None else kind
+        origin = get_origin(kind)
+        if origin in (Union, types.UnionType):
+            return " or ".join(map(self.wanted, get_args(kind)))
+        if origin is Literal:
+            return f"one of {', '.join(map(str, get_args(kind)))}"
+        if origin is tuple:
+            return f"a list, each element {self.wanted(get_args(kind)[0])}"
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+        if kind in (int, float):
+            bounds = " and ".join(
+                f"{name.replace('_', ' ')} {bound:g}"
+                for name in ("at_least", "above", "at_most", "below")
+                if (bound := getattr(self, name)) is not None
+            )
+            return f"{words[kind]} ({bounds})" if bounds else words[kind]
+        if kind is type(None):
+            return "None"
+        name = (origin or kind).__name__
+        return words.get(kind) or f"{'an' if name[0].upper() in 'AEIOU' else 'a'} {name}"
 
 
 def option(
@@ -137,8 +154,8 @@ class Settings:
     Raises
     ------
     ConfigurationError
-        A value is of the wrong type or out of bounds, or an option was set that has no effect
-        beside the others; the message names the model and the option.
+        A value is of the wrong type or out of bounds, or an option was set that has no effect with the others; the
+        message names the model and the option.
     """
 
     #: Options of earlier releases -> the constant that each became, or ``...`` for one that mattered only while
@@ -155,36 +172,29 @@ class Settings:
             changed = True
             if isinstance(value, np.generic):
                 value = value.item()
-            if isinstance(value, Mapping) and _is_group(one.kind):
-                value = one.kind.from_dict(value)
+            if isinstance(value, Mapping) and one.group is not None:
+                value = one.group.from_dict(value)
             elif isinstance(value, list):
                 value = tuple(value)
             if not one.admits(value):
                 self.refuse(one.name, one.wanted())
             object.__setattr__(self, one.name, value)
-        if changed:
-            self._refuse_idle(self, self.idle(), "")
+        for path, reason in (self.idle() if changed else {}).items():
+            *groups, name = path.split(".")
+            owner = functools.reduce(getattr, groups, self)
+            if getattr(owner, name) != getattr(type(owner), name):  # a field's default
+                raise ConfigurationError(
+                    f"{self.model()}: {path} has no effect {reason}; leave it out"
+                )
         self.check()
 
     def idle(self) -> Mapping[str, str]:
-        """Say which options have no effect beside the others, and why; subclasses override it.
+        """Return which options have no effect with the others, and why; subclasses override it.
 
         A key is the name of an option, or its path (``advanced.rate_decay``); a value completes the
         sentence "it has no effect ...". Such an option is refused unless it has its default.
         """
         return {}
-
-    def _refuse_idle(self, settings: Settings, reasons: Mapping[str, str], prefix: str) -> None:
-        for one in settings.options() if reasons else []:
-            value = getattr(settings, one.name)
-            if isinstance(value, Settings):
-                self._refuse_idle(value, reasons, f"{prefix}{one.name}.")
-                continue
-            reason = reasons.get(prefix + one.name)
-            if reason and value != one.default:
-                raise ConfigurationError(
-                    f"{self.model()}: {prefix}{one.name} has no effect {reason}; leave it out"
-                )
 
     def check(self) -> None:
         """Check what involves several options; subclasses call `refuse` from here."""
@@ -197,21 +207,26 @@ class Settings:
 
     @classmethod
     def model(cls) -> str:
-        """Whose settings these are: the name of the class without ``Settings`` or ``Advanced``."""
+        """Return whose settings these are: the name of the class without ``Settings`` or ``Advanced``."""
         return cls.__name__.removesuffix("Settings").removesuffix("Advanced")
 
     @classmethod
     def options(cls) -> list[Option]:
-        """Every option, in the order of the signature."""
+        """Return every option, in the order of the signature."""
         return list(_options_of(cls))  # type: ignore[arg-type] # classes can be hashed
 
     def to_dict(self) -> dict[str, Any]:
-        """The values as JSON: tuples are lists, groups are dictionaries."""
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+        """Return the values as JSON: tuples are lists, groups are dictionaries."""
+        found = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            value = value.to_dict() if isinstance(value, Settings) else value
+            found[one.name] = list(value) if isinstance(value, tuple) else value
+        return found
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Settings from what `to_dict` gave, or from part of it.
+        """Return settings from what `to_dict` gave, or from part of it.
 
         Raises
         ------
@@ -235,46 +250,42 @@ class Settings:
                     f"{cls.model()} no longer has the option {name}: it is always {constant!r}, not {given!r}"
                 )
         kept = {name: value for name, value in values.items() if name not in cls.retired}
-        for one in cls.options():
-            if _is_group(one.kind) and isinstance(kept.get(one.name), Mapping):
-                kept[one.name] = one.kind.without_retired(kept[one.name])
+        for one in _options_of(cls):  # type: ignore[arg-type]
+            if isinstance(kept.get(one.name), Mapping) and one.group is not None:
+                kept[one.name] = one.group.without_retired(kept[one.name])
         return kept
 
     @classmethod
     def require_known(cls, names: Mapping[str, Any]) -> None:
         """Raise ConfigurationError for a name that is no option, with the nearest one that is."""
-        known = cls.__dataclass_fields__
+        known = {one.name: one for one in _options_of(cls)}  # type: ignore[arg-type]
         for name in names:
             if name in cls.retired:
                 raise ConfigurationError(
                     f"{cls.model()} no longer has the option {name}; leave it out"
                 )
-            if name not in known:
-                raise ConfigurationError(
-                    f"{cls.model()} has no option {str(name)[:_QUOTED]!r}{cls._hint(str(name))}; its "
-                    f"options are {', '.join(known)}"
-                )
-
-    @classmethod
-    def _hint(cls, name: str) -> str:
-        for one in cls.options():
-            inner = [each.name for each in fields(one.kind)] if _is_group(one.kind) else []
-            if name in inner:
-                return f" (it is one of {one.name}={{{name!r}: ...}})"
-        near = difflib.get_close_matches(name, [one.name for one in fields(cls)], 1)
-        return f" (did you mean {near[0]!r}?)" if near else ""
+            if name in known:
+                continue
+            near = difflib.get_close_matches(str(name), known, 1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            for one in known.values():
+                if one.group is not None and any(each.name == name for each in fields(one.group)):
+                    hint = f" (it is one of {one.name}={{{name!r}: ...}})"
+            raise ConfigurationError(
+                f"{cls.model()} has no option {str(name)[:_QUOTED]!r}{hint}; its "
+                f"options are {', '.join(known)}"
+            )
 
     @classmethod
     def described(cls) -> str:
-        """The options as the section "Parameters" of a docstring."""
+        """Return the options as the section "Parameters" of a docstring."""
         lines = ["Parameters", "----------"]
         for one in cls.options():
             lines.append(one.name)
             text = one.doc[:1].upper() + one.doc[1:] + "."
             lines += textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    ")
-            inner_options = one.kind.options() if _is_group(one.kind) else []
-            if inner_options:
-                lines.append("")
+            inner_options = one.group.options() if one.group else []
+            lines += [""] * bool(inner_options)
             for inner in inner_options:
                 text = f"* {inner.name} = {inner.default!r}: {inner.doc}."
                 lines += textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="      ")
@@ -291,40 +302,30 @@ def configured_by(
     ConfigurationError
         From the constructor: an option is unknown, of the wrong type or out of bounds.
     """
+    declared: Any = settings
 
-    def decorate(initialise: Callable[[M, S], None]) -> Callable[Concatenate[M, P], None]:
-        declared = (
-            settings if isinstance(settings, type) and issubclass(settings, Settings) else None
-        )
-
-        @functools.wraps(initialise)
+    def decorate(initialize: Callable[[M, S], None]) -> Callable[Concatenate[M, P], None]:
+        @functools.wraps(initialize)
         def constructor(self: M, *args: P.args, **options: P.kwargs) -> None:
-            if declared is not None:
-                declared.require_known(options)
-            initialise(self, settings(*args, **options))
+            declared.require_known(options)
+            initialize(self, settings(*args, **options))
 
-        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        given = [
-            each.replace(default=_MadeAnew(getattr(each.annotation, "__name__", each.annotation)))
-            if repr(each.default) == "<factory>"
-            else each
-            for each in inspect.signature(settings).parameters.values()
-        ]
-        if declared is not None:
-            places = [one.name for one in declared.options()]
-            given.sort(key=lambda parameter: places.index(parameter.name))
-        shown = inspect.Signature([own, *given], return_annotation=None)
-        constructor.__signature__ = shown  # type: ignore[attr-defined]
+        given = inspect.signature(settings).parameters
+        shown = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+        for one in declared.options():
+            each = given[one.name]
+            shown.append(each.replace(default=_New(one.group)) if one.group else each)
+        constructor.__signature__ = inspect.Signature(shown, return_annotation=None)  # type: ignore[attr-defined]
         return constructor  # type: ignore[return-value]
 
     return decorate
 
 
-class _MadeAnew:
+class _New:
     """How a signature shows a group of options at their defaults: ``HMMAdvanced()``."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, kind: type) -> None:
+        self._name = kind.__name__
 
     def __repr__(self) -> str:
         return f"{self._name}()"
@@ -332,68 +333,9 @@ class _MadeAnew:
 
 @functools.cache
 def _options_of(cls: type[Settings]) -> tuple[Option, ...]:
-    hints = hints_of(cls)
+    hints = get_type_hints(cls)
     found = []
     for one in fields(cls):
         default = one.default if one.default_factory is MISSING else one.default_factory()
         found.append(Option(one.name, hints[one.name], default, **one.metadata))
     return tuple(sorted(found, key=lambda one: one.last))
-
-
-def _is_group(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Settings)
-
-
-def _parts(kind: Any) -> Iterator[Any]:
-    """The alternatives of a union, without None."""
-    if get_origin(kind) in (Union, types.UnionType):
-        yield from (part for part in get_args(kind) if part is not type(None))
-    else:
-        yield kind
-
-
-def _admits(kind: Any, value: Any, within: Callable[[float], bool]) -> bool:
-    if value is None:
-        return kind is Any or type(None) in get_args(kind)
-    for part in _parts(kind):
-        if get_origin(part) is Literal:
-            fits = any(
-                value is one or (type(value), value) == (type(one), one) for one in get_args(part)
-            )
-        elif get_origin(part) is tuple:
-            inner = get_args(part)[0]
-            fits = isinstance(value, tuple) and all(_admits(inner, one, within) for one in value)
-        elif part is int:
-            fits = type(value) is int and within(value)
-        elif part is float:
-            fits = type(value) in (int, float) and within(value)
-        elif part is Any:
-            fits = True
-        else:
-            fits = isinstance(value, get_origin(part) or part)
-        if fits:
-            return True
-    return False
-
-
-def _described(kind: Any, bounds: str) -> str:
-    words = []
-    for part in _parts(kind):
-        if get_origin(part) is Literal:
-            words.append(f"one of {', '.join(map(str, get_args(part)))}")
-        elif get_origin(part) is tuple:
-            words.append(f"a list, each element {_described(get_args(part)[0], bounds)}")
-        elif part in (int, float):
-            number = "a whole number" if part is int else "a number"
-            words.append(f"{number} ({bounds})" if bounds else number)
-        else:
-            name = (get_origin(part) or part).__name__
-            article = "an" if name[0].upper() in "AEIOU" else "a"
-            words.append({bool: "true or false", str: "text"}.get(part, f"{article} {name}"))
-    return " or ".join(words + ["None"] * (type(None) in get_args(kind)))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Settings):
-        return value.to_dict()
-    return list(value) if isinstance(value, tuple) else value

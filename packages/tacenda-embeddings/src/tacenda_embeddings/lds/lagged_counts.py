@@ -18,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from tacenda.artifact import require
+from tacenda.arrays import Array, Float32, Float64, Int32, Int64, Offsets, at_least, below, take
 from tacenda.corpus.pair_counts import RunStore, block_length, count_stream
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
 from tacenda.estimator import Estimator
 from tacenda.kernels.sequences import Counts
-from tacenda.offsets import checked_offsets
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import Vocabulary
 
@@ -220,11 +219,11 @@ class LaggedCounts(Estimator):
         n_lags = config["n_lags"]
         if not isinstance(n_lags, int) or n_lags < 1 or f"lag{n_lags}.indptr" not in arrays:
             raise ArtifactError(f"its n_lags is {n_lags!r}, which its arrays contradict")
-        unigram = require(arrays, "unigram", shape=(len(vocabulary),), finite=True)
-        if unigram.dtype not in (np.int64, np.float64) or (unigram < 0).any():
-            raise ArtifactError(
-                "the array 'unigram' must hold counts: int64 or float64, none negative"
-            )
+        exact = arrays.get("unigram", np.empty(0)).dtype == np.int64
+        counts: Any = (
+            Int64[Array, "types", at_least(0)] if exact else Float64[Array, "types", at_least(0)]
+        )
+        unigram = take(arrays, "unigram", counts, {"types": len(vocabulary)})
         lags = [_read_lag(arrays, f"lag{k}", unigram) for k in range(1, n_lags + 1)]
         return cls(vocabulary, lags, unigram)
 
@@ -238,22 +237,19 @@ def _watch(pieces: Any, progress: Progress[Any]) -> Iterator[Any]:
 
 def _read_lag(arrays: dict[str, npt.NDArray[Any]], name: str, unigram: npt.NDArray[Any]) -> Counts:
     """Return the counts of a lag of an artifact, in which every index may be trusted from here on."""
-    size = len(unigram)
-    dims = {"rows + 1": size + 1}
-    indptr = require(arrays, f"{name}.indptr", shape=("rows + 1",), dtype=np.int64, dims=dims)
-    indices = require(arrays, f"{name}.indices", shape=("entries",), dtype=np.int32, dims=dims)
-    dtype = np.int32 if unigram.dtype == np.int64 else np.float32
-    data = require(arrays, f"{name}.data", shape=("entries",), dtype=dtype, dims=dims, finite=True)
-    checked_offsets(indptr, len(indices), what=f"the array '{name}.indptr'", error=ArtifactError)
-    if len(indices) and (indices.min() < 0 or indices.max() >= size):
-        raise ArtifactError(f"the array '{name}.indices' holds a column outside the vocabulary")
+    sizes = {"types": len(unigram)}
+    indices = take(arrays, f"{name}.indices", Int32[Array, "entries", below("types")], sizes)
+    indptr = take(arrays, f"{name}.indptr", Offsets[Array, "types entries"], sizes)
+    exact = unigram.dtype == np.int64
+    counts: Any = (
+        Int32[Array, "entries", at_least(0)] if exact else Float32[Array, "entries", at_least(0)]
+    )
+    data = take(arrays, f"{name}.data", counts, sizes)
     ascending = np.diff(indices) > 0
     starts = indptr[1:-1]
     ascending[starts[(starts > 0) & (starts < len(indices))] - 1] = True
     if not ascending.all():
         raise ArtifactError(f"the columns of a row of '{name}.indices' do not ascend")
-    if (data < 0).any():
-        raise ArtifactError(f"the array '{name}.data' holds a negative count")
     if not math.isclose(data.sum(dtype=np.float64), unigram.sum(), rel_tol=1e-4):
         raise ArtifactError(f"the counts of '{name}.data' do not sum to those of 'unigram'")
     return Counts(indptr, indices, data)

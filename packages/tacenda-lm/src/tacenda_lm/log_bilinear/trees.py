@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.artifact import require
+from tacenda.arrays import Array, Int8, Int32, Int64, take
 from tacenda.errors import ArtifactError, KernelError
 from tacenda.kernels.trees import Codes
 
@@ -89,8 +89,11 @@ class Tree:
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], n_words: int) -> Tree:
         """Return the tree of a saved model over so many words, checked. Raises ArtifactError."""
-        kinds = zip(Codes._fields, ("int64", "int64", "int32", "int8"), strict=True)
-        found = [require(arrays, f"tree.{name}", dtype=kind) for name, kind in kinds]
+        kinds = (Int64, Int64, Int32, Int8)
+        found = [
+            take(arrays, f"tree.{name}", kind[Array, name], {})
+            for name, kind in zip(Codes._fields, kinds, strict=True)
+        ]
         try:
             tree = cls(Codes(*found))
         except KernelError as error:

@@ -1,4 +1,4 @@
-"""Named numpy arrays of an artifact: to and from the safetensors format, compact forms, and the checks a model makes.
+"""Named numpy arrays of an artifact: to and from the safetensors format, and their compact forms.
 
 In a compact form the rows of large tables take 8 or 16 bits a number, and the rest no more bits than it needs. The name
 of an array says how it is restored:
@@ -17,7 +17,7 @@ of a row is rounded up to 17 significant bits, so that 127 times the scale is ex
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,6 @@ import numpy.typing as npt
 import safetensors
 import safetensors.numpy
 
-from tacenda.arrays import LARGEST
 from tacenda.errors import ArtifactError
 
 Array = npt.NDArray[Any]
@@ -208,7 +207,13 @@ def restore(arrays: Mapping[str, Array]) -> dict[str, Array]:
         if not mark:
             name, value = stored, array
         elif form == "rows":
-            value = _from_rows(name, array, arrays.get(f"{name}{_MARK}scales"))
+            scales = arrays.get(f"{name}{_MARK}scales", np.empty(0))
+            fit = array.dtype == np.int8 and array.ndim == 2 and scales.dtype == np.float32
+            if not fit or scales.shape != array.shape[:1]:
+                raise ArtifactError(f"the rows of the table {name!r} and their scales do not fit")
+            if not (np.isfinite(scales) & (scales >= 0)).all():
+                raise ArtifactError(f"a scale of the table {name!r} is negative, infinite or NaN")
+            value = array * scales[:, None]
         elif form == "scales":
             if f"{name}{_MARK}rows" not in arrays:
                 raise ArtifactError(f"the array {stored!r} has no rows that it belongs to")
@@ -245,20 +250,6 @@ def _rows(name: str, table: Array) -> dict[str, Array]:
     return {f"{name}{_MARK}rows": rows, f"{name}{_MARK}scales": scales}
 
 
-def _from_rows(name: str, rows: Array, scales: Array | None) -> Array:
-    if (
-        rows.dtype != np.int8
-        or rows.ndim != 2
-        or scales is None
-        or scales.dtype != np.float32
-        or scales.shape != rows.shape[:1]
-    ):
-        raise ArtifactError(f"the rows of the table {name!r} and their scales do not fit")
-    if not (np.isfinite(scales) & (scales >= 0)).all():
-        raise ArtifactError(f"a scale of the table {name!r} is negative, infinite or NaN")
-    return rows * scales[:, None]
-
-
 def _halved(name: str, table: Array) -> Array:
     with np.errstate(over="ignore"):
         half = _finite(name, table).astype(np.float16)
@@ -293,63 +284,3 @@ def _narrowed(name: str, array: Array) -> dict[str, Array]:
     if kind.itemsize >= array.dtype.itemsize:
         return {name: array}
     return {f"{name}{_MARK}i8": array.astype(kind)}
-
-
-# ---- the checks a model makes ----
-
-
-def require(
-    arrays: Mapping[str, npt.NDArray[Any]],
-    name: str,
-    *,
-    shape: Sequence[int | str] | None = None,
-    dtype: npt.DTypeLike | None = None,
-    finite: bool = False,
-    dims: dict[str, int] | None = None,
-) -> npt.NDArray[Any]:
-    """Return ``arrays[name]`` if it is what the model needs.
-
-    Parameters
-    ----------
-    arrays, name
-        The arrays of an artifact, and which of them.
-    shape
-        Its shape: an integer stands for itself, a word for a dimension of that name.
-    dtype
-        Its element type, exactly.
-    finite
-        Whether NaN, infinities and numbers beyond `LARGEST` in magnitude are refused.
-    dims
-        Sizes of named dimensions so far, such as ``{"states": 200}``, to which new ones are added: give the same
-        dictionary to every call.
-
-    Raises ArtifactError in one sentence: which array is missing or wrong, and what was expected.
-    """
-    array = arrays.get(name)
-    if array is None:
-        listed = ", ".join(sorted(arrays)) or "none"
-        raise ArtifactError(f"the array {name!r} is missing; there are: {listed}")
-    if dtype is not None and array.dtype != np.dtype(dtype):
-        raise ArtifactError(f"the array {name!r} is {array.dtype} and must be {np.dtype(dtype)}")
-    if shape is not None:
-        _bind(name, array.shape, shape, dims if dims is not None else {})
-    if finite and array.dtype.kind == "f" and not (np.abs(array) <= np.float64(LARGEST)).all():
-        raise ArtifactError(
-            f"the array {name!r} holds NaN, infinite or implausibly large (above 1e15) values"
-        )
-    return array
-
-
-def _bind(
-    name: str, found: tuple[int, ...], shape: Sequence[int | str], dims: dict[str, int]
-) -> None:
-    bound = dict(dims)
-    fits = len(found) == len(shape)
-    for size, wanted in zip(found, shape, strict=False):
-        fits &= size == (wanted if isinstance(wanted, int) else bound.setdefault(wanted, size))
-    if not fits:
-        expected = ", ".join(
-            f"{wanted}={dims[wanted]}" if wanted in dims else str(wanted) for wanted in shape
-        )
-        raise ArtifactError(f"the array {name!r} has shape {found} and must have ({expected})")
-    dims.update(bound)

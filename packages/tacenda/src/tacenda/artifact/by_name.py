@@ -56,17 +56,6 @@ def available() -> list[InstalledModel]:
     return sorted(found, key=lambda model: (model.name, model.distribution))
 
 
-def find(name: str) -> InstalledModel:
-    """Return the installed model of this name; case and the kind of dash do not matter.
-
-    Raises
-    ------
-    ArtifactError
-        No model, or more than one, has this name.
-    """
-    return _describe(*_find_one(name))
-
-
 def locate(source: str | os.PathLike[str]) -> Path:
     """Return the folder that is meant: a path that exists is that path, a bare name an installed model.
 
@@ -91,7 +80,22 @@ def locate(source: str | os.PathLike[str]) -> Path:
             f"{text} is an address, and a model is loaded from a folder: `tacenda pull OWNER/NAME --output FOLDER` "
             "fetches one from a hub"
         )
-    return _find_one(text)[1] if NAME.fullmatch(text) else folder
+    if not NAME.fullmatch(text):
+        return folder
+    found = _find(text)
+    if not found:  # it may have been installed since the registry was read
+        plugins.refresh()
+        found = _find(text)
+    if len(found) == 1:
+        return found[0][1]
+    if found:
+        owners = " and ".join(sorted(record.distribution for record, _ in found))
+        raise ArtifactError(f"the model {text!r} is installed by {owners}: uninstall one of them")
+    names = sorted({record.name for record, _ in _find()})
+    close = difflib.get_close_matches(text, names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    listed = f"installed are {', '.join(names)}" if names else "no models are installed"
+    raise ArtifactError(f"there is no such folder, and no installed model {text!r}: {listed}{hint}")
 
 
 def _find(name: str | None = None) -> list[tuple[plugins.PluginRecord, Path]]:
@@ -110,23 +114,6 @@ def _find(name: str | None = None) -> list[tuple[plugins.PluginRecord, Path]]:
             places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
         found += [(record, place) for place in places if (place / "model.json").is_file()][:1]
     return found
-
-
-def _find_one(name: str) -> tuple[plugins.PluginRecord, Path]:
-    found = _find(name)
-    if not found:  # it may have been installed since the registry was read
-        plugins.refresh()
-        found = _find(name)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        owners = " and ".join(sorted(record.distribution for record, _ in found))
-        raise ArtifactError(f"the model {name!r} is installed by {owners}: uninstall one of them")
-    names = sorted({record.name for record, _ in _find()})
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    listed = f"installed are {', '.join(names)}" if names else "no models are installed"
-    raise ArtifactError(f"there is no such folder, and no installed model {name!r}: {listed}{hint}")
 
 
 def _describe(record: plugins.PluginRecord, folder: Path) -> InstalledModel:

@@ -466,43 +466,28 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
     figures = document["figures"]
     if not isinstance(figures, list) or not all(isinstance(figure, dict) for figure in figures):
         raise ArtifactError("model.json: figures must be a list of objects")
-    kind, name, distribution, saved_version = (_check_text(document[key], key) for key in _TEXTS)
-    artifact = Artifact(
-        kind,
-        name,
-        distribution,
-        saved_version,
-        config=document["config"],
-        fitted_on=document["fitted_on"],
-        figures=figures,
-        arrays={},
-    )
-    manifest = _Manifest(artifact, {}, {})
-    for name, entry in document["files"].items():
-        member = manifest.files[name] = _read_member(name, entry)
-        if in_folder and name != member.file_name(name.startswith("mapped-")):
-            raise ArtifactError(
-                f"model.json names a file {name!r:.80}, which no tensor file can have"
-            )
-    for name, entry in document["nested"].items():
-        member = manifest.nested[check_name(name)] = _read_member(name, entry)
-        if in_folder and member != member.in_folder(name):
-            raise ArtifactError(
-                f"model.json names a folder {member.folder!r:.80}, which no nested model can have"
-            )
+    texts: dict[str, Any] = {key: _check_text(document[key], key) for key in _TEXTS}
+    described = {key: document[key] for key in ("config", "fitted_on", "figures")}
+    manifest = _Manifest(Artifact(**texts, **described, arrays={}), {}, {})
+    for section, members in (("files", manifest.files), ("nested", manifest.nested)):
+        for name, entry in document[section].items():
+            known = {"size", "sha256", "folder"} if section == "nested" else {"size", "sha256"}
+            if not isinstance(entry, dict) or not {"size", "sha256"} <= entry.keys() <= known:
+                raise ArtifactError(f"model.json: the entry of {name!r:.80} is damaged")
+            size, sha256 = entry["size"], entry["sha256"]
+            hexadecimal = isinstance(sha256, str) and re.fullmatch("[0-9a-f]{64}", sha256)
+            if type(size) is not int or size < 0 or not hexadecimal:
+                raise ArtifactError(f"model.json: the size or sha256 of {name!r:.80} is damaged")
+            member = members[name] = _Member(size, sha256, entry.get("folder", ""))
+            if section == "nested" and member != member.in_folder(name) and in_folder:
+                raise ArtifactError(
+                    f"model.json names a folder {member.folder!r:.80}, which no nested model can have"
+                )
+            if section == "files" and in_folder and name != member.file_name(name[:7] == "mapped-"):
+                raise ArtifactError(
+                    f"model.json names a file {name!r:.80}, which no tensor file can have"
+                )
     return manifest
-
-
-def _read_member(name: str, entry: Any) -> _Member:
-    if not isinstance(entry, dict) or not (
-        {"size", "sha256"} <= entry.keys() <= {"size", "sha256", "folder"}
-    ):
-        raise ArtifactError(f"model.json: the entry of {name!r:.80} is damaged")
-    size, sha256 = entry["size"], entry["sha256"]
-    hexadecimal = isinstance(sha256, str) and re.fullmatch("[0-9a-f]{64}", sha256)
-    if type(size) is not int or size < 0 or not hexadecimal:
-        raise ArtifactError(f"model.json: the size or sha256 of {name!r:.80} is damaged")
-    return _Member(size, sha256, entry.get("folder", ""))
 
 
 def _check_text(value: Any, key: str) -> str:
