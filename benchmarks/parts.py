@@ -25,7 +25,7 @@ VAREMBED = (
 )
 NGRAMS = ("lm/ngram",)
 TRAINING = ("core/fitting", "lm/training.py")
-STREAMS = (*TRAINING, "lm/stream_model.py", "lm/streams.py")
+STREAMS = (*TRAINING, "lm/streams.py")
 BILINEAR = (*STREAMS, "lm/log_bilinear", "core/kernels/trees")
 MACHINES = (*STREAMS, "lm/boltzmann.py", "core/kernels/shared")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")

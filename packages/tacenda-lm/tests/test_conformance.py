@@ -91,7 +91,7 @@ MODELS = {
         batch_words=64,
         piece_words=1,
         across_sentences=False,
-        advanced={"visible": "mean_field", "gibbs_steps": 2},
+        advanced={"visible": "mean_field"},
     ),
     "Recurrent": lambda: RecurrentLM(width=9, epochs=4, streams=4, window_words=5, dropout=0.1),
     "RecurrentBySentence": lambda: RecurrentLM(

@@ -39,15 +39,13 @@ from scipy.sparse import csr_array
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import ArrayBatches, FitRun, History, StepResult, fingerprint_arrays
+from tacenda.fitting import ArrayBatches, FitRun, StepResult, fingerprint_arrays
 from tacenda.kernels.shared import PackedInputs, hidden_sums, pack_inputs
 from tacenda.settings import Settings, configured_by, group, option
-from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
-from tacenda_lm.sequences import Float64, Ids
+from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State, log_softmax, vector_of, window_of
-from tacenda_lm.stream_model import Predictor, StreamModel
-from tacenda_lm.streams import Contexts, Stream, streams_of
+from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
 from tacenda_lm.training import Trainer, falling_rate, train
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -61,6 +59,7 @@ _BLOCK = 64  # words whose probabilities are added up before any one of them is 
 _SUMS = 1e-6  # accumulators of AdaGrad to begin with
 _FEATURE_DECAY = 1e-4  # weight decay of feature vectors, which those of the words of a step undergo
 _WEIGHT_DECAY = 1e-5  # of all other weights but biases
+_DRAWN = 10  # words drawn from the prediction for every context
 _LEAST_STEPS = 16  # of an epoch; with fewer the learning rate rises at once, which spoils a fit to a small text
 
 
@@ -72,21 +71,13 @@ class FRBMAdvanced(Settings):
     """Options of `FRBM` and `TemporalFRBM` that few need to change."""
 
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"feature_decay": ..., "weight_decay": ...}
+        {"feature_decay": ..., "weight_decay": ..., "gibbs_steps": ..., "drawn_words": ...}
     )
 
     visible: Literal["stochastic", "mean_field"] = option(
         "stochastic",
         "what contrastive divergence puts in the place of the next word: a word drawn given the hidden units, or the "
         "probabilities of all words; the thesis has the latter for its FRBM",
-    )
-    gibbs_steps: int = options.count(
-        1, "steps of Gibbs sampling from the word of the text, k of CD-k; 1 in the thesis", 1000
-    )
-    drawn_words: int = options.count(
-        10,
-        'words drawn from the model\'s own prediction for every context with learning="likelihood"',
-        1 << 16,
     )
 
 
@@ -124,11 +115,10 @@ class FRBMSettings(Settings):
     advanced: FRBMAdvanced = group(FRBMAdvanced)
 
     def idle(self) -> Mapping[str, str]:
-        """Say what one way of learning leaves unused."""
-        reason = f'with learning="{self.learning}"'
+        """Say what the likelihood leaves unused."""
         if self.learning == "likelihood":
-            return {"advanced.visible": reason, "advanced.gibbs_steps": reason}
-        return {"advanced.drawn_words": reason}
+            return {"advanced.visible": 'with learning="likelihood"'}
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,15 +249,12 @@ class BoltzmannPredictor(Predictor):
 
     def vectors(self, states: Sequence[State]) -> _Single:
         """Return b_t (states, hidden)."""
-        words = np.zeros((len(states), self.n), np.int64)
-        present = np.zeros(words.shape, bool)
         parts = [self._parts(state) for state in states]
-        for i, (window, _) in enumerate(parts):
-            words[i, : len(window)], present[i, : len(window)] = window[::-1], True
+        batch = Contexts.of_windows([window for window, _ in parts], self.n)
         earlier = None
         if self.temporal and parts:
             earlier = np.stack([np.frombuffer(data, np.float32) for _, data in parts])
-        features = context_features(self.parameters, Contexts(words, present, words[:, 0]))
+        features = context_features(self.parameters, batch)
         return np.asarray(inputs_of_contexts(self.parameters, features, earlier), np.float32)
 
     def rows(self, vectors: _Single) -> _Single:
@@ -280,13 +267,8 @@ class BoltzmannPredictor(Predictor):
     def picked(self, vectors: _Single, words: Ids) -> Float64:
         found = np.empty(len(words), np.float64)
         for i in range(0, len(words), _ROWS):
-            part = slice(i, i + _ROWS)
-            scores = self._scores(vectors[part])
-            own = scores[np.arange(len(scores)), words[part]].astype(np.float64)
-            top = scores.max(axis=1, keepdims=True)
-            scores -= top
-            total = np.exp(scores, out=scores).sum(axis=1)
-            found[part] = own - top[:, 0] - np.log(total)
+            own = slice(i, i + _ROWS)
+            found[own] = _normalize(self._scores(vectors[own]), words[own])
         return found
 
     def _scores(self, inputs: _Single) -> _Single:
@@ -300,7 +282,7 @@ class BoltzmannPredictor(Predictor):
         if state is not None:
             window, data = self._parts(state)
             first, hidden = len(window), np.frombuffer(data, np.float32)
-            stream = Stream.following(np.concatenate([np.array(window, np.int32), stream.ids]))
+            stream = Stream.following(stream.ids, window)
         firsts = stream.firsts
         for begin in range(first, len(stream.ids), _TOKENS):
             end = min(begin + _TOKENS, len(stream.ids))
@@ -330,30 +312,23 @@ class BoltzmannPredictor(Predictor):
         p = self.parameters
         found = p.words[words] @ p.outputs  # a_w, in the place of p_t
         transposed = np.ascontiguousarray(p.transitions.T)
-        begins = np.flatnonzero(opening)
-        if not len(begins) or begins[0]:
-            begins = np.concatenate([[0], begins])
-        lengths = np.diff(begins, append=len(inputs))
-        order = np.argsort(-lengths, kind="stable")
-        begins, lengths = begins[order], lengths[order]
         found[opening] = 0
         if not opening[0]:
             if hidden is not None:
                 inputs[0] += hidden @ transposed
             found[0] = sigmoid(inputs[0] + found[0])
-        for t in range(1, int(lengths[0])):
-            rows: Any = begins[: np.count_nonzero(lengths > t)] + t
-            if len(rows) == 1:
-                rows = slice(int(rows[0]), int(rows[0]) + 1)
-                before: Any = slice(rows.start - 1, rows.start)
-            else:
-                before = rows - 1
+        begins = np.array([0, *np.flatnonzero(opening[1:]) + 1])
+        steps = side_by_side(begins, np.diff(begins, append=len(inputs)))
+        next(steps)  # the first words were read above
+        for _, places in steps:
+            rows: Any = places
+            before: Any = places - 1
+            if len(places) == 1:  # a slice is a view: one long sequence is read word by word
+                end = int(places[0]) + 1
+                rows, before = slice(end - 1, end), slice(end - 2, end - 1)
             inputs[rows] += found[before] @ transposed
             found[rows] = sigmoid(inputs[rows] + found[rows])
         return np.asarray(found[-1].copy(), np.float32)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return self.parameters.to_arrays()
 
 
 # -- the words that a machine is taught to find less likely ------------------------------------------
@@ -367,31 +342,22 @@ class Negative(NamedTuple):
     loss: float
 
 
-class MeanField(NamedTuple):
-    """Statistics of words that all are there in part, summed over contexts but for ``hidden``."""
+class Contrast(NamedTuple):
+    """E_D - E_M of what the next word and the hidden units have a part in; it raises the likelihood."""
 
-    hidden: Floats  # probabilities of the hidden units (tokens, hidden)
-    words: Floats  # of R (types, features)
+    inputs: Floats  # of b_t (tokens, hidden)
+    words: Floats  # of R as the next word (types, features)
     outputs: Floats  # of W_n (features, hidden)
-    biases: Floats  # of b_v (types,)
-    loss: float
+    biases: Floats  # of b_v (types, 1)
 
 
 def draw(weights: Floats, points: Floats) -> npt.NDArray[np.int64]:
-    """Draw from unnormalized probabilities by inversion.
+    """Draw from unnormalized probabilities (rows, types), some positive in each row, by inversion.
 
-    Parameters
-    ----------
-    weights
-        (rows, types), not negative, some positive in each row.
-    points
-        (rows, drawn), uniform on 0 .. 1.
-
-    Returns
-    -------
-    (rows, drawn), from 0 to types - 1.
+    ``points`` (rows, drawn) are uniform on 0 .. 1; what is drawn (rows, drawn) is from 0 to types - 1.
     """
     rows, types = weights.shape
+    # the sums of blocks of words say in which block a point is; only the words of that one are looked at
     whole = types // _BLOCK * _BLOCK
     blocks = [weights[:, :whole].reshape(rows, -1, _BLOCK).sum(axis=2)]
     if whole < types:
@@ -401,10 +367,8 @@ def draw(weights: Floats, points: Floats) -> npt.NDArray[np.int64]:
     # all rows in one ascending array: row r lies between r and r + 1
     row = np.arange(rows)[:, None]
     ascending = sums / sums[:, -1:] + row
-    block = np.searchsorted(ascending.ravel(), (points + row).ravel(), "right").reshape(
-        wanted.shape
-    )
-    block = np.clip(block - row * sums.shape[1], 0, sums.shape[1] - 1)
+    block = np.searchsorted(ascending.ravel(), (points + row).ravel(), "right")
+    block = np.clip(block.reshape(wanted.shape) - row * sums.shape[1], 0, sums.shape[1] - 1)
     wanted -= np.where(block, sums[row, block - 1], 0)
     places = block[:, :, None] * _BLOCK + np.arange(_BLOCK)
     inside = places < types
@@ -433,51 +397,49 @@ def by_prediction(
     for i in range(0, len(inputs), _ROWS):
         own = slice(i, i + _ROWS)
         scores = unnormalized(words, p.biases, inputs[own])
-        loss += _normalize(scores, targets[own])
+        loss -= float(_normalize(scores, targets[own]).sum())
         found[own] = draw(scores, points[own])
     return Negative(found, np.full(found.shape, 1 / drawn, inputs.dtype), loss)
 
 
 def by_divergence(
-    p: BoltzmannParameters, inputs: Floats, targets: _Ints, steps: int, rng: np.random.Generator
+    p: BoltzmannParameters, inputs: Floats, targets: _Ints, rng: np.random.Generator
 ) -> Negative:
-    """Draw one word for each context by ``steps`` of Gibbs sampling that begin at the word that is there.
+    """Draw one word for each context by a step of Gibbs sampling that begins at the word that is there.
 
-    The loss is that of this word given the first states of the hidden units.
+    The loss is that of this word given the states of the hidden units.
     """
-    now, losses = targets, []
-    for _ in range(steps):
-        features = _states(p, inputs, p.words[now], rng) @ p.outputs.T
-        points, now = rng.random((len(inputs), 1)), np.empty(len(inputs), np.int64)
-        for own, chances, loss in _given_hidden(p, features, targets):
-            now[own] = draw(chances, points[own])[:, 0]
-            losses.append(loss)
-    first = losses[: len(losses) // steps]
-    return Negative(now[:, None], np.ones((len(now), 1), inputs.dtype), sum(first))
+    present = sigmoid(p.words[targets] @ p.outputs + inputs)
+    features = _draw_states(present, rng) @ p.outputs.T
+    points, found, loss = rng.random((len(inputs), 1)), np.empty((len(inputs), 1), np.int64), 0.0
+    for own, chances, lost in _given_hidden(p, features, targets):
+        found[own] = draw(chances, points[own])
+        loss += lost
+    return Negative(found, np.ones(found.shape, inputs.dtype), loss)
 
 
 def by_mean_field(
-    p: BoltzmannParameters, inputs: Floats, targets: _Ints, steps: int, rng: np.random.Generator
-) -> MeanField:
-    """Go as many steps with the probabilities of all words in the place of a word that is drawn (section 3.1.2).
+    p: BoltzmannParameters, inputs: Floats, targets: _Ints, rng: np.random.Generator
+) -> tuple[Contrast, float]:
+    """Return the contrast of one step with the probabilities of all words instead of a word drawn (section 3.1.2).
 
-    The hidden units stay stochastic, but for the last time, when their probabilities are taken.
+    The loss is that of `by_divergence`. The hidden units are drawn once; given all words, they are summed over.
     """
-    visible, losses = p.words[targets], []
-    words, biases = np.zeros_like(p.words), np.zeros(len(p.words), p.words.dtype)
-    hidden = np.empty_like(inputs)
-    for step in range(steps):
-        features = _states(p, inputs, visible, rng) @ p.outputs.T
-        for own, chances, loss in _given_hidden(p, features, targets):
-            chances /= chances.sum(axis=1, keepdims=True)
-            visible[own] = chances @ p.words
-            losses.append(loss)
-            if step == steps - 1:
-                hidden[own] = sigmoid(visible[own] @ p.outputs + inputs[own])
-                words += chances.T @ (hidden[own] @ p.outputs.T)
-                biases += chances.sum(axis=0)
-    first = losses[: len(losses) // steps]
-    return MeanField(hidden, words, visible.T @ hidden, biases, sum(first))
+    visible, loss = p.words[targets], 0.0
+    present = sigmoid(visible @ p.outputs + inputs)
+    features = _draw_states(present, rng) @ p.outputs.T
+    words = by_word(targets, len(p.words)) @ (present @ p.outputs.T)
+    biases = np.bincount(targets, minlength=len(p.words)).astype(np.float64)
+    reached, hidden = np.empty_like(visible), np.empty_like(inputs)
+    for own, chances, lost in _given_hidden(p, features, targets):
+        chances /= chances.sum(axis=1, keepdims=True)
+        reached[own] = chances @ p.words
+        hidden[own] = sigmoid(reached[own] @ p.outputs + inputs[own])
+        words -= chances.T @ (hidden[own] @ p.outputs.T)
+        biases -= chances.sum(axis=0)
+        loss += lost
+    outputs = visible.T @ present - reached.T @ hidden
+    return Contrast(present - hidden, words, outputs, biases.astype(p.words.dtype)[:, None]), loss
 
 
 def _given_hidden(
@@ -496,51 +458,34 @@ def _given_hidden(
         for j in range(0, len(scores), _ROWS):
             tile = scores[j : j + _ROWS]
             tile += p.biases[:, 0]
-            loss += _normalize(tile, targets[i + j : i + j + len(tile)])
+            loss -= float(_normalize(tile, targets[i + j : i + j + len(tile)]).sum())
         yield own, scores, loss
 
 
-def _states(
-    p: BoltzmannParameters, inputs: Floats, visible: Floats, rng: np.random.Generator
-) -> Floats:
-    """Draw states of the hidden units (eq 3.13) given what stands in the place of the next word (tokens, features)."""
-    on = sigmoid(visible @ p.outputs + inputs)
+def _draw_states(on: Floats, rng: np.random.Generator) -> Floats:
+    """Draw states of hidden units that are on with these probabilities (eq 3.13)."""
     found: Floats = (rng.random(on.shape, np.float32) < on).astype(on.dtype)
     return found
 
 
-def _normalize(scores: Floats, targets: _Ints) -> float:
-    """Turn scores into probabilities up to a factor, in place; return the loss of the targets."""
-    own = scores[np.arange(len(scores)), targets]
+def _normalize(scores: Floats, targets: _Ints) -> Float64:
+    """Turn scores into probabilities up to a factor, in place; return log-probabilities of the targets."""
+    own = scores[np.arange(len(scores)), targets].astype(np.float64)
     top = scores.max(axis=1, keepdims=True)
     scores -= top
     total = np.exp(scores, out=scores).sum(axis=1)
-    return float((np.log(total) + top[:, 0] - own).sum(dtype=np.float64))
+    return np.asarray(own - top[:, 0] - np.log(total))
 
 
 # -- gradients ---------------------------------------------------------------------------------------
 
 
-class Contrast(NamedTuple):
-    """E_D - E_M of what the next word and the hidden units have a part in; it raises the likelihood."""
-
-    inputs: Floats  # of b_t (tokens, hidden)
-    words: Floats  # of R as the next word (types, features)
-    outputs: Floats  # of W_n (features, hidden)
-    biases: Floats  # of b_v (types, 1)
-
-
 def contrast(
     p: BoltzmannParameters, inputs: Floats, targets: _Ints, negative: Negative
 ) -> Contrast:
-    """Return the contrast of words with weights.
+    """Return the contrast of the words that are there, ``targets`` (tokens,), and words with weights.
 
-    Parameters
-    ----------
-    inputs
-        b_t (tokens, hidden).
-    targets
-        The words that are there (tokens,).
+    ``inputs`` are b_t (tokens, hidden).
     """
     n, drawn = negative.words.shape
     weights = negative.weights.reshape(-1, 1)
@@ -557,22 +502,6 @@ def contrast(
     words[types] = slopes @ p.outputs.T
     biases[types, 0] = np.bincount(place, counts, len(types))
     return Contrast(difference, words, p.words[types].T @ slopes, biases)
-
-
-def contrast_of_mean_field(
-    p: BoltzmannParameters, inputs: Floats, targets: _Ints, negative: MeanField
-) -> Contrast:
-    """Return the contrast of words that all are there in part."""
-    visible = p.words[targets]
-    present = sigmoid(inputs + visible @ p.outputs)
-    words = by_word(targets, len(p.words)) @ (present @ p.outputs.T)
-    counts = np.bincount(targets, minlength=len(p.words))
-    return Contrast(
-        present - negative.hidden,
-        words - negative.words,
-        visible.T @ present - negative.outputs,
-        (counts - negative.biases).astype(p.words.dtype)[:, None],
-    )
 
 
 def gradients(
@@ -620,7 +549,7 @@ def by_word(ids: _Ints, types: int) -> Any:
 
 
 class BoltzmannTrainer(Trainer):
-    """A machine under training, whose parameters are changed in place; batches are arrays of positions."""
+    """An FRBM under training, whose parameters are changed in place; batches are arrays of positions."""
 
     def __init__(
         self,
@@ -630,9 +559,8 @@ class BoltzmannTrainer(Trainer):
         valid: Stream | None,
     ) -> None:
         tables = {name: table for name, table in parameters.items() if len(table)}
-        sums = dict.fromkeys(tables, _SUMS)
-        super().__init__(tables, text, valid, settings.seed, sums=sums)
-        self.settings, self.current = settings, parameters
+        super().__init__(settings, tables, text, valid, sums=dict.fromkeys(tables, _SUMS))
+        self.current = parameters
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         """Take one step on the summed loss of the words at some positions."""
@@ -654,15 +582,13 @@ class BoltzmannTrainer(Trainer):
         That is minus the summed log-likelihood, or, for contrastive divergence, which does not know it, minus that of
         the words given the first states of the hidden units.
         """
-        now, advanced, rng = self.current, self.settings.advanced, self.draw()
+        now, rng = self.current, self.draw()
         if self.settings.learning == "likelihood":
-            drawn = advanced.drawn_words
-            negative = by_prediction(now, packed_words(now), inputs, targets, drawn, rng)
-        elif advanced.visible == "stochastic":
-            negative = by_divergence(now, inputs, targets, advanced.gibbs_steps, rng)
+            negative = by_prediction(now, packed_words(now), inputs, targets, _DRAWN, rng)
+        elif self.settings.advanced.visible == "stochastic":
+            negative = by_divergence(now, inputs, targets, rng)
         else:
-            mean = by_mean_field(now, inputs, targets, advanced.gibbs_steps, rng)
-            return contrast_of_mean_field(now, inputs, targets, mean), mean.loss
+            return by_mean_field(now, inputs, targets, rng)
         return contrast(now, inputs, targets, negative), negative.loss
 
     def climb(self, found: dict[str, Floats], tokens: int, learning_rate: float) -> None:
@@ -785,31 +711,9 @@ class TemporalTrainer(BoltzmannTrainer):
         return onward.reshape(-1, slopes.shape[-1])
 
 
-def fit_frbm(
-    settings: FRBMSettings,
-    corpus: Corpus,
-    valid: Corpus | None,
-    run: FitRun,
-    description: str = "fitting",
-) -> tuple[BoltzmannPredictor, History]:
-    """Train a plain machine from small random weights."""
-    text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
-    trainer = BoltzmannTrainer(
-        settings, initial_parameters(settings, corpus.type_counts), text, held_out
-    )
-    positions = np.flatnonzero(~text.firsts)
-    batch = max(1, min(settings.batch_words, len(positions) // _LEAST_STEPS))
-    source = ArrayBatches(positions, batch_size=batch, seed=settings.seed)
-    rate = falling_rate(settings.learning_rate, settings.epochs, source)
-    run = replace(run, description=description)
-    history = train(trainer, source, settings, text, held_out, run, rate)
-    return trainer.predictor(), history
-
-
-def initial_parameters(
-    settings: FRBMSettings, counts: npt.NDArray[np.integer[Any]]
-) -> BoltzmannParameters:
+def initial_parameters(settings: FRBMSettings, corpus: Corpus) -> BoltzmannParameters:
     """Draw small vectors and weights; the biases of words are those of a unigram model."""
+    counts = corpus.type_counts
     rng = np.random.default_rng([settings.seed, 1])
     features, hidden = settings.features, settings.hidden
 
@@ -852,30 +756,27 @@ class FRBM(StreamModel):
         super().__init__(settings)
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
-        self._predictor, history = fit_frbm(self.settings, corpus, valid, run)
-        self._vocabulary = corpus.vocabulary
+        settings = self.settings
+        texts = streams_of(corpus, valid, across=settings.across_sentences)
+        trainer = BoltzmannTrainer(settings, initial_parameters(settings, corpus), *texts)
+        positions = np.flatnonzero(~trainer.text.firsts)
+        batch = max(1, min(settings.batch_words, len(positions) // _LEAST_STEPS))
+        source = ArrayBatches(positions, batch_size=batch, seed=settings.seed)
+        rate = falling_rate(settings.learning_rate, settings.epochs, source)
+        history = train(trainer, source, run, rate)
+        self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
-    @property
-    def parameters(self) -> BoltzmannParameters:
-        """The learned arrays. Raises NotFittedError."""
-        return self._learned(self._predictor).parameters
-
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        model = cls.from_settings(config["settings"])
-        settings = model.settings
-        model._vocabulary = vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> BoltzmannPredictor:
         parameters = BoltzmannParameters.from_arrays(
             arrays,
-            types=len(vocabulary),
-            features=settings.features,
-            context=settings.context,
-            hidden=settings.hidden,
-            remembered=settings.hidden if issubclass(cls, TemporalFRBM) else 0,
+            types=len(self.vocabulary),
+            features=self.settings.features,
+            context=self.settings.context,
+            hidden=self.settings.hidden,
+            remembered=self.settings.hidden if isinstance(self, TemporalFRBM) else 0,
         )
-        model._predictor = BoltzmannPredictor(parameters, vocabulary.boundary_id)
-        return model
+        return BoltzmannPredictor(parameters, self.vocabulary.boundary_id)
 
 
 class TemporalFRBM(FRBM):
@@ -904,13 +805,8 @@ class TemporalFRBM(FRBM):
     def starting_from(cls, frbm: FRBM, **options: Any) -> Self:
         """Return an unfitted model whose training begins with the parameters of a fitted `FRBM`, and with A = 0.
 
-        Parameters
-        ----------
-        frbm
-            Fitted, to a text with the vocabulary of the one to come.
-        options
-            Options of the model. Those that an `FRBM` has too are by default as in ``frbm``; ``features``, ``hidden``,
-            ``context`` and ``across_sentences`` must be.
+        The text to come must have the vocabulary of ``frbm``. Options that an `FRBM` has too are by default as in
+        ``frbm``; ``features``, ``hidden``, ``context`` and ``across_sentences`` must be.
 
         Raises
         ------
@@ -951,24 +847,16 @@ class TemporalFRBM(FRBM):
             self._begin.vocabulary.require_same(corpus.vocabulary, "the text of a TemporalFRBM")
             begin = self._begin.parameters
         elif settings.frbm_epochs:
-            plain, history = fit_frbm(
-                settings.plain(), corpus, valid, run.stage("frbm"), "fitting the FRBM"
-            )
-            begin, told["frbm"] = plain.parameters, history.as_dict()
+            plain = FRBM.from_settings(settings.plain())
+            plain._fit(corpus, valid, replace(run.stage("frbm"), description="fitting the FRBM"))
+            begin, told["frbm"] = plain.parameters, plain.fitted_on["training"]
             run = run.after_first()
         else:
-            begin = initial_parameters(settings, corpus.type_counts)
-        text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
-        trainer = TemporalTrainer(settings, begin.with_zero_transitions(), text, held_out)
-        history = train(
-            trainer,
-            trainer.stretches,
-            settings,
-            text,
-            held_out,
-            run.stage("temporal"),
-            falling_rate(settings.learning_rate, settings.epochs, trainer.stretches),
-            {"begin": begin.fingerprint()},
-        )
+            begin = initial_parameters(settings, corpus)
+        texts = streams_of(corpus, valid, across=settings.across_sentences)
+        trainer = TemporalTrainer(settings, begin.with_zero_transitions(), *texts)
+        source, identity = trainer.stretches, {"begin": begin.fingerprint()}
+        rate = falling_rate(settings.learning_rate, settings.epochs, source)
+        history = train(trainer, source, run.stage("temporal"), rate, identity)
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {**told, "training": history.as_dict()}

@@ -44,6 +44,7 @@ from tacenda_lm.sequences import (
     checked_pairs,
     encoded,
     encoded_text,
+    side_by_side,
     with_ends,
 )
 from tacenda_lm.states import (
@@ -106,9 +107,6 @@ class LanguageModel(Estimator):
     settings: Any
     _fitted_to: ClassVar[str] = "text"
     _vocabulary: Vocabulary | None = None
-
-    def __init__(self, settings: Any = None) -> None:
-        super().__init__(settings)
 
     # -- what a model says -------------------------------------------------------------------------
 
@@ -182,19 +180,15 @@ class LanguageModel(Estimator):
         and NotFittedError.
         """
         ids, offsets = checked(ids, offsets, len(self.vocabulary))
-        found = np.empty(len(ids), np.float64)
-        lengths = np.diff(offsets)
+        found, lengths = np.empty(len(ids), np.float64), np.diff(offsets)
         longest_first = np.argsort(-lengths, kind="stable")
         for block in range(0, len(longest_first), _SEQUENCES):
             chosen = longest_first[block : block + _SEQUENCES]
             states = [self.start() for _ in chosen]
-            for t in range(int(lengths[chosen[0]])):
-                n = int(np.count_nonzero(lengths[chosen] > t))  # the others have ended
-                places = offsets[chosen[:n]] + t
-                found[places] = self.log_prob(states[:n], ids[places])
-                states = [
-                    self.advance(s, w) for s, w in zip(states, ids[places].tolist(), strict=False)
-                ]
+            for _, places in side_by_side(offsets[chosen], lengths[chosen]):
+                words, states = ids[places], states[: len(places)]
+                found[places] = self.log_prob(states, words)
+                states = [self.advance(s, w) for s, w in zip(states, words.tolist(), strict=True)]
         return found
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,18 +27,17 @@ from tacenda.errors import ConfigurationError
 from tacenda.fitting import Callback, FitLoop, FitRun, Schedule, StepResult, fingerprint_arrays
 from tacenda.fitting.schedules import Position
 from tacenda.settings import Settings, configured_by, option
-from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
 from tacenda_lm.lds_start import LinearSystem
-from tacenda_lm.sequences import Float64, Ids
+from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State
-from tacenda_lm.stream_model import Predictor, StreamModel
-from tacenda_lm.streams import Stream
+from tacenda_lm.streams import Predictor, Stream, StreamModel
 from tacenda_lm.training import (
     Gradient,
     Trainer,
     averaging_weight,
     dropout_mask,
+    perplexity_of,
     sum_by_row,
     train,
 )
@@ -147,7 +146,7 @@ class RecurrentLM(StreamModel):
         text = Stream.of_corpus(corpus, across=True)
         held_out = None if valid is None else Stream.of_corpus(valid, settings.across_sentences)
         network, lds = self._start_network(corpus, text.ids[1:])
-        rate = FallingWhereHeldOutSays(settings.learning_rate, _RATE_DECAY, _LEAST_GAIN)
+        rate = ReduceOnPlateau(settings.learning_rate, _RATE_DECAY, _LEAST_GAIN)
         schedule: Schedule = rate
         if valid is None:
             constant = max(1, round(_CONSTANT * settings.epochs))
@@ -155,18 +154,10 @@ class RecurrentLM(StreamModel):
             schedule = FallingAfter(settings.learning_rate, max(_RATE_DECAY, slowest), constant)
         trainer = RecurrentTrainer(settings, network, text, held_out, rate)
         source = Windows(trainer.ring, settings.streams, settings.window_words, settings.seed)
-        history = train(
-            trainer,
-            source,
-            settings,
-            text,
-            held_out,
-            replace(run, callbacks=(*run.callbacks, WhenSettled())),
-            schedule,
-            {"start": lds},
-            # the start is in the identity; with held-out text more epochs may follow
-            may_change=("lds", "epochs"),
-        )
+        run = replace(run, callbacks=(*run.callbacks, WhenSettled()))
+        # the start is in the identity; with held-out text more epochs may follow
+        more = {"start": lds}
+        history = train(trainer, source, run, schedule, more, may_change=("lds", "epochs"))
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
@@ -196,15 +187,12 @@ class RecurrentLM(StreamModel):
             )
         return Network(*system.start_network(text, frequencies)), system.source
 
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        model = cls.from_settings(config["settings"])
-        model._vocabulary = vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        saved = SavedNetwork.from_arrays(arrays, types=len(vocabulary), width=model.settings.width)
+    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> RecurrentPredictor:
+        types, width = len(self.vocabulary), self.settings.width
+        saved = SavedNetwork.from_arrays(arrays, types=types, width=width)
         outputs = np.hstack([saved.outputs, saved.biases])
         network = Network(saved.transitions, saved.inputs, saved.offsets, outputs)
-        model._predictor = RecurrentPredictor(network, vocabulary.boundary_id)
-        return model
+        return RecurrentPredictor(network, self.vocabulary.boundary_id)
 
 
 # -- the network -------------------------------------------------------------------------------------
@@ -253,17 +241,10 @@ def run(p: Network, ids: _Ints, offsets: _Ints, first: _Floats) -> tuple[_Floats
     """
     read = p.inputs[ids] + p.offsets
     found = np.empty_like(read)
-    lengths = np.diff(offsets)
-    order = np.argsort(-lengths, kind="stable")
-    begins, shorter = offsets[:-1][order], -lengths[order]
     last: _Floats = np.array(first, read.dtype)
-    h: _Floats = last[order]
-    for t in range(int(-shorter[0]) if len(order) else 0):
-        n = int(np.searchsorted(shorter, -t))  # the others have ended
-        places = begins[:n] + t
-        found[places] = h[:n]
-        h = step(p, h[:n], read[places])
-        last[order[:n]] = h
+    for sequences, places in side_by_side(offsets[:-1], np.diff(offsets)):
+        found[places] = h = last[sequences]
+        last[sequences] = step(p, h, read[places])
     return found, last
 
 
@@ -430,7 +411,7 @@ class FallingAfter(Schedule):
 
 
 @dataclass
-class FallingWhereHeldOutSays(Schedule):
+class ReduceOnPlateau(Schedule):
     """Constant until the held-out text gains too little, then multiplied by ``factor`` after each epoch.
 
     The schedule of Mikolov 2012 (section 3.3.2), which the LDS paper follows (section 7.4). When an epoch gains too
@@ -490,9 +471,9 @@ class RecurrentTrainer(Trainer):
         network: Network,
         text: Stream,
         valid: Stream | None,
-        rate: FallingWhereHeldOutSays,
+        rate: ReduceOnPlateau,
     ) -> None:
-        self.settings, self.network, self.rate = settings, network, rate
+        self.network, self.rate = network, rate
         self.ring = text.ids[1:]
         self._h = np.full((settings.streams, network.width), RESTING, network.transitions.dtype)
         self._d_outputs = np.empty_like(network.outputs)
@@ -500,7 +481,7 @@ class RecurrentTrainer(Trainer):
         rest: dict[str, Any] = {"h": self._h, "progress": rate.progress}
         if settings.averaging:
             rest["present"] = network._asdict()
-        super().__init__(self.average._asdict(), text, valid, settings.seed, rest=rest)
+        super().__init__(settings, self.average._asdict(), text, valid, rest=rest)
 
     def step(self, batch: tuple[npt.NDArray[np.int64], bool], learning_rate: float) -> StepResult:
         """Take one step of gradient descent on a window of every stream."""
@@ -585,6 +566,10 @@ class RecurrentTrainer(Trainer):
         for table, average in zip(self.network, self.average, strict=True):
             table[...] = average
 
-    def observe(self, nats: float) -> None:
-        """Tell the schedule what the held-out text has after an epoch."""
+    def evaluate(self) -> float | None:
+        """Return the perplexity of the held-out text, and tell the schedule."""
+        if self.valid is None:
+            return None
+        nats = -float(self.predictor().score(self.valid).mean())
         self.rate.observe(nats)
+        return perplexity_of(nats)

@@ -118,6 +118,18 @@ def pieces(ids: Ids, overlap: int = 0, *, backwards: bool = False) -> Iterator[I
         forget_pages(ids)
 
 
+def side_by_side(begins: Integers, lengths: Integers) -> Iterator[tuple[Integers, Integers]]:
+    """Yield, step by step, the sequences that have not ended, longest first, and the places of their ids.
+
+    Many short sequences are so read in as few steps as the longest has ids.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    begins, shorter = begins[order], -lengths[order]
+    for t in range(int(-shorter[0]) if len(order) else 0):
+        n = int(np.searchsorted(shorter, -t))
+        yield order[:n], begins[:n] + t
+
+
 def occurrences(ids: Ids, n_types: int) -> npt.NDArray[np.int64]:
     """Count how often each id occurs, (types,), without a copy of the ids."""
     counts = np.zeros(n_types, np.int64)

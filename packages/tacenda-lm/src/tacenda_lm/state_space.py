@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import FitRun, StepResult, fingerprint_arrays
 from tacenda.settings import Settings, configured_by, group, option
-from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
 from tacenda_lm.linear_states import (
     LIMIT,
@@ -33,8 +32,7 @@ from tacenda_lm.linear_states import (
 )
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, log_softmax, rows_of_block, vector_of, window_of
-from tacenda_lm.stream_model import Predictor, StreamModel
-from tacenda_lm.streams import Stream, streams_of
+from tacenda_lm.streams import Predictor, Stream, StreamModel, streams_of
 from tacenda_lm.training import (
     Gradient,
     Trainer,
@@ -214,11 +212,6 @@ class StateSpaceLM(StreamModel):
                 "StateSpaceLM: with order=1 and internal=0 the state is empty: give one of them more"
             )
 
-    @property
-    def parameters(self) -> Parameters:
-        """The learned arrays. Raises NotFittedError."""
-        return self._learned(self._predictor).parameters
-
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
         settings, advanced = self.settings, self.settings.advanced
         vocabulary = corpus.vocabulary
@@ -238,7 +231,7 @@ class StateSpaceLM(StreamModel):
         kind = RulesTrainer if rules else GradientTrainer
         trainer = kind(settings, parameters, joint, text, positions, held_out)
         rate = falling_rate(settings.learning_rate, settings.epochs, source, warm=_WARM)
-        history = train(trainer, source, settings, text, held_out, run, rate)
+        history = train(trainer, source, run, rate)
         self._vocabulary, self._predictor = vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
 
@@ -246,11 +239,8 @@ class StateSpaceLM(StreamModel):
         """Return the vector s^ that the next token is predicted from, float32 (internal + inputs,)."""
         return np.asarray(self.state_vectors([state])[0], np.float32)
 
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        model = cls.from_settings(config["settings"])
-        settings, advanced = model.settings, model.settings.advanced
-        model._vocabulary = vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> StateSpacePredictor:
+        settings, advanced, vocabulary = self.settings, self.settings.advanced, self.vocabulary
         types, unknown = len(vocabulary), vocabulary.unknown_id
         lengths = {"lengths": advanced.joint_order - 1}
         keys = take(arrays, "runs", Int64[Array, "runs"], {})
@@ -269,8 +259,7 @@ class StateSpaceLM(StreamModel):
         )
         if parameters.features[unknown].any():
             raise ArtifactError("the feature vector of <unk> is not zero: the model is damaged")
-        model._predictor = StateSpacePredictor(parameters, joint, settings, vocabulary.boundary_id)
-        return model
+        return StateSpacePredictor(parameters, joint, settings, vocabulary.boundary_id)
 
 
 # -- prediction -------------------------------------------------------------------------------------
@@ -374,7 +363,7 @@ class StateSpacePredictor(Predictor):
         (q, _), words = self._take_apart([state]), state.parts(2)[0]
         if not len(ids):
             return
-        text = self._text(Stream.following(np.concatenate([np.array(words, np.int32), ids])))
+        text = self._text(Stream.following(ids, words))
         size, begin = self._steps(1), len(words)
         for i in range(0, len(ids), size):
             end = min(i + size, len(ids))
@@ -571,14 +560,14 @@ class GradientTrainer(Trainer):
         positions: Ints,
         valid: Stream | None,
     ) -> None:
-        self.settings, self.current, self.joint = settings, parameters, joint
+        self.current, self.joint = parameters, joint
         self.read = Text(text, settings.window, settings.order - 1, joint)
         self.positions = positions
         self.before = np.zeros((positions.shape[1], self._carried()), parameters.outputs.dtype)
         tables = dict(parameters.items())
         sums = {**dict.fromkeys(tables, _SUM), "joint": settings.advanced.joint_sum}
         rest = {"before": self.before}
-        super().__init__(tables, text, valid, settings.seed, sums=sums, rest=rest)
+        super().__init__(settings, tables, text, valid, sums=sums, rest=rest)
 
     def _carried(self) -> int:
         """Return how many numbers of each text go from one batch to the next."""

@@ -1,22 +1,39 @@
-"""Texts as streams: one long row of ids with ``</s>`` before and after every sentence.
+"""Running text: `Stream`, `Predictor`, which predicts it from vectors, and `StreamModel`, a language model made of one.
 
-Across sentences, the context of a word is everything before it, and one ``</s>`` stands between two sentences.
-Otherwise every sentence begins anew, after a ``</s>`` of its own.
+A stream is one long row of ids with ``</s>`` before and after every sentence. Across sentences, the context of a word
+is everything before it, and one ``</s>`` separates two sentences. Otherwise every sentence begins anew, after a
+``</s>`` of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
-from tacenda_lm.sequences import Ids, Integers, Offsets, laid_end_to_end, with_ends
+from tacenda.vocabulary import Vocabulary
+from tacenda_lm.language_model import LanguageModel
+from tacenda_lm.perplexity import Context
+from tacenda_lm.sequences import (
+    Float64,
+    Ids,
+    Integers,
+    Offsets,
+    check_word,
+    checked,
+    checked_ids,
+    checked_pairs,
+    laid_end_to_end,
+    with_ends,
+)
+from tacenda_lm.states import State, rows_of_block
 
 _Bools = npt.NDArray[np.bool_]
+_Floats = npt.NDArray[np.floating[Any]]
 _Ints = npt.NDArray[np.integer[Any]]
 
 
@@ -38,13 +55,7 @@ class Stream(NamedTuple):
     offsets: Offsets  # (sequences + 1,)
 
     @classmethod
-    def of(
-        cls,
-        ids: Integers,
-        offsets: Integers,
-        boundary: int,
-        across: bool,
-    ) -> Stream:
+    def of(cls, ids: Integers, offsets: Integers, boundary: int, across: bool) -> Stream:
         """Put a ``</s>`` before every sequence; unless ``across``, a ``</s>`` within one ends it and begins another."""
         words = np.asarray(ids, np.int32)
         cuts = np.unique(np.asarray(offsets, np.int64)[:-1])
@@ -56,9 +67,10 @@ class Stream(NamedTuple):
         return cls(stream, np.append(begins, len(stream)).astype(np.int64))
 
     @classmethod
-    def following(cls, ids: Ids) -> Stream:
-        """Return one sequence of ids, whose first is no context but follows a state."""
-        return cls(ids, np.array([0, len(ids)]))
+    def following(cls, ids: Ids, window: Sequence[int] = ()) -> Stream:
+        """Return one sequence: the last words of a state, and the ids that follow it."""
+        whole = np.concatenate([np.array(window, np.int32), ids]) if len(window) else ids
+        return cls(whole, np.array([0, len(whole)]))
 
     @classmethod
     def of_corpus(cls, corpus: Corpus, across: bool) -> Stream:
@@ -75,9 +87,7 @@ class Stream(NamedTuple):
     @property
     def firsts(self) -> _Bools:
         """Which ids are context only, bool (tokens,): the first of every sequence."""
-        found = np.zeros(len(self.ids), bool)
-        found[self.offsets[:-1]] = True
-        return found
+        return self.firsts_within(0, len(self.ids))
 
     def firsts_within(self, start: int, end: int) -> _Bools:
         """Return `firsts` for the ids from ``start`` to ``end``, bool (end - start,)."""
@@ -107,7 +117,7 @@ class Stream(NamedTuple):
         begins = self.offsets[:-1]
         of_starts = begins[np.searchsorted(begins, starts, side="right") - 1]
         lows = np.maximum(of_starts, starts - reach)
-        lengths = ends - lows
+        lengths, own = ends - lows, ends - starts
         firsts = np.concatenate([[0], np.cumsum(lengths)])
         at = np.repeat(lows - firsts[:-1], lengths) + np.arange(firsts[-1])
         inner = [
@@ -115,7 +125,8 @@ class Stream(NamedTuple):
             for low, end, first in zip(lows, ends, firsts[:-1], strict=True)
         ]
         offsets = np.sort(np.concatenate([firsts, *inner])).astype(np.int64)
-        rows = np.repeat(starts, ends - starts) + _within(ends - starts)
+        # the positions of each piece, one piece after another: start, start + 1 ... end - 1
+        rows = np.repeat(ends - np.cumsum(own), own) + np.arange(own.sum())
         places = begins[np.searchsorted(begins, rows, side="right") - 1]
         words, targets = np.asarray(self.ids[at]), np.asarray(self.ids[rows])
         forget_pages(self.ids)
@@ -136,6 +147,15 @@ class Contexts(NamedTuple):
         """Return the n words before each position, within its sequence, and the word there."""
         return cls(*stream.before(positions, n), stream.ids[positions].astype(np.int64))
 
+    @classmethod
+    def of_windows(cls, windows: Sequence[tuple[int, ...]], n: int) -> Contexts:
+        """Return up to n last words, oldest first, as contexts of a word that is not known."""
+        words = np.zeros((len(windows), n), np.int64)
+        present = np.zeros(words.shape, bool)
+        for i, window in enumerate(windows):
+            words[i, : len(window)], present[i, : len(window)] = window[::-1], True
+        return cls(words, present, words[:, 0])
+
 
 def streams_of(
     corpus: Corpus, valid: Corpus | None, *, across: bool
@@ -146,7 +166,7 @@ def streams_of(
 
 
 def _blocks(corpus: Corpus, boundary: int, across: bool) -> Iterator[tuple[Ids, Offsets]]:
-    """The stream of a corpus, block by block: a sentence depends on no other but for one ``</s>`` before them all."""
+    """Yield the stream of a corpus in blocks: no sentence depends on another but for one ``</s>`` before them all."""
     if across:
         yield np.array([boundary], np.int32), np.array([0, 1])
     for ids, offsets in corpus.blocks():
@@ -154,7 +174,195 @@ def _blocks(corpus: Corpus, boundary: int, across: bool) -> Iterator[tuple[Ids, 
         yield block if across else Stream.of(*block, boundary, across)
 
 
-def _within(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return 0, 1, 2 ... for each length, one after another."""
-    ends = np.cumsum(lengths)
-    return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+# -- prediction --------------------------------------------------------------------------------------
+
+
+class Predictor:
+    """A fitted model as arrays. Ids are checked before they come here; logarithms are natural.
+
+    A word is predicted from a vector. A predictor says what the vectors of states and of texts are, and what they
+    predict (`vectors`, `passes`, `rows`); the rest follows.
+    """
+
+    boundary: int  # the id of ``</s>``, after which a text begins
+    n_types: int
+    parameters: Any  # `tacenda.arrays.Arrays`
+
+    def start(self) -> State:
+        """Return the state after one ``</s>``."""
+        raise NotImplementedError
+
+    def after(self, state: State, word: int) -> State:
+        """Return the state after one more word, the context going on."""
+        raise NotImplementedError
+
+    def vectors(self, states: Sequence[State]) -> _Floats:
+        """Return the vector that each state predicts from, (states, width)."""
+        raise NotImplementedError
+
+    def passes(
+        self, stream: Stream, state: State | None = None
+    ) -> Iterator[tuple[_Floats, Ids, State | None]]:
+        """Yield the vectors that predict the ids of a stream, (rows, width), and these ids, block by block.
+
+        The first id of every sequence is predicted by nothing. Where the stream follows a ``state`` it has no new
+        sequence; its first id is then predicted, and the state after each block is yielded too.
+        """
+        raise NotImplementedError
+
+    def rows(self, vectors: _Floats) -> _Floats:
+        """Return log-probabilities of every next word, (rows, types)."""
+        raise NotImplementedError
+
+    def picked(self, vectors: _Floats, words: Ids) -> Float64:
+        """Return log p(word) of one word for each vector, (rows,)."""
+        return self.rows(vectors)[np.arange(len(words)), words].astype(np.float64)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what was learned, by name."""
+        found: dict[str, npt.NDArray[Any]] = self.parameters.to_arrays()
+        return found
+
+    # -- what follows ------------------------------------------------------------------------------
+
+    def log_probs(self, states: Sequence[State]) -> _Floats:
+        """Return log-probabilities of every next word, (states, types)."""
+        return self.rows(self.vectors(states))
+
+    def log_prob(self, states: Sequence[State], words: Ids) -> Float64:
+        """Return log p(word | state), (states,)."""
+        return self.picked(self.vectors(states), words)
+
+    def score(self, stream: Stream) -> Float64:
+        """Return log-probabilities of all but the first id of every sequence."""
+        found = [self.picked(vectors, words) for vectors, words, _ in self.passes(stream)]
+        return np.concatenate([np.empty(0), *found])
+
+    def score_from(self, state: State, ids: Ids) -> tuple[Float64, State]:
+        """Return the scores of ids that follow a state with no new sentence among them, and the state after."""
+        return self._collect(state, ids, [np.empty(0)], self.picked)
+
+    def vectors_from(self, state: State, ids: Ids) -> tuple[_Floats, State]:
+        """Return the vector that predicts each id of ids as `score_from` takes them, and the state after."""
+        return self._collect(state, ids, [self.vectors([state])[:0]], lambda vectors, _: vectors)
+
+    def _collect(
+        self, state: State, ids: Ids, found: list[Any], take: Callable[[_Floats, Ids], Any]
+    ) -> tuple[Any, State]:
+        for vectors, words, after in self.passes(Stream.following(ids), state):
+            found.append(take(vectors, words))
+            state = after or state
+        return np.concatenate(found), state
+
+    def distributions(self, stream: Stream) -> Iterator[_Floats]:
+        """Yield log-probabilities of all words at the positions that `score` scores, (rows, types)."""
+        size = rows_of_block(self.n_types)
+        for vectors, _, _ in self.passes(stream):
+            for i in range(0, len(vectors), size):
+                yield self.rows(vectors[i : i + size])
+
+
+class StreamModel(LanguageModel):
+    """Base of the models whose settings have ``across_sentences``.
+
+    A subclass implements ``_fit``, which sets the vocabulary and the predictor, and ``_rebuild``.
+    """
+
+    distribution: ClassVar[str] = "tacenda-lm"
+    keeps_checkpoints = True
+    _predictor: Any = None
+
+    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> Predictor:
+        """Return the predictor of saved arrays; settings and vocabulary are set. Raises ArtifactError."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement _rebuild")
+
+    @property
+    def _found(self) -> Predictor:
+        found: Predictor = self._learned(self._predictor)
+        return found
+
+    @property
+    def parameters(self) -> Any:
+        """The learned arrays, a `tacenda.arrays.Arrays`. Raises NotFittedError."""
+        return self._found.parameters
+
+    @property
+    def own_context(self) -> Context:
+        return "stream" if self.settings.across_sentences else "sentence"
+
+    # -- one word after another --------------------------------------------------------------------
+
+    def start(self) -> State:
+        return self._found.start()
+
+    def advance(self, state: State, word: int) -> State:
+        """Return the state after one more word.
+
+        After ``</s>`` the context goes on with ``across_sentences``, and begins anew without.
+        """
+        check_word(word, len(self.vocabulary))
+        if word == self.vocabulary.boundary_id and not self.settings.across_sentences:
+            state.check_begun()
+            return self.start()
+        return self._found.after(state, int(word))
+
+    def log_probs(self, states: Sequence[State]) -> _Floats:
+        return self._found.log_probs(states)
+
+    def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
+        return self._found.log_prob(states, checked_pairs(states, words, len(self.vocabulary)))
+
+    def state_vectors(self, states: Sequence[State]) -> _Floats:
+        """Return the vector that each state predicts from, float32 (states, width)."""
+        return self._found.vectors(states)
+
+    # -- whole texts -------------------------------------------------------------------------------
+
+    def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
+        return self._found.score(self._stream(ids, offsets))
+
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+        ids, ends = self._sentences(ids)
+        if not len(ends):
+            return self._found.score_from(state, ids)
+        # the rest of a sentence, whole sentences, and the beginning of one
+        first, _ = self._found.score_from(state, ids[: ends[0]])
+        inner = self.score_corpus(ids[ends[0] : ends[-1]], ends - ends[0])
+        last, state = self._found.score_from(self.start(), ids[ends[-1] :])
+        return np.concatenate([first, inner, last]), state
+
+    def vectors_from(self, state: State, ids: Integers) -> tuple[_Floats, State]:
+        """Return the vector that predicts each id of a sequence that follows a state, and the state after it."""
+        words, ends = self._sentences(ids)
+        found = []
+        for i, sentence in enumerate(np.split(words, ends)):
+            vectors, state = self._found.vectors_from(self.start() if i else state, sentence)
+            found.append(vectors)
+        return np.concatenate(found), state
+
+    def distributions(self, ids: Integers, offsets: Integers) -> Iterator[_Floats]:
+        return self._found.distributions(self._stream(ids, offsets))
+
+    def _sentences(self, ids: Integers) -> tuple[Ids, npt.NDArray[np.int64]]:
+        """Return the ids, checked, and the places behind a ``</s>``, after which the context begins anew."""
+        words = checked_ids(ids, len(self.vocabulary))
+        if self.settings.across_sentences:
+            return words, np.empty(0, np.int64)
+        return words, np.flatnonzero(words == self.vocabulary.boundary_id) + 1
+
+    def _stream(self, ids: Integers, offsets: Integers) -> Stream:
+        ids, offsets = checked(ids, offsets, len(self.vocabulary))
+        across = self.settings.across_sentences
+        return Stream.of(ids, offsets, self.vocabulary.boundary_id, across)
+
+    # -- saved model -------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {**self._found.arrays(), **self.vocabulary.arrays()}
+
+    @classmethod
+    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        model = cls.from_settings(config["settings"])
+        model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+        model._predictor = model._rebuild(arrays)
+        return model

@@ -33,8 +33,6 @@ _HOPELESS = 300.0  # nats a token: training has diverged
 _EARLY, _AVERAGED = 100, 10  # after so many steps a running average looks at every tenth
 _CHECK = 50  # steps between looks at the loss of a fit on a device, which is waited for by looking
 
-Text = tuple[npt.NDArray[Any], ...]  # ids, and offsets where sequences are apart
-
 Gradient: TypeAlias = tuple[npt.NDArray[np.integer[Any]] | None, npt.NDArray[np.floating[Any]]]
 """Rows of a table, each once, and their gradients (rows, width); None stands for all rows."""
 
@@ -48,11 +46,8 @@ def falling_rate(
 
 
 def train(
-    trainer: fitting.Trainer,
+    trainer: Any,
     source: BatchSource,
-    settings: Any,
-    text: Text,
-    valid: Text | None,
     run: FitRun,
     rate: Schedule | float,
     identity: Mapping[str, Any] | None = None,
@@ -61,10 +56,11 @@ def train(
 ) -> History:
     """Train in place; a divergence after the first epoch leaves the best model seen.
 
-    ``settings`` have ``epochs`` and ``patience``. ``identity`` (JSON values) tells this fit from others, beside the
-    texts and all settings but those that ``may_change`` on resume. A trainer with ``evaluate_every`` is evaluated after
-    so many epochs.
+    A trainer has ``settings``, with ``epochs`` and ``patience``, and ``text`` and ``valid``, tuples of arrays; one with
+    ``evaluate_every`` is evaluated after so many epochs. ``identity`` (JSON values) tells this fit from others, with
+    the texts and all settings but those that ``may_change`` on resume.
     """
+    settings, valid = trainer.settings, trainer.valid
     loop = FitSettings(
         epochs=settings.epochs or 0,
         learning_rate=rate,
@@ -77,7 +73,7 @@ def train(
     def identify() -> dict[str, Any]:
         return {
             "settings": {k: v for k, v in settings.to_dict().items() if k not in may_change},
-            "text": fingerprint_arrays(text),
+            "text": fingerprint_arrays(trainer.text),
             "valid": None if valid is None else fingerprint_arrays(valid),
             **(identity or {}),
         }
@@ -102,23 +98,24 @@ class Trainer(fitting.Trainer):
 
     def __init__(
         self,
+        settings: Any,
         tables: State,
         text: Stream,
         valid: Stream | None,
-        seed: int,
         *,
         sums: Mapping[str, float] | None = None,
         rest: Mapping[str, Any] | None = None,
         device: str = "cpu",
     ) -> None:
-        self.rest: dict[str, Any]
-        self.tables, self.text, self.valid, self.seed = tables, text, valid, seed
+        self.settings, self.tables, self.text, self.valid = settings, tables, text, valid
         self.device = device
+        self.boundary = int(text.ids[0])  # the id of ``</s>``, with which every stream begins
         self.sums = {
-            name: self.put(np.full(len(_rows(tables[name])), first, np.float32))
+            name: self.put(np.full(math.prod(tables[name].shape[:-1]), first, np.float32))
             for name, first in (sums or {}).items()
         }
-        self.learned, self.rest = tables, {"sums": self.sums, **(rest or {})}
+        self.learned: State = tables
+        self.rest: dict[str, Any] = {"sums": self.sums, **(rest or {})}
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Take one step on the summed loss of a batch."""
@@ -128,14 +125,9 @@ class Trainer(fitting.Trainer):
         """Return what the present parameters predict."""
         raise NotImplementedError
 
-    @property
-    def boundary(self) -> int:
-        """The id of ``</s>``, with which every stream begins."""
-        return int(self.text.ids[0])
-
     def draw(self) -> np.random.Generator:
         """Return the random numbers of this step, and count it."""
-        rng = np.random.default_rng([self.seed, self.steps])
+        rng = np.random.default_rng([self.settings.seed, self.steps])
         self.steps += 1
         return rng
 
@@ -143,12 +135,7 @@ class Trainer(fitting.Trainer):
         """Return the perplexity of the held-out text, infinite where training has diverged."""
         if self.valid is None:
             return None
-        nats = -float(self.predictor().score(self.valid).mean())
-        self.observe(nats)
-        return perplexity_of(nats)
-
-    def observe(self, nats: float) -> None:
-        """Note what the held-out text has after an epoch, nats a token; a trainer with a schedule tells it."""
+        return perplexity_of(-float(self.predictor().score(self.valid).mean()))
 
     def put(self, array: npt.NDArray[Any]) -> Array:
         """Return an array of the host where the tables are."""
@@ -162,16 +149,15 @@ class Trainer(fitting.Trainer):
         learning_rate: float,
         threads: int = 1,
     ) -> None:
-        """Move some rows of a table, each once, against their gradient; None stands for all rows."""
-        table = _rows(self.tables[name])
+        """Move some rows of a table, each once, against their gradient; None stands for all rows.
+
+        A table of more dimensions is taken for one of two, matrices one under the other.
+        """
+        table = self.tables[name]
+        table = table.reshape(-1, table.shape[-1])
         slopes = in_c_order(gradient.reshape(-1, table.shape[1]), table.dtype)
         every = np.arange(len(table), dtype=np.int32) if rows is None else rows
         adagrad(table, self.sums[name], every, slopes, learning_rate, threads=threads)
-
-
-def _rows(array: Array) -> Array:
-    """View an array in two dimensions, matrices one under the other."""
-    return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
 
 
 def averaging_weight(steps: int, averaging: float) -> float:
@@ -198,17 +184,12 @@ def dropout_mask(
 def sum_by_row(
     rows: npt.NDArray[np.integer[Any]], gradients: npt.NDArray[np.floating[Any]]
 ) -> Gradient:
-    """Return the distinct rows of a table that were read, ascending, and the sum of the gradients of each.
+    """Return the distinct rows of a table that were read (reads,), ascending, and the sum of the gradients of each.
 
-    Parameters
-    ----------
-    rows
-        (reads,): the row of each read, in any order.
-    gradients
-        (reads, width): the gradient of each read.
+    ``gradients`` (reads, width) are those of the reads, in any order.
     """
     found, places = np.unique(rows, return_inverse=True)
-    reads = len(rows)
-    ones = np.ones(reads, gradients.dtype)
+    # a product with a sparse matrix adds in one pass; np.add.at and sorting copy or wander
+    ones, reads = np.ones(len(rows), gradients.dtype), len(rows)
     chosen = csc_array((ones, places, np.arange(reads + 1)), shape=(len(found), reads))
     return found, np.asarray(chosen @ gradients)

@@ -11,7 +11,6 @@ from tacenda_lm.boltzmann import (
     by_mean_field,
     context_features,
     contrast,
-    contrast_of_mean_field,
     gradients,
     inputs_of_contexts,
     packed_words,
@@ -192,10 +191,9 @@ def test_mean_field_updates_are_those_of_section_3_1_2_in_every_state_of_the_hid
                     present - hidden,
                 ]
             )
-            negative = by_mean_field(p, inputs, own, 1, Chosen(h))
-            found = contrast_of_mean_field(p, inputs, own, negative)
+            found, loss = by_mean_field(p, inputs, own, Chosen(h))
             np.testing.assert_allclose(flat(found), expected, atol=1e-12)
-            assert negative.loss == pytest.approx(-np.log(v[own[0]]), rel=1e-9)
+            assert loss == pytest.approx(-np.log(v[own[0]]), rel=1e-9)
 
 
 def test_a_batch_without_any_context_has_a_gradient(oracles):

@@ -82,7 +82,7 @@ def test_a_step_in_which_every_word_only_opens_a_sequence_learns_nothing(how, se
     for name, array in model.arrays().items():
         assert array.dtype.kind != "f" or np.isfinite(array).all(), name
     corpus = Corpus.from_sentences(lines)
-    parameters = initial_parameters(model.settings, corpus.type_counts).with_zero_transitions()
+    parameters = initial_parameters(model.settings, corpus).with_zero_transitions()
     stream = Stream.of_corpus(corpus, model.settings.across_sentences)
     trainer = TemporalTrainer(model.settings, parameters, stream, None)
     trainer.stretches.begins = np.flatnonzero(stream.firsts)  # so that all open a sequence
@@ -168,7 +168,7 @@ def test_weight_decay_shrinks_weights_and_the_features_of_words_of_the_step_alon
     monkeypatch.setattr(boltzmann, "_FEATURE_DECAY", 0.1)
     monkeypatch.setattr(boltzmann, "_WEIGHT_DECAY", 0.2)
     settings = FRBM(**SMALL).settings
-    parameters = initial_parameters(settings, corpus.type_counts)
+    parameters = initial_parameters(settings, corpus)
     trainer = BoltzmannTrainer(settings, parameters, Stream.of_corpus(corpus, True), None)
     moved = {}
     trainer.move = lambda name, rows, slope, rate: moved.update({name: slope})

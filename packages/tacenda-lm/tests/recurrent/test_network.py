@@ -7,7 +7,7 @@ import torch
 from tacenda_lm import recurrent
 from tacenda_lm.recurrent import (
     RESTING,
-    FallingWhereHeldOutSays,
+    ReduceOnPlateau,
     Network,
     RecurrentLMSettings,
     RecurrentTrainer,
@@ -82,7 +82,7 @@ def trainer_of(p, text, h, **settings):
     """A trainer in float64 whose streams are at ``h``."""
     made = RecurrentTrainer(
         RecurrentLMSettings(width=WIDTH, streams=len(h), **settings),
-        p, Stream.of(text, np.array([0, len(text)]), END, True), None, FallingWhereHeldOutSays(1.0),
+        p, Stream.of(text, np.array([0, len(text)]), END, True), None, ReduceOnPlateau(1.0),
     )  # fmt: skip
     made._h[...] = h
     return made

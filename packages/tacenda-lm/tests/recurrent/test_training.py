@@ -10,7 +10,7 @@ from tacenda.fitting import Position
 from tacenda_lm import KneserNey, RecurrentLM, recurrent
 from tacenda_lm.recurrent import (
     FallingAfter,
-    FallingWhereHeldOutSays,
+    ReduceOnPlateau,
     RecurrentLMSettings,
     RecurrentTrainer,
     Windows,
@@ -52,7 +52,7 @@ def test_streams_and_windows_identify_a_source():
 
 
 def test_the_rate_falls_from_the_first_epoch_that_gains_too_little_until_the_next():
-    schedule = FallingWhereHeldOutSays(1.0, factor=0.5, least_gain=0.01)
+    schedule = ReduceOnPlateau(1.0, factor=0.5, least_gain=0.01)
     found = []
     for nats in (6.0, 5.0, 4.97, 4.5, 4.4, 4.39):
         schedule.observe(nats)
@@ -62,7 +62,7 @@ def test_the_rate_falls_from_the_first_epoch_that_gains_too_little_until_the_nex
 
 @pytest.mark.parametrize("nats", [7.0, np.nan])
 def test_a_worse_epoch_gains_too_little(nats):
-    schedule = FallingWhereHeldOutSays(1.0, factor=0.5, least_gain=0.0)
+    schedule = ReduceOnPlateau(1.0, factor=0.5, least_gain=0.0)
     schedule.observe(6.0)
     schedule.observe(nats)
     assert schedule.at(Position(0, 0, 0.0)) == 0.5
@@ -163,7 +163,7 @@ def trainer_of(averaging):
     stream = Stream.of_corpus(corpus, across=True)
     valid = Stream.of_corpus(Corpus.from_sentences(held_out, vocabulary=corpus.vocabulary), True)
     network, _ = RecurrentLM(**SMALL)._start_network(corpus, stream.ids[1:])
-    return RecurrentTrainer(settings, network, stream, valid, FallingWhereHeldOutSays(1.0))
+    return RecurrentTrainer(settings, network, stream, valid, ReduceOnPlateau(1.0))
 
 
 def test_the_average_follows_the_parameters_as_a_plain_loop_says():

@@ -60,7 +60,7 @@ class HMM(HiddenMarkov):
         held_out = None if valid is None else text_of(valid)
         trainer = BaumWelch(self.settings, len(corpus.vocabulary), *text, held_out)
         source = Sweeps(fingerprint_arrays(text))
-        history = train(trainer, source, self.settings, text, held_out, fitting, 1.0)
+        history = train(trainer, source, fitting, 1.0)
         found, one_class = trainer.tables, np.zeros(len(corpus.vocabulary), np.int32)
         self._vocabulary = corpus.vocabulary
         self._tables = Tables(
@@ -98,7 +98,8 @@ class BaumWelch(Trainer):
         offsets: Offsets,
         valid: tuple[Ids, Offsets] | None,
     ) -> None:
-        self.settings, self.ids, self.offsets, self.valid = settings, ids, offsets, valid
+        self.settings, self.valid = settings, valid
+        self.ids, self.offsets = self.text = ids, offsets
         rng, Z = np.random.default_rng(settings.seed), settings.n_states
 
         def near(shape: tuple[int, ...], frequencies: Any) -> _Floats:

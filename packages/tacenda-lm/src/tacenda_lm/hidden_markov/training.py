@@ -472,9 +472,8 @@ def fit_vlhmm(
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
     source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
     rate = falling_rate(settings.learning_rate, settings.epochs, source, least=_LEAST, warm=_WARM)
-    how = settings, (ids, offsets), held_out, fitting, rate
     with devices.out_of_memory(settings, LESS):
-        history = train(trainer, source, *how)
+        history = train(trainer, source, fitting, rate)
     return trainer.averaged.cpu().tables(lexicon), history
 
 
@@ -530,7 +529,8 @@ class Trainer(fitting.Trainer):
         self.device, self.evaluate_every = settings.find_device(), settings.advanced.evaluate_every
         self.network = network.to(self.device)
         self.averaged = copy.deepcopy(self.network).requires_grad_(False)
-        self.ids, self.offsets, self.valid = ids, offsets, valid
+        self.ids, self.offsets = self.text = ids, offsets
+        self.valid = valid
         rates = {"lr": settings.learning_rate, "betas": _BETAS}
         self.optimizer = torch.optim.Adam(network.parameters(), **rates, fused=True)
         self.learned = {"average": self.averaged}

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,13 +36,11 @@ from tacenda.kernels.trees import (
     tree_softmax_step,
 )
 from tacenda.settings import Settings, configured_by, group, option
-from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
 from tacenda_lm.log_bilinear.trees import Rule, Tree
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, vector_of, window_of
-from tacenda_lm.stream_model import Predictor, StreamModel
-from tacenda_lm.streams import Stream, streams_of
+from tacenda_lm.streams import Predictor, Stream, StreamModel, streams_of
 from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
 
 _Floats = npt.NDArray[np.float32]
@@ -310,11 +308,6 @@ class HLBL(StreamModel):
         super().__init__(settings)
 
     @property
-    def parameters(self) -> Parameters:
-        """What was learned. Raises NotFittedError."""
-        return self._learned(self._predictor).parameters
-
-    @property
     def tree(self) -> Tree:
         """The tree over words. Raises NotFittedError."""
         return self._learned(self._predictor).tree
@@ -348,11 +341,8 @@ class HLBL(StreamModel):
             "training": history.as_dict(),
         }
 
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        model = cls.from_settings(config["settings"])
-        vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        settings, advanced, types = model.settings, model.settings.advanced, len(vocabulary)
+    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> HLBLPredictor:
+        settings, advanced, types = self.settings, self.settings.advanced, len(self.vocabulary)
         tree = Tree.from_arrays(arrays, types)
         found = Parameters.from_arrays(
             arrays,
@@ -363,11 +353,8 @@ class HLBL(StreamModel):
             tails=len(advanced.tail_rates),
             nodes=tree.n_nodes,
         )
-        model._vocabulary = vocabulary
-        model._predictor = HLBLPredictor(
-            found.map(_align), tree, advanced.tail_rates, vocabulary.boundary_id
-        )
-        return model
+        boundary = self.vocabulary.boundary_id
+        return HLBLPredictor(found.map(_align), tree, advanced.tail_rates, boundary)
 
 
 class HLBLTrainer(Trainer):
@@ -381,12 +368,12 @@ class HLBLTrainer(Trainer):
         text: Stream,
         valid: Stream | None,
     ) -> None:
-        self.settings, self.tree = settings, tree
+        self.tree = tree
         device = devices.resolve(settings, OPERATIONS)
         self.current = parameters.to(device)
         tables = dict(self.current.items())
         sums = {name: 1e-6 if "words" in name else 1e-8 for name in tables}  # of AdaGrad
-        super().__init__(tables, text, valid, settings.seed, sums=sums, device=device)
+        super().__init__(settings, tables, text, valid, sums=sums, device=device)
         self.begins = np.arange(1, len(text.ids), settings.advanced.piece_words, dtype=np.int64)
         self.rates = settings.advanced.tail_rates
         self._fading = self.put(np.array(self.rates, np.float32))
@@ -459,9 +446,9 @@ def train_hlbl(
     source = ArrayBatches(trainer.begins, batch_size=pieces, seed=settings.seed)
     identity = {"tree": fingerprint_arrays(tuple(tree.codes))}
     rate = falling_rate(settings.learning_rate, settings.epochs, source)
-    how = settings, text, valid, replace(fitting, description=description), rate
+    fitting = replace(fitting, description=description)
     with devices.out_of_memory(settings, _LESS):
-        history = train(trainer, source, *how, identity)
+        history = train(trainer, source, fitting, rate, identity)
     return trainer.predictor(), history
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,10 @@ from tacenda.arrays import Array, Arrays, Float32, library, merge_rows, to_devic
 from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, FitRun, StepResult
 from tacenda.settings import Settings, configured_by, group, option
-from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, rows_of_block
-from tacenda_lm.stream_model import Predictor, StreamModel
-from tacenda_lm.streams import Contexts, Stream, streams_of
+from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
 from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
 
 _ROWS = 512  # distributions computed side by side, at most
@@ -237,12 +235,7 @@ class LBLPredictor(Predictor):
         return state.words(self.n, self.n_types)
 
     def vectors(self, states: Sequence[State]) -> Array:
-        words = np.zeros((len(states), self.n), np.int64)
-        present = np.zeros(words.shape, bool)
-        for i, state in enumerate(states):
-            window = self._window(state)[::-1]
-            words[i, : len(window)], present[i, : len(window)] = window, True
-        return self._predict(Contexts(words, present, words[:, 0]))
+        return self._predict(Contexts.of_windows(list(map(self._window, states)), self.n))
 
     def passes(
         self, stream: Stream, state: State | None = None
@@ -252,8 +245,8 @@ class LBLPredictor(Predictor):
             positions = np.flatnonzero(~stream.firsts)
         else:  # its window is read again before the ids, in one sequence with them
             window = self._window(state)
-            ids = np.concatenate([np.array(window, np.int32), ids])
-            stream, positions = Stream.following(ids), np.arange(len(window), len(ids))
+            stream = Stream.following(ids, window)
+            ids, positions = stream.ids, np.arange(len(window), len(stream.ids))
         rows = min(_ROWS, rows_of_block(self.n_types))
         for i in range(0, len(positions), rows):
             batch = Contexts.at(stream, positions[i : i + rows], self.n)
@@ -276,9 +269,6 @@ class LBLPredictor(Predictor):
         found = score(self.parameters, vectors)[tuple(at)]
         return np.asarray(to_numpy(found), np.float64)
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return self.parameters.to_arrays()
-
 
 class LBL(StreamModel):
     """A log-bilinear language model.
@@ -297,11 +287,6 @@ class LBL(StreamModel):
     def __init__(self, settings: LBLSettings) -> None:
         super().__init__(settings)
 
-    @property
-    def parameters(self) -> LBLParameters:
-        """What was learned. Raises NotFittedError."""
-        return self._learned(self._predictor).parameters
-
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         settings = self.settings
         device = devices.resolve(settings, _OPERATIONS)
@@ -317,17 +302,14 @@ class LBL(StreamModel):
             positions = np.flatnonzero(~trainer.text.firsts)
             source = ArrayBatches(positions, batch_size=settings.batch_words, seed=settings.seed)
             rate = falling_rate(settings.learning_rate, settings.epochs, source)
-            history = train(trainer, source, settings, *texts, fitting, rate)
+            history = train(trainer, source, fitting, rate)
         found = trainer.current.to_numpy()
         self._vocabulary = corpus.vocabulary
         self._predictor = LBLPredictor(found, self._vocabulary.boundary_id)
         self.fitted_on = {"training": history.as_dict()}
 
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        model = cls.from_settings(config["settings"])
-        settings, vocabulary = model.settings, Vocabulary.from_arrays(config["vocabulary"], arrays)
-        types, width = len(vocabulary), settings.width
+    def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> LBLPredictor:
+        settings, types, width = self.settings, len(self.vocabulary), self.settings.width
         diagonal = settings.advanced.context_matrices == "diagonal"
         sizes: dict[str, Any] = {
             "types": types,
@@ -337,9 +319,7 @@ class LBL(StreamModel):
             "outputs": 0 if settings.advanced.tied else types,
         }
         found = LBLParameters.from_arrays(arrays, **sizes)
-        model._vocabulary = vocabulary
-        model._predictor = LBLPredictor(found, vocabulary.boundary_id)
-        return model
+        return LBLPredictor(found, self.vocabulary.boundary_id)
 
 
 class LBLTrainer(Trainer):
@@ -358,11 +338,10 @@ class LBLTrainer(Trainer):
     ) -> None:
         some = counts + 0.1  # no type occurs never
         noise = np.asarray(some / some.sum())
-        self.settings = settings
         self.current = _draw(settings, noise).to(device)
         tables = dict(self.current.items())
         sums = dict.fromkeys(tables, _SUMS)
-        super().__init__(tables, text, valid, settings.seed, sums=sums, device=device)
+        super().__init__(settings, tables, text, valid, sums=sums, device=device)
         self._cumulative = np.cumsum(noise)
         self._log_noise = self.put(np.log(noise).astype(np.float32))
 
