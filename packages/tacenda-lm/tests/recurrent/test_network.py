@@ -7,10 +7,10 @@ import torch
 from tacenda_lm import recurrent
 from tacenda_lm.recurrent import (
     RESTING,
-    ReduceOnPlateau,
     Network,
     RecurrentLMSettings,
     RecurrentTrainer,
+    ReduceOnPlateau,
     distribution,
     output,
     run,

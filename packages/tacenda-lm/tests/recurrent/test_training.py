@@ -10,9 +10,9 @@ from tacenda.fitting import Position
 from tacenda_lm import KneserNey, RecurrentLM, recurrent
 from tacenda_lm.recurrent import (
     FallingAfter,
-    ReduceOnPlateau,
     RecurrentLMSettings,
     RecurrentTrainer,
+    ReduceOnPlateau,
     Windows,
 )
 from tacenda_lm.streams import Stream
