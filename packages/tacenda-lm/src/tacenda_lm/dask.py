@@ -20,9 +20,8 @@ from tacenda.corpus.lines import START, Marks, check_marks, refusal
 from tacenda.dask import ClusterCorpus, Part
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.ngram.counting import Scratch, sorted_rows
+from tacenda_lm.ngram.counting import Packing, Rows, Scratch, add_up, sort_rows, sorted_rows
 from tacenda_lm.ngram.kneser_ney import KneserNey
-from tacenda_lm.ngram.rows import Packing, Rows, add_up, sort_rows
 
 _TASK_BYTES: Final = 1 << 30  # that counting one part may take, beside its rows
 _PIECE_BYTES: Final = 256 << 20  # of the rows that are summed in one task, at most about

@@ -38,9 +38,16 @@ from tacenda.errors import ArtifactError, CorpusError, DataError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary, pack_words
-from tacenda_lm.ngram.counting import Int64, Scratch, default_budget
+from tacenda_lm.ngram.counting import (
+    Int64,
+    Packing,
+    Rows,
+    Scratch,
+    default_budget,
+    find_keys,
+    sort_rows,
+)
 from tacenda_lm.ngram.packing import TableWriter
-from tacenda_lm.ngram.rows import Packing, Rows, find_parents, sort_rows
 from tacenda_lm.ngram.table import MAX_ORDER, Sums, Table
 from tacenda_lm.ngram.words import START_HASH, extend_hash, hash_table, slot_of
 from tacenda_lm.sequences import Float64
@@ -418,10 +425,7 @@ def _build_table(orders: list[Rows], packing: Packing, words: list[str]) -> tupl
 
 def _prefixes(orders: list[Rows], n: int, packing: Packing) -> Int64:
     """The place of every n-gram of n words without its last one in the order below, -1 where it is not listed."""
-    rows, below = orders[n - 1], orders[n - 2]
-    places = np.empty(len(rows), np.int64)
-    find_parents(rows, *packing.without_last(n), below, packing.columns(n - 1), places)
-    return places
+    return packing.find_parents(orders[n - 1], n, orders[n - 2])
 
 
 def _pack_table(orders: list[Rows], prefixes: list[Int64], packing: Packing) -> Table:
@@ -472,7 +476,7 @@ def _places(keys: Rows, rows: Rows) -> Int64:
     """The place of every key (keys, columns) in sorted rows, -1 where it is not there."""
     by_key = np.lexsort(keys.T[::-1])
     found = np.empty(len(keys), np.int64)
-    find_parents(keys[by_key], 0, np.uint64(2**64 - 1), rows, keys.shape[1], found)
+    find_keys(keys[by_key], 0, np.uint64(2**64 - 1), rows, keys.shape[1], found)
     places = np.empty(len(keys), np.int64)
     places[by_key] = found
     return places

@@ -531,7 +531,7 @@ def _make_smaller(table: Table, settings: KneserNeySettings) -> Table:
     """Prune the table and round its numbers, as the settings say."""
     if not settings.prune and settings.bits is None:
         return table
-    from tacenda_lm.ngram.compacting import prune, quantize
+    from tacenda_lm.ngram.packing import prune, quantize
 
     if settings.prune:
         table = prune(table, settings.prune)

@@ -1,23 +1,45 @@
-"""`TableWriter`: takes the n-grams of a model order by order and packs them into the words of a `Table`.
+"""`TableWriter` packs the n-grams of a model, which come order by order, into the words of a `Table`.
 
 What is known of an order comes in two streams: its n-grams and, while the order above is smoothed, its n-grams as
 contexts. When both are there, contexts are read once to choose the widths of the fields, and both to write the records.
+
+`prune` and `quantize` make a table smaller: fewer n-grams (entropy pruning), and numbers of fewer bits.
+
+Without the n-gram h w the model has p'(w | h) = alpha'(h) p(w | h'), and the distributions differ by
+
+    D(p || p') = -p(h) { p(w | h) [log p(w | h') + log alpha'(h) - log p(w | h)]
+                         + [log alpha'(h) - log alpha(h)] (1 - sum_{v listed after h} p(v | h)) }
+    alpha'(h) = (1 - sum_{v listed, v != w} p(v | h)) / (1 - sum_{v listed, v != w} p(v | h'))
+
+(Stolcke, "Entropy-based Pruning of Backoff Language Models", 1998, equations 2 to 6). The perplexity of what the model
+itself expects rises by the share exp(D) - 1; n-grams for which this is below a threshold go. p(h) is the product of the
+model's own probabilities, ``<s>`` being as probable as ``</s>``, as in SRILM.
+
+Orders are judged from the highest down, each n-gram as if the others stayed. An n-gram stays if one that stays
+continues it, and also if one that stays ends in it: look-ups go from shorter to longer n-grams. (SRILM drops the
+latter; its files are completed when they are read.) The back-offs of contexts that lost n-grams are computed again.
+
+A table of few bits has 2^bits values for the log-probabilities of each order, and as many for its back-offs. They
+begin as the means of bins that hold equally many values (Federico and Bertoldi 2006, "How many bits are needed to
+store probabilities for phrase-based translation?", as in KenLM) and are moved to the means of what is nearest to them
+until this changes little (Lloyd's algorithm), which makes the squared error of the logarithms least. A back-off of
+zero, which most n-grams that nothing continues have, stays exact. Distributions no longer sum to one exactly.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.kernels.machinery.compiled import njit
-from tacenda_lm.ngram.counting import Int64, Scratch, Spool
-from tacenda_lm.ngram.rows import Rows
+from tacenda_lm.ngram.counting import Int64, Rows, Scratch, Spool, default_budget
+from tacenda_lm.ngram.lookup import SIZE, at_or_after, backoff, first_after, log_prob, word_of
 from tacenda_lm.ngram.table import BLOCK, LAYOUT, Table
 from tacenda_lm.sequences import Float64
 
@@ -26,6 +48,7 @@ Float32 = npt.NDArray[np.float32]
 _RECORDS = 1 << 17  # packed at once: a multiple of 64, so that they fill whole words
 _MOST_CODES = 1 << 20  # distinct back-offs, with more they stay float32
 _LIST_BITS = 64 * BLOCK  # of the places of a block
+_ROUNDS = 20  # of Lloyd's algorithm
 _FLAG = np.uint64(1 << 63)
 _HALF = np.uint64(32)
 
@@ -41,7 +64,7 @@ class TableWriter:
         Where to keep what does not fit into memory.
     codes
         Of each order the values that stand for its log-probabilities, and those for its back-offs, float32 (codes,),
-        ascending, where these are to be coarser; see ``compacting``.
+        ascending, where these are to be coarser; see `quantize`.
     """
 
     def __init__(
@@ -75,57 +98,50 @@ class TableWriter:
         """Pack the n-grams of an order, of which all is known."""
         ngrams, contexts = self._ngrams[order - 1], self._contexts[order - 1]
         probs, backoffs = self._codes[order - 1] if self._codes else (None, None)
-        word_bits = self._word_bits if order > 1 else 0
         prob_bits = 31 if probs is None else (len(probs) - 1).bit_length()
-
-        def fields_of(rows: Rows) -> list[Rows]:
-            """The words and the log-probabilities of n-grams, as they are packed."""
+        is_inner = order < self._order
+        widths = [self._word_bits if order > 1 else 0, prob_bits]
+        if is_inner:
+            backoffs, near_bits = _choose_widths(contexts, backoffs)
+            widths += [32 if backoffs is None else (len(backoffs) - 1).bit_length(), near_bits]
+        ending = [np.zeros((1, 1), np.uint64)] if is_inner else []  # the record that ends the order
+        size = ngrams.n_rows + is_inner
+        contexts_of = _even(chain(contexts(), ending))
+        blocks: list[Rows] = []
+        lists: list[Rows] = []
+        n_lists = after = done = 0
+        for rows in _even(chain(ngrams(), ending)):
             # the word of a unigram is its place
-            words = rows[:, 0] >> _HALF if word_bits else np.zeros(len(rows), np.uint64)
-            magnitudes = rows[:, 0].astype(np.uint32)
-            if probs is None:
-                return [words, magnitudes.astype(np.uint64)]
-            return [words, _nearest(-magnitudes.view(np.float32), probs)]
-
-        if order == self._order:
-            further = (0, 0, 0, 0)
-            widths = np.array([word_bits, prob_bits])
-            n_records = 0
-            for rows in _even(ngrams()):
-                n_records += len(rows)
-                self._data.append(_records(fields_of(rows), widths, n_records == ngrams.n_rows))
-            if not n_records:
-                self._data.append(np.zeros((1, 1), np.uint64))
-        else:
-            codes, near_bits = _choose_widths(contexts, backoffs)
-            widths = np.array([word_bits, prob_bits, codes.bits, near_bits])
-            heads: list[Rows] = []
-            lists: list[Rows] = []
-            n_lists, after, n_records = 0, 0, 0
-            ending = [np.zeros((1, 1), np.uint64)]  # the record that ends the order
-            pairs = _even(chain(ngrams(), ending)), _even(chain(contexts(), ending))
-            for rows, about in zip(*pairs, strict=True):
-                n_records += len(rows)
-                first = _first_places(about, after)
-                after = int(first[-1]) + int(about[-1, 0] >> _HALF)
-                filled = np.append(first, np.full(-len(first) % BLOCK, first[-1]))
-                places = filled.reshape(-1, BLOCK)
+            words = rows[:, 0] >> _HALF if order > 1 else np.zeros(len(rows), np.uint64)
+            magnitudes = rows[:, 0].astype(np.uint32).view(np.float32)
+            fields = [words, _encode(magnitudes if probs is None else -magnitudes, probs)]
+            if is_inner:
+                first, own = _split_contexts(next(contexts_of), after)
+                after = int(first[-1])
+                first = first[:-1]
+                places = np.append(first, np.full(-len(first) % BLOCK, first[-1]))
+                places = places.reshape(-1, BLOCK)
                 is_far = places[:, -1] - places[:, 0] >= 1 << near_bits
                 near = np.where(is_far[:, None], 0, places - places[:, :1]).ravel()[: len(first)]
                 number = (n_lists + np.cumsum(is_far) - 1).astype(np.uint64) | _FLAG
-                heads.append(np.where(is_far, number, places[:, 0].astype(np.uint64)))
+                blocks.append(np.where(is_far, number, places[:, 0].astype(np.uint64)))
                 lists.append(places[is_far].astype(np.uint64).ravel())
                 n_lists += int(is_far.sum())
-                coded = codes.encode(about[:, 0].astype(np.uint32))
-                fields = [*fields_of(rows), coded, near.astype(np.uint64)]
-                self._data.append(_records(fields, widths, n_records == ngrams.n_rows + 1))
-            for words in (*heads, *lists):
-                self._data.append(words[:, None])
-            self._data.append(_two_in_a_word(codes.values))
-            further = (codes.bits, near_bits, n_lists, len(codes.values))
+                fields += [_encode(own, backoffs), near.astype(np.uint64)]
+            done += len(rows)
+            self._data.append(_pack_records(fields, np.array(widths), done == size))
+        if not size:
+            self._data.append(np.zeros((1, 1), np.uint64))
+        for part in (*blocks, *lists):
+            self._data.append(part[:, None])
+        n_codes = 0
+        if is_inner and backoffs is not None:
+            n_codes = len(backoffs)
+            self._data.append(_pack_halves(backoffs))
         if probs is not None:
-            self._data.append(_two_in_a_word(np.resize(probs, 1 << prob_bits).view(np.uint32)))
-        self._layout[order - 1] = ngrams.n_rows, prob_bits, *further
+            self._data.append(_pack_halves(np.resize(probs, 1 << prob_bits)))
+        widths += [0] * (4 - len(widths))
+        self._layout[order - 1] = ngrams.n_rows, *widths[1:], n_lists, n_codes
         ngrams.remove()
         contexts.remove()
 
@@ -134,83 +150,47 @@ class TableWriter:
         return Table(self._data.whole(), self._layout, self._storage)
 
 
-def _choose_widths(contexts: Spool, backoffs: Float32 | None) -> tuple[_Codes, int]:
-    """Choose how back-offs are coded, as ``backoffs`` if given, and the bits of near places that cost least."""
-    codes = _Codes(None if backoffs is None else backoffs.view(np.uint32))
+def _choose_widths(contexts: Spool, codes: Float32 | None) -> tuple[Float32 | None, int]:
+    """Return the codes of back-offs, None to keep them as they are, and the bits of near places that cost least."""
+    is_open = codes is None
+    found = np.empty(0, np.float32)
     spans = [np.zeros(1, np.int64)]  # from the first place of each block to its last
     for rows in _even(contexts()):
-        first = _first_places(rows, 0)
+        first, backoffs = _split_contexts(rows, 0)
         starts = np.arange(0, len(rows), BLOCK)
-        ends = np.minimum(starts + BLOCK, len(rows)) - 1
-        spans.append(first[ends] - first[starts])
-        codes.learn(rows[:, 0].astype(np.uint32))
+        spans.append(first[np.minimum(starts + BLOCK, len(rows)) - 1] - first[starts])
+        if is_open and len(found) <= _MOST_CODES:
+            found = np.union1d(found, backoffs)
     size, lengths = contexts.n_rows, np.concatenate(spans)
-    codes.finish(size)
+    bits = max(len(found) - 1, 0).bit_length()
+    if 0 < len(found) <= _MOST_CODES and bits * size + 32 * len(found) < 32 * size:
+        codes = found
     costs = [near * size + _LIST_BITS * int((lengths >= 1 << near).sum()) for near in range(49)]
     return codes, int(np.argmin(costs))
 
 
-class _Codes:
-    """What stands for back-offs, float32 given as uint32: numbers of their distinct values, or of values given."""
-
-    def __init__(self, given: npt.NDArray[np.uint32] | None) -> None:
-        self._given = given is not None
-        self._learned = np.zeros(1 << 10, np.uint32)
-        self._slots = np.full(1 << 12, -1, np.int32)
-        self._n = 0
-        self.values = np.empty(0, np.uint32) if given is None else given
-
-    @property
-    def bits(self) -> int:
-        return (len(self.values) - 1).bit_length() if len(self.values) else 32
-
-    def learn(self, values: npt.NDArray[np.uint32]) -> None:
-        """Number the values that have no number yet, in the order in which they come."""
-        start = len(values) if self._given else 0
-        while start < len(values) and self._n <= _MOST_CODES:
-            start, self._n = _number_values(values, start, self._slots, self._learned, self._n)
-            if start < len(values):
-                self._learned = np.append(self._learned, np.zeros_like(self._learned))
-                self._slots = np.full(4 * len(self._learned), -1, np.int32)
-                known = self._learned[: self._n].copy()
-                _number_values(known, 0, self._slots, self._learned, 0)
-
-    def finish(self, n: int) -> None:
-        """Take the numbers if n values take fewer bits so than as they are."""
-        bits = max(self._n - 1, 0).bit_length()
-        if 0 < self._n <= _MOST_CODES and bits * n + 32 * self._n < 32 * n:
-            self.values = self._learned[: self._n].copy()
-
-    def encode(self, values: npt.NDArray[np.uint32]) -> Rows:
-        """Return values as they are packed."""
-        if self._given:
-            return _nearest(values.view(np.float32), self.values.view(np.float32))
-        if not len(self.values):
-            return values.astype(np.uint64)
-        found = np.empty(len(values), np.uint64)
-        _numbers_of(values, self._slots, self._learned, found)
-        return found
+def _split_contexts(rows: Rows, start: int) -> tuple[Int64, Float32]:
+    """Return where what continues each context begins, from ``start`` on, and where the last ends; and back-offs."""
+    n_after = (rows[:, 0] >> _HALF).astype(np.int64)
+    places = start + np.concatenate([[0], np.cumsum(n_after)])
+    return places, rows[:, 0].astype(np.uint32).view(np.float32)
 
 
-def _nearest(values: Float32, codes: Float32) -> Rows:
-    """Return the number of the nearest of ascending codes for each value."""
+def _encode(values: Float32, codes: Float32 | None) -> Rows:
+    """Return the number of the nearest of ascending codes for each value, or without codes its bits."""
+    if codes is None:
+        return values.view(np.uint32).astype(np.uint64)
     middles = (codes[1:].astype(np.float64) + codes[:-1]) / 2
     return np.searchsorted(middles, values).astype(np.uint64)
 
 
 def _pair(integers: npt.NDArray[Any], floats: Float32) -> Rows:
-    """Integers below 2^32 and float32 as one column: (n-grams, 1)."""
+    """Return integers below 2^32 and float32 as one column: (n-grams, 1)."""
     return (integers.astype(np.uint64) << _HALF | floats.view(np.uint32))[:, None]
 
 
-def _first_places(rows: Rows, start: int) -> Int64:
-    """Where what continues each context begins, if what continues the first begins at ``start``."""
-    n_after = (rows[:, 0] >> _HALF).astype(np.int64)
-    return start + np.cumsum(n_after) - n_after
-
-
-def _even(blocks: Iterator[Rows]) -> Iterator[Rows]:
-    """The same rows in blocks of `_RECORDS`; only the last may be smaller."""
+def _even(blocks: Iterable[Rows]) -> Iterator[Rows]:
+    """Yield the same rows in blocks of `_RECORDS`; only the last may be smaller."""
     held: list[Rows] = []
     n_held = 0
     for rows in blocks:
@@ -226,18 +206,19 @@ def _even(blocks: Iterator[Rows]) -> Iterator[Rows]:
         yield np.concatenate(held)
 
 
-def _records(fields: list[Rows], widths: Int64, is_last: bool) -> Rows:
-    """Records as words (words, 1); after the last one comes a word more, as a field is read from two."""
+def _pack_records(fields: list[Rows], widths: Int64, is_last: bool) -> Rows:
+    """Return records as words (words, 1); after the last one comes a word more, as a field is read from two."""
     n_bits = len(fields[0]) * int(widths.sum())
     out = np.zeros(-(-n_bits // 64) + 1, np.uint64)
     _pack(np.stack(fields), widths, out)
     return out[: len(out) if is_last else n_bits // 64, None]
 
 
-def _two_in_a_word(values: npt.NDArray[np.uint32]) -> Rows:
-    """Values (values,) as words (words, 1), the first in the lower half."""
-    padded = np.append(values, np.zeros(len(values) % 2, np.uint32)).astype(np.uint64)
-    return (padded[::2] | padded[1::2] << _HALF)[:, None]
+def _pack_halves(values: Float32) -> Rows:
+    """Return values (values,) as words (words, 1), the first in the lower half."""
+    padded = np.append(values, np.zeros(len(values) % 2, np.float32))
+    halves = padded.view(np.uint32).astype(np.uint64)
+    return (halves[::2] | halves[1::2] << _HALF)[:, None]
 
 
 @njit
@@ -256,36 +237,163 @@ def _pack(fields, widths, out):
             at += widths[f]
 
 
-@njit
-def _slot(value, slots, values):
-    """The slot that holds the number of a value, or the empty one where it would be."""
-    mask = np.uint64(len(slots) - 1)
-    at = (np.uint64(value) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) & mask
-    while slots[at] >= 0 and values[slots[at]] != value:
-        at = (at + np.uint64(1)) & mask
-    return at
+# -- smaller tables ----------------------------------------------------------------------------------
+
+
+class _Contexts(NamedTuple):
+    """What pruning knows of the n-grams of an order below the highest, arrays (n-grams,)."""
+
+    suffix: Int64  # the place of each without its first word
+    log_prob: Float64  # log p(w_1 ... w_n)
+    kept: npt.NDArray[np.bool_]
+    backoff: Float32  # with the n-grams that are kept
+
+
+def prune(table: Table, threshold: float) -> Table:
+    """Return the table without the n-grams whose absence raises the perplexity by a share below ``threshold``."""
+    orders = [
+        _Contexts(
+            np.zeros(n, np.int64), np.empty(n), np.full(n, not i, bool), np.empty(n, np.float32)
+        )
+        for i, n in enumerate(table.sizes)
+    ]
+    orders[0].log_prob[:] = table.unpacked(1).log_prob
+    for n in range(table.order - 2):
+        _descend(*table.arguments, n, orders[n], orders[n + 1])
+    # an n-gram that is needed by a longer one is marked as kept before its order is judged
+    for n in range(table.order - 2, -1, -1):
+        _judge(*table.arguments, n, threshold, orders[n], orders[n + 1].kept)
+    with Scratch(default_budget()) as scratch:
+        writer = TableWriter(table.order, table.n_types, scratch)
+        for n in range(1, table.order + 1):
+            for begin, end in table.blocks(n):
+                found, stays = table.unpacked(n, begin, end), orders[n - 1].kept[begin:end]
+                writer.add_ngrams(n, found.word[stays], found.log_prob[stays])
+                if n < table.order:
+                    n_after = np.empty(end - begin, np.int64)
+                    _count_kept(*table.arguments, n - 1, begin, orders[n].kept, n_after)
+                    own = orders[n - 1].backoff[begin:end]
+                    writer.add_contexts(n, n_after[stays], own[stays])
+            writer.end_order(n)
+        return writer.finish()
+
+
+def quantize(table: Table, bits: int) -> Table:
+    """Return the same n-grams with log-probabilities and back-offs of ``bits`` bits."""
+    codes = [_choose_codes(table, n, bits) for n in range(1, table.order + 1)]
+    with Scratch(default_budget()) as scratch:
+        writer = TableWriter(table.order, table.n_types, scratch, codes)
+        for n in range(1, table.order + 1):
+            for block in table.blocks(n):
+                found = table.unpacked(n, *block)
+                writer.add_ngrams(n, found.word, found.log_prob)
+                if n < table.order:
+                    writer.add_contexts(n, found.n_after, found.backoff)
+            writer.end_order(n)
+        return writer.finish()
+
+
+def _choose_codes(table: Table, order: int, bits: int) -> tuple[Float32, Float32]:
+    """The values of an order's log-probabilities and back-offs, ascending."""
+    found = table.unpacked(order)
+    nonzero = _means(found.backoff[found.backoff != 0], (1 << bits) - 1)
+    return _means(found.log_prob, 1 << bits), np.unique(np.append(nonzero, np.float32(0)))
+
+
+def _means(values: Float32, n: int) -> Float32:
+    """At most n values, ascending, and at least two, that stand for all."""
+    ordered = np.sort(values).astype(np.float64)
+    if len(ordered) < 2:
+        return np.array([*ordered, 0.0] if len(ordered) else [-1.0, 0.0], np.float32)
+    sums = np.concatenate([[0.0], np.cumsum(ordered)])
+    cuts = np.linspace(0, len(ordered), n + 1).astype(np.int64)
+    for _ in range(_ROUNDS):
+        cuts = np.unique(cuts)
+        means = np.diff(sums[cuts]) / np.diff(cuts)
+        inner = np.searchsorted(ordered, (means[1:] + means[:-1]) / 2)
+        cuts = np.concatenate([[0], inner, [len(ordered)]])
+    found = np.unique(means.astype(np.float32))
+    return found if len(found) > 1 else np.append(found, found + np.float32(1e-3))
+
+
+# -- compiled loops of pruning; order n has n-grams of n + 1 words here ----------------------------------
 
 
 @njit
-def _number_values(given, start, slots, values, n):
-    """Number the values from place ``start`` on that have none of the ``n`` numbers; stop where there is no room.
+def _below(data, shape, n, node, suffix):
+    """The range of n-grams of order n that continue a context of order n without its first word."""
+    if n == 0:
+        return np.int64(0), shape[0, SIZE]
+    own = suffix[node]
+    return first_after(data, shape, n - 1, own), first_after(data, shape, n - 1, own + 1)
 
-    ``values`` (numbers,) are what the numbers stand for, and ``slots`` a table of four times as many that finds them.
-    Return the place where it stopped, and how many numbers there are.
+
+@njit
+def _descend(data, shape, n, own, above):
+    """Write the suffixes and the log-probabilities of order n + 1 into ``above``; those of order n are ``own``.
+
+    What follows a context and what follows it without its first word are both sorted, and compared word by word.
     """
-    for i in range(start, len(given)):
-        at = _slot(given[i], slots, values)
-        if slots[at] < 0:
-            if n == len(values):
-                return i, n
-            values[n] = given[i]
-            slots[at] = n
-            n += 1
-    return len(given), n
+    for node in range(shape[n, SIZE]):
+        begin, end = _below(data, shape, n, node, own.suffix)
+        for place in range(
+            first_after(data, shape, n, node), first_after(data, shape, n, node + 1)
+        ):
+            begin = at_or_after(data, shape, n, begin, end, word_of(data, shape, n + 1, place))
+            above.suffix[place] = begin
+            above.log_prob[place] = own.log_prob[node] + log_prob(data, shape, n + 1, place)
 
 
 @njit
-def _numbers_of(given, slots, values, out):
-    """Write the numbers of values, 0 for those that have none."""
-    for i in range(len(given)):
-        out[i] = max(slots[_slot(given[i], slots, values)], 0)
+def _judge(data, shape, n, threshold, contexts, kept):
+    """Say which n-grams of order n + 1 stay, and write the back-offs of their contexts.
+
+    ``kept`` holds those that longer ones need, and becomes all that stay; those that they need are marked likewise in
+    ``contexts``.
+    """
+    for node in range(shape[n, SIZE]):
+        first, last = first_after(data, shape, n, node), first_after(data, shape, n, node + 1)
+        own = np.float64(backoff(data, shape, n, node))
+        contexts.backoff[node] = own
+        if first == last:
+            continue
+        low, high = _below(data, shape, n, node, contexts.suffix)
+        below = 0.0
+        begin = low
+        for place in range(first, last):
+            begin = at_or_after(data, shape, n, begin, high, word_of(data, shape, n + 1, place))
+            below += np.exp(np.float64(log_prob(data, shape, n, begin)))
+        rest = 1 - below
+        free = np.exp(own) * rest  # what is left for words that are not listed, as the model has it
+        gone = gone_below = 0.0
+        begin = low
+        for place in range(first, last):
+            begin = at_or_after(data, shape, n, begin, high, word_of(data, shape, n + 1, place))
+            log_here = np.float64(log_prob(data, shape, n + 1, place))
+            log_below = np.float64(log_prob(data, shape, n, begin))
+            here, there = np.exp(log_here), np.exp(log_below)
+            if not kept[place] and rest > 1e-9 and free > 0:
+                changed = np.log(free + here) - np.log(rest + there)
+                divergence = -np.exp(contexts.log_prob[node]) * (
+                    here * (log_below + changed - log_here) + (changed - own) * free
+                )
+                if np.expm1(divergence) < threshold:
+                    gone += here
+                    gone_below += there
+                    continue
+            kept[place] = True
+            contexts.kept[node] = True
+            contexts.kept[begin] = True
+        if gone > 0:
+            contexts.backoff[node] = np.log(free + gone) - np.log(rest + gone_below)
+
+
+@njit
+def _count_kept(data, shape, n, begin, kept, n_after):
+    """Write how many kept n-grams continue each of order n from place ``begin`` on."""
+    for i in range(len(n_after)):
+        n_after[i] = 0
+        for place in range(
+            first_after(data, shape, n, begin + i), first_after(data, shape, n, begin + i + 1)
+        ):
+            n_after[i] += kept[place]

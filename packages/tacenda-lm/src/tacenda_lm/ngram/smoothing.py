@@ -26,9 +26,19 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.progress import Progress, track
-from tacenda_lm.ngram.counting import Counted, Int64, Scratch, Sorter, Spool, split_counts
+from tacenda_lm.ngram.counting import (
+    Counted,
+    Int64,
+    Packing,
+    Parents,
+    Rows,
+    Scratch,
+    Sorter,
+    Spool,
+    regroup,
+    split_counts,
+)
 from tacenda_lm.ngram.packing import TableWriter
-from tacenda_lm.ngram.rows import Packing, Parents, Rows, find_parents, regroup
 from tacenda_lm.sequences import Float64
 
 #: The discounts where a text is too small or too odd to give them: those of ``lmplz --discount_fallback``.
@@ -94,17 +104,14 @@ def _join_lower(
 
     ``lower`` are the rows of the order below, with its probabilities. A row has zero there if h' w is not listed.
     """
-    n_keys = packing.columns(n - 1)
-    below = Parents(lower, n_keys, n_keys + 1)
+    below = Parents(lower, n, packing, packing.columns(n - 1) + 1)
     for block in regroup(blocks, n, packing):
         rows = block[packing.last(block, n) >= 0]
         if not len(rows):
             continue
-        there = below.through(packing.parent(rows[-1], n))
-        places = np.empty(len(rows), np.int64)
-        find_parents(rows, *packing.without_last(n), there, n_keys, places)
+        there, places = below.of(rows)
         p = np.zeros(len(rows), np.uint64)
-        p[places >= 0] = there[places[places >= 0], n_keys]
+        p[places >= 0] = there[places[places >= 0], -1]
         yield packing.reverse(np.hstack([rows, p[:, None]]), n)
 
 
@@ -134,12 +141,10 @@ class _Smoother:
 
         Rows have a key with the first word first, counts, and p(w | h'). ``contexts`` are keys of the order below.
         """
-        n, n_keys = self.n, packing.columns(self.n - 1)
-        above = Parents(contexts, n_keys, n_keys)
+        n = self.n
+        above = Parents(contexts, n, packing, packing.columns(n - 1))
         for rows in regroup(blocks, n, packing):
-            there = above.through(packing.parent(rows[-1], n))
-            prefix = np.empty(len(rows), np.int64)
-            find_parents(rows, *packing.without_last(n), there, n_keys, prefix)
+            there, prefix = above.of(rows)
             adjusted, occurrences = split_counts(rows[:, -2])
             # a part of an n-gram occurs at least as often as it, so the parts of what is listed are listed
             listed = np.ones(len(rows), bool) if n < 3 else occurrences >= self.min_count
