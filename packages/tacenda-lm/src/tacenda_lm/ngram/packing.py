@@ -119,8 +119,8 @@ class TableWriter:
                 first, own = _split_contexts(next(contexts_of), after)
                 after = int(first[-1])
                 first = first[:-1]
-                places = np.append(first, np.full(-len(first) % BLOCK, first[-1]))
-                places = places.reshape(-1, BLOCK)
+                whole = np.append(first, np.full(-len(first) % BLOCK, first[-1]))
+                places = whole.reshape(-1, BLOCK)
                 is_far = places[:, -1] - places[:, 0] >= 1 << near_bits
                 near = np.where(is_far[:, None], 0, places - places[:, :1]).ravel()[: len(first)]
                 number = (n_lists + np.cumsum(is_far) - 1).astype(np.uint64) | _FLAG
