@@ -66,7 +66,7 @@ def track(
     disable
         True hides the bar, False shows it, None decides as the module's docstring says.
     """
-    if not _is_visible(disable):
+    if not (_is_visible() if disable is None else not disable):
         return Progress(iterable if iterable is not None else ())
     from tqdm.auto import tqdm
 
@@ -90,15 +90,13 @@ def track(
 
 def announce(message: str) -> None:
     """Write a line about work that cannot be counted, where a bar would be seen."""
-    if _is_visible(None):
+    if _is_visible():
         from tqdm.auto import tqdm
 
         tqdm.write(message, file=sys.stderr)  # above the bars that stand there
 
 
-def _is_visible(disable: bool | None) -> bool:
-    if disable is not None:
-        return not disable
+def _is_visible() -> bool:
     wish = os.environ.get("TACENDA_PROGRESS", "").strip().lower()
     if wish:
         return wish not in {"0", "false", "no", "off"}

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final, Literal, Self, get_args
@@ -57,11 +57,8 @@ class Normalization:
                 word = word.lower()
         return _DIGITS.sub("NUM", word) if self.digits else word
 
-    def __bool__(self) -> bool:
-        """Return whether anything is done at all."""
-        return self.digits or self.lowercase
 
-
+@cache
 def reserved(oov: Oov) -> frozenset[str]:
     """Return the names that no ordinary word can have: written in a text they mean the type of that name."""
     return frozenset((BOUNDARY, UNKNOWN, *(CLASSES if oov == "classes" else ())))
@@ -113,31 +110,26 @@ class _Lookup(dict[str, int]):
         """Return the id of any string without remembering it. Raises CorpusError for what is no string."""
         if not isinstance(word, str):
             raise not_a_string(word)
-        own = self.own(word)
-        if own is not None:
-            return own
-        name = class_of(self._normalized(word), self._normalization) if self._classes else None
-        while name is not None:  # the finest class that is a type
-            found = self._exact(name)
-            if found is not None:
-                return found
+        found = self.own(word)
+        name = None
+        if found is None and self._classes:
+            normalized = word if word in self._reserved else self._normalization(word)
+            name = class_of(normalized, self._normalization)
+        while found is None and name is not None:  # the finest class that is a type
+            found = self.own(name)
             name = coarser_class(name)
-        return self[UNKNOWN]
+        return self[UNKNOWN] if found is None else found
 
     def own(self, word: str) -> int | None:
         """Return the id of the word's own type, or None if it has none."""
-        found = self._exact(word)
-        if found is None and self._normalization:
-            found = self._exact(self._normalized(word))
-        return found
-
-    def _normalized(self, word: str) -> str:
-        return word if word in self._reserved else self._normalization(word)
-
-    def _exact(self, word: str) -> int | None:
-        # the dictionary also remembers words without a type, under the id of what stands for them
         found = self.get(word)
-        return found if found is not None and self._words[found] == word else None
+        # the dictionary also remembers words without a type, under the id of what stands for them
+        if found is not None and self._words[found] == word:
+            return found
+        if word in self._reserved or (normalized := self._normalization(word)) == word:
+            return None
+        found = self.get(normalized)
+        return found if found is not None and self._words[found] == normalized else None
 
 
 # ---- lists of strings as two arrays ----
@@ -298,14 +290,14 @@ class Vocabulary:
         normalization = normalization or Normalization()
         names = reserved(oov)
         proper: Counter[str] = Counter()
-        if normalization:
+        if normalization.digits or normalization.lowercase:
             for word, count in counts.items():
                 # a reserved name keeps its spelling; what becomes one by normalization means it too
                 proper[word if word in names else normalization(word)] += count
         else:
             proper.update(counts)
         special = Counter({name: proper.pop(name) for name in names if name in proper})
-        kept = dict(_most_frequent(proper, max_vocabulary, min_count))
+        kept = dict(_rank(proper, max_vocabulary, min_count))
         for word in proper.keys() - kept.keys():
             name = class_of(word, normalization) if oov == "classes" else UNKNOWN
             special[name] += proper[word]
@@ -508,21 +500,16 @@ def _damaged(error: Exception) -> ArtifactError:
     return ArtifactError(f"the vocabulary of the model is damaged: {error}")
 
 
-def _most_frequent(
-    counts: Mapping[str, int], n: int | None, min_count: int
+def _rank(
+    counts: Mapping[str, int], n: int | None = None, min_count: int = 0
 ) -> list[tuple[str, int]]:
-    least = min_count
+    """Return the most frequent strings with their counts; ties in the order of code points."""
     if n is not None and n < len(counts):
         # sorting a million words that are not kept would take longer than all the rest
-        nth = sorted(counts.values(), reverse=True)[n - 1]
-        least = max(least, nth)
-    return _rank({word: count for word, count in counts.items() if count >= least})[:n]
-
-
-def _rank(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    ranked = sorted(counts.items(), key=itemgetter(0))
+        min_count = max(min_count, sorted(counts.values(), reverse=True)[n - 1])
+    ranked = sorted((item for item in counts.items() if item[1] >= min_count), key=itemgetter(0))
     ranked.sort(key=itemgetter(1), reverse=True)  # stable: ties stay in the order of the words
-    return ranked
+    return ranked[:n]
 
 
 def _merge_rare(counts: Counter[str], min_class_count: int) -> Counter[str]:

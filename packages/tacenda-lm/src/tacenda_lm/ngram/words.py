@@ -45,7 +45,9 @@ class WordTable:
 
     def __init__(self, vocabulary: Vocabulary, is_ascii: bool = False) -> None:
         self.vocabulary, self.is_ascii = vocabulary, is_ascii
-        self.is_plain = not vocabulary.normalization and vocabulary.oov == "single"
+        self.is_plain = (
+            not any(vars(vocabulary.normalization).values()) and vocabulary.oov == "single"
+        )
 
     @cached_property
     def words(self) -> Words:

@@ -10,13 +10,13 @@ import json
 import os
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Self, get_origin, get_type_hints
+from typing import Any, Final, Self, Unpack, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +40,11 @@ from tacenda.corpus.storage import (
     load_array,
     writing,
 )
-from tacenda.corpus.word_ids import CodedBlock, Selection, Types
+from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
 from tacenda.errors import ArtifactError, CorpusError
 from tacenda.offsets import checked_offsets
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer, tokenizer_version
-from tacenda.vocabulary import Oov, Vocabulary
+from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import CLASSES
 
 _MANIFEST: Final = "corpus.json"
@@ -97,19 +97,13 @@ class Corpus:
         text: Lines,
         *,
         tokenizer: str | Tokenizer = "whitespace",
-        vocabulary: Vocabulary | None = None,
-        max_vocabulary: int | None = None,
-        min_count: int = 1,
-        digits: bool = False,
-        lowercase: bool = False,
-        oov: Oov = "single",
-        min_class_count: int = 50,
         cache: Folder | None = None,
         cache_key: str | None = None,
         encoding: str = "utf-8",
         errors: str = "strict",
         marks: Marks = "keep",
         processes: int = 1,
+        **selection: Unpack[Selecting],
     ) -> Self:
         """Tokenize text in one pass: a line is a sentence, empty lines are skipped.
 
@@ -122,22 +116,6 @@ class Corpus:
             is a file and a string is text, here as everywhere in Tacenda.
         tokenizer
             ``"whitespace"``, ``"words"``, ``"spacy:en"`` or a callable; see `tacenda.tokenizers`.
-        vocabulary
-            The vocabulary to use, as for a held-out text; it settles the next six options.
-        max_vocabulary
-            How many proper words become types, the most frequent first; ``</s>``, ``<unk>`` and the OOV classes
-            come on top. None keeps all.
-        min_count
-            Words that occur less often are left out.
-        digits
-            Turn each run of digits into ``NUM``.
-        lowercase
-            Turn all words into lower case.
-        oov
-            ``"single"`` maps all other words to ``<unk>``; ``"classes"`` to about a hundred classes of shapes and
-            suffixes.
-        min_class_count
-            Classes with fewer occurrences are merged into coarser ones.
         cache
             A folder for the result, which is memory-mapped. A corpus found there is used again if it came from
             the same files (path, size, times) with the same settings, and built anew otherwise. Without it, up
@@ -153,6 +131,22 @@ class Corpus:
         processes
             Processes that tokenize; the result does not depend on it. They pay for slow tokenizers, which must be
             names or functions of a module.
+        vocabulary
+            The vocabulary to use, as for a held-out text; it settles the options that follow.
+        max_vocabulary
+            How many proper words become types, the most frequent first; ``</s>``, ``<unk>`` and the OOV classes
+            come on top. None keeps all.
+        min_count
+            Words that occur less often are left out.
+        digits
+            Turn each run of digits into ``NUM``.
+        lowercase
+            Turn all words into lower case.
+        oov
+            ``"single"`` maps all other words to ``<unk>``; ``"classes"`` to about a hundred classes of shapes and
+            suffixes.
+        min_class_count
+            Classes with fewer occurrences are merged into coarser ones.
 
         Raises
         ------
@@ -162,98 +156,85 @@ class Corpus:
             or the cache folder holds something that is not ours.
         """
         check_marks(marks)
-        selection = Selection(
-            max_vocabulary, min_count, digits, lowercase, oov, min_class_count
-        ).settled_by(vocabulary)
-        at_least_one(processes, "processes")
+        if processes < 1:
+            raise _too_small("processes", processes)
+        chosen = Selection(**selection)
         get_tokenizer(tokenizer)
         paths = text_files(text)
-
-        def coder(types: Types) -> Iterator[CodedBlock]:
-            blocks = text_blocks(text, encoding, errors, marks)
-            return word_ids.code_lines(blocks, tokenizer, types, processes)
-
-        fingerprint = _fingerprint(
-            selection,
-            vocabulary,
-            cache_key,
-            paths,
-            tokenizer_version(tokenizer),
-            encoding,
-            errors,
-            marks,
-        )
+        types = Types()
+        blocks = text_blocks(text, encoding, errors, marks)
+        coded = word_ids.code_lines(blocks, tokenizer, types, processes)
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
         origin = {"sources": [path.name for path in paths or ()], "tokenizer": name}
-        return cls._build(coder, selection, vocabulary, cache, fingerprint, origin)
+        if cache is None:
+            return cls._build(coded, types, chosen, origin, Place())
+        version = tokenizer_version(tokenizer)
+        reading = (encoding, errors, marks)
+        fingerprint = _fingerprint(chosen, cache_key, reading, paths, version)
+        return cls._cached(coded, types, chosen, origin, cache, fingerprint)
 
     @classmethod
     def from_sentences(
         cls,
         sentences: Iterable[Sequence[str]],
         *,
-        vocabulary: Vocabulary | None = None,
-        max_vocabulary: int | None = None,
-        min_count: int = 1,
-        digits: bool = False,
-        lowercase: bool = False,
-        oov: Oov = "single",
-        min_class_count: int = 50,
         cache: Folder | None = None,
         cache_key: str | None = None,
         marks: Marks = "keep",
+        **selection: Unpack[Selecting],
     ) -> Self:
         """Make a corpus of sentences that are tokenized already, read once; empty ones are skipped.
 
         Tokens are any strings, with spaces or line ends inside if need be. Options and errors are those of
         `from_text`.
         """
-        selection = Selection(
-            max_vocabulary, min_count, digits, lowercase, oov, min_class_count
-        ).settled_by(vocabulary)
         check_marks(marks)
-
-        def coder(types: Types) -> Iterator[CodedBlock]:
-            return word_ids.code_sentences(sentences, types, marks)
-
-        fingerprint = _fingerprint(selection, vocabulary, cache_key, marks=marks)
+        chosen, types = Selection(**selection), Types()
+        coded = word_ids.code_sentences(sentences, types, marks)
         origin: dict[str, Any] = {"sources": [], "tokenizer": None}
-        return cls._build(coder, selection, vocabulary, cache, fingerprint, origin)
+        if cache is None:
+            return cls._build(coded, types, chosen, origin, Place())
+        fingerprint = _fingerprint(chosen, cache_key, ("", "", marks))
+        return cls._cached(coded, types, chosen, origin, cache, fingerprint)
 
     @classmethod
     def _build(
         cls,
-        coder: Callable[[Types], Iterator[CodedBlock]],
+        coded: Iterable[CodedBlock],
+        types: Types,
         selection: Selection,
-        vocabulary: Vocabulary | None,
-        cache: Folder | None,
-        fingerprint: str | None,
         origin: dict[str, Any],
+        place: Place,
     ) -> Self:
-        """Build a corpus, or take it from the cache if the one there has the same fingerprint."""
+        """Build a corpus in a place."""
+        what = ", ".join(origin["sources"]) or "the text"
+        is_split = origin["tokenizer"] in ("whitespace", ASCII_WHITESPACE)
+        ids, offsets, vocabulary, n_unknown = word_ids.assemble(
+            coded, types, place, selection, what, is_split
+        )
+        if n_unknown:
+            origin["written_unknown"] = n_unknown
+        return cls(ids, offsets, vocabulary, origin, place=place)
 
-        def assemble(place: Place) -> tuple[Ids, Offsets, Vocabulary]:
-            types = Types()
-            what = ", ".join(origin["sources"]) or "the text"
-            is_split_at_whitespace = origin["tokenizer"] in ("whitespace", ASCII_WHITESPACE)
-            ids, offsets, words, n_unknown = word_ids.assemble(
-                coder(types), types, place, selection, vocabulary, what, is_split_at_whitespace
-            )
-            if n_unknown:
-                origin["written_unknown"] = n_unknown
-            return ids, offsets, words
-
-        if cache is None:
-            place = Place()
-            return cls(*assemble(place), origin, place=place)
+    @classmethod
+    def _cached(
+        cls,
+        coded: Iterable[CodedBlock],
+        types: Types,
+        selection: Selection,
+        origin: dict[str, Any],
+        cache: Folder,
+        fingerprint: str | None,
+    ) -> Self:
+        """Take the corpus from the cache if the one there has the same fingerprint, or build it there."""
         folder = store.path_of(cache, CorpusError)
         found = cls._reuse(folder, fingerprint)
         if found is not None:
             # the fingerprint covers a given vocabulary's words, not its counts: keep the one given
-            found.vocabulary = vocabulary or found.vocabulary
+            found.vocabulary = selection.vocabulary or found.vocabulary
             return found
         with _new_data(folder) as data:
-            corpus = cls(*assemble(Place(data)), origin)
+            corpus = cls._build(coded, types, selection, origin, Place(data))
             corpus._commit(data, fingerprint)
         return corpus
 
@@ -382,7 +363,8 @@ class Corpus:
 
         A block is int32 ids (tokens,) and int64 offsets (sentences + 1,) that start at 0.
         """
-        at_least_one(n_tokens, "n_tokens")
+        if n_tokens < 1:
+            raise _too_small("n_tokens", n_tokens)
         first = 0
         while first < self.n_sentences:
             limit = int(self.offsets[first]) + n_tokens
@@ -403,7 +385,8 @@ class Corpus:
         one of them may be shorter; together they have tokens + sentences ids. ``backwards`` begins with the last id
         and ends with the first.
         """
-        at_least_one(n_tokens, "n_tokens")
+        if n_tokens < 1:
+            raise _too_small("n_tokens", n_tokens)
         n, offsets = self.n_sentences, self.offsets
 
         def boundaries_before(position: int) -> int:
@@ -424,7 +407,8 @@ class Corpus:
 
     def head(self, n_sentences: int) -> Self:
         """Return the first ``n_sentences`` sentences, or all if there are fewer; ids and vocabulary are shared."""
-        at_least_one(n_sentences, "n_sentences")
+        if n_sentences < 1:
+            raise _too_small("n_sentences", n_sentences)
         n = min(n_sentences, self.n_sentences)
         offsets = self.offsets[: n + 1]
         ids = self.ids[: offsets[-1]]
@@ -507,10 +491,8 @@ class Corpus:
         )
 
 
-def at_least_one(value: int, name: str) -> None:
-    """Raise CorpusError unless the value is at least 1."""
-    if value < 1:
-        raise CorpusError(f"{name} is {value}; it must be at least 1")
+def _too_small(name: str, value: int) -> CorpusError:
+    return CorpusError(f"{name} is {value}; it must be at least 1")
 
 
 # ---- a corpus in a folder ----
@@ -610,19 +592,16 @@ def _sweep(folder: Path) -> None:
 
 def _fingerprint(
     selection: Selection,
-    vocabulary: Vocabulary | None,
     cache_key: str | None,
+    reading: tuple[str, str, Marks],
     paths: Sequence[Path] | None = None,
     tokenizer: str | None = None,
-    encoding: str = "",
-    errors: str = "",
-    marks: Marks = "keep",
 ) -> str | None:
     """Return a sha256 (hex) of sources and settings, equal only where the corpus would come out the same.
 
-    Files count by absolute path, size and times of change. None is returned where the source is an iterable
-    (``paths`` is None) or the tokenizer a callable (``tokenizer``, its version, is None), unless the user's
-    ``cache_key`` stands for them.
+    Files count by absolute path, size and times of change; ``reading`` is encoding, errors and marks. None is returned
+    where the source is an iterable (``paths`` is None) or the tokenizer a callable (``tokenizer``, its version, is
+    None), unless the user's ``cache_key`` stands for them.
     """
     if cache_key is None and (paths is None or tokenizer is None):
         return None
@@ -630,14 +609,16 @@ def _fingerprint(
     if paths is not None:
         states = [(path.resolve(), path.stat()) for path in paths]
         files = [[str(path), s.st_size, s.st_mtime_ns, s.st_ctime_ns] for path, s in states]
+    chosen = dict(vars(selection))
+    vocabulary = chosen.pop("vocabulary")
     facts = {
         "build": _BUILD_VERSION,
         "classes": CLASSES,
         "files": files,
         "tokenizer": tokenizer,
-        "selection": asdict(selection),
+        "selection": chosen,
         "vocabulary": None if vocabulary is None else vocabulary.fingerprint,
-        "reading": (encoding, errors, *([] if marks == "keep" else [marks])),
+        "reading": reading[: 2 if reading[2] == "keep" else 3],
         "key": cache_key,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

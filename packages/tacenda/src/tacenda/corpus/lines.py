@@ -169,7 +169,14 @@ def decoded_blocks(
 
     ``name`` is what error messages call the file.
     """
-    decoder = _decoder(encoding, errors)
+    if errors not in ("strict", "replace", "ignore"):
+        raise CorpusError(f"errors is {errors!r}; use 'strict', 'replace' or 'ignore'")
+    try:
+        io.TextIOWrapper(io.BytesIO(), encoding)  # refuses codecs from bytes to bytes
+        decoder = codecs.getincrementaldecoder(encoding)(errors)
+    except (LookupError, TypeError, ValueError) as error:
+        reason = str(error).partition(";")[0]
+        raise CorpusError(f"encoding is {encoding!r}: {reason}; use e.g. 'utf-8'") from error
     tail: list[str] = []
     n_lines = n_bytes = n_tail = 0
     at_start = True
@@ -178,7 +185,12 @@ def decoded_blocks(
         try:
             text = decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
-            raise _undecodable(name, encoding, error, n_bytes - pending, n_lines) from error
+            bad = error.object[error.start : min(error.end, error.start + 4)]
+            line = n_lines + error.object[: error.start].count(b"\n") + 1
+            raise CorpusError(
+                f"{name} is not {encoding} at line {line}, byte offset {n_bytes - pending + error.start} "
+                f'(0x{bad.hex()}: {error.reason}); name its encoding, or pass errors="replace"'
+            ) from error
         except UnicodeError as error:
             raise CorpusError(f"{name} is not {encoding}: {error}; name its encoding") from error
         n_bytes += len(data)
@@ -215,18 +227,6 @@ def numbered_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tup
         yield from enumerate(chain.from_iterable(read_blocks(text_file(path), encoding)), 1)
     except CorpusError as error:
         raise DataError(str(error)) from error
-
-
-def _decoder(encoding: str, errors: str) -> codecs.IncrementalDecoder:
-    """What decodes bytes that come in pieces. Raises CorpusError for no encoding of text, and for another handler."""
-    if errors not in ("strict", "replace", "ignore"):
-        raise CorpusError(f"errors is {errors!r}; use 'strict', 'replace' or 'ignore'")
-    try:
-        io.TextIOWrapper(io.BytesIO(), encoding)  # refuses codecs from bytes to bytes
-        return codecs.getincrementaldecoder(encoding)(errors)
-    except (LookupError, TypeError, ValueError) as error:
-        reason = str(error).partition(";")[0]
-        raise CorpusError(f"encoding is {encoding!r}: {reason}; use e.g. 'utf-8'") from error
 
 
 def whole_number(digits: str) -> int | None:
@@ -266,17 +266,6 @@ def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
         raise CorpusError(f"{what} {path}: {error.strerror or error}") from error
 
 
-def _undecodable(
-    name: str, encoding: str, error: UnicodeDecodeError, start: int, n_lines: int
-) -> CorpusError:
-    bad = error.object[error.start : min(error.end, error.start + 4)]
-    line = n_lines + error.object[: error.start].count(b"\n") + 1
-    return CorpusError(
-        f"{name} is not {encoding} at line {line}, byte offset {start + error.start} "
-        f'(0x{bad.hex()}: {error.reason}); name its encoding, or pass errors="replace"'
-    )
-
-
 def file_blocks(
     paths: Sequence[Path], encoding: str, errors: str, marks: Marks = "keep"
 ) -> Iterator[list[str]]:
@@ -285,7 +274,8 @@ def file_blocks(
     bar: Progress[object] = track(None, "Tokenizing", total=total, unit="B")
     with bar:
         for path in paths:
-            blocks = read_blocks(path, encoding, errors, bar.update, longest=LONGEST_LINE)
+            chunks = byte_chunks(path, bar.update)
+            blocks = decoded_blocks(chunks, str(path), encoding, errors, longest=LONGEST_LINE)
             yield from lines_without_marks(blocks, marks, str(path))
 
 
@@ -335,10 +325,10 @@ def lines_without_marks(
     for block in blocks:
         lines = block
         if marks != "keep" and any(_HINT in line for line in block):
-            lines = [
-                _strip_line(line, marks, f"{name}, line {number}", skippable)
-                for number, line in enumerate(block, n_lines + 1)
-            ]
+            for number, line in enumerate(block if marks == "refuse" else [], n_lines + 1):
+                if found := _MARK.search(line):
+                    raise refusal(found[0], f"{name}, line {number}", skippable)
+            lines = [_MARK.sub(" ", line) for line in block]
         yield lines
         n_lines += len(block)
 
@@ -353,16 +343,6 @@ def sentence_without_marks(
         found = next(token for token in tokens if token in (START, BOUNDARY))
         raise refusal(found, f"sentence {number}", skippable)
     return [token for token in tokens if token not in (START, BOUNDARY)]
-
-
-def _strip_line(line: str, marks: Marks, place: str, skippable: bool) -> str:
-    """Return the line as ``marks`` says, "refuse" or "skip"."""
-    if marks == "skip":
-        return _MARK.sub(" ", line)
-    found = _MARK.search(line)
-    if found:
-        raise refusal(found[0], place, skippable)
-    return line
 
 
 def refusal(mark: str, place: str, skippable: bool = True) -> CorpusError:

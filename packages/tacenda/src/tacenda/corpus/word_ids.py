@@ -21,7 +21,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import chain
 from multiprocessing.connection import wait
-from typing import Final
+from typing import Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,10 +48,32 @@ CodedBlock = tuple[NDArray[np.int32], NDArray[np.int64]]
 _LocalBlock = tuple[list[str], bytes, bytes]
 
 
+class Selecting(TypedDict, total=False):
+    """Keyword arguments that choose the vocabulary of a text."""
+
+    vocabulary: (
+        Vocabulary | None
+    )  #: the vocabulary to use, as for a held-out text; it settles the others
+    max_vocabulary: (
+        int | None
+    )  #: how many proper words become types, the most frequent first; None keeps all
+    min_count: int  #: words that occur less often are left out; 1 by default
+    digits: bool  #: turn each run of digits into ``NUM``; False by default
+    lowercase: bool  #: turn all words into lower case; False by default
+    oov: Oov  #: "single", the default, or "classes"
+    min_class_count: (
+        int  #: classes with fewer occurrences are merged into coarser ones; 50 by default
+    )
+
+
 @dataclass(frozen=True)
 class Selection:
-    """How the vocabulary of a text is chosen; see `Vocabulary.from_counts`."""
+    """How the vocabulary of a text is chosen: `Selecting` with all defaults.
 
+    Raises CorpusError where an option contradicts the vocabulary that is given.
+    """
+
+    vocabulary: Vocabulary | None = None
     max_vocabulary: int | None = None
     min_count: int = 1
     digits: bool = False
@@ -59,22 +81,32 @@ class Selection:
     oov: Oov = "single"
     min_class_count: int = 50
 
-    def settled_by(self, vocabulary: Vocabulary | None) -> "Selection":
-        """The selection that a given vocabulary settles. Raises CorpusError if it contradicts this one."""
-        if vocabulary is None:
-            return self
-        normalization = vocabulary.normalization
-        settled = Selection(
-            digits=normalization.digits, lowercase=normalization.lowercase, oov=vocabulary.oov
-        )
+    def __post_init__(self) -> None:
+        """Take from a given vocabulary what it settles."""
+        if self.vocabulary is None:
+            return
+        settled = {**vars(self.vocabulary.normalization), "oov": self.vocabulary.oov}
         for name, default in vars(Selection()).items():
-            value = getattr(self, name)
-            if value != default and value != getattr(settled, name):
+            value, fixed = getattr(self, name), settled.get(name, default)
+            if name != "vocabulary" and value not in (default, fixed):
                 raise CorpusError(
                     f"{name}={value!r} contradicts the vocabulary that was given, which settles it; "
                     "leave one of the two out"
                 )
-        return settled
+            if name in settled:
+                object.__setattr__(self, name, fixed)
+
+    def choose(self, counts: Mapping[str, int], n_sentences: int) -> Vocabulary:
+        """Return the vocabulary of a text in which each string was written so often."""
+        return self.vocabulary or Vocabulary.from_counts(
+            counts,
+            n_sentences,
+            max_vocabulary=self.max_vocabulary,
+            min_count=self.min_count,
+            normalization=Normalization(self.digits, self.lowercase),
+            oov=self.oov,
+            min_class_count=self.min_class_count,
+        )
 
 
 class Types(dict[str, int]):
@@ -149,11 +181,10 @@ def assemble(
     types: Types,
     place: Place,
     selection: Selection,
-    vocabulary: Vocabulary | None,
     what: str,
     is_split_at_whitespace: bool,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], Vocabulary, int]:
-    """Gather coded blocks, choose the vocabulary unless it is given, and renumber.
+    """Gather coded blocks, choose the vocabulary, and renumber.
 
     Also return how many ``<unk>`` were written in the text. ``what`` is the text in words, for the error when it has no
     tokens. Text that was split at whitespace causes a warning if it looks as if it should not have been.
@@ -168,40 +199,20 @@ def assemble(
             offsets.append(ends)
         if not len(ids):
             raise CorpusError(f"there are no tokens in {what}; give a text with at least one word")
-        n_unknown = 0
-        if UNKNOWN in types:
-            n_unknown = sum(int((block == types[UNKNOWN]).sum()) for block in ids.blocks())
-        if vocabulary is None:
-            counts = dict(zip(types, _count(ids, len(types)).tolist(), strict=True))
-            said = about_running_text(counts) if is_split_at_whitespace else None
+        occurrences = np.zeros(len(types), dtype=np.int64)
+        for block in ids.blocks():
+            occurrences += np.bincount(block, minlength=len(types))
+        counts = dict(zip(types, occurrences.tolist(), strict=True))
+        if is_split_at_whitespace and selection.vocabulary is None:
+            said = about_running_text(counts)
             if said:
-                warnings.warn(said, stacklevel=5)
-            vocabulary = choose(counts, len(offsets) - 1, selection)
+                warnings.warn(said, stacklevel=4)
+        vocabulary = selection.choose(counts, len(offsets) - 1)
         ids.replace(vocabulary.encode(types, remember=False))
-        return ids.finish(), offsets.finish(), vocabulary, n_unknown
+        return ids.finish(), offsets.finish(), vocabulary, counts.get(UNKNOWN, 0)
     finally:
         ids.close()
         offsets.close()
-
-
-def _count(ids: GrowingArray, n_types: int) -> NDArray[np.int64]:
-    counts = np.zeros(n_types, dtype=np.int64)
-    for block in ids.blocks():
-        counts += np.bincount(block, minlength=n_types)
-    return counts
-
-
-def choose(counts: Mapping[str, int], n_sentences: int, selection: Selection) -> Vocabulary:
-    """Return the vocabulary of a text in which each string was written so often."""
-    return Vocabulary.from_counts(
-        counts,
-        n_sentences,
-        max_vocabulary=selection.max_vocabulary,
-        min_count=selection.min_count,
-        normalization=Normalization(selection.digits, selection.lowercase),
-        oov=selection.oov,
-        min_class_count=selection.min_class_count,
-    )
 
 
 def about_running_text(counts: Mapping[str, int]) -> str | None:
@@ -223,7 +234,13 @@ def _code_in_processes(
     blocks: Iterable[list[str]], tokenizer: str | Tokenizer, types: Types, processes: int
 ) -> Iterator[CodedBlock]:
     """Do the work of `code_lines` with a tokenizer that other processes can import."""
-    _check_sendable(tokenizer)
+    try:
+        pickle.dumps(tokenizer)
+    except Exception as error:
+        raise CorpusError(
+            f"the tokenizer {tokenizer!r:.80} cannot be sent to other processes; "
+            "give a function defined in a module, or processes=1"
+        ) from error
     # spawned, not forked: the threads of numeric libraries do not survive a fork
     context = multiprocessing.get_context("spawn")
     try:
@@ -243,17 +260,6 @@ def _code_in_processes(
         raise CorpusError(
             "a tokenizer process ended unexpectedly; in a script, call from_text under "
             'if __name__ == "__main__":, or use processes=1'
-        ) from error
-
-
-def _check_sendable(tokenizer: str | Tokenizer) -> None:
-    """Raise CorpusError unless other processes can import the tokenizer."""
-    try:
-        pickle.dumps(tokenizer)
-    except Exception as error:
-        raise CorpusError(
-            f"the tokenizer {tokenizer!r:.80} cannot be sent to other processes; "
-            "give a function defined in a module, or processes=1"
         ) from error
 
 

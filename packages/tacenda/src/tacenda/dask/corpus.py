@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, Unpack
 
 import dask
 import numpy as np
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tacenda.corpus import word_ids
 from tacenda.corpus.lines import Marks, check_marks
-from tacenda.corpus.word_ids import Selection, Types
+from tacenda.corpus.word_ids import Selecting, Selection, Types
 from tacenda.dask.partitions import Addresses, Partition, partitions
 from tacenda.errors import ConfigurationError, CorpusError, FittingError
 from tacenda.progress import Progress, track
@@ -117,11 +117,10 @@ class ClusterCorpus:
         partition_bytes: int = PARTITION_BYTES,
         storage_options: Mapping[str, Any] | None = None,
         tokenizer: str | Tokenizer = "whitespace",
-        vocabulary: Vocabulary | None = None,
         encoding: str = "utf-8",
         errors: str = "strict",
         marks: Marks = "keep",
-        **selection: Any,
+        **selection: Unpack[Selecting],
     ) -> Self:
         """Read and tokenize files on a cluster: a line is a sentence, empty lines are skipped.
 
@@ -138,10 +137,8 @@ class ClusterCorpus:
             How much text a task reads. A compressed file is never cut: make its parts files of their own.
         storage_options
             For the file system of the addresses, such as an endpoint or credentials.
-        tokenizer, vocabulary, encoding, errors, marks
+        tokenizer, encoding, errors, marks, selection
             As of `tacenda.Corpus.from_text`. A tokenizer that is a function is sent to the workers.
-        selection
-            max_vocabulary, min_count, digits, lowercase, oov and min_class_count of `tacenda.Corpus.from_text`.
 
         Raises
         ------
@@ -161,7 +158,8 @@ class ClusterCorpus:
                 ) from error
         check_marks(marks)
         get_tokenizer(tokenizer)
-        chosen = Selection(**selection).settled_by(vocabulary)
+        chosen = Selection(**selection)
+        vocabulary = chosen.vocabulary
         plan = partitions(addresses, partition_bytes, encoding, storage_options)
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
         sources = [each.name.rpartition("/")[2] for each in plan if not each.begin]
@@ -407,7 +405,7 @@ def _choose(
         return None, None
     counts = dict(zip(tally.words, tally.counts.tolist(), strict=True))
     said = word_ids.about_running_text(counts) if is_split_at_whitespace else None
-    return word_ids.choose(counts, tally.n_sentences, selection), said
+    return selection.choose(counts, tally.n_sentences), said
 
 
 def _renumber(coded: _Coded, vocabulary: Vocabulary) -> Part:
