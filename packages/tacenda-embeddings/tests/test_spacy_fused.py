@@ -191,16 +191,44 @@ def test_averages_saved_weights_and_copies_are_seen_at_once(vocab):
     assert b"rows" not in model.to_bytes().partition(b"attrs")[2].partition(b"params")[0]
 
 
-@pytest.mark.parametrize("name", ["hashembed", "maxout", "layernorm"])
-def test_weights_changed_in_place_are_seen_at_once(vocab, name):
+CHANGES = {
+    "one number": lambda array: np.add.at(array.reshape(-1), [-1], 1),
+    "signs": lambda array: np.negative(array, out=array),
+    "doubled": lambda array: np.multiply(array, 2, out=array),
+    "turned round": lambda array: np.copyto(array, array[::-1].copy()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("layers", ["words and vectors", "static vectors"])
+def test_any_weight_changed_in_place_is_seen_at_once(vocab, layers, change):
     docs = documents(vocab, (3, 5, 8))
-    model = build(CASES["words and vectors"](), docs)
+    model = build(CASES[layers](), docs, "model")
     check(model, docs)
-    for node in model.walk():
-        if node.name == name:
-            for parameter in node.param_names:
-                node.get_param(parameter)[..., -1:] += 1
-    check(model, docs)
+    arrays = [node.get_param(name) for node in model.walk() for name in node.param_names]
+    for array in [*arrays, vocab.vectors.data]:
+        before = np.concatenate(layer_by_layer(model, docs))
+        CHANGES[change](array)
+        changed = np.concatenate(layer_by_layer(model, docs))
+        check(model, docs)
+        if change in ("signs", "doubled") and array is not vocab.vectors.data:
+            assert not np.array_equal(before, changed)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("shape", [(96,), (1024, 64), (5000, 96)])
+def test_digests_see_changes_that_cancel_out_in_a_sum(change, shape):
+    array = np.ones(shape, np.float32)
+    array[: len(array) // 2] = 3
+    other = array.copy()
+    CHANGES[change](other)
+    assert fused.digest([array]) != fused.digest([other])
+    rows = np.arange(8, dtype=np.int32).reshape(2, 4)
+    tables = [
+        each.reshape(-1, shape[-1] // 8)[[*range(4), *range(-4, 0)]] for each in (array, other)
+    ]
+    one, two = (fused.digest_rows([np.ascontiguousarray(each)], rows) for each in tables)
+    assert one[1] != two[1]
 
 
 def test_vectors_of_a_pipeline_changed_in_place_are_seen_at_once(vocab):

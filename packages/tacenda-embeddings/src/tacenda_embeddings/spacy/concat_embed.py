@@ -11,7 +11,6 @@ from spacy.tokens import Doc
 from thinc.api import Maxout, Model, NumpyOps, get_width
 from thinc.types import Floats2d, Ragged
 
-from tacenda_embeddings.spacy.fused import WordRows, can_be_fused, embed_and_mix
 from tacenda_embeddings.spacy.linear_algebra import on_numpy_blas
 
 NUMPY_OPS = NumpyOps()  # lengths stay on the CPU, whatever device the vectors are on
@@ -41,6 +40,8 @@ def concat_embed(
     tacenda.errors.ConfigurationError
         There is no layer, or a number is not positive.
     """
+    from tacenda_embeddings.spacy.fused import WordRows  # loads numba
+
     if not embeds:
         _fail("embeds is empty: name at least one layer, as in [...embeds.lds]")
     strange = [name for name, layer in embeds.items() if not isinstance(layer, Model)]
@@ -96,8 +97,10 @@ def forward(
     if not lengths.sum():
         return [ops.alloc2f(0, model.get_dim("nO")) for _ in docs], lambda d_docs: []
     embeds, mix = _split(model)
-    if not is_train and mix is not None and isinstance(ops, NumpyOps) and can_be_fused(mix):
-        return embed_and_mix(model.attrs["rows"], embeds, mix, docs), lambda d_docs: []
+    if not is_train and mix is not None and isinstance(ops, NumpyOps):
+        together = model.attrs["rows"].embed_and_mix(model, embeds, mix, docs)
+        if together is not None:
+            return together, lambda d_docs: []
     outputs = [layer(docs, is_train) for layer in embeds]
     parts = [part.data if isinstance(part, Ragged) else ops.flatten(part) for part, _ in outputs]
     joined = ops.xp.concatenate(parts, axis=1)

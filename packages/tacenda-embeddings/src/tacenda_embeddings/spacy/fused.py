@@ -7,13 +7,17 @@ The mixing layer multiplies the columns of all embeddings, side by side, by one 
 ``spacy.MultiHashEmbed.v2`` sees of a token its attributes (norm, prefix, ...) and perhaps its static vector, and
 nothing around it. So the first bracket is one row for each word, and a text has far fewer words than tokens:
 `WordRows` keeps these rows from batch to batch. v are the vectors that ``tacenda.DocTensor.v1`` reads, and s scales
-each of them; they are multiplied in place, and nothing is put side by side. `fused_kernels` has what follows the sum.
-The result differs from that of the layers by rounding alone.
+each of them; they are multiplied in place, and nothing is put side by side. The result differs from that of the layers
+by rounding alone.
+
+Optimizers, and users, may write into the arrays of weights at any time, so nothing is trusted because an array is the
+same object. Weights that every row depends on are digested at each batch. The tables of hashed embeddings are too
+large for that: each word has a digest of the few rows of them that it reads.
 """
 
 import threading
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -23,8 +27,10 @@ from spacy.tokens import Doc
 from thinc.api import Model, get_width
 from thinc.types import Ragged
 
+from tacenda.kernels.machinery.compiled import njit
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
 from tacenda_embeddings.spacy.doc_tensor import as_they_are, scales
+from tacenda_embeddings.spacy.vectors import MorphologicalVectors
 
 #: Layers that treat every token separately, and see no more of it than its attributes.
 _WORD_BY_WORD = frozenset(
@@ -36,73 +42,131 @@ _BLOCK_TOKENS = 512  # what is computed of so many tokens stays in the second-le
 _KEPT_BYTES = 64_000_000  # of rows that a layer keeps before it starts over
 
 
-def can_be_fused(mix: Model[Any, Any]) -> bool:
-    """Return whether the mixing layer is what ``tacenda.ConcatEmbed.v1`` makes, and initialized."""
-    names = [node.name for node in mix.walk() if not node.layers]
-    return sorted(names) == ["dropout", "layernorm", "maxout"] and all(
-        node.has_param(name) for node in mix.walk() for name in node.param_names
+class Part(NamedTuple):
+    """An embedding layer, and the columns of W that multiply its output."""
+
+    layer: Model[Any, Any]
+    start: int
+    stop: int
+
+
+class Plan(NamedTuple):
+    """How a model is computed."""
+
+    nodes: list[
+        Model[Any, Any]
+    ]  # of the model and the vectors of the pipeline that the plan is for
+    vectors: type
+    maxout: Model[Any, Any]
+    norm: Model[Any, Any]
+    of_words: list[Part]  # whose output is a matter of the word
+    of_context: list[Part]
+    attributes: list[int]  # spaCy's ids of all that ``of_words`` read
+    hashed: list[tuple[Model[Any, Any], int]]  # hashed embeddings, each with its attribute
+    weights: list[tuple[Model[Any, Any], str]]  # all other weights that rows of words depend on
+    static: bool  # whether these depend on the vectors of the pipeline
+
+    @classmethod
+    def of(
+        cls,
+        nodes: list[Model[Any, Any]],
+        embeds: Sequence[Model[Any, Any]],
+        mix: Model[Any, Any],
+        doc: Doc,
+    ) -> Self | None:
+        """Return the plan; None if the mixing layer is not what ``tacenda.ConcatEmbed.v1`` makes, and initialized."""
+        inner = [node for node in mix.walk() if not node.layers]
+        by_name = {node.name: node for node in inner}
+        if sorted(node.name for node in inner) != ["dropout", "layernorm", "maxout"]:
+            return None
+        if not all(node.has_param(name) for node in inner for name in node.param_names):
+            return None
+        of_words, of_context, stop = [], [], 0
+        for layer in embeds:
+            start, stop = stop, stop + get_width(layer.predict([doc]))
+            fixed = layer.name != DOC_TENSOR and _depends_on_words_alone(layer, doc.vocab)
+            (of_words if fixed else of_context).append(Part(layer, start, stop))
+        leaves = [[n for n in part.layer.walk() if not n.layers] for part in of_words]
+        hashed = [(n, _attribute(n, each)) for each in leaves for n in each if _is_hashed(n)]
+        attributes = {attribute for _, attribute in hashed}
+        static = any(node.name == "static_vectors" for each in leaves for node in each)
+        if static:
+            attributes.add(doc.vocab.vectors.attr)
+        for node in (node for each in leaves for node in each):
+            if node.name == "extract_features":
+                attributes.update(map(intify_attr, node.attrs["columns"]))
+        others = [n for each in leaves for n in each if not _is_hashed(n)]
+        weights = [(n, name) for n in (by_name["maxout"], *others) for name in n.param_names]
+        return cls(
+            nodes,
+            type(doc.vocab.vectors),
+            by_name["maxout"],
+            by_name["layernorm"],
+            of_words,
+            of_context,
+            sorted(attributes),
+            hashed,
+            weights,
+            static,
+        )
+
+    def tables(self, vectors: Any) -> list[np.ndarray]:
+        """Return the arrays of which each word reads a few rows."""
+        tables = [np.ascontiguousarray(node.get_param("E"), np.float32) for node, _ in self.hashed]
+        return [*tables, np.ascontiguousarray(vectors.data, np.float32)] if self.static else tables
+
+    def rows_read(self, values: np.ndarray, vectors: Any) -> np.ndarray:
+        """Return which rows of `tables` words read (words, rows) int32, -1 for none.
+
+        ``values`` (words, attributes) are those of ``attributes``.
+        """
+        column = {attribute: values[:, i] for i, attribute in enumerate(self.attributes)}
+        read = [np.empty((len(values), 0))]
+        for node, attribute in self.hashed:
+            hashes = node.ops.hash(np.ascontiguousarray(column[attribute]), node.attrs["seed"])
+            read.append(hashes % len(node.get_param("E")))  # four rows, as thinc's ``hashembed``
+        if self.static:
+            rows = [vectors.find(key=key) for key in column[vectors.attr].tolist()]
+            read.append(np.array(rows).reshape(-1, 1))
+        return np.concatenate(read, axis=1).astype(np.int32)
+
+
+def _is_hashed(node: Model[Any, Any]) -> bool:
+    return bool(node.name == "hashembed")
+
+
+def _attribute(node: Model[Any, Any], leaves: list[Model[Any, Any]]) -> int:
+    """Return the attribute that a hashed embedding looks up."""
+    [extract] = [each for each in leaves if each.name == "extract_features"]
+    return int(intify_attr(extract.attrs["columns"][node.attrs["column"]]))
+
+
+def _depends_on_words_alone(layer: Model[Any, Any], vocab: Any) -> bool:
+    """Return whether the output for a token is a matter of its word, and it is known which rows a word reads."""
+    leaves = [node for node in layer.walk() if not node.layers]
+    names = [node.name for node in leaves]
+    # in a table of spaCy's, words may be mapped to other rows at any time
+    fixed = "static_vectors" not in names or isinstance(vocab.vectors, MorphologicalVectors)
+    known = "hashembed" not in names or (
+        names.count("extract_features") == 1
+        and all(node.attrs["column"] is not None for node in leaves if _is_hashed(node))
     )
+    return fixed and known and _WORD_BY_WORD.issuperset(names)
 
 
-def embed_and_mix(
-    rows: "WordRows", embeds: Sequence[Model[Any, Any]], mix: Model[Any, Any], docs: Sequence[Doc]
-) -> list[np.ndarray]:
-    """Return one array ``(n_tokens, width)`` float32 per document, some of which has a token.
-
-    ``rows`` are those of the model that ``embeds`` and ``mix`` belong to.
-    """
-    from tacenda_embeddings.spacy.fused_kernels import maxout_and_normalize  # loads numba
-
-    inner = {node.name: node for node in mix.walk()}
-    maxout, norm = inner["maxout"], inner["layernorm"]
-    b = maxout.get_param("b").reshape(-1)
-    W = maxout.get_param("W").reshape(len(b), -1)
-    first = next(doc for doc in docs if len(doc))
-    of_words, of_context = [], []
-    kept = rows.under_weights([*embeds, mix], first.vocab.vectors, len(b))
-    start = 0
-    for layer, width in zip(embeds, rows.widths(embeds, first), strict=True):
-        stop = start + width
-        if layer.name != DOC_TENSOR and _depends_on_words_alone(layer, first.vocab):
-            of_words.append((layer, W[:, start:stop].T))
-        else:
-            of_context.append((layer, kept.columns(W, start, stop)))
-        start = stop
-    if of_words:
-        make = partial(_rows_of_words, of_words, b)
-        attributes = _attributes([layer for layer, _ in of_words], first.vocab)
-        table, places = rows.find(kept, docs, attributes, make)
-    else:
-        table, places = b[None], np.zeros(sum(map(len, docs)), np.int64)
-    n_pieces, gain, shift = maxout.get_dim("nP"), norm.get_param("G"), norm.get_param("b")
-    mixed = np.empty((len(places), maxout.get_dim("nO")), np.float32)
-    stop = 0
-    for block in _blocks(docs):
-        start, stop = stop, stop + sum(map(len, block))
-        if stop > start:
-            added = _rows_of_context(of_context, block, stop - start)
-            here = slice(start, stop)
-            maxout_and_normalize(table, places[here], added, n_pieces, gain, shift, mixed[here])
-    bounds = np.cumsum([0, *map(len, docs)]).tolist()
-    return [mixed[start:stop] for start, stop in pairwise(bounds)]
-
-
-Parts = list[tuple[Model[Any, Any], np.ndarray]]
-"""Layers, and for each the columns of W that belong to it, transposed."""
-
-
-def _rows_of_words(parts: Parts, b: np.ndarray, words: "Words") -> np.ndarray:
+def _rows_of_words(plan: Plan, W: np.ndarray, b: np.ndarray, words: "Words") -> np.ndarray:
     """Return b plus what layers give for each word (words, outputs times pieces)."""
     total = np.tile(b, (len(words), 1))
-    for layer, W in parts:
-        total += _flatten(layer.predict([words])) @ W
+    for layer, start, stop in plan.of_words:
+        total += _flatten(layer.predict([words])) @ W[:, start:stop].T
     return total
 
 
-def _rows_of_context(parts: Parts, docs: list[Doc], n_tokens: int) -> np.ndarray:
+def _rows_of_context(parts: list[Part], kept: "_Kept", docs: list[Doc]) -> np.ndarray:
     """Return what the other layers give (n_tokens, outputs times pieces) float32; no columns without any."""
-    found = np.empty((n_tokens, 0), np.float32)
-    for layer, W in parts:
+    found = np.empty((sum(map(len, docs)), 0), np.float32)
+    for layer, start, _ in parts:
+        W = kept.columns[start]
         if layer.name == DOC_TENSOR:
             arrays = as_they_are(layer, docs, False)
             vectors = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
@@ -121,27 +185,6 @@ def _flatten(output: Any) -> np.ndarray:
     if isinstance(output, Ragged):
         return np.asarray(output.dataXd)
     return output[0] if len(output) == 1 else np.concatenate(output)
-
-
-def _attributes(layers: Sequence[Model[Any, Any]], vocab: Any) -> list[int]:
-    """Return spaCy's ids of the attributes that layers read."""
-    found: set[int] = set()
-    for node in (node for layer in layers for node in layer.walk()):
-        if node.name == "extract_features":
-            found.update(map(intify_attr, node.attrs["columns"]))
-        elif node.name == "static_vectors":
-            found.add(vocab.vectors.attr)
-    return sorted(found)
-
-
-def _depends_on_words_alone(layer: Model[Any, Any], vocab: Any) -> bool:
-    """Return whether the output for a token is a matter of its word."""
-    from tacenda_embeddings.spacy.vectors import MorphologicalVectors
-
-    names = {node.name for node in layer.walk() if not node.layers}
-    # in a table of spaCy's, words may be mapped to other rows at any time
-    fixed = "static_vectors" not in names or isinstance(vocab.vectors, MorphologicalVectors)
-    return fixed and names <= _WORD_BY_WORD
 
 
 def _blocks(docs: Sequence[Doc]) -> Iterator[list[Doc]]:
@@ -180,57 +223,67 @@ class Words:
         return np.ascontiguousarray(self._values[:, self._column[intify_attr(attributes)]])
 
 
-class _Weights(NamedTuple):
-    """What the rows depend on."""
+class _Rows(NamedTuple):
+    """Rows of words, with space for more."""
 
-    digest: bytes  # of every number
-    model: Any  # behind the vectors of the pipeline; None without
+    table: np.ndarray  # (words, outputs times pieces) float32
+    read: np.ndarray  # (words, rows) int32, which rows of the tables each word reads
+    digests: np.ndarray  # (words,) uint64, of these rows
 
 
 class _Kept:
     """Rows by the hash of their word, and columns of W, under the same weights."""
 
-    def __init__(self, weights: _Weights, width: int) -> None:
+    def __init__(self, weights: tuple[Any, ...], plan: Plan, W: np.ndarray) -> None:
         self.weights = weights
         self.places: dict[int, int] = {}
-        self.table = np.empty((256, width), np.float32)
-        self._columns: dict[tuple[int, int], np.ndarray] = {}
+        self.used = 0
+        n_read = 4 * len(plan.hashed) + plan.static
+        self.rows = _Rows(
+            np.empty((256, len(W)), np.float32),
+            np.empty((256, n_read), np.int32),
+            np.empty(256, np.uint64),
+        )
+        # transposed, in C order: BLAS multiplies a short text by such a copy three times as fast
+        self.columns = {
+            start: np.ascontiguousarray(W[:, start:stop].T) for _, start, stop in plan.of_context
+        }
 
-    def columns(self, W: np.ndarray, start: int, stop: int) -> np.ndarray:
-        """Return columns of W transposed, in C order: BLAS multiplies by such a copy a tenth faster."""
-        if (start, stop) not in self._columns:
-            self._columns[start, stop] = np.ascontiguousarray(W[:, start:stop].T)
-        return self._columns[start, stop]
-
-    def add(self, keys: list[int], rows: np.ndarray) -> None:
+    def add(self, keys: list[int], rows: _Rows) -> None:
         """Add words: first the rows, then their places, so that a reader never finds a place without a row."""
-        used = len(self.places)
-        stop = used + len(keys)
-        if stop > len(self.table):
-            larger = np.empty((2 * stop, self.table.shape[1]), np.float32)
-            larger[:used] = self.table[:used]
-            self.table = larger
-        self.table[used:stop] = rows
-        self.places.update(zip(keys, range(used, stop), strict=True))
+        used, self.used = self.used, self.used + len(keys)
+        if self.used > len(self.rows.table):
+            larger = _Rows(*(np.empty((2 * self.used, *a.shape[1:]), a.dtype) for a in self.rows))
+            for new, old in zip(larger, self.rows, strict=True):
+                new[:used] = old[:used]
+            self.rows = larger
+        for mine, more in zip(self.rows, rows, strict=True):
+            mine[used : self.used] = more
+        self.places.update(zip(keys, range(used, self.used), strict=True))
 
-    def find(self, keys: list[int]) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the table and the place of every key, or None if it lacks one."""
-        places: list[Any] = list(map(self.places.get, keys))
-        table = self.table  # after the places, which it has rows for
-        return None if None in places else (table, np.array(places))
+    def find(self, keys: list[int], tables: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the table and the place of every key, -1 for one that it lacks, or whose rows read have changed."""
+        places = [self.places.get(key, -1) for key in keys]
+        table, read, digests = self.rows  # after the places, which they have rows for
+        used = np.array(sorted({*places} - {-1}), np.int64)
+        changed = used[digest_rows(tables, read[used]) != digests[used]]
+        found = np.array(places)
+        if len(changed):
+            found[np.isin(found, changed)] = -1
+        return table, found
 
 
 class WordRows:
     """The rows of one model. A copy of it, by whatever means, begins without any.
 
-    Rows are good as long as every number they depend on is the same, which a digest of the weights tells at each
-    batch: optimizers, and users, may write into the arrays. Words are told apart by a hash of the attributes that
-    the layers read. Rows are made by the layers themselves, which get the new words of a batch in place of a document.
+    Rows are good as long as every number they depend on is the same, which digests tell at each batch. Words are told
+    apart by a hash of the attributes that the layers read. Rows are made by the layers themselves, which get the new
+    words of a batch in place of a document.
     """
 
     def __init__(self) -> None:
+        self._plan: Plan | None = None
         self._kept: _Kept | None = None
-        self._widths: list[int] | None = None
         self._lock = threading.Lock()
 
     def __deepcopy__(self, _: Any) -> Self:
@@ -239,66 +292,189 @@ class WordRows:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()
 
-    def widths(self, layers: Sequence[Model[Any, Any]], doc: Doc) -> list[int]:
-        """Return how many columns each layer of the model gives, which a document with tokens tells the first time."""
-        if self._widths is None:
-            self._widths = [get_width(layer.predict([doc])) for layer in layers]
-        return self._widths
+    def embed_and_mix(
+        self,
+        model: Model[Any, Any],
+        embeds: Sequence[Model[Any, Any]],
+        mix: Model[Any, Any],
+        docs: Sequence[Doc],
+    ) -> list[np.ndarray] | None:
+        """Return one array ``(n_tokens, width)`` float32 per document, some of which has a token.
 
-    def under_weights(self, layers: list[Model[Any, Any]], vectors: Any, width: int) -> _Kept:
-        """Return what was kept under the weights of the layers as they are now, if anything was."""
-        from tacenda_embeddings.spacy.fused_kernels import digest
+        ``embeds`` and ``mix`` are the layers of ``model``, which these rows belong to. Returns None for layers that
+        cannot be taken together.
+        """
+        first = next(doc for doc in docs if len(doc))
+        nodes, vectors = list(model.walk()), first.vocab.vectors
+        plan = self._plan
+        if plan is None or plan.nodes != nodes or plan.vectors is not type(vectors):
+            plan, self._kept = Plan.of(nodes, embeds, mix, first), None
+            self._plan = plan
+            if plan is None:
+                return None
+        maxout, norm = plan.maxout, plan.norm
+        b = maxout.get_param("b").reshape(-1)
+        W = maxout.get_param("W").reshape(len(b), -1)
+        kept = self._under_weights(plan, vectors, W)
+        table, places = b[None], np.zeros(sum(map(len, docs)), np.int64)
+        if plan.of_words:
+            table, places = self._find(plan, kept, first.vocab, docs, W, b)
+        n_pieces, gain, shift = maxout.get_dim("nP"), norm.get_param("G"), norm.get_param("b")
+        mixed = np.empty((len(places), maxout.get_dim("nO")), np.float32)
+        stop = 0
+        for block in _blocks(docs):
+            start, stop = stop, stop + sum(map(len, block))
+            if stop > start:
+                added = _rows_of_context(plan.of_context, kept, block)
+                here = slice(start, stop)
+                maxout_and_normalize(table, places[here], added, n_pieces, gain, shift, mixed[here])
+        bounds = np.cumsum([0, *map(len, docs)]).tolist()
+        return [mixed[start:stop] for start, stop in pairwise(bounds)]
 
-        nodes = [node for layer in layers for node in layer.walk()]
-        arrays = [
-            node.get_param(n) for node in nodes for n in node.param_names if node.has_param(n)
-        ]
-        model = None
-        if any(node.name == "static_vectors" for node in nodes) and hasattr(vectors, "model"):
-            model = vectors.model
-            arrays.append(vectors.data)
-        weights, kept = _Weights(digest(arrays), model), self._kept
-        if kept is None or kept.weights.digest != weights.digest or kept.weights.model is not model:
-            kept = self._kept = _Kept(weights, width)
+    def _under_weights(self, plan: Plan, vectors: Any, W: np.ndarray) -> _Kept:
+        """Return what was kept under the weights as they are now, if anything was."""
+        weights = (
+            digest([node.get_param(name) for node, name in plan.weights]),
+            [node.get_param("E").shape for node, _ in plan.hashed],
+            (vectors.model, vectors.shape) if plan.static else None,
+        )
+        kept = self._kept
+        if kept is None or kept.weights != weights:
+            kept = self._kept = _Kept(weights, plan, W)
         return kept
 
-    def find(
-        self, kept: _Kept, docs: Sequence[Doc], attributes: list[int], make: Any
+    def _find(
+        self, plan: Plan, kept: _Kept, vocab: Any, docs: Sequence[Doc], W: np.ndarray, b: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows (n_rows, width) float32, not to be written to, and which one is each token's (n_tokens,).
-
-        ``attributes`` are spaCy's ids of all that the layers read; ``make`` gives `Words` their rows.
-        """
+        """Return rows (n_rows, width) float32, not to be written to, and which one is each token's (n_tokens,)."""
+        attributes, tables = plan.attributes, plan.tables(vocab.vectors)
         values = np.concatenate(
             [doc.to_array(attributes).reshape(-1, len(attributes)) for doc in docs]
         )
         hashes = (values * _multipliers(len(attributes))).sum(axis=1, dtype=np.uint64)
-        found = kept.find(hashes.tolist())
-        if found is not None:
-            return found
+        table, places = kept.find(hashes.tolist(), tables)
+        if places.min() >= 0:
+            return table, places
         distinct, first, which = np.unique(hashes, return_index=True, return_inverse=True)
-        keys = distinct.tolist()
-        new = [i for i, key in enumerate(keys) if key not in kept.places]
-        rows = make(Words(docs[0].vocab, attributes, values[first[new]]))
+        keys, values = distinct.tolist(), values[first]
+        new = np.flatnonzero(kept.find(keys, tables)[1] < 0)
+        read = plan.rows_read(values[new], vocab.vectors)
+        digests = digest_rows(tables, read)
+        rows = _rows_of_words(plan, W, b, Words(vocab, attributes, values[new]))
         # never waits: the lock of a forked child may be held by a thread that it does not have
         if self._lock.acquire(blocking=False):
             try:
-                if 4 * rows.shape[1] * (len(kept.places) + len(new)) > _KEPT_BYTES:
-                    kept = self._kept = _Kept(kept.weights, rows.shape[1])
-                lacking = [j for j, i in enumerate(new) if keys[i] not in kept.places]
-                kept.add([keys[new[j]] for j in lacking], rows[lacking])
+                if 4 * rows.shape[1] * (kept.used + len(new)) > _KEPT_BYTES:
+                    kept = self._kept = _Kept(kept.weights, plan, W)
+                kept.add([keys[i] for i in new], _Rows(rows, read, digests))
             finally:
                 self._lock.release()
-        found = kept.find(keys)
-        if found is not None:
-            return found[0], found[1][which]
+        table, places = kept.find(keys, tables)
+        if places.min() >= 0:
+            return table, places[which]
         # nothing can be kept at present: these rows are for these documents alone
-        if len(new) < len(keys):
-            rows = make(Words(docs[0].vocab, attributes, values[first]))
-        return rows, which
+        return _rows_of_words(plan, W, b, Words(vocab, attributes, values)), which
 
 
 @cache
 def _multipliers(n: int) -> np.ndarray:
     """Return odd numbers of 64 bits for a hash that is a weighted sum, always the same."""
     return np.random.default_rng(0).integers(0, 2**63, n, np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+# -- compiled loops ------------------------------------------------------------------------------------
+
+_EPSILON = np.float32(1e-8)  # as thinc's ``layernorm`` adds to the variance
+_LANES = 64
+_FACTOR = np.uint32(2654435761)  # odd, so that a change of any number changes its lane
+_LONG_FACTOR = np.uint64(11400714819323198485)
+# high bits also count where they are low: otherwise an even number of changed signs in a lane would cancel out, and so
+# would as many doubled numbers as a power of two
+_SHIFT = np.uint32(15)
+
+
+def digest(arrays: list[Any]) -> bytes:
+    """Return a digest of float32 arrays, at about the speed of reading them."""
+    lanes = np.zeros(_LANES, np.uint32)
+    for array in arrays:
+        _digest(lanes, np.ascontiguousarray(array, np.float32).reshape(-1))
+    return lanes.tobytes()
+
+
+def digest_rows(tables: list[np.ndarray], read: np.ndarray) -> np.ndarray:
+    """Return for each word a digest (words,) uint64 of the rows ``read`` (words, rows) of the tables."""
+    found = np.zeros(len(read), np.uint64)
+    start = 0
+    for table in tables:
+        stop = min(start + 4, read.shape[1])  # one of the vectors of the pipeline, which come last
+        _digest_rows(found, table, read, start, stop)
+        start = stop
+    return found
+
+
+@njit
+def _digest(lanes: Any, array: Any) -> None:
+    words = array.view(np.uint32)
+    whole = len(words) - len(words) % _LANES
+    for i in range(0, whole, _LANES):
+        for j in range(_LANES):
+            word = words[i + j]
+            lanes[j] = (lanes[j] + (word ^ (word >> _SHIFT))) * _FACTOR
+    for i in range(whole, len(words)):
+        lanes[i - whole] = (lanes[i - whole] + (words[i] ^ (words[i] >> _SHIFT))) * _FACTOR
+
+
+@njit
+def _digest_rows(found: Any, table: Any, read: Any, start: int, stop: int) -> None:
+    words = table.view(np.uint32)
+    lanes = np.empty(words.shape[1], np.uint32)
+    for i in range(len(found)):
+        lanes[:] = 0
+        for k in range(start, stop):
+            if read[i, k] >= 0:
+                row = words[read[i, k]]
+                for j in range(len(lanes)):
+                    lanes[j] = (lanes[j] + (row[j] ^ (row[j] >> _SHIFT))) * _FACTOR
+        total = found[i] * _LONG_FACTOR
+        for j in range(len(lanes)):
+            total += np.uint64(lanes[j]) * (_LONG_FACTOR * np.uint64(2 * j + 1))
+        found[i] = total
+
+
+@njit(fastmath={"contract", "reassoc", "nsz"})
+def maxout_and_normalize(
+    table: Any, places: Any, added: Any, n_pieces: int, gain: Any, shift: Any, out: Any
+) -> None:
+    """Fill ``out`` with gain (m - mean(m)) / sd(m) + shift, where m_j is the largest of piece j of the sum.
+
+    The sum of token t is row ``places[t]`` of ``table`` (rows, outputs times pieces) plus ``added[t]``, or the row
+    alone where ``added`` (tokens, outputs times pieces) has no columns. ``gain``, ``shift`` (outputs,) and ``out``
+    (tokens, outputs) are float32 like both. The sums of a token are read once, while they are in the nearest cache.
+    """
+    n_out = out.shape[1]
+    sums = np.empty(table.shape[1], table.dtype)
+    for t in range(len(places)):
+        word = table[places[t]]
+        if added.shape[1]:
+            own = added[t]
+            for j in range(len(sums)):
+                sums[j] = word[j] + own[j]
+        else:
+            for j in range(len(sums)):
+                sums[j] = word[j]
+        row = out[t]
+        for j in range(n_out):
+            most = sums[j * n_pieces]
+            for k in range(1, n_pieces):
+                most = max(most, sums[j * n_pieces + k])
+            row[j] = most
+        mean = np.float32(0)
+        for j in range(n_out):
+            mean += row[j]
+        mean /= np.float32(n_out)
+        variance = np.float32(0)
+        for j in range(n_out):
+            variance += (row[j] - mean) * (row[j] - mean)
+        scale = 1 / np.sqrt(variance / np.float32(n_out) + _EPSILON)
+        for j in range(n_out):
+            row[j] = (row[j] - mean) * scale * gain[j] + shift[j]
