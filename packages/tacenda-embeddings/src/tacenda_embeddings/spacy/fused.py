@@ -81,7 +81,9 @@ class Plan(NamedTuple):
             return None
         if not all(node.has_param(name) for node in inner for name in node.param_names):
             return None
-        of_words, of_context, stop = [], [], 0
+        of_words: list[Part] = []
+        of_context: list[Part] = []
+        stop = 0
         for layer in embeds:
             start, stop = stop, stop + get_width(layer.predict([doc]))
             fixed = layer.name != DOC_TENSOR and _depends_on_words_alone(layer, doc.vocab)
