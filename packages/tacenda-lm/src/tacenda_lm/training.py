@@ -57,8 +57,8 @@ def train(
     """Train in place; a divergence after the first epoch leaves the best model seen.
 
     A trainer has ``settings``, with ``epochs`` and ``patience``, and ``text`` and ``valid``, tuples of arrays; one with
-    ``evaluate_every`` is evaluated after so many epochs. ``identity`` (JSON values) tells this fit from others, with
-    the texts and all settings but those that ``may_change`` on resume.
+    ``evaluate_every`` is evaluated after so many epochs. ``identity`` (JSON values, or tuples of arrays) tells this fit
+    from others, with the texts and all settings but those that ``may_change`` on resume.
     """
     settings, valid = trainer.settings, trainer.valid
     loop = FitSettings(
@@ -75,7 +75,10 @@ def train(
             "settings": {k: v for k, v in settings.to_dict().items() if k not in may_change},
             "text": fingerprint_arrays(trainer.text),
             "valid": None if valid is None else fingerprint_arrays(valid),
-            **(identity or {}),
+            **{
+                name: fingerprint_arrays(value) if isinstance(value, tuple) else value
+                for name, value in (identity or {}).items()
+            },
         }
 
     return fit(trainer, source, loop, run, identify)

@@ -78,10 +78,8 @@ def test_noisy_clusters_are_drawn_by_their_probabilities(monkeypatch):
 
     Each of the five standard normal numbers is beyond 5.5 for one of a million seeds.
     """
-    odds, found = tree_building._log_odds, []
-    monkeypatch.setattr(
-        tree_building, "_log_odds", lambda *given: found.append(odds(*given)) or found[-1]
-    )
+    em, found = tree_building._em, []
+    monkeypatch.setattr(tree_building, "_em", lambda *given: em(*given) or found.append(given[-1]))
     p, left = [], []
     for seed in range(200):
         found.clear()
@@ -174,10 +172,9 @@ def test_arguments_out_of_range_are_refused(wrong):
 
 
 def test_statistics_of_a_tree_written_out():
-    tree = Tree.of_paths([[[(0, 1)]], [[(0, -1), (1, 1)]], [[(0, -1), (1, -1)]]])
+    tree = Tree(Codes([0, 1, 2, 3], [0, 1, 3, 5], [0, 0, 1, 0, 1], [1, -1, 1, -1, -1]))
     found = tree.statistics(np.array([8, 1, 1]))
     assert found == (5 / 3, pytest.approx(1.2), 1.0, pytest.approx(1.2), 2, 2)
-    np.testing.assert_array_equal(tree.masses(np.array([8, 1, 1])), [[8, 2], [1, 1]])
     np.testing.assert_allclose(tree.biases(np.array([8, 1, 1])), [np.log(8.1 / 2.1), 0], 1e-6)
 
 

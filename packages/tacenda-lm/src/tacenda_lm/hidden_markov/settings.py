@@ -85,11 +85,6 @@ class VLHMMSettings(Settings):
     seed: int = options.seed()
     advanced: VLHMMAdvanced = group(VLHMMAdvanced)
 
-    @property
-    def trains_on_devices(self) -> bool:
-        """Whether there are kernels for such a model on devices other than the CPU."""
-        return self.advanced.neural and self.transitions in _ON_DEVICES
-
     def planned(self, n_tokens: int, n_types: int, held_out: bool) -> VLHMMSettings:
         """Return the settings with as many epochs as a text of this size lasts, unless they are given.
 
@@ -103,7 +98,8 @@ class VLHMMSettings(Settings):
         if not self.advanced.neural and self.transitions != "two_level":
             self.advanced.refuse("neural", 'true with transitions other than "two_level"')
         devices.check(self)
-        if self.device.startswith("cuda") and not self.trains_on_devices:
+        possible = self.advanced.neural and self.transitions in _ON_DEVICES
+        if self.device.startswith("cuda") and not possible:
             self.refuse(
                 "device", f'"cpu" unless neural with transitions {" or ".join(_ON_DEVICES)}'
             )
@@ -121,7 +117,7 @@ class VLHMMSettings(Settings):
 
     def find_device(self) -> str:
         """Return where a fit runs; raise ConfigurationError where there is no such device, or it has no kernels."""
-        if not self.trains_on_devices:
+        if not (self.advanced.neural and self.transitions in _ON_DEVICES):
             return "cpu"
         return devices.resolve(
             self, (f"{o}{end}" for o in _OPERATIONS for end in ("", "_backward"))

@@ -247,18 +247,15 @@ class BlockStore:
         self, transitions: Transitions, n_classes: int, k: int, size: int = _BYTES
     ) -> None:
         self._given = transitions, n_classes, k, size
-        self.transitions, self._classes, self._k = transitions, n_classes, k
+        self.transitions, self._classes = transitions, n_classes
         self.capacity = min(max(1, size // (4 * k * k)), n_classes * n_classes)
         self.holds_all = self.capacity == n_classes * n_classes
         self._lock = threading.Lock()
-        self._empty()
+        self._pool = np.empty((self.capacity, k, k), np.float32)
+        self._slots: dict[int, int] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BlockStore, self._given  # without blocks, and with a lock of its own
-
-    def _empty(self) -> None:
-        self._pool = np.empty((self.capacity, self._k, self._k), np.float32)
-        self._slots: dict[int, int] = {}
 
     def get(self, sources: _Ids, targets: _Ids) -> tuple[_Floats, npt.NDArray[np.int32]]:
         """Return a pool of blocks (capacity, k, k), and where in it each pair is (pairs,).
@@ -270,7 +267,7 @@ class BlockStore:
             slots = [self._slots.get(key, -1) for key in keys]
             missing = [n for n, slot in enumerate(slots) if slot < 0]
             if len(self._slots) + len(missing) > self.capacity:
-                self._empty()
+                self._pool, self._slots = np.empty_like(self._pool), {}
                 slots, missing = [-1] * len(keys), list(range(len(keys)))
             if missing:
                 first = len(self._slots)

@@ -133,14 +133,11 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         M, k, h = settings.n_classes, settings.states_per_class, settings.width
-
-        def normal(*shape: int, scale: float) -> nn.Parameter:
-            return nn.Parameter(torch.randn(*shape, generator=generator) * scale)
-
+        normal = partial(torch.randn, generator=generator)
         self.transitions, self.classes, self.k, self.h = settings.transitions, M, k, h
-        self.states = normal(M, k, h, scale=1.0)
+        self.states = nn.Parameter(normal(M, k, h))
         self.state_bias = nn.Parameter(torch.zeros(M, k))
-        self.words = normal(len(unigrams), h, scale=0.05)
+        self.words = nn.Parameter(normal(len(unigrams), h) * 0.05)
         self.word_bias = nn.Parameter(torch.from_numpy(unigrams.copy()))
         self.start_class = nn.Parameter(torch.from_numpy(class_unigrams.copy()))
         self.start_state = nn.Parameter(torch.zeros(M, k))
@@ -149,13 +146,13 @@ class Network(nn.Module):
         if self.transitions == "two_level":
             self.to_class = Residual(h)
             residuals.append(self.to_class)
-            self.class_vectors = normal(M, h, scale=0.05)
+            self.class_vectors = nn.Parameter(normal(M, h) * 0.05)
             self.class_bias = nn.Parameter(torch.from_numpy(class_unigrams.copy()))
         else:
             with torch.no_grad():  # a flat softmax begins with the classes' frequencies in it
                 self.state_bias += torch.from_numpy(class_unigrams)[:, None]
         if self.transitions == "features":
-            self.feature_map = normal(settings.advanced.n_features, h, scale=1.0)
+            self.feature_map = nn.Parameter(normal(settings.advanced.n_features, h))
         self.register_buffer("order", torch.from_numpy(lexicon.order), persistent=False)
         bound = h**-0.5
         for residual in residuals:
@@ -262,19 +259,15 @@ class Tabular(nn.Module):
     ) -> None:
         super().__init__()
         M, k = settings.n_classes, settings.states_per_class
-
-        def normal(*shape: int) -> torch.Tensor:
-            return torch.randn(*shape, generator=generator) * _SPREAD
-
+        normal = partial(torch.randn, generator=generator)
         self.classes, self.k = M, k
-        # the last block is that of all pairs that do not occur; it gets no gradient
-        self.blocks = nn.Parameter(normal(len(keys), k, k))
+        self.blocks = nn.Parameter(normal(len(keys), k, k) * _SPREAD)
         groups = torch.from_numpy(class_unigrams)
-        self.to_classes = nn.Parameter(normal(M, k, M) + groups)
+        self.to_classes = nn.Parameter(normal(M, k, M) * _SPREAD + groups)
         words = torch.from_numpy(unigrams[lexicon.order])
-        self.emissions = nn.Parameter(normal(len(unigrams), k) + words[:, None])
+        self.emissions = nn.Parameter(normal(len(unigrams), k) * _SPREAD + words[:, None])
         self.start_class = nn.Parameter(groups.clone())
-        self.start_state = nn.Parameter(normal(M, k))
+        self.start_state = nn.Parameter(normal(M, k) * _SPREAD)
         self.keys = keys
         self.places = torch.from_numpy(lexicon.classes[lexicon.order].astype(np.int64))
 

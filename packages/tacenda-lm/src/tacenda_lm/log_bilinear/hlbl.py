@@ -22,7 +22,7 @@ from tacenda import devices
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
-from tacenda.fitting import ArrayBatches, FitRun, History, StepResult, fingerprint_arrays
+from tacenda.fitting import ArrayBatches, FitRun, History, StepResult
 from tacenda.kernels.machinery.memory import WIDE, aligned
 from tacenda.kernels.trees import (
     Context,
@@ -163,30 +163,24 @@ class Parameters(Arrays):
     ) -> Parameters:
         """Draw small vectors; weights of positions are 1 / (2 sqrt(i)), those of a tail sum to about 1/2."""
         width, advanced = settings.width, settings.advanced
-
-        def normal(rows: int, scale: float) -> _Floats:
-            return rng.standard_normal((rows, width), np.float32) * np.float32(scale)
-
+        sizes = {
+            "words": (n_words, 0.05),
+            "far_words": (n_words if advanced.far_words else 0, 0.05),
+            "nodes": (len(node_biases), 0.01),
+        }
+        drawn = {
+            name: rng.standard_normal((rows, width), np.float32) * np.float32(scale)
+            for name, (rows, scale) in sizes.items()
+        }
         weights = 0.5 / np.sqrt(np.arange(1, settings.context + 1))
         of_tails = 0.5 * (1 - np.array(advanced.tail_rates, np.float64))
         return cls(
-            words=normal(n_words, 0.05),
-            far_words=normal(n_words if advanced.far_words else 0, 0.05),
+            **drawn,
             positions=np.repeat(weights[:, None], width, 1).astype(np.float32),
             bias=np.zeros((1, width), np.float32),
             tails=np.repeat(of_tails[:, None], width, 1).astype(np.float32),
-            nodes=normal(len(node_biases), 0.01),
             node_biases=node_biases.reshape(-1, 1).astype(np.float32),
         ).map(_align)
-
-    def context(self, rates: _Floats) -> Context:
-        """Return the weights of positions and tails as `context_sum` takes them; the rates are on their device."""
-        return Context(self.positions, self.bias[0], rates, self.tails)
-
-    @property
-    def far(self) -> _Floats | None:
-        """The vectors of the words in the tails, or None where they are R."""
-        return self.far_words if len(self.far_words) else None
 
 
 def _align(array: _Floats) -> _Floats:
@@ -202,7 +196,10 @@ class HLBLPredictor(Predictor):
     ) -> None:
         self.parameters, self.tree, self.boundary = parameters, tree, boundary
         self.n_types = tree.n_words
-        self.context = parameters.context(np.array(rates, np.float32))
+        p = parameters
+        self.context = Context(p.positions, p.bias[0], np.array(rates, np.float32), p.tails)
+        self.nodes = Nodes(p.nodes, p.node_biases[:, 0])
+        self.far = p.far_words if len(p.far_words) else None  # of the words in the tails
 
     def start(self) -> State:
         return self._extend(
@@ -214,7 +211,7 @@ class HLBLPredictor(Predictor):
         return self._extend(*self._unpack(state), word)
 
     def _extend(self, window: tuple[int, ...], tails: _Floats, word: int) -> State:
-        far = self.parameters.words if self.parameters.far is None else self.parameters.far
+        far = self.parameters.words if self.far is None else self.far
         window = (*window, word)
         if len(window) > len(self.context.weights):
             tails = self.context.rates[:, None] * tails + far[window[0]]
@@ -261,7 +258,7 @@ class HLBLPredictor(Predictor):
             read = np.array(ids[low:end])
             forget_pages(ids)
             span = Spans(read, offsets, np.array([start - low]), np.array([end - low]))
-            found = context_sum(p.words, span, self.context, tails, p.far)
+            found = context_sum(p.words, span, self.context, tails, self.far)
             tails, after = found.after, None
             if state is not None:
                 words = tuple(ids[max(0, end - n) : end].tolist())
@@ -270,13 +267,11 @@ class HLBLPredictor(Predictor):
             yield found.vectors[predicted], read[start - low :][predicted], after
 
     def rows(self, vectors: _Floats) -> _Floats:
-        nodes = Nodes(self.parameters.nodes, self.parameters.node_biases[:, 0])
-        rows = tree_softmax_distribution(vectors, self.tree.codes, nodes)
+        rows = tree_softmax_distribution(vectors, self.tree.codes, self.nodes)
         return np.asarray(rows, np.float32)
 
     def picked(self, vectors: _Floats, words: Ids) -> Float64:
-        nodes = Nodes(self.parameters.nodes, self.parameters.node_biases[:, 0])
-        return tree_softmax(vectors, words, self.tree.codes, nodes)
+        return tree_softmax(vectors, words, self.tree.codes, self.nodes)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {**self.parameters.to_arrays(), **self.tree.arrays()}
@@ -318,12 +313,24 @@ class HLBL(StreamModel):
 
         counts = corpus.type_counts
         settings = self.settings.planned(corpus.n_tokens, len(counts))
+        advanced = settings.advanced
         text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
         vectors = None
         if settings.tree != "random":
-            vectors = _cluster_vectors(settings, counts, text, fitting.stage("bootstrap"))
+            # the thesis's model (five words, no tails, no dropout) on a random tree, for its predictions
+            small = replace(
+                settings,
+                width=advanced.bootstrap_width,
+                context=_BOOTSTRAP_CONTEXT,
+                dropout=0.0,
+                epochs=advanced.bootstrap_epochs,
+                advanced=replace(advanced, tail_rates=(), far_words=False),
+            )
+            tree = build_tree("random", len(counts), seed=settings.seed)
+            stage = replace(fitting.stage("bootstrap"), description="bootstrap")
+            predictor, _ = train_hlbl(small, tree, counts, text, None, stage)
+            vectors = average_predicted(predictor, text)
             fitting = fitting.after_first()
-        advanced = settings.advanced
         tree = build_tree(
             settings.tree,
             len(counts),
@@ -376,33 +383,36 @@ class HLBLTrainer(Trainer):
         super().__init__(settings, tables, text, valid, sums=sums, device=device)
         self.begins = np.arange(1, len(text.ids), settings.advanced.piece_words, dtype=np.int64)
         self.rates = settings.advanced.tail_rates
-        self._fading = self.put(np.array(self.rates, np.float32))
+        now, rates = self.current, self.put(np.array(self.rates, np.float32))
+        self._context = Context(now.positions, now.bias[0], rates, now.tails)
+        self._far = now.far_words if len(now.far_words) else None  # of the words in the tails
+        self._nodes = Nodes(now.nodes, now.node_biases[:, 0])
+        self._node_sums = NodeSums(self.sums["nodes"], self.sums["node_biases"])
         longest = max(self.rates, default=0.0)
         faint = math.ceil(math.log(_FAINT) / math.log(longest)) if longest > 0 else 0
         self._reach = settings.context + min(faint, _FARTHEST)
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         """Take one step on the summed loss of some pieces."""
-        now, threads, rng = self.current, self.settings.threads, self.draw()
+        threads, rng = self.settings.threads, self.draw()
         (begins,) = batch
         ends = np.minimum(begins + self.settings.advanced.piece_words, len(self.text.ids))
         *span, targets, counted = self.text.windows(begins, ends, self._reach)
-        spans = now.words, Spans(*span), now.context(self._fading)
-        found = context_sum(*spans, far=now.far, threads=threads)
+        spans = self.current.words, Spans(*span), self._context
+        found = context_sum(*spans, far=self._far, threads=threads)
         vectors, kept = found.vectors, None
         if self.settings.dropout:
             kept = self.put(dropout_mask(tuple(vectors.shape), self.settings.dropout, rng))
             vectors *= kept
-        # the kernel moves the nodes itself
+        # the kernel moves the nodes itself, each while its gradient is in the cache
         weights = self.put(-counted.astype(np.float32))
-        nodes = Nodes(now.nodes, now.node_biases[:, 0])
-        sums = NodeSums(self.sums["nodes"], self.sums["node_biases"])
+        moved = self._nodes, weights, self._node_sums, learning_rate
         log_probs, grad = tree_softmax_step(
-            vectors, targets, self.tree.codes, nodes, weights, sums, learning_rate, threads
+            vectors, targets, self.tree.codes, *moved, threads=threads
         )
         if kept is not None:
             grad *= kept
-        down = context_sum_backward(*spans, found.before, grad, now.far, threads=threads)
+        down = context_sum_backward(*spans, found.before, grad, self._far, threads=threads)
         for name, rows, gradient in (
             ("words", down.words, down.rows),
             ("far_words", down.words[: len(down.far_rows)], down.far_rows),
@@ -428,7 +438,6 @@ def train_hlbl(
     text: Stream,
     valid: Stream | None,
     fitting: FitRun,
-    description: str = "fitting",
 ) -> tuple[HLBLPredictor, History]:
     """Train a model on a given tree, whatever the settings say of trees.
 
@@ -444,32 +453,10 @@ def train_hlbl(
     devices.check_memory(needed, device, settings, _LESS)
     trainer = HLBLTrainer(settings, parameters, tree, text, valid)
     source = ArrayBatches(trainer.begins, batch_size=pieces, seed=settings.seed)
-    identity = {"tree": fingerprint_arrays(tuple(tree.codes))}
     rate = falling_rate(settings.learning_rate, settings.epochs, source)
-    fitting = replace(fitting, description=description)
     with devices.out_of_memory(settings, _LESS):
-        history = train(trainer, source, fitting, rate, identity)
+        history = train(trainer, source, fitting, rate, {"tree": tuple(tree.codes)})
     return trainer.predictor(), history
-
-
-def _cluster_vectors(
-    settings: HLBLSettings, counts: npt.NDArray[np.integer], text: Stream, fitting: FitRun
-) -> npt.NDArray[np.float64]:
-    """Train the thesis's model (five words, no tails, no dropout) on a random tree, for its predictions."""
-    from tacenda_lm.log_bilinear.tree_building import build_tree
-
-    advanced = settings.advanced
-    small = replace(
-        settings,
-        width=advanced.bootstrap_width,
-        context=_BOOTSTRAP_CONTEXT,
-        dropout=0.0,
-        epochs=advanced.bootstrap_epochs,
-        advanced=replace(advanced, tail_rates=(), far_words=False),
-    )
-    tree = build_tree("random", len(counts), seed=settings.seed)
-    predictor, _ = train_hlbl(small, tree, counts, text, None, fitting, "bootstrap")
-    return average_predicted(predictor, text)
 
 
 def average_predicted(predictor: HLBLPredictor, stream: Stream) -> npt.NDArray[np.float64]:

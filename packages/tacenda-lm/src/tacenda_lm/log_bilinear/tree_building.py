@@ -145,15 +145,11 @@ class _Splitting(NamedTuple):
         (members, borders, paths), rule = level, self.rule
         sizes, n = np.diff(borders), len(members)
         group = np.repeat(np.arange(len(sizes)), sizes)
-
-        def count(chosen: _Bools) -> _Ints:
-            return np.bincount(group[chosen], minlength=len(sizes))
-
         if rule == "random":
             odds = self.rng.random(n)
         else:
-            start = np.where(self.rng.random(n) < 0.5, _FIRST, 1 - _FIRST)
-            odds = _log_odds(self.x, self.weights, level, start)
+            p, odds = np.where(self.rng.random(n) < 0.5, _FIRST, 1 - _FIRST), np.zeros(n)
+            _em(self.x, self.weights, members.astype(np.int32), borders, p, _EM_STEPS, odds)
         p = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
         left, both = p > 0.5, np.zeros(n, bool)
         if self.overlap > 0 and rule in ("adaptive", "noisy"):
@@ -162,12 +158,13 @@ class _Splitting(NamedTuple):
         if rule == "noisy":
             left = np.where(both, left, self.rng.random(n) < p)
         # a group that would stay together is cut without overlap, and if that is no cut, in halves
-        stuck = (count(left | both) == 0) | (count(left | both) == sizes)
-        stuck |= count(~left | both) == sizes
-        both &= ~stuck[group]
-        lefts = count(left)
+        sides = [left | both, ~left | both]
+        on_left, on_right = np.add.reduceat(sides, borders[:-1], axis=1, dtype=np.int64)
+        both &= ~((on_left == 0) | (on_left == sizes) | (on_right == sizes))[group]
+        sides = [left, left | both, ~left | both]
+        lefts, on_left, on_right = np.add.reduceat(sides, borders[:-1], axis=1, dtype=np.int64)
         room = _MAX_DEPTH - paths.shape[1] - 1  # steps left below the children
-        most = np.maximum(count(left | both), count(~left | both))
+        most = np.maximum(on_left, on_right)
         halved = (lefts == 0) | (lefts == sizes) | (np.ceil(np.log2(most)) > room)
         if rule in ("random", "balanced"):
             halved[:] = True
@@ -179,11 +176,11 @@ class _Splitting(NamedTuple):
         np.add.at(codes_of, members[both], 1)
         # the children, group by group
         places = np.concatenate([np.flatnonzero(left | both), np.flatnonzero(~left | both)])
-        sides = np.repeat([0, 1], [(left | both).sum(), (~left | both).sum()])
-        child = 2 * group[places] + sides
+        side = np.repeat([0, 1], [(left | both).sum(), (~left | both).sum()])
+        child = 2 * group[places] + side
         order = np.argsort(child, kind="stable")
         places, child = places[order], child[order]
-        steps = 2 * (n_nodes + group[places]) + sides[order]
+        steps = 2 * (n_nodes + group[places]) + side[order]
         below = np.searchsorted(child, np.arange(2 * len(sizes) + 1))
         return _Level(members[places], below, np.column_stack([paths[places], steps]))
 
@@ -220,11 +217,10 @@ def join(trees: list[Tree]) -> Tree:
     """
     n_words, tree = trees[0].n_words, trees[0]
     if len(trees) > 1:
-        top = _balance(len(trees)).codes
-        n_nodes, leaves = top.n_nodes, []
-        for i, tree in enumerate(trees):
-            codes, head = tree.codes, slice(*top.code_steps[i : i + 2])
-            above = 2 * top.nodes[head].astype(np.int64) + (top.signs[head] < 0)
+        tops = _balance(len(trees))
+        n_nodes, leaves = len(trees) - 1, []
+        for tree, above in zip(trees, tops, strict=True):
+            codes = tree.codes
             own = 2 * (codes.nodes.astype(np.int64) + n_nodes) + (codes.signs < 0)
             words = np.repeat(np.arange(n_words), np.diff(codes.word_codes))
             places = np.repeat(codes.code_steps[:-1], len(above))
@@ -239,34 +235,24 @@ def join(trees: list[Tree]) -> Tree:
     return Tree(Codes(codes.word_codes, codes.code_steps, number[codes.nodes], codes.signs))
 
 
-def _balance(n_leaves: int) -> Tree:
-    """Return a tree of leaves in order, each under as few steps as there can be."""
-    paths: dict[int, list[tuple[int, int]]] = {}
-    groups: list[tuple[int, int, list[tuple[int, int]]]] = [(0, n_leaves, [])]
-    n_nodes = 0
-    while groups:
+def _balance(n_leaves: int) -> list[list[int]]:
+    """Return the steps (2 node, plus 1 for right) to leaves in order, each under as few as there can be."""
+    paths: list[list[int]] = [[]] * n_leaves
+    groups: list[tuple[int, int, list[int]]] = [(0, n_leaves, [])]
+    for node in range(n_leaves - 1):
         first, last, path = groups.pop(0)
-        if last - first == 1:
+        while last - first == 1:
             paths[first] = path
-            continue
+            first, last, path = groups.pop(0)
         middle = (first + last) // 2
-        groups.append((first, middle, [*path, (n_nodes, 1)]))
-        groups.append((middle, last, [*path, (n_nodes, -1)]))
-        n_nodes += 1
-    return Tree.of_paths([[paths[i]] for i in range(n_leaves)])
+        groups.append((first, middle, [*path, 2 * node]))
+        groups.append((middle, last, [*path, 2 * node + 1]))
+    for first, _, path in groups:
+        paths[first] = path
+    return paths
 
 
 # -- the mixtures ------------------------------------------------------------------------------------
-
-
-def _log_odds(
-    vectors: npt.NDArray[np.float32], weights: npt.NDArray[np.float32], level: _Level, p: _Floats
-) -> _Floats:
-    """Return log p / (1 - p) of every member of every group, after some steps of EM from ``p`` (members,)."""
-    found = np.zeros(len(p))
-    members = level.members.astype(np.int32)
-    _em(vectors, weights, members, level.borders, p, _EM_STEPS, found)
-    return found
 
 
 @njit(fastmath={"contract", "reassoc"})

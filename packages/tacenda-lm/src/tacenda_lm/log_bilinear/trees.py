@@ -65,8 +65,8 @@ class Tree:
             depth=int(lengths.max(initial=0)),
         )
 
-    def masses(self, counts: _Counts) -> npt.NDArray[np.float64]:
-        """Return how often each node is left to the left and to the right, float64 (nodes, 2).
+    def biases(self, counts: _Counts) -> npt.NDArray[np.float32]:
+        """Return the log odds of going left, (nodes,), which make a unigram model where all vectors are zero.
 
         Every word's count is divided evenly among its codes.
         """
@@ -75,11 +75,7 @@ class Tree:
         of_codes = np.repeat(np.asarray(counts, np.float64) / n_codes, n_codes)
         of_steps = np.repeat(of_codes, np.diff(codes.code_steps))
         place = 2 * codes.nodes.astype(np.int64) + (codes.signs < 0)
-        return np.asarray(np.bincount(place, of_steps, 2 * self.n_nodes), np.float64).reshape(-1, 2)
-
-    def biases(self, counts: _Counts) -> npt.NDArray[np.float32]:
-        """Return the log odds of going left, (nodes,), which make a unigram model where all vectors are zero."""
-        left, right = (self.masses(counts) + _SEEN).T
+        left, right = np.bincount(place, of_steps, 2 * self.n_nodes).reshape(-1, 2).T + _SEEN
         return np.asarray(np.log(left / right), np.float32)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -103,11 +99,3 @@ class Tree:
                 f"the tree of the model has {tree.n_words} words, and its vocabulary {n_words}"
             )
         return tree
-
-    @classmethod
-    def of_paths(cls, paths: list[list[list[tuple[int, int]]]]) -> Tree:
-        """Return the tree of paths written out: the codes of each word, and the steps (node, 1 or -1) of each code."""
-        flat = [code for codes in paths for code in codes]
-        steps = np.array([step for code in flat for step in code], np.int64).reshape(-1, 2)
-        word_codes = np.cumsum([0, *map(len, paths)])
-        return cls(Codes(word_codes, np.cumsum([0, *map(len, flat)]), steps[:, 0], steps[:, 1]))
