@@ -16,20 +16,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from typer import Argument, Option
 
 from tacenda.cli.options import (
+    AsJson,
+    Checkpoints,
+    Digits,
+    Distribution,
     Encoding,
     Errors,
+    Folder,
     Force,
+    Lowercase,
+    MaxVocabulary,
+    MinCount,
+    Output,
     Scheduler,
+    Set,
     Texts,
     as_options,
     check_file,
     check_output,
     input_text,
-    input_texts,
-    say_sizes,
-    settings_of,
+    load_model,
+    open_corpus,
+    options_of,
+    save_smaller,
 )
 from tacenda.errors import ArtifactError, ConfigurationError
 
@@ -39,31 +51,27 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and mix language models.")
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved language model.")]
+_TOKENIZERS = '"whitespace", "ascii_whitespace", "words" or "spacy:LANG"'
 File = Annotated[
-    Path,
-    typer.Argument(metavar="FILE", help="Text, one sentence per line; - is standard input."),
+    Path, Argument(metavar="FILE", help="Text, one sentence per line; - is standard input.")
 ]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to save the model in.")
-]
-Tokenizer = Annotated[
-    str | None,
-    typer.Option(
-        help='"whitespace", "ascii_whitespace", "words" or "spacy:LANG"; by default that of the fit.'
-    ),
-]
+Tokenizer = Annotated[str | None, Option(help=f"{_TOKENIZERS}; by default that of the fit.")]
 Marks = Annotated[
-    str,
-    typer.Option(help="<s> and </s> written in a text: refuse them, skip them, or keep them."),
+    str, Option(help="<s> and </s> written in a text: refuse them, skip them, or keep them.")
 ]
 BlankLines = Annotated[
-    str,
-    typer.Option(help="Lines without words: skip them, or count the </s> of each, as query does."),
+    str, Option(help="Lines without words: skip them, or count the </s> of each, as query does.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 _SENTENCES = 2000  # scored at once
+
+
+def _file(help: str) -> Any:
+    return Option(metavar="FILE", help=help)
+
+
+def _column(help: str) -> Any:
+    return Option(metavar="COLUMN", help=help)
 
 
 @app.command()
@@ -71,50 +79,39 @@ def surprisal(
     folder: Folder,
     files: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE...", help="Texts, of which - is standard input, or files of items."
-        ),
+        Argument(metavar="FILE...", help="Texts, of which - is standard input, or files of items."),
     ],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .csv or .tsv file."),
+        Path | None, Option("--output", "-o", metavar="FILE", help="Write a .csv or .tsv file.")
     ] = None,
     region: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The files are of items, with a region in each row of this column.",
-        ),
+        str | None, _column("The files are of items, with a region in each row of this column.")
     ] = None,
     item: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="Column that tells items apart; may be repeated."),
+        list[str] | None, _column("Column that tells items apart; may be repeated.")
     ] = None,
     sentence: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column that tells the sentences of an item apart."),
+        str | None, _column("Column that tells the sentences of an item apart.")
     ] = None,
-    quotes: Annotated[
-        bool, typer.Option(help="Values of item files may stand in double quotes.")
-    ] = True,
+    quotes: Annotated[bool, Option(help="Values of item files may stand in double quotes.")] = True,
     previous: Annotated[
-        int, typer.Option(min=0, help="Words before, whose figures each row has too.")
+        int, Option(min=0, help="Words before, whose figures each row has too.")
     ] = 1,
     unknown: Annotated[
-        str, typer.Option(help='Unknown words: "spelling", "even" or "class".')
+        str, Option(help='Unknown words: "spelling", "even" or "class".')
     ] = "spelling",
     unseen_types: Annotated[
-        int | None, typer.Option(min=1, help='For "even": how many words are unknown.')
+        int | None, Option(min=1, help='For "even": how many words are unknown.')
     ] = None,
     split: Annotated[
         str,
-        typer.Option(help='"lines": a line is a sentence; "sentences": split at punctuation too.'),
+        Option(help='"lines": a line is a sentence; "sentences": split at punctuation too.'),
     ] = "lines",
     context: Annotated[
-        str, typer.Option(help='"text": given all words before; "sentence": those of the sentence.')
+        str, Option(help='"text": given all words before; "sentence": those of the sentence.')
     ] = "text",
     tokenizer: Tokenizer = None,
-    tabs: Annotated[bool, typer.Option("--tabs", help="Print tabs instead of commas.")] = False,
+    tabs: Annotated[bool, Option("--tabs", help="Print tabs instead of commas.")] = False,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
@@ -172,35 +169,26 @@ def compact(
     folder: Folder,
     output: Output,
     bits: Annotated[
-        int | None, typer.Option(help="Of a log-probability (kneser_ney); 8 by default.")
+        int | None, Option(help="Of a log-probability (kneser_ney); 8 by default.")
     ] = None,
     prune: Annotated[
         float,
-        typer.Option(
+        Option(
             help="Leave out n-grams without which the perplexity rises by less than this share (kneser_ney)."
         ),
     ] = 0.0,
     precision: Annotated[
         str | None,
-        typer.Option(help="Of large tables (other models): int8, the default, or float16."),
+        Option(help="Of large tables (other models): int8, the default, or float16."),
     ] = None,
-    text: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Held-out text, whose perplexities are printed."),
-    ] = None,
+    text: Annotated[Path | None, _file("Held-out text, whose perplexities are printed.")] = None,
     tokenizer: Tokenizer = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
     """Save a model in fewer bits, and print what is lost: the perplexity of --text before and after."""
-    import tacenda
-    from tacenda.artifact.by_name import locate
     from tacenda_lm import KneserNey
-
-    def size_of(model_folder: Path) -> float:
-        files = (file for file in model_folder.rglob("*") if file.is_file())
-        return sum(file.stat().st_size for file in files) / 1e6
 
     if text is None and tokenizer is not None:
         raise ConfigurationError("--tokenizer splits the text of --text FILE: leave it out")
@@ -211,17 +199,16 @@ def compact(
         if given:
             raise ConfigurationError(f"a model {model.name!r} has no --{name}: leave it out")
     check_output(output, force)
-    before = size_of(locate(folder))
     if isinstance(model, KneserNey):
-        model.smaller(prune=prune, bits=8 if bits is None else bits).save(output)
+        smaller = model.smaller(prune=prune, bits=8 if bits is None else bits)
+        small = save_smaller(smaller, folder, output, None)
     else:
-        model.save(output, precision=precision or "int8")  # type: ignore[arg-type] # checked there
-    typer.echo(f"{before:.1f} MB, now {size_of(output):.1f} MB in {output}")
+        small = save_smaller(model, folder, output, precision or "int8")
     if text is not None:
         sentences = list(_sentences(model, text, tokenizer, "refuse", encoding, errors))
         old, new = (
             each.perplexity(sentences, context=each.own_context, marks="keep")
-            for each in (model, tacenda.load(output))
+            for each in (model, small)
         )
         typer.echo(
             f"perplexity of {text}, {new.n_tokens:,} tokens: {old.value:.2f}, now {new.value:.2f}"
@@ -232,51 +219,32 @@ def compact(
 def fit(
     text: Texts,
     output: Output,
-    valid: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Held-out text, one sentence per line.")
-    ] = None,
+    valid: Annotated[Path | None, _file("Held-out text, one sentence per line.")] = None,
     vocabulary: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE|DIR",
             help="The words to use: a file of words or of Brown clusters, or another saved model, with which this "
             "one can then be mixed.",
         ),
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", help="A name that `tacenda plugins language_models` lists.")
+        str, Option("--model", help="A name that `tacenda plugins language_models` lists.")
     ] = "kneser_ney",
-    distribution: Annotated[
-        str | None, typer.Option(help="Its distribution, if two have a model of that name.")
-    ] = None,
+    distribution: Distribution = None,
     order: Annotated[
-        int | None, typer.Option(min=1, help="Words that an n-gram spans (kneser_ney).")
+        int | None, Option(min=1, help="Words that an n-gram spans (kneser_ney).")
     ] = None,
     lds: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Saved LDS that training starts from (recurrent)."),
+        str | None, Option(metavar="DIR", help="Saved LDS that training starts from (recurrent).")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any option of the model, as JSON; advanced.NAME=VALUE for one of its group advanced.",
-        ),
-    ] = None,
-    checkpoints: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Save the progress here, and continue from it."),
-    ] = None,
-    tokenizer: Annotated[
-        str, typer.Option(help='"whitespace", "ascii_whitespace", "words" or "spacy:LANG".')
-    ] = "whitespace",
-    max_vocabulary: Annotated[
-        int, typer.Option(min=0, help="Keep the most frequent types, this many; 0 keeps all.")
-    ] = 0,
-    min_count: Annotated[int, typer.Option(min=1, help="Rarer types become <unk>.")] = 1,
-    lowercase: Annotated[bool, typer.Option(help="Ignore case.")] = False,
-    digits: Annotated[bool, typer.Option(help="Map all numbers to one word.")] = False,
+    settings: Set = None,
+    checkpoints: Checkpoints = None,
+    tokenizer: Annotated[str, Option(help=f"{_TOKENIZERS}.")] = "whitespace",
+    max_vocabulary: MaxVocabulary = 0,
+    min_count: MinCount = 1,
+    lowercase: Lowercase = False,
+    digits: Digits = False,
     scheduler: Scheduler = None,
     marks: Marks = "refuse",
     encoding: Encoding = "utf-8",
@@ -284,15 +252,13 @@ def fit(
     force: Force = False,
 ) -> None:
     """Fit a language model to text and save it; on a cluster, if a scheduler is named and the model counts n-grams."""
-    from tacenda import Corpus, plugins
+    from tacenda import plugins
     from tacenda.corpus.lines import check_marks
     from tacenda.corpus.text import sentences_of
     from tacenda_lm.language_model import check_keeps_checkpoints
     from tacenda_lm.mixture import Mixture
 
-    marked = check_marks(marks)
-    named = {"order": order, "lds": lds}
-    options = settings_of(settings or []) | {k: v for k, v in named.items() if v is not None}
+    options = options_of(settings, order=order, lds=lds)
     if issubclass(plugins.get("language_models", model, distribution=distribution), Mixture):
         raise ConfigurationError(
             "a mixture is made of saved models: fit each, and mix them with `tacenda lm mix`"
@@ -300,35 +266,32 @@ def fit(
     unfitted = plugins.make("language_models", model, options, distribution=distribution)
     if checkpoints is not None:
         check_keeps_checkpoints(unfitted)  # none that a cluster fits does
+    reading: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "encoding": encoding,
+        "errors": errors,
+        "marks": check_marks(marks),
+    }
     check_output(output, force)
     held_out = None  # as words, because a corpus does not remember which <unk> were written
     if valid is not None:
-        held_out_text = input_text(valid, encoding, errors)
-        held_out = list(sentences_of(held_out_text, tokenizer, encoding, errors, marked))
-    reading: dict[str, Any] = {
-        "tokenizer": tokenizer,
+        held_out = list(sentences_of(input_text(valid, encoding, errors), **reading))
+    reading |= {
         "vocabulary": None if vocabulary is None else _read_words(vocabulary, digits, lowercase),
         "max_vocabulary": max_vocabulary or None,
         "min_count": min_count,
         "lowercase": lowercase,
         "digits": digits,
-        "encoding": encoding,
-        "errors": errors,
-        "marks": marked,
     }
-    if scheduler is None:
-        corpus = Corpus.from_text(input_texts(text, encoding, errors), **reading)
-        say_sizes(corpus)
-        fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
-    else:
-        from tacenda.dask import ClusterCorpus, connected
+    if scheduler is not None:
         from tacenda_lm import dask
 
         dask.check_model(unfitted)
-        with connected(scheduler) as client:
-            spread = ClusterCorpus.from_text(text, client=client, **reading)
-            say_sizes(spread)
-            fitted = dask.fit(unfitted, spread, held_out, marks="keep")
+    with open_corpus(text, scheduler, **reading) as corpus:
+        if scheduler is not None:
+            fitted = dask.fit(unfitted, corpus, held_out, marks="keep")
+        else:
+            fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
     fitted.save(output)
     for figure in fitted.figures:
         typer.echo(f"{figure['measure']} of the {figure['text']}: {figure['value']:.2f}", err=True)
@@ -340,7 +303,7 @@ def score(
     folder: Folder,
     file: File,
     words: Annotated[
-        bool, typer.Option(help="Print a line per word, with its surprisal in bits.")
+        bool, Option(help="Print a line per word, with its surprisal in bits.")
     ] = False,
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
@@ -378,8 +341,7 @@ def perplexity(
     folder: Folder,
     file: File,
     context: Annotated[
-        str,
-        typer.Option(help='"sentence": each by itself; "stream": each after all before it.'),
+        str, Option(help='"sentence": each by itself; "stream": each after all before it.')
     ] = "sentence",
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
@@ -426,24 +388,21 @@ def perplexity(
 @app.command()
 def generate(
     folder: Folder,
-    context: Annotated[str, typer.Option(help="What every sentence begins with.")] = "",
-    n: Annotated[int, typer.Option("-n", "--n", min=1, help="How many sentences.")] = 5,
-    max_words: Annotated[int, typer.Option(min=1, help="The longest continuation.")] = 50,
+    context: Annotated[str, Option(help="What every sentence begins with.")] = "",
+    n: Annotated[int, Option("-n", "--n", min=1, help="How many sentences.")] = 5,
+    max_words: Annotated[int, Option(min=1, help="The longest continuation.")] = 50,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the random choices; 0 by default.")
+        int | None, Option(min=0, help="Seed of the random choices; 0 by default.")
     ] = None,
     temperature: Annotated[
-        float | None,
-        typer.Option(help="Below 1, probable words are drawn more often; 1 by default."),
+        float | None, Option(help="Below 1, probable words are drawn more often; 1 by default.")
     ] = None,
     k: Annotated[
-        int | None, typer.Option("--k", min=1, help="Draw from the K most probable words only.")
+        int | None, Option("--k", min=1, help="Draw from the K most probable words only.")
     ] = None,
     beam: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="WIDTH", help="Search for the most probable sentences instead."
-        ),
+        Option(min=1, metavar="WIDTH", help="Search for the most probable sentences instead."),
     ] = None,
     tokenizer: Tokenizer = None,
     as_json: AsJson = False,
@@ -479,19 +438,15 @@ def generate(
 @app.command()
 def mix(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders of saved language models.")
+        list[Path], Argument(metavar="DIR...", help="Folders of saved language models.")
     ],
     output: Output,
-    valid: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Held-out text to which the weights are fitted."),
-    ] = None,
+    valid: Annotated[Path | None, _file("Held-out text to which the weights are fitted.")] = None,
     weights: Annotated[
-        str | None, typer.Option(help="Fixed weights, separated by commas; equal by default.")
+        str | None, Option(help="Fixed weights, separated by commas; equal by default.")
     ] = None,
     adaptive: Annotated[
-        bool,
-        typer.Option("--adaptive", help="Let the weights follow the text; fitted with --valid."),
+        bool, Option("--adaptive", help="Let the weights follow the text; fitted with --valid.")
     ] = False,
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
@@ -542,10 +497,7 @@ def mix(
 def cache(
     folder: Folder,
     output: Output,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="An option of NeuralCache, as JSON."),
-    ] = None,
+    settings: Set = None,
     force: Force = False,
 ) -> None:
     """Put a neural cache over a saved model that predicts from a vector, such as hlbl or recurrent.
@@ -554,7 +506,7 @@ def cache(
     """
     from tacenda_lm import NeuralCache
 
-    options = settings_of(settings or [])
+    options = options_of(settings)
     if "hlbl" in options:
         raise ConfigurationError(
             "`tacenda lm cache` takes the vectors of the saved model: leave out hlbl, or fit a model with its cache "
@@ -567,9 +519,7 @@ def cache(
 
 @app.command()
 def from_arpa(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="An ARPA file, plain or compressed.")
-    ],
+    file: Annotated[Path, Argument(metavar="FILE", help="An ARPA file, plain or compressed.")],
     output: Output,
     force: Force = False,
 ) -> None:
@@ -587,7 +537,7 @@ def from_arpa(
 def to_arpa(
     folder: Folder,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file to write; gzipped if it ends in .gz.")
+        Path, Argument(metavar="FILE", help="The file to write; gzipped if it ends in .gz.")
     ],
     force: Force = False,
 ) -> None:
@@ -608,28 +558,24 @@ def to_arpa(
 def clusters(
     text: Texts,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The file of clusters to write.")
+        Path, Option("--output", "-o", metavar="FILE", help="The file of clusters to write.")
     ],
-    n_classes: Annotated[int, typer.Option(min=1, help="Leaves of the tree.")] = 256,
-    min_count: Annotated[int, typer.Option(min=1, help="Rarer types get no cluster.")] = 1,
-    tokenizer: Annotated[str, typer.Option(help="As of fit.")] = "whitespace",
+    n_classes: Annotated[int, Option(min=1, help="Leaves of the tree.")] = 256,
+    min_count: Annotated[int, Option(min=1, help="Rarer types get no cluster.")] = 1,
+    tokenizer: Annotated[str, Option(help="As of fit.")] = "whitespace",
     marks: Marks = "refuse",
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
     """Find Brown clusters of the words of a text: bits, word and count a line, as wcluster writes them."""
-    from tacenda import Corpus
     from tacenda.corpus.lines import check_marks
     from tacenda_lm import brown_clusters
 
-    marked = check_marks(marks)
     check_file(output, force)
-    lines = input_texts(text, encoding, errors)
-    corpus = Corpus.from_text(
-        lines, tokenizer=tokenizer, encoding=encoding, errors=errors, marks=marked
-    )
-    found = brown_clusters(corpus, n_classes, min_count=min_count)
+    reading = {"tokenizer": tokenizer, "marks": check_marks(marks)}
+    with open_corpus(text, None, encoding=encoding, errors=errors, **reading) as corpus:
+        found = brown_clusters(corpus, n_classes, min_count=min_count)
     found.save(output)
     typer.echo(f"{len(found):,} words in {found.n_classes:,} clusters in {output}", err=True)
 
@@ -638,14 +584,7 @@ def clusters(
 
 
 def _load(folder: Path) -> LanguageModel:
-    """Load a language model. Raises ConfigurationError for a model of another kind."""
-    import tacenda
-    from tacenda_lm.language_model import LanguageModel
-
-    model = tacenda.load(folder)
-    if not isinstance(model, LanguageModel):
-        name = getattr(model, "name", type(model).__name__)
-        raise ConfigurationError(f"{folder} holds a model {name!r}, not a language model")
+    model: LanguageModel = load_model(folder, "score_corpus", "a language model")
     return model
 
 
