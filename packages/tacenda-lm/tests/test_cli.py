@@ -479,7 +479,7 @@ def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, saved, valid, 
 
 
 def test_compact_measures_an_installed_model_where_it_lies(run, saved, tmp_path, monkeypatch):
-    monkeypatch.setattr(by_name, "_find_one", lambda name: (None, saved))
+    monkeypatch.setattr(by_name, "_find", lambda name: [(None, saved)])
     (saved / "weight.bin").write_bytes(bytes(3_000_000))
     status, out, _ = run("compact", "small-lm", "--output", tmp_path / "small")
     assert status == 0
