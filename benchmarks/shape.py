@@ -515,9 +515,22 @@ def adagrad_ratio(n: int) -> float:
     def public() -> None:
         step(table, sums, rows, gradient, 1e-9)
 
+    given = {
+        "table": table,
+        "sums": sums,
+        "rows": narrow,
+        "gradient": gradient,
+        "first": 0,
+        "last": n,
+    }
+    loop = compiled[0] if compiled else None
+    code = loop.py_func.__code__ if loop else None
+    names = code.co_varnames[: code.co_argcount] if code else ()
+    arguments = [given.get(name, rate) for name in names]
+
     def bare() -> None:
-        if compiled:
-            compiled[0](table, sums, narrow, gradient, rate, rate, 0, n)
+        if loop:
+            loop(*arguments)
         else:
             resolved(table, sums, narrow, gradient, rate, 1)
 

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.parser import HeaderParser
+from functools import cache, cached_property
 from importlib.metadata import EntryPoint
 from itertools import chain
 from pathlib import Path
@@ -66,7 +67,7 @@ class PluginRecord:
     cause: BaseException | None
     target: str
 
-    @property
+    @cached_property
     def key(self) -> tuple[str, str, str]:
         """Return kind, name and distribution, which stay the same however the last is spelled."""
         return self.kind, self.name, canonical(self.distribution)
@@ -78,21 +79,19 @@ class _Installed(NamedTuple):
     others: tuple[tuple[str, str], ...]  # distributions with a group tacenda.* that nothing reads
 
 
+#: A number that changes whenever `get` may return another object: a key for caches.
+generation = 0
+
 _lock = threading.RLock()
-_generation = 0
 _installed: _Installed | None = None
 _registered: dict[tuple[str, str, str], tuple[PluginRecord, Any]] = {}
 _outcomes: dict[PluginRecord, tuple[PluginRecord, Any]] = {}
 
 
+@cache
 def canonical(distribution: str) -> str:
     """Return the name of a distribution in the form in which the packaging standards compare names."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
-
-
-def generation() -> int:
-    """Return a number that changes whenever `get` may return another object: a key for caches."""
-    return _generation
 
 
 def available(kind: str | None = None) -> list[PluginRecord]:
@@ -141,7 +140,7 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
         name, _, distribution = name.rpartition("@")
     claims = [record for record in _records() if (record.kind, record.name) == (kind, name)]
     wanted = canonical(distribution or "")
-    matching = [r for r in claims if wanted in ("", canonical(r.distribution))]
+    matching = [record for record in claims if wanted in ("", record.key[2])]
     if not matching and claims:
         owners = ", ".join(sorted({record.distribution for record in claims}))
         raise PluginError(
@@ -212,23 +211,23 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
         raise _unknown_kind(kind)
     if not name:
         raise PluginError("a plugin needs a name")
-    if any(installed.key == record.key for installed in _scan().records):
+    if record.key in {installed.key for installed in _scan().records}:
         raise PluginError(
             f"{distribution} already installs {name!r} under tacenda.{kind}: "
             "register it under another name or distribution"
         )
-    global _generation
+    global generation
     with _lock:
         _outcomes.pop(record, None)
         _registered[record.key] = record, obj
-        _generation += 1
+        generation += 1
 
 
 def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
     """Remove an object that `register` added. Raises PluginError if there is none."""
-    global _generation
+    global generation
     with _lock:
-        _generation += 1
+        generation += 1
         found = _registered.pop((kind, name, canonical(distribution)), None)
         if found is None:
             raise PluginError(f"{name!r} of {distribution} is not registered under tacenda.{kind}")
@@ -237,10 +236,10 @@ def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
 
 def refresh() -> None:
     """Forget all plugins found and loaded, so that one installed or repaired in the meantime is seen."""
-    global _installed, _outcomes, _generation
+    global _installed, _outcomes, generation
     importlib.invalidate_caches()
     with _lock:
-        _generation += 1
+        generation += 1
         _installed = None
         _outcomes = {}  # a new dictionary: what is being loaded now goes into the old one
 

@@ -76,7 +76,7 @@ class _LazyGroup(TyperGroup):
         return super().get_command(ctx, cmd_name) or self._lazy().get(cmd_name)
 
     def _lazy(self) -> dict[str, _LazyCommand]:
-        return _lazy_commands(frozenset(self.commands), plugins.generation())
+        return _lazy_commands(frozenset(self.commands), plugins.generation)
 
 
 @lru_cache(maxsize=1)  # help asks once for every command

@@ -57,11 +57,12 @@ class Backend(SimpleNamespace):
 
 _Choice = tuple[str, ...]
 _Owned = tuple[str, str, Any]  # name, distribution and backend
-_chosen: ContextVar[_Choice] = ContextVar("tacenda_kernels_chosen", default=())
+chosen: ContextVar[_Choice] = ContextVar("tacenda_kernelschosen", default=())
 _warned: set[tuple[str, str]] = set()
-# Looking through the registry costs as much as running a kernel over a sentence, so what was found is kept.
+# Looking through the registry costs as much as running a kernel over a sentence, so what was found is kept, by
+# operation, kind of device, choice and generation of the registry. The environment is read when something is not there.
 _REMEMBERED = 256
-_resolved: dict[tuple[str, str, _Choice, int], Operation] = {}
+resolved: dict[tuple[str, str, _Choice, int], tuple[Operation, Operation]] = {}
 
 
 @contextmanager
@@ -75,11 +76,11 @@ def use(name: str) -> Iterator[None]:
         two distributions offer the same name. An unknown or ambiguous name, or an operation the
         named backends do not offer, raises `KernelError` when an operation is called.
     """
-    token = _chosen.set(_names(name))
+    token = chosen.set(_names(name))
     try:
         yield
     finally:
-        _chosen.reset(token)
+        chosen.reset(token)
 
 
 def operations() -> dict[str, list[str]]:
@@ -109,21 +110,17 @@ def resolve(operation: str, device: str = "cpu") -> Operation:
     KernelError
         No backend fits; the message names every one that was skipped, and why.
     """
-    wanted = _chosen.get() or _names(os.environ.get(ENVIRONMENT, ""))
-    key = (operation, device, wanted, plugins.generation())
-    found = _resolved.get(key)
-    if found is None:
-        found = _resolve(operation, device.partition(":")[0], wanted)
-        if len(_resolved) >= _REMEMBERED:
-            _resolved.clear()
-        _resolved[key] = found
-    return found
+    kind = device.partition(":")[0]
+    found = resolved.get((operation, kind, chosen.get(), plugins.generation))
+    return (found or choose(operation, kind))[1]
 
 
-def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
-    """Return the one backend's function that fits, or a function that tries several in order."""
+def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
+    """Return the best function for an operation, and one that also tries all others where it declines."""
+    wanted = chosen.get() or _names(os.environ.get(ENVIRONMENT, ""))
     if operation not in OPERATIONS:
         define_operations()
+    key = operation, kind, chosen.get(), plugins.generation
     loaded, unloaded = _load_backends()
     skipped: list[str] = []
     fitting: list[tuple[str, Operation]] = []
@@ -143,8 +140,6 @@ def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
     if not fitting:
         raise _nothing_left(operation, kind, wanted, skipped + unloaded)
     asked_for = bool(wanted)  # what was chosen by name needs no warning
-    if len(fitting) == 1 and (fitting[0][0] != REFERENCE or asked_for):
-        return fitting[0][1]
 
     def run(*args: Any) -> Any:
         """Call the first function that does not decline. Raises KernelError if all do."""
@@ -159,7 +154,13 @@ def _resolve(operation: str, kind: str, wanted: _Choice) -> Operation:
                 last = error
         raise _nothing_left(operation, kind, wanted, reasons + unloaded) from last
 
-    return run
+    best, function = fitting[0]
+    warns = best == REFERENCE and not asked_for
+    found = run if warns else function, run if warns or len(fitting) > 1 else function
+    if len(resolved) >= _REMEMBERED:
+        resolved.clear()
+    resolved[key] = found
+    return found
 
 
 def _names(text: str) -> _Choice:

@@ -135,9 +135,20 @@ def njit(
 
 
 @njit
-def extremes(numbers):  # type: ignore[no-untyped-def]
-    """Return the least and the largest of some integers (n,), n > 0."""
-    least = most = numbers[0]
-    for n in range(1, len(numbers)):
-        least, most = min(least, numbers[n]), max(most, numbers[n])
-    return least, most
+def within(ids, lowest, n):  # type: ignore[no-untyped-def]
+    """Return whether all ids are from ``lowest`` to ``n - 1``."""
+    for k in range(len(ids)):  # noqa: SIM110 - compiled, a generator would not be
+        if ids[k] < lowest or ids[k] >= n:
+            return False
+    return True
+
+
+@njit
+def cuts(offsets, n):  # type: ignore[no-untyped-def]
+    """Return whether offsets ascend from 0 to ``n``."""
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n:
+        return False
+    for k in range(1, len(offsets)):  # noqa: SIM110
+        if offsets[k] < offsets[k - 1]:
+            return False
+    return True

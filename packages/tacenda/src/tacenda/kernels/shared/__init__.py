@@ -17,7 +17,6 @@ from tacenda.kernels.operation import (
     any_layout,
     anywhere,
     cast,
-    check_arguments,
     host,
     in_place,
     operation,
@@ -285,12 +284,15 @@ class PackedInputs(NamedTuple):
 _FARTHEST = 160.0  # exp of half of it, and its inverse, are far from the limits of float32
 
 
-@check_arguments
-def pack_inputs(inputs: Float[Array, "types hidden"]) -> PackedInputs:
-    """Prepare what hidden units get from every word, of which there is at least one."""
+def pack_inputs(inputs: Any) -> PackedInputs:
+    """Prepare what hidden units get from every word (types, hidden), of which there is at least one."""
+    inputs = np.ascontiguousarray(inputs)
+    if inputs.ndim != 2 or not len(inputs) or inputs.dtype not in (np.float32, np.float64):
+        raise KernelError(
+            "inputs must be float32 or float64 (types, hidden) with at least one row, a word, "
+            f"not {inputs.dtype} {inputs.shape}"
+        )
     types, hidden = inputs.shape
-    if not types:
-        raise KernelError("inputs must have at least one row, a word")
     lows, highs = inputs.min(axis=0), inputs.max(axis=0)
     panels = aligned_zeros(0, WIDE).reshape(0, hidden, WIDE)
     if inputs.dtype == np.float32 and (not hidden or (highs - lows).max() <= _FARTHEST):

@@ -40,7 +40,11 @@ _SHARED = 1 << 20  # elements that are worth another thread
 
 
 @njit(fastmath={"contract", "reassoc"})
-def _steps(table, sums, rows, gradient, rate, epsilon, first, last):  # type: ignore[no-untyped-def]
+def _steps(table, sums, rows, gradient, rate, first, last):  # type: ignore[no-untyped-def]
+    real = table.dtype.type
+    rate, epsilon = real(rate), real(EPSILON)
+    if table.shape[1] == 0:
+        return
     for k in range(first, last):
         j, square = rows[k], rate - rate  # zero in the dtype of the table
         for d in range(table.shape[1]):
@@ -59,13 +63,11 @@ def adagrad(
     rate: float,
     threads: int = 1,
 ) -> tuple[_Array, _Array]:
-    if table.shape[1]:
-        real = table.dtype.type
-        given = table, sums, rows, gradient, real(rate), real(EPSILON)
-        if threads > 1 and gradient.size >= _SHARED:
-            in_parts(lambda first, last: _steps(*given, first, last), len(rows), threads)
-        else:
-            _steps(*given, 0, len(rows))
+    if threads > 1 and gradient.size >= _SHARED:
+        given = table, sums, rows, gradient, rate
+        in_parts(lambda first, last: _steps(*given, first, last), len(rows), threads)
+    else:
+        _steps(table, sums, rows, gradient, rate, 0, len(rows))
     return table, sums
 
 
