@@ -177,9 +177,7 @@ class Ranking(NamedTuple):
         with ExitStack() as stack:
             if constant:
                 stack.enter_context(mock.patch.object(implicit, constant, value))
-            lists = Lists.of(
-                implicit.ImplicitFactors.of(self.train, seen), "both", self.train.n_items
-            )
+            lists = Lists.of(implicit.ImplicitFactors.of(self.train, seen), "both")
             found = list(best_items(self.model, users, PLACES, seen, lists))
         liked = self.test.select(self.test.values > self.train.mean)
         return {

@@ -77,9 +77,7 @@ def ours(model: type[PMF], by: Any) -> Callable[[Ratings, np.ndarray], Found]:
         seen = Identities.of(train)
         return timed(
             lambda: (model(random_state=SEED).fit(train), ImplicitFactors.of(train, seen)),
-            lambda pair: best_items(
-                pair[0], users, PLACES, seen, Lists.of(pair[1], by, train.n_items)
-            ),
+            lambda pair: best_items(pair[0], users, PLACES, seen, Lists.of(pair[1], by)),
         )
 
     return found

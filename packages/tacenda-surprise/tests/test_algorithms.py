@@ -145,9 +145,7 @@ def test_random_state_none_takes_numpys_global_state(trainset, testset):
         {"reg_bi": 0.4},
         {"reg_pu": 0.4},
         {"reg_qi": 0.4},
-        {"init_mean": 0.1},
         {"lr_decay": 0.5},
-        {"init_std_dev": 0.5},
         {"lr_yj": 0.1},
         {"reg_yj": 5.0},
     ],
@@ -196,8 +194,8 @@ def test_learning_rates_and_penalties_by_their_surprise_names(trainset):
         (BayesianPMF, {"rated": []}, "BayesianPMF has no option 'rated'"),
         (RBM, {"patience": 9}, "patience has no effect without validation"),
         (RBM, {"reg_side": 0.1}, "RBM has no option 'reg_side'"),
-        (ConditionalRBM, {"persistent": True, "validation": 0.1}, "persistent chains predict"),
-        (BiasOnly, {"biases": "items", "reg_u": 1.0}, "reg_u has no effect with biases='items'"),
+        (ConditionalRBM, {"persistent": True}, "no longer has the option persistent"),
+        (BiasOnly, {"reg_u": 1.0}, "BiasOnly no longer has the option reg_u"),
         (BiasOnly, {"random_state": 0}, "BiasOnly has no option 'random_state'"),
         (Recommender, {"n_factor": 3}, "ConditionalPMF has no option 'n_factor'"),
     ],
@@ -231,7 +229,7 @@ def test_arguments_are_declared_once_and_shown(cls, trainset):
 def test_what_all_algorithms_have_is_shown_last():
     shown = list(inspect.signature(ConditionalPMF).parameters)
     assert shown[0] == "n_factors"
-    assert shown[-3:] == ["rated", "verbose", "random_state"]
+    assert shown[-6:] == ["rated", "device", "validation", "refit", "verbose", "random_state"]
 
 
 def test_factors_and_biases_are_none_where_there_are_none(trainset):

@@ -29,9 +29,6 @@ class TestBlend(AlgorithmTests):
         parts = [ConditionalPMF(n_factors=3, n_epochs=8, random_state=0), BiasOnly()]
         return Blend(parts, random_state=random_state, **settings)
 
-    def test_is_a_recommender(self):
-        """Its parts are, and a rating must be left for the weights: see `test_nothing_to_blend`."""
-
     def test_verbose_prints_a_line_for_every_epoch(self, trainset, capsys):
         """Of every algorithm that is told to."""
         parts = [ConditionalPMF(n_factors=3, n_epochs=8, verbose=True), BiasOnly()]
@@ -43,8 +40,14 @@ class TestBlendOfWhatWasFittedOnce(TestBlend):
     def make_model(self, random_state=0, **settings):
         return super().make_model(random_state, refit=False, **settings)
 
-    def test_comes_back_from_disk_as_it_was(self):
-        """It cannot be saved: see `test_a_blend_comes_back_from_disk`."""
+    def test_is_a_recommender(self):
+        """But for one promise: its algorithms know a part of the users and items, so it cannot be saved."""
+        with pytest.raises(ConfigurationError, match="refit=True can be saved"):
+            super().test_is_a_recommender()
+
+    def test_comes_back_from_disk_as_it_was(self, algo, tmp_path):
+        with pytest.raises(ConfigurationError, match="refit=True can be saved"):
+            algo.save(tmp_path / "blend")
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +253,8 @@ def test_a_damaged_blend_is_refused(changes, trainset, tmp_path):
     parts = [BiasOnly(), BiasOnly(biases="items")]
     Blend(parts, random_state=0).fit(trainset).save(tmp_path / "blend")
     found = artifact.read(tmp_path / "blend")
-    artifact.write(tmp_path / "blend", replace(found, config={**found.config, **changes}))
+    changed = {name: np.array(value, np.float64) for name, value in changes.items()}
+    artifact.write(tmp_path / "blend", replace(found, arrays={**found.arrays, **changed}))
     for load in (tacenda.load, Blend.load):
         with pytest.raises(ArtifactError, match="cannot load"):
             load(tmp_path / "blend")
@@ -312,15 +316,19 @@ def test_weights_are_fitted_to_ratings_that_no_part_has_seen(trainset, monkeypat
         assert seen | held_out == everything
 
 
-def test_nothing_to_blend(trainset, make_dataset):
+def test_nothing_to_blend(trainset):
     with pytest.raises(ConfigurationError, match="needs algorithms"):
         Blend().fit(trainset)
     with pytest.raises(ConfigurationError, match="holdout must be"):
         Blend(PARTS, holdout=1.0)
     with pytest.raises(NotFittedError):
         Blend(PARTS).test([("a", "b", 3.0)])
-    with pytest.raises(DataError, match="fewer than two ratings"):
-        Blend(PARTS).fit(make_dataset([("a", "x", 3.0)]).build_full_trainset())
+
+
+def test_of_one_rating_the_plain_average_is_blended(make_dataset):
+    blend = Blend(PARTS, random_state=0).fit(make_dataset([("a", "x", 3.0)]).build_full_trainset())
+    np.testing.assert_allclose(blend.weights, 1 / 3)
+    assert blend.predict("a", "x").est == pytest.approx(3.0, abs=0.05)
 
 
 def test_every_part_of_a_blend_is_told_what_an_iterator_gives_once(trainset):

@@ -35,7 +35,7 @@ SAME = [
     (RBM(n_hidden=10, n_epochs=4, random_state=0), MACHINE),
     (ConditionalRBM(n_hidden=10, n_epochs=4, orientation="user", random_state=0), MACHINE),
     (
-        RBM(n_hidden=10, n_epochs=4, ordinal=False, persistent=True, random_state=0),
+        RBM(n_hidden=10, n_epochs=4, ordinal=False, random_state=0),
         MACHINE,
     ),
 ]

@@ -54,7 +54,7 @@ class TestBias(BasicComponentTests, ScorerTests):
 class TestConditionalPMF(BasicComponentTests, ScorerTests):
     component = components.ConditionalPMFScorer
     config = component.validate_config({"n_factors": 5, "n_epochs": 5})
-    configs = ({"n_factors": 5, "init_std_dev": 0.2},)
+    configs = ({"n_factors": 5, "noise_power": 0.0},)
     can_score = "all"
 
 

@@ -58,9 +58,9 @@ def test_it_predicts_better_than_before_and_nearly_as_well_as_fitted_anew(make):
 
 
 def test_biases_go_on_with_the_penalties_of_the_fit(trainset):
-    algo = BiasOnly(n_epochs=30).fit(trainset)
-    before, penalties = algo.bu, algo.config_dict()["penalties"]
-    assert algo.partial_fit(trainset, 0).config_dict()["penalties"] == pytest.approx(penalties)
+    algo = BiasOnly().fit(trainset).partial_fit(trainset, 20)
+    before, penalties = algo.bu, algo.arrays()["penalties"]
+    assert algo.partial_fit(trainset, 0).arrays()["penalties"] == pytest.approx(penalties)
     algo.partial_fit(trainset, 1)
     np.testing.assert_allclose(algo.bu, before, atol=1e-4)
 

@@ -119,7 +119,7 @@ def test_lists_are_no_longer_than_there_are_items(run, file, triples):
 def test_settings_in_the_words_of_surprise_and_of_one_model(run, file, tmp_path):
     status, _, err = run(
         "evaluate", file, "--model", "pmf", "--model", "bias",
-        "--set", "pmf.n_factors=2", "--set", "pmf.n_epochs=3", "--set", "bias.reg_u=4",
+        "--set", "pmf.n_factors=2", "--set", "pmf.n_epochs=3", "--set", "bias.biases=items",
     )  # fmt: skip
     assert (status, err) == (0, "")
     words = ["--set", "n_epochs=3", "--set", "lr_all=0.01", "--set", "n_factors=2"]

@@ -37,8 +37,7 @@ class Halfway(BiasOnly):
     def from_arrays(cls, config, arrays):
         inner = BiasOnly.from_arrays(config, arrays)
         found = cls(config["part"])
-        found._catalogue, found._biases = inner._catalogue, inner._biases
-        found._spread = inner._spread
+        found._catalogue, found.learned = inner._catalogue, inner.learned
         return found
 
 

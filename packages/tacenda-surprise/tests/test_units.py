@@ -99,18 +99,18 @@ def test_beyond_the_end_of_the_scale_variances_are_those_at_the_end(ratings, nam
     curve = Curve(5.0, 10.0, slope=0.5)
     model._catalogue = replace(model.catalogue, mean=model.catalogue.mean + 100)
     if name == "bayesian_pmf":
-        unit = model._unit._replace(curve=curve, mean=model._unit.mean + 100)
+        model.learned = replace(model.learned, curve=np.array(curve))
+        unit = model._unit
         at_end = unit._replace(curve=Curve())
-        model._unit = unit
         cases = (model.deviations(users, items), folded._replace(unit=unit).deviations(items))
-        model._unit = at_end
+        model.learned = replace(model.learned, curve=np.array(Curve()))
         expected = (model.deviations(users, items), folded._replace(unit=at_end).deviations(items))
     else:
         spread = replace(folded.spread, curve=np.array(curve, np.float32))
         at_end = replace(folded.spread, curve=np.array(Curve(), np.float32))
         cases, expected = [], []
         for one, kept in ((spread, cases), (at_end, expected)):
-            model._spread = one
+            model.learned = replace(model.learned, spread=one)
             kept += [model.deviations(users, items)]
             kept += [folded._replace(spread=one, mean=folded.mean + 100).deviations(items)]
     for one, other in zip(cases, expected, strict=True):

@@ -190,9 +190,8 @@ class SlopeOne(RatingAlgorithm):
     # -- the way to disk and back: the ratings are saved, and what follows from them is found again ----
 
     def config_dict(self) -> dict[str, Any]:
-        """The options, scale and noise, as JSON values."""
-        catalogue = self.catalogue.config()
-        return {**super().config_dict(), "catalogue": catalogue, "noise": self._noise}
+        """Add the noise to the options and the scale."""
+        return {**super().config_dict(), "noise": self._noise}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The ratings, and the raw ids of users and items."""
@@ -201,14 +200,14 @@ class SlopeOne(RatingAlgorithm):
             "ratings.offsets": ratings.user_offsets,
             "ratings.items": ratings.item_ids,
             "ratings.values": ratings.values,
-            **self.catalogue.to_arrays(),
+            **self.catalogue.arrays(),
         }
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Rebuild the model of an artefact. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
-        catalogue = Catalogue.from_config(config["catalogue"], arrays)
+        catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         sizes: dict[str, int] = {}
         offsets = take(arrays, "ratings.offsets", Int64[Array, "users+1"], sizes)
         items = take(arrays, "ratings.items", Int32[Array, "n"], sizes)

@@ -16,6 +16,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,10 +25,10 @@ from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
 from tacenda import artifact as saved
-from tacenda import plugins
+from tacenda import devices, plugins
 from tacenda.artifact import Artifact
 from tacenda.artifact.arrays import Precision
-from tacenda.errors import ConfigurationError, DataError, PluginError
+from tacenda.errors import ArtifactError, ConfigurationError, DataError, PluginError
 from tacenda.estimator import Estimator, resolve
 from tacenda.fitting import Callback, FitLoop, FitRun, History
 from tacenda.fitting.checkpoint import Resume
@@ -94,6 +95,36 @@ class RatedSettings(Settings):
         super().__post_init__()
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeviceSettings(Settings):
+    """Options of algorithms that can train on a GPU."""
+
+    device: str = devices.option(default="cpu", last=True)
+
+    def check(self) -> None:
+        """Refuse what is no device."""
+        devices.check(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoppedSettings(DeviceSettings):
+    """Options of algorithms that can stop early, by ratings held out."""
+
+    validation: float = option(
+        0.0,
+        "part of the ratings held out to stop early; 0: none",
+        at_least=0,
+        below=1,
+        last=True,
+    )
+    refit: bool = option(
+        True,
+        """fit anew to all ratings, for as many epochs as were best on the ratings held out (a factorization for all
+        where that makes less than half a percent of difference); the thesis does not""",
+        last=True,
+    )
+
+
 class _ReadOption:
     """An option as an attribute of an algorithm, ``algo.n_factors``, as in Surprise; read from its settings alone."""
 
@@ -113,9 +144,10 @@ class _ReadOption:
 class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     """A model of explicit ratings, as an algorithm of Surprise.
 
-    A subclass sets ``name`` and ``distribution`` to those of its entry point and implements `_fit`; `tables`, or else
-    `score_pairs` and `score_users`; `deviations`; `fold`; `arrays` and `from_arrays`. One that can learn from further
-    ratings has `_go_on` too. Users and items are numbers in all of these, and -1 is an unknown one.
+    A subclass sets ``name`` and ``distribution`` to those of its entry point, and ``learned_class``. It implements
+    `_fit`, which sets ``_catalogue`` and ``learned``; `tables`, or else `score_pairs` and `score_users`; `deviations`,
+    unless ``learned`` has a ``spread``; and `fold`. One that can learn from further ratings has `_go_on` too. Users and
+    items are numbers in all of these, and -1 is an unknown one.
 
     Attributes
     ----------
@@ -139,6 +171,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     conditional: ClassVar[bool] = False
     keeps_checkpoints: ClassVar[bool] = True
     predicts_unknown: Any = True
+    indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({"catalogue": Catalogue})
     _fitted_to = "trainset"
 
     history = History()
@@ -147,7 +180,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     _data: FitData | None = None  # None where it was saved without its ratings
     _instead: RatingAlgorithm | None = None  # what predicts after a fit that diverged
     _seen: Identities | None = None  # who is known to have rated what
-    _spread: PredictiveVariance | None = None
     _implicit: ImplicitFactors | None = None
     _public: tuple[Doubles, ...] | None = None  # what users of Surprise read
     _users: dict[Hashable, int]  # the number of every raw id
@@ -167,8 +199,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         AlgoBase.__init__(self)
         Estimator.__init__(self, Settings() if settings is None else settings)
         self._users, self._items, self._unrated_users, self._new_users = {}, {}, {}, NewUsers()
-        if self.rated is not None:
-            self._require_conditional()
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -208,26 +238,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         self._data = self._fit_data().with_trainset()
         return self._data.trainset
 
-    @property
-    def bu(self) -> Doubles | None:
-        """Biases of users (users,) float64; None before ``fit``, or where there are none."""
-        return self._public_table(0)
-
-    @property
-    def bi(self) -> Doubles | None:
-        """Biases of items (items,) float64; likewise."""
-        return self._public_table(1)
-
-    @property
-    def pu(self) -> Doubles | None:
-        """Factors of users (users, factors) float64; likewise."""
-        return self._public_table(2)
-
-    @property
-    def qi(self) -> Doubles | None:
-        """Factors of items (items, factors) float64; likewise."""
-        return self._public_table(3)
-
     def _public_table(self, which: int) -> Doubles | None:
         tables = self._fitted().tables if self.is_fitted else None
         if tables is not None and self._public is None:
@@ -235,6 +245,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             x, q, b, c, _ = tables
             self._public = tuple(part.astype(float) for part in (b[:n], c, x[:n], q))
         return None if self._public is None else self._public[which]
+
+    #: Biases of users (users,) and items (items,), and factors of both (users or items, factors), float64, by their
+    #: names in Surprise; None before ``fit``, or where there are none.
+    bu, bi = property(partial(_public_table, which=0)), property(partial(_public_table, which=1))
+    pu, qi = property(partial(_public_table, which=2)), property(partial(_public_table, which=3))
 
     @property
     def rated(self) -> SideInfo | None:
@@ -299,11 +314,13 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return np.asarray(scores)
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
-        """Standard deviation of the rating of each pair (pairs,), its noise included; those of `_spread` here."""
-        if self._spread is None:
+        """Standard deviation of the rating of each pair (pairs,), its noise included."""
+        found = None if self.learned_class is None else self._learned(self.learned)
+        spread: PredictiveVariance | None = getattr(found, "spread", None)
+        if spread is None:
             raise NotImplementedError(f"{type(self).__name__} does not implement deviations")
         scores = self.score_pairs(users, items)
-        return self._spread.deviations(users, items, scores, self.catalogue.scale)
+        return spread.deviations(users, items, scores, self.catalogue.scale)
 
     def probabilities(self, users: Numbers, items: Numbers) -> Floats:
         """Probability of every level of ``catalogue.levels`` (pairs, levels).
@@ -373,7 +390,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         Raises DataError for a rating that is not finite or off the scale, ConfigurationError where the algorithm cannot
         use the identities, keeps no checkpoints, or cannot learn from ratings of this kind.
         """
-        data = self._read(trainset, identities)
+        if identities is not None:
+            self._require_conditional()
+        data = FitData.of(trainset, identities)
+        if self.rated is not None:
+            data = self.rated.join(data)
         if checkpoints is not None and not self.keeps_checkpoints:
             raise ConfigurationError(
                 f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
@@ -441,16 +462,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             if given.uid not in self._users:
                 self._add(given)
 
-    def _read(self, trainset: Any, identities: Identities | None = None) -> FitData:
-        if identities is not None:
-            self._require_conditional()
-        data = FitData.of(trainset, identities)
-        return data if self.rated is None else self.rated.join(data)
-
-    def _identity(self, run: FitRun) -> dict[str, Any]:
-        """What identifies the model in a checkpoint, if there is one: options that change what is learned."""
-        if run.checkpoints is None:
-            return {}
+    def _identity(self) -> dict[str, Any]:
+        """What identifies the model in a checkpoint: options that change what is learned."""
         options = self._plain_settings()
         for name in ("random_state", "verbose"):
             options.pop(name, None)
@@ -479,7 +492,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def _adopt(self, fitted: Self) -> None:
         """Become what was fitted, all at once: an interrupted fit leaves the algorithm as it was."""
-        data = fitted._fit_data()
+        data = fitted._data
+        assert data is not None
         if fitted.fitted_on is self.fitted_on or not fitted.fitted_on:
             sizes = len(data.ratings), data.ratings.n_users, data.ratings.n_items
             fitted.fitted_on = dict(zip(("n_ratings", "n_users", "n_items"), sizes, strict=True))
@@ -714,32 +728,25 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             raise ConfigurationError(
                 "the algorithm was fitted again since this user was folded in: fold the user in anew"
             )
-        allowed, banned = (
-            None if ids is None else numbers(as_list(ids, what), self._items)
-            for ids, what in ((candidates, "candidates"), (exclude, "exclude"))
-        )
-        return Lists.of(
-            None if by == "rating" else self.implicit_factors,
-            by,
-            len(self._items),
-            None if allowed is None else allowed[allowed >= 0].tolist(),
-            () if banned is None else banned[banned >= 0].tolist(),
-            self._item_counts() < min_ratings if min_ratings > 0 else None,
-        )
+        hidden = np.zeros(len(self._items), bool)
+        if candidates is not None:
+            hidden[:] = True
+            hidden[self._known_numbers(candidates, "candidates")] = False
+        hidden[self._known_numbers(exclude, "exclude")] = True
+        if min_ratings > 0 and self._data is None and self._seen is not None:
+            # It was saved without side information.
+            hidden |= np.bincount(self._seen.item_ids, minlength=len(hidden)) < min_ratings
+        elif min_ratings > 0:
+            hidden |= self._fit_data().ratings.item_counts < min_ratings
+        return Lists.of(None if by == "rating" else self.implicit_factors, by, hidden)
 
-    def _item_counts(self) -> Numbers:
-        """How many ratings each item has (items,), without side information."""
-        if self._data is None and self._seen is not None:  # saved without side information
-            return np.bincount(self._seen.item_ids, minlength=len(self._items))
-        return self._fit_data().ratings.item_counts
-
-    def _knows(self, uid: Any) -> bool:
-        """Whether the user was fitted, is known by identities, or was folded in."""
-        return uid in self._users or self._new_users.get(str(uid)) is not None
+    def _known_numbers(self, iids: Iterable[Any], what: str) -> Numbers:
+        found = numbers(as_list(iids, what), self._items)
+        return found[found >= 0]
 
     def _require_known(self, uids: Iterable[Any]) -> None:
         for uid in uids:
-            if not self._knows(uid):
+            if uid not in self._users and str(uid) not in self._new_users:
                 raise DataError(
                     f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
                 )
@@ -794,20 +801,14 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def config_dict(self) -> dict[str, Any]:
         """Return options, the seed of the fit and the scale, as JSON values. Raises NotFittedError."""
-        catalogue = self.catalogue.config()
-        return {"settings": self._plain_settings(), "seed": self._seed, "catalogue": catalogue}
+        return {**super().config_dict(), "settings": self._plain_settings(), "seed": self._seed}
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return users, items and levels; a subclass adds what it has learned. Raises NotFittedError."""
-        return self.catalogue.to_arrays()
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        self._seed = int(config.get("seed", 0))
+        super()._read_arrays(config, arrays)
 
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Rebuild options, users and items; a subclass adds what it has learned. Raises ArtifactError."""
-        model = cls.from_settings(config["settings"])
-        model._seed = int(config.get("seed", 0))
-        model._catalogue = Catalogue.from_config(config["catalogue"], arrays)
-        return model
+    def _sizes(self) -> dict[str, Any]:
+        return {"users": len(self.catalogue.users), "items": len(self.catalogue.items)}
 
     def to_artifact(self, precision: Precision | None = None) -> Artifact:
         """Return what `save` writes: options, model, ratings, and users who were folded in.
@@ -842,30 +843,18 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def from_artifact(cls, artifact: Artifact) -> Self:
         """Rebuild what `to_artifact` gave."""
         if not hasattr(cls, "name"):
-            found: Self = storage.require_kind(resolve(artifact), cls)
+            found = resolve(artifact)
+            if not isinstance(found, cls):
+                raise ArtifactError(f"it is a {type(found).__name__}, which rates nothing")
             return found
-        artifact = storage.upgrade(artifact)
-        own = artifact.config.get("surprise")
-        address = None if own is None else own.get("class")
-        target = cls if address is None else storage.class_at(str(address), cls)
         with storage.damage():
+            artifact = storage.upgrade(artifact)
+            own = artifact.config.get("surprise")
+            address = None if own is None else own.get("class")
+            target = cls if address is None else storage.class_at(str(address), cls)
             model: Self = super(RatingAlgorithm, target).from_artifact(artifact)
-            model._restore(storage.unpack(model.catalogue, own, artifact.arrays))
+            storage.restore(model, own, artifact.arrays)
         return model
-
-    def _restore(self, kept: storage.Kept) -> None:
-        """Take over what a folder holds beside the model."""
-        if kept.data is None:
-            self._users, self._items, self._seen = kept.users, kept.items, kept.seen
-        else:
-            seen = self._learned(kept.seen)
-            self._know(kept.data, seen)
-            more = storage.more_rated(seen, kept.data) if self.conditional else []
-            if more:
-                self.rated = SideInfo(more)
-        self._implicit = kept.implicit
-        for given in kept.given:
-            self._add(given)
 
 
 def best_items(

@@ -16,14 +16,14 @@ ratings left out then say how large the noise is altogether.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.arrays import LARGEST, Array, Arrays, Float32, positive
-from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.arrays import Array, Arrays, Float32, Float64, at_least, positive, within
+from tacenda.errors import ConfigurationError
 from tacenda.fitting import FitRun, FitSettings, History, Sweeps, fit
 from tacenda.fitting.batches import fingerprint_arrays
 from tacenda.kernels.ratings import Tables, rating_scores
@@ -45,13 +45,15 @@ from tacenda_surprise.gibbs import (
 from tacenda_surprise.pmf import lengthen
 from tacenda_surprise.samples import FoldedSamples, LeftOut, Samples, Unit, average, fold
 from tacenda_surprise.users import check_rated
-from tacenda_surprise.variance import Curve, fit_curve
+from tacenda_surprise.variance import Curve, fit_curve, is_curve
 
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.integer[Any]]
 
 _ERRORS = 20_000  # residuals that the noise is compared with
 _DRAWS = 4  # samples they are taken from
+_KEPT = 40  # samples, evenly spaced, that are kept for deviations and for users folded in
+_RANK = 128  # to which the average over all samples is brought: a hundredth of a star from exact
 _HELD_OUT = 0.05  # of the ratings, while the chain burns in
 _LEAST_BURN_IN, _LEAST_RATINGS = 16, 400  # fewer would not tell the weight
 
@@ -66,11 +68,20 @@ class Average(Arrays):
 
 
 class Chain(Arrays):
-    """What a fit finds: samples that are kept, their average, and the noise of users, the last an unknown one."""
+    """What a fit finds: samples that are kept, their average, and the noise of the ratings."""
 
     samples: Samples
     average: Average
-    noises: Float32[Array, "users+1", positive]
+    noises: Float32[
+        Array, "users+1", positive
+    ]  # of users, standardized; the last is an unknown one
+    curve: Float64[Array, "4", is_curve]
+    unit: Float64[Array, "", positive]  # the deviation of the ratings
+    weight: Float64[Array, "", within(0, 1)]  # of the samples next to the biases
+    wider: Float64[Array, "", positive]  # the last factor on the noise
+    chains: Float64[
+        Array, "", at_least(1)
+    ]  # the number of the last chain, which no later one may have
 
 
 class BayesianPMF(RatingAlgorithm):
@@ -83,10 +94,8 @@ class BayesianPMF(RatingAlgorithm):
     name = "bayesian_pmf"
     settings: BayesianPMFSettings
     settings_class = BayesianPMFSettings
-    _chain: Chain | None = None
-    _unit: Unit | None = None
-    _chains = 1  # the number of the last chain, which no later one may have
-    _weight, _wider = 1.0, 1.0
+    learned_class = Chain
+    learned: Chain | None
 
     @configured_by(BayesianPMFSettings)
     def __init__(self, settings: BayesianPMFSettings) -> None:
@@ -100,23 +109,23 @@ class BayesianPMF(RatingAlgorithm):
         burn_in, n = choose_sweeps(settings, ratings, width)
         device = find_device(settings, width, ratings, known)
         start, left_out = random_start(seed, width + 1, ratings, linked=known is not None), None
-        self._weight, self._wider, self._chains, number = 1.0, 1.0, 1, 0
+        weight, number = 1.0, 0
         with devices.out_of_memory(settings, LESS):
             if burn_in >= _LEAST_BURN_IN and len(ratings) >= _LEAST_RATINGS:
                 part, held_out = split(standard, _HELD_OUT, seed=seed)
                 lasting = burn_in // 2, burn_in - burn_in // 2
                 known_of_part = self._known(part, identities)
                 first = Gibbs(part, known_of_part, start, lasting, seed=seed, device=device)
-                self._run(run.stage("first"), first, part)
-                self._weight = first.samples.weight(part, held_out)
-                shrunk = first.samples.shrunk(self._weight, part)
+                self._run(run.stage("first"), first)
+                weight = first.samples.weight(part, held_out)
+                shrunk = first.samples.shrunk(weight, part)
                 left_out = LeftOut.of(shrunk, held_out, catalogue, unit)
                 start, burn_in, run = first.position, burn_in // 4, run.after_first()
                 number = 1
             chain = Gibbs(
                 standard, known, start, (burn_in, n), seed=seed, chain=number, device=device
             )
-            self._sample(run, chain, standard, ratings, Unit.of(catalogue, unit), left_out)
+            self._sample(run, chain, ratings, Unit.of(catalogue, unit), (weight, 1.0, 1), left_out)
         self._catalogue = catalogue
 
     def _go_on(
@@ -126,7 +135,8 @@ class BayesianPMF(RatingAlgorithm):
 
         The default is ``n_samples``. Raises ConfigurationError if ``epochs`` is 0.
         """
-        old, settings = self._learned(self._chain).samples, self.settings
+        before, settings = self._learned(self.learned), self.settings
+        old = before.samples
         if epochs == 0:
             raise ConfigurationError(
                 f"{type(self).__name__} goes on by drawing samples, and epochs is 0: give at least 1"
@@ -140,26 +150,28 @@ class BayesianPMF(RatingAlgorithm):
         gamma[old.gamma.shape[1] :] = 1.0
         numbers = (float(part[-1]) for part in (old.nu, old.tau))
         start = Start(users, items, links, float(old.alpha[-1]), gamma, *numbers)
-        unit = self._learned(self._unit).unit
+        unit = float(before.unit)
         standard = standardized(ratings, catalogue.mean, unit)
         width = users.shape[1] - 1
         burn_in, n = choose_sweeps(settings, ratings, width)
         lasting = burn_in // 4, n if epochs is None else epochs
         device = find_device(settings, width, ratings, known)
-        self._chains += 1
+        n_chains = int(before.chains) + 1
         with devices.out_of_memory(settings, LESS):
             chain = Gibbs(
-                standard, known, start, lasting, seed=self._seed, chain=self._chains, device=device
+                standard, known, start, lasting, seed=self._seed, chain=n_chains, device=device
             )
-            self._sample(run, chain, standard, ratings, Unit.of(catalogue, unit))
+            facts = float(before.weight), float(before.wider), n_chains
+            self._sample(run, chain, ratings, Unit.of(catalogue, unit), facts)
         self._catalogue = catalogue
 
-    def _run(self, run: FitRun, chain: Gibbs, ratings: Ratings) -> History:
-        data = ""
+    def _run(self, run: FitRun, chain: Gibbs) -> History:
+        data, identity = "", {}
         if run.checkpoints is not None:
+            identity = self._identity()
             known = chain.identities
             arrays = () if known is None else (known.offsets, known.item_ids)
-            data = fingerprint_arrays(arrays, ratings.fingerprint)
+            data = fingerprint_arrays(arrays, chain.ratings.fingerprint)
         return fit(
             chain,
             Sweeps(data),
@@ -170,30 +182,34 @@ class BayesianPMF(RatingAlgorithm):
                 restore_best=False,
             ),
             run,
-            self._identity(run),
+            identity,
         )
 
     def _sample(
         self,
         run: FitRun,
         chain: Gibbs,
-        standard: Ratings,
         ratings: Ratings,
         unit: Unit,
+        facts: tuple[float, float, int],
         left_out: LeftOut | None = None,
     ) -> None:
-        self.history = self._run(run, chain, ratings)
-        taken = chain.samples.shrunk(self._weight, standard)
-        x, q = average(taken.x[:, :, :-1], taken.q[:, :, :-1], self.settings.rank, self._seed)
+        """Run a chain to its end; ``facts`` are the last numbers of `Chain`."""
+        self.history = self._run(run, chain)
+        weight, wider, n_chains = facts
+        taken = chain.samples.shrunk(weight, chain.ratings)
+        x, q = average(taken.x[:, :, :-1], taken.q[:, :, :-1], _RANK, self._seed)
         b, c = (part[:, :, -1].mean(axis=0) for part in (taken.x, taken.q))
         size, root = np.float32(unit.unit), np.float32(unit.unit**0.5)
         found = Average(x * root, q * root, b * size, c * size)
         noises, curve, factor = self._find_noise(taken, found, ratings, unit)
         if left_out is not None:
-            self._wider = left_out.factor(curve, factor)
-        noises = (noises * factor * self._wider).astype(np.float32)
-        self._chain = Chain(taken.thinned(self.settings.n_kept), found, noises)
-        self._unit = unit._replace(noises=noises, curve=curve)
+            wider = left_out.factor(curve, factor)
+        noises = (noises * factor * wider).astype(np.float32)
+        numbers = (
+            np.array(each, np.float64) for each in (curve, unit.unit, weight, wider, n_chains)
+        )
+        self.learned = Chain(taken.thinned(_KEPT), found, noises, *numbers)
         self.figures = [self.history.figure("squared error of a draw")]
 
     def _find_noise(
@@ -220,7 +236,7 @@ class BayesianPMF(RatingAlgorithm):
     @property
     def tables(self) -> Tables:
         """Biases, and factors whose scalar product is the average over samples, (users or items, rank)."""
-        found = self._learned(self._chain).average
+        found = self._learned(self.learned).average
         x, q = found.user_factors, found.item_factors
         none = np.zeros((0, x.shape[1]), np.float32)
         return Tables(x, q, found.user_biases, found.item_biases, none)
@@ -228,64 +244,28 @@ class BayesianPMF(RatingAlgorithm):
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Spread over the samples and noise together, (pairs,)."""
         users, items = np.asarray(users), np.asarray(items)
-        variances = self._learned(self._chain).samples.variances(users, items)
-        return self._learned(self._unit).deviations(
-            variances, users, self.score_pairs(users, items)
-        )
+        variances = self._learned(self.learned).samples.variances(users, items)
+        return self._unit.deviations(variances, users, self.score_pairs(users, items))
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedSamples:
         """See `RatingAlgorithm.fold`: the expected factors of the user under every sample."""
-        samples, items = self._learned(self._chain).samples, np.asarray(items, np.int64)
+        samples, items = self._learned(self.learned).samples, np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
         known = self._known_items(items, identities)
-        return fold(samples, self._learned(self._unit), items, rated, known)
+        return fold(samples, self._unit, items, rated, known)
 
-    # -- to disk and back --------------------------------------------------------------------------
+    @property
+    def _unit(self) -> Unit:
+        """Mean, deviation and noise of the ratings."""
+        found, catalogue = self._learned(self.learned), self.catalogue
+        curve = Curve(*found.curve.tolist())
+        return Unit(catalogue.mean, float(found.unit), found.noises, curve, catalogue.scale)
 
-    def config_dict(self) -> dict[str, Any]:
-        """Add unit and curve of the noise, and the number of the last chain."""
-        unit = self._learned(self._unit)
-        return {
-            **super().config_dict(),
-            "unit": unit.unit,
-            "weight": self._weight,
-            "wider": self._wider,
-            "chains": self._chains,
-            "curve": list(unit.curve),
-        }
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Add samples, their average and the noise. Raises NotFittedError."""
-        return {**super().arrays(), **self._learned(self._chain).to_arrays()}
-
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Rebuild the model, checking every array. Raises ArtifactError."""
-        model = super().from_arrays(config, arrays)
-        catalogue = model.catalogue
-        n_users, n_items = len(catalogue.users), len(catalogue.items)
-        links = n_items if cls.conditional else 0
-        found = Chain.from_arrays(arrays, users=n_users, items=n_items, links=links)
-        if not len(found.samples.alpha):
-            raise ArtifactError("the array 'samples.alpha' is empty: the file is damaged")
-        unit, curve = float(config["unit"]), Curve.from_list(config["curve"])
-        weight, wider = float(config["weight"]), float(config["wider"])
-        if not (0 < unit < LARGEST and 0 <= weight <= 1 and 0 < wider < LARGEST):
-            raise ArtifactError(
-                f"its ratings have a deviation of {unit}, its weight is {weight}, its noise {wider} times as large: "
-                "the file is damaged"
-            )
-        model._chains = config.get("chains", 1)
-        if type(model._chains) is not int or not 1 <= model._chains < LARGEST:
-            raise ArtifactError(
-                f"the number of its last chain is {model._chains!r}: the file is damaged"
-            )
-        model._chain = found
-        model._unit = Unit(catalogue.mean, unit, found.noises, curve, catalogue.scale)
-        model._weight, model._wider = weight, wider
-        return model
+    def _sizes(self) -> dict[str, Any]:
+        sizes = super()._sizes()
+        return {**sizes, "links": sizes["items"] if self.conditional else 0}
 
 
 class ConditionalBayesianPMF(BayesianPMF):

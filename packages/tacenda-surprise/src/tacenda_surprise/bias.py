@@ -7,9 +7,8 @@ The biases are damped means of what the others leave, found in turn (Koren 2010,
     c_i = sum_u (r_ui - mean - b_u) / (lambda_i + n_i),   b_u = sum_i (r_ui - mean - c_i) / (lambda_u + n_u)
 
 With normal priors on the biases these are their most probable values, and lambda_u = sigma^2 / tau_u^2 is the
-variance of the noise over that of the biases. Where the settings give no lambda the variances are estimated from the
-ratings, by a step of expectation maximization after each turn: with v_u = sigma^2 / (lambda_u + n_u), the variance of
-b_u,
+variance of the noise over that of the biases. The variances are estimated from the ratings, by a step of expectation
+maximization after each turn: with v_u = sigma^2 / (lambda_u + n_u), the variance of b_u,
 
     tau_u^2 = mean of (b_u^2 + v_u),   sigma^2 = mean over ratings of ((r_ui - mean - b_u - c_i)^2 + v_u + v_i).
 """
@@ -18,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Arrays, Float32
-from tacenda.errors import ArtifactError
+from tacenda.arrays import Array, Arrays, Float32, Float64, at_least
 from tacenda.fitting import FitRun, FitSettings, StepResult, Sweeps, Trainer, fit
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
@@ -39,6 +38,7 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer[Any]]
 
+SWEEPS = 10  # through items and users; few are needed
 # Variances of noise, users and items, of unit ratings, before they are estimated.
 _START = 0.7, 0.15, 0.15
 _WEIGHT = 4.0  # ratings, users and items that the start counts as
@@ -52,36 +52,18 @@ class BiasOnlySettings(RatingSettings):
     biases: Literal["both", "items", "users", "none"] = option(
         "both", "whose biases are learned; ``none`` predicts the mean of all ratings"
     )
-    n_epochs: int = option(
-        10, "times that items and users are gone through; few are needed", at_least=1
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"n_epochs": ..., "reg_u": ..., "reg_i": ...}
     )
-    reg_u: float | None = option(
-        None,
-        """lambda_u, the ratings at the expected value that are added to those of every user; None: estimated
-        from the ratings""",
-        at_least=0,
-    )
-    reg_i: float | None = option(
-        None,
-        """lambda_i, the ratings at the expected value that are added to those of every item; None: estimated
-        from the ratings""",
-        at_least=0,
-    )
-
-    def idle(self) -> Mapping[str, str]:
-        """Penalties of biases that are not learned."""
-        why = f"with biases={self.biases!r}"
-        found = {} if self.biases in ("both", "users") else {"reg_u": why}
-        found |= {} if self.biases in ("both", "items") else {"reg_i": why}
-        return found | ({"n_epochs": why} if self.biases == "none" else {})
 
 
 class Biases(Arrays):
-    """b and c, and the lambda of both."""
+    """b and c, the lambda of both, and variances."""
 
     user_biases: Float32[Array, "users"]
     item_biases: Float32[Array, "items"]
-    penalties: tuple[float, float]
+    penalties: Float64[Array, "2", at_least(0)]
+    spread: PredictiveVariance
 
 
 class BiasOnly(RatingAlgorithm):
@@ -90,7 +72,8 @@ class BiasOnly(RatingAlgorithm):
     name = "bias"
     settings: BiasOnlySettings
     settings_class = BiasOnlySettings
-    _biases: Biases | None = None
+    learned_class = Biases
+    learned: Biases | None
 
     @configured_by(BiasOnlySettings)
     def __init__(self, settings: BiasOnlySettings) -> None:
@@ -99,19 +82,19 @@ class BiasOnly(RatingAlgorithm):
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
         catalogue = Catalogue.of(ratings)
         alternation = self._alternate(ratings, catalogue.mean)
-        self._train(run, alternation, ratings, catalogue, self.settings.n_epochs)
+        self._train(run, alternation, ratings, catalogue, SWEEPS)
 
     def _go_on(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
         """Alternate on; it ends where a new fit would, except for the mean."""
-        old, catalogue = self._learned(self._biases), self.catalogue.extended(ratings)
+        old, catalogue = self._learned(self.learned), self.catalogue.extended(ratings)
         alternation = self._alternate(ratings, catalogue.mean)
         for start, known in ((alternation.b, old.user_biases), (alternation.c, old.item_biases)):
             start[: len(known)] = known
         # The penalties of the fit that goes on.
         alternation.variances[1:] = alternation.variances[0] / np.maximum(old.penalties, 1e-9)
-        n = self.settings.n_epochs if epochs is None else epochs
+        n = SWEEPS if epochs is None else epochs
         self._train(run, alternation, ratings, catalogue, n)
 
     def _train(
@@ -122,17 +105,18 @@ class BiasOnly(RatingAlgorithm):
             Sweeps(ratings.fingerprint if run.checkpoints is not None else ""),
             FitSettings(epochs=n, learning_rate=1.0, evaluate_every=0, restore_best=False),
             run,
-            self._identity(run),
+            {} if run.checkpoints is None else self._identity(),
         )
-        self._spread = self._fit_variances(ratings, catalogue).spread(*alternation.sizes)
+        spread = self._fit_variances(ratings, catalogue).spread(*alternation.sizes)
         b, c = alternation.b.astype(np.float32), alternation.c.astype(np.float32)
-        self._catalogue, self._biases = catalogue, Biases(b, c, alternation.penalties)
+        self._catalogue = catalogue
+        self.learned = Biases(b, c, np.array(alternation.penalties), spread)
         self.figures = [self.history.figure("none held out")]
 
     @property
     def tables(self) -> Tables:
         """The biases, with factors of no width."""
-        found = self._learned(self._biases)
+        found = self._learned(self.learned)
         b, c = found.user_biases, found.item_biases
         x, q = (np.zeros((len(side), 0), np.float32) for side in (b, c))
         return Tables(x, q, b, c, np.zeros((0, 0), np.float32))
@@ -141,41 +125,18 @@ class BiasOnly(RatingAlgorithm):
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedFactors:
         """See `RatingAlgorithm.fold`: the damped mean of what the items leave."""
-        found, mean, bias = self._learned(self._biases), self.catalogue.mean, 0.0
-        c, spread = found.item_biases, self._learned(self._spread)
+        found, mean, bias = self._learned(self.learned), self.catalogue.mean, 0.0
+        c, spread = found.item_biases, found.spread
         items = np.asarray(items, np.int64)
         rated = check_rated(items, values, len(c))
         self._known_items(items, identities)
         left = (rated - np.float32(mean) - c[items]).astype(np.float64)
         if self.settings.biases in ("both", "users") and len(left):
-            bias = float(left.sum()) / (found.penalties[0] + len(left))
+            bias = float(left.sum() / (found.penalties[0] + len(left)))
         nothing = np.zeros((len(c), 0), np.float32)
         variance = spread.of_new_user(len(left))
         scale = self.catalogue.scale
         return FoldedFactors(mean + bias, nothing[0], variance, spread, scale, 0.0, nothing, c)
-
-    def config_dict(self) -> dict[str, Any]:
-        """Add the penalties."""
-        return {**super().config_dict(), "penalties": list(self._learned(self._biases).penalties)}
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Add biases and variances. Raises NotFittedError."""
-        spread = self._learned(self._spread).to_arrays("spread.")
-        return {**super().arrays(), **self._learned(self._biases).to_arrays(), **spread}
-
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Rebuild the model, checking every array. Raises ArtifactError."""
-        model = super().from_arrays(config, arrays)
-        sizes = len(model.catalogue.users), len(model.catalogue.items)
-        users, items = (float(penalty) for penalty in config["penalties"])
-        if not (0 <= users < np.inf and 0 <= items < np.inf):
-            raise ArtifactError(f"its penalties are {users} and {items}: the file is damaged")
-        model._spread = PredictiveVariance.of_saved(arrays, *sizes)
-        model._biases = Biases.from_arrays(
-            arrays, users=sizes[0], items=sizes[1], penalties=(users, items)
-        )
-        return model
 
     def _fit_variances(self, ratings: Ratings, catalogue: Catalogue) -> Variances:
         """Fit them to the errors of a part of the ratings that biases are fitted without."""
@@ -183,7 +144,7 @@ class BiasOnly(RatingAlgorithm):
             return fit_no_variances(deviation(ratings))
         part, held_out = split(ratings, min(0.1, _ERRORS / len(ratings)), seed=0)
         first = self._alternate(part, catalogue.mean)
-        for _ in range(self.settings.n_epochs):
+        for _ in range(SWEEPS):
             first.step(None, 1.0)
         u, i = held_out.user_ids, held_out.item_ids
         predictions = catalogue.clip((catalogue.mean + first.b[u] + first.c[i]).astype(np.float32))
@@ -191,27 +152,25 @@ class BiasOnly(RatingAlgorithm):
         return fit_variances(errors, predictions, u, i, *first.sizes, deviation(ratings))
 
     def _alternate(self, ratings: Ratings, mean: float) -> Alternation:
-        biases, given = self.settings.biases, (self.settings.reg_u, self.settings.reg_i)
+        biases = self.settings.biases
         learned = biases in ("both", "users"), biases in ("both", "items")
-        return Alternation(ratings, mean, given, learned)
+        return Alternation(ratings, mean, learned)
 
 
 class Alternation(Trainer):
     """Biases (users,) and (items,) under training, as the fitting loop sees them: damped means in turn.
 
-    ``variances`` are sigma^2, tau_u^2 and tau_i^2; they only count where no penalty is ``given``, lambda of users and
-    of items. ``learned`` says whose biases are.
+    ``variances`` are sigma^2, tau_u^2 and tau_i^2; ``learned`` says whose biases are.
     """
 
     def __init__(
         self,
         ratings: Ratings,
         mean: float,
-        given: tuple[float | None, float | None] = (None, None),
         learned: tuple[bool, bool] = (True, True),
     ) -> None:
         self.b, self.c = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
-        self._given, (self._learn_users, self._learn_items) = given, learned
+        self._learn_users, self._learn_items = learned
         self._users, self._items = ratings.user_ids, ratings.item_ids
         self._values = ratings.values.astype(np.float64) - mean
         self._n_users = np.diff(ratings.user_offsets).astype(np.float64)
@@ -223,12 +182,8 @@ class Alternation(Trainer):
     @property
     def penalties(self) -> tuple[float, float]:
         """Lambda of users and of items."""
-        noise, *spreads = self.variances
-        users, items = (
-            float(noise / spread) if given is None else given
-            for given, spread in zip(self._given, spreads, strict=True)
-        )
-        return users, items
+        noise, of_users, of_items = self.variances.tolist()
+        return noise / of_users, noise / of_items
 
     @property
     def expected_error(self) -> float:
@@ -247,12 +202,9 @@ class Alternation(Trainer):
         if self._learn_users:
             left = np.bincount(self._users, self._values - self.c[self._items], len(self.b))
             self.b[:] = left / np.maximum(self._n_users + of_users, 1e-9)
-        error = float(np.sum(self._errors() ** 2))
-        self._estimate(error)
-        return StepResult(error, float(len(self._values)))
-
-    def _estimate(self, error: float) -> None:
-        """Estimate the variances anew; what they begin with counts as ``_WEIGHT`` more ratings, users and items."""
+        errors = self._values - self.b[self._users] - self.c[self._items]
+        error = float(np.sum(errors**2))
+        # The variances anew: what they begin with counts as `_WEIGHT` more ratings, users and items.
         noise, total, found = self.variances[0], error, []
         sides = (self.b, self._n_users), (self.c, self._n_items)
         for (bias, counts), penalty, first in zip(sides, self.penalties, _START[1:], strict=True):
@@ -265,25 +217,19 @@ class Alternation(Trainer):
             )
         start = _WEIGHT * _START[0] * self._unit**2
         self.variances[:] = (total + start) / (len(self._values) + _WEIGHT), *found
-
-    def _errors(self) -> Doubles:
-        return np.asarray(self._values - self.b[self._users] - self.c[self._items])
+        return StepResult(error, float(len(self._values)))
 
     @property
     def sizes(self) -> tuple[Sizes, Sizes]:
         """What is known of users and of items."""
-        errors, n_users, n_items = self._errors(), len(self.b), len(self.c)
-        return Sizes.of(self._users, errors, n_users), Sizes.of(self._items, errors, n_items)
+        errors = self._values - self.b[self._users] - self.c[self._items]
+        of_users = Sizes.of(self._users, errors, len(self.b))
+        return of_users, Sizes.of(self._items, errors, len(self.c))
 
 
-def alternate(
-    ratings: Ratings,
-    mean: float,
-    sweeps: int = 10,
-    given: tuple[float | None, float | None] = (None, None),
-) -> Alternation:
+def alternate(ratings: Ratings, mean: float, sweeps: int = SWEEPS) -> Alternation:
     """The biases of ``ratings`` about ``mean``, after some sweeps."""
-    found = Alternation(ratings, mean, given)
+    found = Alternation(ratings, mean)
     for _ in range(sweeps):
         found.step(None, 1.0)
     return found

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,14 +21,15 @@ from scipy.optimize import nnls
 from surprise import AlgoBase, Dataset, Reader, Trainset
 from surprise.utils import get_rng
 
+from tacenda.arrays import Array, Arrays, Float64, at_least, positive, within
 from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.estimator import Estimator
 from tacenda.fitting import Callback, FitRun
 from tacenda.ratings import IdIndex, Ratings
-from tacenda.settings import Settings, option
+from tacenda.settings import Settings, configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import Catalogue, Identities
+from tacenda_surprise.catalogue import Catalogue, Identities, deviation
 from tacenda_surprise.trainsets import FitData, SideInfo, numbers
 from tacenda_surprise.users import FoldedUser, check_rated
 from tacenda_surprise.variance import coverage_factor
@@ -40,7 +42,7 @@ _LARGEST = 1e12  # of a saved weight or factor, so that ratings remain finite in
 _NOBODY = object()  # an id that no trainset has
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class BlendSettings(Settings):
     """Options of `Blend`."""
 
@@ -55,6 +57,26 @@ class BlendSettings(Settings):
     random_state: int | np.random.RandomState | None = option(
         None, "seed of the part held out, or a state of numpy's random numbers", at_least=0
     )
+
+
+class Weights(Arrays):
+    """prediction = center + sum_k weights_k (prediction_k - center)."""
+
+    weights: Float64[Array, "models", within(0, _LARGEST)]
+    center: Float64[Array, ""]  # mean of the ratings
+    factor: Float64[Array, "", positive]  # of the standard deviations
+    usual: Float64[Array, "models", at_least(0)]  # errors, where a model knows no deviations
+    n_users: Float64[Array, "", at_least(1)]  # that have ratings
+
+    def combine(self, predictions: Doubles) -> Doubles:
+        """Blend predictions (pairs, models) into (pairs,)."""
+        return np.asarray(self.center + (predictions - self.center) @ self.weights)
+
+    def deviations(self, deviations: Doubles) -> Doubles:
+        """Average standard deviations (pairs, models) into (pairs,), by weights of sum one, times the factor."""
+        total, n = self.weights.sum(), len(self.weights)
+        share = self.weights / total if total > 0 else np.full(n, 1 / n)
+        return np.asarray(self.factor * (deviations @ share))
 
 
 class _Part(NamedTuple):
@@ -148,8 +170,8 @@ class Blend(RatingAlgorithm):
     """Averages algorithms with weights fitted to ratings held out; any Surprise algorithms will do.
 
     Fitting holds out a part of the ratings, fits every algorithm to the rest, finds the weights, and fits
-    every algorithm anew to all ratings. Unknown users and items have the weighted average of what the algorithms say of
-    them.
+    every algorithm anew to all ratings; with a single rating all weights are equal. Unknown users and items have the
+    weighted average of what the algorithms say of them.
 
     Attributes
     ----------
@@ -167,21 +189,14 @@ class Blend(RatingAlgorithm):
     keeps_checkpoints = False
     settings: BlendSettings
     settings_class = BlendSettings
+    learned_class = Weights
+    indexes = MappingProxyType({})  # its algorithms have the catalogue
     _parts: Sequence[_Part] = ()
-    _weights: Weights | None = None
+    learned: Weights | None
 
-    def __init__(
-        self,
-        algorithms: Sequence[AlgoBase] = (),
-        holdout: float = 0.1,
-        refit: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            BlendSettings(
-                algorithms=algorithms, holdout=holdout, refit=refit, random_state=random_state
-            )
-        )
+    @configured_by(BlendSettings)
+    def __init__(self, settings: BlendSettings) -> None:
+        super().__init__(settings)
 
     @property
     def fitted(self) -> list[AlgoBase]:
@@ -191,7 +206,7 @@ class Blend(RatingAlgorithm):
     @property
     def weights(self) -> Doubles:
         """The weights of the algorithms (algorithms,), in their order."""
-        return self._learned(self._weights).weights
+        return np.asarray(self._learned(self.learned).weights)
 
     @property
     def folds_identities(self) -> bool:
@@ -212,13 +227,19 @@ class Blend(RatingAlgorithm):
         assert self._data is not None
         self._data = self._data.with_trainset()
         trainset: Any = self._data.trainset
+        if trainset.n_ratings < 2:  # none can be held out: all algorithms count alike
+            k, usual = len(settings.algorithms), deviation(ratings)
+            numbers = np.full(k, 1 / k), np.float64(ratings.mean), np.float64(1), np.full(k, usual)
+            self.learned = Weights(*numbers, np.float64(1))
+            self._take([deepcopy(algo).fit(trainset) for algo in settings.algorithms], self._data)
+            return
         rng = get_rng(settings.random_state)
         part, held_out = split_trainset(trainset, settings.holdout, rng)
         fitted = [deepcopy(algo).fit(part) for algo in settings.algorithms]
         truth = np.array([rating for _, _, rating in held_out])
         estimates = np.array([[p.est for p in algo.test(held_out)] for algo in fitted]).T
         weights = fit_weights(estimates, truth)
-        usual = np.sqrt(np.mean((estimates - truth[:, None]) ** 2, axis=0)).tolist()
+        usual = np.sqrt(np.mean((estimates - truth[:, None]) ** 2, axis=0))
         uids, iids = [pair[0] for pair in held_out], [pair[1] for pair in held_out]
         every = [
             algo.predict_std(uids, iids)
@@ -229,12 +250,13 @@ class Blend(RatingAlgorithm):
         errors = truth - np.clip(weights.combine(estimates), *trainset.rating_scale)
         z = errors / np.maximum(weights.deviations(np.stack(every, axis=-1)), 1e-9)
         # As large as the errors are.
-        self._weights = weights._replace(factor=float(np.sqrt(coverage_factor(z))))
+        factor = np.float64(np.sqrt(coverage_factor(z)))
+        self.learned = replace(weights, factor=factor, usual=usual)
         if settings.refit:
             fitted = [deepcopy(algo).fit(trainset) for algo in settings.algorithms]
-        self._take(fitted, usual, self._data)
+        self._take(fitted, self._data)
 
-    def _take(self, fitted: Sequence[AlgoBase], usual: Sequence[float], data: FitData) -> None:
+    def _take(self, fitted: Sequence[AlgoBase], data: FitData) -> None:
         """Take over fitted algorithms; users of whom only side information is known to one of them are users too."""
         pairs = {
             (uid, list(algo._items)[item]): None
@@ -246,9 +268,13 @@ class Blend(RatingAlgorithm):
         }
         self._data = data = SideInfo(pairs).join(data) if pairs else data
         self._catalogue = Catalogue.of(data.ratings)
-        self._parts = [
-            _Part.of(*each, data.users, data.items) for each in zip(fitted, usual, strict=True)
-        ]
+        self.learned = replace(self._learned(self.learned), n_users=np.float64(data.n_users))
+        self._meet(fitted, data.users, data.items)
+
+    def _meet(self, fitted: Sequence[AlgoBase], users: Iterable[Any], items: Iterable[Any]) -> None:
+        """Find the raw ids of users and items in every algorithm."""
+        usual = self._learned(self.learned).usual.tolist()
+        self._parts = [_Part.of(*each, users, items) for each in zip(fitted, usual, strict=True)]
 
     def partial_fit(
         self, trainset: Any, n_epochs: int | None = None, *, callbacks: Sequence[Callback] = ()
@@ -267,14 +293,14 @@ class Blend(RatingAlgorithm):
                 )
             algo.partial_fit(more, n_epochs, callbacks=callbacks)
         fitted, data = copy(self), before.merged(more)
-        fitted._take(gone_on, [part.usual for part in self._parts], data)
+        fitted._take(gone_on, data)
         self._adopt_further(fitted)
         return self
 
     # -- predicting --------------------------------------------------------------------------------
 
     def _combine(self, ask: Callable[[_Part], Doubles]) -> Floats:
-        weights = self._learned(self._weights)
+        weights = self._learned(self.learned)
         every = np.stack([ask(part) for part in self._parts], axis=-1)
         found = weights.combine(every.reshape(-1, len(self._parts)))
         return found.reshape(every.shape[:-1]).astype(np.float32)
@@ -290,7 +316,7 @@ class Blend(RatingAlgorithm):
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """The weighted average of those of the algorithms, with a factor fitted to the ratings held out."""
-        weights = self._learned(self._weights)
+        weights = self._learned(self.learned)
         users, items = np.asarray(users), np.asarray(items)
         every = [part.deviations(users, items) for part in self._parts]
         return weights.deviations(np.stack(every, axis=-1)).astype(np.float32)
@@ -299,7 +325,7 @@ class Blend(RatingAlgorithm):
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedBlend:
         """See `RatingAlgorithm.fold`; an algorithm that is not one of Tacenda's says what it does of unknown users."""
-        weights, items = self._learned(self._weights), np.asarray(items, np.int64)
+        weights, items = self._learned(self.learned), np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
         self._known_items(items, identities)
         users = [part.fold(items, rated, identities) for part in self._parts]
@@ -308,20 +334,10 @@ class Blend(RatingAlgorithm):
     # -- to disk and back --------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Options, weights and usual errors, as JSON values; the algorithms are `nested`."""
+        """The options and the seed; the algorithms are `nested`."""
         found = super().config_dict()
-        del found["settings"]["algorithms"], found["catalogue"]  # its algorithms have it
-        usual = [part.usual for part in self._parts]
-        weights = self._learned(self._weights).to_dict()
-        return {**found, **weights, "usual": usual, "n_users": self._n_users()}
-
-    def _n_users(self) -> int:
-        return len(self.catalogue.users) if self._data is None else self._data.n_users
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """None of its own. Raises NotFittedError."""
-        self._learned(self._weights)
-        return {}
+        del found["settings"]["algorithms"]
+        return found
 
     def nested(self) -> Mapping[str, Estimator]:
         """The algorithms, ``algorithm-0`` and so on. Raises ConfigurationError for one that is not Tacenda's."""
@@ -347,25 +363,20 @@ class Blend(RatingAlgorithm):
         parts = [nested[f"algorithm-{k}"] for k in range(len(nested))]
         if not parts or not all(isinstance(part, RatingAlgorithm) for part in parts):
             raise ArtifactError("it is a blend of something else than rating models: it is damaged")
-        scale, n = parts[0].catalogue.scale, len(parts)
-        usual = config["usual"] or [0.0] * n
-        if len(usual) != n or not all(0 <= float(error) < _LARGEST for error in usual):
-            raise ArtifactError("the blend's usual errors are invalid: the folder is damaged")
-        made: Any = cls
         unfitted = [type(part).from_settings(part.settings) for part in parts]
-        model: Self = made(unfitted, **config["settings"])
-        model._weights = Weights.from_dict(config, n, scale)
-        first, n_users = parts[0], int(config["n_users"])
+        model = cls.from_settings({**config["settings"], "algorithms": unfitted})
+        model.learned = state = Weights.from_arrays(arrays, models=len(parts))
+        first, n_users = parts[0], int(state.n_users)
+        low, high = first.catalogue.scale
+        if not low <= state.center <= high:
+            raise ArtifactError("the blend's weights are invalid: the folder is damaged")
         data, most = first._data, len(first.catalogue.users)
-        if not 0 < n_users <= most or (data is not None and n_users != data.n_users):
+        if n_users > most or (data is not None and n_users != data.n_users):
             raise ArtifactError("the blend is for other users than its algorithms: it is damaged")
         if data is not None:
-            model._take(parts, usual, data)
+            model._take(parts, data)
         else:  # saved without ratings
-            users, items = list(first._users)[:n_users], list(first._items)
-            model._parts = [
-                _Part.of(*each, users, items) for each in zip(parts, usual, strict=True)
-            ]
+            model._meet(parts, list(first._users)[:n_users], list(first._items))
             if any((part.items[:-1] < 0).any() for part in model._parts):
                 raise ArtifactError("the models of a blend know different items: it is damaged")
             raw = IdIndex(first.catalogue.users.raw[:n_users].tolist(), "user")
@@ -389,40 +400,6 @@ class Blend(RatingAlgorithm):
         return model
 
 
-class Weights(NamedTuple):
-    """prediction = center + sum_k weights_k (prediction_k - center)."""
-
-    weights: Doubles  # (models,), not negative
-    center: float  # mean of the ratings
-    factor: float = 1.0  # of the standard deviations
-
-    def combine(self, predictions: Doubles) -> Doubles:
-        """Blend predictions (pairs, models) into (pairs,)."""
-        return np.asarray(self.center + (predictions - self.center) @ self.weights)
-
-    def deviations(self, deviations: Doubles) -> Doubles:
-        """Average standard deviations (pairs, models) into (pairs,), by weights of sum one, times the factor."""
-        total, n = self.weights.sum(), len(self.weights)
-        share = self.weights / total if total > 0 else np.full(n, 1 / n)
-        return np.asarray(self.factor * (deviations @ share))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The weights as JSON values."""
-        return {"weights": self.weights.tolist(), "center": self.center, "factor": self.factor}
-
-    @classmethod
-    def from_dict(
-        cls, config: Mapping[str, Any], n_models: int, scale: tuple[float, float]
-    ) -> Self:
-        """Rebuild what `to_dict` gave, for so many models of ratings on ``scale``. Raises ArtifactError."""
-        weights = np.array(config["weights"], np.float64)
-        center, factor = float(config["center"]), float(config["factor"])
-        sound = weights.shape == (n_models,) and ((weights >= 0) & (weights < _LARGEST)).all()
-        if not (sound and scale[0] <= center <= scale[1] and 0 < factor < _LARGEST):
-            raise ArtifactError("the blend's weights are invalid: the folder is damaged")
-        return cls(weights, center, factor)
-
-
 def fit_weights(predictions: Doubles, truth: Doubles, ridge: float = 0.05) -> Weights:
     """Find the non-negative weights with the least squared error of ``predictions`` (ratings, models).
 
@@ -439,7 +416,8 @@ def fit_weights(predictions: Doubles, truth: Doubles, ridge: float = 0.05) -> We
     size = np.sqrt(ridge * (X**2).mean() * n)
     X = np.concatenate([X, size * np.eye(k)])
     y = np.concatenate([y, np.full(k, size / k)])
-    return Weights(nnls(X, y)[0], center)
+    found, one = nnls(X, y)[0], np.float64(1)
+    return Weights(found, np.float64(center), one, np.zeros(k), one)
 
 
 def split_trainset(
@@ -449,9 +427,7 @@ def split_trainset(
     triples = [
         (trainset.to_raw_uid(u), trainset.to_raw_iid(i), r) for u, i, r in trainset.all_ratings()
     ]
-    n = max(1, round(holdout * len(triples)))
-    if n >= len(triples):
-        raise DataError("fewer than two ratings cannot be split for a blend; give more ratings")
+    n = min(max(1, round(holdout * len(triples))), len(triples) - 1)
     order = rng.permutation(len(triples))
     data = Dataset(Reader(rating_scale=trainset.rating_scale))
     part = data.construct_trainset([(*triples[k], None) for k in order[n:]])

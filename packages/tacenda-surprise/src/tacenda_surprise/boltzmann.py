@@ -1,7 +1,7 @@
 """A restricted Boltzmann machine for ratings (Mnih 2010, section 5.2): options, data, parameters, predictions.
 
 A case is an item or a user, whose ratings are the visible units; `Scale` and `Cases` bring ratings into that form.
-In a complete machine (`Machine.with_unknown`) the last rows stand for what is unknown, a visible unit of average
+In a complete machine (`Machine.complete`) the last rows stand for what is unknown, a visible unit of average
 biases without weights and a case without ratings, so that number -1 finds them.
 
 Training is by contrastive divergence (section 5.2.1): `ContrastiveDivergence` follows the gradients of minibatches
@@ -12,9 +12,11 @@ ratings with, with the penalties that training has. It is convex and takes a few
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +24,18 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from tacenda import devices
-from tacenda.arrays import Array, Arrays, Float32, to_device, to_numpy
-from tacenda.errors import ConfigurationError
+from tacenda.arrays import (
+    Array,
+    Arrays,
+    Constraint,
+    Float32,
+    Float64,
+    ascending,
+    at_least,
+    named,
+    to_device,
+    to_numpy,
+)
 from tacenda.fitting import (
     Adam,
     ArrayBatches,
@@ -50,9 +62,9 @@ from tacenda.kernels.ratings import (
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda.settings import option
-from tacenda_surprise.algorithm import RatedSettings, SeededSettings
+from tacenda_surprise.algorithm import RatedSettings, SeededSettings, StoppedSettings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Catalogue, Identities, sparsity
+from tacenda_surprise.catalogue import Catalogue, Identities, not_empty, sparsity
 
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.integer[Any]]
@@ -72,7 +84,7 @@ _BLOCK = 1 << 22  # numbers in memory at a time: exact predictions need one a pa
 
 
 @dataclass(frozen=True, kw_only=True)
-class RBMSettings(SeededSettings):
+class RBMSettings(SeededSettings, StoppedSettings):
     """Options of `RBM`; what the thesis has is in section 5.4.2."""
 
     n_hidden: int = option(100, "hidden units; the thesis has 25 to 200", at_least=1)
@@ -93,13 +105,6 @@ class RBMSettings(SeededSettings):
     offset: bool = option(
         True,
         "give every case a fixed slope, how much higher than usual its ratings are; the thesis does not",
-    )
-    gibbs_steps: int = option(
-        1, "T, the steps of contrastive divergence; the thesis has 1, later more", at_least=1
-    )
-    prediction: Literal["mean_field", "exact"] = option(
-        "mean_field",
-        "how ratings are predicted: eq 5.11, or eq 5.9, which is slower and hardly differs",
     )
     lr_all: float = option(
         0.005,
@@ -132,37 +137,16 @@ class RBMSettings(SeededSettings):
         "weight of the squared biases with plain steps, for each case; that of the thesis",
         at_least=0,
     )
-    batch_cases: int | None = option(
-        None,
-        """cases in a minibatch; None: 32, or a fortieth of all where these are more, as every minibatch
-        visits the parameters of all visible units; the thesis has 1""",
-        at_least=1,
-    )
-    persistent: bool = option(
-        False,
-        """go on with the Gibbs chain of a case where its last update left it (Tieleman 2008); the first
-        epochs predict badly, so do not stop early""",
-    )
-    damping: float | None = option(
-        None,
-        """ratings at the expected value that are added to those of every case and visible unit for the
-        slopes and the first visible biases; None: estimated from the ratings, as in `BiasOnly`""",
-        at_least=0,
-    )
     bins: int = option(
         20, "levels that continuous ratings, or more than 50 levels, are brought to", at_least=2
-    )
-    validation: float = option(
-        0.0, "part of the ratings held out to stop early; 0: none", at_least=0, below=1
     )
     patience: int = option(
         4, "epochs without improvement on the ratings held out before the fit stops", at_least=1
     )
-    refit: bool = option(
-        True,
-        "fit anew to all ratings, for as many epochs as were best on the ratings held out",
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"gibbs_steps": ..., "batch_cases": ..., "persistent": ..., "damping": None}
+        | {"prediction": "mean_field"}
     )
-    device: str = devices.option(default="cpu")
 
     @property
     def items_are_cases(self) -> bool:
@@ -181,32 +165,20 @@ class RBMSettings(SeededSettings):
         n_cases = max(int(np.count_nonzero(np.diff(ratings.user_offsets))), 1)
         return max(_SIDE_PENALTY, _SIDE_TOTAL / n_cases) * _excess(ratings)
 
-    def batch_size(self, n_cases: int) -> int:
-        """How many cases a minibatch has, of ``n_cases`` that have ratings."""
-        return self.batch_cases or max(_BATCH, -(-n_cases // _BATCHES))
-
     def idle(self) -> Mapping[str, str]:
         """Options that early stopping and the optimizer leave without effect."""
         found = (
             {} if self.validation else dict.fromkeys(("patience", "refit"), "without validation")
         )
         if self.optimizer == "adam":
-            return {**found, **dict.fromkeys(("lr_bias", "reg_bias"), "with optimizer='adam'")}
-        found["batch_cases"] = "with optimizer='sgd', which steps after every case"
-        if not self.offset:
-            found["damping"] = "with optimizer='sgd' and offset=False"
+            found |= dict.fromkeys(("lr_bias", "reg_bias"), "with optimizer='adam'")
         return found
 
     def check(self) -> None:
-        """Refuse what is no device, plain steps on one that is not the CPU, and early stopping of persistent chains."""
-        devices.check(self)
+        """Refuse what is no device, and plain steps on one that is not the CPU."""
+        super().check()
         if self.optimizer == "sgd" and self.device not in ("auto", "cpu"):
             self.refuse("device", "'cpu' with optimizer='sgd', whose steps wait for one another")
-        if self.persistent and self.validation:
-            raise ConfigurationError(
-                "persistent chains predict badly at first and early stopping would take that for the end; "
-                "set validation to 0 or persistent to False"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,8 +280,7 @@ class Cases:
             ratings.user_offsets, ratings.item_ids, values, ratings.users, ratings.items,
             scale=(float(scale.scores[0]), float(scale.scores[-1])),
         )  # fmt: skip
-        given = settings.damping
-        alternation = alternate(scored, 0.0, given=(given, given))
+        alternation = alternate(scored, 0.0)
         of_case, of_visible = alternation.b, alternation.c
         left = values - of_case[ratings.user_ids] - of_visible[ratings.item_ids]
         variance = max(float(np.var(left)), _LEAST_VARIANCE) if len(levels) else 1.0
@@ -420,18 +391,29 @@ def _moments(
     return means, np.maximum(chances @ s**2 - means**2, _LEAST_VARIANCE)
 
 
+#: Require W to have a row a hidden unit, or one a level and hidden unit.
+of_hidden_units = Constraint(
+    lambda W, sizes: (
+        None
+        if W.shape[1:] in ((sizes["hidden"],), (sizes["levels"], sizes["hidden"]))
+        else f"has rows of the shape {W.shape[1:]}, which is not that of hidden units"
+    )
+)
+
+
 class Machine(Arrays):
     """Parameters (notation of ``tacenda.kernels.ratings``)."""
 
-    weights: Float32[
-        Array, "visible *weights"
-    ]  # a (visible, hidden) or W (visible, levels, hidden)
+    #: a (visible, hidden) or W (visible, levels, hidden)
+    weights: Float32[Array, "visible *weights", of_hidden_units]
     visible_biases: Float32[Array, "visible levels"]  # b
     hidden_biases: Float32[Array, "hidden"]  # d
     side_weights: Float32[Array, "sides hidden"]  # U, a row for each visible unit, or no rows
     slopes: Float32[Array, "cases"]  # o
     base: Float32[Array, "levels"]  # biases of an unknown visible unit
     inputs: Float32[Array, "cases hidden"]  # what goes into the hidden units of every case
+    levels: Float32[Array, "levels", ascending, not_empty, named("machine_levels")]  # ratings
+    penalty: Float64[Array, "", at_least(0)]  # of the weights, for each case
 
     def hidden_inputs(
         self,
@@ -459,8 +441,9 @@ class Machine(Arrays):
             )
         return np.asarray(to_numpy(found) + self.hidden_biases)
 
-    def with_unknown(self) -> Machine:
-        """Add a last row to every table for what is unknown."""
+    @cached_property
+    def complete(self) -> Machine:
+        """The machine with a last row in every table for what is unknown."""
         nothing = np.zeros((1, *self.weights.shape[1:]), np.float32)
         return replace(
             self,
@@ -470,36 +453,20 @@ class Machine(Arrays):
             inputs=np.concatenate([self.inputs, self.hidden_biases[None]]),
         )
 
+    @cached_property
     def activations(self) -> Floats:
         """P(h = 1 | r, f) of every case (cases, hidden), eq 5.14."""
         return squash(self.inputs)
 
-    def exact(self, visible: Numbers, cases: Numbers, scores: Floats) -> Floats:
-        """Probabilities of the levels of each pair (pairs, levels), eq 5.9."""
-        found = np.empty((len(visible), len(scores)), np.float32)
-        block = max(_BLOCK // (len(scores) * max(self.inputs.shape[1], 1)), 1)
-        for start in range(0, len(visible), block):
-            part = slice(start, start + block)
-            m, c = visible[part], cases[part]
-            W = self.weights[m]
-            if W.ndim == 2:
-                W = W[:, None, :] * scores[None, :, None]
-            logits = self.visible_biases[m] + scores * self.slopes[c][:, None]
-            logits += np.logaddexp(0, self.inputs[c][:, None, :] + W).sum(axis=-1)
-            found[part] = softmax(logits)
-        return found
-
-    def expect(
-        self, visible: Numbers, cases: Numbers, scores: Floats, activations: Floats
-    ) -> Expected:
+    def expect(self, visible: Numbers, cases: Numbers, scores: Floats) -> Expected:
         """Probabilities and mean scores of each pair by mean field, eq 5.11."""
         return boltzmann_expectations(
-            visible, cases, self.weights, self.visible_biases, activations, scores, self.slopes
+            visible, cases, self.weights, self.visible_biases, self.activations, scores, self.slopes
         )
 
     def rmse(self, visible: Numbers, cases: Numbers, scale: Scale, values: Floats) -> float:
         """Root mean squared error of mean-field predictions of pairs; ``values`` (pairs,) are ratings."""
-        found = self.expect(visible, cases, scale.scores, self.activations())
+        found = self.expect(visible, cases, scale.scores)
         errors = scale.ratings(found.means) - values
         return float(np.sqrt(np.mean(errors**2, dtype=np.float64)))
 
@@ -508,10 +475,9 @@ class Machine(Arrays):
         visible: slice | Numbers,
         cases: slice | Numbers,
         scores: Floats,
-        activations: Floats,
     ) -> Floats:
         """Expected scores (visible, cases) of all pairs of the two, by mean field."""
-        p, W = activations[cases], self.weights[visible]
+        p, W = self.activations[cases], self.weights[visible]
         b, o = self.visible_biases[visible], self.slopes[cases]
         total = np.zeros((len(W), len(p)), np.float32)
         mean = np.zeros_like(total)
@@ -555,7 +521,8 @@ _START = 0.01  # standard deviation of the first weights
 _LEAST_EPOCHS = 10  # after which weights are given up
 _FADED = 0.5  # that are so much smaller than at first
 _RUN_RATINGS = 1_000_000  # a second or two: how often the bar moves and Ctrl-C is heard
-_LESS = "fewer hidden units (n_hidden) or smaller minibatches (batch_cases)"
+_LESS = "fewer hidden units (n_hidden)"
+_GIBBS_STEPS = 1  # of contrastive divergence, as in the thesis
 
 
 _BIAS_PENALTY = 1.0  # of a visible unit that is solved for
@@ -630,9 +597,7 @@ class _Trainer(Trainer):
         )
         self._known_ids = None if known is None else to_device(known.item_ids, device)
         self._side_penalty = 0.0 if known is None else settings.side_penalty_for(cases.ratings)
-        n_chains = cases.ratings.n_users if settings.persistent else 0
-        self._chains = to_device(np.full((n_chains, hidden), 0.5, np.float32), device)
-        self.rest: dict[str, Any] = {"chains": self._chains}
+        self.rest: dict[str, Any] = {}
 
     def _given(self, numbers: npt.NDArray[np.int64], *more: Any) -> tuple[Any, ...]:
         """The arguments of the kernels for the cases of these numbers, ``more`` being those of one of them."""
@@ -643,10 +608,9 @@ class _Trainer(Trainer):
             kernels.Cases(*rows, *sides),
             numbers,
             kernels.Machine(**dict(self.learned.items()), scores=self._scores),
-            self._settings.gibbs_steps,
+            _GIBBS_STEPS,
             self._task.seed * 1_000_003 + self.steps,
             *more,
-            self._chains if self._settings.persistent else None,
         )
 
     def _result(self, numbers: npt.NDArray[np.int64], error: float) -> StepResult:
@@ -663,6 +627,8 @@ class _Trainer(Trainer):
             slopes=cases.slopes,
             base=cases.base,
             inputs=np.empty((0, self._settings.n_hidden), np.float32),
+            levels=self._scale.levels,
+            penalty=np.float64(cases.penalty),
         )
         inputs = start.hidden_inputs(
             cases.ratings, cases.levels, self._scale, cases.identities, self._device
@@ -763,9 +729,9 @@ class _GiveUp(Callback):
 
 
 def train(
-    task: Task, run: FitRun, epochs: int, configuration: Mapping[str, Any]
+    task: Task, run: FitRun, epochs: int, identify: Callable[[], Mapping[str, Any]]
 ) -> tuple[Machine, History]:
-    """Train a machine on the cases that have ratings; ``configuration`` identifies it in a checkpoint.
+    """Train a machine on the cases that have ratings; ``identify`` says what identifies it in a checkpoint.
 
     Where training goes on from a machine, visible units that it lacks are solved for.
     """
@@ -782,12 +748,13 @@ def train(
     decay, stopping = settings.lr_decay, held_out is not None
     if settings.reg_all is None:
         run = replace(run, callbacks=(*run.callbacks, _GiveUp()))
-    data: list[str] = []
+    identity: dict[str, Any] = {}
     if run.checkpoints is not None:
         # The batches are numbers of cases: without these a checkpoint of other ratings would pass for ours.
         side = cases.identities
         digest = "" if side is None else side.fingerprint()
         data = ["" if held_out is None else held_out.fingerprint, cases.ratings.fingerprint, digest]
+        identity = {"conditional": side is not None, "data": data, **identify()}
     with devices.out_of_memory(settings, _LESS):
         history = fit(
             trained,
@@ -800,7 +767,7 @@ def train(
                 restore_best=stopping,
             ),
             run,
-            {"conditional": cases.identities is not None, "data": data, **configuration},
+            identity,
         )
         return trained.machine(), history
 
@@ -811,14 +778,19 @@ def _make_source(task: Task, cases: Cases) -> BatchSource:
     if settings.optimizer == "sgd":
         return BlockBatches(offsets, batch_size=_RUN_RATINGS, seed=task.seed)
     filled = np.flatnonzero(np.diff(offsets))
-    return ArrayBatches(filled, batch_size=settings.batch_size(len(filled)), seed=task.seed)
+    return ArrayBatches(filled, batch_size=batch_size(len(filled)), seed=task.seed)
+
+
+def batch_size(n_cases: int) -> int:
+    """How many of ``n_cases`` a minibatch has: each visits the parameters of all visible units."""
+    return max(_BATCH, -(-n_cases // _BATCHES))
 
 
 def bytes_needed(settings: RBMSettings, cases: Cases) -> int:
     """Return the bytes that training takes on a device: parameters with Adam's averages, data, and a minibatch."""
     (visible, levels), hidden = cases.visible_biases.shape, settings.n_hidden
     sizes = np.diff(cases.ratings.user_offsets)
-    batch = settings.batch_size(int(np.count_nonzero(sizes)))
+    batch = batch_size(int(np.count_nonzero(sizes)))
     largest = int(np.sort(sizes)[-batch:].sum())
     rows = visible * (1 if settings.ordinal else levels)
     known = 0

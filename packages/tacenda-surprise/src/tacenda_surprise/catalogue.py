@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from tacenda.arrays import (
     LARGEST,
     Array,
     Arrays,
+    Constraint,
     Float32,
     Int32,
     Offsets,
@@ -28,6 +30,8 @@ from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import IdIndex, Ratings
 
 MOST_LEVELS = 50  # ten stars in steps of 0.2; finer scales are treated as continuous
+
+not_empty = Constraint(lambda array, sizes: None if array.size else "is empty")
 
 
 class Identities(Arrays):
@@ -88,8 +92,29 @@ class Identities(Arrays):
     def means(self, table: Array, device: str = "cpu") -> Array:
         """The mean row of ``table`` (items, width) over every N(u), (users, width); zeros if empty."""
         ones = to_device(np.ones(len(self.item_ids), np.float32), device)
-        scale = to_device((1.0 / np.maximum(self.sizes, 1)).astype(np.float32), device)
+        sizes = np.maximum(np.diff(self.offsets), 1)
+        scale = to_device((1.0 / sizes).astype(np.float32), device)
         return sparse_product(self.offsets, self.item_ids, ones, table, row_scale=scale)
+
+
+class Pieces(NamedTuple):
+    """The entries of a sparse table, row after row: ids and values on a device."""
+
+    offsets: npt.NDArray[np.int64]  # (rows + 1,)
+    ids: Array
+    values: Array
+
+    @classmethod
+    def of(cls, table: csr_array, device: str) -> Pieces:
+        """Put a table there."""
+        parts = table.indices.astype(np.int32), table.data.astype(np.float32)
+        return cls(table.indptr.astype(np.int64), *(to_device(part, device) for part in parts))
+
+    @classmethod
+    def of_ratings(cls, ratings: Ratings, device: str) -> Pieces:
+        """Put ratings there, user by user."""
+        parts = ratings.item_ids, ratings.values
+        return cls(ratings.user_offsets, *(to_device(part, device) for part in parts))
 
 
 class Texts(Arrays):
@@ -180,7 +205,7 @@ class Catalogue:
         levels = possible_levels(levels, self.scale) if len(self.levels) else self.levels
         counts = np.zeros(len(levels), np.float32)
         if len(levels):
-            counts[_nearest(self.levels, levels)] = self.counts
+            counts[np.searchsorted((levels[1:] + levels[:-1]) / 2, self.levels)] = self.counts
         return replace(self, users=ratings.users, items=ratings.items, levels=levels, counts=counts)
 
     def require_levels(self, who: str) -> npt.NDArray[np.float32]:
@@ -197,12 +222,15 @@ class Catalogue:
         np.clip(scores, *self.scale, out=scores)
         return scores
 
-    def config(self) -> dict[str, Any]:
-        """What `arrays` does not hold, as JSON values."""
+    def config_dict(self) -> dict[str, Any]:
+        """Scale and mean, as JSON values."""
         return {"scale": list(self.scale), "mean": self.mean}
 
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Raw ids as UTF-8, the levels and their counts. Raises ArtifactError for an id that UTF-8 has not."""
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Raw ids as UTF-8, the levels and their counts.
+
+        Raises ArtifactError for an id that UTF-8 has not.
+        """
         return {
             **_Levels(self.levels, self.counts).to_arrays(),
             **Texts.of(in_utf8(self.users)).to_arrays("users."),
@@ -210,7 +238,7 @@ class Catalogue:
         }
 
     @classmethod
-    def from_config(
+    def from_arrays(
         cls, config: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
     ) -> Catalogue:
         """The catalogue of a saved model. Raises ArtifactError."""
@@ -236,12 +264,8 @@ def deviation(ratings: Ratings) -> float:
 
 def sparsity(ratings: Ratings) -> float:
     """How little users and items have ratings: 2 if every user and item has one rating, towards 0 as they have more."""
-    roots = _roots(np.diff(ratings.user_offsets)) + _roots(ratings.item_counts)
-    return roots / max(len(ratings), 1)
-
-
-def _roots(counts: npt.NDArray[np.int64]) -> float:
-    return float(np.sqrt(counts).sum())
+    sides = np.diff(ratings.user_offsets), ratings.item_counts
+    return sum(float(np.sqrt(counts).sum()) for counts in sides) / max(len(ratings), 1)
 
 
 def standardized(ratings: Ratings, mean: float, unit: float) -> Ratings:
@@ -280,15 +304,8 @@ def possible_levels(
 
 def _counts(ratings: Ratings, levels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """How many ratings are nearest to each level (levels,)."""
-    at = _nearest(ratings.values, levels) if len(levels) else np.zeros(0, np.int64)
-    return np.bincount(at, minlength=len(levels)).astype(np.float32)
-
-
-def _nearest(
-    values: npt.NDArray[np.float32], levels: npt.NDArray[np.float32]
-) -> npt.NDArray[np.int64]:
-    """The number of the level that is nearest to each of ``values``."""
-    return np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
+    at = np.searchsorted((levels[1:] + levels[:-1]) / 2, ratings.values)
+    return np.bincount(at, minlength=len(levels))[: len(levels)].astype(np.float32)
 
 
 def in_utf8(index: IdIndex) -> list[bytes]:

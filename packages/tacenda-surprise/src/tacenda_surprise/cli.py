@@ -16,7 +16,16 @@ import typer
 
 from tacenda import artifact, plugins
 from tacenda.arrays import LARGEST
-from tacenda.cli.options import Force, check_output, settings_of
+from tacenda.cli.options import (
+    AsJson,
+    Checkpoints,
+    Encoding,
+    Folder,
+    Force,
+    Output,
+    check_output,
+    settings_of,
+)
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.estimator import resolve
 from tacenda.ratings import Ratings, read_ratings, split_last, split_per_user
@@ -53,8 +62,6 @@ def _read_separator(given: str | None) -> str | None:
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="Ratings: user, item and rating a line.")
 ]
-
-
 Separator = Annotated[
     str | None,
     typer.Option(
@@ -63,7 +70,6 @@ Separator = Annotated[
 ]
 Columns = Annotated[str, typer.Option(help="Where user, item and rating stand, from 0.")]
 ScaleOf = Annotated[str | None, typer.Option("--scale", help="LOW,HIGH; found if not given.")]
-Encoding = Annotated[str, typer.Option(help="Encoding of the file.")]
 Duplicates = Annotated[str, typer.Option(help="A pair rated twice: error, or last.")]
 Set = Annotated[
     list[str] | None,
@@ -79,7 +85,6 @@ ByOption = Annotated[
         help="What is best: likely to be chosen and liked, a high rating, or likely to be chosen."
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
 def evaluate(
@@ -114,22 +119,20 @@ def evaluate(
         refuse_idle(context, "with --lists one", "--time")
     ratings = read(file, separator, columns, scale, encoding, duplicates)
     chosen = read_settings(settings, model or _ALL)
-    models = [make_model(name, chosen, seed) for name in model or _ALL]
+    models = [make_model(name, options, seed) for name, options in chosen.items()]
     if lists is HeldOut.one:
         train, held_out = split_per_user(ratings, 1, seed=seed)
         told = f"one rating of each user held out, seed {seed}"
     else:
         if time_column is None:
             raise typer.BadParameter("--lists last needs --time, the column of the time")
-        user_at, item_at, _ = map(int, columns.split(","))
-        places = user_at, item_at, time_column
-        train, held_out = split_last(
-            ratings, read_times(file, ratings, separator, places, encoding)
-        )
+        places = *read_numbers("--columns", columns, int, 3)[:2], time_column
+        times = read_times(file, ratings, separator, places, encoding)
+        train, held_out = split_last(ratings, times)
         told = "the last fifth of each user's ratings held out"
     seen = Identities.of(train)
     users = np.flatnonzero(np.diff(held_out.user_offsets))
-    ranked_by = Lists.of(ImplicitFactors.of(train, seen), by.value, ratings.n_items)
+    ranked_by = Lists.of(ImplicitFactors.of(train, seen), by.value)
     n = min(n, ratings.n_items)  # no list is longer
     rows = [{"model": "popularity", **most_popular(train, users, n, held_out)._asdict()}]
     for one in models:
@@ -147,7 +150,7 @@ def evaluate(
 
 def fit(
     file: File,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to save.")],
+    output: Output,
     model: Annotated[
         str, typer.Option("--model", help="As `tacenda plugins recommenders` shows.")
     ] = "conditional_pmf",
@@ -155,10 +158,7 @@ def fit(
         int | None, typer.Option(min=0, help="Of the model; its own default if not given.")
     ] = None,
     settings: Set = None,
-    checkpoints: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Save the progress here, and continue from it."),
-    ] = None,
+    checkpoints: Checkpoints = None,
     separator: Separator = None,
     columns: Columns = "0,1,2",
     scale: ScaleOf = None,
@@ -167,14 +167,14 @@ def fit(
     force: Force = False,
 ) -> None:
     """Fit a model to a file of ratings and save it, with who has rated what for `recommend`."""
-    chosen = read_settings(settings, [model])
-    if seed is not None and ("random_state" in chosen or "random_state" in chosen.get(model, {})):
+    options = read_settings(settings, [model])[model]
+    if seed is not None and "random_state" in options:
         raise typer.BadParameter("--seed and --set name a seed; leave one of the two out")
     if checkpoints is not None and checkpoints.resolve().is_relative_to(output.resolve()):
         raise typer.BadParameter(
             "--checkpoints lies in --output, which holds the model alone: name another folder"
         )
-    unfitted = make_model(model, chosen, 0 if seed is None else seed, required=seed is not None)
+    unfitted = make_model(model, options, 0 if seed is None else seed, required=seed is not None)
     check_output(output, force)
     ratings = read(file, separator, columns, scale, encoding, duplicates)
     for index in (ratings.users, ratings.items):
@@ -188,7 +188,7 @@ def fit(
 
 def recommend(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved model.")],
+    folder: Folder,
     user: Annotated[
         list[str] | None, typer.Option("--user", help="A user of the ratings; may be repeated.")
     ] = None,
@@ -346,29 +346,30 @@ def read(
     """The ratings of a file, as the options of a command describe it."""
     if duplicates not in ("error", "last"):
         raise typer.BadParameter(f"--duplicates is error or last, not {duplicates}")
-    try:
-        places = [int(place) for place in columns.split(",")]
-        ends = None if scale is None else [float(end) for end in scale.split(",")]
-    except ValueError as error:
-        raise typer.BadParameter(
-            f"--columns and --scale take numbers with commas: {error}"
-        ) from error
-    if len(places) != 3 or (ends is not None and len(ends) != 2):
-        raise typer.BadParameter("--columns takes three numbers, --scale two")
-    if ends is not None and not all(abs(end) <= LARGEST for end in ends):  # NaN included
-        raise typer.BadParameter(
-            f"--scale takes numbers of at most {LARGEST:g}, not {scale}: give the lowest and the highest rating"
-        )
+    ends = None if scale is None else read_numbers("--scale", scale, float, 2)
     if not file.exists():
         raise DataError(f"there is no file {file}")
     return read_ratings(
         file,
         separator=separator,
-        columns=places,
+        columns=read_numbers("--columns", columns, int, 3),
         scale=None if ends is None else (ends[0], ends[1]),
         duplicates="last" if duplicates == "last" else "error",
         encoding=encoding,
     )
+
+
+def read_numbers(option: str, text: str, kind: type[Any], n: int) -> list[Any]:
+    """Read numbers with commas between them. Raises BadParameter, for NaN too."""
+    try:
+        found = [kind(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if len(found) != n or not all(abs(one) <= LARGEST for one in found):
+        raise typer.BadParameter(
+            f"{option} takes {n} numbers with commas between them, of at most {LARGEST:g}, not {text}"
+        )
+    return found
 
 
 def read_times(
@@ -400,42 +401,37 @@ def read_times(
     return times
 
 
-def _model_names() -> set[str]:
-    return {plugin.name for plugin in plugins.available("recommenders")}
+def read_settings(settings: list[str] | None, models: list[str]) -> dict[str, dict[str, Any]]:
+    """Read the options of ``--set`` for each of ``models``: those for all of them, and those for it alone.
 
-
-def read_settings(settings: list[str] | None, models: list[str]) -> dict[str, Any]:
-    """Read the options of ``--set``. Raises BadParameter for those of a model that is not among ``models``."""
+    Raises BadParameter for options of a model that is not among them.
+    """
     chosen = settings_of(settings or [])
-    asked = {model.partition("@")[0] for model in models}
-    for name in _model_names() & set(chosen):
-        if not isinstance(chosen[name], dict):
+    short = {model: model.partition("@")[0] for model in models}
+    own = {}
+    for name in {plugin.name for plugin in plugins.available("recommenders")} & set(chosen):
+        own[name] = given = chosen.pop(name)
+        if not isinstance(given, dict):
             raise typer.BadParameter(
-                f"--set {name}={chosen[name]} sets a model; give one of its options, {name}.NAME=VALUE"
+                f"--set {name}={given} sets a model; give one of its options, {name}.NAME=VALUE"
             )
-        if name not in asked:
-            first = next(iter(chosen[name]), "NAME")
+        if name not in short.values():
             raise typer.BadParameter(
-                f"--set {name}.{first} is for a model that is not asked for; leave it out, or give --model {name}"
+                f"--set {name}.{next(iter(given), 'NAME')} is for a model that is not asked for; leave it out, or "
+                f"give --model {name}"
             )
-    return chosen
+    return {model: {**chosen, **own.get(name, {})} for model, name in short.items()}
 
 
 def make_model(
-    name: str, chosen: Mapping[str, Any], seed: int, *, required: bool = False
+    name: str, options: Mapping[str, Any], seed: int, *, required: bool = False
 ) -> RatingAlgorithm:
-    """Make a model with the options of all models and those of its own, ``NAME.option``.
+    """Make a model; ``seed`` is for one that draws random numbers and is given no ``random_state`` among its options.
 
-    ``seed`` is for a model that draws random numbers and is given no ``random_state`` among its options; where it is
-    ``required``, others refuse it.
+    Where it is ``required``, others refuse it.
     """
-    names = _model_names()
-    options = {key: value for key, value in chosen.items() if key not in names}
-    options |= chosen.get(name.partition("@")[0], {})
-    if (
-        required
-        or "random_state" in inspect.signature(plugins.get("recommenders", name)).parameters
-    ):
+    known = inspect.signature(plugins.get("recommenders", name)).parameters
+    if required or "random_state" in known:
         options = {"random_state": seed, **options}
     made: RatingAlgorithm = plugins.make("recommenders", name, options)
     return made

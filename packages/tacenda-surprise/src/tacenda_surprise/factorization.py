@@ -42,9 +42,10 @@ these are many. With identities a round therefore has few users: see `overlap`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +53,7 @@ from scipy.sparse import csr_array
 
 from tacenda import devices
 from tacenda.arrays import Array, append_column, library, to_device, to_numpy
-from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.errors import ConfigurationError
 from tacenda.fitting import (
     BatchSource,
     BlockBatches,
@@ -83,9 +84,9 @@ from tacenda.kernels.ratings import (
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda.settings import option
-from tacenda_surprise.algorithm import RatedSettings, SeededSettings
+from tacenda_surprise.algorithm import RatedSettings, SeededSettings, StoppedSettings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Identities, deviation, sparsity
+from tacenda_surprise.catalogue import Identities, Pieces, deviation, sparsity
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -94,7 +95,7 @@ Doubles = npt.NDArray[np.float64]
 _PENALTY, _RATE = 0.16, 0.14
 _BIAS_RATE = 0.06  # the thesis has 0.001
 _KAPPA = 10.0
-START = 0.1  # length of a row of factors
+_START = 0.1  # length of a row of factors, for ratings of unit deviation
 LEAST_PENALTY = 1e-6
 _ALS_BIAS_PENALTY = 0.08
 _MOST = 16.0  # a larger penalty would make the steps of a bias unstable
@@ -123,7 +124,7 @@ def _penalty(part: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactorizationSettings(SeededSettings):
+class FactorizationSettings(SeededSettings, StoppedSettings):
     """Options that `PMF` and `ConditionalPMF` share, in Surprise's words. Where None is the default, see above."""
 
     n_factors: int = option(
@@ -139,13 +140,6 @@ class FactorizationSettings(SeededSettings):
         True,
         """learn biases; False is what Surprise calls PMF, and leaves unknown users and items
         impossible""",
-    )
-    init_mean: float = option(0.0, "mean of the factors at the start")
-    init_std_dev: float | None = option(
-        None,
-        """standard deviation of the factors at the start; None: 0.1 over the root of their number, for
-        ratings of unit deviation""",
-        at_least=0,
     )
     lr_all: float | None = option(
         None,
@@ -182,21 +176,13 @@ class FactorizationSettings(SeededSettings):
         at_least=0,
         at_most=1,
     )
-    validation: float = option(
-        0.0, "part of the ratings held out to stop early; 0: none", at_least=0, below=1
-    )
     patience: int | None = option(
         None,
         """epochs without improvement on the ratings held out before the fit stops; None: a third of all,
         as factors take a while to move; the thesis never stops, and restores the best epoch""",
         at_least=1,
     )
-    refit: bool = option(
-        True,
-        """fit anew to all ratings, for as many epochs as were best on the ratings held out, or for all
-        where that makes less than half a percent of difference; the thesis does not""",
-    )
-    device: str = devices.option(default="cpu")
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"init_mean": ..., "init_std_dev": ...})
 
     @property
     def by_als(self) -> bool:
@@ -205,17 +191,15 @@ class FactorizationSettings(SeededSettings):
 
     def check(self) -> None:
         """Refuse what is no device, and ``lr_all`` or ``reg_all`` where the others leave it nothing to say."""
-        devices.check(self)
+        super().check()
         for what in ("lr", "reg"):
             names = [f"{what}_{part}" for part in _PARTS]
-            if getattr(self, f"{what}_all") is not None and None not in self._values(names):
+            given = [getattr(self, name) for name in (f"{what}_all", *names)]
+            if None not in given:
                 listed = f"{', '.join(names[:-1])} and {names[-1]}"
                 raise ConfigurationError(
                     f"{self.model()}: {what}_all has no effect beside {listed}; leave it out"
                 )
-
-    def _values(self, names: list[str]) -> list[Any]:
-        return [getattr(self, name) for name in names]
 
     def idle(self) -> Mapping[str, str]:
         """Options that solver, biases and early stopping leave without effect."""
@@ -294,10 +278,6 @@ class Weight(NamedTuple):
     each: float
     once: float = 0.0
 
-    def a_rating(self, counts: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """What counts for each of the ratings of rows with ``counts`` (rows,) of them."""
-        return np.asarray(self.each + self.once / np.maximum(counts, 1), np.float32)
-
     def total(self, n: int) -> float:
         """What counts for a row with ``n`` ratings."""
         return self.each * n + self.once
@@ -327,76 +307,45 @@ class ResolvedOptions(NamedTuple):
         of_users = of_items = Weight(_ALS_BIAS_PENALTY)
         penalties = _first(given.reg_bu, given.reg_all), _first(given.reg_bi, given.reg_all)
         if given.biased and not given.by_als and None in penalties:
-            of_users, of_items = (Weight(0.0, once) for once in bias_penalties(ratings))
+            # sigma^2 / tau^2, whatever the number of ratings
+            found = alternate(ratings, ratings.mean, sweeps=_BIAS_SWEEPS).penalties
+            of_users, of_items = (Weight(0.0, min(once, _MOST)) for once in found)
+        weights = (
+            _first(given.reg_pu, given.reg_all, suitable),
+            _first(given.reg_qi, given.reg_all, suitable),
+            _first(given.reg_bu, given.reg_all, of_users),
+            _first(given.reg_bi, given.reg_all, of_items),
+        )
+        p, q, b, c = (each if isinstance(each, Weight) else Weight(each) for each in weights)
         return cls(
-            epochs=epochs,
-            decay=_first(given.lr_decay, _SLOWEST ** (1 / max(epochs, 1))),
-            rates=Rates(
+            epochs,
+            _first(given.lr_decay, _SLOWEST ** (1 / max(epochs, 1))),
+            Rates(
                 _first(given.lr_pu, rate),
                 _first(given.lr_qi, rate),
                 _first(given.lr_bu, bias_rate) if given.biased else 0.0,
                 _first(given.lr_bi, bias_rate) if given.biased else 0.0,
                 _first(getattr(given, "lr_yj", None), _SIDE_RATE / unit),
             ),
-            user_factors=_weight(suitable, given.reg_pu, given.reg_all),
-            item_factors=_weight(suitable, given.reg_qi, given.reg_all),
-            user_biases=_weight(of_users, given.reg_bu, given.reg_all),
-            item_biases=_weight(of_items, given.reg_bi, given.reg_all),
+            p, q, b, c,
             side=_first(getattr(given, "reg_yj", None), _SIDE_PENALTY * unit * sparse),
-        )
+        )  # fmt: skip
 
-    def penalties(self, ratings: Ratings, weights: Floats) -> Penalties:
-        """The penalties of every user and item of ``ratings``; ``weights`` (users,) are those of their ratings."""
-        users, items = np.diff(ratings.user_offsets), ratings.item_counts
-        return Penalties(
-            weights * self.user_factors.a_rating(users),
-            self.item_factors.a_rating(items),
-            weights * self.user_biases.a_rating(users),
-            self.item_biases.a_rating(items),
-            self.side,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers, and lists of them, as JSON values."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in self._asdict().items()
-        }
+    def numbers(self) -> Doubles:
+        """All of them in their order (16,), as a model saves them."""
+        return np.concatenate([np.ravel(value) for value in self]).astype(np.float64)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ResolvedOptions:
-        """Read the numbers of an artefact. Raises ArtifactError."""
-        sizes = {"rates": len(Rates._fields), "epochs": 0, "decay": 0, "side": 0}
-        for name in cls._fields:
-            found = values.get(name)
-            numbers = found if isinstance(found, list) else [found]
-            right = all(isinstance(n, int | float) and 0 <= n < math.inf for n in numbers)
-            if not right or (len(found) if isinstance(found, list) else 0) != sizes.get(name, 2):
-                raise ArtifactError(f"its {name} is {found!r}, which is no rate: it is damaged")
-        weights = {name: Weight(*values[name]) for name in cls._fields[3:-1]}
-        return cls(
-            epochs=int(values["epochs"]),
-            decay=float(values["decay"]),
-            rates=Rates(*values["rates"]),
-            side=values["side"],
-            **weights,
-        )
+    def of_numbers(cls, numbers: Doubles) -> ResolvedOptions:
+        """Read what `numbers` gave."""
+        n = numbers.tolist()
+        p, q, b, c = (Weight(*n[k : k + 2]) for k in (7, 9, 11, 13))
+        return cls(int(n[0]), n[1], Rates(*n[2:7]), p, q, b, c, side=n[15])
 
 
-def _first(*values: float | None) -> Any:
+def _first(*values: Any) -> Any:
     """The first of them that is not None, or None."""
     return next((value for value in values if value is not None), None)
-
-
-def _weight(suitable: Weight, *given: float | None) -> Weight:
-    found = _first(*given)
-    return suitable if found is None else Weight(found)
-
-
-def bias_penalties(ratings: Ratings) -> tuple[float, float]:
-    """sigma^2 / tau^2 of users and of items, see `tacenda_surprise.bias`."""
-    users, items = alternate(ratings, ratings.mean, sweeps=_BIAS_SWEEPS).penalties
-    return min(users, _MOST), min(items, _MOST)
 
 
 def user_weights(squares: Doubles, counts: npt.NDArray[Any], power: float) -> Floats:
@@ -455,32 +404,35 @@ class Task(NamedTuple):
 def initial_tables(task: Task, unit: float) -> Tables:
     """Make tables of small random factors, everything else zero; ``unit`` is the deviation of the ratings."""
     settings, n_users, n_items = task.settings, task.ratings.n_users, task.ratings.n_items
-    rng = np.random.default_rng(task.seed)
-    width, std = settings.n_factors, settings.init_std_dev
-    size = np.float32(START * (unit / max(width, 1)) ** 0.5 if std is None else std)
-    mean = np.float32(settings.init_mean)
+    rng, width = np.random.default_rng(task.seed), settings.n_factors
+    size = np.float32(_START * (unit / max(width, 1)) ** 0.5)
     return Tables(
-        mean + rng.standard_normal((n_users, width), np.float32) * size,
-        mean + rng.standard_normal((n_items, width), np.float32) * size,
+        rng.standard_normal((n_users, width), np.float32) * size,
+        rng.standard_normal((n_items, width), np.float32) * size,
         np.zeros(n_users, np.float32),
         np.zeros(n_items, np.float32),
         np.zeros((0 if task.known is None else n_items, width), np.float32),
     )
 
 
-def train(task: Task, tables: Tables, run: FitRun, configuration: Mapping[str, Any]) -> History:
+def train(
+    task: Task, tables: Tables, run: FitRun, identify: Callable[[], Mapping[str, Any]]
+) -> History:
     """Train ``tables`` in place; their ``user_factors`` are p = x - s, without what comes from identities.
 
-    ``configuration`` identifies the model in a checkpoint.
+    ``identify`` says what identifies the model in a checkpoint.
     """
     settings, used, ratings, known, held_out = (
         task.settings, task.used, task.ratings, task.known, task.held_out
     )  # fmt: skip
-    data = ""
+    data, identity = "", {}
     if run.checkpoints is not None:
         arrays = (known.offsets, known.item_ids) if known is not None else ()
         others = "" if held_out is None else held_out.fingerprint
         data = fingerprint_arrays(arrays, ratings.fingerprint, others)
+        identity = {**identify(), **used._asdict(), "data": data}
+        for name in ("epochs", "n_epochs"):  # more may follow
+            identity.pop(name, None)
     device = devices.resolve(settings, OPERATIONS["als" if settings.by_als else "sgd"])
     if device != "cpu":
         devices.check_memory(bytes_needed(task), device, settings, _LESS)
@@ -497,9 +449,6 @@ def train(task: Task, tables: Tables, run: FitRun, configuration: Mapping[str, A
         source = BlockBatches(
             ratings.user_offsets, batch_size=_BATCH_RATINGS, seed=task.seed + task.first_epoch
         )
-    identity = {**configuration, **used.to_dict(), "data": data} if data else {}
-    for name in ("epochs", "n_epochs"):  # more may follow
-        identity.pop(name, None)
     with devices.out_of_memory(settings, _LESS):
         history = fit(
             trained,
@@ -574,13 +523,22 @@ class _Descent(_Trainer):
     def _plan(self, learning_rate: float) -> tuple[Rates, Penalties, Floats, int]:
         """Rates, penalties, weights of users and the seed of the next step."""
         ratings, used = self._task.ratings, self._task.used
-        counts, power = np.diff(ratings.user_offsets), self._task.settings.noise_power
-        weights = user_weights(self._squares, counts, power)
+        counts, n_items = np.diff(ratings.user_offsets), ratings.item_counts
+        weights = user_weights(self._squares, counts, self._task.settings.noise_power)
+        sides = (
+            (used.user_factors, counts), (used.item_factors, n_items),
+            (used.user_biases, counts), (used.item_biases, n_items),
+        )  # fmt: skip
+        # What the penalty of a row comes to for each of its ratings, by which a visit counts it.
+        p, q, b, c = (
+            np.asarray(weight.each + weight.once / np.maximum(n, 1), np.float32)
+            for weight, n in sides
+        )
         seed = (self._task.seed * 1_000_003 + self.steps) % (1 << 64)
         self.steps += 1
         # All rates fall together: that of the loop says how far.
         rates = Rates(*(rate * learning_rate for rate in used.rates))
-        return rates, used.penalties(ratings, weights), weights, seed
+        return rates, Penalties(weights * p, q, weights * b, c, used.side), weights, seed
 
 
 class SGD(_Descent):
@@ -649,10 +607,7 @@ class ALS(_Trainer):
         super().__init__(task, tables, device)
         ratings, used, settings = task.ratings, task.used, task.settings
         self._by_user, self._by_item = (
-            Pieces(
-                side.user_offsets, to_device(side.item_ids, device), to_device(side.values, device)
-            )
-            for side in (ratings, ratings.by_item)
+            Pieces.of_ratings(side, device) for side in (ratings, ratings.by_item)
         )
         self._user_ids = to_device(ratings.user_ids, device)
         # Without biases the weight is so large that they stay at zero.
@@ -698,20 +653,6 @@ class ALS(_Trainer):
 
 
 # -- rounds ------------------------------------------------------------------------------------------
-
-
-class Pieces(NamedTuple):
-    """The entries of a sparse table, row after row: ids and values on the device."""
-
-    offsets: npt.NDArray[np.int64]  # (rows + 1,)
-    ids: Array
-    values: Array
-
-    @classmethod
-    def of(cls, table: csr_array, device: str) -> Pieces:
-        """Put a table there."""
-        parts = table.indices.astype(np.int32), table.data.astype(np.float32)
-        return cls(table.indptr.astype(np.int64), *(to_device(part, device) for part in parts))
 
 
 class Known(NamedTuple):

@@ -46,7 +46,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,8 +61,8 @@ from tacenda.kernels.ratings import Targets, bytes_needed, rating_scores, rating
 from tacenda.kernels.shared import sparse_product, tall_columns, tall_moments
 from tacenda.ratings import Ratings
 from tacenda.settings import option
-from tacenda_surprise.algorithm import RatedSettings, SeededSettings
-from tacenda_surprise.catalogue import Identities, sparsity
+from tacenda_surprise.algorithm import DeviceSettings, RatedSettings, SeededSettings
+from tacenda_surprise.catalogue import Identities, Pieces, sparsity
 from tacenda_surprise.samples import Samples
 
 Floats = npt.NDArray[np.float32]
@@ -84,7 +85,7 @@ _NUMBERS = 5e7  # in all samples, at most
 
 
 @dataclass(frozen=True, kw_only=True)
-class BayesianPMFSettings(SeededSettings):
+class BayesianPMFSettings(SeededSettings, DeviceSettings):
     """Options of `BayesianPMF`."""
 
     n_factors: int | None = option(
@@ -104,19 +105,7 @@ class BayesianPMFSettings(SeededSettings):
         MovieLens-100K, 160 for MovieLens-1M)""",
         at_least=1,
     )
-    n_kept: int = option(
-        40,
-        "samples, evenly spaced, that are kept for deviations and for users folded in",
-        at_least=1,
-    )
-    rank: int = option(
-        128, "width to which the average over all samples is brought for predicting", at_least=1
-    )
-    device: str = devices.option(default="cpu")
-
-    def check(self) -> None:
-        """Refuse what is no device."""
-        devices.check(self)
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"n_kept": ..., "rank": ...})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,10 +148,9 @@ class Gibbs(Trainer):
         device: str = "cpu",
     ) -> None:
         self._seed, self._chain, self._device = seed, chain, device
-        self.identities = identities
-        self._by_user = _Side.of(ratings, device)
-        self._by_item = _Side.of(ratings.by_item, device)
-        self._user_ids = ratings.user_ids
+        self.ratings, self.identities = ratings, identities
+        self._by_user = Pieces.of_ratings(ratings, device)
+        self._by_item = Pieces.of_ratings(ratings.by_item, device)
         self._users_of_ratings = to_device(ratings.user_ids, device)
         self._link = None if identities is None else Link(identities, ratings.n_items, device)
         self._users, self._items, self._links = (to_device(table, device) for table in start[:3])
@@ -263,7 +251,7 @@ class Gibbs(Trainer):
     def _draw_side(
         self,
         rng: np.random.Generator,
-        ratings: _Side,
+        ratings: Pieces,
         others: Array,
         means: Array,
         precision: Matrix,
@@ -292,7 +280,8 @@ class Gibbs(Trainer):
         b, c = (table[:, -1] for table in (self._users, self._items))
         pairs = self._users_of_ratings, ratings.ids
         e = ratings.values - rating_scores(*pairs, x, q, b, c, 0.0)
-        totals = np.bincount(self._user_ids, to_numpy(e).astype(np.float64) ** 2, len(self._users))
+        errors = to_numpy(e).astype(np.float64) ** 2
+        totals = np.bincount(self.ratings.user_ids, errors, len(self._users))
         return np.asarray(totals, np.float64)
 
     def _draw_noise(self, rng: np.random.Generator, squares: npt.NDArray[np.float64]) -> None:
@@ -321,23 +310,6 @@ def find_device(
     if device != "cpu":
         devices.check_memory(needed, device, settings, LESS)
     return device
-
-
-class _Side(NamedTuple):
-    """Ratings by user, or by item; ids and values on the device."""
-
-    offsets: npt.NDArray[np.int64]
-    ids: Array
-    values: Array
-
-    @classmethod
-    def of(cls, ratings: Ratings, device: str) -> _Side:
-        """Those of the users of ``ratings``."""
-        return cls(
-            ratings.user_offsets,
-            to_device(ratings.item_ids, device),
-            to_device(ratings.values, device),
-        )
 
 
 def random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> Start:
@@ -422,16 +394,7 @@ class Link:
         F_T = F.T.tocsr()
         F_T.sort_indices()
         self._device = device
-        self._F = (
-            to_device(F.indptr, device),
-            to_device(F.indices, device),
-            to_device(F.data, device),
-        )
-        self._F_T = (
-            to_device(F_T.indptr, device),
-            to_device(F_T.indices, device),
-            to_device(F_T.data, device),
-        )
+        self._F, self._F_T = Pieces.of(F, device), Pieces.of(F_T, device)
 
     def expected(self, W: Array) -> Array:
         """S (users, width) for W (items, width)."""

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Arrays, Float32
+from tacenda.arrays import Array, Arrays, Float32, Float64, at_least
 from tacenda.fitting import FitRun, History
 from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
@@ -63,7 +63,9 @@ class Factors(Arrays):
     item_biases: Float32[Array, "items"]
     side_factors: Float32[Array, "sides width"]  # w, no rows without conditioning
     user_prior: Float32[Array, "priors width"]  # s, likewise
-    used: ResolvedOptions
+    used: Float64[Array, "16", at_least(0)]  # see `ResolvedOptions.of_numbers`
+    spread: PredictiveVariance
+    variances: Variances
 
     @property
     def tables(self) -> Tables:
@@ -86,8 +88,8 @@ class PMF(RatingAlgorithm):
     name = "pmf"
     settings: FactorizationSettings
     settings_class: ClassVar[type[FactorizationSettings]] = PMFSettings
-    _factors: Factors | None = None
-    _variances: Variances | None = None
+    learned_class = Factors
+    learned: Factors | None
 
     @configured_by(PMFSettings)
     def __init__(self, settings: PMFSettings) -> None:
@@ -133,51 +135,59 @@ class PMF(RatingAlgorithm):
                 if len(ratings) >= _MANY and not settings.by_als and used.epochs > 1:
                     last = used._replace(epochs=max(used.epochs // 5, 1))
                     planned = used._replace(epochs=used.epochs - last.epochs)
-            found, history = self._train(
-                first,
-                whole._replace(
-                    used=planned,
-                    ratings=part,
-                    known=self._known(part, identities),
-                    held_out=held_out if settings.validation else None,
-                ),
+            task = whole._replace(
+                used=planned,
+                ratings=part,
+                known=self._known(part, identities),
+                held_out=held_out if settings.validation else None,
             )
-            self._variances = _fit_variances(part, held_out, found, catalogue)
+            tables, prior, history = self._train(first, task)
+            x, q, b, c, _ = tables
+            u, i, mean = held_out.user_ids, held_out.item_ids, catalogue.mean
+            predictions = rating_scores(u, i, x, q, b, c, mean).clip(*catalogue.scale)
+            errors, sizes = held_out.values - predictions, sizes_of(part, tables, mean)
+            variances = fit_variances(errors, predictions, u, i, *sizes, deviation(part))
             run = run.after_first()
             if settings.validation:
                 stopped = history
                 used = last = used._replace(epochs=epochs_of(history, used.epochs))
             elif last is not used:
-                start = found
+                own = tables.user_factors - prior if len(prior) else tables.user_factors
+                start = tables._replace(user_factors=own)
+                whole = whole._replace(first_epoch=planned.epochs)
         else:
-            self._variances = fit_no_variances(deviation(ratings))
+            variances = fit_no_variances(deviation(ratings))
         if not settings.validation or settings.refit or len(ratings) == 1:
-            found, history = self._train(run, whole._replace(used=last), start)
-        self._catalogue, self.history = catalogue, history
-        self._factors = replace(found, used=used)
-        self._spread = self._spread_of(ratings)
+            tables, prior, history = self._train(run, whole._replace(used=last), start)
+        self._finish(tables, prior, used, variances, catalogue, ratings)
+        self.history = history
         self.figures = [(stopped or history).figure(_HELD_OUT)]
 
     def _train(
-        self, run: FitRun, task: Task, start: Factors | None = None
-    ) -> tuple[Factors, History]:
-        """Make one fit, from random tables or going on from ``start``."""
-        if start is None:
+        self, run: FitRun, task: Task, tables: Tables | None = None
+    ) -> tuple[Tables, Floats, History]:
+        """Train ``tables``, those of users without s, or random ones; return them with s, and s."""
+        if tables is None:
             tables = initial_tables(task, deviation(task.ratings))
-        else:
-            tables, task = start.tables, task._replace(first_epoch=start.used.epochs)
-            if task.known is not None:
-                tables = tables._replace(user_factors=tables.user_factors - start.user_prior)
-        history = train(task, tables, run, self._identity(run))
+        history = train(task, tables, run, self._identity)
         prior = np.zeros((0, self.settings.n_factors), np.float32)
         if task.known is not None:
             prior = task.known.means(tables.side_factors)
             tables = tables._replace(user_factors=tables.user_factors + prior)
-        return Factors(*tables, prior, task.used), history
+        return tables, prior, history
 
-    def _spread_of(self, ratings: Ratings) -> PredictiveVariance:
-        sizes = sizes_of(ratings, self.tables, self.catalogue.mean)
-        return self._learned(self._variances).spread(*sizes)
+    def _finish(
+        self,
+        tables: Tables,
+        prior: Floats,
+        used: ResolvedOptions,
+        variances: Variances,
+        catalogue: Catalogue,
+        ratings: Ratings,
+    ) -> None:
+        spread = variances.spread(*sizes_of(ratings, tables, catalogue.mean))
+        self._catalogue = catalogue
+        self.learned = Factors(*tables, prior, used.numbers(), spread, variances)
 
     def _go_on(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
@@ -186,11 +196,10 @@ class PMF(RatingAlgorithm):
 
         The default is a quarter of the epochs of the fit.
         """
-        old = self._learned(self._factors)
-        total, own = old.used.epochs, old.user_factors
-        n = max(total // 4, 1) if epochs is None else epochs
-        used = old.used._replace(epochs=n)
-        catalogue = self.catalogue.grown(ratings)
+        old = self._learned(self.learned)
+        before, own = ResolvedOptions.of_numbers(old.used), old.user_factors
+        n = max(before.epochs // 4, 1) if epochs is None else epochs
+        used, catalogue = before._replace(epochs=n), self.catalogue.grown(ratings)
         known = self._known(ratings, identities)
         prior = lengthen(old.user_prior, ratings.n_users if self.conditional else 0)
         if known is not None:
@@ -200,73 +209,41 @@ class PMF(RatingAlgorithm):
         tables = grow_tables(
             used, old.tables._replace(user_factors=own), prior, catalogue.mean, ratings
         )
-        task = Task(self.settings, used, self._seed, ratings, catalogue.mean, known)
-        history = train(
-            task._replace(first_epoch=max(total - n, 0)), tables, run, self._identity(run)
+        first = max(before.epochs - n, 0)
+        task = Task(
+            self.settings, used, self._seed, ratings, catalogue.mean, known, first_epoch=first
         )
-        if known is not None:
-            prior = known.means(tables.side_factors)
-            tables = tables._replace(user_factors=tables.user_factors + prior)
-        self._catalogue, self.history = catalogue, history
-        self._factors = Factors(*tables, prior, old.used)
-        self._spread = self._spread_of(ratings)
-        self.figures = [history.figure(_HELD_OUT)]
+        tables, prior, self.history = self._train(run, task, tables)
+        self._finish(tables, prior, before, old.variances, catalogue, ratings)
+        self.figures = [self.history.figure(_HELD_OUT)]
 
     # -- predicting --------------------------------------------------------------------------------
 
     @property
     def tables(self) -> Tables:
         """Biases and factors, x for users."""
-        return self._learned(self._factors).tables
+        return self._learned(self.learned).tables
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedFactors:
         """See `RatingAlgorithm.fold`."""
-        found, spread = self._learned(self._factors), self._learned(self._spread)
-        mean, scale, items = self.catalogue.mean, self.catalogue.scale, np.asarray(items, np.int64)
+        found, items = self._learned(self.learned), np.asarray(items, np.int64)
+        mean, scale, spread = self.catalogue.mean, self.catalogue.scale, found.spread
         rated = check_rated(items, values, len(found.item_factors))
         known = self._known_items(items, identities)
         prior = np.zeros(self.settings.n_factors, np.float32)
         if self.conditional and len(known):
             prior = found.side_factors[known].mean(axis=0)
-        bias, x = solve_user(found.used, found.tables, mean, (items, rated), prior)
+        used = ResolvedOptions.of_numbers(found.used)
+        bias, x = solve_user(used, found.tables, mean, (items, rated), prior)
         q, c = found.item_factors, found.item_biases
         return FoldedFactors(bias, x, spread.of_new_user(len(items)), spread, scale, mean, q, c)
 
-    # -- to disk and back --------------------------------------------------------------------------
-
-    def config_dict(self) -> dict[str, Any]:
-        """Add the numbers that follow from the options, and parameters of the variances."""
-        return {
-            **super().config_dict(),
-            "used": self._learned(self._factors).used.to_dict(),
-            "variances": self._learned(self._variances).to_list(),
-        }
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Add factors and variances. Raises NotFittedError."""
-        found, spread = self._learned(self._factors), self._learned(self._spread)
-        return {**super().arrays(), **found.to_arrays(), **spread.to_arrays("spread.")}
-
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Rebuild the model, checking every array. Raises ArtifactError."""
-        model = super().from_arrays(config, arrays)
-        n_users, n_items = len(model.catalogue.users), len(model.catalogue.items)
-        used = ResolvedOptions.from_dict(config["used"])
-        model._factors = Factors.from_arrays(
-            arrays,
-            used=used,
-            users=n_users,
-            items=n_items,
-            width=model.settings.n_factors,
-            sides=n_items if cls.conditional else 0,
-            priors=n_users if cls.conditional else 0,
-        )
-        model._variances = Variances.from_list(config["variances"])
-        model._spread = PredictiveVariance.of_saved(arrays, n_users, n_items)
-        return model
+    def _sizes(self) -> dict[str, Any]:
+        sizes, width, told = super()._sizes(), self.settings.n_factors, self.conditional
+        sides, priors = (sizes[side] if told else 0 for side in ("items", "users"))
+        return {**sizes, "width": width, "sides": sides, "priors": priors}
 
 
 class ConditionalPMF(PMF):
@@ -295,18 +272,6 @@ def epochs_of(history: History, planned: int) -> int:
     if best is None or history.evaluations[-1].value <= (1 + _MATTERS) * best.value:
         return planned
     return best.epoch
-
-
-def _fit_variances(
-    part: Ratings, held_out: Ratings, found: Factors, catalogue: Catalogue
-) -> Variances:
-    """The parameters of the variances, from the errors of what was held out."""
-    x, q, b, c, _ = found.tables
-    u, i = held_out.user_ids, held_out.item_ids
-    predictions = catalogue.clip(rating_scores(u, i, x, q, b, c, catalogue.mean))
-    errors = held_out.values - predictions
-    sizes = sizes_of(part, found.tables, catalogue.mean)
-    return fit_variances(errors, predictions, u, i, *sizes, deviation(part))
 
 
 def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Sizes]:

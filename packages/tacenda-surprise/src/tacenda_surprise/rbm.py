@@ -6,13 +6,12 @@ Where they are visible units, the biases and weights of one unit are solved for 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Float32, ascending, take
-from tacenda.errors import ArtifactError
 from tacenda.fitting import FitRun, History
 from tacenda.kernels.ratings import Expected
 from tacenda.ratings import Ratings, split
@@ -38,7 +37,7 @@ from tacenda_surprise.users import check_rated
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.integer[Any]]
 
-_DAMPING = 5.0  # of a user folded in, where the settings leave it to the ratings
+_DAMPING = 5.0  # ratings at the expected value that are added to those of a user folded in
 
 
 class RBM(RatingAlgorithm):
@@ -51,8 +50,8 @@ class RBM(RatingAlgorithm):
     name = "rbm"
     settings: RBMSettings
     settings_class = RBMSettings
-    _machine: Machine | None = None
-    _penalty = 0.0
+    learned_class = Machine
+    learned: Machine | None
 
     @configured_by(RBMSettings)
     def __init__(self, settings: RBMSettings) -> None:
@@ -98,13 +97,13 @@ class RBM(RatingAlgorithm):
             first = task._replace(
                 ratings=part, known=self._known(part, identities), held_out=held_out
             )
-            machine, history = train(first, run.stage("first"), epochs, self._identity(run))
+            machine, history = train(first, run.stage("first"), epochs, self._identity)
             whole = settings.refit
             epochs = history.best.epoch if history.best else epochs
             run = run.after_first()
         if whole:
-            machine, history = train(task, run, epochs, self._identity(run))
-        self._finish(machine, history, scale, catalogue, ratings)
+            machine, history = train(task, run, epochs, self._identity)
+        self._finish(machine, history, catalogue, ratings)
 
     def _go_on(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
@@ -115,43 +114,37 @@ class RBM(RatingAlgorithm):
         units (users, where items are cases) are first solved for as `fold` does; Adam's averages, and
         chains, begin afresh. The default is a quarter of the epochs of the settings.
         """
-        start, planned = self._learned(self._machine), self.settings.n_epochs
+        start, planned = self._learned(self.learned), self.settings.n_epochs
         catalogue, known = self.catalogue.extended(ratings), self._known(ratings, identities)
         n = max(planned // 4, 1) if epochs is None else epochs
+        scale = Scale.about(start.levels, catalogue)
         task = Task(
-            self.settings, self._seed, self._scale, ratings, known, None, start, max(planned - n, 0)
+            self.settings, self._seed, scale, ratings, known, None, start, max(planned - n, 0)
         )
-        machine, history = train(task, run, n, self._identity(run))
-        self._finish(machine, history, self._scale, catalogue, ratings)
+        machine, history = train(task, run, n, self._identity)
+        self._finish(machine, history, catalogue, ratings)
 
     def _finish(
-        self,
-        machine: Machine,
-        history: History,
-        scale: Scale,
-        catalogue: Catalogue,
-        ratings: Ratings,
+        self, machine: Machine, history: History, catalogue: Catalogue, ratings: Ratings
     ) -> None:
+        # A first fit that is not repeated has the penalty of fewer ratings than there are.
+        penalty = np.float64(self.settings.penalty_for(ratings))
         self._catalogue, self.history = catalogue, history
-        self._penalty = self.settings.penalty_for(ratings)
-        self._take(machine, scale)
+        self.learned = replace(machine, penalty=penalty)
         self.figures = [history.figure("RMSE of the ratings held out")]
-
-    def _take(self, machine: Machine, scale: Scale) -> None:
-        self._machine, self._scale = machine, scale
-        self._complete = machine.with_unknown()
-        self._activations = self._complete.activations()
 
     # -- predicting --------------------------------------------------------------------------------
 
-    def _expect(self, users: Numbers, items: Numbers) -> Expected:
-        self._learned(self._machine)
-        visible, cases = sides(self.settings, np.asarray(users), np.asarray(items))
-        machine, scores = self._complete, self._scale.scores
-        if self.settings.prediction == "exact":
-            chances = machine.exact(visible, cases, scores)
-            return Expected(chances, np.einsum("nk,k->n", chances, scores))
-        return machine.expect(visible, cases, scores, self._activations)
+    @property
+    def _machine(self) -> tuple[Machine, Scale]:
+        """The machine with rows for the unknown, and the scores of its levels."""
+        found = self._learned(self.learned)
+        return found.complete, Scale.about(found.levels, self.catalogue)
+
+    def _expect(self, users: Numbers, items: Numbers) -> tuple[Expected, Scale]:
+        machine, scale = self._machine
+        pairs = sides(self.settings, np.asarray(users), np.asarray(items))
+        return machine.expect(*pairs, scale.scores), scale
 
     def probabilities(self, users: Numbers, items: Numbers) -> Floats:
         """Probability of every level (pairs, levels), as the machine has it.
@@ -159,43 +152,38 @@ class RBM(RatingAlgorithm):
         Raises ConfigurationError for a continuous scale, which is in bins for the machine alone.
         """
         self.catalogue.require_levels(f"{type(self).__name__}.predict_proba")
-        return self._expect(users, items).chances
+        return self._expect(users, items)[0].chances
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
         """The mean of the ratings' distribution, see `RatingAlgorithm.score_pairs`."""
-        found = self._expect(users, items).means
-        return self._scale.ratings(found)
+        found, scale = self._expect(users, items)
+        return scale.ratings(found.means)
 
     def score_users(self, users: Numbers) -> Floats:
         """See `RatingAlgorithm.score_users`; always by mean field."""
-        self._learned(self._machine)
-        users, everything = np.asarray(users), slice(0, len(self.catalogue.items))
-        s, machine, p = self._scale.scores, self._complete, self._activations
+        (machine, scale), users = self._machine, np.asarray(users)
+        everything = slice(0, len(self.catalogue.items))
         if self.settings.items_are_cases:
-            return self._scale.ratings(machine.mean_scores(users, everything, s, p))
-        return self._scale.ratings(machine.mean_scores(everything, users, s, p).T)
+            return scale.ratings(machine.mean_scores(users, everything, scale.scores))
+        return scale.ratings(machine.mean_scores(everything, users, scale.scores).T)
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Standard deviation of the ratings' distribution (pairs,)."""
-        return FoldedUnit(self._expect(users, items).chances, self._scale).deviations(
-            np.arange(len(users))
-        )
+        found, scale = self._expect(users, items)
+        return FoldedUnit(found.chances, scale).deviations(np.arange(len(users)))
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedUnit:
         """See `RatingAlgorithm.fold`; identities tell something of a user only where users are cases."""
-        self._learned(self._machine)
-        settings, machine, scale = self.settings, self._complete, self._scale
+        settings, (machine, scale) = self.settings, self._machine
         items = np.asarray(items, np.int64)
         levels = scale.level_of(check_rated(items, values, len(self.catalogue.items)))
         known = self._known_items(items, identities)
         if settings.items_are_cases:
-            penalty = penalty_of(self._penalty, len(self.catalogue.items))
+            penalty = penalty_of(float(machine.penalty), len(self.catalogue.items))
             return as_visible(machine, scale, items, levels, penalty)
-        damping = settings.damping
-        damping = _DAMPING if damping is None else damping
-        slope = usual_slope(machine, scale, items, levels, damping) if settings.offset else 0.0
+        slope = usual_slope(machine, scale, items, levels, _DAMPING) if settings.offset else 0.0
         known = known if self.conditional else known[:0]
         return as_case(machine, scale, items, levels, known, slope)
 
@@ -204,42 +192,12 @@ class RBM(RatingAlgorithm):
         """Whether `fold` conditions on identities: where users are cases."""
         return self.conditional and not self.settings.items_are_cases
 
-    # -- to disk and back --------------------------------------------------------------------------
-
-    def config_dict(self) -> dict[str, Any]:
-        """Add the penalty."""
-        return {**super().config_dict(), "penalty": self._penalty}
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Add the machine, and the levels that it knows. Raises NotFittedError."""
-        machine = self._learned(self._machine).to_arrays()
-        return {**super().arrays(), **machine, "machine_levels": self._scale.levels}
-
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Rebuild the model, checking every array. Raises ArtifactError."""
-        model = super().from_arrays(config, arrays)
-        catalogue, settings = model.catalogue, model.settings
-        sizes = len(catalogue.users), len(catalogue.items)
-        visible, cases = sizes if settings.items_are_cases else sizes[::-1]
-        levels = take(arrays, "machine_levels", Float32[Array, "levels", ascending], {})
-        if not len(levels):
-            raise ArtifactError("the array 'machine_levels' is empty: the file is damaged")
-        n = settings.n_hidden
-        machine = Machine.from_arrays(
-            arrays,
-            visible=visible,
-            cases=cases,
-            hidden=n,
-            levels=len(levels),
-            sides=visible if cls.conditional else 0,
-            weights=(n,) if settings.ordinal else (len(levels), n),
-        )
-        model._penalty = float(config["penalty"])
-        if not 0 <= model._penalty < np.inf:
-            raise ArtifactError(f"its penalty is {model._penalty}: the file is damaged")
-        model._take(machine, Scale.about(levels, catalogue))
-        return model
+    def _sizes(self) -> dict[str, Any]:
+        visible, cases = super()._sizes().values()
+        if not self.settings.items_are_cases:
+            visible, cases = cases, visible
+        told = visible if self.conditional else 0
+        return {"visible": visible, "cases": cases, "hidden": self.settings.n_hidden, "sides": told}
 
 
 class ConditionalRBM(RBM):
@@ -328,7 +286,7 @@ def as_visible(
     penalty: float,
 ) -> FoldedUnit:
     """Learn a visible unit with these ratings of ``cases``; the machine has its rows for the unknown."""
-    p, s = machine.activations(), scale.scores
+    p, s = machine.activations, scale.scores
     b, w = solve_visible(machine, scale, p, cases, levels, penalty)
     from_hidden = (p @ w)[:, None] * s if w.ndim == 1 else p @ w.T
     return FoldedUnit(softmax(b + s * machine.slopes[:, None] + from_hidden), scale)

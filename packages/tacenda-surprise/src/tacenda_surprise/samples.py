@@ -21,7 +21,7 @@ from tacenda.arrays import Array, Arrays, Float32, named, positive
 from tacenda.errors import ArtifactError
 from tacenda.ratings import Ratings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Catalogue
+from tacenda_surprise.catalogue import Catalogue, not_empty
 from tacenda_surprise.variance import Curve, coverage_factor
 
 Floats = npt.NDArray[np.float32]
@@ -49,7 +49,7 @@ class Samples(Arrays):
     item_mean: Float32[Array, "samples width"]  # of the items' factors
     item_precision: Float32[Array, "samples width width"]
     gamma: Float32[Array, "samples users", positive]  # what a user's alpha is multiplied by
-    alpha: Float32[Array, "samples", positive]  # precision of the ratings
+    alpha: Float32[Array, "samples", positive, not_empty]  # precision of the ratings
     nu: Float32[Array, "samples", positive]  # how alike the gamma are
     tau: Float32[Array, "samples", positive]  # of the links
 

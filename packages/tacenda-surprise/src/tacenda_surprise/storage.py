@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,9 @@ from tacenda.arrays import Array, Arrays, Float32, Int32, Int64, Offsets, UInt8,
 from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, PluginError, TacendaError
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Catalogue, Identities, Texts
+from tacenda_surprise.catalogue import Identities, Texts
 from tacenda_surprise.implicit import ImplicitFactors
-from tacenda_surprise.trainsets import FitData, raw_index
+from tacenda_surprise.trainsets import FitData, SideInfo, raw_index
 from tacenda_surprise.users import Given
 
 Packed = dict[str, npt.NDArray[Any]]
@@ -64,17 +64,6 @@ class _ItemLists(Arrays):
         return [found.listed[i:j] for i, j in pairwise(found.offsets.tolist())]
 
 
-class Kept(NamedTuple):
-    """What a folder holds beside the model."""
-
-    data: FitData | None
-    users: dict[Hashable, int]  # raw id -> number
-    items: dict[Hashable, int]
-    seen: Identities | None  # who is known to have rated what
-    implicit: ImplicitFactors | None
-    given: list[Given]  # what users were folded in from
-
-
 def pack_lists(implicit: ImplicitFactors | None, seen: Identities | None) -> Packed:
     """Return the arrays of what lists are ranked by, and of what they leave out."""
     found: Packed = {} if implicit is None else implicit.to_arrays("choices.")
@@ -102,12 +91,13 @@ def pack_data(data: FitData, given: list[Given]) -> tuple[dict[str, Any], Packed
     return config, {_PREFIX + name: array for name, array in arrays.items()}
 
 
-def unpack(catalogue: Catalogue, config: Mapping[str, Any] | None, arrays: Packed) -> Kept:
-    """Read what `pack_lists` and `pack_data` gave; ``config`` is None where there is nothing of the latter.
+def restore(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
+    """Give a loaded algorithm what `pack_lists` and `pack_data` packed; ``config`` is None without the latter.
 
     Raises ArtifactError; to be called within `damage`.
     """
-    sizes = {"users": len(catalogue.users), "items": len(catalogue.items)}
+    users, items = algo.catalogue.users, algo.catalogue.items
+    sizes = {"users": len(users), "items": len(items)}
     has_seen, has_implicit = (
         config is not None or any(name.startswith(prefix) for name in arrays)
         for prefix in ("rated.", "choices.")
@@ -117,11 +107,25 @@ def unpack(catalogue: Catalogue, config: Mapping[str, Any] | None, arrays: Packe
         raise ArtifactError("the array 'choices.liking' holds no deviation: it is damaged")
     seen = Identities.from_arrays(arrays, "rated.", **sizes) if has_seen else None
     if config is None:
-        users, items = (
+        algo._users, algo._items = (
             {raw: number for number, raw in enumerate(index.raw.tolist())}
-            for index in (catalogue.users, catalogue.items)
+            for index in (users, items)
         )
-        return Kept(None, users, items, seen, implicit, [])
+        algo._seen, algo._implicit = seen, implicit
+        return
+    assert seen is not None
+    data, given = _unpack_data(config, arrays, sizes)
+    algo._know(data, seen)
+    if algo.conditional and (more := _more_rated(seen, data)):
+        algo.rated = SideInfo(more)
+    algo._implicit = implicit
+    for one in given:
+        algo._add(one)
+
+
+def _unpack_data(
+    config: Mapping[str, Any], arrays: Packed, sizes: dict[str, int]
+) -> tuple[FitData, list[Given]]:
     if strange := set(config) - _FIELDS:
         raise ArtifactError(f"it says something that is never saved: {min(strange)!r}")
     own = {n.removeprefix(_PREFIX): a for n, a in arrays.items() if n.startswith(_PREFIX)}
@@ -140,10 +144,17 @@ def unpack(catalogue: Catalogue, config: Mapping[str, Any] | None, arrays: Packe
     )  # fmt: skip
     users, items = ({raw: k for k, raw in enumerate(ids)} for ids in (raw_users, raw_items))
     data = FitData(ratings, None, users, items, n_users, float(config["mean"]))
-    return Kept(data, users, items, seen, implicit, _unpack_given(own, n_items))
+    uids = unpack_ids(own, "folded")
+    rated, known = (
+        _ItemLists.read(own, f"folded.{name}", len(uids), n_items) for name in ("rated", "known")
+    )
+    ends = np.cumsum([0, *map(len, rated)]).tolist()
+    values = take(own, "folded.values", Float32[Array, "ratings"], {"ratings": ends[-1]})
+    every = zip(uids, rated, np.split(values, ends[1:-1]), known, strict=True) if uids else ()
+    return data, [Given(*one) for one in every]
 
 
-def more_rated(seen: Identities, data: FitData) -> list[tuple[Hashable, Hashable]]:
+def _more_rated(seen: Identities, data: FitData) -> list[tuple[Hashable, Hashable]]:
     """Return the pairs of raw ids that are known to be rated beside the ratings."""
     items, users = list(data.items), list(data.users)
     n = max(len(items), 1)
@@ -151,19 +162,6 @@ def more_rated(seen: Identities, data: FitData) -> list[tuple[Hashable, Hashable
         known.user_ids.astype(np.int64) * n + known.item_ids for known in (data.ratings, seen)
     )
     return [(users[cell // n], items[cell % n]) for cell in np.setdiff1d(every, rated).tolist()]
-
-
-def _unpack_given(arrays: Packed, n_items: int) -> list[Given]:
-    uids = unpack_ids(arrays, "folded")
-    rated, known = (
-        _ItemLists.read(arrays, f"folded.{name}", len(uids), n_items) for name in ("rated", "known")
-    )
-    ends = np.cumsum([0, *map(len, rated)]).tolist()
-    values = take(arrays, "folded.values", Float32[Array, "ratings"], {"ratings": ends[-1]})
-    return [
-        Given(uid, own, values[i:j], more)
-        for uid, own, (i, j), more in zip(uids, rated, pairwise(ends), known, strict=True)
-    ]
 
 
 @contextmanager
@@ -234,13 +232,6 @@ def address_of(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def require_kind(found: Any, base: type[C]) -> C:
-    """Return what was loaded if it is of a class. Raises ArtifactError."""
-    if not isinstance(found, base):
-        raise ArtifactError(f"it is a {type(found).__name__}, which rates nothing")
-    return found
-
-
 def class_at(address: str, base: type[C]) -> type[C]:
     """Find the class of that address, ``base`` or one derived from it; this imports nothing.
 
@@ -290,15 +281,39 @@ _NAMES = {
 }
 
 
+#: What older versions wrote as JSON and is arrays now.
+_ONCE_JSON = {
+    "penalties", "used", "variances", "unit", "weight", "wider", "chains", "curve", "penalty", "weights", "center",
+    "factor", "usual", "n_users",
+}  # fmt: skip
+
+
 def upgrade(artifact: Artifact) -> Artifact:
     """Return an artifact of an older version as today's would be; one of today's as it is."""
+    config, arrays = _reword(artifact), dict(artifact.arrays)
+    for name in _ONCE_JSON & set(config) - set(arrays):
+        with suppress(ArithmeticError, TypeError, ValueError):  # then something is missing later
+            value = config[name]
+            parts = value.values() if isinstance(value, dict) else [value]
+            numbers = np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in parts])
+            if name == "variances":
+                theta, unit, curve = np.split(numbers, [8, 9])
+                found = {"theta": theta, "unit": unit[0], "curve": curve}
+                arrays |= {f"variances.{key}": np.asarray(part) for key, part in found.items()}
+            else:
+                arrays[name] = numbers if isinstance(value, dict | list) else numbers[0]
+    return replace(artifact, config=config, arrays=arrays)
+
+
+def _reword(artifact: Artifact) -> dict[str, Any]:
+    """Return the JSON values of an artifact with the names of today."""
     config = dict(artifact.config)
     own = dict(config.get("surprise") or {})
     arguments = own.pop("arguments", None)
     settings = dict(config.get("settings", {}))
     kind = artifact.name.removeprefix("conditional_")
     if "seed" in config or (arguments is None and artifact.distribution != _OURS):
-        return artifact
+        return config
     if own:
         hosted_by_name = str(own.get("class", "")).endswith(":Recommender")
         if str(own.get("class", "")).startswith("tacenda_surprise."):
@@ -313,7 +328,7 @@ def upgrade(artifact: Artifact) -> Artifact:
             _upgrade_blend(config)
         elif kind in _NAMES and config.get("settings") == settings:
             config["settings"] = rename_options(artifact.name, settings)
-    return replace(artifact, config=config)
+    return config
 
 
 def rename_options(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -323,9 +338,7 @@ def rename_options(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     flat = {name: value for name, value in settings.items() if name not in ("advanced", "seed")}
     flat |= {f"advanced.{name}": value for name, value in settings.get("advanced", {}).items()}
     found: dict[str, Any] = {}
-    if (
-        kind == "pmf"
-    ):  # one rate for factors and one for biases: in today's words, one for each side of both
+    if kind == "pmf":  # one rate for factors and one for biases: today, one for each side of both
         for what, short in _BOTH.items():
             for path, parts in ((what, ("pu", "qi")), (f"advanced.bias_{what}", ("bu", "bi"))):
                 value = flat.pop(path, None)
@@ -345,6 +358,6 @@ def rename_options(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 def _upgrade_blend(config: dict[str, Any]) -> None:
     """A blend had options of its own only where Surprise had saved it."""
     own = dict(config.pop("surprise blend", {}))
-    config["usual"] = own.get("usual")
+    config["usual"] = own.get("usual") or [0.0] * len(config["weights"])
     options = ("holdout", "random_state")
     config["settings"] = {name: own[name] for name in options if name in own}

@@ -38,15 +38,9 @@ class Lists(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        factors: ImplicitFactors | None,
-        by: By,
-        n_items: int,
-        candidates: Iterable[int] | None = None,
-        excluded: Iterable[int] = (),
-        unsupported: npt.NDArray[np.bool_] | None = None,
+        cls, factors: ImplicitFactors | None, by: By, hidden: npt.NDArray[np.bool_] | None = None
     ) -> Lists:
-        """Lists of ``candidates`` alone, all items if None, without those ``excluded`` or ``unsupported`` (items,).
+        """Lists without the ``hidden`` items (items,).
 
         Raises ConfigurationError if ``by`` is something else, or there are no ``factors`` to rank by.
         """
@@ -56,13 +50,9 @@ class Lists(NamedTuple):
             raise ConfigurationError(
                 f"by is {by!r}, and there is no model of what gets chosen: give ImplicitFactors, or by='rating'"
             )
-        hidden = np.zeros(n_items, bool) if unsupported is None else unsupported.copy()
-        if candidates is not None:
-            others = np.ones(n_items, bool)
-            others[list(candidates)] = False
-            hidden |= others
-        hidden[list(excluded)] = True
-        return cls(None if by == "rating" else factors, by, hidden if hidden.any() else None)
+        if hidden is not None and not hidden.any():
+            hidden = None
+        return cls(None if by == "rating" else factors, by, hidden)
 
     def best(
         self, ratings: Floats, x: Floats | None, n: int, seen: Numbers | None

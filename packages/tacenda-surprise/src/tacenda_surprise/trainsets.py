@@ -69,7 +69,7 @@ class FitData(NamedTuple):
                 for index in (data.users, data.items)
             )
             return cls(data, identities, users, items, data.n_users, data.mean if data else 0.0)
-        found = as_trainset(data, scale)
+        found = data if isinstance(data, Trainset) else as_trainset(data, scale)
         ids = found._raw2inner_id_users, found._raw2inner_id_items
         return cls(ratings_of(found), identities, *ids, found.n_users, found.global_mean, found)
 
@@ -115,15 +115,13 @@ class FitData(NamedTuple):
 
 
 def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset:
-    """A Trainset as it is, or one of a data frame or a sparse matrix, on ``scale``; None: that of its ratings.
+    """A Trainset of a data frame or a sparse matrix, on ``scale``; None: that of its ratings.
 
     The first three columns of a data frame are users, items and ratings, whatever their names; row and column of a
     sparse matrix (users, items) are the raw ids, and stored zeros are ratings.
 
     Raises DataError for anything else, and for ratings that are not finite numbers.
     """
-    if isinstance(data, Trainset):
-        return data
     if issparse(data):
         table = data.tocoo()
         columns = [table.row.tolist(), table.col.tolist(), table.data.astype(float).tolist()]

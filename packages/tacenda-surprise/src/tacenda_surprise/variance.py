@@ -28,8 +28,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from tacenda.arrays import LARGEST, Array, Arrays, Float32, at_least, named, positive
-from tacenda.errors import ArtifactError
+from tacenda.arrays import Array, Arrays, Constraint, Float32, Float64, at_least, named, positive
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -58,10 +57,6 @@ class Sizes(NamedTuple):
         counts = np.bincount(ids, minlength=n).astype(np.float64)
         return cls(counts, np.asarray(np.bincount(ids, squares, n), np.float64))
 
-    def with_unknown(self) -> Sizes:
-        """With a last row for a user or item without ratings."""
-        return Sizes(np.append(self.counts, 0.0), np.append(self.squares, 0.0))
-
 
 class Curve(NamedTuple):
     """exp(slope t + bend t^2) with t = (prediction - center) / width, (4,) numbers."""
@@ -71,18 +66,16 @@ class Curve(NamedTuple):
     slope: float = 0.0
     bend: float = 0.0
 
-    @classmethod
-    def from_list(cls, numbers: Any) -> Curve:
-        """Read the numbers of an artefact. Raises ArtifactError."""
-        found = np.array(numbers, np.float64)
-        if found.shape != (4,) or not (np.abs(found) < LARGEST).all() or found[1] <= 0:
-            raise ArtifactError("the variance curve is invalid: the file is damaged")
-        return cls(*found.tolist())
-
     def factors(self, predictions: npt.NDArray[np.floating[Any]]) -> Doubles:
         """What the variance of ratings with these predictions is multiplied by."""
         t = ((predictions - self.center) / self.width).clip(-_REACH, _REACH)
         return np.asarray(np.exp(self.slope * t + self.bend * t**2), np.float64)
+
+
+#: Require the numbers of a `Curve`.
+is_curve = Constraint(
+    lambda array, sizes: None if array[1] > 0 else "holds no curve, whose width is positive"
+)
 
 
 class PredictiveVariance(Arrays):
@@ -90,15 +83,8 @@ class PredictiveVariance(Arrays):
 
     of_users: Float32[Array, "users+1", positive, named("users")]
     of_items: Float32[Array, "items+1", at_least(0), named("items")]
-    curve: Float32[Array, "4"]  # see `Curve`
+    curve: Float32[Array, "4", is_curve]
     user: Float32[Array, "3", positive]  # sigma^2, a_U and k_U, of a user of whom only n is known
-
-    @classmethod
-    def of_saved(cls, arrays: Any, n_users: int, n_items: int) -> PredictiveVariance:
-        """Read that of a saved model. Raises ArtifactError."""
-        found = cls.from_arrays(arrays, "spread.", users=n_users, items=n_items)
-        Curve.from_list(found.curve)  # raises
-        return found
 
     def of_new_user(self, n: int) -> float:
         """The variance that a user with ``n`` ratings and average noise adds."""
@@ -118,30 +104,19 @@ class PredictiveVariance(Arrays):
         return np.asarray(np.sqrt(variances * factors), np.float32)
 
 
-class Variances(NamedTuple):
+class Variances(Arrays):
     """Parameters of the variances, which `spread` applies to users and items whatever their numbers."""
 
-    theta: Doubles  # logarithms of the six of `_PRIOR`; slope and bend
-    unit: float  # squares of errors in it are about one
-    curve: Curve
-
-    def to_list(self) -> list[float]:
-        """All numbers, for JSON."""
-        return [*self.theta.tolist(), self.unit, *self.curve]
-
-    @classmethod
-    def from_list(cls, numbers: Any) -> Variances:
-        """Read what `to_list` gave. Raises ArtifactError."""
-        found = np.array(numbers, np.float64)
-        n = len(_PRIOR_WIDTH)
-        if found.shape != (n + 5,) or not (np.abs(found) < LARGEST).all():
-            raise ArtifactError("the parameters of the variances are invalid: the file is damaged")
-        return cls(found[:n], float(found[n]), Curve.from_list(found[n + 1 :]))
+    theta: Float64[Array, "8"]  # logarithms of the six of `_PRIOR`; slope and bend
+    unit: Float64[Array, ""]  # squares of errors in it are about one
+    curve: Float64[Array, "4", is_curve]
 
     def spread(self, users: Sizes, items: Sizes) -> PredictiveVariance:
-        """The variances of these users and items, and of who is unknown."""
-        of_users, of_items = _terms(self.theta, users.with_unknown(), items.with_unknown())
-        unit = self.unit**2
+        """The variances of these users and items, and of the unknown, who have no ratings."""
+        mean_square = float(users.squares.sum() / max(users.counts.sum(), 1.0)) or 1.0
+        users, items = (Sizes(*(np.append(part, 0.0) for part in side)) for side in (users, items))
+        of_users, of_items = _terms(self.theta, users, items, mean_square)
+        unit = float(self.unit) ** 2
         noise, a_u, k_u = np.exp(self.theta[:3])
         parts = of_users * unit, of_items * unit, self.curve, (noise * unit, a_u * unit, k_u)
         return PredictiveVariance(*(np.array(part, np.float32) for part in parts))
@@ -167,7 +142,7 @@ def fit(
     of_user, of_item = (
         Sizes(*(part[ids] for part in side)) for side, ids in ((users, user_ids), (items, item_ids))
     )
-    mean_square = _mean_square(users)
+    mean_square = float(users.squares.sum() / max(users.counts.sum(), 1.0)) or 1.0
 
     def loss(theta: Doubles) -> float:
         of_users, of_items = _terms(theta, of_user, of_item, mean_square)
@@ -184,7 +159,7 @@ def fit(
         of_users, of_items = _terms(theta, of_user, of_item, mean_square)
         z = np.sqrt(e2 / ((of_users + of_items) * curve.factors(predictions) + 1e-9))
         theta[[0, 1, 3]] += np.log(coverage_factor(z))
-    return Variances(theta, unit, curve)
+    return Variances(theta, np.float64(unit), np.array(curve))
 
 
 def fit_no_variances(unit: float) -> Variances:
@@ -229,16 +204,11 @@ def coverage_factor(z: npt.NDArray[np.floating[Any]]) -> float:
     return float(np.clip(one * two / 2.0, 0.25, 4.0))
 
 
-def _mean_square(users: Sizes) -> float:
-    return float(users.squares.sum() / max(users.counts.sum(), 1.0)) or 1.0
-
-
 def _terms(
-    theta: Doubles, users: Sizes, items: Sizes, mean_square: float | None = None
+    theta: Doubles, users: Sizes, items: Sizes, mean_square: float
 ) -> tuple[Doubles, Doubles]:
     """Variances, in squared units, of users with their noise and of items."""
     noise, a_u, k_u, a_i, k_i, nu = np.exp(theta[:6])
-    mean_square = _mean_square(users) if mean_square is None else mean_square
     uneven = (nu + users.squares / mean_square) / (nu + users.counts)
     of_users = noise * uneven + a_u / (1 + users.counts / k_u)
     return of_users, a_i / (1 + items.counts / k_i)

@@ -151,7 +151,7 @@ def test_averaging_beats_the_most_probable_and_knows_how_sure_it_is(parts, model
     deviations = model.deviations(test.user_ids, test.item_ids)
     z = (test.values - model.score_pairs(test.user_ids, test.item_ids)) / deviations
     assert z.std() == pytest.approx(1.0, abs=0.06)
-    noise = model._unit.unit * np.sqrt(np.mean(1 / model._chain.samples.alpha))
+    noise = model._unit.unit * np.sqrt(np.mean(1 / model.learned.samples.alpha))
     assert noise == pytest.approx(0.6, rel=0.05)
     sizes = np.diff(train.user_offsets)[test.user_ids]
     few, many = np.quantile(sizes, [0.2, 0.8])
@@ -161,7 +161,7 @@ def test_averaging_beats_the_most_probable_and_knows_how_sure_it_is(parts, model
 def test_a_folded_user_is_near_the_same_user_fitted(parts):
     train, test = parts
     users = np.argsort(np.diff(train.user_offsets))[-15:]
-    settings = {"n_factors": 3, "burn_in": 20, "n_samples": 60, "n_kept": 60}
+    settings = {"n_factors": 3, "burn_in": 20, "n_samples": 60}
     fitted = BayesianPMF(**settings, random_state=0).fit(train)
     without = BayesianPMF(**settings, random_state=0).fit(
         train.select(~np.isin(train.user_ids, users))
@@ -309,6 +309,6 @@ def test_the_width_follows_from_the_ratings(parts):
     widths = []
     for ratings in (few, train):
         model = BayesianPMF(burn_in=1, n_samples=2, random_state=0).fit(ratings)
-        widths.append(model._chain.samples.x.shape[2] - 1)
+        widths.append(model.learned.samples.x.shape[2] - 1)
     assert widths[0] == 8
     assert 8 <= widths[1] <= 32

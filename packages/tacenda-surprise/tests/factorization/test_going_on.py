@@ -35,12 +35,11 @@ MAKERS = {
         n_factors=3, burn_in=4, n_samples=8, **more, random_state=0
     ),
     "machine": lambda: machine(),
-    "machine with persistent chains": lambda: machine(persistent=True),
     "machine stopped early": lambda: machine(validation=0.1),
     "machine of users": lambda: machine(
         validation=0.1, orientation="user", ordinal=False, lr_all=0.02, optimizer="sgd"
     ),
-    "machine by plain steps": lambda: machine(lr_all=0.02, optimizer="sgd", persistent=True),
+    "machine by plain steps": lambda: machine(lr_all=0.02, optimizer="sgd"),
 }
 
 

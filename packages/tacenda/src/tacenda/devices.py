@@ -52,11 +52,11 @@ class HasDevice(Protocol):
         ...
 
 
-def option(of: str = "training", default: str = "auto") -> Any:
-    """Declare the device of a model; ``of`` says what runs there."""
+def option(of: str = "training", default: str = "auto", *, last: bool = False) -> Any:
+    """Declare the device of a model; ``of`` says what runs there, ``last`` is as in `tacenda.settings.option`."""
     doc = f"""where {of} runs: "cpu", "cuda", "cuda:1", or "auto", which is a CUDA device where there is one that can;
     results differ by rounding only, and a model is saved without this option"""
-    return declared.option(default, doc)
+    return declared.option(default, doc, last=last)
 
 
 def check(settings: HasDevice) -> None:

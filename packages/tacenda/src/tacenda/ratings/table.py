@@ -171,12 +171,16 @@ class Ratings:
                 f"{rating_of(bad[0])} is {v[bad[0]]:g}, off the scale {low:g} to {high:g}; "
                 "correct the rating or the scale"
             )
-        if not _ascending(u, i):
+        later = i[1:] > i[:-1]
+        later &= u[1:] == u[:-1]
+        later |= u[1:] > u[:-1]
+        if not later.all():  # a pair does not come after the one before it
             key = u.astype(np.int64) * max(len(items), 1) + i
             order = np.argsort(key, kind="stable")
             order = order[_find_kept(key[order], duplicates, users, items)]
             u, i, v = u[order], i[order], v[order]
-        self.user_offsets: Offsets = _offsets(u, len(users))
+        counts = _counts(u, len(users))
+        self.user_offsets: Offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         self.item_ids: Ints = i
         self.values: Values = v
 
@@ -343,24 +347,12 @@ def _find_kept(
     return last
 
 
-def _ascending(u: Ints, i: Ints) -> bool:
-    """Tell whether every pair comes after the one before it, so that none comes twice."""
-    later = i[1:] > i[:-1]
-    later &= u[1:] == u[:-1]
-    later |= u[1:] > u[:-1]
-    return bool(later.all())
-
-
 def _counts(ids: Ints, n: int) -> Offsets:
     """Count each number below ``n``, a part at a time because ``bincount`` copies to int64."""
     counts = np.zeros(n, np.int64)
     for start in range(0, len(ids), _AT_ONCE):
         counts += np.bincount(ids[start : start + _AT_ONCE], minlength=n)
     return counts
-
-
-def _offsets(ids: Ints, n: int) -> Offsets:
-    return np.concatenate(([0], np.cumsum(_counts(ids, n)))).astype(np.int64)
 
 
 # ---- seeded splits; both parts keep the users, items and scale of the whole ----
