@@ -307,6 +307,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Expected ratings of all items (users, items) float32, not clipped, for a block of numbered users."""
         x, q, b, c, _ = self._require_tables()
         users = np.asarray(users)
+        # -1 finds the last row of a table, of somebody else, which is multiplied by zero.
         known = (users >= 0).astype(np.float32)[:, None]
         scores = (x[users] * known) @ q.T
         scores += b[users][:, None] * known
@@ -415,12 +416,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 f"ratings; {advice}",
                 stacklevel=2,
             )
-            mean: RatingAlgorithm = plugins.make(
-                "recommenders",
-                "bias",
-                {"biases": "none"},
-                distribution=RatingAlgorithm.distribution,
-            )
+            ours, options = RatingAlgorithm.distribution, {"biases": "none"}
+            mean = plugins.make("recommenders", "bias", options, distribution=ours)
             fitted._instead = mean.fit(data.ratings)
         self._adopt(fitted)
         return self
@@ -464,10 +461,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def _identity(self) -> dict[str, Any]:
         """What identifies the model in a checkpoint: options that change what is learned."""
-        options = self._plain_settings()
-        for name in ("random_state", "verbose"):
-            options.pop(name, None)
-        return {"model": self.name, "seed": self._seed, **options}
+        options = {"model": self.name, "seed": self._seed, **self._plain_settings()}
+        return {n: value for n, value in options.items() if n not in ("random_state", "verbose")}
 
     def _plain_settings(self) -> dict[str, Any]:
         """The options as JSON values, without those that a saved model does not keep."""
@@ -481,14 +476,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         state = getattr(self.settings, "random_state", None)
         if isinstance(trainset, Ratings) and isinstance(state, int):
             return state
-        return (
-            int(get_rng(state).randint(2**31 - 1)) if hasattr(self.settings, "random_state") else 0
-        )
+        drawn = hasattr(self.settings, "random_state")
+        return int(get_rng(state).randint(2**31 - 1)) if drawn else 0
 
     def _callbacks(self, callbacks: Sequence[Callback]) -> Sequence[Callback]:
-        return (
-            (EpochPrinter(), *callbacks) if getattr(self.settings, "verbose", False) else callbacks
-        )
+        verbose = getattr(self.settings, "verbose", False)
+        return (EpochPrinter(), *callbacks) if verbose else callbacks
 
     def _adopt(self, fitted: Self) -> None:
         """Become what was fitted, all at once: an interrupted fit leaves the algorithm as it was."""
@@ -509,23 +502,14 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     # -- one pair ----------------------------------------------------------------------------------
 
-    def predict(
-        self, uid: Any, iid: Any, r_ui: Any = None, clip: bool = True, verbose: bool = False
-    ) -> Prediction:
-        """Return what AlgoBase.predict returns. Raises NotFittedError."""
-        self._fitted()
-        return super().predict(uid, iid, r_ui, clip, verbose)
-
     def estimate(self, u: int | str, i: int | str) -> float:
         """Return the expected rating, not clipped, of inner ids or of AlgoBase's marks for unknown ones."""
         model = self._fitted()
-        item = -1 if isinstance(i, str) else i
-        user = -1
-        if not isinstance(u, str):
-            user = u
-        elif (new := self._new_users.get(raw := u.removeprefix(_UNKNOWN))) is not None:
-            return float(new.model_user.score(np.array([item]))[0])
-        else:
+        user, item = (-1 if isinstance(number, str) else number for number in (u, i))
+        if isinstance(u, str):
+            new = self._new_users.get(raw := u.removeprefix(_UNKNOWN))
+            if new is not None:
+                return float(new.model_user.score(np.array([item]))[0])
             user = self._unrated_users.get(raw, -1)
         if not self.predicts_unknown and (user < 0 or item < 0):
             raise PredictionImpossible(_why_impossible(user, item))
@@ -853,7 +837,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             address = None if own is None else own.get("class")
             target = cls if address is None else storage.class_at(str(address), cls)
             model: Self = super(RatingAlgorithm, target).from_artifact(artifact)
-            storage.restore(model, own, artifact.arrays)
+            storage.unpack(model, own, artifact.arrays)
         return model
 
 

@@ -195,6 +195,7 @@ class Alternation(Trainer):
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Solve for the items, then for the users; the loss is the squared error afterwards."""
+        # Both divisions are kept from 0 / 0: a row without ratings and without a penalty stays at zero.
         of_users, of_items = self.penalties
         if self._learn_items:
             left = np.bincount(self._items, self._values - self.b[self._users], len(self.c))

@@ -413,6 +413,7 @@ def fit_weights(predictions: Doubles, truth: Doubles, ridge: float = 0.05) -> We
         raise DataError("a blend needs at least one model and one rating held out")
     center = float(truth.mean())
     X, y = predictions - center, truth - center
+    # The ridge as k more rows, size e_k^T, whose targets are those of equal weights.
     size = np.sqrt(ridge * (X**2).mean() * n)
     X = np.concatenate([X, size * np.eye(k)])
     y = np.concatenate([y, np.full(k, size / k)])

@@ -281,6 +281,7 @@ class Cases:
             scale=(float(scale.scores[0]), float(scale.scores[-1])),
         )  # fmt: skip
         alternation = alternate(scored, 0.0)
+        # Scores are expected to be b_case + b_visible, with the variance of what is left of them.
         of_case, of_visible = alternation.b, alternation.c
         left = values - of_case[ratings.user_ids] - of_visible[ratings.item_ids]
         variance = max(float(np.var(left)), _LEAST_VARIANCE) if len(levels) else 1.0
@@ -290,8 +291,10 @@ class Cases:
         share = (counts.sum(axis=0) + 0.1) / (counts.sum() + 0.1 * n_levels)
         damped, s = alternation.penalties[1] + _SHAPE, scale.scores.astype(np.float64)
         usual = np.log(share) + np.outer(of_visible / variance, s)
+        # Frequencies, with so many ratings of the usual shape, tilted to the mean of the visible unit.
         smooth = counts + damped * np.exp(usual - logsumexp(usual, axis=1, keepdims=True))
         usual = np.log(smooth)
+        # They are those of many cases together: k s^2 is taken off, until a single case has its variance.
         expected = (of_case[ratings.user_ids] + of_visible[ratings.item_ids])[sample]
         usual -= (
             find_sharpness(usual[ratings.item_ids[sample]], s, expected, alternation.expected_error)
@@ -376,6 +379,7 @@ def raise_means(
             mean, variance = _moments(logits[part] + found[cases, None] * s, s)
             means += np.bincount(cases, mean - usual[part], len(sizes))
             variances += np.bincount(cases, variance, len(sizes))
+        # The derivative of a mean by its slope is the variance of the scores.
         missing = sizes * by - means
         found += np.clip(missing / np.maximum(variances, _LEAST_VARIANCE), -1.0, 1.0)
     return found
@@ -486,6 +490,7 @@ class Machine(Arrays):
         for k, s in enumerate(scores):
             rest = s * along if along is not None else W[:, k] @ p.T + s * o
             logits.append(b[:, k, None] + rest)
+        # Level by level, as the whole of (visible, cases, levels) would not fit into the memory.
         highest = np.maximum.reduce(logits)
         for s, logit in zip(scores, logits, strict=True):
             chance = np.exp(logit - highest)
@@ -741,8 +746,14 @@ def train(
     device = devices.resolve(settings, OPERATIONS[settings.optimizer])
     if device != "cpu":
         devices.check_memory(bytes_needed(settings, cases), device, settings, _LESS)
-    source = _make_source(task, cases)
-    trainer = OnlineDivergence if settings.optimizer == "sgd" else ContrastiveDivergence
+    trainer: type[_Trainer] = ContrastiveDivergence
+    source: BatchSource
+    if settings.optimizer == "sgd":
+        trainer, offsets = OnlineDivergence, cases.ratings.user_offsets
+        source = BlockBatches(offsets, batch_size=_RUN_RATINGS, seed=task.seed)
+    else:
+        filled = np.flatnonzero(np.diff(cases.ratings.user_offsets))
+        source = ArrayBatches(filled, batch_size=batch_size(len(filled)), seed=task.seed)
     with devices.out_of_memory(settings, _LESS):
         trained = trainer(task, cases, start, device)
     decay, stopping = settings.lr_decay, held_out is not None
@@ -770,15 +781,6 @@ def train(
             identity,
         )
         return trained.machine(), history
-
-
-def _make_source(task: Task, cases: Cases) -> BatchSource:
-    """The cases that have ratings, in minibatches for Adam, in long runs for plain steps."""
-    settings, offsets = task.settings, cases.ratings.user_offsets
-    if settings.optimizer == "sgd":
-        return BlockBatches(offsets, batch_size=_RUN_RATINGS, seed=task.seed)
-    filled = np.flatnonzero(np.diff(offsets))
-    return ArrayBatches(filled, batch_size=batch_size(len(filled)), seed=task.seed)
 
 
 def batch_size(n_cases: int) -> int:
@@ -818,6 +820,7 @@ def solve_visible(
     ``penalty`` times the squared weights.
     """
     s, base = scale.scores.astype(np.float64), machine.base.astype(np.float64)
+    # Biases are searched about the base, w about zero, in float64: L-BFGS stalls on the noise of float32.
     X, o = activations[cases].astype(np.float64), machine.slopes[cases].astype(np.float64)
     shape, n_biases, n = machine.weights.shape[1:], len(base), len(cases)
     tied = len(shape) == 1

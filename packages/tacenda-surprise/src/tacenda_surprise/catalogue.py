@@ -58,6 +58,7 @@ class Identities(Arrays):
         for what, ids, n in (("user", users, n_users), ("item", items, n_items)):
             if len(ids) and (ids.min() < 0 or ids.max() >= n):
                 raise DataError(f"a {what} number is not in 0 to {n - 1}; number them anew")
+        # A pair is one number, user * n_items + item, by which sorting is fast.
         cells = np.unique(users.astype(np.int64) * max(n_items, 1) + items)
         offsets = np.searchsorted(cells, np.arange(n_users + 1) * max(n_items, 1))
         return cls(offsets.astype(np.int64), (cells % max(n_items, 1)).astype(np.int32))

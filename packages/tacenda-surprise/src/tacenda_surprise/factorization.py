@@ -578,6 +578,7 @@ class Rounds(_Descent):
         )
         of_users = _ROUND_RATE * rates.user_factors, rates.user_biases
         of_items = _ROUND_RATE * rates.item_factors, rates.item_biases
+        # Items stay as they are while users are visited, and users while items are; then W takes its one step.
         errors, n = library(b).zeros_like(b), 0
         for k in np.random.default_rng(seed).permutation(len(self._rounds)):
             part: Round = self._rounds[k]
@@ -644,6 +645,7 @@ class ALS(_Trainer):
         precision: npt.NDArray[np.float64],
     ) -> None:
         """Solve for all rows of one side and their biases, in place."""
+        # (Q, 1)^T (Q, 1) + n diag(lambda, lambda_b) in each row, whose last unknown is the bias (Zhou et al. 2008).
         table = append_column(others[0], 1.0)
         targets = ratings.values - float(np.float32(self._task.mean)) - others[1][ratings.ids]
         rows = Targets(ratings.offsets, ratings.ids, targets)

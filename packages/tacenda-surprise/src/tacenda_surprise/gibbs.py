@@ -231,6 +231,7 @@ class Gibbs(Trainer):
             alpha * self._gamma.astype(np.float64),
         )
         if link is not None:
+            # W and tau given the users, then a common factor on W that mixes faster than either alone.
             links = link.draw(rng, self._users, hyper, tau, self._links)
             tau = draw_tau(rng, to_numpy(links), hyper)
             found = to_numpy(link.expected(links))
@@ -263,8 +264,10 @@ class Gibbs(Trainer):
         ``alpha`` is the precision of the ratings of a row; ``roots`` (others,) are those of what the other side
         multiplies it by.
         """
+        # A row is the regression of t = r - b_other on (q, 1), so that its bias is the weight of a constant. With
+        # precisions alpha gamma_u of single ratings both sides of the regression are multiplied by gamma_u^{1/2}.
         table = copy(others)
-        table[:, -1] = 1.0  # the bias of a row is the weight of a constant
+        table[:, -1] = 1.0
         targets = ratings.values - others[ratings.ids, -1]
         if roots is not None:
             table *= roots[:, None]
@@ -286,6 +289,7 @@ class Gibbs(Trainer):
 
     def _draw_noise(self, rng: np.random.Generator, squares: npt.NDArray[np.float64]) -> None:
         """Draw alpha, gamma and nu given the squared errors of every user (users,)."""
+        # alpha ~ Gamma(a_0 + N/2, b_0 + sum_u gamma_u e_u / 2), gamma_u ~ Gamma((nu + n_u) / 2, (nu + alpha e_u) / 2)
         counts = np.diff(self._by_user.offsets)
         shape, rate = _NOISE
         rate += 0.5 * float(self._gamma @ squares)
@@ -325,6 +329,7 @@ def random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> St
 
 def draw_evenness(rng: np.random.Generator, gamma: Floats) -> float:
     """Draw nu given all gamma."""
+    # log p(nu | gamma) up to a constant: the density of Gamma(nu / 2, nu / 2), for every user.
     half, values = 0.5 * _EVENNESS, gamma.astype(np.float64)
     of_all = half * np.log(half) - gammaln(half)
     logits = len(values) * of_all + half * (np.log(values) - values).sum()
@@ -352,6 +357,8 @@ def draw_hyper(
     The rows ``centred`` (m, width) have the same precision, and their mean is known to be zero.
     """
     n, width = rows.shape
+    # nu_0 + n degrees of freedom; the inverse of the scale is m V, from the prior, with the scatter of the rows about
+    # their mean, and what their mean is away from mu_0 = 0 (Salakhutdinov and Mnih 2008, eq 14).
     degrees = width + 1 + _ROWS + n
     mean, scatter = tall_moments(rows)
     scale = _ROWS * np.diag(expected_variances(width)) + scatter

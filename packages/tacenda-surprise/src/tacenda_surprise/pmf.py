@@ -318,6 +318,7 @@ def _solve_row(
     n, width = rows.shape
     if not n:
         return 0.0, prior
+    # In deviations z = x - s from the prior: |targets - Q s - b - Q z|^2 + lambda |z|^2 + lambda_b b^2.
     Q = rows.astype(np.float64)
     design = np.append(Q, np.full((n, 1), float(of_bias is not None)), axis=1)
     weights = np.full(width + 1, max(penalty, LEAST_PENALTY))

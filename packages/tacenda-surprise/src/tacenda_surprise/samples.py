@@ -123,6 +123,7 @@ class Samples(Arrays):
             q = self.q[:, i] * (i >= 0)[None, :, None]
             scores = np.einsum("snd,snd->sn", x[:, :, :-1], q[:, :, :-1])
             part = (scores + x[:, :, -1] + q[:, :, -1]).var(axis=0)
+            # An unknown side adds E[(z . (y, 1))^2] = (y, 1)^T E[z z^T] (y, 1), z being drawn from the sample's prior.
             for ids, others, moment in ((u, q, moments[0]), (i, x, moments[1])):
                 strange = np.flatnonzero(ids < 0)
                 part[strange] += uncertainty(others[:, strange], moment)
@@ -162,6 +163,7 @@ def average(users: Floats, items: Floats, rank: int, seed: int) -> tuple[Floats,
         return X, Q
     wanted = min(rank + _OVERSAMPLING, len(X), len(Q))
     found = np.random.default_rng(seed).standard_normal((len(Q), wanted), np.float32)
+    # X Q^T is never formed: every product goes through the S D columns of the samples.
     for _ in range(_POWER_ITERATIONS + 1):
         left = np.linalg.qr(X @ (Q.T @ found))[0]
         found = Q @ (X.T @ left)  # left left^T X Q^T is the approximation

@@ -91,7 +91,7 @@ def pack_data(data: FitData, given: list[Given]) -> tuple[dict[str, Any], Packed
     return config, {_PREFIX + name: array for name, array in arrays.items()}
 
 
-def restore(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
+def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
     """Give a loaded algorithm what `pack_lists` and `pack_data` packed; ``config`` is None without the latter.
 
     Raises ArtifactError; to be called within `damage`.

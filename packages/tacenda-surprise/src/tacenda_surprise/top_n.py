@@ -92,6 +92,7 @@ def top(scores: Floats, n: int, hidden: Numbers | None) -> tuple[npt.NDArray[np.
         values[hidden] = -np.inf
     left = len(values) - (0 if hidden is None else len(np.unique(hidden)))
     n = min(n, left)
+    # Only the n best are sorted: all above the n-th best value, and as many of those that tie with it as have room.
     candidates = np.arange(n)
     if 0 < n < len(values):
         border = -np.partition(-values, n - 1)[n - 1]

@@ -163,6 +163,7 @@ def ratings_of(trainset: Trainset) -> Ratings:
 def _convert(trainset: Trainset) -> Ratings:
     n = trainset.n_ratings
     rows = [trainset.ur[u] for u in range(trainset.n_users)]
+    # Users, items and ratings without a Python object a rating: (item, rating, item, rating, ...) in one pass.
     flat = np.fromiter(chain.from_iterable(chain.from_iterable(rows)), np.float64, 2 * n)
     users = np.repeat(np.arange(len(rows)), np.fromiter(map(len, rows), np.int64, len(rows)))
     if not n:

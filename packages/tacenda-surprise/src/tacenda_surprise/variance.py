@@ -156,6 +156,7 @@ def fit(
     theta = minimize(loss, start, method="L-BFGS-B", jac="3-point", bounds=bounds, tol=1e-10).x
     curve = shape._replace(slope=float(theta[6]), bend=float(theta[7]))
     if len(errors) >= _FEW:
+        # One factor on the variances sigma^2, a_U and a_I; k_U, k_I and nu are no variances.
         of_users, of_items = _terms(theta, of_user, of_item, mean_square)
         z = np.sqrt(e2 / ((of_users + of_items) * curve.factors(predictions) + 1e-9))
         theta[[0, 1, 3]] += np.log(coverage_factor(z))
@@ -248,6 +249,7 @@ def density(ratings: npt.ArrayLike, means: Doubles, deviations: Doubles) -> Doub
 def _tilted(usual: Doubles, s: Doubles, means: Doubles, variances: Doubles) -> Doubles:
     """The distributions (rows, levels) of levels from 0 to 1, by Newton's method on the dual, which is concave."""
     means = means.clip(_MARGIN * s[1], 1 - _MARGIN * (1 - s[-2]))
+    # Least variance: the two levels around the mean alone. Most: the two ends alone.
     below = (np.searchsorted(s, means, side="right") - 1).clip(0, len(s) - 2)
     least = (means - s[below]) * (s[below + 1] - means)
     most = means * (1 - means)
@@ -257,6 +259,8 @@ def _tilted(usual: Doubles, s: Doubles, means: Doubles, variances: Doubles) -> D
         return np.stack([1 - means, means], axis=1)
     powers = np.stack([s, s**2])
     wanted = np.stack([means, squares])
+    # The dual is theta . wanted - log sum_k pi_k exp(theta . powers_k): its gradient is what is missing of the moments,
+    # its Hessian minus their covariance (a, b; b, c), of the first four moments of each row.
     theta, lengths = np.zeros_like(wanted), np.ones(len(means))
 
     def at(theta: Doubles) -> tuple[Doubles, Doubles]:
@@ -277,6 +281,7 @@ def _tilted(usual: Doubles, s: Doubles, means: Doubles, variances: Doubles) -> D
         step /= determinant
         step *= lengths * np.minimum(1.0, _FARTHEST / np.maximum(np.abs(step).max(axis=0), 1e-9))
         tried, reached = at(theta + step)
+        # A step that lowers the dual is not taken, and a quarter of it is tried next.
         better = reached >= value - 1e-12
         theta = np.where(better, theta + step, theta)
         chances, value = np.where(better[:, None], tried, chances), np.where(better, reached, value)

@@ -140,6 +140,8 @@ class Ratings:
         duplicates: Duplicates = "error",
     ) -> None:
         self.users, self.items = users, items
+        # all that are numbered, those without a rating here included
+        self.n_users, self.n_items = len(users), len(items)
         u, i = _numbers(user_ids, users), _numbers(item_ids, items)
         v = np.asarray(values, np.float32)
         if not (u.shape == i.shape == v.shape and v.ndim == 1):
@@ -239,16 +241,6 @@ class Ratings:
             values.append(value)
         return cls.from_arrays(users, items, np.array(values, np.float64), **options)
 
-    @property
-    def n_users(self) -> int:
-        """Users numbered, those without a rating here included."""
-        return len(self.users)
-
-    @property
-    def n_items(self) -> int:
-        """Items numbered, those without a rating here included."""
-        return len(self.items)
-
     def __len__(self) -> int:
         return len(self.values)
 
@@ -294,6 +286,7 @@ class Ratings:
         other = object.__new__(Ratings)
         columns = self.to_csr().tocsc()  # by counting, users in their order
         other.users, other.items, other.scale = self.items, self.users, self.scale
+        other.n_users, other.n_items = self.n_items, self.n_users
         other.user_offsets = columns.indptr.astype(np.int64)
         other.item_ids, other.values = columns.indices.astype(np.int32, copy=False), columns.data
         return other
