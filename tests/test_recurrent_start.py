@@ -46,7 +46,7 @@ def folder(lds, tmp_path_factory):
 
 def filtered(model, words):
     """x_t = (A - K C A) x_{t-1} + K w_t in the coordinates of C, and W^{-1} C A x_t over mu, from the parameters."""
-    fitted = model._fitted()
+    fitted = model.learned
     A, C = fitted.parameters.A, fitted.parameters.C
     state = steady_state(fitted.parameters)
     K = state.gain.K_c @ state.gain.C_hat.T

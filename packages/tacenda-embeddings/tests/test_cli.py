@@ -1,7 +1,5 @@
 """``tacenda embed``: fit, apply, pairs and neighbours, and what a mistake looks like."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -218,22 +216,6 @@ def test_compact_of_an_installed_model_says_its_size(run, saved_words, tmp_path,
     status, out, _ = run("compact", "name", "--output", tmp_path / "small")
     assert status == 0
     assert out.startswith("5.")
-
-
-def test_compact_does_both_tasks_with_both_forms(run, saved_words, tmp_path):
-    pairs, tagged = tmp_path / "pairs.tsv", tmp_path / "tagged.conllu"
-    pairs.write_text("a\tb\t9\nb\tc\t4\na\tc\t1\n", encoding="utf8")
-    rows = [
-        f"{i}\t{word}\t_\t{tag}" + "\t_" * 6
-        for i, (word, tag) in enumerate([("a", "X"), ("b", "Y")], 1)
-    ]
-    tagged.write_text(("\n".join(rows) + "\n\n") * 5, encoding="utf8")
-    arguments = ("--pairs", pairs, "--tagged", tagged)
-    status, out, err = run("compact", saved_words, "--output", tmp_path / "small", *arguments)
-    assert (status, err) == (0, "")
-    assert re.search(r"pairs.tsv, 3 pairs: -?[01]\.\d{4}, now -?[01]\.\d{4}\n", out)
-    assert "1 sentences of" in out
-    assert "tagged.conllu: 100.00%, now 100.00%\n" in out
 
 
 @pytest.mark.parametrize(

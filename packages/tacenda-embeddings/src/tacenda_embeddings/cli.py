@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tacenda.cli.options import (
+    Checkpoints,
+    Digits,
+    Distribution,
     Encoding,
     Errors,
+    Folder,
     Force,
+    Lowercase,
+    MaxVocabulary,
+    MinCount,
+    Output,
     Scheduler,
+    Set,
     Texts,
+    Tokenizer,
     check_file,
     check_output,
-    input_texts,
-    say_sizes,
-    settings_of,
+    load_model,
+    open_corpus,
+    options_of,
+    save_smaller,
 )
 from tacenda.errors import ConfigurationError
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved embedder.")]
 ModelOutput = Annotated[
     str | None,
     typer.Option(
@@ -40,36 +51,22 @@ def _file(help: str) -> Any:
     return typer.Option(metavar="FILE", help=help)
 
 
-def _folder(help: str) -> Any:
-    return typer.Option("--output", "-o", metavar="DIR", help=help)
-
-
 # -- any embedder ------------------------------------------------------------------------------------
 
 
 @app.command()
 def fit(
     text: Texts,
-    output: Annotated[Path, _folder("Folder to save the model in.")],
+    output: Output,
     model: Annotated[
         str, typer.Option(help="A name that `tacenda plugins embedders` lists.")
     ] = "lds",
-    distribution: Annotated[
-        str | None, typer.Option(help="Its distribution, if two have a model of that name.")
-    ] = None,
-    tokenizer: Annotated[
-        str,
-        typer.Option(
-            help='"whitespace", for text with spaces between all tokens; "words", for running '
-            'text; or "spacy:LANG".'
-        ),
-    ] = "whitespace",
-    max_vocabulary: Annotated[
-        int, typer.Option(min=0, help="Keep the most frequent types, this many; 0 keeps all.")
-    ] = 40_000,
-    min_count: Annotated[int, typer.Option(min=1, help="Rarer types are out of vocabulary.")] = 1,
-    digits: Annotated[bool, typer.Option(help="Map all numbers to one shape.")] = True,
-    lowercase: Annotated[bool, typer.Option(help="Ignore case.")] = False,
+    distribution: Distribution = None,
+    tokenizer: Tokenizer = "whitespace",
+    max_vocabulary: MaxVocabulary = 40_000,
+    min_count: MinCount = 1,
+    digits: Digits = True,
+    lowercase: Lowercase = False,
     oov: Annotated[
         str, typer.Option(help="Unknown words: by shape and suffix (classes) or one (single).")
     ] = "classes",
@@ -80,21 +77,8 @@ def fit(
     valid: Annotated[
         Path | None, _file("Held-out text, which ends the fit in time (varembed, sumembed).")
     ] = None,
-    checkpoints: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Save the progress here, and continue from it (varembed, sumembed).",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any option of the model, as JSON; advanced.NAME=VALUE for one of its group advanced.",
-        ),
-    ] = None,
+    checkpoints: Checkpoints = None,
+    settings: Set = None,
     scheduler: Scheduler = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
@@ -103,8 +87,7 @@ def fit(
     """Fit an embedder to raw text and save it; on a cluster, if a scheduler is named and the model is an lds."""
     from tacenda import Corpus, plugins
 
-    own = {"n_states": n_states, "output": model_output}
-    options = settings_of(settings or []) | {k: v for k, v in own.items() if v is not None}
+    options = options_of(settings, n_states=n_states, output=model_output)
     embedder = plugins.make("embedders", model, options, distribution=distribution)
     more = {"valid": valid, "checkpoints": checkpoints}
     chosen: dict[str, Any] = {name: value for name, value in more.items() if value is not None}
@@ -115,29 +98,18 @@ def fit(
             )
     check_output(output, force)
     decoding: dict[str, Any] = {"tokenizer": tokenizer, "encoding": encoding, "errors": errors}
-    reading = decoding | {
-        "max_vocabulary": max_vocabulary or None,
-        "min_count": min_count,
-        "digits": digits,
-        "lowercase": lowercase,
-        "oov": oov,
-    }
-    corpus: Any
-    if scheduler is None:
-        corpus = Corpus.from_text(input_texts(text, encoding, errors), **reading)
-        say_sizes(corpus)
-        if valid is not None:
-            chosen["valid"] = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
-        embedder.fit(corpus, **chosen)
-    else:
-        from tacenda.dask import ClusterCorpus, connected
+    vocabulary = {"max_vocabulary": max_vocabulary or None, "min_count": min_count, "oov": oov}
+    vocabulary |= {"digits": digits, "lowercase": lowercase}
+    fit = embedder.fit
+    if scheduler is not None:
         from tacenda_embeddings import dask
 
         dask.check_model(embedder)
-        with connected(scheduler) as client:
-            corpus = ClusterCorpus.from_text(text, client=client, **reading)
-            say_sizes(corpus)
-            dask.fit(embedder, corpus)
+        fit = partial(dask.fit, embedder)
+    with open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
+        if valid is not None:
+            chosen["valid"] = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
+        fit(corpus, **chosen)
     embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **corpus.origin}
     embedder.save(output)
     typer.echo(f"{model}, {embedder.width} columns, saved in {output}", err=True)
@@ -189,61 +161,28 @@ def apply(
 @app.command()
 def compact(
     folder: Folder,
-    output: Annotated[Path, _folder("Folder for the smaller model.")],
+    output: Output,
     precision: Annotated[
         str, typer.Option(help="int8, float16, or full to save it whole again.")
     ] = "int8",
     text: Annotated[
         Path | None, _file("Text to compare vectors on, instead of single words.")
     ] = None,
-    pairs: Annotated[
-        Path | None, _file("Pairs of words and people's scores: word, word, score.")
-    ] = None,
-    tagged: Annotated[
-        Path | None, _file("Tagged sentences, CoNLL-U: each fifth is tested on.")
-    ] = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
-    """Save a model in 8 or 16 bits a number, and print what is lost.
-
-    Printed are cosines of the old and the new vectors; with --pairs, word similarity with either; with --tagged, the
-    accuracy of a linear tagger on either.
-    """
-    import tacenda
-    from tacenda import store
-    from tacenda.artifact import by_name
-    from tacenda.datasets import conllu, word_similarity
-    from tacenda_embeddings import losses
+    """Save a model in 8 or 16 bits a number, and print the cosines of the old and the new vectors."""
+    from tacenda_embeddings.text_vectors import compare
 
     embedder = _load(folder)
-    judged = list(word_similarity.read(pairs)) if pairs is not None else None
-    sentences = list(conllu.read(tagged)) if tagged is not None else None
     check_output(output, force)
-    before = store.size_of(by_name.locate(folder))  # now, because the output may be the same folder
-    embedder.save(output, precision=precision)
-    smaller = tacenda.load(output)
-    loss = losses.cosines(embedder, smaller, text, _tokenizer_of(embedder), encoding, errors)
-    typer.echo(f"{before / 1e6:.1f} MB, now {store.size_of(output) / 1e6:.1f} MB in {output}")
+    smaller = save_smaller(embedder, folder, output, precision)
+    loss = compare(embedder, smaller, text, _tokenizer_of(embedder), encoding, errors)
     typer.echo(
         f"cosine with the vectors of the whole model, {loss.n_vectors:,} {loss.of}: "
         f"mean {loss.mean:.5f}, least {loss.least:.5f}"
     )
-    if judged is not None:
-        old, new = (losses.similarity(each, judged) for each in (embedder, smaller))
-        typer.echo(
-            f"Spearman correlation with {pairs}, {new.n_pairs:,} pairs: {old.correlation:.4f}, "
-            f"now {new.correlation:.4f}"
-        )
-    if sentences is not None:
-        test = sentences[4::5]
-        train = [sentence for i, sentence in enumerate(sentences) if i % 5 != 4]
-        shares = [losses.tagging_accuracy(each, train, test) for each in (embedder, smaller)]
-        typer.echo(
-            f"right tags of a linear tagger, {len(test):,} sentences of {tagged}: {shares[0]:.2%}, "
-            f"now {shares[1]:.2%}"
-        )
 
 
 @app.command()
@@ -440,13 +379,9 @@ def init_config(
 
 def _load(folder: Path, output: str | None = None) -> Any:
     """Return a fitted embedder. Raises ConfigurationError for a model of another kind, or without that output."""
-    import tacenda
     from tacenda_embeddings.text_vectors import with_output
 
-    embedder = tacenda.load(folder)
-    if not hasattr(embedder, "transform"):
-        raise ConfigurationError(f"{folder} holds a model {embedder.name!r}, not token embeddings")
-    return with_output(embedder, output)
+    return with_output(load_model(folder, "transform", "token embeddings"), output)
 
 
 def _load_morphological(folder: Path) -> Any:

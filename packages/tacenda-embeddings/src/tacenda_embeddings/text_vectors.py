@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -119,3 +119,44 @@ def blocks_of_words(model: Any) -> Iterator[list[str]]:
     known = [word for word in model.vocabulary.words if not re.fullmatch("<.+>", word)]
     for i in range(0, len(known), BATCH_TOKENS):
         yield known[i : i + BATCH_TOKENS]
+
+
+class Cosines(NamedTuple):
+    """Cosines of the vectors of two models."""
+
+    mean: float
+    least: float
+    n_vectors: int
+    of: str  # what they are the vectors of
+
+
+def compare(
+    model: Any,
+    other: Any,
+    text: Path | None,
+    tokenizer: str | Tokenizer,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> Cosines:
+    """Compare the vectors of a model with those of another form of it, on a text or else word by word.
+
+    Tokens without a vector in either, as a word without a known morpheme, are not counted. Raises CorpusError if
+    the file cannot be read, and DataError if it has no vectors.
+    """
+    pairs: Iterator[tuple[Rows, Rows]]
+    if text is None:
+        pairs = (
+            (embed_alone(model, part), embed_alone(other, part)) for part in blocks_of_words(model)
+        )
+    else:
+        both = (embed_file(each, text, tokenizer, encoding, errors) for each in (model, other))
+        pairs = ((a, b) for (_, a), (_, b) in zip(*both, strict=True))
+    total, least, n = 0.0, 1.0, 0
+    for first, second in pairs:
+        lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+        cosines = np.einsum("ij,ij->i", first, second)[lengths > 0] / lengths[lengths > 0]
+        total, n = total + float(cosines.sum(dtype=np.float64)), n + len(cosines)
+        least = min(least, float(cosines.min(initial=1.0)))
+    if n == 0:
+        raise DataError("there are no vectors to compare: give a text with words of the vocabulary")
+    return Cosines(total / n, least, n, "words" if text is None else "tokens of the text")

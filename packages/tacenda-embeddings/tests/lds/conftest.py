@@ -64,7 +64,9 @@ def messages_of():
         ends = smoother.ends(ids, offsets) if exact_ends else None
         h = smoother.states
         contexts = np.zeros((len(ids), 2 * h), np.float32)
-        smoother.scan(ids, offsets, ends, contexts)
+        past, future = ends or (None, None)
+        smoother._forward.scan(ids, offsets, past, contexts)
+        smoother._backward.scan(ids, offsets, future, contexts, h)
         past, future = (
             contexts[:, part] @ smoother._from_own[part] for part in (slice(h), slice(h, None))
         )

@@ -89,7 +89,7 @@ def test_vectors_are_those_of_the_cpu(model, sentences, output, form, monkeypatc
 def test_products_of_three_digits_leave_vectors_of_three(model, sentences, device):
     expected = np.concatenate(model.with_output("own_past_future").transform(sentences[:60]))
     again = LDS(**SETTINGS)
-    again._state = model._state
+    again.learned, again._vocabulary = model.learned, model.vocabulary
     with tensor_cores() as made:
         found = np.concatenate(again.with_output("own_past_future").transform(sentences[:60]))
     assert made
@@ -165,7 +165,7 @@ def test_a_fit_and_its_vectors_on_cuda(model, corpus, sentences):
     assert there.likelihood_gain == again.likelihood_gain  # bit for bit
     assert there.likelihood_gain == pytest.approx(model.likelihood_gain, rel=1e-4)
     texts = [*sentences[:30], [], list(chain(*sentences[30:90]))]
-    there._state = model._state
+    there.learned, there._vocabulary = model.learned, model.vocabulary
     there._smoothers.clear()
     for output in OUTPUTS:
         expected = model.with_output(output).transform(texts)

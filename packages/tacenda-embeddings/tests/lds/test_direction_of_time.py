@@ -37,13 +37,13 @@ def model(request, corpus):
 
 def prediction(model, before):
     """Whitened expectation of the next word, C A xf, per word type."""
-    A, C, _, _ = model._state.parameters
-    state = steady_state(model._state.parameters)
+    A, C, _, _ = model.learned.parameters
+    state = steady_state(model.learned.parameters)
     encode = model.vocabulary.encode
     xf = np.zeros(len(A))
     for word in encode(before):
-        w = -model._state.mean.copy()
-        w[word] += model._state.scale[word]
+        w = -model.learned.mean.copy()
+        w[word] += model.learned.scale[word]
         xf = state.F @ xf + state.gain.K_c @ (state.gain.C_hat.T @ w)
     return dict(zip(model.vocabulary.words, C @ A @ xf, strict=True))
 
@@ -65,13 +65,13 @@ def test_the_next_word_is_predicted_and_not_the_last_one(model):
 
 def test_the_future_message_is_made_of_later_words(model, messages_of):
     """Words that announce each other from the right: what stands before b must be a."""
-    parameters = model._state.parameters
+    parameters = model.learned.parameters
     ends_in_b, ends_in_c = map(model.vocabulary.encode, (["x", "x", "b"], ["x", "x", "c"]))
     of_b, of_c = messages_of(
-        model._smoother_of("mean", "cpu"), [ends_in_b, ends_in_c], exact_ends=False
+        model._prepare("mean", "cpu")[1], [ends_in_b, ends_in_c], exact_ends=False
     )
     # back to the coordinates of C, and to words
-    values, vectors = np.linalg.eigh(model._state.Xi)
+    values, vectors = np.linalg.eigh(model.learned.Xi)
     words = parameters.C @ ((vectors * np.sqrt(values)) @ vectors.T)
     change = dict(
         zip(model.vocabulary.words, words @ (of_b.future[1] - of_c.future[1]), strict=True)

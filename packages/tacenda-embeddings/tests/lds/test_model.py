@@ -72,25 +72,25 @@ def test_every_noise_fits_and_the_full_one_best(noise, counts, model):
 def test_unwhitened_identification_is_another_start_and_a_worse_one(counts):
     start = {"n_states": 6, "subspace_iterations": 0, "full_iterations": 0}
     found = LDS(**start, advanced={"whiten": False}).fit(counts)
-    assert np.abs(found._state.mean @ found._state.parameters.C).max() < 1e-5
+    assert np.abs(found.learned.mean @ found.learned.parameters.C).max() < 1e-5
     assert found.likelihood_gain < LDS(**start).fit(counts).likelihood_gain
 
 
 def test_fitted_parameters_are_a_model_of_text(model):
     """D is positive semi-definite and C leaves the mean out, after EM in float32 too."""
-    A, C, Q, noise = model._state.parameters
+    A, C, Q, noise = model.learned.parameters
     assert C.dtype == np.float32
     C = C.astype(np.float64)
     assert np.linalg.eigvalsh(C @ noise.N @ C.T).max() <= 1 + 1e-5
     assert np.linalg.eigvalsh(Q).min() > 0
-    np.testing.assert_allclose(model._state.mean @ C, 0, atol=1e-5)
+    np.testing.assert_allclose(model.learned.mean @ C, 0, atol=1e-5)
     assert np.abs(np.linalg.eigvals(A)).max() < 1
 
 
 def test_statistics_from_counts_are_those_of_smoothing_the_text(corpus, counts, model, oracles):
     """The E-step on sparse float32 counts against a Fourier smoother of the one-hot ring."""
     ids = np.concatenate(list(corpus.stream(10**6)))
-    V, state = len(corpus.vocabulary), model._state
+    V, state = len(corpus.vocabulary), model.learned
     A, C, Q, noise = state.parameters
     m = np.sqrt(np.bincount(ids, minlength=V) / len(ids))  # no pseudo-counts: the text itself
     keep = m > 0
@@ -135,8 +135,8 @@ def test_what_a_state_says_of_a_word_goes_with_the_frequency_of_the_word(counts,
     tail = Corpus.from_sentences(sentences[:200], vocabulary=corpus.vocabulary)
     more = counts + LaggedCounts.from_corpus(tail, 7).scaled(3.0)
     model = LDS(**SETTINGS).fit(counts)
-    before = model._state
-    after = model.partial_fit(more, iterations=0)._state
+    before = model.learned
+    after = model.partial_fit(more, iterations=0).learned
     gained = (before.scale / after.scale)[:, None]
     assert gained.max() > 1.1
     expected = before.parameters.C * gained

@@ -177,7 +177,8 @@ def test_a_compact_model_of_forty_thousand_words_is_small(n_states, megabytes):
     C = rng.normal(size=(n_words, n_states)).astype(np.float32)
     matrices = dict.fromkeys(("forward", "backward", "left_end", "right_end", "filter"), square)
     matrices |= {"A": square, "Q": square, "Xi": square, "N": square, "C": C, "table": C}
-    vocabulary = Vocabulary(names, counts)
-    fitted = FittedLDS(vocabulary, spherical=False, mean=mean, scale=1 / mean, **matrices)
-    stored = compact(fitted.compact_arrays() | vocabulary.arrays(), {"C"}, "int8")
+    model = LDS(n_states=n_states)
+    model.learned = FittedLDS(spherical=False, mean=mean, scale=1 / mean, **matrices)
+    model._vocabulary = Vocabulary(names, counts)
+    stored = compact(model.compact_arrays(), {"C"}, "int8")
     assert sum(array.nbytes for array in stored.values()) <= megabytes * 1e6

@@ -28,7 +28,7 @@ def model(sentences):
 def parts(model, sentences, messages_of):
     """own, past, future (tokens, 6) of the first ten sentences."""
     ids = [model.vocabulary.encode(sentence) for sentence in sentences[:10]]
-    found = messages_of(model._smoother_of("mean", "cpu"), ids)
+    found = messages_of(model._prepare("mean", "cpu")[1], ids)
     return [np.concatenate(part) for part in zip(*found, strict=True)]
 
 
@@ -105,7 +105,7 @@ def test_a_row_without_length_stays(rng):
 
 def test_another_output_shares_the_parameters(model, sentences):
     other = model.with_output("own", own_weight=1.0)
-    assert other._state is model._state
+    assert other.learned is model.learned
     assert other.figures == model.figures
     assert other.likelihood_gain == model.likelihood_gain
     assert other.settings.output == "own"
@@ -120,8 +120,8 @@ def test_balanced_rows_change_the_vectors_and_not_the_model(model, sentences, me
         np.abs(heavy.transform(sentences[:3])[0] - plain.transform(sentences[:3])[0]).max() > 1e-2
     )
     for one, other in zip(
-        messages_of(heavy._smoother_of("mean", "cpu"), ids),
-        messages_of(plain._smoother_of("mean", "cpu"), ids),
+        messages_of(heavy._prepare("mean", "cpu")[1], ids),
+        messages_of(plain._prepare("mean", "cpu")[1], ids),
         strict=True,
     ):
         np.testing.assert_array_equal(one.past, other.past)

@@ -69,7 +69,7 @@ def test_a_threshold_beyond_every_count_shows_the_most_frequent_words(model):
 
 
 def test_pairs_do_not_depend_on_the_coordinates_of_the_state(model, rng):
-    parameters = model._state.parameters
+    parameters = model.learned.parameters
     T = rng.standard_normal((4, 4)) + 3 * np.eye(4)
     inverse = np.linalg.inv(T)
     A = T @ parameters.A @ inverse
@@ -89,7 +89,7 @@ def test_pairs_do_not_depend_on_the_coordinates_of_the_state(model, rng):
 
 def test_singular_values_are_canonical_correlations(model):
     """Of x_{t+1} with x_t: those of the whitened lagged covariance."""
-    A, _, Q, _ = model._state.parameters
+    A, _, Q, _ = model.learned.parameters
     P = stationary_covariance(A, Q)
     lower = np.linalg.cholesky(P)
     expected = np.linalg.svd(np.linalg.solve(lower, A @ lower), compute_uv=False)

@@ -65,7 +65,7 @@ def count_training(monkeypatch):
 def test_an_unseen_word_has_its_priors_logits(varembed):
     [vector] = varembed.vectors(["unbefriended"], output="logits")
     found = varembed.inventory.morphemes("unbefriended")
-    state = varembed._fitted()
+    state = varembed.learned
     expected = state.morphemes[found.ids].sum(0) + found.n_unknown * state.unknown
     assert_allclose(vector, expected, rtol=1e-6)
 
@@ -74,16 +74,14 @@ def test_a_seen_word_has_its_own_vector_and_can_show_its_prior(varembed):
     word = varembed.vocabulary.words[20]
     [own], [prior] = varembed.vectors([word]), varembed.vectors([word], prior=True)
     assert not np.allclose(own, prior)
-    assert_allclose(
-        prior, varembed._fitted().prior[20] - varembed._fitted().morphemes[0], rtol=1e-5
-    )
+    assert_allclose(prior, varembed.learned.prior[20] - varembed.learned.morphemes[0], rtol=1e-5)
 
 
 def test_outputs_are_three_views_of_the_same_posterior(varembed):
     words = [*varembed.vocabulary.words[:30], "unbefriended"]
     logits = varembed.vectors(words, output="logits")
     assert_allclose(varembed.vectors(words, output="probabilities"), sigmoid(logits), rtol=1e-6)
-    base = varembed._fitted().morphemes[0]
+    base = varembed.learned.morphemes[0]
     assert_allclose(varembed.vectors(words, output="log_odds"), logits - base, rtol=1e-5, atol=1e-6)
     other = varembed.with_output("probabilities")
     assert_array_equal(other.transform([words])[0], varembed.vectors(words, output="probabilities"))
@@ -95,7 +93,7 @@ def test_the_context_of_a_word_does_not_matter(varembed):
 
 
 def test_sumembed_adds_morphemes_and_a_vector_of_the_words_own(sumembed):
-    state = sumembed._fitted()
+    state = sumembed.learned
     words = sumembed.vocabulary.words[5:25]
     assert_array_equal(sumembed.vectors(words), state.words[5:25])
     assert_allclose(sumembed.vectors(words, prior=True), state.prior[5:25], rtol=1e-6)
@@ -316,10 +314,10 @@ def test_morphemes_are_fitted_once_more_to_the_words_as_training_leaves_them(cor
     fitted = VarEmbed(**settings).fit(corpus, checkpoints=tmp_path / "c")
     words = corpus.vocabulary.words
     alike = np.ones(len(words))
-    expected = fit_morphemes(plain.inventory, plain._fitted().words, alike, 1.0)
+    expected = fit_morphemes(plain.inventory, plain.learned.words, alike, 1.0)
     assert_array_equal(fitted.vectors(words), plain.vectors(words))
-    assert_allclose(fitted._fitted().morphemes, expected, atol=2e-3)
-    assert np.abs(expected - plain._fitted().morphemes).max() > 0.01
+    assert_allclose(fitted.learned.morphemes, expected, atol=2e-3)
+    assert np.abs(expected - plain.learned.morphemes).max() > 0.01
     n_tokens = corpus.n_tokens + corpus.n_sentences + 1
     divergence = fitted.divergence().sum() / n_tokens
     assert fitted.figures[0]["divergence per token"] == pytest.approx(divergence, rel=1e-3)

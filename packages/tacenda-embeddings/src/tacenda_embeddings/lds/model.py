@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -35,7 +36,6 @@ from tacenda_embeddings.lds.smoother import (
     Integers,
     Recipe,
     Smoother,
-    balance,
 )
 from tacenda_embeddings.lds.steady_state import (
     DiagonalNoise,
@@ -56,9 +56,8 @@ _LESS = "fewer tokens at a time (batch_tokens in spaCy)"
 
 
 class FittedLDS(Arrays):
-    """Vocabulary, parameters (whitened coordinates) and smoother (whitened output coordinates) of a fitted model."""
+    """Parameters (whitened coordinates) and smoother (whitened output coordinates) of a fitted model."""
 
-    vocabulary: Vocabulary
     spherical: bool  # whether a diagonal noise is one number for all words
     A: Float64[Array, "states states"]
     C: Float32[Array, "types states"]
@@ -77,24 +76,24 @@ class FittedLDS(Arrays):
     d: Float64[Array, "types", named("noise.d")] | None = None  # of `DiagonalNoise`
 
     @classmethod
-    def of_fit(cls, vocabulary: Vocabulary, found: learning.Fit) -> Self:
+    def of_fit(cls, found: learning.Fit) -> Self:
         """Return the state that a fit found, with its smoother."""
         A, C, Q, noise = found.parameters
         smoother = two_sided(found.parameters, found.scale, found.mean, found.Xi)._asdict()
         smoother["table"] = np.ascontiguousarray(smoother["table"], np.float32)
         fixed = {"Xi": found.Xi, "scale": found.scale, "mean": found.mean, **smoother}
         kind = {name: getattr(noise, name, None) for name in ("N", "d")}
-        return cls(vocabulary, getattr(noise, "spherical", False), A, C, Q, **fixed, **kind)
+        return cls(getattr(noise, "spherical", False), A, C, Q, **fixed, **kind)
 
     @classmethod
     def read(
-        cls, settings: LDSSettings, vocabulary: Vocabulary, arrays: Mapping[str, npt.NDArray[Any]]
+        cls, settings: LDSSettings, types: int, arrays: Mapping[str, npt.NDArray[Any]]
     ) -> Self:
         """Return the state of an artifact, every array checked and its recursions stable. Raises ArtifactError."""
-        noise, types = settings.advanced.noise, len(vocabulary)
+        noise = settings.advanced.noise
         sizes: dict[str, Any] = {"states": settings.n_states, "types": types}
         reading = None
-        if "reading" in arrays:  # the compact form: see `compact_arrays`
+        if "reading" in arrays:  # the compact form: see `LDS.compact_arrays`
             C, mean, reading = (
                 take(arrays, name, declared, sizes)
                 for name, declared in (
@@ -109,9 +108,7 @@ class FittedLDS(Arrays):
                 scale = 1 / np.where(mean > 0, mean, np.nan)
             table = (_inputs(C, d, scale, mean) @ reading.T).astype(np.float32)
             arrays = {**arrays, "table": table, "scale": scale}
-        state = cls.from_arrays(
-            arrays, vocabulary=vocabulary, spherical=noise == "spherical", **sizes
-        )
+        state = cls.from_arrays(arrays, spherical=noise == "spherical", **sizes)
         wanted, other = ("N", "d") if noise == "full" else ("d", "N")
         if getattr(state, wanted) is None or getattr(state, other) is not None:
             raise ArtifactError(
@@ -143,14 +140,6 @@ class FittedLDS(Arrays):
         X = _inputs(self.C, self.d, self.scale, self.mean)
         return np.asarray(np.linalg.solve(X.T @ X, X.T @ self.table).T)
 
-    def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays with `reading` for the table, and without a scale that is 1 / m."""
-        arrays = self.to_arrays() | {"reading": np.ascontiguousarray(self.reading)}
-        del arrays["table"]
-        if np.allclose(self.scale * self.mean, 1.0):
-            del arrays["scale"]
-        return arrays
-
 
 def _inputs(C: Float32Array, d: Vector | None, scale: Vector, mean: Vector) -> Matrix:
     """Return (types, states) D^{-1} C of every word's centered indicator, or C where the noise is full."""
@@ -175,14 +164,16 @@ class LDS(Estimator):
     api_version: ClassVar[int] = 1
     roundable: ClassVar[tuple[str, ...]] = ("C",)
     takes_tensors: ClassVar[bool] = True  # `transform_into` writes into tensors too
+    indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({"vocabulary": Vocabulary})
     settings: LDSSettings
     settings_class = LDSSettings
+    learned: FittedLDS | None
 
     @configured_by(LDSSettings)
     def __init__(self, settings: LDSSettings) -> None:
         super().__init__(settings)
         self.history: list[learning.Step] = []
-        self._state: FittedLDS | None = None
+        self._vocabulary: Vocabulary | None = None
         self._smoothers: dict[tuple[float, str], Smoother] = {}  # by power of row norms and device
 
     # -- fitting -----------------------------------------------------------------------------------
@@ -223,10 +214,10 @@ class LDS(Estimator):
         CorpusError
             The vocabulary is another one, or `fit` would refuse the text.
         """
-        state = self._fitted()
+        state, vocabulary = self._learned(self.learned), self.vocabulary
         if isinstance(text, Corpus | LaggedCounts):
-            state.vocabulary.require_same(text.vocabulary, "the added text")
-        counts = self._count(text, state.vocabulary)
+            vocabulary.require_same(text.vocabulary, "the added text")
+        counts = self._count(text, vocabulary)
         found = learning.partial_fit(
             self.settings, counts, state.parameters, state.scale, iterations
         )
@@ -239,7 +230,8 @@ class LDS(Estimator):
         return LaggedCounts.from_corpus(corpus, n_lags=N_LAGS, threads=self.settings.n_threads)
 
     def _adopt(self, found: learning.Fit, counts: LaggedCounts) -> Self:
-        self._state, self.history = FittedLDS.of_fit(counts.vocabulary, found), found.history
+        self.learned, self.history = FittedLDS.of_fit(found), found.history
+        self._vocabulary = counts.vocabulary
         self.fitted_on = {"n_tokens": int(counts.n_tokens), "n_types": len(counts.vocabulary)}
         origin = {"sources", "tokenizer"} & counts.fitted_on.keys()
         self.fitted_on |= {name: counts.fitted_on[name] for name in sorted(origin)}
@@ -276,19 +268,17 @@ class LDS(Estimator):
         other = LDS.from_settings(
             replace(self.settings, output=output, own_weight=weight, advanced=advanced)
         )
-        other._state, other.history = self._state, self.history
+        other.learned, other._vocabulary = self.learned, self._vocabulary
+        other.history = self.history
         other.figures, other.fitted_on = self.figures, self.fitted_on
         return other
-
-    def _fitted(self) -> FittedLDS:
-        return self._learned(self._state)
 
     # -- vectors -----------------------------------------------------------------------------------
 
     @property
     def vocabulary(self) -> Vocabulary:
         """The word types that the model knows. Raises NotFittedError."""
-        return self._fitted().vocabulary
+        return self._learned(self._vocabulary)
 
     @property
     def width(self) -> int:
@@ -353,8 +343,6 @@ class LDS(Estimator):
         FittingError
             The memory of the device is not enough.
         """
-        words = _check_ids(ids, offsets, len(self._fitted().vocabulary))
-        recipe = self._recipe(output)
         first = arrays if hasattr(arrays, "shape") else next(iter(arrays), None)
         if first is None or isinstance(first, np.ndarray):
             device = devices.resolve(self.settings, OPERATIONS)
@@ -363,7 +351,8 @@ class LDS(Estimator):
             if device == "cpu":  # as NumPy arrays over the same memory
                 arrays = to_numpy(first) if first is arrays else list(map(to_numpy, arrays))
         with devices.out_of_memory(self.settings, _LESS):
-            smoother = self._smoother_of(recipe.output, device)
+            recipe, smoother = self._prepare(output, device)
+            words = _check_ids(ids, offsets, len(smoother.table))
             smoother.write(recipe, words, np.asarray(offsets, np.int64), arrays)
 
     def transform_extended(
@@ -375,57 +364,48 @@ class LDS(Estimator):
         words, on the scale of ``input_rows``. Raises DataError for an id that is neither of the vocabulary nor of
         ``rows``. Such words are smoothed on the CPU, wherever the others are.
         """
-        recipe, n_types = self._recipe(output), len(self.vocabulary)
+        (recipe, smoother), n_types = self._prepare(output, "cpu"), len(self.vocabulary)
         ids, offsets = _pack(sentences)
         _check_ids(ids, offsets, n_types + len(rows))
         used, local = np.unique(ids, return_inverse=True)
         known = used[used < n_types]
-        mean_norm = float(np.linalg.norm(self.input_rows, axis=1).mean())
-        more = balance(rows, self._row_norm_power(recipe.output), mean_norm)
-        smoother = self._smoother_of(recipe.output, "cpu").over(
-            known, more[used[len(known) :] - n_types]
-        )
         arrays = self._empty(sentences, output)
-        smoother.write(recipe, local, offsets, arrays)
+        extended = smoother.over(known, rows[used[len(known) :] - n_types])
+        extended.write(recipe, local, offsets, arrays)
         return arrays
 
     @property
     def input_rows(self) -> Float32Array:
         """K' w of every word of the vocabulary (types, states): what it adds to the state that reads it."""
-        rows: Float32Array = self._fitted().table
+        rows: Float32Array = self._learned(self.learned).table
         return rows
 
-    def _recipe(self, output: str | None) -> Recipe:
-        if output is not None and output not in OUTPUTS:
+    def _prepare(self, output: str | None, device: str) -> tuple[Recipe, Smoother]:
+        """Return which vectors to make, and what makes them. Raises NotFittedError, and ConfigurationError."""
+        settings = self.settings
+        output = settings.output if output is None else output
+        if output not in WIDTHS:
             raise ConfigurationError(
                 f"LDS: output must be one of {', '.join(OUTPUTS)}, not {output!r}"
             )
-        settings = self.settings
-        return Recipe(
-            output or settings.output, settings.own_weight, settings.advanced.ends == "exact"
-        )
+        power = 0.0 if output in POSTERIOR_MEANS else settings.advanced.row_norm_power
+        smoother = self._smoothers.get((power, device))
+        if smoother is None:
+            smoother = Smoother(self._learned(self.learned).inference, device, power)
+            self._smoothers[power, device] = smoother
+        return Recipe(output, settings.own_weight, settings.advanced.ends == "exact"), smoother
 
     def _empty(self, sentences: Sequence[Ids], output: str | None) -> list[Float32Array]:
-        width = self.settings.n_states * WIDTHS[self._recipe(output).output]
+        """Return arrays to write vectors into; of no width for an unknown output, which `_prepare` refuses."""
+        width = self.settings.n_states * WIDTHS.get(output or self.settings.output, 0)
         return [np.empty((len(sentence), width), np.float32) for sentence in sentences]
-
-    def _row_norm_power(self, output: str) -> float:
-        return 0.0 if output in POSTERIOR_MEANS else self.settings.advanced.row_norm_power
-
-    def _smoother_of(self, output: str, device: str) -> Smoother:
-        key = self._row_norm_power(output), device
-        if key not in self._smoothers:
-            matrices = self._fitted().inference
-            table = balance(matrices.table, key[0])
-            self._smoothers[key] = Smoother(matrices._replace(table=table), device)
-        return self._smoothers[key]
 
     # -- what the model learned --------------------------------------------------------------------
 
     @property
     def likelihood_gain(self) -> float:
         """The log-likelihood of the fitted text in nats per token, less that of a model without dynamics."""
-        self._fitted()
+        self._learned(self.learned)
         return float(self.figures[0]["value"])
 
     def transition_pairs(
@@ -436,8 +416,7 @@ class LDS(Estimator):
         There are ``n_pairs`` pairs of singular vectors, counting both signs, and ``n_words`` words a side; words
         rarer than ``min_count`` are not shown.
         """
-        state = self._fitted()
-        vocabulary = state.vocabulary
+        state, vocabulary = self._learned(self.learned), self.vocabulary
         shown = np.ones(len(vocabulary), bool)
         shown[[vocabulary.boundary_id, *vocabulary.oov_ids]] = False
         most = vocabulary.counts[shown].max(initial=0)
@@ -446,27 +425,17 @@ class LDS(Estimator):
 
     # -- artifact ----------------------------------------------------------------------------------
 
-    def config_dict(self) -> dict[str, Any]:
-        """Return the settings without the device, and those of the vocabulary, as JSON values."""
-        return {**super().config_dict(), "vocabulary": self.vocabulary.config_dict()}
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the fitted state. Raises NotFittedError."""
-        state = self._fitted()
-        return {**state.to_arrays(), **state.vocabulary.arrays()}
-
     def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the fitted state without the table of inputs, which C determines. Raises NotFittedError."""
-        state = self._fitted()
-        return {**state.compact_arrays(), **state.vocabulary.arrays()}
+        """Return the arrays with `FittedLDS.reading` for the table, and without a scale that is 1 / m."""
+        arrays, state = self.arrays(), self._learned(self.learned)
+        arrays["reading"] = np.ascontiguousarray(state.reading)
+        del arrays["table"]
+        if np.allclose(state.scale * state.mean, 1.0):
+            del arrays["scale"]
+        return arrays
 
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return the model of an artifact, every array checked. Raises ArtifactError."""
-        model = cls.from_settings(config["settings"])
-        vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        model._state = FittedLDS.read(model.settings, vocabulary, arrays)
-        return model
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        self.learned = FittedLDS.read(self.settings, len(self.vocabulary), arrays)
 
 
 def _pack(sentences: Sequence[Ids]) -> tuple[Integers, Integers]:

@@ -94,10 +94,15 @@ class Ends(NamedTuple):
 
 
 class Smoother:
-    """Inference with the matrices of a fitted model, its table float32. Re-entrant: a call only fills a cache."""
+    """Inference with the matrices of a fitted model, its table float32 and balanced by a ``power`` of row norms.
 
-    def __init__(self, matrices: TwoSided, device: str = "cpu") -> None:
+    Re-entrant: a call only fills a cache.
+    """
+
+    def __init__(self, matrices: TwoSided, device: str = "cpu", power: float = 0.0) -> None:
         table, forward, backward, left_end, right_end, T_inv = matrices
+        self._power, self._mean_norm = power, np.linalg.norm(table, axis=1).mean()
+        table = balance(table, power)
         self.device, self.states = device, table.shape[1]
         self.table = to_device(table, device)
         self._forward = recurrence(forward, table, device, reverse=False)
@@ -115,7 +120,7 @@ class Smoother:
 
     def over(self, ids: Ids, more: Float32) -> Smoother:
         """On the CPU, return the same over another table: rows ``ids`` of this one's, then ``more`` (n, states)."""
-        other = copy.copy(self)
+        other, more = copy.copy(self), balance(more, self._power, self._mean_norm)
         other.table = np.concatenate([self.table.take(ids, axis=0), more])
         for name in ("_forward", "_backward"):
             twin = copy.copy(getattr(self, name))
@@ -147,7 +152,7 @@ class Smoother:
                 vectors = rows[: cuts[-1]]
                 inside = None if ends is None else Ends(ends.past[i:j], ends.future[i:j])
                 self._compose(recipe, words[group[i] : group[j]], cuts, inside, contexts, vectors)
-                found = to_numpy(vectors) if to_host else vectors
+                found = to_numpy(vectors) if to_host and self.device != "cpu" else vectors
                 if one:
                     arrays[offsets[first + i] : offsets[first + j]] = found
                     continue
@@ -168,8 +173,12 @@ class Smoother:
         output, h = recipe.output, self.states
         own = self.table[ids]  # a new array
         if output != "own":
-            self.scan(ids, offsets, ends, contexts)
-            contexts = contexts[: len(ids)]
+            past, future = ends or (None, None)
+            self._forward.scan(ids, offsets, past, contexts)
+            self._backward.scan(ids, offsets, future, contexts, h)
+            contexts = contexts[
+                : len(ids)
+            ]  # past and future next to each other, in their own bases
         if output == "own":
             out[:] = own
         elif output == "own_past_future":
@@ -192,12 +201,6 @@ class Smoother:
                 own *= recipe.own_weight
             out += own
         unit_rows(out)
-
-    def scan(self, ids: Array, offsets: Integers, ends: Ends | None, out: Array) -> None:
-        """Write past and future next to each other in their own bases into the first rows of ``out`` (.., 2 states)."""
-        past, future = ends or (None, None)
-        self._forward.scan(ids, offsets, past, out)
-        self._backward.scan(ids, offsets, future, out, self.states)
 
     def ends(self, ids: Array, offsets: Integers) -> Ends:
         """Return the messages from the unobserved words outside every packed sequence, exactly.

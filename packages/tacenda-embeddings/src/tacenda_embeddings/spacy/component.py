@@ -166,15 +166,14 @@ class TokenEmbeddings(ModelComponent):
 
         self._initialize(nlp, artifact, corpus, fit)
 
-    def predict(self, docs: Sequence[Doc]) -> Any:
-        """Return one float32 array ``(n_tokens, width)`` per document; raises as `ModelComponent.predict` does."""
+    def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
+        """Write ``vectors``, as `predict` gives them, to the target of every document.
+
+        Raises ConfigurationError if the component was sourced into a pipeline where others read what it writes.
+        """
         if self._linked_anew:
             check_sourced(self._nlp(), self, [pipe for ref in self._later if (pipe := ref())])
             self._linked_anew = False
-        return super().predict(docs)
-
-    def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
-        """Write ``vectors``, as `predict` gives them, to the target of every document."""
         self.target.write(docs, vectors, self.name, self._previous_owner)
         self._hook(docs)
 

@@ -13,10 +13,11 @@ in any context.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -120,8 +121,10 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
     roundable: ClassVar[tuple[str, ...]] = ("words", "morphemes")
+    indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({"vocabulary": Vocabulary})
     settings: S
-    _state: FittedWords | None = None
+    learned: FittedWords | None
+    _vocabulary: Vocabulary
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -182,7 +185,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary)
         run = FitRun(checkpoints, resume, description="word vectors")
         fitted, history, figure = fit_word_vectors(self.settings, corpus, held_out, vectors, run)
-        self._state = FittedWords(*fitted)
+        self.learned, self._vocabulary = FittedWords(*fitted), corpus.vocabulary
         self.fitted_on = {
             "n_tokens": int(corpus.n_tokens),
             "n_types": len(corpus.vocabulary),
@@ -193,20 +196,17 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         self.figures = [figure]
         return self
 
-    def _fitted(self) -> FittedWords:
-        return self._learned(self._state)
-
     # -- vectors -----------------------------------------------------------------------------------
 
     @property
     def vocabulary(self) -> Vocabulary:
         """The word types that have vectors of their own. Raises NotFittedError."""
-        return self._fitted().inventory.vocabulary
+        return self.inventory.vocabulary
 
     @property
     def inventory(self) -> Inventory:
         """The morphemes, and how words are cut into them. Raises NotFittedError."""
-        return self._fitted().inventory
+        return self._learned(self.learned).inventory
 
     @property
     def width(self) -> int:
@@ -234,7 +234,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         With ``prior``, vectors are made from the morphemes even of words that were seen (the paper's "morphemes
         only").
         """
-        return self._fitted().look_up(token_list(words), prior)
+        return self._learned(self.learned).look_up(token_list(words), prior)
 
     def scaled_vectors(self, words: Iterable[str]) -> Vectors:
         """Return `vectors` at one length, a mean square of 1 in every row; zeros stay.
@@ -288,33 +288,22 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
 
     # -- artifact ----------------------------------------------------------------------------------
 
-    def config_dict(self) -> dict[str, Any]:
-        """Return the settings without the device, and those of the vocabulary, as JSON values."""
-        return {**super().config_dict(), "vocabulary": self.vocabulary.config_dict()}
-
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fitted state. Raises NotFittedError."""
-        state = self._fitted()
-        others = state.inventory.arrays() | state.inventory.vocabulary.arrays()
-        return {**state.to_arrays(), **others}
+        return super().arrays() | self.inventory.arrays()
 
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return the model of an artifact, every array checked. Raises ArtifactError."""
-        model = cls.from_settings(config["settings"])
-        settings = model.settings
-        vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        settings, vocabulary = self.settings, self._vocabulary
         inventory = Inventory.from_arrays(
             vocabulary, settings.segmenter, settings.advanced.base, arrays
         )
-        model._state = FittedWords.from_arrays(
+        self.learned = FittedWords.from_arrays(
             arrays,
             inventory=inventory,
             types=len(vocabulary),
             morphemes=len(inventory),
             width=settings.width,
         )
-        return model
 
 
 class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
@@ -340,7 +329,8 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
     def with_output(self, output: Output) -> VarEmbed:
         """Return the same fitted model with another output; it copies nothing. Raises ConfigurationError."""
         other = VarEmbed.from_settings(replace(self.settings, output=output))
-        other._state, other.figures, other.fitted_on = self._state, self.figures, self.fitted_on
+        other.learned, other._vocabulary = self.learned, self._vocabulary
+        other.figures, other.fitted_on = self.figures, self.fitted_on
         return other
 
     def vectors(
@@ -358,7 +348,11 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         logits = super().vectors(words, prior=prior)
         if output == "probabilities":
             return np.asarray(sigmoid(logits), np.float32)
-        return np.asarray(logits - self._fitted().morphemes[0]) if output == "log_odds" else logits
+        return (
+            np.asarray(logits - self._learned(self.learned).morphemes[0])
+            if output == "log_odds"
+            else logits
+        )
 
     def entropy(self, words: Iterable[str], *, prior: bool = False) -> Vectors:
         """Return the uncertainty about every dimension of the words, in bits: 0 is certain, 1 knows nothing.
@@ -370,7 +364,7 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
 
     def divergence(self) -> Vectors:
         """Return how far each word of the vocabulary has moved from its prior: KL in nats (types,) (eq 22)."""
-        state = self._fitted()
+        state = self._learned(self.learned)
         return np.asarray(divergence(state.words, state.prior).sum(1), np.float32)
 
 
