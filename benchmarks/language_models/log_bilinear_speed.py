@@ -95,7 +95,7 @@ def scoring(hlbl: HLBL, test: Corpus, lines: list[str], repeats: int) -> Iterato
 
 def training(hlbl: HLBL, train: Corpus, repeats: int) -> Iterator[Row]:
     """Tokens a second of training, ours on one thread and on two, and the flat model's."""
-    advanced = HLBLAdvanced(tail_rates=(), bootstrap_epochs=1, frequency_power=0.0)
+    advanced = HLBLAdvanced(tail_rates=(), frequency_power=0.0)
     plain = HLBL(width=100, context=5, copies=1, dropout=0.0, epochs=0, advanced=advanced).fit(
         train
     )

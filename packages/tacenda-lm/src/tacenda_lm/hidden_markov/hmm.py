@@ -18,7 +18,7 @@ from tacenda.kernels.hidden_markov import Classed, FeatureModel, hmm_features, h
 from tacenda.progress import track
 from tacenda.settings import Settings, configured_by, option
 from tacenda_lm import options
-from tacenda_lm.hidden_markov.tables import Emissions, Tables, Whole, sentences_at, text_of
+from tacenda_lm.hidden_markov.tables import Tables, Whole, sentences_at, text_of
 from tacenda_lm.hidden_markov.vlhmm import HiddenMarkov
 from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.training import perplexity_of, train
@@ -52,7 +52,7 @@ class HMM(HiddenMarkov):
     def __init__(self, settings: HMMSettings) -> None:
         super().__init__(settings)
 
-    def _shape(self) -> tuple[str, dict[str, int]]:
+    def _shape(self) -> tuple[str, dict[str, Any]]:
         return "whole", {"classes": 1, "states": self.settings.n_states}
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
@@ -61,19 +61,11 @@ class HMM(HiddenMarkov):
         trainer = BaumWelch(self.settings, len(corpus.vocabulary), *text, held_out)
         source = Sweeps(fingerprint_arrays(text))
         history = train(trainer, source, fitting, 1.0)
-        found, one_class = trainer.tables, np.zeros(len(corpus.vocabulary), np.int32)
-        self._vocabulary = corpus.vocabulary
-        self._tables = Tables(
-            Emissions(one_class, found.emissions, found.starts),
-            Whole(np.ascontiguousarray(found.transitions.T)),
-        )
+        found = trainer.tables
+        matrix = np.ascontiguousarray(found.transitions.T)
+        self.learned = Whole(found.emissions, found.starts, matrix)
+        self._tables, self._vocabulary = Tables(self.learned), corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return tables and vocabulary. Raises NotFittedError."""
-        found = super().arrays()
-        del found["classes"]  # there is one
-        return found
 
 
 class Expected(Arrays):

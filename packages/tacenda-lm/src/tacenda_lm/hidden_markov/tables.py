@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,6 @@ from tacenda_lm.sequences import Ids, Offsets, laid_end_to_end, pieces, with_end
 
 _Floats = npt.NDArray[np.float32]
 _Ids = npt.NDArray[np.int64]
-_Arrays = dict[str, npt.NDArray[Any]]
 _TOKENS = 16384  # of a piece of text, unless there is no room for as many blocks
 _BYTES = 1 << 29  # of transition blocks kept
 
@@ -138,11 +137,14 @@ def text_of(corpus: Corpus) -> tuple[Ids, Offsets]:
     return with_ends(corpus.ids, corpus.offsets, boundary)
 
 
-# -- transition matrices, as what their blocks are computed from --------------------------------------
+# -- what was learned, the transition matrix as what its blocks are computed from ----------------------
 
 
-class Transitions(Arrays):
-    """A transition matrix, class by class; a subclass implements `blocks`."""
+class Learned(Arrays):
+    """What was learned; a subclass has the transition matrix, class by class, and implements `blocks`."""
+
+    emissions: Float32[Array, "types states"]  # p(word | state), words in the order of the lexicon
+    starts: Probabilities[Array, "classes states", over()]  # p(first state)
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
         """Return A (pairs, k, k); sources are sorted."""
@@ -154,7 +156,13 @@ class Transitions(Arrays):
         return np.asarray(blocks @ states.T, np.float32)
 
 
-class TwoLevel(Transitions):
+class Classed(Learned):
+    """With states that are divided among classes of words."""
+
+    classes: Int32[Array, "types", below("classes")]  # of each word, by id
+
+
+class TwoLevel(Classed):
     """p(z' | z) = p(c' | z) p(z' | z, c'), the latter a softmax of x_z . y_z' + b_z' over the states of c'."""
 
     left: Float32[Array, "classes states width"]  # x
@@ -168,7 +176,7 @@ class TwoLevel(Transitions):
         return block_softmax(vectors, sources, targets, weights)
 
 
-class Flat(Transitions):
+class Flat(Classed):
     """p(z' | z) = exp(x_z . y_z' + b_z' - l_z), a softmax over all states."""
 
     left: Float32[Array, "classes states width"]  # x
@@ -187,7 +195,7 @@ class Flat(Transitions):
         return block_softmax(vectors, sources, targets, norms=self.norms)
 
 
-class Features(Transitions):
+class Features(Classed):
     """p(z' | z) = x_z . y_z', positive vectors; x_z is divided by what makes the row sum to one."""
 
     left: Float32[Array, "classes states width"]  # x
@@ -200,7 +208,7 @@ class Features(Transitions):
         return np.asarray(self.reached @ (states @ self.left[group]).T, np.float32)
 
 
-class Free(Transitions):
+class Free(Classed):
     """p(z' | z) = p(c' | z) p(z' | z, c'); the latter is known for the pairs of classes of the text, else uniform."""
 
     keys: Int64[Array, "pairs", ascending]  # source * classes + target
@@ -218,8 +226,8 @@ class Free(Transitions):
         return np.asarray(found * self.to_classes[sources, :, targets][:, None], np.float32)
 
 
-class Whole(Transitions):
-    """The one block of a model with one class."""
+class Whole(Learned):
+    """The one block of a model with one class, to which all words belong."""
 
     matrix: Probabilities[Array, "states states", over(0)]  # p(j | i), [j, i]
 
@@ -227,7 +235,7 @@ class Whole(Transitions):
         return np.broadcast_to(self.matrix, (len(sources), *self.matrix.shape))
 
 
-_KINDS: dict[str, type[Transitions]] = {
+KINDS: dict[str, type[Learned]] = {
     "two_level": TwoLevel,
     "flat": Flat,
     "features": Features,
@@ -243,9 +251,7 @@ class BlockStore:
     most ``size`` bytes are kept, but always one block.
     """
 
-    def __init__(
-        self, transitions: Transitions, n_classes: int, k: int, size: int = _BYTES
-    ) -> None:
+    def __init__(self, transitions: Learned, n_classes: int, k: int, size: int = _BYTES) -> None:
         self._given = transitions, n_classes, k, size
         self.transitions, self._classes = transitions, n_classes
         self.capacity = min(max(1, size // (4 * k * k)), n_classes * n_classes)
@@ -290,22 +296,24 @@ class Passed(NamedTuple):
     forward: Forward  # scores and filtered states
 
 
-class Emissions(Arrays):
-    """The class of every word, and what does not depend on the state before."""
-
-    classes: Int32[Array, "types", below("classes")]
-    emissions: Float32[Array, "types states"]  # p(word | state), words in the order of the lexicon
-    starts: Probabilities[Array, "classes states", over()]  # p(first state)
-
-
 class Tables:
     """Probabilities of a fitted model, and the passes over text that use them."""
 
-    def __init__(self, found: Emissions, transitions: Transitions) -> None:
-        self.lexicon = Lexicon.of(found.classes, len(found.starts))
-        self.emissions: _Floats = found.emissions
-        self.starts: _Floats = found.starts
-        self.store = BlockStore(transitions, *found.starts.shape)
+    def __init__(self, learned: Learned) -> None:
+        self.emissions: _Floats = learned.emissions
+        self.starts: _Floats = learned.starts
+        one_class = np.zeros(len(learned.emissions), np.int32)
+        self.lexicon = Lexicon.of(getattr(learned, "classes", one_class), len(learned.starts))
+        self.store = BlockStore(learned, *learned.starts.shape)
+
+    def check(self) -> None:
+        """Raise ArtifactError where the emissions of a state do not sum to one, over the words of its class."""
+        begins = self.lexicon.offsets[np.flatnonzero(np.diff(self.lexicon.offsets))]
+        sums = np.add.reduceat(self.emissions, begins, axis=0, dtype=np.float64)
+        if (self.emissions < 0).any() or not np.allclose(sums, 1.0, rtol=0, atol=1e-3):
+            raise ArtifactError(
+                "the array 'emissions' does not hold probabilities that sum to one: the model is damaged"
+            )
 
     @property
     def k(self) -> int:
@@ -377,23 +385,3 @@ class Tables:
             own = slice(int(cuts[c]), int(cuts[c + 1]))
             sorted_words[:, own] = (self.emissions[own] @ reached[c]).T
         return sorted_words[:, self.lexicon.places]
-
-    def arrays(self) -> _Arrays:
-        found = Emissions(self.lexicon.classes, self.emissions, self.starts)
-        return {**found.to_arrays(), **self.store.transitions.to_arrays()}
-
-    @classmethod
-    def from_arrays(cls, arrays: _Arrays, kind: str, **sizes: Any) -> Self:
-        """Return the tables of a saved model, checked; ``kind`` is that of its transitions. Raises ArtifactError."""
-        if kind == "whole":
-            arrays = {**arrays, "classes": np.zeros(sizes["types"], np.int32)}
-        tables = cls(
-            Emissions.from_arrays(arrays, **sizes), _KINDS[kind].from_arrays(arrays, **sizes)
-        )
-        begins = tables.lexicon.offsets[np.flatnonzero(np.diff(tables.lexicon.offsets))]
-        sums = np.add.reduceat(tables.emissions, begins, axis=0, dtype=np.float64)
-        if (tables.emissions < 0).any() or not np.allclose(sums, 1.0, rtol=0, atol=1e-3):
-            raise ArtifactError(
-                "the array 'emissions' does not hold probabilities that sum to one: the model is damaged"
-            )
-        return tables

@@ -46,14 +46,12 @@ from tacenda.kernels.hidden_markov import (
 )
 from tacenda_lm.hidden_markov.settings import LESS, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import (
-    Emissions,
     Features,
     Flat,
     Free,
+    Learned,
     Lexicon,
     Observed,
-    Tables,
-    Transitions,
     TwoLevel,
     pairs_of,
     sentences_at,
@@ -213,20 +211,19 @@ class Network(nn.Module):
         )
         return found
 
-    def tables(self, lexicon: Lexicon) -> Tables:
+    @torch.no_grad()
+    def tables(self, lexicon: Lexicon) -> Learned:
         """Return what was learned, as probabilities and vectors."""
-        with torch.no_grad():
-            found = self(None)
-        left, reached, bias = found.left.numpy(), found.reached.numpy(), found.bias.numpy()
-        transitions: Transitions = Flat(left, reached, bias)
-        if self.transitions == "features":
-            transitions = Features(left, reached)
-        elif self.transitions == "two_level":
-            transitions = TwoLevel(left, reached, bias, found.log_classes.exp().numpy())
+        found = self(None)
         spoken = found.words.numpy(), found.word_bias.numpy(), found.emitting.numpy()
         emissions = class_softmax(*spoken, lexicon.offsets)
-        starts = found.log_starts.exp().numpy()
-        return Tables(Emissions(lexicon.classes, emissions, starts), transitions)
+        shared = emissions, found.log_starts.exp().numpy(), lexicon.classes
+        left, reached, bias = found.left.numpy(), found.reached.numpy(), found.bias.numpy()
+        if self.transitions == "features":
+            return Features(*shared, left, reached)
+        if self.transitions == "flat":
+            return Flat(*shared, left, reached, bias)
+        return TwoLevel(*shared, left, reached, bias, found.log_classes.exp().numpy())
 
 
 class Chosen(NamedTuple):
@@ -314,12 +311,12 @@ class Tabular(nn.Module):
         return found
 
     @torch.no_grad()
-    def tables(self, lexicon: Lexicon) -> Tables:
+    def tables(self, lexicon: Lexicon) -> Learned:
         found = self(None)
-        blocks = self.log_blocks(found.kept, *np.divmod(self.keys, self.classes)).exp().numpy()
-        transitions = Free(self.keys, blocks, found.log_classes.exp().numpy())
-        emissions, starts = found.log_emissions.exp().numpy(), found.log_starts.exp().numpy()
-        return Tables(Emissions(lexicon.classes, emissions, starts), transitions)
+        blocks = self.log_blocks(found.kept, *np.divmod(self.keys, self.classes))
+        logs = blocks, found.log_classes, found.log_emissions, found.log_starts
+        kept, to_classes, emissions, starts = (each.exp().numpy() for each in logs)
+        return Free(emissions, starts, lexicon.classes, self.keys, kept, to_classes)
 
 
 # -- the log-likelihood and its gradient --------------------------------------------------------------
@@ -448,7 +445,7 @@ def _sum_at(like: Array, rows: _Ints, values: Array) -> Array:
 
 def fit_vlhmm(
     settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitRun
-) -> tuple[Tables, History]:
+) -> tuple[Learned, History]:
     settings = settings.planned(corpus.n_tokens, len(corpus.vocabulary), valid is not None)
     device = settings.find_device()
     ids, offsets = text_of(corpus)

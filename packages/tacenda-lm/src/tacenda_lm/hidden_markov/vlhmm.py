@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from tacenda.fitting import FitRun
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
-from tacenda_lm.hidden_markov.tables import Tables
+from tacenda_lm.hidden_markov.tables import KINDS, Learned, Tables
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.options import require_torch
 from tacenda_lm.sequences import (
@@ -60,7 +60,9 @@ class HiddenMarkov(LanguageModel):
     """
 
     distribution: ClassVar[str] = "tacenda-lm"
+    indexes: ClassVar = {"vocabulary": Vocabulary}
     keeps_checkpoints = True
+    learned: Learned | None = None
     _tables: Tables | None = None
 
     @property
@@ -219,18 +221,14 @@ class HiddenMarkov(LanguageModel):
 
     # -- saved models ------------------------------------------------------------------------------
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {**self.tables.arrays(), **self.vocabulary.arrays()}
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        kind, sizes = self._shape()
+        sizes["types"] = len(self.vocabulary)
+        self.learned = KINDS[kind].from_arrays(arrays, **sizes)
+        self._tables = Tables(self.learned)
+        self._tables.check()
 
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        model = cls.from_settings(config["settings"])
-        model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        kind, sizes = model._shape()
-        model._tables = Tables.from_arrays(arrays, kind, types=len(model._vocabulary), **sizes)
-        return model
-
-    def _shape(self) -> tuple[str, dict[str, int]]:
+    def _shape(self) -> tuple[str, dict[str, Any]]:
         """Return the kind of the transitions, and the sizes of dimensions that the settings say."""
         raise NotImplementedError
 
@@ -260,7 +258,7 @@ class VLHMM(HiddenMarkov):
         super().__init__(settings)
         settings.find_device()  # refuses one that is not there, before any work
 
-    def _shape(self) -> tuple[str, dict[str, int]]:
+    def _shape(self) -> tuple[str, dict[str, Any]]:
         settings, advanced = self.settings, self.settings.advanced
         kind = settings.transitions if advanced.neural else "free"
         width = advanced.n_features if kind == "features" else settings.width
@@ -271,6 +269,6 @@ class VLHMM(HiddenMarkov):
         require_torch("fitting VLHMM")
         from tacenda_lm.hidden_markov.training import fit_vlhmm
 
-        self._tables, history = fit_vlhmm(self.settings, corpus, valid, fitting)
-        self._vocabulary = corpus.vocabulary
+        self.learned, history = fit_vlhmm(self.settings, corpus, valid, fitting)
+        self._tables, self._vocabulary = Tables(self.learned), corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}

@@ -45,7 +45,7 @@ from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
 
 _Floats = npt.NDArray[np.float32]
 _PLAN = options.Plan(tokens=7, most=13)  # by benchmarks/language_models/sizes.py and Penn Treebank
-_BOOTSTRAP_CONTEXT = 5  # words, as in the thesis
+_BOOTSTRAP_CONTEXT, _BOOTSTRAP_EPOCHS = 5, 2  # words, as in the thesis; passes over the text
 _DOUBT = 5.0  # contexts of the average word, counted with those of each word
 _FAINT = 0.02  # weight below which a tail is cut off in training
 _FARTHEST = 500  # words, at most
@@ -58,7 +58,10 @@ OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "adagra
 class HLBLAdvanced(Settings):
     """Options of `HLBL` that few need to change."""
 
-    retired: ClassVar = MappingProxyType({"max_codes": ..., "max_depth": ..., "eight_bits": ...})
+    # all but eight_bits mattered only while fitting; a model of 8 bits is read as any other
+    retired: ClassVar = MappingProxyType(
+        dict.fromkeys(("max_codes", "max_depth", "eight_bits", "bootstrap_epochs"), ...)
+    )
 
     tail_rates: tuple[float, ...] = option(
         (0.9, 0.95, 0.98, 0.995),
@@ -86,7 +89,6 @@ class HLBLAdvanced(Settings):
     bootstrap_width: int = options.width(
         96, "width of the model on a random tree whose predictions the words are clustered by"
     )
-    bootstrap_epochs: int = option(2, "passes of that model over the text", at_least=1)
     piece_words: int = option(
         128, "words of a contiguous piece of text", at_least=1, at_most=1 << 20
     )
@@ -137,7 +139,7 @@ class HLBLSettings(Settings):
         """Say what a random tree and a model without tails leave unused."""
         found = {}
         if self.tree == "random":
-            for name in ("bootstrap_width", "bootstrap_epochs", "frequency_power"):
+            for name in ("bootstrap_width", "frequency_power"):
                 found[f"advanced.{name}"] = 'with tree="random", which clusters no words'
         if self.tree in ("random", "balanced"):
             found["advanced.overlap"] = f'with tree="{self.tree}", which halves the words'
@@ -323,7 +325,7 @@ class HLBL(StreamModel):
                 width=advanced.bootstrap_width,
                 context=_BOOTSTRAP_CONTEXT,
                 dropout=0.0,
-                epochs=advanced.bootstrap_epochs,
+                epochs=_BOOTSTRAP_EPOCHS,
                 advanced=replace(advanced, tail_rates=(), far_words=False),
             )
             tree = build_tree("random", len(counts), seed=settings.seed)

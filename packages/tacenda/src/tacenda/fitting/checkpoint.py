@@ -50,15 +50,8 @@ class CheckpointFolder:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = store.path_of(folder, FittingError)
+        self.manifest = self.folder / MANIFEST
         self._best: tuple[int, dict[str, Any]] | None = None  # (version, file entry) last written
-
-    @property
-    def manifest(self) -> Path:
-        return self.folder / MANIFEST
-
-    def exists(self) -> bool:
-        """Tell whether there is a checkpoint, sound or not."""
-        return self.manifest.exists()
 
     def write(self, checkpoint: Checkpoint, best_version: int) -> None:
         """Save a checkpoint; ``best_version`` changes whenever the best parameters do.
@@ -78,8 +71,8 @@ class CheckpointFolder:
                 "progress": checkpoint.progress,
                 "files": files,
             }
-            data = json.dumps(manifest, indent=1).encode()
-            store.write_file(self.manifest, data)
+            # the commit point: before it the old checkpoint is whole, after it the new one
+            store.write_file(self.manifest, json.dumps(manifest, indent=1).encode())
             keep = {entry["name"] for entry in files.values()}
             store.sweep(self.folder, keep, _ARRAYS.fullmatch)
         except OSError as error:
@@ -101,21 +94,10 @@ class CheckpointFolder:
             arrays = {
                 role: self._read_arrays(role, entry) for role, entry in manifest["files"].items()
             }
-            return Checkpoint(
-                identity=manifest["identity"],
-                progress=manifest["progress"],
-                state=arrays["state"],
-                best=arrays.get("best"),
-            )
+            best = arrays.get("best")
+            return Checkpoint(manifest["identity"], manifest["progress"], arrays["state"], best)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._damaged(f"cannot be read: {error!r}") from error
-
-    def clear(self) -> None:
-        """Remove the checkpoint, and no other files."""
-        self.manifest.unlink(missing_ok=True)
-        self._best = None
-        if self.folder.is_dir():
-            store.sweep(self.folder, (), _ARRAYS.fullmatch)
 
     def _write_arrays(self, role: str, arrays: State) -> dict[str, Any]:
         # safetensors silently scrambles arrays that are not in C order
@@ -131,6 +113,7 @@ class CheckpointFolder:
         if Path(name).name != name or not name.startswith(f"{role}-"):
             raise self._damaged(f"names a file it may not name: {name!r}")
         path = self.folder / name
+        # a file of another size is not read: it may be larger than the memory
         data = path.read_bytes() if path.stat().st_size == entry["size"] else b""
         if len(data) != entry["size"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
             raise self._damaged(f"names {name}, whose contents are not those that were saved")
@@ -145,28 +128,8 @@ class CheckpointFolder:
         )
 
 
-def check_identity(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
-    """Raise FittingError, which names the difference, unless a checkpoint is of the run that is to resume."""
-    wanted = json.loads(json.dumps(wanted))
-    if found == wanted:
-        return
-    differing = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key))
-    details = []
-    for key in differing:
-        a, b = found.get(key), wanted.get(key)
-        if isinstance(a, dict) and isinstance(b, dict):
-            names = sorted(n for n in {*a, *b} if a.get(n) != b.get(n))
-            details.append(f"{key} ({', '.join(f'{n}: {a.get(n)} -> {b.get(n)}' for n in names)})")
-        else:
-            details.append(f"{key} ({a} -> {b})")
-    raise FittingError(
-        f"the checkpoint in {folder} is of another run: {'; '.join(details)} differ; "
-        "use another folder, or remove this one, or start afresh with resume=False"
-    )
-
-
-class Recorder:
-    """Saves and finds the checkpoint of one fit."""
+class Recorder(CheckpointFolder):
+    """Saves and finds the checkpoint of one fit, which ``identity`` tells from others."""
 
     def __init__(
         self,
@@ -175,10 +138,9 @@ class Recorder:
         every_steps: int | None,
         every_seconds: float | None,
     ) -> None:
-        self.folder = CheckpointFolder(folder)
+        super().__init__(folder)
         self._identity, self._every = identity, (every_steps, every_seconds)
-        self._saved_at = time.monotonic()
-        self._saved_once = False
+        self._saved_at, self._saved_once = time.monotonic(), False
 
     def due(self, step: int) -> bool:
         """Tell whether a checkpoint is due after ``step`` steps."""
@@ -187,35 +149,48 @@ class Recorder:
             return True
         return seconds is not None and time.monotonic() - self._saved_at >= seconds
 
-    def save(
-        self,
-        progress: dict[str, Any],
-        state: State,
-        best: State | None,
-        best_version: int,
+    def record(
+        self, progress: dict[str, Any], state: State, best: State | None, best_version: int
     ) -> None:
         """Save a checkpoint. The first that cannot be written ends the fit; a later one causes a warning."""
         try:
-            moment = Checkpoint(self._identity, progress, state, best)
-            self.folder.write(moment, best_version)
+            self.write(Checkpoint(self._identity, progress, state, best), best_version)
         except FittingError as error:
             if not self._saved_once:
                 raise
             warnings.warn(f"{error}; the fit goes on", RuntimeWarning, stacklevel=2)
-        self._saved_once = True
-        self._saved_at = time.monotonic()
+        self._saved_at, self._saved_once = time.monotonic(), True
 
     def find(self, resume: Resume) -> Checkpoint | None:
-        """Return the checkpoint to go on from, or None to start from the beginning."""
+        """Return the checkpoint to go on from, or None to start from the beginning.
+
+        Raises FittingError, which names the difference, for the checkpoint of another fit.
+        """
         if resume is False:
-            self.folder.clear()
-        if not self.folder.exists():
+            self.manifest.unlink(missing_ok=True)
+            if self.folder.is_dir():
+                store.sweep(self.folder, (), _ARRAYS.fullmatch)
+        if not self.manifest.exists():
             if resume is True:
                 raise FittingError(
-                    f"there is no checkpoint in {self.folder.folder} to resume from; "
-                    "start with resume='auto'"
+                    f"there is no checkpoint in {self.folder} to resume from; start with resume='auto'"
                 )
             return None
-        saved = self.folder.read()
-        check_identity(saved.identity, self._identity, self.folder.folder)
+        saved, wanted = self.read(), json.loads(json.dumps(self._identity))
+        details = []
+        for key in sorted({*saved.identity, *wanted}):
+            a, b = saved.identity.get(key), wanted.get(key)
+            if a == b:
+                continue
+            if isinstance(a, dict) and isinstance(b, dict):
+                names = sorted(n for n in {*a, *b} if a.get(n) != b.get(n))
+                inner = ", ".join(f"{n}: {a.get(n)} -> {b.get(n)}" for n in names)
+                details.append(f"{key} ({inner})")
+            else:
+                details.append(f"{key} ({a} -> {b})")
+        if details:
+            raise FittingError(
+                f"the checkpoint in {self.folder} is of another run: {'; '.join(details)} differ; "
+                "use another folder, or remove this one, or start afresh with resume=False"
+            )
         return saved

@@ -386,7 +386,7 @@ class FitLoop:
             "meter": asdict(self._sums),
             "history": self.history.as_dict(),
         }
-        self._recorder.save(progress, self.model.state(), self._best, self._version)
+        self._recorder.record(progress, self.model.state(), self._best, self._version)
 
     def _resume(self, folder: str | os.PathLike[str], identity: Mapping[str, Any]) -> None:
         """Continue from the checkpoint of this fit, if there is one and it is wanted."""
