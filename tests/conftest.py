@@ -1,13 +1,12 @@
 """What several tests that cross packages need."""
 
-import os
 import re
-import subprocess
-import sys
 import textwrap
 import tomllib
 
 import pytest
+
+from support.processes import run_python
 
 
 class Site:
@@ -31,21 +30,8 @@ class Site:
         return info
 
     def run(self, *arguments):
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(self.path),
-            "COLUMNS": "200",
-            "NO_COLOR": "1",
-            "TERM": "dumb",
-        }
-        return subprocess.run(
-            [sys.executable, *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        quiet = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+        return run_python(*arguments, PYTHONPATH=str(self.path), **quiet)
 
     def python(self, source):
         done = self.run("-c", textwrap.dedent(source))

@@ -2,15 +2,14 @@
 
 import os
 import signal
-import sys
 import threading
 
 import numpy as np
 import pytest
 
 import tacenda
+from support.processes import command_line
 from tacenda import Corpus
-from tacenda.cli.main import main
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_lm import KneserNey
 
@@ -107,15 +106,7 @@ def test_a_worker_that_joins_late_helps_and_one_without_data_does_no_harm(client
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """``tacenda`` with these arguments: exit status, standard error."""
-
-    def command(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tacenda", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return end.value.code or 0, capsys.readouterr().err
-
-    return command
+    return command_line(monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +116,7 @@ def test_the_command_line_saves_the_model_of_one_machine(
     run, command, options, cluster, client, file, tmp_path
 ):
     fit = [command, "fit", "--text", file.parent / "*.txt", *options, "--output"]
-    status, err = run(*fit, tmp_path / "there", "--scheduler", cluster.scheduler_address)
+    status, _, err = run(*fit, tmp_path / "there", "--scheduler", cluster.scheduler_address)
     assert status == 0, err
     assert run(*fit, tmp_path / "here")[0] == 0
     there, here = tacenda.load(tmp_path / "there"), tacenda.load(tmp_path / "here")
@@ -145,7 +136,7 @@ def test_the_command_line_saves_the_model_of_one_machine(
 )
 def test_what_no_cluster_can_do_is_said_before_the_work(run, arguments, message, file, tmp_path):
     where = ["--scheduler", "local"] if "--scheduler" not in arguments else []
-    status, err = run(*arguments, *where, "--text", file, "--output", tmp_path / "model")
+    status, _, err = run(*arguments, *where, "--text", file, "--output", tmp_path / "model")
     assert status == 1
     assert message in err
     assert "Traceback" not in err

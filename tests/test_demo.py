@@ -1,30 +1,24 @@
 """`make demo`: a stranger sees vectors, tags, surprisals and a recommendation, without data of any kind."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.processes import output_of
 
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def shown():
-    clean = {name: value for name, value in os.environ.items() if name != "TACENDA_DATA"}
-    done = subprocess.run(
-        [sys.executable, "examples/demo/demo.py"],
+    return output_of(
+        "examples/demo/demo.py",
         cwd=ROOT,
-        env={**clean, "OMP_NUM_THREADS": "1", "TACENDA_PROGRESS": "0"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+        TACENDA_DATA=None,
+        OMP_NUM_THREADS="1",
+        TACENDA_PROGRESS="0",
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_it_fits_a_terminal(shown):

@@ -1,12 +1,11 @@
 """The package that the page about plugins shows is built from that page, and does what the page says."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.processes import output_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "plugins.md"
 TEXT = "the cat sat on the mat\nthe dog sat on the mat\nthe mat sat on a dog\n"
@@ -21,17 +20,8 @@ def package(tmp_path, package_of):
 
 
 def run(folder, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder / "src"), "TACENDA_PROGRESS": "0"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr
-    return done.stdout
+    variables = {"PYTHONPATH": str(folder / "src"), "TACENDA_PROGRESS": "0"}
+    return output_of("-m", *arguments, cwd=folder, **variables)
 
 
 def test_every_plugin_of_the_page_is_listed_and_used_by_its_name(package):

@@ -1,35 +1,19 @@
 """`make demo-fit`, on a very small scale: it ends with a table, and a second run uses what is there."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import tacenda
+from support.processes import run_python
 
 ROOT = Path(__file__).parents[1]
 
 
 def fit_your_own(output, *arguments, **environment):
     small = ["--lines", "400", "--labelled", "10", "--tested", "30", "--states", "6"]
-    clean = {name: value for name, value in os.environ.items() if name != "TACENDA_DATA"}
-    return subprocess.run(
-        [
-            sys.executable,
-            "examples/fit_your_own/fit_your_own.py",
-            "--output",
-            str(output),
-            *small,
-            *arguments,
-        ],
-        cwd=ROOT,
-        env={**clean, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    variables = {"TACENDA_DATA": None, "OMP_NUM_THREADS": "1", **environment}
+    script = "examples/fit_your_own/fit_your_own.py"
+    return run_python(script, "--output", output, *small, *arguments, cwd=ROOT, **variables)
 
 
 def test_it_fits_trains_compares_and_uses_what_is_there_the_next_time(tmp_path):

@@ -1,16 +1,15 @@
 """examples/movie_ratings: its one command, on a small scale, with made-up ratings and with files."""
 
 import json
-import os
 import re
 import runpy
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from support.processes import output_of
 from tacenda.datasets import synthetic_ratings
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "movie_ratings" / "movie_ratings.py"
@@ -49,21 +48,12 @@ def movielens(tmp_path):
 
 
 def test_made_up_ratings_are_compared_and_recommended_by_one_command(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if name != "TACENDA_DATA"}
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--quick", "--output", "output"],
-        cwd=tmp_path,
-        env={**environment, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    variables = {"TACENDA_DATA": None, "OMP_NUM_THREADS": "1"}
+    said = output_of(SCRIPT, "--quick", "--output", "output", cwd=tmp_path, **variables)
     rows = json.loads((tmp_path / "output" / "comparison.json").read_text())
     assert len(rows) == 6
     assert all(0.5 < rmse < 1.5 for row in rows for rmse in row["rmse"])
-    assert len(re.findall(r"[\d.]+ ± [\d.]+ item i\d+", done.stdout)) == 10
+    assert len(re.findall(r"[\d.]+ ± [\d.]+ item i\d+", said)) == 10
     made = {path.name for path in (tmp_path / "output").glob("*.png")}
     assert made == (PLOTS if find_spec("matplotlib") else set())
 

@@ -1,15 +1,14 @@
 """examples/pos_tagging: its scripts and its configurations, on a few invented sentences."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import spacy
 from spacy.cli.evaluate import evaluate
 from spacy.cli.train import train
+
+from support.processes import output_of
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "pos_tagging"
 SHORT = {"training.max_steps": 2, "training.eval_frequency": 2, "training.patience": 0}
@@ -28,11 +27,7 @@ def folder(tmp_path_factory):
 
 
 def run(folder, *arguments):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    output_of(*arguments, cwd=folder, OMP_NUM_THREADS="1")
 
 
 @pytest.mark.parametrize("name", ["lds_no_cnn", "cnn"])

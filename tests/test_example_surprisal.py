@@ -1,28 +1,20 @@
 """The surprisal example: its files agree with each other, on generated text, own text and own document."""
 
 import csv
-import os
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from support.processes import run_python
+
 ROOT = Path(__file__).parents[1]
 
 
 def example(output, *arguments, **environment):
-    clean = {name: value for name, value in os.environ.items() if name != "TACENDA_DATA"}
-    return subprocess.run(
-        [sys.executable, "examples/surprisal/surprisal.py", "--output", str(output), *arguments],
-        cwd=ROOT,
-        env={**clean, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    variables = {"TACENDA_DATA": None, "OMP_NUM_THREADS": "1", **environment}
+    script = "examples/surprisal/surprisal.py"
+    return run_python(script, "--output", output, *arguments, cwd=ROOT, **variables)
 
 
 class Tokens(HTMLParser):

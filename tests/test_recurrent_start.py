@@ -1,13 +1,12 @@
 """RecurrentLM from the artefact of an LDS: the two packages meet in the artefact alone."""
 
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from support.processes import output_of, run_python
 from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_embeddings import LDS
@@ -167,17 +166,12 @@ def test_the_command_line_names_the_lds(folder, tmp_path):
         "\n".join(" ".join(words) for words in [["w1", "w2", "w3"]] * 40)
     )
     command = [
-        sys.executable, "-m", "tacenda", "lm", "fit", "--model", "recurrent", "--text", tmp_path / "text",
+        "-m", "tacenda", "lm", "fit", "--model", "recurrent", "--text", tmp_path / "text",
         "--output", tmp_path / "lm", "--lds", folder, "--set", "epochs=1",
     ]  # fmt: skip
-    done = subprocess.run(
-        [*command, "--set", "width=6"], check=False, capture_output=True, text=True, timeout=200
-    )
-    assert done.returncode == 0, done.stderr
+    output_of(*command, "--set", "width=6")
     assert RecurrentLM.load(tmp_path / "lm").settings.lds == str(folder)
-    done = subprocess.run(
-        [*command, "--force"], check=False, capture_output=True, text=True, timeout=200
-    )
+    done = run_python(*command, "--force")
     assert done.returncode
     assert "has 6 states: give width=6" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
@@ -213,7 +207,5 @@ def test_the_start_reads_the_artefact_without_the_embeddings_package(folder, tmp
         "from pathlib import Path\nfrom tacenda_lm import RecurrentLM\n"
         "RecurrentLM(width=6, epochs=1, lds=sys.argv[1]).fit(Path(sys.argv[2])).save(sys.argv[3])\n"
     )
-    arguments = [sys.executable, "-c", source, folder, tmp_path / "text", tmp_path / "lm"]
-    done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
+    output_of("-c", source, folder, tmp_path / "text", tmp_path / "lm")
     assert (tmp_path / "lm" / "model.json").exists()

@@ -1,12 +1,11 @@
 """The example plugin is installed as a stranger's would be, and passes its own tests."""
 
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.processes import output_of
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "third_party_plugin"
 
@@ -26,16 +25,5 @@ def test_the_example_plugin_installs_and_passes_its_tests(tmp_path):
 
 
 def run(module, *arguments, site=None):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TACENDA_PROGRESS": "0"}
-    if site is not None:
-        environment["PYTHONPATH"] = str(site)
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    path = {} if site is None else {"PYTHONPATH": str(site)}
+    return output_of("-m", module, *arguments, OMP_NUM_THREADS="1", TACENDA_PROGRESS="0", **path)

@@ -1,11 +1,8 @@
-"""Shared by the tests: a tiny embedder that the registry knows as ``toy``, an alarm, the command line.
+"""Shared by the tests: a tiny embedder that the registry knows as ``toy``, and the command line.
 
 The toy needs no fitting loop, and its vectors are easy to predict.
 """
 
-import multiprocessing
-import sys
-import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -13,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import support.timeless  # noqa: F401
+from support.processes import command_line, no_child_left  # noqa: F401
 from tacenda import Vocabulary, plugins
 from tacenda.arrays import Array, Float32, take
-from tacenda.cli.main import main
 from tacenda.estimator import Estimator
 from tacenda.vocabulary import Normalization
 
@@ -95,9 +93,6 @@ def toy_kind(request: pytest.FixtureRequest, toy_class: type[Toy]) -> type[Toy]:
     return {"toy": Toy, "toy_ids": ToyIds}[request.param]
 
 
-#: how long a test with several processes may take
-SECONDS = 90
-
 WORDS = ["the", "a", "cat", "dog", "mouse", "bird", "saw", "ate", "red", ".", "explode"]
 
 
@@ -120,31 +115,6 @@ def toy(toy_class: type[Toy], toy_corpus: Any) -> Toy:
 
 
 @pytest.fixture
-def alarm():
-    """Kill child processes that do not answer in time, which ends ``nlp.pipe`` and fails the test."""
-
-    others = set(multiprocessing.active_children())  # such as workers that joblib keeps for later
-
-    def kill():
-        for child in set(multiprocessing.active_children()) - others:
-            child.kill()
-
-    timer = threading.Timer(SECONDS, kill)
-    timer.start()
-    yield
-    timer.cancel()
-    kill()
-
-
-@pytest.fixture
 def run(monkeypatch, capsys, toy_class):
     """Run a command line; returns exit status, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tacenda", "embed", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return run
+    return command_line(monkeypatch, capsys, "embed")

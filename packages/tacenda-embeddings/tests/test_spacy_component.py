@@ -199,9 +199,7 @@ VOCAB = spacy.blank("en").vocab
 TOKENS = st.tuples(st.sampled_from(["the", "cat", "zebra", " ", "\n"]), st.booleans())
 
 
-@settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.lists(TOKENS, max_size=7), max_size=6), sentences=st.booleans())
 def test_encoder_equals_a_loop_over_tokens(toy_kind, toy_corpus, texts, sentences):
     toy = toy_kind().fit(toy_corpus)

@@ -3,12 +3,12 @@ settings.
 """
 
 import ast
-import subprocess
-import sys
 from importlib.metadata import entry_points
 
 import pytest
 import spacy
+
+from support.processes import output_of
 
 FACTORIES = ("lds_embeddings", "token_embeddings")
 ARCHITECTURES = ("tacenda.DocTensor.v1", "tacenda.ConcatEmbed.v1")
@@ -37,8 +37,7 @@ def test_importing_the_entry_points_imports_no_model():
         "{'numba', 'scipy', 'safetensors', 'typer'}}\n"
         "print(sorted(new))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    imported = set(ast.literal_eval(done.stdout))
+    imported = set(ast.literal_eval(output_of("-c", code)))
     allowed = {"factories", "concat_embed", "linear_algebra"}
     assert imported == {
         "tacenda_embeddings",

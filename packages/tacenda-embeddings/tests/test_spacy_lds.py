@@ -97,7 +97,7 @@ def test_component_fits_on_raw_text(sentences, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_two_processes_after_the_kernels_are_warm(nlp, sentences, alarm):
+def test_two_processes_after_the_kernels_are_warm(nlp, sentences, no_child_left):
     texts = [" ".join(words) for words in sentences[:60]]
     warm = list(nlp.pipe(texts))
     parallel = list(nlp.pipe(texts, n_process=2, batch_size=20))

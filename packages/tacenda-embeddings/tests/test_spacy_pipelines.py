@@ -2,8 +2,6 @@
 
 import gc
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from spacy.training import Example
 from thinc.api import Config
 
 import tacenda
+from support.processes import output_of
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.estimator import Estimator
 from tacenda_embeddings import LDS
@@ -367,13 +366,7 @@ def test_the_command_writes_what_spacy_debugs_without_complaint(run, lds, corpus
     assert "there is a file" in err
     assert run(*arguments, "--force", "--no-shared", "--model-output", "own_context")[0] == 0
     paths = ["--paths.train", str(corpus), "--paths.dev", str(corpus)]
-    done = subprocess.run(
-        [sys.executable, "-m", "spacy", "debug", "config", str(config), *paths],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of("-m", "spacy", "debug", "config", config, *paths)
     assert run("init-config", "-", "--lds", lds, "--pipeline", "nonsense")[0] == 1
     assert "[components.tok2vec]" in run("init-config", "-", "--lds", lds)[1]
 

@@ -1,7 +1,7 @@
 """``nlp.pipe(n_process=2)`` on a pipeline that has been used before: no hang, the same vectors.
 
 A thread pool that is warm when a process forks hangs its child for ever, so the kernels are warmed
-first and children that do not answer are killed.
+first.
 """
 
 import multiprocessing
@@ -38,7 +38,7 @@ def compare(nlp, attribute="tensor"):
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("target", ["tensor", "across_processes"])
-def test_two_processes_give_the_same_vectors(toy_kind, toy_corpus, alarm, forking, target):
+def test_two_processes_give_the_same_vectors(toy_kind, toy_corpus, no_child_left, forking, target):
     toy = toy_kind().fit(toy_corpus)
     nlp = spacy.blank("en")
     component = nlp.add_pipe(

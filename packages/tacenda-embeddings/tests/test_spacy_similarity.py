@@ -176,7 +176,7 @@ def test_pickles_and_copies_lose_nothing(nlp):
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="does not fork")
 def test_other_processes_keep_the_tensor_and_what_they_lose_comes_back(
-    nlp, alarm, monkeypatch, capfd
+    nlp, no_child_left, monkeypatch, capfd
 ):
     monkeypatch.setattr(multiprocessing, "Process", multiprocessing.get_context("fork").Process)
     # what a child records stays in the child: its warnings are written where capfd reads

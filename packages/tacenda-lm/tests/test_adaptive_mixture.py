@@ -37,7 +37,7 @@ def weights_by_loop(weights, adaptation, memory, rows):
     return np.array(found)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.floats(0, 3),
     st.floats(0, 0.99),

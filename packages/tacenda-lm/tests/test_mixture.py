@@ -68,7 +68,7 @@ def test_fitted_weights_are_the_best(models):
     assert mixture.fitted_on["weights_n_tokens"] == found.n_tokens
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(st.floats(-20, 0), st.floats(-20, 0), st.floats(-20, 0)), min_size=1, max_size=30
@@ -84,7 +84,7 @@ def test_em_ends_where_no_weight_wants_to_change(rows):
     np.testing.assert_allclose(ratios[weights > 0.05], 1, atol=0.02)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.floats(-20, 0), st.floats(-20, 0), st.floats(-20, 0)), min_size=1, max_size=30

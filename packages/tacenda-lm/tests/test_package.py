@@ -1,7 +1,5 @@
 """What can be relied on is that the package installs, imports lightly, and lists its plugins."""
 
-import subprocess
-import sys
 import tomllib
 from importlib.metadata import requires, version
 from pathlib import Path
@@ -11,6 +9,7 @@ from packaging.requirements import Requirement
 
 import tacenda
 import tacenda_lm
+from support.processes import output_of
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
@@ -38,10 +37,7 @@ def test_n_grams_need_neither_torch_nor_a_host():
         "import sys, tacenda_lm; light = 'numpy' not in sys.modules; tacenda_lm.KneserNey; "
         "tacenda_lm.Mixture; print(light, sorted({'torch', 'spacy', 'numba', 'typer'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=120
-    )
-    assert done.stdout.split("\n")[0] == "True []"
+    assert output_of("-c", source).splitlines()[0] == "True []"
 
 
 @pytest.mark.skipif(not PROJECT.exists(), reason="the tests are run without the source tree")
@@ -98,11 +94,4 @@ print(sorted({"torch", "triton"} & set(sys.modules)))
 
 def test_scoring_works_without_torch_and_training_that_needs_it_says_so(tmp_path):
     pytest.importorskip("spacy")
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
-    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    assert output_of("-c", WITHOUT_TORCH, tmp_path) == "[]\n"

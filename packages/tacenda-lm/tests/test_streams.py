@@ -30,7 +30,6 @@ def test_nothing_is_no_sequence(offsets):
     assert stream.offsets.tolist() == [0]
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 5), max_size=6), max_size=6), st.booleans())
 def test_all_but_the_firsts_are_the_text(sequences, across):
     ids = np.array([i for s in sequences for i in s], int)
@@ -39,7 +38,7 @@ def test_all_but_the_firsts_are_the_text(sequences, across):
     assert (stream.ids[stream.firsts] == END).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 12), st.data())
 def test_windows_hold_the_words_before_and_no_other_sequence(lengths, reach, data):
     ids = np.arange(sum(lengths), dtype=np.int32)

@@ -3,6 +3,8 @@
 import pytest
 from surprise.model_selection import train_test_split
 
+import support.timeless  # noqa: F401
+from support.processes import command_line
 from tacenda_surprise.testing import dataset, small_dataset
 
 
@@ -36,3 +38,9 @@ def testset(parts):
     """With an unknown user, an unknown item, and both."""
     more = [("nobody", parts[1][0][1], 3.0), (parts[1][0][0], "nothing", 3.0)]
     return [*parts[1], *more, ("nobody", "nothing", 2.0)]
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """``tacenda ratings`` with these arguments: exit status, standard output, standard error."""
+    return command_line(monkeypatch, capsys, "ratings")

@@ -10,7 +10,6 @@ from surprise import SVD, AlgoBase, accuracy
 import tacenda
 from support.recommenders import AlgorithmTests
 from tacenda import artifact
-from tacenda.cli.main import main
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
 from tacenda_surprise import RBM, BiasOnly, Blend, ConditionalPMF, SideInfo
 from tacenda_surprise.blend import fit_weights
@@ -188,9 +187,7 @@ def test_a_new_user_of_a_blend_has_deviations_and_probabilities(trainset):
     assert new.levels.tolist() == blend.levels.tolist() == [1, 2, 3, 4, 5]
 
 
-def test_a_saved_blend_is_a_model_for_programs_without_surprise(
-    trainset, testset, tmp_path, capsys, monkeypatch
-):
+def test_a_saved_blend_is_a_model_for_programs_without_surprise(trainset, testset, tmp_path, run):
     quiet = SideInfo([("quiet", "item 3"), ("quiet", "item 4")])
     known = ConditionalPMF(n_factors=4, n_epochs=5, rated=quiet, random_state=0)
     blend = Blend([known, PARTS[1]], random_state=0).fit(trainset)
@@ -221,19 +218,8 @@ def test_a_saved_blend_is_a_model_for_programs_without_surprise(
     again = tacenda.load(tmp_path / "again")
     np.testing.assert_array_equal(again.score_pairs(*pairs), model.score_pairs(*pairs))
 
-    asked = [
-        "tacenda",
-        "ratings",
-        "recommend",
-        str(tmp_path / "blend"),
-        "--user",
-        "user 1",
-        "--json",
-    ]
-    monkeypatch.setattr("sys.argv", asked)
-    with pytest.raises(SystemExit):
-        main()
-    listed = [iid for iid, _ in json.loads(capsys.readouterr().out)["user 1"]]
+    _, out, _ = run("recommend", tmp_path / "blend", "--user", "user 1", "--json")
+    listed = [iid for iid, _ in json.loads(out)["user 1"]]
     assert listed == [iid for iid, _ in blend.top_n(10, ["user 1"])["user 1"]]
 
 

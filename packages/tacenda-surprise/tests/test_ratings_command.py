@@ -10,28 +10,12 @@ import pytest
 import tacenda
 from tacenda import artifact
 from tacenda.artifact import folder as artifact_folder
-from tacenda.cli.main import main
 from tacenda.ratings import read_ratings, split_last
 from tacenda_surprise import PMF, BiasOnly, ConditionalPMF
 from tacenda_surprise.cli import read_times
 from tacenda_surprise.factorization import SGD
 
 FAST = ["--set", "n_factors=3", "--set", "n_epochs=4"]
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["tacenda", "ratings", *map(str, arguments)])
-        status = 0
-        try:
-            status = main() or 0
-        except SystemExit as stop:
-            status = stop.code or 0
-        found = capsys.readouterr()
-        return status, found.out, found.err
-
-    return run
 
 
 @pytest.fixture

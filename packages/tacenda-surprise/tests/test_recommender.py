@@ -6,7 +6,6 @@ from surprise import accuracy
 from surprise.model_selection import GridSearchCV
 
 from tacenda import plugins
-from tacenda.cli.main import main
 from tacenda.errors import ConfigurationError, PluginError
 from tacenda_surprise import BiasOnly, ConditionalPMF, Recommender
 from tacenda_surprise.algorithm import RatingAlgorithm
@@ -78,14 +77,12 @@ def test_a_search_over_models(data):
         data.build_full_trainset()).test([("a", "b", 3.0)]), verbose=False))  # fmt: skip
 
 
-def test_on_the_command_line(triples, tmp_path, monkeypatch, capsys):
+def test_on_the_command_line(triples, tmp_path, run):
     path = tmp_path / "ratings.csv"
     path.write_text("".join(f"{u},{i},{r}\n" for u, i, r in triples), encoding="utf8")
-    arguments = ["evaluate", path, "--model", "halfway", "--set", "part=0.9"]
-    monkeypatch.setattr("sys.argv", ["tacenda", "ratings", *map(str, arguments)])
-    with pytest.raises(SystemExit, match="0"):
-        main()
-    assert "halfway" in capsys.readouterr().out
+    status, out, _ = run("evaluate", path, "--model", "halfway", "--set", "part=0.9")
+    assert status == 0
+    assert "halfway" in out
 
 
 def test_what_there_is_not(trainset):

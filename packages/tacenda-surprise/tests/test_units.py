@@ -41,7 +41,7 @@ def ratings():
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.floats(-2, 2), st.floats(-50, 50))
 def test_predictions_go_with_the_unit(ratings, name, logarithm, shift):
     factor = 10.0**logarithm

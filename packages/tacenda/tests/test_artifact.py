@@ -6,7 +6,7 @@ import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
 import safetensors.numpy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacenda import artifact
@@ -62,7 +62,6 @@ def assert_same(first, second):
         assert_same(part, second.nested[name])
 
 
-@settings(deadline=None)
 @given(
     arrays=arrays_strategy, config=st.dictionaries(st.text(max_size=8), json_strategy, max_size=3)
 )

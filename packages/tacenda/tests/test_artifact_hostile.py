@@ -248,7 +248,7 @@ def test_one_array_in_two_files_is_refused(saved):
     refuses(saved, "two tensor files hold an array 'A'")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cut=st.floats(0, 1, exclude_max=True))
 def test_bytes_cut_anywhere_are_refused(cut):
     data = an_artifact({"inner": an_artifact()}).to_bytes()
@@ -256,7 +256,7 @@ def test_bytes_cut_anywhere_are_refused(cut):
         Artifact.from_bytes(data[: int(cut * len(data))])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(place=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 def test_bytes_altered_anywhere_are_refused_or_change_only_the_description(place, flip):
     """The manifest's own words are not hashed; everything it speaks of is."""

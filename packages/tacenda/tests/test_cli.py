@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 import tacenda
+from support.processes import run_python
 from tacenda import plugins
 from tacenda.cli.main import app, main
 from tacenda.cli.options import check_file, settings_of
@@ -17,14 +18,7 @@ from tacenda.errors import ArtifactError, DataError
 
 
 def tacenda_command(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "tacenda", *arguments],
-        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_python("-m", "tacenda", *arguments, COLUMNS="200", NO_COLOR="1", **environment)
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """What a device is called, where "auto" leads, what is said of one that is not there or is full."""
 
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
+from support.processes import output_of
 from tacenda import devices, kernels
 from tacenda.arrays import to_device, to_numpy
 from tacenda.errors import ConfigurationError, FittingError
@@ -76,8 +75,7 @@ from tacenda import devices
 devices._may_have_cuda = lambda: False
 print(devices.resolve(SimpleNamespace(device="auto"), ["modal_scan"]), "torch" in sys.modules)
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["cpu", "False"]
+    assert output_of("-c", code).split() == ["cpu", "False"]
 
 
 def test_auto_is_a_gpu_where_all_operations_run_there(two_gpus):

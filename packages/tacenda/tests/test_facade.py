@@ -1,11 +1,9 @@
 """``import tacenda`` is cheap, and what it promises is there."""
 
-import subprocess
-import sys
-
 import pytest
 
 import tacenda
+from support.processes import output_of
 
 
 @pytest.mark.parametrize("name", tacenda.__all__)
@@ -35,5 +33,4 @@ def test_another_name_is_an_attribute_error():
 
 def test_importing_it_imports_nothing_else():
     code = "import sys, tacenda; print(*(m for m in sys.modules if m.startswith(('tacenda.', 'numpy'))))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == []
+    assert output_of("-c", code).split() == []

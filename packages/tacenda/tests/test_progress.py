@@ -1,12 +1,12 @@
 """Bars are seen where somebody looks, and cost nothing elsewhere."""
 
 import io
-import subprocess
 import sys
 import threading
 
 import pytest
 
+from support.processes import output_of
 from tacenda import progress
 from tacenda.progress import track
 
@@ -91,5 +91,4 @@ def test_no_monitor_thread_is_left_to_be_lost_in_a_fork(monkeypatch):
 def test_a_hidden_bar_does_not_import_tqdm():
     source = "import sys; from tacenda.progress import track; list(track([1], 'x')); "
     check = "sys.exit('tqdm' in sys.modules)"
-    environment = {"TACENDA_PROGRESS": "0", "PATH": ""}
-    subprocess.run([sys.executable, "-c", source + check], check=True, env=environment)
+    output_of("-c", source + check, TACENDA_PROGRESS="0", PATH="")

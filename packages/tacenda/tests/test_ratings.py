@@ -311,7 +311,7 @@ def test_movielens_has_the_published_numbers():
     assert np.diff(r.user_offsets).min() == 20
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 12), st.integers(1, 9), st.integers(0, 2**32))
 def test_from_csr_and_by_item_are_what_the_triples_say(n_users, n_items, seed):
     rng = np.random.default_rng(seed)

@@ -1,10 +1,9 @@
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.processes import output_of
 
 MISSING = [name for name in ("torch", "triton") if importlib.util.find_spec(name) is None]
 FOLDER = Path(__file__).parent / "triton"
@@ -18,21 +17,17 @@ pytestmark = [
 ]
 
 
-def run(path, environment):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)]
-    result = subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+def run(path, **environment):
+    output_of("-m", "pytest", "-q", "-p", "no:cacheprovider", path, **environment)
 
 
 @pytest.mark.parametrize("path", TESTS, ids=[path.stem for path in TESTS])
 def test_kernels_under_the_interpreter(path):
-    run(path, {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
+    run(path, TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="")
 
 
 def test_kernels_compile_for_devices_that_are_not_there(tmp_path):
-    run(COMPILATION, {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)})
+    run(COMPILATION, TRITON_INTERPRET="0", TRITON_CACHE_DIR=str(tmp_path))
 
 
 @pytest.mark.gpu
@@ -42,4 +37,4 @@ def test_kernels_on_the_device(path):
 
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
-    run(path, {"TRITON_INTERPRET": "0"})
+    run(path, TRITON_INTERPRET="0")

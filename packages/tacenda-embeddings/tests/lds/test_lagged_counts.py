@@ -69,7 +69,7 @@ ids_of_size = st.sampled_from([2, 3, 63, 64, 200]).flatmap(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ids_of_size, st.integers(1, 8), st.integers(1, 50))
 def test_counts_are_those_of_a_ring_whatever_the_pieces(stream, n_lags, pieces):
     size, ids = stream  # shorter than the lags too: the ring goes round more than once
@@ -154,7 +154,7 @@ def test_the_choice_of_kernels_reaches_the_threads(monkeypatch):
     assert set(seen) == {"tacenda.kernels.sequences"}
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(0, 8), min_size=1, max_size=30),
     st.lists(st.integers(0, 8), min_size=1, max_size=30),

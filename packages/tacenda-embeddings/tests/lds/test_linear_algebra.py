@@ -23,7 +23,7 @@ def random_matrix(seed, n, radius):
     return X * (radius / np.abs(np.linalg.eigvals(X)).max())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(seeds, sizes, st.floats(0, 0.999), st.floats(0, 1))
 def test_stein_solution_satisfies_its_equation(seed, n, left, right):
     L, R = random_matrix(seed, n, left), random_matrix(seed + 1, n, right)
@@ -33,7 +33,7 @@ def test_stein_solution_satisfies_its_equation(seed, n, left, right):
     np.testing.assert_allclose(X, L @ X @ R + W, atol=1e-10 * scale)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seeds, sizes, st.floats(0, 0.99))
 def test_stein_solution_is_scipys_for_lyapunov(seed, n, radius):
     A, half = random_matrix(seed, n, radius), random_matrix(seed + 1, n, 1.0)
@@ -56,7 +56,7 @@ def test_an_unstable_recursion_is_refused(radius):
         SteinSolver(np.diag([radius, 0.2]), np.diag([1.0, 0.1]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seeds, sizes, st.floats(0.1, 3), st.floats(0.1, 0.999))
 def test_clipping_the_radius_keeps_the_modes(seed, n, radius, limit):
     A = random_matrix(seed, n, radius)
@@ -77,7 +77,7 @@ def test_without_eigenvectors_the_whole_matrix_is_scaled():
     np.testing.assert_allclose(limit_spectral_radius(A, 0.5), A / 4)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seeds, sizes)
 def test_symmetric_powers_and_clipping(seed, n):
     half = random_matrix(seed, n, 1.0)

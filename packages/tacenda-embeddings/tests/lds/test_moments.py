@@ -69,7 +69,7 @@ def test_a_lag_that_was_not_counted_is_refused(counts, k):
         SparseMoments(counts, 1.0).apply(k, np.zeros((len(counts.vocabulary), 1), np.float32))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))
 def test_projection_is_exact_within_the_subspace(counts, oracles, seed, width):
     rng = np.random.default_rng(seed)

@@ -104,7 +104,7 @@ def test_refit_of_diagonal_noise_takes_the_residual_variances(spherical, rng, or
     assert found.spherical is spherical
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(1, 5),

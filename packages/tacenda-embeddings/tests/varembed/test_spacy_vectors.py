@@ -90,7 +90,7 @@ def test_a_pickled_vocabulary_still_knows_words_that_come_later(nlp):
     assert_array_equal(again[UNSEEN].vector, nlp.vocab[UNSEEN].vector)
 
 
-def test_processes_give_the_same_vectors(nlp, alarm):
+def test_processes_give_the_same_vectors(nlp, no_child_left):
     lines = ["a " + UNSEEN, "the cat saw"] * 3
     for doc, line in zip(nlp.pipe(lines, n_process=2, batch_size=1), lines, strict=True):
         assert_array_equal(doc.vector, nlp(line).vector)

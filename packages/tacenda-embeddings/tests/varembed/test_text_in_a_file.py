@@ -1,18 +1,14 @@
-"""Text in a file gives the vectors of text in memory, and takes no more memory where it is longer."""
-
-import functools
-import tracemalloc
-from itertools import islice
+"""Text in a file gives the vectors of text in memory."""
 
 import numpy as np
 import pytest
 
 from tacenda import Corpus
-from tacenda.corpus import pair_counts, storage
+from tacenda.corpus import storage
 from tacenda_embeddings import SumEmbed, VarEmbed
 from tacenda_embeddings.varembed import initial_vectors
 from tacenda_embeddings.varembed.initial_vectors import balance_counts
-from tacenda_embeddings.varembed.training import StreamBatches, concatenate
+from tacenda_embeddings.varembed.training import concatenate
 
 
 def text_of(n, n_words=60, seed=0):
@@ -60,36 +56,3 @@ def test_a_fit_to_a_file_is_that_of_the_text_in_memory(request, tmp_path, kind):
     for name, array in here.arrays().items():
         assert np.array_equal(array, there.arrays()[name]), name
     assert here.figures == there.figures
-
-
-@pytest.mark.usefixtures("in_files")
-def test_ten_times_the_text_takes_no_more_memory(monkeypatch, tmp_path):
-    monkeypatch.setattr(initial_vectors, "_COUNTING", 300_000)
-    monkeypatch.setattr(pair_counts, "_MIN_ENTRIES", 2000)
-    monkeypatch.setattr(initial_vectors, "_ENTRIES", 5000)
-    files = [tmp_path / name for name in ("warm", "short", "long")]
-    for file, n in zip(files, (25_000, 10_000, 100_000), strict=True):
-        rng = np.random.default_rng(0)
-        ids = (rng.integers(0, 400, n)).tolist()
-        sentences = ([f"w{i}" for i in ids[at : at + 20]] for at in range(0, n, 20))
-        Corpus.from_sentences(sentences, cache=file)
-
-    def read(file):
-        corpus = Corpus.open(file)
-        in_pieces = functools.partial(Corpus.stream, corpus, 5000)
-        monkeypatch.setattr(corpus, "stream", lambda _=None, **way: in_pieces(**way))
-        stream = concatenate(corpus)
-        [near, *_] = balance_counts(corpus, 2, 0.5)
-        near @ np.ones((len(corpus.vocabulary), 2), np.float32)
-        batches = StreamBatches(stream, streams=16, length=32).batches(0)
-        return sum(len(inputs) for inputs, _ in islice(batches, 20))
-
-    def peak(file):
-        tracemalloc.start()
-        assert read(file) == 20 * 32
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return most
-
-    read(files[0])  # what is compiled and loaded on the way is not counted
-    assert peak(files[2]) < 2 * peak(files[1])

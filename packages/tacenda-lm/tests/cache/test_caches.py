@@ -140,7 +140,7 @@ def test_vectors_of_a_text_are_those_of_its_states(across):
         assert same == middle
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.integers(0, 4), max_size=12), max_size=5),
     st.lists(st.floats(0, 2), min_size=1, max_size=15),

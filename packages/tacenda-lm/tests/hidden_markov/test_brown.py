@@ -67,7 +67,7 @@ def information(stream, group):
     return both - left - right
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(SENTENCES, st.integers(1, 6))
 def test_every_merger_loses_least_mutual_information(sentences, n_classes):
     """By brute force over all pairs, and of equal ones it is that of the most frequent words."""
@@ -112,7 +112,7 @@ def test_large_counts_are_as_exact_as_small_ones(monkeypatch):
     np.testing.assert_array_equal(found.merged, expected.merged)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SENTENCES, st.integers(1, 12))
 def test_classes_and_paths_are_those_of_one_tree(sentences, n_classes):
     found = brown.agglomerate(stream_of(sentences), TYPES, n_classes, boundary=0)

@@ -1,9 +1,6 @@
 """Training on a device: what is refused before any work, what an artefact says of it, the way to the kernels."""
 
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +8,7 @@ import pytest
 import torch
 
 import tacenda
+from support.processes import output_of
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda_lm import HMM, VLHMM
@@ -94,12 +92,9 @@ INTERPRETED = Path(__file__).parents[1] / "triton" / "vlhmm.py"
 @pytest.mark.skipif(MISSING, reason="needs triton")
 @pytest.mark.timeout(1200)  # a quarter of a minute of computing, on a busy machine too
 def test_training_through_the_kernels_for_cuda_interpreted():
+    options = ("-q", "-p", "no:cacheprovider")
     environment = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(INTERPRETED)]
-    result = subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    output_of("-m", "pytest", *options, INTERPRETED, **environment)
 
 
 @pytest.mark.gpu

@@ -1,13 +1,11 @@
 """Neighbours of words: those of a plain count, in memory and in files."""
 
-import gc
-import tracemalloc
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from tacenda.corpus import pair_counts, storage
+from tacenda.corpus import storage
 from tacenda.corpus.storage import laid_out
 from tacenda_lm import sequences
 from tacenda_lm.hidden_markov import brown
@@ -77,30 +75,3 @@ def test_classes_of_pairs_in_files_are_the_same(request, method):
     there = laid_out([stream], np.int32)
     assert isinstance(there, np.memmap)
     assert np.array_equal(word_classes(there, 60, 7, boundary=0, method=method), expected)
-
-
-@pytest.mark.usefixtures("in_files")
-@pytest.mark.parametrize("method", ["exchange", "brown"])
-def test_classes_take_no_more_memory_for_more_text(monkeypatch, method):
-    """Words drawn by chance from many, so that ten times the text has several times as many pairs."""
-    monkeypatch.setattr(sequences, "PASS_ITEMS", 5000)
-    monkeypatch.setattr(brown, "_COUNTING", 150_000)
-    monkeypatch.setattr(pair_counts, "_MIN_ENTRIES", 2000)
-    monkeypatch.setattr(brown, "_ENTRIES", 5000)
-
-    def text(n):
-        drawn = np.random.default_rng(0).integers(1, 500, n).astype(np.int32)
-        return laid_out([np.zeros(1, np.int32), drawn, np.zeros(1, np.int32)], np.int32)
-
-    def peak(n):
-        there = text(n)
-        gc.collect()
-        tracemalloc.start()
-        word_classes(there, 500, 5, boundary=0, method=method, passes=1)
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return most
-
-    # the first run of either size compiles and loads; and threads that other tests left may allocate during one of them
-    less, more = (min(peak(n) for _ in range(2)) for n in (10_000, 100_000))
-    assert more < 2 * less

@@ -25,7 +25,7 @@ def lengths(tree):
     return np.diff(tree.codes.code_steps)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.sampled_from(RULES), st.integers(1, 70), st.sampled_from([0.0, 0.2, 0.45]), st.integers(1, 5),
     st.integers(0, 5),

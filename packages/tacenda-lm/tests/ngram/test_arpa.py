@@ -203,7 +203,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path, damage, line, message):
         assert f"line {line}:" in str(caught.value)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(cut=st.integers(0, len(SMALL) - 8))
 def test_a_file_cut_anywhere_is_refused(tmp_path_factory, cut):
     path = written(tmp_path_factory.mktemp("arpa"), SMALL[:cut])

@@ -46,7 +46,7 @@ def test_every_probability_is_that_of_the_equations(oracles, order, smoothing):
         )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=TEXTS, order=st.integers(1, 4))
 def test_small_texts_take_the_fallback_and_agree_too(oracles, text, order):
     model = KneserNey(order=order).fit(text)
@@ -58,7 +58,7 @@ def test_small_texts_take_the_fallback_and_agree_too(oracles, text, order):
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     text=TEXTS,
     order=st.integers(1, 5),

@@ -36,7 +36,7 @@ def slowly(model, function, *arguments, **options):
     return getattr(LanguageModel, function)(model, *arguments, **options)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=TEXTS, bos=st.booleans(), eos=st.booleans())
 @example("", True, True)
 @example(" \u3000", True, False)
@@ -47,7 +47,7 @@ def test_a_string_has_the_score_of_its_words(model, text, bos, eos):
     assert model.score(text, bos, eos) == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(lines=st.lists(TEXTS, max_size=5), eos=st.booleans())
 @example([], True)
 @example([""], True)
@@ -58,7 +58,7 @@ def test_a_list_of_strings_has_the_scores_of_each(model, lines, eos):
     np.testing.assert_allclose(found, slowly(model, "score_batch", lines, eos=eos), atol=1e-9)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(line=TEXTS)
 def test_ids_are_those_of_the_vocabulary(model, line):
     words = WordTable(model.vocabulary)
@@ -70,7 +70,7 @@ def test_ids_are_those_of_the_vocabulary(model, line):
         assert found[0].tolist() == model.vocabulary.encode(tokens).tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=TEXTS)
 def test_a_model_of_kenlm_splits_at_ascii_whitespace_alone(model, text):
     same = KneserNey.from_artifact(model.to_artifact())
@@ -89,7 +89,7 @@ def test_words_that_are_changed_before_they_are_looked_up_are_left_to_python():
     np.testing.assert_allclose(model.score_batch(["A 7 B"]), [model.score("a 12 b")])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     words=st.lists(st.sampled_from(["a", "b", "the", "never", "</s>", "<unk>", "日本"]), max_size=9)
 )

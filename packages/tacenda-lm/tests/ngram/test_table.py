@@ -92,7 +92,7 @@ def tables(draw):
     return prefixes, words, log_probs, backoffs
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(orders=tables())
 def test_what_is_packed_comes_out(orders):
     prefixes, words, log_probs, backoffs = orders

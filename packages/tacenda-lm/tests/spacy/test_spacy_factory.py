@@ -1,13 +1,12 @@
 """What is installed: entry points that load, stay light, and build a component with default settings."""
 
 import ast
-import subprocess
-import sys
 from importlib.metadata import entry_points
 
 import pytest
 import spacy
 
+from support.processes import output_of
 from tacenda_lm import KneserNey, Mixture
 
 
@@ -34,8 +33,7 @@ def test_importing_the_entry_points_imports_no_model():
         "{'numba', 'scipy', 'safetensors', 'typer'}}\n"
         "print(sorted(new))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(ast.literal_eval(done.stdout)) == {
+    assert set(ast.literal_eval(output_of("-c", code))) == {
         "tacenda_lm",
         "tacenda_lm.spacy",
         "tacenda_lm.spacy.factories",

@@ -1,33 +1,14 @@
 """``nlp.pipe(n_process=2)`` on a pipeline that has been used before: no hang, the same scores.
 
 A thread pool that is warm when a process forks hangs its child for ever, so the kernels are warmed
-first and children that do not answer are killed.
+first.
 """
 
 import multiprocessing
-import threading
 
 import pytest
 
-SECONDS = 120
 TEXTS = ["the cat saw a dog", "", "a bird ate the mouse .", "the dog  chased \n the zebra"] * 10
-
-
-@pytest.fixture
-def alarm():
-    """Kill child processes that do not answer in time, which ends ``nlp.pipe`` and fails the test."""
-
-    others = set(multiprocessing.active_children())  # such as workers that joblib keeps for later
-
-    def kill():
-        for child in set(multiprocessing.active_children()) - others:
-            child.kill()
-
-    timer = threading.Timer(SECONDS, kill)
-    timer.start()
-    yield
-    timer.cancel()
-    kill()
 
 
 @pytest.fixture(params=["fork", "spawn"])
@@ -45,7 +26,7 @@ def scores(doc):
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_two_processes_give_the_same_scores(pipeline, alarm, method):
+def test_two_processes_give_the_same_scores(pipeline, no_child_left, method):
     nlp = pipeline(prefix="across_")
     warm = list(nlp.pipe(TEXTS))
     parallel = list(nlp.pipe(TEXTS, n_process=2, batch_size=8))
@@ -54,7 +35,7 @@ def test_two_processes_give_the_same_scores(pipeline, alarm, method):
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_stream_in_two_processes_is_refused(pipeline, alarm, method):
+def test_stream_in_two_processes_is_refused(pipeline, no_child_left, method):
     nlp = pipeline(context="stream")
     next(iter(nlp.pipe(TEXTS)))
     with pytest.raises(ValueError, match=r"context = 'stream'.*n_process = 1"):

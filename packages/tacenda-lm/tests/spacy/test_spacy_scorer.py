@@ -264,9 +264,7 @@ VOCAB = spacy.blank("en").vocab
 TOKENS = st.tuples(st.sampled_from(["the", "cat", "zebra", ".", " ", "\n"]), st.booleans())
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.lists(TOKENS, max_size=7), min_size=1, max_size=5))
 def test_sentences_equal_a_loop_over_spans(pipeline, model, texts):
     component = pipeline(context="sentence", unknown="class").get_pipe("lm_scorer")

@@ -23,7 +23,7 @@ def runs_of(ids, least):
     return JointTokens.of(windows, TYPES, UNKNOWN, least)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, TYPES - 1), min_size=1, max_size=60), st.integers(1, 3))
 def test_a_run_is_listed_if_it_occurs_often_enough_and_knows_all_its_tokens(words, least):
     ids = np.array([0, *words], np.int32)

@@ -53,7 +53,7 @@ def test_every_string_has_the_probability_of_the_equations(order):
     )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     words=st.lists(st.text("abé", max_size=5), min_size=1, max_size=6, unique=True),
     strings=st.lists(st.text("abéx", max_size=6), min_size=1, max_size=4),

@@ -3,14 +3,13 @@ import gzip
 import io
 import lzma
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.processes import output_of
 from tacenda.corpus import Corpus
 from tacenda.corpus import lines as corpus_lines
 from tacenda.errors import CorpusError
@@ -209,9 +208,8 @@ try:
 except CorpusError as error:
     print(error)
 """
-    command = [sys.executable, "-c", script, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    assert "line 1: the line has more than 134,217,728 characters" in done.stdout
+    said = output_of("-c", script, path)
+    assert "line 1: the line has more than 134,217,728 characters" in said
 
 
 @pytest.mark.parametrize(

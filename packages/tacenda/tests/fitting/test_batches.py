@@ -1,5 +1,3 @@
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -64,19 +62,13 @@ def test_blocks_that_are_shuffled_in_parts_make_the_same_kind_of_batches(monkeyp
         ]
 
 
-def test_the_memory_of_an_order_does_not_grow_with_the_blocks(monkeypatch):
+def test_of_many_blocks_a_stretch_is_shuffled_at_a_time(monkeypatch):
     monkeypatch.setattr(batches, "_SHUFFLED", 1000)
-
-    def peak(n):
-        offsets = np.arange(n + 1)
-        tracemalloc.start()
-        assert BlockBatches(offsets, batch_size=50).n_batches(0) == n // 50
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return most
-
-    peak(1000)
-    assert peak(100_000) < 2 * peak(10_000)
+    order = np.concatenate(list(BlockBatches(np.arange(20_001), batch_size=50).batches(0)))
+    stretches = order.reshape(20, 1000)
+    assert (stretches // 1000 == stretches[:, :1] // 1000).all()
+    assert (np.diff(order) != 1).mean() > 0.9
+    assert np.array_equal(np.sort(order), np.arange(20_000))
 
 
 SOURCES = [

@@ -66,9 +66,7 @@ def test_run_killed_from_outside_at_an_arbitrary_moment_resumes_identically(
     models, start_worker, uninterrupted, tmp_path
 ):
     worker = start_worker("numpy", tmp_path / "c", tmp_path / "none.npz", 0, "slow")
-    limit = time.monotonic() + 180
     while not (tmp_path / "c" / "checkpoint.json").exists():
-        assert time.monotonic() < limit
         assert worker.poll() is None
         time.sleep(0.01)
     time.sleep(0.17)

@@ -1,7 +1,7 @@
 import os
 import shutil
-import subprocess
-import sys
+
+from support.processes import output_of, run_python
 
 MODULE = """
 from tacenda.kernels.machinery.compiled import njit
@@ -23,14 +23,12 @@ def run(folder, cache, **variables):
         (folder / "module.py").write_text(MODULE)
     if not (folder / "__pycache__").exists():
         (folder / "__pycache__").write_text("a file where the folder should be")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA")}
+    environment = dict.fromkeys(k for k in os.environ if k.startswith("NUMBA"))
     places = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
     environment |= {"PYTHONPATH": places, "XDG_CACHE_HOME": str(cache), "HOME": str(cache)}
     environment |= variables
     code = "import module; print(module.twice(2), module.thrice(2), module.twice.stats.cache_hits)"
-    return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    return run_python("-c", code, **environment)
 
 
 def test_compiled_code_goes_to_the_user_s_cache_where_the_package_cannot_be_written(tmp_path):
@@ -58,19 +56,9 @@ def test_compiled_code_is_stale_when_a_function_in_another_file_has_changed(tmp_
         callee.write_text(f"{imports}\n@njit\ndef factor():\n    return {factor}\n")
         os.utime(callee, (0, 0))
         code = "from package.caller import scaled; print(scaled(5), sum(scaled.stats.cache_hits.values()))"
-        environment = os.environ | {
-            "PYTHONPATH": str(tmp_path),
-            "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-        run = subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        found.append(run.stdout.split())
+        environment = {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        out = output_of("-c", code, PYTHONDONTWRITEBYTECODE="1", **environment)
+        found.append(out.split())
     assert found == [["10", "0"], ["10", "1"], ["15", "0"], ["15", "1"]]
     assert (
         len(list((tmp_path / "cache").rglob("caller.scaled*"))) == 2
@@ -104,9 +92,6 @@ def test_without_a_cache_it_does_not_promise_that_this_was_the_last_time(tmp_pat
 
 def test_other_people_s_functions_are_not_announced(tmp_path):
     code = "import numba, tacenda.kernels.machinery.compiled; print(numba.njit(lambda x: 2 * x)(2))"
-    environment = os.environ | {"TACENDA_PROGRESS": "1"}
-    found = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    found = run_python("-c", code, TACENDA_PROGRESS="1")
     assert found.stdout == "4\n"
     assert not found.stderr

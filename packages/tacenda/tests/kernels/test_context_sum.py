@@ -174,7 +174,7 @@ def test_results_do_not_depend_on_the_number_of_threads():
             np.testing.assert_array_equal(a, b)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 6), max_size=5),
     st.integers(0, 4),

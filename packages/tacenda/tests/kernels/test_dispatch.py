@@ -1,11 +1,10 @@
 import contextvars
-import subprocess
-import sys
 import threading
 import warnings
 
 import pytest
 
+from support.processes import output_of
 from tacenda import kernels, plugins
 from tacenda.errors import KernelError, PluginUnavailableError
 from tacenda.kernels import backends, dispatch
@@ -38,8 +37,7 @@ def decline(*args):
 
 def test_importing_the_package_imports_neither_numba_nor_torch():
     code = "import sys, tacenda.kernels; print({'numba', 'torch', 'triton'} & set(sys.modules))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "set()"
+    assert output_of("-c", code).strip() == "set()"
 
 
 def test_the_highest_priority_that_fits_the_device_runs(install):

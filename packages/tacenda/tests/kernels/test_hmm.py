@@ -115,7 +115,7 @@ def test_counts_add_up_to_the_tokens():
     assert counts.starts.sum() == pytest.approx(3)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 9), st.integers(0, 8), st.integers(0, 2**32 - 1))
 def test_a_sequence_cut_in_two_is_scored_as_in_one(k, cut, seed):
     A, o, s, observed = problem((8,), k, seed=seed)
@@ -265,7 +265,7 @@ def test_blocks_and_their_gradients_are_those_of_autograd(two_levels):
     np.testing.assert_allclose(found.departures, counts.sum(axis=1))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 40), st.floats(0.1, 60), st.integers(0, 2**32 - 1))
 def test_float32_blocks_have_columns_that_sum_to_the_weights(k, scale, seed):
     made_of = vectors(2, k, 6, seed, np.float32)

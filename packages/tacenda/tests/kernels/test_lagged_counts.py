@@ -32,7 +32,6 @@ streams = st.tuples(st.sampled_from([1, 2, 63, 64, 65, 130, 5000]), st.integers(
 )
 
 
-@settings(deadline=None)
 @given(streams, st.integers(1, 9), st.integers(0, 90))
 def test_agrees_with_the_plain_loop(stream, n_lags, n_history):
     vocabulary, ids = stream
@@ -63,7 +62,7 @@ def test_rows_of_any_frequency_agree_with_the_plain_loop(monkeypatch, gathered, 
         assert_same(actual, lagged_counts(ids, 3, vocabulary, 2))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(st.integers(0, 6), min_size=1, max_size=60),
     st.integers(1, 5),
@@ -80,7 +79,7 @@ def test_overlapping_blocks_sum_to_the_whole(ids, n_lags, cuts):
     assert_same([merge_counts(list(lag), 7) for lag in zip(*blocks, strict=True)], whole)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 4), st.integers(0, 9), st.sampled_from([1, 2, 63, 300]), st.booleans())
 def test_merging_is_the_sum_of_matrices(n_parts, rows, vocabulary, exact):
     rng = np.random.default_rng(rows)

@@ -312,7 +312,7 @@ of_any_shape = drawn(
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @of_any_shape
 def test_compiled_code_does_what_the_specification_says(**shape):
     given = random_machine(**shape)
@@ -335,7 +335,7 @@ def copied(given):
     return {**given, **{name: given[name].copy() for name in TABLES}}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @of_any_shape
 def test_compiled_steps_are_those_of_the_specification(**shape):
     given = random_machine(**shape, identities=shape["seed"] % 2 == 0)

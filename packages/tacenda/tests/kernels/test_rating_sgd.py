@@ -131,7 +131,7 @@ def test_a_weight_multiplies_the_steps(backend):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 60), st.integers(0, 2**40), st.integers(0, 10**6))
 def test_an_order_is_a_permutation_and_depends_on_seed_and_user(n, seed, user):
     found = order(n, seed, user)
@@ -153,7 +153,7 @@ def test_a_user_that_is_not_visited_stays(side):
     np.testing.assert_array_equal(tables.item_factors[unrated], before.item_factors[unrated])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from([0, 1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 100]),
     st.integers(1, 12),

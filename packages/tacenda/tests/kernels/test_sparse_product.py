@@ -26,7 +26,7 @@ def assert_close(actual, expected, scale=1.0):
     np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=2e-4 * scale)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.integers(0, 20),
     columns=st.integers(1, 20),

@@ -121,7 +121,7 @@ def test_the_gradient_is_that_of_autograd(leaves, words, width):
     np.testing.assert_allclose(b - tables[1], B.grad, 1e-10, 1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.integers(1, 30),
     st.integers(0, 20),

@@ -1,0 +1,46 @@
+"""Programs in processes of their own, and the command line in this one."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tacenda.cli.main import main
+
+
+def run_python(*arguments, cwd=None, **environment):
+    """Run Python with these arguments; a variable of the environment that is None is taken out of it."""
+    variables = {k: v for k, v in {**os.environ, **environment}.items() if v is not None}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True)
+
+
+def output_of(*arguments, **more):
+    """What Python prints with these arguments, where it ends well."""
+    done = run_python(*arguments, **more)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr
+    return done.stdout
+
+
+def command_line(monkeypatch, capsys, *first):
+    """A function that runs ``tacenda`` here: exit status, standard output, standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tacenda", *map(str, (*first, *arguments))])
+        monkeypatch.setenv("TACENDA_PROGRESS", "0")
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code or 0, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def no_child_left():
+    """Kill child processes that the test leaves behind."""
+    others = set(multiprocessing.active_children())  # such as workers that joblib keeps for later
+    yield
+    for child in set(multiprocessing.active_children()) - others:
+        child.kill()
