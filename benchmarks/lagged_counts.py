@@ -8,7 +8,6 @@ The peers: scipy.sparse (coo_array of ones -> csr_array, sum_duplicates) and num
 each pair, np.sort, run lengths). All three give the same matrices, which is checked.
 """
 
-import argparse
 import lzma
 import os
 import re
@@ -30,7 +29,7 @@ CACHE = Path(tempfile.gettempdir()) / "tacenda-benchmarks" / "wikipedia_ids.npy"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = reporting.Command(__doc__)
     parser.add_argument("--tokens", type=int, help="use only so many ids")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()

@@ -1,5 +1,6 @@
 """What every benchmark shares: timing, a description of the run, one JSON file of results."""
 
+import argparse
 import json
 import os
 import platform
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarks import freshness, parts
@@ -21,6 +23,27 @@ LIBRARIES = (
     "numpy", "scipy", "numba", "torch", "spacy", "thinc", "gensim", "scikit-surprise",
     "cornac", "lenskit", "myfm", "setuptools",
 )  # fmt: skip
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "cache": {
+        "type": Path,
+        "default": parts.kept_folder(),
+        "help": "where finished work is kept (default: TACENDA_BENCH_CACHE)",
+    },
+    "only": {"nargs": "*", "default": [], "help": "rows with one of these in the name"},
+    "again": {"action": "store_true", "help": "measure what is finished too"},
+    "no-save": {"action": "store_true", "help": "measure, leave results/ alone"},
+}
+
+
+class Command(argparse.ArgumentParser):
+    """The command line of a benchmark, described by the first line of its docstring, with some of `OPTIONS`."""
+
+    def __init__(self, description: str | None, *options: str, **more: Any) -> None:
+        super().__init__(description=(description or "").partition("\n")[0], **more)
+        for name in options:
+            self.add_argument(f"--{name}", **OPTIONS[name])
 
 
 def timed(fn: Callable[[], Any], repeats: int = 5, warmup: int = 1) -> list[float]:
@@ -108,6 +131,7 @@ def save(
     seeds: Sequence[int] | None = None,
     keep: str | None = None,
     unfinished: bool = False,
+    dry: bool = False,
 ) -> Path:
     """Write ``benchmarks/results/<name>.json`` in one step and print the rows as a table.
 
@@ -124,9 +148,14 @@ def save(
         each with the description of its own run under ``earlier``. None: all rows are new.
     unfinished
         Whether rows or seeds are still missing, which `make bench` then measures.
+    dry
+        Print the rows, write nothing.
     """
-    RESULTS.mkdir(parents=True, exist_ok=True)
+    print_table(rows)
     path = RESULTS / f"{name}.json"
+    if dry:
+        return path
+    RESULTS.mkdir(parents=True, exist_ok=True)
     report = {
         "name": name,
         "run": description(name, seeds),
@@ -138,7 +167,6 @@ def save(
     if keep is not None and path.exists():
         report = _with_earlier(report, json.loads(path.read_text(encoding="utf-8")), keep)
     write(path, report)
-    print_table(rows)
     return path
 
 
@@ -147,6 +175,16 @@ def write(path: Path, content: Any) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_text(json.dumps(content, indent=2, default=_plain) + "\n", encoding="utf-8")
     temporary.replace(path)
+
+
+def published(beside: str) -> Any:
+    """What others report, in `published.json` beside a file: an attribute a table, keys that are numbers as numbers."""
+
+    def keyed(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
+        return {int(key) if key.isdigit() else key: value for key, value in pairs}
+
+    text = (Path(beside).parent / "published.json").read_text(encoding="utf-8")
+    return SimpleNamespace(**json.loads(text, object_pairs_hook=keyed))
 
 
 def machine() -> dict[str, Any]:

@@ -11,7 +11,6 @@ import os
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -222,7 +221,7 @@ def text_rows(repeats: int) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = reporting.Command(__doc__)
     parser.add_argument("--repeats", type=int, default=9)
     repeats = parser.parse_args().repeats
     rows = [*sgd_rows(repeats), *text_rows(repeats)]

@@ -8,7 +8,7 @@ from surprise import Dataset, Reader
 from surprise.model_selection import train_test_split
 
 from benchmarks.embeddings.common import Cells
-from benchmarks.ratings.thesis import cold, conditioning, fits, published
+from benchmarks.ratings.thesis import fits, published, studies
 from tacenda.datasets import synthetic_ratings
 from tacenda_surprise import PMF, BiasOnly, ConditionalPMF, ConditionalRBM
 
@@ -63,8 +63,8 @@ def test_subsets_are_nested_and_as_large_as_asked_for():
 
 
 def test_nothing_is_learned_from_a_user_who_is_tested_without_ratings(parts, noted):
-    cold.fitted(noted, lambda: BiasOnly(biases="items"))
-    assert len(noted.cells) == cold.GROUPS
+    studies.of_cold_users(noted, lambda: BiasOnly(biases="items"))
+    assert len(noted.cells) == studies.GROUPS
     asked = set()
     for _, train, identities, test in noted.cells:
         assert not set(train.user_ids) & set(test.user_ids)
@@ -77,11 +77,11 @@ def test_nothing_is_learned_from_a_user_who_is_tested_without_ratings(parts, not
 
 
 def test_parts_told_hold_the_parts_learned_from_and_no_test_pair(parts, noted, monkeypatch):
-    for setting in conditioning.SETTINGS:
+    for setting in studies.SETTINGS:
         noted.cells.clear()
-        conditioning.rows_of(noted, setting)
+        studies.rows_of(noted, setting)
         told = [cell for cell in noted.cells if cell[2] is not None]
-        assert len(told) == len(conditioning.MODELS) * len(setting.told)
+        assert len(told) == len(studies.MODELS) * len(setting.told)
         for _, train, identities, _ in told:
             known = set(zip(identities.user_ids, identities.item_ids, strict=True))
             assert len(train) == round(setting.share * len(parts.train))
@@ -123,8 +123,9 @@ def test_a_cell_is_measured_once_and_pooled_by_its_errors(parts, tmp_path, monke
 
 
 def test_published_tables_have_the_rows_that_ours_have():
-    assert set(published.CONDITIONING) == {setting.netflix for setting in conditioning.SETTINGS}
-    for (model, size), millions in published.PARAMETERS.items():
+    assert set(published.CONDITIONING) == {setting.netflix for setting in studies.SETTINGS}
+    sizes = {(m, n): x for m, found in published.PARAMETERS.items() for n, x in found.items()}
+    for (model, size), millions in sizes.items():
         # as the thesis counts: five levels, 17,770 movies, 480,189 users
         users, movies = 480_189, 17_770
         counts = {

@@ -91,16 +91,15 @@ def main() -> None:
                 "times faster than word2vec": reporting.summary(ratios),
             }
         )
-    if options.no_save:
-        reporting.print_table(rows)
-        return
     reporting.save(
         "embeddings-fit",
         {**PROTOCOL, "threads": options.threads, "repeats": options.repeats, "blas": blas()},
         rows,
         seeds=[0],
+        dry=options.no_save,
     )
-    cells.clear()
+    if not options.no_save:
+        cells.clear()
 
 
 def blas() -> dict[str, str]:

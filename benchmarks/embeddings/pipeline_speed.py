@@ -252,12 +252,9 @@ def main() -> None:
         *by_shape(rows, "times default", "all shapes"),
         *by_shape(rows, "times as installed", "all shapes, as installed"),
     ]
-    if options.no_save:
-        reporting.print_table(rows)
-        return
     threads = {k: v for k, v in os.environ.items() if k.endswith("_NUM_THREADS")}
     protocol = {**PROTOCOL, "repeats": options.repeats, "threads": threads}
-    reporting.save("embeddings-pipeline-speed", protocol, rows, seeds=[0])
+    reporting.save("embeddings-pipeline-speed", protocol, rows, seeds=[0], dry=options.no_save)
 
 
 if __name__ == "__main__":

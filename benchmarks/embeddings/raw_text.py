@@ -80,10 +80,7 @@ def main() -> None:
     parser.add_argument("--millions", nargs="*", type=float, default=list(MILLIONS))
     options = parser.parse_args()
     rows = run(options)
-    if options.no_save:
-        reporting.print_table(rows)
-    else:
-        reporting.save("embeddings-raw-text", PROTOCOL, rows, seeds=options.seeds)
+    reporting.save("embeddings-raw-text", PROTOCOL, rows, seeds=options.seeds, dry=options.no_save)
 
 
 if __name__ == "__main__":

@@ -102,11 +102,8 @@ def main() -> None:
             row["least"] = round(found["min"] / flops)
             row["most"] = round(found["max"] / flops)
         rows.append(row)
-    if options.no_save:
-        reporting.print_table(rows)
-    else:
-        protocol = {**PROTOCOL, "repeats": options.repeats}
-        reporting.save("embeddings-smoothing", protocol, rows, seeds=[0])
+    protocol = {**PROTOCOL, "repeats": options.repeats}
+    reporting.save("embeddings-smoothing", protocol, rows, seeds=[0], dry=options.no_save)
 
 
 if __name__ == "__main__":

@@ -93,12 +93,9 @@ def main() -> None:
     options = parser.parse_args()
     options.words_tokens = 0
     rows = [row for kind in options.pipelines for row in measure(options, kind)]
-    if options.no_save:
-        reporting.print_table(rows)
-        return
     threads = {k: v for k, v in os.environ.items() if k.endswith("_NUM_THREADS")}
     protocol = {**PROTOCOL, "repeats": options.repeats, "threads": threads}
-    reporting.save("embeddings-training-speed", protocol, rows, seeds=[0])
+    reporting.save("embeddings-training-speed", protocol, rows, seeds=[0], dry=options.no_save)
 
 
 if __name__ == "__main__":

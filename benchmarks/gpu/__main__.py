@@ -11,7 +11,6 @@ counts, and the floors at the rates of a data sheet.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -172,12 +171,11 @@ def measure(groups: list[str], device: str, repeats: int, minutes: float, again:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__, "again")
     parser.add_argument("--device", default="cuda", help="cuda, or cuda:1 (default: cuda)")
     parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no row after so many")
-    parser.add_argument("--again", action="store_true", help="measure what has been measured too")
     parser.add_argument("--count", action="store_true", help="only count; nothing is measured")
     options = parser.parse_args()
     import torch

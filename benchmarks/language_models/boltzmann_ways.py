@@ -8,7 +8,6 @@ touched. Every fit is kept; a run that was interrupted goes on.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +88,7 @@ def temporal(text: dict[str, Corpus], begin: FRBM) -> tuple[TemporalFRBM, float]
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
+    reporting.Command(__doc__).parse_args()
     text = texts()
     held_out = {name: text[name] for name in ("valid", "test")}
     ngrams = KneserNey(order=5).fit(text["train"])

@@ -11,7 +11,6 @@ Every fit is kept, and goes on where it was broken off; a row is saved as soon a
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -110,7 +109,7 @@ def choose(budgets: list[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__)
     parser.add_argument("act", nargs="?", choices=("measure", "choose"), default="measure")
     parser.add_argument("--budget", nargs="+", choices=BUDGETS, default=list(BUDGETS))
     parser.add_argument("--text", nargs="+", default=["ptb", "wikitext-2"])

@@ -8,7 +8,6 @@ the same one.
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from benchmarks import parts, reporting
@@ -51,7 +50,7 @@ def fitted(
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
+    reporting.Command(__doc__).parse_args()
     text = texts()
     train, held_out = text["train"], {name: text[name] for name in ("valid", "test")}
     hlbl, fit = fitted(train, text["valid"])

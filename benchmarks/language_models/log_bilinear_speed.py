@@ -7,7 +7,6 @@ The model is the default one that `benchmarks.language_models.log_bilinear` fits
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -143,9 +142,8 @@ def load() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__, "no-save")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     options = parser.parse_args()
     text = texts()
     hlbl, _ = fitted(text["train"], text["valid"])

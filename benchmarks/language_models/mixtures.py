@@ -10,7 +10,6 @@ models, but trained on sentences apart, for texts of single sentences.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,7 +130,7 @@ TRAINED = {"running": running, "apart": apart}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__)
     parser.add_argument("--trained", nargs="+", choices=TRAINED, default=list(TRAINED))
     texts = Texts()
     for trained in parser.parse_args().trained:

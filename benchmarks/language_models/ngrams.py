@@ -7,8 +7,6 @@ The data are in TACENDA_DATA or the cache. `benchmarks.language_models.ngrams_sp
 
 from __future__ import annotations
 
-import argparse
-
 from benchmarks import reporting
 from benchmarks.language_models import contexts
 from tacenda import Corpus, datasets
@@ -34,7 +32,7 @@ PROTOCOL = {
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
+    reporting.Command(__doc__).parse_args()
     rows = []
     for data in ("ptb", "wikitext-2"):
         files = datasets.locate(data)

@@ -168,7 +168,7 @@ def _kenlm_files(model: KneserNey, folder: Path) -> Iterator[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__, "no-save")
     parser.add_argument(
         "--only", nargs="+", choices=("training", "files"), default=("training", "files")
     )
@@ -178,7 +178,6 @@ def main() -> None:
     parser.add_argument(
         "--budgets", type=float, nargs="+", default=[1, 0], help="GB; 0 is the default"
     )
-    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     parser.add_argument("--in-this-process", nargs=2, type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.in_this_process:

@@ -9,7 +9,6 @@ same numbers, which is checked. Without the module its rows are left out.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -170,26 +169,22 @@ def _scoring(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__, "no-save")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--orders", type=int, nargs="+", default=[3, 5])
     parser.add_argument("--data", nargs="+", default=["ptb", "wikitext-2"])
-    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for data in options.data:
         for order in options.orders:
             rows += rows_of(data, order, options.repeats)
             print(rows[-1], flush=True)
-    if options.no_save:
-        reporting.print_table(rows)
-        return
     try:
         peer = version("kenlm")
     except PackageNotFoundError:
         print("kenlm is not installed (pip install kenlm): its rows are missing.")
         peer = "not installed"
-    reporting.save("lm-ngrams-speed", {**PROTOCOL, "kenlm": peer}, rows)
+    reporting.save("lm-ngrams-speed", {**PROTOCOL, "kenlm": peer}, rows, dry=options.no_save)
 
 
 if __name__ == "__main__":

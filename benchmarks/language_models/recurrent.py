@@ -12,7 +12,6 @@ TACENDA_BENCH_CACHE.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import time
@@ -221,7 +220,7 @@ def choose() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__)
     parser.add_argument("--only", nargs="+", choices=tuple(RUNS), default=list(RUNS))
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
     parser.add_argument(

@@ -93,7 +93,7 @@ def rows_of(name: str, options: argparse.Namespace) -> list[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__)
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--lines", type=int, default=0, help="paragraphs of the text; 0 takes all")
     parser.add_argument("--epochs", type=int, default=2, help="of the HLBL")

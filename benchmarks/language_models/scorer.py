@@ -8,7 +8,6 @@ The test text of Penn Treebank, a document a line, tokens as they are written th
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -76,9 +75,8 @@ def rows_of(models: dict[str, LanguageModel], lines: list[str], repeats: int) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__, "no-save")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     options = parser.parse_args()
     text = texts()
     test_file = datasets.locate("ptb")["test"]
@@ -91,10 +89,7 @@ def main() -> None:
         "HLBL + KneserNey(5)": Mixture({"hlbl": hlbl, "kneser_ney": ngrams}),
     }
     rows = list(rows_of(models, lines, options.repeats))
-    if options.no_save:
-        reporting.print_table(rows)
-    else:
-        reporting.save("lm-scorer", PROTOCOL, rows, seeds=(0,))
+    reporting.save("lm-scorer", PROTOCOL, rows, seeds=(0,), dry=options.no_save)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ for stays as it was measured.
 
 from __future__ import annotations
 
-import argparse
 import io
 import tarfile
 from collections.abc import Iterator
@@ -152,7 +151,7 @@ def fitted(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__)
     parser.add_argument("act", nargs="?", choices=("measure", "choose"), default="measure")
     parser.add_argument("--model", nargs="+", choices=KINDS, default=tuple(KINDS))
     parser.add_argument("--text", nargs="+", default=("ptb", *TOKENS))

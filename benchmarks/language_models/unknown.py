@@ -7,7 +7,6 @@ The good and featured articles of English Wikipedia, from TACENDA_DATA; a minute
 
 from __future__ import annotations
 
-import argparse
 import math
 import warnings
 from itertools import islice
@@ -31,7 +30,7 @@ PROTOCOL = {
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
+    reporting.Command(__doc__).parse_args()
     files = datasets.locate("wikipedia-good-articles")
     with files["test"].open(encoding="utf-8") as stream:
         text = "".join(islice(stream, PARAGRAPHS))

@@ -11,10 +11,8 @@ out, or rated above the mean. Every cell that is finished is kept, so that an in
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
@@ -22,7 +20,7 @@ from unittest import mock
 import numpy as np
 from surprise import SVD
 
-from benchmarks import parts, reporting
+from benchmarks import reporting
 from benchmarks.embeddings import common
 from benchmarks.ratings import data, measuring
 from benchmarks.ratings.generated import SHAPES, generate
@@ -238,12 +236,9 @@ def table(found: Mapping[str, Mapping[str, list[dict[str, float]]]]) -> list[dic
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__, "cache", "only", "no-save")
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1])
     parser.add_argument("--sets", nargs="*", default=list(SHAPES), choices=list(SHAPES))
-    parser.add_argument("--only", nargs="*", default=[], help="rows with one of these in the name")
-    parser.add_argument("--cache", type=Path, default=parts.kept_folder())
-    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     options = parser.parse_args()
     cells = common.Cells(options.cache, "ratings-defaults")
     rows: dict[str, dict[str, list[dict[str, float]]]] = {}

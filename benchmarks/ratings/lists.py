@@ -12,18 +12,16 @@ Every cell that is finished is kept.
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 from surprise import SVD
 
-from benchmarks import parts, reporting
+from benchmarks import reporting
 from benchmarks.embeddings import common
 from benchmarks.ratings import data, measuring
 from benchmarks.ratings.generated import SHAPES, generate
@@ -159,11 +157,9 @@ def measure(name: str, row: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__, "cache", "only")
     sets = [MOVIELENS, *SHAPES]
     parser.add_argument("--data", nargs="*", default=sets, choices=sets)
-    parser.add_argument("--only", nargs="*", default=[], help="rows with one of these in the name")
-    parser.add_argument("--cache", type=Path, default=parts.kept_folder())
     options = parser.parse_args()
     cells = common.Cells(options.cache, "ratings-lists")
     names = [*OURS, POPULAR]

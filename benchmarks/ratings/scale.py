@@ -10,7 +10,6 @@ for their noise). One thread. On a machine that others use, the rate by processo
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import subprocess
@@ -74,10 +73,9 @@ def measure(name: str, n_ratings: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = reporting.Command(__doc__, "no-save")
     parser.add_argument("--ratings", type=int, default=100_000_000)
     parser.add_argument("--only", choices=[*MODELS], help="in this process; prints JSON")
-    parser.add_argument("--no-save", action="store_true")
     options = parser.parse_args()
     if options.only:
         print(json.dumps(measure(options.only, options.ratings)))
@@ -96,10 +94,7 @@ def main() -> None:
         "fit s": "two epochs of one fit and all that comes before and after, by processor time",
         "peak GB": "ru_maxrss of the model's own process, ratings included, 10^9 bytes",
     }
-    if options.no_save:
-        reporting.print_table(rows)
-    else:
-        reporting.save("ratings-scale", protocol, rows, seeds=[0])
+    reporting.save("ratings-scale", protocol, rows, seeds=[0], dry=options.no_save)
 
 
 if __name__ == "__main__":

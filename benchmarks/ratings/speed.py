@@ -9,7 +9,6 @@ each time, ratings shaped like Netflix's: 480,000 users and 17,800 items, skewed
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import time
@@ -116,10 +115,9 @@ def million(repeats: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = reporting.Command(__doc__, "no-save")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--netflix", type=int, default=20_000_000, help="ratings to generate")
-    parser.add_argument("--no-save", action="store_true")
     options = parser.parse_args()
     rows = [*hundred_thousand(options.repeats), *million(options.repeats)]
     if options.netflix:
@@ -127,10 +125,7 @@ def main() -> None:
         shaped = synthetic_ratings.generate(480_000, 17_800, options.netflix, seed=0).ratings
         rows.append({"row": "generating ratings", "seconds": time.perf_counter() - start})
         rows += sgd_rates(f"Netflix-shaped, {len(shaped):,}", shaped, 3)
-    if options.no_save:
-        reporting.print_table(rows)
-    else:
-        reporting.save("ratings-speed", PROTOCOL, rows, seeds=[0])
+    reporting.save("ratings-speed", PROTOCOL, rows, seeds=[0], dry=options.no_save)
 
 
 if __name__ == "__main__":

@@ -14,15 +14,13 @@ in which each level or bin has one rating more than it has. Every cell that is f
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from benchmarks import parts, reporting
+from benchmarks import reporting
 from benchmarks.embeddings import common
 from benchmarks.ratings import data, measuring
 from benchmarks.ratings.generated import SHAPES, generate
@@ -160,14 +158,9 @@ def row(name: str, model: str, found: dict[str, Any], of_biases: float) -> dict[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__, "cache", "only", "no-save")
     sets = [MOVIELENS, *SHAPES]
     parser.add_argument("--sets", nargs="*", default=sets, choices=sets)
-    parser.add_argument(
-        "--only", nargs="*", default=[], help="models with one of these in the name"
-    )
-    parser.add_argument("--cache", type=Path, default=parts.kept_folder())
-    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     options = parser.parse_args()
     cells = common.Cells(options.cache, "ratings-uncertainty")
     models = {model.name: model for model in MODELS}
@@ -182,9 +175,6 @@ def main() -> None:
         for model in data.wanted(list(models), options.only):
             rows.append(row(name, model, found(model), of_biases))
             print(rows[-1], flush=True)
-    if options.no_save:
-        reporting.print_table(rows)
-        return
     protocol = {
         "data": f"{data.SPLITS[MOVIELENS]}, the first; generated sets, a fraction of {HELD_OUT} held out",
         "within": "percent of the errors within one and two deviations; parts: thirds by the number of training "
@@ -195,7 +185,9 @@ def main() -> None:
         "of a normal distribution",
         "log-likelihood": f"nats per rating, of probabilities of at least {LEAST:g}",
     }
-    reporting.save("ratings-uncertainty", protocol, rows, seeds=[SEED], keep="row")
+    reporting.save(
+        "ratings-uncertainty", protocol, rows, seeds=[SEED], keep="row", dry=options.no_save
+    )
 
 
 if __name__ == "__main__":

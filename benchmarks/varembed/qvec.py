@@ -115,11 +115,8 @@ def main() -> None:
         "text": f"{text.n_tokens} tokens of Wikipedia",
         "seeds": "of the vectors and of the rotation",
     }
-    if options.no_save:
-        reporting.print_table(rows)
-    else:
-        name = models.results_name("varembed-qvec", options)
-        reporting.save(name, protocol, rows, seeds=options.seeds, keep="row")
+    name = models.results_name("varembed-qvec", options)
+    reporting.save(name, protocol, rows, seeds=options.seeds, keep="row", dry=options.no_save)
 
 
 if __name__ == "__main__":

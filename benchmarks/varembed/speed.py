@@ -62,10 +62,7 @@ def main() -> None:
         "text": f"{text.n_tokens} tokens of Wikipedia, {len(text.vocabulary)} types",
         "model": "defaults, but for one epoch and a random start",
     }
-    if options.no_save:
-        reporting.print_table(rows)
-    else:
-        reporting.save("varembed-speed", protocol, rows, seeds=[0])
+    reporting.save("varembed-speed", protocol, rows, seeds=[0], dry=options.no_save)
 
 
 if __name__ == "__main__":

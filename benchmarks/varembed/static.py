@@ -88,11 +88,8 @@ def main() -> None:
         "vectors": f"{models.WIDTH} columns, all of one length, {text.n_tokens} tokens of Wikipedia",
         "seeds": "of the vectors, the labelled sentences and the network",
     }
-    if options.no_save:
-        reporting.print_table(rows)
-    else:
-        name = models.results_name("varembed-static", options)
-        reporting.save(name, protocol, rows, seeds=options.seeds, keep="key")
+    name = models.results_name("varembed-static", options)
+    reporting.save(name, protocol, rows, seeds=options.seeds, keep="key", dry=options.no_save)
 
 
 if __name__ == "__main__":

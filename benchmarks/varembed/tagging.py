@@ -131,12 +131,12 @@ def main() -> None:
         "text": f"{text.n_tokens} tokens of Wikipedia",
         "seeds": "of the vectors and of the classifier",
     }
-    if options.no_save:
-        reporting.print_table(rows)
-        return
     name = models.results_name("varembed-tagging", options)
-    path = reporting.save(name, protocol, rows, seeds=options.seeds, keep="key")
-    picture(name, json.loads(path.read_text(encoding="utf8"))["rows"])
+    path = reporting.save(
+        name, protocol, rows, seeds=options.seeds, keep="key", dry=options.no_save
+    )
+    if not options.no_save:
+        picture(name, json.loads(path.read_text(encoding="utf8"))["rows"])
 
 
 if __name__ == "__main__":

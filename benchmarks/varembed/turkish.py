@@ -125,10 +125,9 @@ def main() -> None:
         "gensim": "20 epochs, one thread; a word without a vector has zeros",
         "seeds": "of the vectors and of the classifier",
     }
-    if options.no_save:
-        reporting.print_table(rows)
-    else:
-        reporting.save("varembed-turkish", protocol, rows, seeds=options.seeds, keep="key")
+    reporting.save(
+        "varembed-turkish", protocol, rows, seeds=options.seeds, keep="key", dry=options.no_save
+    )
 
 
 if __name__ == "__main__":

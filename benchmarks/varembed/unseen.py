@@ -75,11 +75,8 @@ def main() -> None:
         "LDS": lds.settings.to_dict(),
         "seeds": "of the word vectors and of the classifier; the LDS is fitted once",
     }
-    if options.no_save:
-        reporting.print_table(rows)
-    else:
-        name = models.results_name("varembed-unseen", options)
-        reporting.save(name, protocol, rows, seeds=options.seeds, keep="row")
+    name = models.results_name("varembed-unseen", options)
+    reporting.save(name, protocol, rows, seeds=options.seeds, keep="row", dry=options.no_save)
 
 
 if __name__ == "__main__":

@@ -13,14 +13,13 @@ killed, from their checkpoints below TACENDA_BENCH_CACHE.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks import parts
+from benchmarks import parts, reporting
 from benchmarks.language_models.hidden_markov import baselines, memory, mixtures, speed, studies
 from benchmarks.language_models.hidden_markov.fits import (
     PROTOCOL,
@@ -79,7 +78,7 @@ def times_of(part: str, texts: Texts, repeats: int) -> Iterator[Row]:
 
 def main() -> None:
     """Measures and saves each row as it is found."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__)
     parser.add_argument("--only", nargs="+", choices=(*FITS, *TIMES, *FURTHER), default=FITS)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--again", action="store_true", help="measure rows of studies anew")

@@ -13,7 +13,6 @@ them, which is slower on some processors.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import statistics
@@ -277,7 +276,7 @@ def scoring_rates(model: VLHMM, text: Corpus, repeats: int) -> Iterator[dict[str
 
 def main() -> None:
     """Measures a step on a device, and saves each row as it is found."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__)
     parser.add_argument("--device", default="cuda", help="cuda, or cuda:1 (default: cuda)")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()

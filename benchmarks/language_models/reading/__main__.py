@@ -8,7 +8,6 @@ fit that was broken off goes on; rows that were measured stay in the result unti
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -220,7 +219,7 @@ PARTS: dict[str, Callable[[Stories, Study, Models], Iterator[Row]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument(
         "--texts", nargs="+", choices=texts.TEXTS, default=texts.TEXTS, help="of the n-grams"

@@ -8,7 +8,6 @@ so an interrupted run goes on where it stopped.
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from benchmarks import reporting
@@ -43,7 +42,7 @@ NAME = "lm-state-space"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = reporting.Command(__doc__)
     parser.add_argument("--only", nargs="+", choices=list(STUDIES), default=list(STUDIES))
     options = parser.parse_args()
     for place, study in enumerate(options.only, start=1):

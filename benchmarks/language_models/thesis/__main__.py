@@ -10,10 +10,7 @@ it is done and shared by the studies; one that was interrupted goes on. The pict
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
-from benchmarks import parts
+from benchmarks import reporting
 from benchmarks.embeddings import common
 from benchmarks.language_models.thesis import studies
 from benchmarks.language_models.thesis.fits import Bench, Study
@@ -27,19 +24,12 @@ STUDIES = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = reporting.Command(__doc__, "cache", "no-save")
     parser.add_argument(
         "--data", choices=tuple(PLANS), action="append", help="one; both if left out"
     )
     parser.add_argument("--only", nargs="*", default=[], metavar="STUDY", help=", ".join(STUDIES))
     parser.add_argument("--without", nargs="*", default=[], metavar="STUDY", help="leave these out")
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        default=parts.kept_folder(),
-        help="where fits are kept (default: TACENDA_BENCH_CACHE)",
-    )
-    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     options = parser.parse_args()
     unknown = sorted({*options.only, *options.without} - set(STUDIES))
     if unknown:

@@ -10,48 +10,29 @@ matplotlib.
 
 from __future__ import annotations
 
-import argparse
-import importlib
-from pathlib import Path
-
-from benchmarks import parts
+from benchmarks import reporting
 from benchmarks.embeddings import common
-from benchmarks.ratings.thesis import fits
+from benchmarks.ratings.thesis import fits, studies
 from benchmarks.ratings.thesis.fits import Bench
 
 STUDIES = (
-    "machines",
-    "conditioning",
-    "factorizations",
-    "frequency",
-    "cold",
-    "parameters",
-    "spread",
-)
+    "machines", "conditioning", "factorizations", "frequency", "cold", "parameters", "spread",
+)  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = reporting.Command(__doc__, "cache", "no-save")
     parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"of {', '.join(STUDIES)}")
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        default=parts.kept_folder(),
-        help="where cells are kept (default: TACENDA_BENCH_CACHE)",
-    )
-    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
     options = parser.parse_args()
     unknown = sorted(set(options.studies) - set(STUDIES))
     if unknown:
         parser.error(f"there is no study {unknown[0]!r}: choose from {', '.join(STUDIES)}")
     log = common.logger("thesis", options.cache)
     cells = common.Cells(options.cache, "ratings-thesis")
-    bench = Bench.of(fits.movielens(), cells, log)
+    bench = Bench.of(fits.movielens(), cells, log, dry=options.no_save)
     for study in options.studies or STUDIES:
         print(f"\n{study}", flush=True)
-        importlib.import_module(f"benchmarks.ratings.thesis.{study}").main(
-            bench, not options.no_save
-        )
+        getattr(studies, study)(bench)
 
 
 if __name__ == "__main__":

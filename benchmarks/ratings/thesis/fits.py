@@ -14,7 +14,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -22,8 +22,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import freshness, parts
+from benchmarks import freshness, parts, reporting
 from benchmarks.embeddings.common import Cells
+from benchmarks.ratings.thesis import pictures, published
+from benchmarks.ratings.thesis.pictures import Panel
 from tacenda import datasets
 from tacenda.ratings import Ratings, read_ratings
 from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalPMF, ConditionalRBM, RatingAlgorithm
@@ -181,6 +183,7 @@ class Bench:
     bins: Numbers
     cells: Cells
     log: logging.Logger
+    dry: bool = False  # print results, write none
 
     @cached_property
     def known(self) -> Identities:
@@ -193,9 +196,26 @@ class Bench:
         return self.known.union(Identities.of(self.parts.test), self.parts.train.n_items)
 
     @classmethod
-    def of(cls, parts: Parts, cells: Cells, log: logging.Logger) -> Bench:
+    def of(cls, parts: Parts, cells: Cells, log: logging.Logger, dry: bool = False) -> Bench:
         bins = equal_bins(np.diff(parts.train.user_offsets))
-        return cls(parts, bins, cells, log)
+        return cls(parts, bins, cells, log, dry)
+
+    def report(
+        self,
+        study: str,
+        told: dict[str, Any],
+        rows: list[dict[str, Any]],
+        panels: Sequence[Panel] = (),
+        *,
+        seeds: Sequence[int] = (SEED,),
+        columns: int = 2,
+    ) -> None:
+        """Print the rows of a study, save them and draw its panels."""
+        name = f"ratings-thesis-{study}"
+        protocol = {"data": SPLIT, "published": published.SOURCE, **told}
+        reporting.save(name, protocol, rows, seeds=seeds, dry=self.dry)
+        if panels and not self.dry:
+            pictures.draw(name, panels, columns)
 
     def fit(
         self,
