@@ -71,7 +71,8 @@ def test_cells_of_the_results_are_not_measured_again(cells, tmp_path, monkeypatc
     monkeypatch.setattr(spacy_rows.reporting, "RESULTS", tmp_path)
     (tmp_path / "rows.json").write_text(json.dumps({"rows": [found, old]}))
 
-    kept = spacy_rows.kept_cells(tmp_path / "elsewhere", "rows", "rows")
+    study = spacy_rows.Study("rows", {}, {}, {}, "rows")
+    kept = study.cells(tmp_path / "elsewhere")
 
     assert spacy_rows.row_of(kept, ("task", "row", "model")) == found
     assert spacy_rows.row_of(kept, ("task", "old", "model")) == {}

@@ -47,10 +47,7 @@ def measure(
 ) -> dict[str, Any]:
     task = labelled.load(TASK)
     nlp = pipelines.build(spacy_rows.TASKS[TASK], row, vectors)
-    docs = {
-        part: pipelines.documents(nlp, task, part, row, options.cache, lds)
-        for part in ("train", "dev", "test")
-    }
+    docs = spacy_rows.documents(nlp, task, row, options.cache, lds)
     return spacy_rows.measure(task, SIZE, seed, nlp, docs)
 
 

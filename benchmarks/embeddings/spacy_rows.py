@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,6 @@ from spacy.training import Example, biluo_tags_to_spans, iob_to_biluo
 from benchmarks import reporting
 from benchmarks.embeddings import common, labelled, models, pipelines, subwords
 
-NAME = "embeddings-spacy"
 TASKS = {"ewt-upos": "tagger", "wnut17": "ner", "conll2003": "ner"}
 PROTOCOL = {
     "measure": "tagger: UPOS accuracy in percent; ner: entity F1 in percent; test part",
@@ -37,6 +39,10 @@ PROTOCOL = {
     f"40,000 types, the same OOV classes; {subwords.PROTOCOL}; "
     "SumEmbed 128 wide, one epoch, the same text in lower case, 50,000 types",
 }
+
+
+Score = Callable[[spacy.Language, list[Doc], list[Example]], float]
+Measure = Callable[[str, pipelines.Row, int | None, int], dict[str, Any]]
 
 
 def gold(docs: list[Doc], sentences: list[labelled.Sentence], component: str) -> list[Example]:
@@ -73,7 +79,7 @@ def measure(
     seed: int,
     nlp: spacy.Language,
     docs: dict[str, list[Doc]],
-    score: Callable[[spacy.Language, list[Doc], list[Example]], float] = score,
+    score: Score = score,
 ) -> dict[str, Any]:
     """Train on the subset of this seed until the dev part says stop; dev and test score of the best step."""
     component = nlp.pipe_names[-1]
@@ -98,69 +104,132 @@ def key_of(task: str, name: str, size: int | None, seed: int, model: str) -> str
     return common.cell_key(**parts, training=pipelines.KIND)
 
 
-def recorded(results: str, cache: Path) -> dict[str, dict[str, Any]]:
-    """The rows of a results file, by task and row."""
-    path = reporting.RESULTS / f"{common.results_name(results, cache)}.json"
-    rows = json.loads(path.read_text(encoding="utf8"))["rows"] if path.exists() else []
-    return {row["what"]: row for row in rows}
+@dataclass(frozen=True)
+class Study:
+    """A table of rows by tasks.
+
+    Attributes
+    ----------
+    name, results
+        Of its cells and its log, and of its results.
+    tasks
+        The components that they train, and their scores.
+    sizes
+        Of the labelled text: a row with a cell for each and for every seed is complete.
+    about
+        What the rows of a task say beside their figures.
+    """
+
+    name: str
+    tasks: Mapping[str, tuple[str, Score]]
+    rows: Mapping[str, pipelines.Row]
+    protocol: Mapping[str, str]
+    results: str
+    sizes: Sequence[int | None] = labelled.SIZES
+    about: Callable[[argparse.Namespace, str], dict[str, Any]] = lambda options, task: {}
+
+    def recorded(self, cache: Path) -> dict[str, dict[str, Any]]:
+        """The rows of the results, by task and row."""
+        path = reporting.RESULTS / f"{common.results_name(self.results, cache)}.json"
+        rows = json.loads(path.read_text(encoding="utf8"))["rows"] if path.exists() else []
+        return {row["what"]: row for row in rows}
+
+    def cells(self, cache: Path) -> common.Cells:
+        """What was measured, of the cache and of the results."""
+        cells = common.Cells(cache, self.name)
+        for row in self.recorded(cache).values():
+            for each in row.get("cells", ()) if row.get("training") == pipelines.KIND else ():
+                key = key_of(row["task"], row["row"], each["size"], each["seed"], row["vectors"])
+                cells.values.setdefault(key, each)
+        return cells
+
+    def run(self, options: argparse.Namespace, measure: Measure | None = None) -> None:
+        """Measure the cells that are missing; save after each of them, and in the end."""
+        log, cells = common.logger(self.name, options.cache), self.cells(options.cache)
+        measure = measure or self._trainer(options)
+        cases = product(
+            self.tasks, options.seeds, options.sizes, common.chosen(self.rows, options.only)
+        )
+        for task, seed, size, name in cases:
+            if task not in getattr(options, "tasks", self.tasks):
+                continue
+            row = self.rows[name]
+            key = key_of(task, name, size, seed, version(options, row))
+            if key in cells.values:
+                continue
+            cell = cells.measure(key, lambda: measure(task, row, size, seed))  # noqa: B023
+            log.info("%s: %s (%.0f s)", key, cell["test"], cell["seconds"])
+            self.report(options)
+        self.report(options)
+
+    def _trainer(self, options: argparse.Namespace) -> Measure:
+        """What trains one component on gold tokens."""
+        load, vectors = cache(labelled.load), dict[Any, Any]()
+
+        def train(name: str, row: pipelines.Row, size: int | None, seed: int) -> dict[str, Any]:
+            task, (component, score) = load(name), self.tasks[name]
+            kind = (name, row.static, row.words, row.subwords)
+            if kind not in vectors:
+                vectors[kind] = pipelines.word_vectors(options.cache, [task], row)
+            nlp = pipelines.build(component, row, vectors[kind])
+            return measure(task, size, seed, nlp, documents(nlp, task, row, options.cache), score)
+
+        return train
+
+    def report(self, options: argparse.Namespace) -> None:
+        """Write the rows that have new cells."""
+        if options.no_save:
+            return
+        known, cells = self.recorded(options.cache), self.cells(options.cache)
+        rows: dict[str, dict[str, Any]] = {}
+        for task, name in product(self.tasks, self.rows):
+            case = (task, name, version(options, self.rows[name]))
+            found = row_of(cells, case, self.sizes)
+            if found and found["cells"] != known.get(found["what"], {}).get("cells"):
+                rows[found["what"]] = {**found, **self.about(options, task)}
+        unfinished = any(
+            not complete({**known, **rows}.get(f"{task}, {name}", {}), self.sizes)
+            for task, name in product(self.tasks, self.rows)
+        )
+        if rows:
+            reporting.save(
+                common.results_name(self.results, options.cache),
+                {**self.protocol, "text": common.text_of(options.cache)},
+                list(rows.values()),
+                seeds=common.SEEDS,
+                keep="what",
+                unfinished=unfinished,
+            )
 
 
-def kept_cells(cache: Path, name: str, results: str) -> common.Cells:
-    """The cells of a benchmark, of the cache and of its results."""
-    cells = common.Cells(cache, name)
-    for row in recorded(results, cache).values():
-        for each in row.get("cells", ()) if row.get("training") == pipelines.KIND else ():
-            key = key_of(row["task"], row["row"], each["size"], each["seed"], row["vectors"])
-            cells.values.setdefault(key, each)
-    return cells
-
-
-def run(options: argparse.Namespace) -> None:
-    log = common.logger("spacy_rows", options.cache)
-    cells = kept_cells(options.cache, "spacy_rows", NAME)
-    for task_name in options.tasks:
-        task = labelled.load(task_name)
-        vectors: dict[Any, Any] = {}
-        for seed in options.seeds:
-            for size in options.sizes:
-                for name in common.chosen(pipelines.ROWS, options.only):
-                    row = pipelines.ROWS[name]
-                    key = key_of(task_name, name, size, seed, version(options, row))
-                    if key in cells.values:
-                        continue
-                    kind = (row.static, row.words, row.subwords)
-                    if kind not in vectors:
-                        vectors[kind] = pipelines.word_vectors(options.cache, [task], row)
-                    nlp = pipelines.build(TASKS[task_name], row, vectors[kind])
-                    docs = {
-                        part: pipelines.documents(nlp, task, part, row, options.cache)
-                        for part in ("train", "dev", "test")
-                    }
-                    cell = cells.measure(
-                        key,
-                        lambda: measure(task, size, seed, nlp, docs),  # noqa: B023
-                    )
-                    log.info("%s: %.2f (%.0f s)", key, cell["test"], cell["seconds"])
-                    if not options.no_save:
-                        report(options)
+def documents(
+    nlp: spacy.Language, task: labelled.Task, row: pipelines.Row, cache: Path, *lds: Any
+) -> dict[str, list[Doc]]:
+    """The documents of every part of a task."""
+    parts = ("train", "dev", "test")
+    return {part: pipelines.documents(nlp, task, part, row, cache, *lds) for part in parts}
 
 
 Case = tuple[str, str, str]  # task, row, and version of the vectors
 
 
-def row_of(cells: common.Cells, case: Case) -> dict[str, Any]:
+def row_of(
+    cells: common.Cells, case: Case, sizes: Sequence[int | None] = labelled.SIZES
+) -> dict[str, Any]:
     """A row of the results: its cells, and mean and spread over seeds of every size; empty if there are none."""
     task, name, vectors = case
     found: dict[str, Any] = {}
     kept = []
-    for size in labelled.SIZES:
+    for size in sizes:
         keys = {seed: key_of(task, name, size, seed, vectors) for seed in common.SEEDS}
         measured = {seed: cells.values[key] for seed, key in keys.items() if key in cells.values}
-        for part in ("dev", "test"):
-            if measured:
-                found[f"{part} {size or 'all'}"] = common.spread(
-                    [c[part] for c in measured.values()]
-                )
+        for part in ("dev", "test") if measured else ():
+            of_part = [cell[part] for cell in measured.values()]
+            named = isinstance(of_part[0], dict)  # several scores
+            for score in of_part[0] if named else [""]:
+                values = [each[score] if named else each for each in of_part]
+                label = " ".join(filter(None, (part, score, str(size or "all"))))
+                found[label] = common.spread(values)
         for seed, cell in measured.items():
             what = {each: cell[each] for each in ("dev", "test", "step", "steps", "seconds")}
             kept.append({"size": size, "seed": seed, **what})
@@ -169,51 +238,30 @@ def row_of(cells: common.Cells, case: Case) -> dict[str, Any]:
     return {**what, **found, **made} if kept else {}
 
 
-def complete(row: dict[str, Any]) -> bool:
+def complete(row: dict[str, Any], sizes: Sequence[int | None] = labelled.SIZES) -> bool:
     """Whether a row has a cell for every size and seed."""
-    return len(row.get("cells", ())) == len(labelled.SIZES) * len(common.SEEDS)
-
-
-def report(options: argparse.Namespace) -> None:
-    """Write the rows that have new cells to benchmarks/results/embeddings-spacy.json."""
-    known = recorded(NAME, options.cache)
-    cells = kept_cells(options.cache, "spacy_rows", NAME)
-    rows: dict[str, dict[str, Any]] = {}
-    for task in options.tasks:
-        for name in common.chosen(pipelines.ROWS, options.only):
-            case = (task, name, version(options, pipelines.ROWS[name]))
-            found = row_of(cells, case)
-            if found and found["cells"] != known.get(found["what"], {}).get("cells"):
-                rows[found["what"]] = {**found, "component": TASKS[task]}
-    unfinished = any(
-        not complete({**known, **rows}.get(f"{task}, {name}", {}))
-        for task in TASKS
-        for name in pipelines.ROWS
-    )
-    if not rows:
-        return
-    reporting.save(
-        common.results_name(NAME, options.cache),
-        {**PROTOCOL, "text": common.text_of(options.cache)},
-        list(rows.values()),
-        seeds=common.SEEDS,
-        keep="what",
-        unfinished=unfinished,
-    )
+    return len(row.get("cells", ())) == len(sizes) * len(common.SEEDS)
 
 
 def size_of(text: str) -> int | None:
     return None if text == "all" else int(text)
 
 
+STUDY = Study(
+    "spacy_rows",
+    {task: (component, score) for task, component in TASKS.items()},
+    pipelines.ROWS,
+    PROTOCOL,
+    "embeddings-spacy",
+    about=lambda options, task: {"component": TASKS[task]},
+)
+
+
 def main() -> None:
     parser = common.arguments(__doc__)
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
     parser.add_argument("--sizes", nargs="*", type=size_of, default=list(labelled.SIZES))
-    options = parser.parse_args()
-    run(options)
-    if not options.no_save:
-        report(options)
+    STUDY.run(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ The test part is looked at once, with the step that is best on the dev part.
 from __future__ import annotations
 
 import argparse
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ from benchmarks.embeddings import common, labelled, pipelines, spacy_rows, text
 PICTURED = "treebank-drawn"
 TASKS = {"treebank-drawn": "tag accuracy", "conll2000": "chunk F1"}
 STATES = 200  # of the LDS, and columns of word2vec
-NAME = "embeddings-unseen"
 ROWS = {
     f"hash + word2vec {STATES}, CNN4": pipelines.Row(static=STATES, depth=4),
     f"hash + word2vec {STATES}, CNN1": pipelines.Row(static=STATES, depth=1),
@@ -70,42 +70,13 @@ def chunk_f1(nlp: spacy.Language, docs: list[Doc], gold: list[Example]) -> float
     )
 
 
-def run(options: argparse.Namespace) -> None:
-    log = common.logger("unseen", options.cache)
-    cells = spacy_rows.kept_cells(options.cache, "unseen", NAME)
-    for name in options.tasks:
-        task = labelled.load(name)
-        score = chunk_f1 if name == "conll2000" else spacy_rows.score
-        vectors: dict[Any, Any] = {}
-        for seed in options.seeds:
-            for size in options.sizes:
-                for row_name in common.chosen(ROWS, options.only):
-                    row = ROWS[row_name]
-                    version = spacy_rows.version(options, row)
-                    key = spacy_rows.key_of(name, row_name, size, seed, version)
-                    if key in cells.values:
-                        continue
-                    kind = (row.static, row.words, row.subwords)
-                    if kind not in vectors:
-                        vectors[kind] = pipelines.word_vectors(options.cache, [task], row)
-                    nlp = pipelines.build("tagger", row, vectors[kind])
-                    docs = {
-                        part: pipelines.documents(nlp, task, part, row, options.cache)
-                        for part in ("train", "dev", "test")
-                    }
-                    cell = cells.measure(
-                        key,
-                        lambda: spacy_rows.measure(task, size, seed, nlp, docs, score),  # noqa: B023
-                    )
-                    log.info("%s: %.2f (%.0f s)", key, cell["test"], cell["seconds"])
-
-
-def overlap(options: argparse.Namespace, task: labelled.Task) -> dict[str, int]:
+@cache
+def overlap(folder: Path, name: str) -> dict[str, int]:
     """How many runs of 8 words of the labelled text occur in the unlabelled one, both as ids of its vocabulary.
 
     Unknown words and numbers of one shape count as equal, so that this is an upper bound.
     """
-    corpus = text.corpus(options.cache)
+    corpus, task = text.corpus(folder), labelled.load(name)
     found = [
         _n_gram_codes(np.asarray(corpus.vocabulary.encode(sentence.words)))
         for part in (task.train, task.dev, task.test)
@@ -130,29 +101,19 @@ def _n_gram_codes(ids: np.ndarray) -> np.ndarray:
     return codes
 
 
-def report(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Write the rows that have new cells to benchmarks/results/embeddings-unseen.json; return all of its rows."""
-    known = spacy_rows.recorded(NAME, options.cache)
-    cells = spacy_rows.kept_cells(options.cache, "unseen", NAME)
-    rows = []
-    unfinished = False
-    for task, measure in TASKS.items():
-        runs = overlap(options, labelled.load(task))
-        for name, row in ROWS.items():
-            case = (task, name, spacy_rows.version(options, row))
-            found = spacy_rows.row_of(cells, case)
-            unfinished |= not spacy_rows.complete(found)
-            if found and found["cells"] != known.get(found["what"], {}).get("cells"):
-                rows.append({**found, "measure": measure, **runs})
-    reporting.save(
-        common.results_name(NAME, options.cache),
-        {**PROTOCOL, "text": common.text_of(options.cache)},
-        rows,
-        seeds=common.SEEDS,
-        keep="what",
-        unfinished=unfinished,
-    )
-    return list(spacy_rows.recorded(NAME, options.cache).values())
+def about(options: argparse.Namespace, task: str) -> dict[str, Any]:
+    return {"measure": TASKS[task], **overlap(options.cache, task)}
+
+
+SCORES = {"treebank-drawn": spacy_rows.score, "conll2000": chunk_f1}
+STUDY = spacy_rows.Study(
+    "unseen",
+    {task: ("tagger", score) for task, score in SCORES.items()},
+    ROWS,
+    PROTOCOL,
+    "embeddings-unseen",
+    about=about,
+)
 
 
 def picture(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -181,9 +142,10 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
     parser.add_argument("--sizes", nargs="*", type=spacy_rows.size_of, default=list(labelled.SIZES))
     options = parser.parse_args()
-    run(options)
+    STUDY.run(options)
     if not options.no_save:
-        picture(reporting.RESULTS / "embeddings-unseen.png", report(options))
+        rows = list(STUDY.recorded(options.cache).values())
+        picture(reporting.RESULTS / "embeddings-unseen.png", rows)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,10 @@ import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from benchmarks import reporting
 from benchmarks.embeddings import common, labelled, pipelines, spacy_rows
 from tacenda import datasets
 from tacenda.datasets import conllu
 
-NAME = "embeddings-whole"
 HEADS = ("tagger", "parser", "ner")
 ROWS = (
     pipelines.DEFAULT,
@@ -104,64 +102,21 @@ def scores(nlp: spacy.Language, parts: list[list[Example]]) -> dict[str, float]:
     return {name: 100 * by_part[name][key] for name, key in SCORES.items()}
 
 
-def run(options: argparse.Namespace) -> None:
-    log = common.logger("whole", options.cache)
-    cells = spacy_rows.kept_cells(options.cache, "whole", NAME)
-    for seed in options.seeds:
-        for size in options.sizes:
-            for name in common.chosen(ROWS, options.only):
-                row = pipelines.ROWS[name]
-                key = spacy_rows.key_of("whole", name, size, seed, spacy_rows.version(options, row))
-                if key in cells.values:
-                    continue
-                cell = cells.measure(key, lambda: measure(options, row, size, seed))  # noqa: B023
-                log.info("%s: %s (%.0f s)", key, cell["test"], cell["seconds"])
-                if not options.no_save:
-                    report(options)
-
-
-def report(options: argparse.Namespace) -> None:
-    """Write what was measured to benchmarks/results/embeddings-whole.json."""
-    cells = spacy_rows.kept_cells(options.cache, "whole", NAME)
-    rows = []
-    for name in ROWS:
-        vectors = spacy_rows.version(options, pipelines.ROWS[name])
-        found: dict[str, Any] = {}
-        kept = []
-        for size in labelled.SIZES:
-            keys = [spacy_rows.key_of("whole", name, size, seed, vectors) for seed in common.SEEDS]
-            measured = {
-                seed: cells.values[key]
-                for seed, key in zip(common.SEEDS, keys, strict=True)
-                if key in cells.values
-            }
-            for part in ("dev", "test") if measured else ():
-                for score in SCORES:
-                    values = [cell[part][score] for cell in measured.values()]
-                    found[f"{part} {score} {size or 'all'}"] = common.spread(values)
-            kept += [{"size": size, "seed": seed, **cell} for seed, cell in measured.items()]
-        if kept:
-            made = {"vectors": vectors, "training": pipelines.KIND, "cells": kept}
-            what = {"what": f"whole, {name}", "task": "whole", "row": name}
-            rows.append({**what, **found, **made})
-    reporting.save(
-        NAME,
-        {**PROTOCOL, "text": common.text_of(options.cache)},
-        rows,
-        seeds=common.SEEDS,
-        keep="what",
-        unfinished=len(rows) < len(ROWS)
-        or any(len(row["cells"]) < len(common.SEEDS) for row in rows),
-    )
+STUDY = spacy_rows.Study(
+    "whole",
+    {"whole": ("", spacy_rows.score)},
+    {name: pipelines.ROWS[name] for name in ROWS},
+    PROTOCOL,
+    "embeddings-whole",
+    SIZES,
+)
 
 
 def main() -> None:
     parser = common.arguments(__doc__)
     parser.add_argument("--sizes", nargs="*", type=spacy_rows.size_of, default=list(SIZES))
     options = parser.parse_args()
-    run(options)
-    if not options.no_save:
-        report(options)
+    STUDY.run(options, lambda _, row, size, seed: measure(options, row, size, seed))
 
 
 if __name__ == "__main__":
