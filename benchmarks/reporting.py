@@ -4,8 +4,10 @@ import argparse
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -73,9 +75,32 @@ def summary(values: list[float]) -> dict[str, float | int]:
     }
 
 
-def _load() -> float | None:
+def load() -> float | None:
     """Processes that wanted a core during the last minute, on average; None where the system does not say."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+def of_process(module: str, *arguments: object) -> Any:
+    """What a module prints as JSON on its last line, in a process of its own."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def peak() -> int:
+    """The most bytes that were resident in this process so far."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def pyplot() -> Any:
+    """Matplotlib, which comes with the benchmarks only, without a screen."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
 
 
 def _git(*arguments: str) -> str | None:
@@ -92,7 +117,7 @@ def _git(*arguments: str) -> str | None:
 STARTED = {
     "commit": _git("rev-parse", "--short=10", "HEAD"),
     "modified": bool(_git("status", "--porcelain", "--", "packages")),
-    "load at the start": _load(),
+    "load at the start": load(),
 }
 CODE = {
     each: freshness.code(each) for each in {each for part in parts.PARTS for each in part.measures}
@@ -110,7 +135,7 @@ def description(name: str, seeds: Sequence[int] | None) -> dict[str, Any]:
     part = parts.part_of(name)
     return {
         **STARTED,
-        "load at the end": _load(),
+        "load at the end": load(),
         "code": {each: CODE[each] for each in part.measures} if part else {},
         "seeds": None if seeds is None else list(seeds),
         "cpu": _cpu_model(),

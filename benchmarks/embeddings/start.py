@@ -43,10 +43,7 @@ def measure(cache: Path, start: str, seed: int, states: int, iterations: int) ->
 
 
 def picture(path: Path, rows: list[dict[str, Any]]) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = reporting.pyplot()
 
     figure, axes = pyplot.subplots(figsize=(5, 3.4), layout="constrained")
     for start, color in zip(STARTS, ("C0", "C3"), strict=True):

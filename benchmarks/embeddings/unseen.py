@@ -118,10 +118,7 @@ STUDY = spacy_rows.Study(
 
 def picture(path: Path, rows: list[dict[str, Any]]) -> None:
     """Draw the README's picture: right tags by labelled sentences, with standard deviations over seeds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = reporting.pyplot()
 
     figure, axes = pyplot.subplots(figsize=(7.2, 3.4), layout="constrained")
     sizes = [str(size or "all") for size in labelled.SIZES]

@@ -80,7 +80,7 @@ def rows_of(on: str, texts: Texts, budget: str) -> Iterator[Row]:
     models = {f"seed {seed}": model for seed, (model, _) in enumerate(found)}
     model = Mixture(models) if len(models) > 1 else models["seed 0"]
     seconds = [row["CPU s"] for _, row in found]
-    for row in contexts.perplexities(model, {"valid": texts.valid, "test": texts.test}):
+    for row in contexts.perplexities(model, texts.held_out):
         yield {
             "what": f"{on}, {budget}, {row['context']}",
             "text": on,

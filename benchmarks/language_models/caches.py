@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from benchmarks import reporting
 from benchmarks.language_models import contexts, log_bilinear
-from tacenda import Corpus
 from tacenda_lm import KneserNey, LanguageModel, Mixture, NeuralCache, UnigramCache
 
 PROTOCOL = {
@@ -22,14 +21,14 @@ PROTOCOL = {
 }
 
 
-def models_of(text: dict[str, Corpus]) -> Iterator[tuple[str, LanguageModel]]:
+def models_of(texts: contexts.Texts) -> Iterator[tuple[str, LanguageModel]]:
     """The caches alone, and mixtures with one and with both; those without the HLBL first."""
-    train = text["train"]
+    train = texts.train
     ngrams, cache = KneserNey(order=5).fit(train), UnigramCache().fit(train)
     yield "UnigramCache", cache
     yield "KneserNey(5)", ngrams
     yield "KneserNey(5) + UnigramCache", Mixture({"kneser_ney": ngrams, "cache": cache})
-    hlbl, _ = log_bilinear.fitted(train, text["valid"])
+    hlbl, _ = log_bilinear.fitted(train, texts.valid)
     neural, both = NeuralCache.over(hlbl), {"kneser_ney": ngrams, "hlbl": hlbl}
     yield "NeuralCache", neural
     yield "HLBL + NeuralCache", Mixture({"hlbl": hlbl, "neural": neural})
@@ -41,10 +40,9 @@ def models_of(text: dict[str, Corpus]) -> Iterator[tuple[str, LanguageModel]]:
 
 def measure() -> None:
     """Save the perplexities of every model as soon as they are found."""
-    text, rows = log_bilinear.texts(), []
-    held_out = {name: text[name] for name in ("valid", "test")}
-    for name, model in models_of(text):
-        for row in contexts.perplexities(model, held_out, weights_on=text["valid"]):
+    texts, rows = contexts.Texts(), []
+    for name, model in models_of(texts):
+        for row in contexts.perplexities(model, texts.held_out, weights_on=texts.valid):
             rows.append({"model": name, **row})
         reporting.save("lm-caches", PROTOCOL, rows, seeds=(0,), unfinished=True)
     reporting.save("lm-caches", PROTOCOL, rows, seeds=(0,))

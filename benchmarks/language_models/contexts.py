@@ -5,9 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tacenda import Corpus
+from tacenda import Corpus, datasets
 from tacenda_lm import LanguageModel, Mixture
 from tacenda_lm.perplexity import Context
+
+
+class Texts:
+    """Train, valid and test of a data set over the words of its training text; empty lines are left out."""
+
+    def __init__(self, name: str = "ptb") -> None:
+        files = datasets.locate(name)
+        self.train = Corpus.from_text(files["train"])
+        words = self.train.vocabulary
+        self.valid, self.test = (
+            Corpus.from_text(files[role], vocabulary=words) for role in ("dev", "test")
+        )
+
+    @property
+    def held_out(self) -> dict[str, Corpus]:
+        return {"valid": self.valid, "test": self.test}
+
 
 CONTEXTS: tuple[Context, ...] = ("sentence", "stream")
 EITHER = "either"

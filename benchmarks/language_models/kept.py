@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import resource
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import tacenda
-from benchmarks import freshness, parts
+from benchmarks import freshness, parts, reporting
 from tacenda_lm import LanguageModel
 
 
@@ -51,11 +49,10 @@ def kept(
         model = fit(folder / "checkpoints")
         seconds = time.perf_counter() - wall, time.process_time() - processor
         model.save(folder / "model")
-        unit = 1 if sys.platform == "darwin" else 1024
         row = {
             "fit s": None if broken_off else seconds[0],
             "CPU s": None if broken_off else seconds[1],
-            "peak GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9,
+            "peak GB": reporting.peak() / 1e9,
             "on disk GB": sum(each.stat().st_size for each in (folder / "model").rglob("*")) / 1e9,
         }
         done.write_text(json.dumps(row), encoding="utf-8")

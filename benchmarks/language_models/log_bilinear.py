@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks import parts, reporting
 from benchmarks.language_models import contexts
 from benchmarks.language_models.kept import kept
-from tacenda import Corpus, datasets
+from tacenda import Corpus
 from tacenda_lm import HLBL, KneserNey, LanguageModel, Mixture
 
 PROTOCOL = {
@@ -24,16 +24,6 @@ PROTOCOL = {
     "mixture": "linear, its weights fitted by EM on the validation text, in the context of the row",
     "CPU s": "of the whole fit: the bootstrap, the tree, the epochs and their evaluations; one thread",
 }
-
-
-def texts() -> dict[str, Corpus]:
-    """Train, valid and test of Penn Treebank over the words of the first."""
-    files = datasets.locate("ptb")
-    train = Corpus.from_text(files["train"])
-    found = {"train": train}
-    for name, role in (("valid", "dev"), ("test", "test")):
-        found[name] = Corpus.from_text(files[role], vocabulary=train.vocabulary)
-    return found
 
 
 def fitted(
@@ -51,9 +41,9 @@ def fitted(
 
 def main() -> None:
     reporting.Command(__doc__).parse_args()
-    text = texts()
-    train, held_out = text["train"], {name: text[name] for name in ("valid", "test")}
-    hlbl, fit = fitted(train, text["valid"])
+    texts = contexts.Texts()
+    train = texts.train
+    hlbl, fit = fitted(train, texts.valid)
     ngrams = KneserNey(order=5).fit(train)
     models: dict[str, LanguageModel] = {
         "HLBL": hlbl,
@@ -64,7 +54,7 @@ def main() -> None:
         {"part": "fit", "model": "HLBL", **fit, "epochs": hlbl.settings.epochs}
     ]
     for name, model in models.items():
-        for row in contexts.perplexities(model, held_out, weights_on=text["valid"]):
+        for row in contexts.perplexities(model, texts.held_out, weights_on=texts.valid):
             rows.append({"part": "perplexity", "model": name, **row})
     reporting.save("lm-log-bilinear", PROTOCOL, rows, seeds=(0,))
 

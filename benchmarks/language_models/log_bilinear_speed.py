@@ -7,7 +7,6 @@ The model is the default one that `benchmarks.language_models.log_bilinear` fits
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import reporting
-from benchmarks.language_models import timing
-from benchmarks.language_models.log_bilinear import fitted, texts
+from benchmarks.language_models import contexts, timing
+from benchmarks.language_models.log_bilinear import fitted
 from tacenda import Corpus, datasets
 from tacenda_lm import HLBL, build_tree
 from tacenda_lm.log_bilinear.hlbl import HLBLAdvanced, HLBLTrainer, Parameters
@@ -87,9 +86,14 @@ def scoring(hlbl: HLBL, test: Corpus, lines: list[str], repeats: int) -> Iterato
     for name, found in seconds.items():
         if name != "sgemm":
             row = {"part": "scoring", "form": "float32", "given": name}
-            yield {**row, **timing.rate(len(ids), found, "tokens/s"), "load": load()}
+            yield {**row, **timing.rate(len(ids), found, "tokens/s"), "load": reporting.load()}
     product = timing.rate(2 * 1024**3 / 1e9, seconds["sgemm"], "GFLOP/s")
-    yield {"part": "machine", "what": "sgemm, 1024 x 1024 x 1024", **product, "load": load()}
+    yield {
+        "part": "machine",
+        "what": "sgemm, 1024 x 1024 x 1024",
+        **product,
+        "load": reporting.load(),
+    }
 
 
 def training(hlbl: HLBL, train: Corpus, repeats: int) -> Iterator[Row]:
@@ -116,13 +120,13 @@ def training(hlbl: HLBL, train: Corpus, repeats: int) -> Iterator[Row]:
             row["GFLOP/s"] = 3 * operations[name] / 512 * row["tokens/s"] / 1e9
             alone = timing.rate(operations[name] / 1e9, seconds[f"sgemm of {name}"], "GFLOP/s")
             row["sgemm GFLOP/s"] = alone["GFLOP/s"]
-        yield {**row, "load": load()}
+        yield {**row, "load": reporting.load()}
     works, tokens = {}, {}
     for name, model in ((DEFAULT, hlbl), (THESIS, plain)):
         works[f"HLBL, {name}"], tokens[f"HLBL, {name}"] = training_steps(model, train, 2)
     for name, found in timing.interleaved(works, repeats, time.perf_counter).items():
         row = {"part": "training", "model": name, "threads": 2}
-        yield {**row, **timing.rate(tokens[name], found, "tokens/s"), "load": load()}
+        yield {**row, **timing.rate(tokens[name], found, "tokens/s"), "load": reporting.load()}
 
 
 def tree(repeats: int, words: int = 18_000, width: int = 100) -> Iterator[Row]:
@@ -134,32 +138,33 @@ def tree(repeats: int, words: int = 18_000, width: int = 100) -> Iterator[Row]:
     build = {"tree": lambda: build_tree("adaptive", words, vectors=vectors, weights=weights)}
     found = reporting.summary(timing.interleaved(build, repeats)["tree"])
     row = {"part": "tree", "what": f"tree over {words:,} words", "CPU s": found["median"]}
-    yield {**row, "least": found["min"], "most": found["max"], "runs": repeats, "load": load()}
-
-
-def load() -> float:
-    return round(os.getloadavg()[0], 2)
+    yield {
+        **row,
+        "least": found["min"],
+        "most": found["max"],
+        "runs": repeats,
+        "load": reporting.load(),
+    }
 
 
 def main() -> None:
     parser = reporting.Command(__doc__, "no-save")
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
-    text = texts()
-    hlbl, _ = fitted(text["train"], text["valid"])
+    texts = contexts.Texts()
+    hlbl, _ = fitted(texts.train, texts.valid)
     test_file = datasets.locate("ptb")["test"]
     lines = [line for line in test_file.read_text("utf-8").splitlines() if line.strip()]
     rows: list[Row] = []
     for part in (
-        scoring(hlbl, text["test"], lines, options.repeats),
-        training(hlbl, text["train"], options.repeats),
+        scoring(hlbl, texts.test, lines, options.repeats),
+        training(hlbl, texts.train, options.repeats),
         tree(min(options.repeats, 3)),
     ):
         for row in part:
             rows.append(row)
             print(row, flush=True)
-    if not options.no_save:
-        reporting.save("lm-log-bilinear-speed", PROTOCOL, rows, seeds=(0,))
+    reporting.save("lm-log-bilinear-speed", PROTOCOL, rows, seeds=(0,), dry=options.no_save)
 
 
 if __name__ == "__main__":

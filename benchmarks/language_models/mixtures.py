@@ -144,8 +144,7 @@ def main() -> None:
 
 def save(name: str, mixture: Mixture, texts: Texts) -> None:
     """A row of the results for each context."""
-    held_out = {"valid": texts.valid, "test": texts.test}
-    for row in contexts.perplexities(mixture, held_out, weights_on=texts.valid):
+    for row in contexts.perplexities(mixture, texts.held_out, weights_on=texts.valid):
         row = {"what": f"{name}, {row['context']}", "mixture": name, **row}
         reporting.save("lm-mixtures", PROTOCOL, [row], seeds=(0,), keep="what")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from benchmarks import reporting
 from benchmarks.language_models import contexts
-from tacenda import Corpus, datasets
 from tacenda_lm import KneserNey
 
 MODELS = [
@@ -35,21 +34,16 @@ def main() -> None:
     reporting.Command(__doc__).parse_args()
     rows = []
     for data in ("ptb", "wikitext-2"):
-        files = datasets.locate(data)
-        train = Corpus.from_text(files["train"])
-        texts = {
-            name: Corpus.from_text(files[role], vocabulary=train.vocabulary)
-            for name, role in (("valid", "dev"), ("test", "test"))
-        }
+        texts = contexts.Texts(data)
         for model in MODELS:
-            model.fit(train)
+            model.fit(texts.train)
             about = {
                 "data": data,
                 "model": NAMES[model.settings.smoothing],
                 "order": model.order,
                 "n-grams": sum(model.table.sizes),
             }
-            for row in contexts.perplexities(model, texts):
+            for row in contexts.perplexities(model, texts.held_out):
                 rows.append({**about, **row})
                 print(rows[-1], flush=True)
     reporting.save("lm-ngrams", PROTOCOL, rows)

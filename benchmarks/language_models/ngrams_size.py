@@ -102,8 +102,7 @@ def train(millions: int, budget: float) -> Row:
 
 
 def _peak() -> float:
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+    return reporting.peak() / 1e9
 
 
 def lmplz(millions: int, budget: float) -> Row | None:
@@ -190,10 +189,8 @@ def main() -> None:
     }
     for name in options.only:
         rows = list(works[name]())
-        if options.no_save:
-            reporting.print_table(rows)
-        else:
-            reporting.save(f"lm-ngrams-{name}", PROTOCOL, rows, seeds=(0,), keep="what")
+        result = f"lm-ngrams-{name}"
+        reporting.save(result, PROTOCOL, rows, seeds=(0,), keep="what", dry=options.no_save)
 
 
 def _trainings(millions: list[int], budgets: list[float]) -> Iterator[Row]:

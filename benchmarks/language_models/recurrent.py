@@ -135,7 +135,7 @@ def planned_rows(run: str, start: str, epochs: int, texts: Texts) -> Iterator[Ro
     began = time.process_time()
     model = planned(run, start, epochs, texts)
     seconds = time.process_time() - began
-    for row in contexts.perplexities(model, {"valid": texts.valid, "test": texts.test}):
+    for row in contexts.perplexities(model, texts.held_out):
         yield {
             "what": f"{what}, {row['context']}", "part": "planned", "run": run, "start": start,
             "epochs": epochs, **row, "CPU s": seconds,
@@ -146,8 +146,7 @@ def final_rows(what: str, run: str, start: str, model: RecurrentLM, texts: Texts
     """The rows of a finished fit: perplexities in both contexts, and after how many epochs."""
     training = model.fitted_on["training"]
     best = training["best"][1]
-    held_out = {"valid": texts.valid, "test": texts.test}
-    for row in contexts.perplexities(model, held_out):
+    for row in contexts.perplexities(model, texts.held_out):
         yield {
             "what": f"{what}, valid and test, {row['context']}", "part": "perplexity", "run": run, "start": start,
             "epochs": training["epochs"], "best epoch": best, **row,

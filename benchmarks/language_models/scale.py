@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from typing import Any
 
@@ -105,15 +104,10 @@ def main() -> None:
         return
     corpora(options.lines)  # tokenized once, before the processes that read it
     for name in options.only:
-        command = [sys.executable, "-m", "benchmarks.language_models.scale", *sys.argv[1:]]
-        done = subprocess.run(
-            [*command, "--in-this-process", name], stdout=subprocess.PIPE, text=True, check=True
-        )
-        rows = json.loads(done.stdout.splitlines()[-1])
-        if options.lines:
-            reporting.print_table(rows)
-        else:
-            reporting.save("lm-scale", PROTOCOL, rows, seeds=(0,), keep="what")
+        here = (*sys.argv[1:], "--in-this-process", name)
+        rows = reporting.of_process("benchmarks.language_models.scale", *here)
+        dry = bool(options.lines)
+        reporting.save("lm-scale", PROTOCOL, rows, seeds=(0,), keep="what", dry=dry)
 
 
 if __name__ == "__main__":

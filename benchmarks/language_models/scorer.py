@@ -8,7 +8,6 @@ The test text of Penn Treebank, a document a line, tokens as they are written th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,8 +15,8 @@ import spacy
 from spacy.tokens import Doc
 
 from benchmarks import reporting
-from benchmarks.language_models import timing
-from benchmarks.language_models.log_bilinear import fitted, texts
+from benchmarks.language_models import contexts, timing
+from benchmarks.language_models.log_bilinear import fitted
 from tacenda import datasets
 from tacenda_lm import KneserNey, LanguageModel, Mixture
 
@@ -68,7 +67,7 @@ def rows_of(models: dict[str, LanguageModel], lines: list[str], repeats: int) ->
     }
     calls = {"|".join(key): call for key, (call, _) in works.items()}
     seconds = timing.interleaved(calls, repeats)
-    load = round(os.getloadavg()[0], 2)
+    load = reporting.load()
     for (name, way), (_, n) in works.items():
         found = timing.rate(n, seconds[f"{name}|{way}"], "tokens/s")
         yield {"model": name, "what": way, **found, "load": load}
@@ -78,11 +77,11 @@ def main() -> None:
     parser = reporting.Command(__doc__, "no-save")
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
-    text = texts()
+    texts = contexts.Texts()
     test_file = datasets.locate("ptb")["test"]
     lines = [line for line in test_file.read_text("utf-8").splitlines() if line.strip()]
-    hlbl, _ = fitted(text["train"], text["valid"])
-    ngrams = KneserNey(order=5).fit(text["train"])
+    hlbl, _ = fitted(texts.train, texts.valid)
+    ngrams = KneserNey(order=5).fit(texts.train)
     models: dict[str, LanguageModel] = {
         "KneserNey(5)": ngrams,
         "HLBL, default": hlbl,

@@ -19,6 +19,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from benchmarks import parts, reporting
+from benchmarks.language_models.contexts import Texts
 from benchmarks.language_models.kept import kept
 from benchmarks.language_models.scale import corpora as wikipedia
 from tacenda import Corpus, datasets
@@ -103,12 +104,8 @@ def text(name: str) -> tuple[Corpus, Corpus, Corpus]:
     if name == "wikipedia":
         return wikipedia(0)
     if name == "ptb":
-        files = datasets.locate("ptb")
-        train = Corpus.from_text(files["train"])
-        held_out = (
-            Corpus.from_text(files[r], vocabulary=train.vocabulary) for r in ("dev", "test")
-        )
-        return train, *held_out
+        texts = Texts()
+        return texts.train, texts.valid, texts.test
     train = Corpus.from_sentences(up_to(novels("G", "R"), TOKENS[name]), max_vocabulary=WORDS)
     names = train.vocabulary
     valid = Corpus.from_sentences(up_to(novels("S", "S"), 80_000), vocabulary=names)

@@ -11,9 +11,6 @@ for their noise). One thread. On a machine that others use, the rate by processo
 from __future__ import annotations
 
 import json
-import resource
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -42,8 +39,7 @@ class Clock(Callback):
 
 def peak() -> float:
     """Most memory that was resident in this process so far, GB."""
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(kilobytes * 1024 / 1e9, 2)
+    return round(reporting.peak() / 1e9, 2)
 
 
 def measure(name: str, n_ratings: int) -> dict[str, Any]:
@@ -80,12 +76,10 @@ def main() -> None:
     if options.only:
         print(json.dumps(measure(options.only, options.ratings)))
         return
-    rows = []
-    for name in MODELS:
-        command = [sys.executable, "-m", "benchmarks.ratings.scale", "--only", name]
-        command += ["--ratings", str(options.ratings)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
+    shared = ("--ratings", options.ratings)
+    rows = [
+        reporting.of_process("benchmarks.ratings.scale", "--only", name, *shared) for name in MODELS
+    ]
     protocol = {
         "data": f"synthetic_ratings.generate({N_USERS}, {N_ITEMS}, {options.ratings}, seed=0)",
         "factors": 100,

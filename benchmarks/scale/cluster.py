@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -134,15 +131,12 @@ def main() -> None:
         return
     from benchmarks import reporting  # here, because every worker imports this module
 
-    rows = []
-    for n in options.workers:
-        command = [sys.executable, "-m", "benchmarks.scale.cluster", "--here", str(n)]
-        command += ["--tokens", str(options.tokens), "--scratch", str(options.scratch)]
-        command += ["--partition", str(options.partition)]
-        done = subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ
-        )
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
+    shared = ("--tokens", options.tokens, "--scratch", options.scratch)
+    shared += ("--partition", options.partition)
+    rows = [
+        reporting.of_process("benchmarks.scale.cluster", "--here", n, *shared)
+        for n in options.workers
+    ]
     for row in rows:
         row["speedup"] = rows[0]["seconds"] / row["seconds"]
     reporting.save("scale-cluster", PROTOCOL, rows, seeds=[0], keep="what")

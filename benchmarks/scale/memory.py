@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -118,17 +116,8 @@ def main() -> None:
     for model in options.models:
         found = []
         for folder in folders:
-            command = [
-                sys.executable,
-                "-m",
-                "benchmarks.scale.memory",
-                "--here",
-                model,
-                str(folder),
-            ]
-            command += ["--steps", str(options.steps), "--scratch", str(options.scratch)]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            found.append(json.loads(done.stdout.splitlines()[-1]))
+            here = ("--here", model, folder, "--steps", options.steps)
+            found.append(reporting.of_process("benchmarks.scale.memory", *here))
         short, long = found
         more = long["tokens"] - short["tokens"]
         rows.append(

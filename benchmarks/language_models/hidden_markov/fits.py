@@ -11,7 +11,8 @@ from typing import Any
 
 from benchmarks import freshness, parts, reporting
 from benchmarks.language_models import contexts
-from tacenda import Corpus, datasets
+from benchmarks.language_models.contexts import Texts
+from tacenda import Corpus
 from tacenda_lm import VLHMM, KneserNey, Mixture
 from tacenda_lm.hidden_markov.tables import text_of
 from tacenda_lm.hidden_markov.training import draw_network
@@ -28,18 +29,6 @@ PROTOCOL = {
 }
 ROLES = ("train", "valid", "test")
 Row = dict[str, Any]
-
-
-class Texts:
-    """Train, valid, test of a dataset over the words of its training text; empty lines are left out."""
-
-    def __init__(self, name: str = "ptb") -> None:
-        files = datasets.locate(name)
-        self.train = Corpus.from_text(files["train"])
-        words = self.train.vocabulary
-        self.valid, self.test = (
-            Corpus.from_text(files[k], vocabulary=words) for k in ("dev", "test")
-        )
 
 
 def perplexities(

@@ -6,20 +6,17 @@ python -m benchmarks.language_models.hidden_markov.memory '{"n_classes": 256, "s
 from __future__ import annotations
 
 import json
-import resource
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from benchmarks import reporting
 from benchmarks.language_models.hidden_markov.fits import Row, Texts
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
 from tacenda_lm.hidden_markov.tables import Observed, sentences_at, text_of
 from tacenda_lm.hidden_markov.training import Trainer, draw_network, find_classes
-
-__all__ = ["MEMORY_PROTOCOL", "rows_of"]
 
 MEMORY_PROTOCOL = (
     "largest resident memory of a process (ru_maxrss), MiB: with the text read and words in classes; after five steps; "
@@ -32,9 +29,8 @@ _MIB = 1 << 20
 def rows_of(plans: dict[str, dict[str, Any]]) -> Iterator[Row]:
     """A row for each plan."""
     for what, settings in plans.items():
-        command = [sys.executable, "-m", __spec__.name, json.dumps(settings)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        yield {"what": f"memory, {what}", **json.loads(done.stdout), "settings": settings}
+        found = reporting.of_process(__spec__.name, json.dumps(settings))
+        yield {"what": f"memory, {what}", **found, "settings": settings}
 
 
 def measure(options: dict[str, Any]) -> Row:
@@ -68,9 +64,7 @@ def measure(options: dict[str, Any]) -> Row:
 
 
 def _largest() -> float:
-    """ru_maxrss is in KiB, on a Mac in bytes."""
-    found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return found / (_MIB if sys.platform == "darwin" else 1024)
+    return reporting.peak() / _MIB
 
 
 if __name__ == "__main__":

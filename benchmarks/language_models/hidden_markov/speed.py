@@ -14,7 +14,6 @@ them, which is slower on some processors.
 from __future__ import annotations
 
 import itertools
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -32,8 +31,6 @@ from tacenda_lm.hidden_markov.settings import Method, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import Lexicon, Observed, text_of
 from tacenda_lm.hidden_markov.training import Network, Trainer, draw_network
 from tacenda_lm.hidden_markov.word_classes import word_classes
-
-__all__ = ["PRODUCTS", "reference_step"]
 
 
 class _NumpyProduct(torch.autograd.Function):
@@ -135,8 +132,6 @@ def _marginals(potentials: list[torch.Tensor], alive: list[torch.Tensor]) -> Any
     found.append((alpha[0] + beta - total[:, None]).exp())
     return list(itertools.chain(reversed(found))), float(total.sum())
 
-
-__all___of_speed = ["PROTOCOL", "class_seconds", "scoring_rates", "step_seconds"]
 
 _WIDTH, _CLASSES = 256, 128  # of the paper
 PROTOCOL = {
@@ -244,7 +239,7 @@ def _spread(seconds: list[float], unit: str) -> dict[str, Any]:
         "least": min(seconds),
         "most": max(seconds),
         "runs": len(seconds),
-        "load": round(os.getloadavg()[0], 2),
+        "load": reporting.load(),
     }
 
 
@@ -271,7 +266,7 @@ def scoring_rates(model: VLHMM, text: Corpus, repeats: int) -> Iterator[dict[str
     what = f"scoring, {model.settings.n_states:,} states ({model.settings.n_classes} classes)"
     for name, seconds in timing.interleaved(works, repeats).items():
         found = timing.rate(len(ids), seconds, "tokens per CPU second")
-        yield {"what": f"{what}, {name}", **found, "load": round(os.getloadavg()[0], 2)}
+        yield {"what": f"{what}, {name}", **found, "load": reporting.load()}
 
 
 def main() -> None:

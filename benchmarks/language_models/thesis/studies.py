@@ -625,10 +625,7 @@ def draw(
     words: Sequence[str],
 ) -> None:
     """``benchmarks/results/<name>.png``: frequent and rare words of each model, some of them named."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = reporting.pyplot()
 
     named = np.random.default_rng(0).permutation(PICTURED)[:LABELLED]
     figure, grid = pyplot.subplots(2, 2, figsize=(15, 13), layout="constrained")

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacenda import Corpus, datasets
+from benchmarks.language_models import contexts
+from tacenda import Corpus
 from tacenda_lm.sequences import Ids, Offsets, with_ends
 
 PROTOCOL = "a line is a sentence, empty lines left out; </s> is predicted; <unk> is an ordinary word; closed vocabulary"
@@ -37,12 +38,8 @@ class Texts:
     @classmethod
     def of(cls, data: str) -> Texts:
         """A data set by its name, with its own split."""
-        files = datasets.locate(data)
-        train = Corpus.from_text(files["train"])
-        valid, test = (
-            Corpus.from_text(files[role], vocabulary=train.vocabulary) for role in ("dev", "test")
-        )
-        return cls(data, train, valid, test)
+        texts = contexts.Texts(data)
+        return cls(data, texts.train, texts.valid, texts.test)
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:

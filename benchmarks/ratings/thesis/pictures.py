@@ -33,10 +33,7 @@ class Panel:
 
 def draw(name: str, panels: Sequence[Panel], columns: int = 2, y_label: str = "RMSE") -> None:
     """``benchmarks/results/<name>.png``."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = reporting.pyplot()
 
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
