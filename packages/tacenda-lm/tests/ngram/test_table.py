@@ -239,10 +239,10 @@ def test_a_probability_above_one_is_found_wherever_it_is(order):
     n_found = n = 0
     for level, place in ((i, j) for i, each in enumerate(backoffs) for j in range(len(each))):
         raised = changed(backoffs[level], place, backoffs[level][place] + rng.uniform(0, 6))
-        model._table = table_of(*ngrams, [*backoffs[:level], raised, *backoffs[level + 1 :]])
+        model.learned = table_of(*ngrams, [*backoffs[:level], raised, *backoffs[level + 1 :]])
         rows = np.empty((len(states), model.table.n_types))
         lookup.conditionals(*model.table.arguments, *model._contexts(states), rows)
-        found = model._table.sums().above_one
+        found = model.learned.sums().above_one
         n += 1
         assert (found is not None) == (rows.max() > 1e-3)
         if found is not None:

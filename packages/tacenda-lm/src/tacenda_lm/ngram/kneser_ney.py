@@ -38,7 +38,7 @@ from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
 from tacenda_lm.kenlm_interface import FullScore
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.ngram.table import ABOVE_ONE, MAX_ORDER, Table
+from tacenda_lm.ngram.table import ABOVE_ONE, MAX_ORDER, Table, lookups
 from tacenda_lm.sequences import (
     BlankLines,
     Float64,
@@ -113,18 +113,21 @@ class KneserNeySettings(Settings):
 
 
 @cache
-def _lookup() -> Any:
-    """Return the compiled look-ups, which are loaded when they are first needed."""
-    from tacenda_lm.ngram import lookup
-
-    return lookup
-
-
-@cache
 def _score_line() -> Any:
     from tacenda_lm.ngram.words import score_line
 
     return score_line
+
+
+class _WordsWhenNeeded(Vocabulary):
+    """Opens a large vocabulary without reading its words, as a large table is opened."""
+
+    @classmethod
+    def from_arrays(
+        cls, config: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], **more: Any
+    ) -> Any:
+        is_small = np.size(arrays.get("vocabulary.counts", 0)) <= _FEW_WORDS
+        return Vocabulary.from_arrays(config, arrays, at_once=is_small)
 
 
 class KneserNey(LanguageModel):
@@ -145,11 +148,12 @@ class KneserNey(LanguageModel):
     distribution: ClassVar[str] = "tacenda-lm"
     settings_class = KneserNeySettings
     settings: KneserNeySettings
+    indexes = MappingProxyType({"vocabulary": _WordsWhenNeeded})
+    learned_class = Table
     mapped_arrays = frozenset({"ngrams.data"})
     is_normalized = True
     """False for a model read from an ARPA file whose distributions do not all sum to one, and for one of few bits."""
 
-    _table: Table | None = None
     _begun: tuple[tuple[int, ...], Table, npt.NDArray[np.int64]] | None = None  # the first state
     # what strings are scored with, for one table and tokenizer: their words and the table's arguments,
     # or nothing where more is to be done with words than to look them up
@@ -162,12 +166,13 @@ class KneserNey(LanguageModel):
     @property
     def table(self) -> Table:
         """The listed n-grams. Raises NotFittedError."""
-        return self._learned(self._table)
+        found: Table = self._learned(self.learned)
+        return found
 
     @property
     def order(self) -> int:
         """N, the number of words that an n-gram spans."""
-        return self.settings.order if self._table is None else self._table.order
+        return self.settings.order if self.learned is None else self.table.order
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -215,7 +220,7 @@ class KneserNey(LanguageModel):
         _warn_of_fallback(found.from_text, settings.smoothing)
         table = _make_smaller(table, settings)
         self.is_normalized = settings.bits is None
-        self._vocabulary, self._table = vocabulary, table
+        self._vocabulary, self.learned = vocabulary, table
         self.fitted_on = {
             "n_grams": table.sizes,
             "discounts": [each.tolist() for each in found.discounts],
@@ -244,9 +249,9 @@ class KneserNey(LanguageModel):
         settings = replace(self.settings, prune=prune, bits=bits)
         model = type(self).from_settings(settings)
         model._vocabulary, model.start_log_prob = self._vocabulary, self.start_log_prob
-        model._table = _make_smaller(self.table, settings)
+        model.learned = _make_smaller(self.table, settings)
         model.is_normalized = self.is_normalized and bits is None
-        model.fitted_on = {**self.fitted_on, "n_grams": model._table.sizes}
+        model.fitted_on = {**self.fitted_on, "n_grams": model.table.sizes}
         return model
 
     # -- ARPA files --------------------------------------------------------------------------------
@@ -281,7 +286,7 @@ class KneserNey(LanguageModel):
             )
         model = cls(order=table.order)
         model.is_normalized = sums.are_one
-        model._vocabulary, model._table = vocabulary, table
+        model._vocabulary, model.learned = vocabulary, table
         model.start_log_prob = notes.pop("start_log_prob", cls.start_log_prob)
         model.fitted_on = {
             "arpa": Path(path).name,
@@ -310,25 +315,16 @@ class KneserNey(LanguageModel):
         own = {"is_normalized": self.is_normalized, "start_log_prob": self.start_log_prob}
         return {**super().config_dict(), **own}
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays of the table and of the vocabulary. Raises NotFittedError."""
-        return {**self.table.arrays(), **self.vocabulary.arrays()}
-
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Rebuild a saved model and check every array. Raises ArtifactError."""
-        model = cls.from_settings(config["settings"])
-        few = np.size(arrays.get("vocabulary.counts", 0)) <= _FEW_WORDS
-        model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays, at_once=few)
-        model.is_normalized = config.get("is_normalized", True)
-        if not isinstance(model.is_normalized, bool):
-            raise ArtifactError(f"is_normalized is {model.is_normalized!r:.80}, not true or false")
-        start = config.get("start_log_prob", cls.start_log_prob)
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        self.is_normalized = config.get("is_normalized", True)
+        if not isinstance(self.is_normalized, bool):
+            raise ArtifactError(f"is_normalized is {self.is_normalized!r:.80}, not true or false")
+        start = config.get("start_log_prob", self.start_log_prob)
         if not isinstance(start, int | float) or isinstance(start, bool) or not -1e3 < start <= 0:
             raise ArtifactError(f"start_log_prob is {start!r:.80}, not a logarithm from -1000 to 0")
-        model.start_log_prob = float(start)
-        model._table = Table.from_arrays(arrays, len(model._vocabulary), model.is_normalized)
-        return model
+        self.start_log_prob = float(start)
+        super()._read_arrays(config, arrays)
+        self.table.check_saved(len(self.vocabulary), self.is_normalized)
 
     # -- one word after another --------------------------------------------------------------------
 
@@ -349,7 +345,7 @@ class KneserNey(LanguageModel):
     def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
         """As `LanguageModel.BeginSentenceWrite`; the place of ``<s>`` is looked up once."""
         begun = self._begun
-        if begun is None or begun[1] is not self._table:
+        if begun is None or begun[1] is not self.learned:
             words = self.start().parts()
             begun = self._begun = words, self.table, self._places(words)
         state.value, state.hint = begun[0], (*begun[:2], begun[2].copy())
@@ -370,7 +366,7 @@ class KneserNey(LanguageModel):
 
     def _step(self, state: State, word: str, after: State) -> tuple[float, int]:
         """The natural log-probability and the n-gram length of a word; write the state after it."""
-        vocabulary, table = self._vocabulary, self._table
+        vocabulary, table = self._vocabulary, self.learned
         if vocabulary is None or table is None:
             vocabulary, table = self.vocabulary, self.table
         value: Any = state.value
@@ -382,7 +378,7 @@ class KneserNey(LanguageModel):
         found = spare[2] if own else np.empty(len(hint[2]), np.int64)
         after.hint = None
         number = vocabulary.id_of(word)
-        score, length, kept = _lookup().step(table.data, table.shape, hint[2], number, found)
+        score, length, kept = lookups().step(*table.arguments, hint[2], number, found)
         if not score <= 0:
             score = float(self._sound(np.array([score]))[0])
         after.value = words = (*value, number)[-kept:] if kept else ()
@@ -392,7 +388,7 @@ class KneserNey(LanguageModel):
     def _places(self, words: tuple[int, ...]) -> npt.NDArray[np.int64]:
         """The listed endings of a context as ``lookup.step`` has them."""
         found = np.zeros(self.table.order + 1, np.int64)
-        found[-1] = _lookup().resolve(*self.table.arguments, np.array(words, np.int64), found)
+        found[-1] = lookups().resolve(*self.table.arguments, np.array(words, np.int64), found)
         return found
 
     def _sound(self, scores: Float64) -> Float64:
@@ -412,7 +408,7 @@ class KneserNey(LanguageModel):
         """The state after these words: the last ones that an n-gram of the table continues."""
         table = self.table
         context = np.array(words[-(table.order - 1) :] if table.order > 1 else (), np.int64)
-        n = _lookup().endings(*self.table.arguments, context)
+        n = lookups().endings(*self.table.arguments, context)
         return State(tuple(context[len(context) - n :].tolist()))
 
     def _contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
@@ -428,7 +424,7 @@ class KneserNey(LanguageModel):
     def log_probs(self, states: Sequence[State]) -> Float64:
         """Return the natural log-probabilities of every next word: float64 (states, types)."""
         found = np.empty((len(states), self.table.n_types), np.float64)
-        _lookup().conditionals(*self.table.arguments, *self._contexts(states), found)
+        lookups().conditionals(*self.table.arguments, *self._contexts(states), found)
         return self._sound(found)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
@@ -442,7 +438,7 @@ class KneserNey(LanguageModel):
         ids = checked_pairs(states, words, self.table.n_types)
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
         contexts = self._contexts(states)
-        _lookup().pair_scores(*self.table.arguments, *contexts, ids, found, matched)
+        lookups().pair_scores(*self.table.arguments, *contexts, ids, found, matched)
         return self._sound(found), matched
 
     # -- strings -----------------------------------------------------------------------------------
@@ -478,7 +474,7 @@ class KneserNey(LanguageModel):
 
     def _strings(self) -> tuple[WordTable, Any, Any, Any] | None:
         prepared, tokenizer = self._prepared, self.fitted_on.get("tokenizer")
-        if prepared is None or prepared[0] is not self._table or prepared[1] != tokenizer:
+        if prepared is None or prepared[0] is not self.learned or prepared[1] != tokenizer:
             from tacenda_lm.ngram.words import WordTable
 
             words = WordTable(self.vocabulary, self.string_tokenizer == ASCII_WHITESPACE)
@@ -500,7 +496,7 @@ class KneserNey(LanguageModel):
         return self._sequences(ids, np.array([0, len(ids)]), before)
 
     def _penalty(self, state: State) -> float:
-        return float(_lookup().penalty(*self.table.arguments, np.array(state.parts(), np.int64)))
+        return float(lookups().penalty(*self.table.arguments, np.array(state.parts(), np.int64)))
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         found, matched = self._pairs([state], [word])
@@ -519,7 +515,7 @@ class KneserNey(LanguageModel):
         """Log-probabilities and n-gram lengths of sequences that all follow the words ``before``."""
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
         context = np.array(before, np.int64)
-        bad = _lookup().sequence_scores(
+        bad = lookups().sequence_scores(
             *self.table.arguments, ids, offsets, context, found, matched
         )
         if bad >= 0:

@@ -28,13 +28,13 @@ held to the array's bounds (see ``lookup``), so the numbers of the layout are al
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
-from typing import Any, NamedTuple, Self
+from functools import cache, cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Int64, UInt64, take
+from tacenda.arrays import Array, Arrays, Int64, UInt64, named
 from tacenda.errors import ArtifactError
 
 MAX_ORDER = 16  # the longest n-grams of any model
@@ -71,31 +71,30 @@ class Order(NamedTuple):
     n_after: npt.NDArray[np.int64]  # how many n-grams continue each
 
 
-class Table:
-    """A back-off model over ids; natural logarithms.
+@cache
+def lookups() -> Any:
+    """Return the compiled look-ups; they need numba, so they are loaded when they are first used."""
+    from tacenda_lm.ngram import lookup
 
-    Parameters
-    ----------
-    data
-        uint64 (words,).
-    layout
-        int64 (order, len(LAYOUT)); checked by `from_arrays`.
-    storage
-        What must not go away as long as the table is there, such as the folder of a mapped file.
-    """
+    return lookup
 
-    def __init__(
-        self,
-        data: npt.NDArray[np.uint64],
-        layout: npt.NDArray[np.int64],
-        storage: object = None,
-    ) -> None:
+
+class Table(Arrays):
+    """A back-off model over ids; natural logarithms."""
+
+    data: UInt64[Array, "words", named("ngrams.data")]
+    layout: Int64[Array, "order fields", named("ngrams.layout")]  # fields: those of `LAYOUT`
+    storage: object = None  # kept as long as the table, such as the folder of a mapped file
+
+    def __post_init__(self) -> None:
         # a view, so that compiled code meets one type of array whether it is mapped or not
-        self.data = data.view(np.ndarray)
+        object.__setattr__(self, "data", self.data.view(np.ndarray))
         self.data.flags.writeable = False
-        self.layout = np.array(layout, np.int64)
-        self.shape, _ = _sections(self.layout)
-        self._storage = storage
+
+    @cached_property
+    def arguments(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """The first arguments of every function in ``lookup``."""
+        return self.data, _sections(self.layout)[0]
 
     @property
     def order(self) -> int:
@@ -117,17 +116,10 @@ class Table:
         """Whether log-probabilities are codes of few bits, so that sums are one, and none above it, only nearly."""
         return bool(self.layout[0, 1] < 31)
 
-    @cached_property
-    def arguments(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """The first arguments of every function in ``lookup``."""
-        return self.data, self.shape
-
     # -- unpacked ----------------------------------------------------------------------------------
 
     def unpacked(self, order: int, begin: int = 0, end: int | None = None) -> Order:
         """Return the n-grams of an order, or those from place ``begin`` to ``end`` of it."""
-        from tacenda_lm.ngram import lookup
-
         size = self.sizes[order - 1]
         begin, end = max(begin, 0), size if end is None else min(end, size)
         inner = end - begin if order < self.order else 0
@@ -137,16 +129,14 @@ class Table:
             np.empty(inner, np.float32),
             np.empty(inner, np.int64),
         )
-        lookup.unpack(*self.arguments, order, begin, *found)
+        lookups().unpack(*self.arguments, order, begin, *found)
         return found
 
     def words_of(self, order: int, begin: int = 0, end: int | None = None) -> npt.NDArray[np.int32]:
         """Return the words of the n-grams that `unpacked` returns: int32 (n-grams, order)."""
-        from tacenda_lm.ngram import lookup
-
         end = self.sizes[order - 1] if end is None else end
         found = np.empty((end - begin, order), np.int32)
-        lookup.spell(*self.arguments, order, begin, found)
+        lookups().spell(*self.arguments, order, begin, found)
         return found
 
     def blocks(self, order: int) -> Iterator[tuple[int, int]]:
@@ -162,15 +152,13 @@ class Table:
 
         Raises ArtifactError where the table is not sorted, or an n-gram is listed without its last words.
         """
-        from tacenda_lm.ngram import lookup
-
         starts = np.cumsum([0, *self.sizes[:-1]])
         found = np.empty(2)
-        order, node, word = lookup.check_distributions(*self.arguments, starts, ABOVE_ONE, found)
+        order, node, word = lookups().check_distributions(*self.arguments, starts, ABOVE_ONE, found)
         low, high = found.tolist()
         if order < 0:
             return Sums(low, high, None)
-        if word == lookup.NOT_SORTED:
+        if word == lookups().NOT_SORTED:
             raise ArtifactError(f"the {order}-grams are not sorted: the model is damaged")
         words = self.words_of(order, node, node + 1)[0].tolist() if order else []
         if word < 0:
@@ -194,31 +182,16 @@ class Table:
                 "one: the model is damaged"
             )
 
-    # -- saved -------------------------------------------------------------------------------------
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays by the names under which they are saved."""
-        return {"ngrams.data": self.data, "ngrams.layout": self.layout}
-
-    @classmethod
-    def from_arrays(
-        cls, arrays: dict[str, npt.NDArray[Any]], n_types: int, is_normalized: bool = True
-    ) -> Self:
-        """Take the table of a saved model. Raises ArtifactError.
+    def check_saved(self, n_types: int, is_normalized: bool) -> None:
+        """Check a table that was saved. Raises ArtifactError.
 
         The layout is checked so that no look-up can leave the table. A small table is read and checked whole; a large
         one may be a mapped file, of which nothing is read here: what is wrong in it is found where it is used, or by
         `check`.
         """
-        layout = take(
-            arrays, "ngrams.layout", Int64[Array, "order fields"], {"fields": len(LAYOUT)}
-        )
-        data = take(arrays, "ngrams.data", UInt64[Array, "words"], {})
-        _check_layout(layout, len(data), n_types)
-        table = cls(data, layout)
-        if sum(table.sizes) <= _FEW:
-            table.check(is_normalized)
-        return table
+        _check_layout(self.layout, len(self.data), n_types)
+        if sum(self.sizes) <= _FEW:
+            self.check(is_normalized)
 
 
 def _sections(layout: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
@@ -244,7 +217,7 @@ def _sections(layout: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int
 def _check_layout(layout: npt.NDArray[np.int64], n_words: int, n_types: int) -> None:
     """Raise ArtifactError unless the sections lie in the data as they should."""
     order = len(layout)
-    if not 1 <= order <= MAX_ORDER or layout[0, 0] != n_types:
+    if layout.shape[1] != len(LAYOUT) or not 1 <= order <= MAX_ORDER or layout[0, 0] != n_types:
         raise ArtifactError(
             f"the array 'ngrams.layout' tells of {order} orders and {layout[:1, 0]} types, where "
             f"there are at most {MAX_ORDER} orders, and {n_types} types"
