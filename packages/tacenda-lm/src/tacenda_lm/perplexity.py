@@ -50,7 +50,7 @@ class Perplexity(float):
     log_prob_oov: float
     #: Natural log-probability of the spellings of these words, given that they are outside the vocabulary; only
     #: `bits_per_character` counts it. None where it is not known.
-    log_prob_spelling: float | None
+    log_prob_spelling: float | None = None
     #: Number of sentences, each with one ``</s>``.
     n_sentences: int
     #: Number of tokens without ``</s>``.
@@ -62,31 +62,18 @@ class Perplexity(float):
     #: model does not predict which digits a number has, so that they count here and cost nothing.
     n_characters: int | None
     #: Whether sentences were scored by themselves or as one stream.
-    context: Context
+    context: Context = "sentence"
     #: Whether a sentence without words was left out or counted.
-    blank_lines: BlankLines
+    blank_lines: BlankLines = "skip"
 
-    def __new__(
-        cls,
-        *,
-        log_prob: float,
-        log_prob_eos: float,
-        log_prob_oov: float,
-        n_sentences: int,
-        n_words: int,
-        n_oov: int,
-        n_characters: int | None,
-        log_prob_spelling: float | None = None,
-        context: Context = "sentence",
-        blank_lines: BlankLines = "skip",
-    ) -> Self:
-        """Make a perplexity from sums over a text."""
-        self = super().__new__(cls, _perplexity(log_prob, n_words + n_sentences))
-        self.log_prob, self.log_prob_eos, self.log_prob_oov = log_prob, log_prob_eos, log_prob_oov
-        self.n_sentences, self.n_words, self.n_oov = n_sentences, n_words, n_oov
-        self.n_characters, self.context = n_characters, context
-        self.log_prob_spelling = log_prob_spelling if n_oov else 0.0
-        self.blank_lines = blank_lines
+    def __new__(cls, **sums: Any) -> Self:
+        """Make a perplexity from sums over a text, by the names of the attributes."""
+        self = super().__new__(
+            cls, _perplexity(sums["log_prob"], sums["n_words"] + sums["n_sentences"])
+        )
+        vars(self).update(sums)
+        if not self.n_oov:
+            self.log_prob_spelling = 0.0
         return self
 
     @classmethod

@@ -28,7 +28,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -58,6 +58,7 @@ _SLOW = 1 << 10  # lines read in Python from one that is not in the usual form
 _LOWEST = -100.0  # log10 of what stands for "-inf" and for a missing <unk>, as in KenLM
 _LN10 = math.log(10)
 _LOG10 = 1 / _LN10
+_Line: TypeAlias = tuple[list[Any], float, float]  # words or their ids, and two numbers, base 10
 _OTHER_PACKINGS = {".bz2", ".lzma", ".xz", ".zip", ".zst"}
 
 
@@ -276,25 +277,16 @@ class _Reader:
     # -- n-grams -----------------------------------------------------------------------------------
 
     def _unigrams(self, count: int) -> tuple[list[str], Float64]:
-        """The words and their numbers; ``<s>`` gives its back-off to ``</s>``, which is one type with it."""
+        """Read the words and their numbers; ``<s>`` gives its back-off to ``</s>``, which is one type with it."""
         words: list[str] = []
         parts: list[Float64] = []
-        while (done := len(words)) < count:
-            places = np.empty((min(count - done, _LINES), 2), np.int64)
-            values = np.empty(places.shape)
-            text = np.frombuffer(self._held, np.uint8)
-            read, after = _read_unigrams(text, self._at, places, values)
-            try:
-                words += [self._held[i:j].decode("utf-8") for i, j in places[:read].tolist()]
-                self._at = after
-                self.number += read
-            except UnicodeDecodeError:  # which line it is comes out below
-                read = 0
-            parts.append(values[:read])
-            if read < len(places) and not self._is_cut():
-                odd = list(self._odd_lines(1, len(words), count))
-                words += [each[0][0] for each in odd]
-                parts.append(np.array([each[1:] for each in odd]))
+        for found in self._order(1, count, _Names([BOUNDARY]), 2):
+            if isinstance(found, list):
+                words += [line[0][0] for line in found]
+                parts.append(np.array([line[1:] for line in found]))
+            else:
+                words += self._decode(found[:, :2].tolist())
+                parts.append(found[:, 2:].view(np.float64))
         values = np.maximum(np.concatenate(parts), _LOWEST)
         if UNKNOWN not in words and "<UNK>" in words:
             words[words.index("<UNK>")] = UNKNOWN
@@ -313,31 +305,54 @@ class _Reader:
             values = np.delete(values, start, axis=0)
         return words, values
 
+    def _decode(self, places: list[list[int]]) -> list[str]:
+        """Return the words at some places of what is held, one a line."""
+        try:
+            return [self._held[i:j].decode("utf-8") for i, j in places]
+        except UnicodeDecodeError:  # find the line
+            for i, _ in places:
+                self._at = self._held.rfind(b"\n", 0, i) + 1
+                self._line()
+            raise
+
     def _ngrams(self, n: int, count: int, names: _Names, bar: Progress[object]) -> Rows:
-        """The n-grams of an order, as `_Names.rows` has them."""
-        parts = [np.empty((0, names.packing.columns(n) + 2), np.uint64)]
+        """Read the n-grams of an order, as `_Names.rows` has them."""
+        n_keys = names.packing.columns(n)
+        parts = [np.empty((0, n_keys + 2), np.uint64)]
+        for found in self._order(n, count, names, n_keys):
+            if isinstance(found, list):
+                ids = np.array([line[0] for line in found], np.int64)
+                parts.append(names.rows(ids, np.array([line[1:] for line in found])))
+            else:
+                parts.append(found)
+            bar.update(len(found))
+        rows = np.concatenate(parts)
+        values = rows[:, -2:].view(np.float64)
+        np.maximum(values, _LOWEST, out=values)
+        return rows
+
+    def _order(
+        self, n: int, count: int, names: _Names, n_keys: int
+    ) -> Iterator[Rows | list[_Line]]:
+        """Yield the n-grams of an order: rows of lines in the usual form, and lists of lines in any other."""
         done = 0
         while done < count:
-            rows = np.empty((min(count - done, _LINES), parts[0].shape[1]), np.uint64)
+            rows = np.empty((min(count - done, _LINES), n_keys + 2), np.uint64)
             text = np.frombuffer(self._held, np.uint8)
-            read, self._at = _read_ngrams(text, self._at, n, names.lookup, names.packing, rows)
-            parts.append(rows[:read].copy() if read < len(rows) else rows)
+            read, after = _read_lines(text, self._at, n, names.lookup, names.packing, rows)
+            yield rows[:read].copy() if read < len(rows) else rows
+            self._at = after
             self.number += read
-            if read < len(rows) and not self._is_cut():
-                ids, odd = [], []
-                for words, *numbers in self._odd_lines(n, done + read, count):
-                    ids.append(self._ids(words, names))
-                    odd.append(numbers)
-                parts.append(names.rows(np.array(ids, np.int64), np.array(odd)))
-                read += len(odd)
             done += read
-            bar.update(read)
-        found = np.concatenate(parts)
-        values = found[:, -2:].view(np.float64)
-        np.maximum(values, _LOWEST, out=values)
-        return found
+            if read < len(rows) and not self._is_cut():
+                odd = [
+                    (words if n == 1 else self._ids(words, names), log_prob, backoff)
+                    for words, log_prob, backoff in self._odd_lines(n, done, count)
+                ]
+                done += len(odd)
+                yield odd
 
-    def _odd_lines(self, n: int, done: int, count: int) -> Iterator[tuple[list[str], float, float]]:
+    def _odd_lines(self, n: int, done: int, count: int) -> Iterator[_Line]:
         """Read some lines in any form that the format allows: the words of each, and its two numbers, base 10.
 
         ``done`` of the ``count`` n-grams of the order were read before.
@@ -547,37 +562,13 @@ def _rest(text, i, end):
 
 
 @njit
-def _read_unigrams(text, at, places, values):
-    """As `_read_ngrams`, for unigrams, of which the words are not known yet.
-
-    ``places`` (lines, 2) takes where each word begins and ends in ``text``, ``values`` (lines, 2) log-probability and
-    back-off, base 10.
-    """
-    end = len(text)
-    for line in range(len(places)):
-        value, i = _number(text, at, end)
-        if i < 0 or value > 0 or i >= end or text[i] not in (32, 9):
-            return line, at
-        begin = i + 1
-        i = begin
-        while i < end and text[i] not in (32, 9, 10, 13):
-            i += 1
-        places[line, 0], places[line, 1] = begin, i
-        backoff, i = _rest(text, i, end)
-        if i < 0 or places[line, 0] == places[line, 1]:
-            return line, at
-        values[line, 0], values[line, 1] = value, backoff
-        at = i
-    return len(places), at
-
-
-@njit
-def _read_ngrams(text, at, n, names, packing, rows):
+def _read_lines(text, at, n, names, packing, rows):
     """Read lines of n-grams from byte ``at`` on into rows; return how many were read, and where it stopped.
 
     It stops at a line that is not in the usual form, or that does not end in ``text``. ``names`` are the vocabulary
     with ``<s>``, as `_Names` has it. ``rows`` (lines, columns) takes the key, the first word first, and then
-    log-probability and back-off, base 10, as float64.
+    log-probability and back-off, base 10, as float64. The words of unigrams are not known yet: instead of a key it
+    takes where each begins and ends in ``text``.
     """
     words, cuts, slots, start, boundary = names
     n_keys, end, values = rows.shape[1] - 2, len(text), rows.view(np.float64)
@@ -595,6 +586,11 @@ def _read_ngrams(text, at, n, names, packing, rows):
             while i < end and text[i] not in (32, 9, 10, 13):
                 code = extend_hash(code, text[i])
                 i += 1
+            if n == 1:
+                if i == begin:
+                    return line, at
+                rows[line, 0], rows[line, 1] = begin, i
+                break
             w = np.int64(slots[slot_of(code, text, begin, i, words, cuts, slots)])
             if w < 0 or (w == start and k > 0) or (w == boundary and k < n - 1):
                 return line, at

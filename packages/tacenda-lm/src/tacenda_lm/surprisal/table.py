@@ -22,7 +22,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from itertools import chain
+from itertools import chain, groupby
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO, TypeAlias, get_args
@@ -154,21 +154,18 @@ class SurprisalTable:
         ConfigurationError
             The delimiter is not one character, or the name of the file is that of a compressed file or a spreadsheet.
         """
-        if hasattr(target, "write"):
-            self._write(target, delimiter or ",", header)
+        if isinstance(target, str | os.PathLike):
+            file = path_of(target, DataError)
+            check_ending(file)
+            delimiter = delimiter or ("\t" if file.suffix.lower() in (".tsv", ".tab") else ",")
+            try:
+                with replacing(file) as new, new.open("w", encoding="utf-8", newline="") as stream:
+                    self.write(stream, delimiter=delimiter, header=header)
+            except OSError as error:
+                raise DataError(f"{file} cannot be written: {error.strerror}") from error
             return
-        file = path_of(target, DataError)
-        check_ending(file)
-        delimiter = delimiter or ("\t" if file.suffix.lower() in (".tsv", ".tab") else ",")
         try:
-            with replacing(file) as new, new.open("w", encoding="utf-8", newline="") as stream:
-                self._write(stream, delimiter, header)
-        except OSError as error:
-            raise DataError(f"{file} cannot be written: {error.strerror}") from error
-
-    def _write(self, stream: Any, delimiter: str, header: bool) -> None:
-        try:
-            writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+            writer = csv.writer(target, delimiter=delimiter or ",", lineterminator="\n")
         except (TypeError, ValueError) as error:
             raise ConfigurationError(
                 f"delimiter must be one character, not {delimiter!r}"
@@ -369,15 +366,10 @@ def _score(model: LanguageModel, shares: UnknownWords, context: Reach, text: _Te
     """A text with the figures of its tokens."""
     vocabulary = model.vocabulary
     tokens = [token for word in text.words for token in word.tokens]
-    sentence = np.repeat(
-        np.array([word.sentence for word in text.words], np.int64),
-        np.array([len(word.tokens) for word in text.words], np.int64),
-    )
+    sentences = groupby(text.words, key=lambda word: word.sentence)
+    lengths = [sum(len(word.tokens) for word in words) for _, words in sentences]
     ids = vocabulary.encode(tokens)
-    cuts = (
-        np.flatnonzero(np.diff(sentence, prepend=-1, append=-1)) if len(ids) else np.zeros(1, int)
-    )
-    longer, ends = with_ends(ids, cuts, vocabulary.boundary_id)
+    longer, ends = with_ends(ids, np.cumsum([0, *lengths]), vocabulary.boundary_id)
     log_probs = model.score_corpus(longer, ends if context == "sentence" else ends[[0, -1]])
     words = np.ones(len(longer), bool)
     words[ends[1:] - 1] = False
