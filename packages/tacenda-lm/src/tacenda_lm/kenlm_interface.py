@@ -93,9 +93,11 @@ def score_batch(
     ``</s>``. Each of the others has its `score`.
     """
     counted = checked_blank_lines(blank_lines) == "count"
-    if isinstance(sentences, Corpus):
+    marked: dict[int, list[str]] = {}
+    if (encoded_strings := model._encode_strings(sentences, eos)) is not None:
+        ids, offsets = encoded_strings
+    elif isinstance(sentences, Corpus):
         ids, offsets = encoded_text(sentences, model.vocabulary, eos=eos)
-        marked: dict[int, list[str]] = {}
     else:
         listed = list(sentences_of(sentences, model.string_tokenizer))
         marked = {i: tokens for i, tokens in enumerate(listed) if _has_marks(model, tokens)}

@@ -40,14 +40,12 @@ from tacenda_lm.kenlm_interface import FullScore
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.ngram.table import ABOVE_ONE, MAX_ORDER, Table, lookups
 from tacenda_lm.sequences import (
-    BlankLines,
     Float64,
     Ids,
     Integers,
     Offsets,
     check_word,
     checked,
-    checked_blank_lines,
     checked_ids,
     checked_pairs,
 )
@@ -388,7 +386,8 @@ class KneserNey(LanguageModel):
     def _places(self, words: tuple[int, ...]) -> npt.NDArray[np.int64]:
         """The listed endings of a context as ``lookup.step`` has them."""
         found = np.zeros(self.table.order + 1, np.int64)
-        found[-1] = lookups().resolve(*self.table.arguments, np.array(words, np.int64), found)
+        context = np.array(words[-len(found) :], np.int64)
+        found[-1] = lookups().resolve(*self.table.arguments, context, found)
         return found
 
     def _sound(self, scores: Float64) -> Float64:
@@ -406,10 +405,9 @@ class KneserNey(LanguageModel):
 
     def _state(self, words: tuple[int, ...]) -> State:
         """The state after these words: the last ones that an n-gram of the table continues."""
-        table = self.table
-        context = np.array(words[-(table.order - 1) :] if table.order > 1 else (), np.int64)
-        n = lookups().endings(*self.table.arguments, context)
-        return State(tuple(context[len(context) - n :].tolist()))
+        places = self._places(words)
+        n = lookups().n_that_matter(*self.table.arguments, places, places[-1])
+        return State(words[len(words) - n :])
 
     def _contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
         """The words of states (states, order - 1), flush right, and how many there are of each (states,)."""
@@ -456,21 +454,9 @@ class KneserNey(LanguageModel):
                 return float(total) / _LN10
         return super().score(sentence, bos, eos)
 
-    def score_batch(
-        self, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "skip"
-    ) -> Float64:
-        """As `LanguageModel.score_batch`; a list of strings is split, looked up and scored in compiled code."""
-        prepared, counted = self._strings(), checked_blank_lines(blank_lines) == "count"
-        lines = None if prepared is None else prepared[0].encode(sentences, eos)
-        if prepared is None or lines is None:
-            return super().score_batch(sentences, eos=eos, blank_lines=blank_lines)
-        lengths = np.diff(lines[1])
-        scores = self._sequences(*lines, [prepared[1][3]])[0]
-        lines_of_ids = np.repeat(np.arange(len(lengths)), lengths)
-        found = np.bincount(lines_of_ids, scores, len(lengths)).astype(np.float64, copy=False)
-        if eos and not counted:
-            found[lengths == 1] = 0.0
-        return found / _LN10
+    def _encode_strings(self, sentences: Text, eos: bool) -> tuple[Ids, Offsets] | None:
+        prepared = self._strings()
+        return None if prepared is None else prepared[0].encode(sentences, eos)
 
     def _strings(self) -> tuple[WordTable, Any, Any, Any] | None:
         prepared, tokenizer = self._prepared, self.fitted_on.get("tokenizer")

@@ -258,13 +258,6 @@ def n_that_matter(data, shape, before, n):
 
 
 @njit
-def endings(data, shape, context):
-    """Return how many of the last words of a context can change what follows."""
-    before = np.empty(len(shape) + 1, np.int64)
-    return n_that_matter(data, shape, before, resolve(data, shape, context, before))
-
-
-@njit
 def step(data, shape, before, w, found):
     """Score the word w after a context whose listed endings are ``before``, and write those of the next into ``found``.
 
