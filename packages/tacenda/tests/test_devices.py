@@ -16,9 +16,6 @@ from tacenda.settings import Settings
 class PuppetSettings(Settings):
     device: str = devices.option()
 
-    def check(self):
-        devices.check(self)
-
 
 class Cuda:
     """As much of ``torch.cuda`` as is asked for, with two devices of which 3 GB are free."""

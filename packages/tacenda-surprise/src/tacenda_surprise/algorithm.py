@@ -101,10 +101,6 @@ class DeviceSettings(Settings):
 
     device: str = devices.option(default="cpu", last=True)
 
-    def check(self) -> None:
-        """Refuse what is no device."""
-        devices.check(self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class StoppedSettings(DeviceSettings):

@@ -175,8 +175,7 @@ class RBMSettings(SeededSettings, StoppedSettings):
         return found
 
     def check(self) -> None:
-        """Refuse what is no device, and plain steps on one that is not the CPU."""
-        super().check()
+        """Refuse plain steps on one that is not the CPU."""
         if self.optimizer == "sgd" and self.device not in ("auto", "cpu"):
             self.refuse("device", "'cpu' with optimizer='sgd', whose steps wait for one another")
 

@@ -190,8 +190,7 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
         return getattr(self, "solver", "sgd") == "als"
 
     def check(self) -> None:
-        """Refuse what is no device, and ``lr_all`` or ``reg_all`` where the others leave it nothing to say."""
-        super().check()
+        """Refuse ``lr_all`` or ``reg_all`` where the others leave it nothing to say."""
         for what in ("lr", "reg"):
             names = [f"{what}_{part}" for part in _PARTS]
             given = [getattr(self, name) for name in (f"{what}_all", *names)]

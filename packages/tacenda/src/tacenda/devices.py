@@ -3,7 +3,6 @@
 A model has one option for it, and knows no more of devices than this module tells it:
 
     device: str = devices.option()                                  # among its settings
-    devices.check(settings)                                         # in their check(): is it such a name?
     device = devices.resolve(settings, OPERATIONS)                  # when work begins: "cpu", "cuda", "cuda:1"
     devices.check_memory(needed, device, settings, "a smaller batch")
     with devices.out_of_memory(settings, "a smaller batch"):
@@ -18,61 +17,30 @@ torch is imported only where a CUDA driver is installed, or a device is asked fo
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tacenda import settings as declared
 from tacenda.errors import ConfigurationError, FittingError, KernelError
 from tacenda.kernels import resolve as backend_for
 
-_NAME = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
 _DRIVERS = "/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"
 _IN_USE = 0.95  # of free memory: allocators keep some of it in pieces that are too small
-
-
-class HasDevice(Protocol):
-    """Settings with the option `option` declares."""
-
-    @property
-    def device(self) -> str:
-        """What the user chose."""
-        ...
-
-    def refuse(self, name: str, wanted: str) -> None:
-        """Raise ConfigurationError: see `tacenda.settings.Settings.refuse`."""
-        ...
-
-    def model(self) -> str:
-        """Whose settings these are."""
-        ...
 
 
 def option(of: str = "training", default: str = "auto", *, last: bool = False) -> Any:
     """Declare the device of a model; ``of`` says what runs there, ``last`` is as in `tacenda.settings.option`."""
     doc = f"""where {of} runs: "cpu", "cuda", "cuda:1", or "auto", which is a CUDA device where there is one that can;
     results differ by rounding only, and a model is saved without this option"""
-    return declared.option(default, doc, last=last)
+    names = r"auto|cpu|cuda(:\d{1,3})?", '"auto", "cpu", "cuda" or "cuda:" and a number'
+    return declared.option(default, doc, matches=names, last=last)
 
 
-def check(settings: HasDevice) -> None:
-    """Refuse, in ``settings.check()``, a device that is none. Raises ConfigurationError."""
-    if not _NAME.fullmatch(settings.device):
-        settings.refuse("device", '"auto", "cpu", "cuda" or "cuda:" and a number')
-
-
-def without_device(settings: declared.Settings) -> dict[str, Any]:
-    """Return the settings but for the device, as JSON values: what a saved model and a checkpoint hold."""
-    values = settings.to_dict()
-    values.pop("device", None)
-    return values
-
-
-def resolve(settings: HasDevice, operations: Iterable[str]) -> str:
+def resolve(settings: Any, operations: Iterable[str]) -> str:
     """Return the device to work on: "cpu", "cuda" or "cuda:1".
 
     Parameters
@@ -87,48 +55,44 @@ def resolve(settings: HasDevice, operations: Iterable[str]) -> str:
     ConfigurationError
         The device asked for is not there, or no installed backend runs the operations on it.
     """
-    device = settings.device
+    device: str = settings.device
     if device == "cpu" or (device == "auto" and not _may_have_cuda()):
         return "cpu"
-    try:
-        _require(device if device != "auto" else "cuda", operations)
-    except _Absent as error:
-        if device == "auto":
-            return "cpu"
+    chosen, cause = device.replace("auto", "cuda"), None
+    why_not = _find_obstacle(chosen)
+    if why_not is None:
+        try:
+            for operation in operations:
+                backend_for(operation, chosen)
+        except KernelError as error:
+            why_not, cause = str(error), error
+    if why_not is not None and device != "auto":
         raise ConfigurationError(
-            f"{settings.model()}: device is {device!r}, and {error}"
-        ) from error.__cause__
-    return "cuda" if device == "auto" else device
+            f"{settings.model()}: device is {device!r}, and {why_not}"
+        ) from cause
+    return chosen if why_not is None else "cpu"
 
 
-class _Absent(Exception):  # noqa: N818 - caught here, always
-    """Why a device cannot be used, as the second half of a sentence."""
-
-
-def _require(device: str, operations: Iterable[str]) -> None:
-    """Raise `_Absent` unless the device is there and runs the operations."""
+def _find_obstacle(device: str) -> str | None:
+    """Return why there is no such CUDA device, as the second half of a sentence."""
     if find_spec("torch") is None:
-        raise _Absent("torch is not installed: install tacenda[gpu]")
+        return "torch is not installed: install tacenda[gpu]"
     import torch
 
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not found:
-        raise _Absent(
+        return (
             f'torch {torch.__version__} finds no CUDA device here: use device="cpu", or a machine with '
             "one and a torch that is built for it"
         )
     if int(device.partition(":")[2] or 0) >= found:
-        raise _Absent(f"the last one here is cuda:{found - 1}")
-    try:
-        for operation in operations:
-            backend_for(operation, device)
-    except KernelError as error:
-        raise _Absent(str(error)) from error
+        return f"the last one here is cuda:{found - 1}"
+    return None
 
 
 @cache
 def _may_have_cuda() -> bool:
-    """Whether a CUDA driver is installed: what can be known without importing torch, which takes seconds."""
+    """Return whether a CUDA driver is installed: what can be known without importing torch, which takes seconds."""
     if os.name == "nt":
         return Path(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "nvcuda.dll").exists()
     return any(Path(place).exists() for place in _DRIVERS)
@@ -154,21 +118,20 @@ def memory(device: str) -> int:
         return 0
 
 
-def check_memory(needed: int, device: str, settings: HasDevice, lower: str) -> None:
+def check_memory(needed: int, device: str, settings: Any, lower: str) -> None:
     """Raise ConfigurationError where ``needed`` bytes are more than the device has; ``lower`` says what to give."""
     there = memory(device)
     if not there or needed <= there:
         return
-    has = "the machine has" if device == "cpu" else f"{device} has"
-    free = "" if device == "cpu" else " free"
+    sizes = [f"{n / 1e9:,.0f} GB" if n >= 10e9 else f"{n / 1e9:.2g} GB" for n in (needed, there)]
+    has = f"the machine has {sizes[1]}" if device == "cpu" else f"{device} has {sizes[1]} free"
     raise ConfigurationError(
-        f"{settings.model()}: training needs about {_gigabytes(needed)}, and {has} {_gigabytes(there)}{free}: "
-        f"give {lower}"
+        f"{settings.model()}: training needs about {sizes[0]}, and {has}: give {lower}"
     )
 
 
 @contextmanager
-def out_of_memory(settings: HasDevice, lower: str) -> Iterator[None]:
+def out_of_memory(settings: Any, lower: str) -> Iterator[None]:
     """Turn torch's error of a device that is full into a FittingError, which says what to give instead."""
     try:
         yield
@@ -178,7 +141,3 @@ def out_of_memory(settings: HasDevice, lower: str) -> Iterator[None]:
         raise FittingError(
             f'{settings.model()}: the memory of the device was not enough: give {lower}, or use device="cpu"'
         ) from error
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:,.0f} GB" if size >= 10e9 else f"{size / 1e9:.2g} GB"

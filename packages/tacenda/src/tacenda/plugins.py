@@ -16,7 +16,7 @@ import importlib.metadata
 import logging
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from functools import cache, cached_property
@@ -75,8 +75,8 @@ class PluginRecord:
 
 class _Installed(NamedTuple):
     records: tuple[PluginRecord, ...]  # of all groups
-    unreadable: tuple[str, ...]  # distributions whose entry points cannot all be read
-    others: tuple[tuple[str, str], ...]  # distributions with a group tacenda.* that nothing reads
+    faults: dict[str, str]  # a sentence for each unreadable file, or group that nothing reads
+    torn: tuple[str, ...]  # distributions whose entry points cannot all be read
 
 
 #: A number that changes whenever `get` may return another object: a key for caches.
@@ -99,24 +99,14 @@ def available(kind: str | None = None) -> list[PluginRecord]:
     if kind is not None and kind not in KINDS:
         raise _unknown_kind(kind)
     kinds = KINDS if kind is None else (kind,)
-    with _lock:
-        found = [_outcomes.get(r, (r,))[0] for r in _records() if r.kind in kinds]
+    found = [_outcomes.get(r, (r,))[0] for r in records() if r.kind in kinds]
     return sorted(found, key=lambda r: (KINDS.index(r.kind), r.name, r.distribution, r.target))
 
 
-def models() -> list[PluginRecord]:
-    """List the entries of the group ``tacenda.models``, whose targets are folders."""
-    return [record for record in _scan().records if record.kind == "models"]
-
-
-def unread() -> list[tuple[str, str]]:
-    """Return the distributions that have entry points in groups which nothing reads, each with one of the groups."""
-    return list(_scan().others)
-
-
-def unreadable() -> tuple[str, ...]:
-    """Return the names of the distributions whose entry points cannot all be read, so that plugins may be missing."""
-    return _scan().unreadable
+def faults() -> list[str]:
+    """Return a sentence for each distribution whose entry points are unreadable, or in a group that nothing reads."""
+    records()
+    return list(_installed.faults.values()) if _installed else []
 
 
 def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
@@ -138,7 +128,7 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
         raise _unknown_kind(kind)
     if distribution is None and "@" in name:
         name, _, distribution = name.rpartition("@")
-    claims = [record for record in _records() if (record.kind, record.name) == (kind, name)]
+    claims = [record for record in records() if (record.kind, record.name) == (kind, name)]
     wanted = canonical(distribution or "")
     matching = [record for record in claims if wanted in ("", record.key[2])]
     if not matching and claims:
@@ -152,7 +142,7 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
         source = f" of {distribution}" if distribution else ""
         close = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        if torn := unreadable():
+        if _installed and (torn := _installed.torn):
             hint += f"; the entry points of {', '.join(torn)} cannot all be read"
         raise PluginError(
             f"there is no plugin {name!r}{source} under tacenda.{kind}: {listed}{hint}"
@@ -211,7 +201,8 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
         raise _unknown_kind(kind)
     if not name:
         raise PluginError("a plugin needs a name")
-    if record.key in {installed.key for installed in _scan().records}:
+    installed = {each.key for each in records()} - _registered.keys()
+    if record.key in installed:
         raise PluginError(
             f"{distribution} already installs {name!r} under tacenda.{kind}: "
             "register it under another name or distribution"
@@ -248,9 +239,13 @@ def _unknown_kind(kind: str) -> PluginError:
     return PluginError(f"there is no kind of plugin {kind!r}; the kinds are {', '.join(KINDS)}")
 
 
-def _records() -> list[PluginRecord]:
+def records() -> list[PluginRecord]:
+    """Return what is installed, which is read only once, and what was registered."""
+    global _installed
     with _lock:
-        return [*_scan().records, *(record for record, _ in _registered.values())]
+        if _installed is None:
+            _installed = _read_all()
+        return [*_installed.records, *(record for record, _ in _registered.values())]
 
 
 # ---- loading one ----
@@ -319,35 +314,26 @@ def _check_object(claim: PluginRecord, value: Any, installed: bool) -> None:
 # ---- reading the metadata of all distributions ----
 
 
-def _scan() -> _Installed:
-    """Return what is installed, which is read only once."""
-    global _installed
-    with _lock:
-        if _installed is None:
-            _installed = _read_all()
-        return _installed
-
-
 def _read_all() -> _Installed:
     """Read the entry points of all distributions; of two with one name the first on the path counts.
 
     METADATA is parsed only of those with entry points of ours, many times as fast as parsing it of all.
     """
     records: dict[str, list[PluginRecord]] = {}
+    found: dict[str, str] = {}
     torn: list[str] = []
-    others: dict[tuple[str, str], None] = {}  # a set in order
     for dist in importlib.metadata.distributions():
-        faults: list[str] = []
+        damage: list[str] = []
         try:
             text = dist.read_text(_FILE) or ""
         except UnicodeDecodeError as error:
             text = error.object.decode(errors="replace")
-            faults.append(f"{_FILE} is not UTF-8 at byte {error.start}")
+            damage.append(f"{_FILE} is not UTF-8 at byte {error.start}")
         except Exception as error:  # foreign metadata may fail in any way
             text = ""
-            faults.append(f"{_FILE} cannot be read ({describe(error)})")
+            damage.append(f"{_FILE} cannot be read ({describe(error)})")
         # a file that begins with no [group] may be ours too
-        if not faults and "tacenda." not in text and text.lstrip()[:1] in ("", "[", "#"):
+        if not damage and "tacenda." not in text and text.lstrip()[:1] in ("", "[", "#"):
             continue
         try:
             # ``dist.metadata`` would parse the README below the headers too
@@ -358,47 +344,41 @@ def _read_all() -> _Installed:
             name = ""
         sound = bool(name)
         if not sound:
-            faults.append("its METADATA is missing or cannot be read")
+            damage.append("its METADATA is missing or cannot be read")
             # a folder NAME-VERSION.dist-info, which no public attribute tells
             name, _, version = Path(str(getattr(dist, "_path", "?"))).stem.partition("-")
-        found = []
-        for group, point, target, fault in _parse(text):
+        own: list[PluginRecord] = []
+        group = ""
+        # line by line, as importlib.metadata reads them, but a line that is damaged costs no other
+        for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
             kind = group.removeprefix("tacenda.")
-            if fault:
-                faults.append(fault)
+            point, _, target = (part.strip() for part in line.partition("="))
+            if not line or line.startswith("#"):
+                continue
+            if line.startswith("[") and line.endswith("]"):
+                group = line[1:-1].strip()
+            elif not group or not point or not EntryPoint.pattern.match(target):
+                damage.append(
+                    f"line {number} of {_FILE}, {line[:60]!r}, is not NAME = MODULE:OBJECT in a [group]"
+                )
             elif kind in GROUPS and kind != group:
-                record = PluginRecord(kind, point, name, version, "not loaded", None, target)
-                found.append(record)
+                own.append(PluginRecord(kind, point, name, version, "not loaded", None, target))
             elif kind != group:
-                others[name, group] = None
-        if faults:
+                near = difflib.get_close_matches(kind, GROUPS, n=1)
+                groups = ", ".join(f"tacenda.{each}" for each in near or GROUPS)
+                meant = f"is {groups} meant?" if near else f"the groups are {groups}"
+                found[f"{name} {group}"] = (
+                    f"{name}: nothing reads its entry points in the group {group}; {meant}"
+                )
+        if damage:
             torn.append(name)
-            shown = "; ".join(faults[:3])
+            found[name] = f"{name}: its entry points cannot all be read, so plugins may be missing"
+            shown = "; ".join(damage[:3])
             # a logged warning cannot be turned into an error that ends the search
             _logger.warning(
-                "%s",
-                TacendaError(f"{name} {version} is damaged: {shown}: reinstall or remove it"),
+                "%s", TacendaError(f"{name} {version} is damaged: {shown}: reinstall or remove it")
             )
         if sound:
-            records.setdefault(canonical(name), found)
-    return _Installed(
-        tuple(chain.from_iterable(records.values())), tuple(dict.fromkeys(torn)), tuple(others)
-    )
-
-
-def _parse(text: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield (group, name, target, fault) of each line, read as importlib.metadata does, but each for itself."""
-    group = ""
-    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
-        if not line or line.startswith("#"):
-            continue
-        if line.startswith("[") and line.endswith("]"):
-            group = line[1:-1].strip()
-            continue
-        name, _, target = (part.strip() for part in line.partition("="))
-        fault = ""
-        if not group or not name or not EntryPoint.pattern.match(target):
-            fault = (
-                f"line {number} of {_FILE}, {line[:60]!r}, is not NAME = MODULE:OBJECT in a [group]"
-            )
-        yield group, name, target, fault
+            records.setdefault(canonical(name), own)
+    together = tuple(chain.from_iterable(records.values()))
+    return _Installed(together, found, tuple(dict.fromkeys(torn)))

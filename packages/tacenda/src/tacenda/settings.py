@@ -23,6 +23,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 import sys
 import textwrap
 import types
@@ -58,8 +59,9 @@ _QUOTED = 80  # characters of a wrong value that a message repeats
 class Option:
     """One option: its name, type as annotated, default value, meaning and bounds.
 
-    ``at_least`` and ``at_most`` may be reached, ``above`` and ``below`` not. ``last`` shows it after the options of
-    subclasses too.
+    ``at_least`` and ``at_most`` may be reached, ``above`` and ``below`` not; ``matches`` is a regular expression for a
+    text, and the same in words. ``last`` shows it after the options of subclasses too. ``group`` is the class of a
+    nested group of options.
     """
 
     name: str
@@ -70,13 +72,9 @@ class Option:
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
+    matches: tuple[str, str] | None = None
     last: bool = False
-
-    @property
-    def group(self) -> type[Settings] | None:
-        """The class of a nested group of options."""
-        kind = self.kind
-        return kind if isinstance(kind, type) and issubclass(kind, Settings) else None
+    group: type[Settings] | None = None
 
     def admits(self, value: Any, kind: Any = None) -> bool:
         """Return whether ``value`` is of the right type, by default that of the option, and within the bounds."""
@@ -91,6 +89,8 @@ class Option:
         if origin is tuple:
             inner = get_args(kind)[0]
             return isinstance(value, tuple) and all(self.admits(one, inner) for one in value)
+        if kind is str and self.matches is not None:
+            return isinstance(value, str) and re.fullmatch(self.matches[0], value) is not None
         if kind not in (int, float):
             return isinstance(value, origin or kind)
         # compared exactly: an integer may be larger than any float, and a bool is no number here
@@ -123,6 +123,8 @@ class Option:
             return f"{words[kind]} ({bounds})" if bounds else words[kind]
         if kind is type(None):
             return "None"
+        if kind is str and self.matches is not None:
+            return self.matches[1]
         name = (origin or kind).__name__
         return words.get(kind) or f"{'an' if name[0].upper() in 'AEIOU' else 'a'} {name}"
 
@@ -135,11 +137,13 @@ def option(
     at_most: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    matches: tuple[str, str] | None = None,
     last: bool = False,
 ) -> Any:
-    """Declare an option: its default, its meaning, its bounds; the annotation is its type."""
+    """Declare an option: its default, its meaning, its bounds as in `Option`; the annotation is its type."""
     bounds = {"at_least": at_least, "at_most": at_most, "above": above, "below": below}
-    return field(default=default, metadata={"doc": " ".join(doc.split()), "last": last, **bounds})
+    about = {"doc": " ".join(doc.split()), "matches": matches, "last": last}
+    return field(default=default, metadata={**about, **bounds})
 
 
 def group(settings: Callable[[], Any], doc: str = "options that few need to change") -> Any:
@@ -337,5 +341,7 @@ def _options_of(cls: type[Settings]) -> tuple[Option, ...]:
     found = []
     for one in fields(cls):
         default = one.default if one.default_factory is MISSING else one.default_factory()
-        found.append(Option(one.name, hints[one.name], default, **one.metadata))
+        kind = hints[one.name]
+        inner = kind if isinstance(kind, type) and issubclass(kind, Settings) else None
+        found.append(Option(one.name, kind, default, group=inner, **one.metadata))
     return tuple(sorted(found, key=lambda one: one.last))

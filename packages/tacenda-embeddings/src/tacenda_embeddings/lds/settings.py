@@ -97,7 +97,6 @@ class LDSSettings(Settings):
 
     def check(self) -> None:
         """Refuse an unknown device, and a GPU for fits that run on the CPU only."""
-        devices.check(self)
         if self.device.startswith("cuda") and self.advanced.noise != "full":
             self.refuse("device", f'"auto" or "cpu" with noise={self.advanced.noise!r}')
 

@@ -135,10 +135,6 @@ class WordVectorSettings(Settings):
 
     advanced: WordVectorAdvanced = group(WordVectorAdvanced)
 
-    def check(self) -> None:
-        """Refuse an unknown device."""
-        devices.check(self)
-
     def idle(self) -> Mapping[str, str]:
         """Name the options that the start, the segmenter and the exact softmax leave unused."""
         unused: dict[str, dict[str, str]] = {

@@ -106,7 +106,8 @@ def fit_word_vectors(
         check_losses_every=_CHECK,
         on_divergence="return",
     )
-    options = devices.without_device(settings)
+    options = settings.to_dict()
+    del options["device"]
     del options["threads"]
     options["advanced"].pop("refit_morphemes", None)
     identity = {

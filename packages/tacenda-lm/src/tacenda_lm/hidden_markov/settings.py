@@ -97,7 +97,6 @@ class VLHMMSettings(Settings):
         """Refuse what is not offered for tables of numbers, and devices that no kernel is for."""
         if not self.advanced.neural and self.transitions != "two_level":
             self.advanced.refuse("neural", 'true with transitions other than "two_level"')
-        devices.check(self)
         possible = self.advanced.neural and self.transitions in _ON_DEVICES
         if self.device.startswith("cuda") and not possible:
             self.refuse(

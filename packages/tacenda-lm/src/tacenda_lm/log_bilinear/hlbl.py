@@ -128,9 +128,6 @@ class HLBLSettings(Settings):
     seed: int = options.seed()
     advanced: HLBLAdvanced = group(HLBLAdvanced)
 
-    def check(self) -> None:
-        devices.check(self)
-
     def planned(self, n_tokens: int, n_types: int) -> HLBLSettings:
         """Return the settings with as many epochs as a text of this size lasts, unless they are given."""
         return replace(self, epochs=_PLAN.epochs(self.epochs, n_tokens, n_types))

@@ -78,9 +78,6 @@ class LBLSettings(Settings):
     seed: int = options.seed()
     advanced: LBLAdvanced = group(LBLAdvanced)
 
-    def check(self) -> None:
-        devices.check(self)
-
     def idle(self) -> Mapping[str, str]:
         """Say what the exact likelihood leaves unused."""
         if self.loss == "softmax":

@@ -17,8 +17,7 @@ of a row is rounded up to 17 significant bits, so that 127 times the scale is ex
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +38,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     **{f"{kind}{8 * n}": np.dtype(f"{kind.lower()}{n}") for kind in "UI" for n in (1, 2, 4, 8)},
     **{f"F{8 * n}": np.dtype(f"f{n}") for n in (2, 4, 8)},
 }
+_DAMAGE = (safetensors.SafetensorError, ValueError, KeyError, OverflowError, TypeError)
 _CODES = {dtype: code for code, dtype in DTYPES.items()}
 
 
@@ -103,32 +103,37 @@ def write_mapped(arrays: Mapping[str, Array], path: Path) -> None:
 def decode(data: bytes) -> dict[str, Array]:
     """Return the arrays in the bytes of a safetensors file, each in memory of its own."""
     arrays: dict[str, Array] = {}
-    with _refuse_damage():
+    try:
         # the library checks that offsets, shapes and the length of the data agree
         for name, item in safetensors.deserialize(data):  # type: ignore[no-untyped-call]
             if item["dtype"] not in DTYPES:
                 raise _refuse_dtype(name, item["dtype"])
             flat = np.frombuffer(item["data"], DTYPES[item["dtype"]])
             arrays[name] = flat.reshape(item["shape"]).copy()
+    except _DAMAGE as error:
+        raise ArtifactError(f"its tensors are damaged: {error}") from error
     return arrays
 
 
 def read(path: Path) -> dict[str, Array]:
     """Read the arrays of a safetensors file, each into memory of its own, so that the file may go away."""
     arrays: dict[str, Array] = {}
-    with _refuse_damage(), safetensors.safe_open(path, framework="numpy") as file:
-        for name in file.keys():  # noqa: SIM118 (not a mapping)
-            code = file.get_slice(name).get_dtype()
-            if code not in DTYPES:
-                raise _refuse_dtype(name, code)
-            arrays[name] = file.get_tensor(name)
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            for name in file.keys():  # noqa: SIM118 (not a mapping)
+                code = file.get_slice(name).get_dtype()
+                if code not in DTYPES:
+                    raise _refuse_dtype(name, code)
+                arrays[name] = file.get_tensor(name)
+    except _DAMAGE as error:
+        raise ArtifactError(f"its tensors are damaged: {error}") from error
     return arrays
 
 
 def read_mapped(path: Path) -> dict[str, Array]:
     """Return the arrays of a safetensors file as read-only memory maps; only its header is read."""
     arrays: dict[str, Array] = {}
-    with _refuse_damage():
+    try:
         with safetensors.safe_open(path, framework="numpy") as file:  # which checks the header
             names = list(file.keys())
         with path.open("rb") as raw:
@@ -148,15 +153,9 @@ def read_mapped(path: Path) -> dict[str, Array]:
                 arrays[name] = np.empty(shape, dtype)
             else:
                 arrays[name] = np.memmap(path, dtype, "r", offset, shape)
-    return arrays
-
-
-@contextmanager
-def _refuse_damage() -> Iterator[None]:
-    try:
-        yield
-    except (safetensors.SafetensorError, ValueError, KeyError, OverflowError, TypeError) as error:
+    except _DAMAGE as error:
         raise ArtifactError(f"its tensors are damaged: {error}") from error
+    return arrays
 
 
 def _refuse_dtype(name: str, code: Any) -> ArtifactError:

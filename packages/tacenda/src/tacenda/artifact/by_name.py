@@ -102,8 +102,12 @@ def _find(name: str | None = None) -> list[tuple[plugins.PluginRecord, Path]]:
     """Return the entry points of installed models, or of those of one name, each with its folder."""
     wanted = None if name is None else plugins.canonical(name)
     found = []
-    for record in plugins.models():
-        sound = NAME.fullmatch(record.name) and _FOLDER.fullmatch(record.target)
+    for record in plugins.records():
+        sound = (
+            record.kind == "models"
+            and NAME.fullmatch(record.name)
+            and _FOLDER.fullmatch(record.target)
+        )
         if not sound or wanted not in (None, plugins.canonical(record.name)):
             continue
         dist = importlib.metadata.distribution(record.distribution)

@@ -284,7 +284,9 @@ def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
             mapped.update(some)
         else:
             some = named_arrays.read(folder / name)
-        _merge(arrays, some)
+        if twice := arrays.keys() & some.keys():
+            raise ArtifactError(f"two tensor files hold an array {min(twice)!r}")
+        arrays.update(some)
     nested: dict[str, Artifact] = {}
     for name, member in manifest.nested.items():
         part = folder / member.folder
@@ -385,20 +387,15 @@ def _from_bytes(data: bytes, depth: int) -> Artifact:
             if _Member.of(blob)[:2] != member[:2]:
                 raise ArtifactError(f"the bytes of {name!r} are cut short or altered")
             if members is manifest.files:
-                _merge(arrays, named_arrays.decode(blob))
+                some = named_arrays.decode(blob)
+                if twice := arrays.keys() & some.keys():
+                    raise ArtifactError(f"two tensor files hold an array {min(twice)!r}")
+                arrays.update(some)
             else:
                 nested[name] = _from_bytes(blob, depth + 1)
     if end != len(data):
         raise ArtifactError(f"{len(data) - end} bytes follow the end of the model")
     return replace(manifest.artifact, arrays=arrays, nested=nested)
-
-
-def _merge(arrays: dict[str, npt.NDArray[Any]], more: dict[str, npt.NDArray[Any]]) -> None:
-    """Add the arrays of another file. Raises ArtifactError if two arrays have the same name."""
-    twice = arrays.keys() & more.keys()
-    if twice:
-        raise ArtifactError(f"two tensor files hold an array {min(twice)!r}")
-    arrays.update(more)
 
 
 # ---- the manifest ----

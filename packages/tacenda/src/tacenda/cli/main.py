@@ -11,7 +11,6 @@ one line on standard error and exit status 1; wrong usage exits with 2.
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import traceback
@@ -155,15 +154,8 @@ def list_plugins(
                 typer.echo("".join(traceback.format_exception(cause)).rstrip())
     if not records:
         typer.echo("(none is installed)")
-    for distribution, group in plugins.unread():
-        near = difflib.get_close_matches(group.removeprefix("tacenda."), plugins.GROUPS, n=1)
-        groups = ", ".join(f"tacenda.{kind}" for kind in near or plugins.GROUPS)
-        meant = f"is {groups} meant?" if near else f"the groups are {groups}"
-        typer.echo(f"{distribution}: nothing reads its entry points in the group {group}; {meant}")
-    for distribution in plugins.unreadable():
-        typer.echo(
-            f"{distribution}: its entry points cannot all be read, so plugins may be missing"
-        )
+    for fault in plugins.faults():
+        typer.echo(fault)
 
 
 @app.command("models")

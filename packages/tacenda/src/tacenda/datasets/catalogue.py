@@ -17,7 +17,7 @@ import re
 import sys
 import tomllib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -120,25 +120,25 @@ class DatasetSpec:
     @property
     def size(self) -> int | None:
         """Bytes to download, or None if one of the sizes is not known."""
-        sizes = [download.size for download in self.downloads]
-        known = [size for size in sizes if size is not None]
-        return sum(known) if known and len(known) == len(sizes) else None
+        sizes = [download.size for download in self.downloads if download.size is not None]
+        return sum(sizes) if sizes and len(sizes) == len(self.downloads) else None
 
 
 def _read_catalogue() -> list[DatasetSpec]:
     text = files("tacenda.datasets").joinpath("catalogue.toml").read_text(encoding="utf-8")
-    return [_read_entry(name, entry) for name, entry in tomllib.loads(text).items()]
 
-
-def _read_entry(name: str, entry: dict[str, Any]) -> DatasetSpec:
     def tuples(table: dict[str, Any]) -> dict[str, Any]:
         return {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
 
-    downloads = tuple(Download(**tuples(item)) for item in entry.pop("downloads", ()))
-    roles, optional = tuples(entry.pop("files")), frozenset(entry.pop("optional", ()))
-    return DatasetSpec(
-        name=name, files=roles, optional=optional, downloads=downloads, **tuples(entry)
-    )
+    specs = []
+    for name, entry in tomllib.loads(text).items():
+        downloads = tuple(Download(**tuples(item)) for item in entry.pop("downloads", ()))
+        roles, optional = tuples(entry.pop("files")), frozenset(entry.pop("optional", ()))
+        more = tuples(entry)
+        specs.append(
+            DatasetSpec(name=name, files=roles, optional=optional, downloads=downloads, **more)
+        )
+    return specs
 
 
 #: What the entry point ``builtin`` of the group ``tacenda.datasets`` names.
@@ -258,33 +258,34 @@ def find(spec: DatasetSpec) -> Dataset | None:
 
 def find_in(spec: DatasetSpec, root: Path, source: str) -> Dataset | None:
     """Find a data set in one data folder; None if no place in it holds all the files it must have."""
-    found = (_read_place(spec, place, source) for place in _expand(root, spec.folders))
-    return next(filter(None, found), None) or find_within(spec, root / spec.name, source)
+    return _find(spec, _expand(root, spec.folders), source) or find_within(
+        spec, root / spec.name, source
+    )
 
 
 def find_within(spec: DatasetSpec, folder: Path, source: str) -> Dataset | None:
     """Find a data set in its own folder, in which its archive may have brought further folders."""
-    places = (folder, *_expand(folder, spec.folders))
-    return next(filter(None, (_read_place(spec, place, source) for place in places)), None)
+    return _find(spec, [folder, *_expand(folder, spec.folders)], source)
 
 
-def _read_place(spec: DatasetSpec, folder: Path, source: str) -> Dataset | None:
-    roles = {}
-    for role, candidates in spec.files.items():
-        path = next((folder / name for name in candidates if (folder / name).exists()), None)
-        if path is not None:
-            roles[role] = path
-        elif role not in spec.optional:
-            return None
-    return Dataset(spec.name, folder, MappingProxyType(roles), source) if roles else None
+def _find(spec: DatasetSpec, places: list[Path], source: str) -> Dataset | None:
+    for folder in places:
+        found = {
+            role: next((folder / name for name in names if (folder / name).exists()), None)
+            for role, names in spec.files.items()
+        }
+        roles = {role: path for role, path in found.items() if path is not None}
+        if roles and found.keys() - roles.keys() <= spec.optional:
+            return Dataset(spec.name, folder, MappingProxyType(roles), source)
+    return None
 
 
-def _expand(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+def _expand(root: Path, patterns: tuple[str, ...]) -> list[Path]:
     def numbers(path: Path) -> list[int]:  # release 2.16 counts as later than 2.9
         return [int(digits) for digits in re.findall(r"[0-9]+", path.as_posix())]
 
+    found: list[Path] = []
     for pattern in patterns:
-        if "*" in pattern:
-            yield from sorted(root.glob(pattern), key=numbers, reverse=True)
-        else:
-            yield root / pattern
+        matching = sorted(root.glob(pattern), key=numbers, reverse=True)
+        found += matching if "*" in pattern else [root / pattern]
+    return found

@@ -23,13 +23,6 @@ CONLL2003 = ("word", "pos", "chunk", "entity")
 Scheme = Literal["iob1", "iob2"]
 
 
-def _cells(line: str, separator: str | None) -> list[str]:
-    if separator is not None:
-        return line.split(separator)
-    # Not str.split(): words of web text contain no-break and other exotic spaces.
-    return [cell for cell in line.replace("\t", " ").split(" ") if cell]
-
-
 def _sentences(
     path: Path, width: int | None, separator: str | None
 ) -> Iterator[tuple[int, list[list[str]]]]:
@@ -42,7 +35,10 @@ def _sentences(
                 yield first, rows
                 rows = []
             continue
-        cells = _cells(line, separator)
+        # not str.split() alone: words of web text contain no-break and other exotic spaces
+        cells = [cell for cell in line.replace("\t", " ").split(" ") if cell]
+        if separator is not None:
+            cells = line.split(separator)
         width = len(cells) if width is None else width
         if len(cells) != width:
             raise DataError(
@@ -84,30 +80,13 @@ def iob1_to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
 
     Raises DataError for a tag that is neither ``O`` nor ``B-`` or ``I-`` with a type.
     """
-    converted: list[str] = []
-    previous = "O"
     for tag in tags:
-        check_tag(tag)
-        opens = tag[0] == "I" and tag[2:] != previous[2:]
-        converted.append("B" + tag[1:] if opens else tag)
-        previous = tag
-    return tuple(converted)
-
-
-def check_tag(tag: str) -> None:
-    """Raise DataError unless ``tag`` is ``O``, ``B-type`` or ``I-type``."""
-    if tag != "O" and not (tag[:2] in {"B-", "I-"} and len(tag) > 2):
-        raise DataError(f"{tag!r} is not an entity tag: expected O, B-TYPE or I-TYPE")
-
-
-def _check_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-    previous = "O"
-    for tag in tags:
-        check_tag(tag)
-        if tag[0] == "I" and tag[2:] != previous[2:]:
-            raise DataError(f"{tag!r} follows {previous!r}, which IOB2 forbids: try scheme='iob1'")
-        previous = tag
-    return tuple(tags)
+        if tag != "O" and not (tag[:2] in {"B-", "I-"} and len(tag) > 2):
+            raise DataError(f"{tag!r} is not an entity tag: expected O, B-TYPE or I-TYPE")
+    return tuple(
+        "B" + tag[1:] if tag[0] == "I" and tag[2:] != before[2:] else tag
+        for before, tag in zip(("O", *tags), tags, strict=False)
+    )
 
 
 def read_ner(
@@ -127,7 +106,12 @@ def read_ner(
             raise DataError(f"{path}, line {first}: one column, expected a word and its tag")
         tags = [row[-1] for row in rows]
         try:
-            checked = iob1_to_iob2(tags) if scheme == "iob1" else _check_iob2(tags)
+            converted = iob1_to_iob2(tags)
+            for before, tag, other in zip(["O", *tags], tags, converted, strict=False):
+                if tag != other and scheme == "iob2":
+                    raise DataError(
+                        f"{tag!r} follows {before!r}, which IOB2 forbids: try scheme='iob1'"
+                    )
         except DataError as error:
             raise DataError(f"{path}, in the sentence of line {first}: {error}") from error
-        yield tuple(row[0] for row in rows), checked
+        yield tuple(row[0] for row in rows), converted

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tacenda.corpus.lines import LONGEST_SENTENCE, numbered_lines, whole_number
+from tacenda.corpus.lines import LONGEST_LINE, LONGEST_SENTENCE, numbered_lines, whole_number
 from tacenda.errors import DataError
 from tacenda.store import path_of
 
@@ -37,96 +37,77 @@ class Sentence(NamedTuple):
     sent_id: str | None
 
 
-class _Builder:
-    """Collects the rows of a sentence, and checks what takes more than one row to see."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.rows: list[tuple[str, str, str, int, str, bool]] = []
-        self.text: str | None = None
-        self.sent_id: str | None = None
-        self.surface: list[str] = []
-        self.span: tuple[int, int, bool] | None = None
-
-    def fault(self, number: int, message: str) -> DataError:
-        return DataError(f"{self.path}, line {number}: {message}; is it CoNLL-U?")
-
-    def comment(self, line: str) -> None:
-        key, equals, value = line[1:].partition("=")
-        if equals and key.strip() == "text":
-            self.text = value.strip()
-        elif equals and key.strip() == "sent_id":
-            self.sent_id = value.strip()
-
-    def add(self, number: int, line: str) -> None:
-        cells = line.split("\t")
-        if len(cells) != _COLUMNS:
-            raise self.fault(number, f"{len(cells)} tab-separated columns, expected {_COLUMNS}")
-        if len(self.rows) == LONGEST_SENTENCE:
-            raise self.fault(number, f"a sentence of more than {LONGEST_SENTENCE:,} words")
-        identifier, form = cells[0], cells[1]
-        if not form:
-            raise self.fault(number, "the word is empty")
-        spaced = "SpaceAfter=No" not in cells[9].split("|")
-        if identifier == str(len(self.rows) + 1):
-            self._add_word(number, cells, spaced)
-        elif match := _RANGE.match(identifier):
-            first, last = whole_number(match[1]), whole_number(match[2])
-            next_one = first == len(self.rows) + 1
-            if first is None or last is None or not next_one or last < first or self._open_span():
-                raise self.fault(number, f"the multiword token {identifier:.80} is out of place")
-            self.span = (first, last, spaced)
-            self.surface.append(form + " " * spaced)
-        elif not _EMPTY_NODE.match(identifier):
-            raise self.fault(
-                number, f"the id is {identifier!r:.80} where {len(self.rows) + 1} is expected"
-            )
-
-    def _open_span(self) -> bool:
-        return self.span is not None and self.span[1] > len(self.rows)
-
-    def _add_word(self, number: int, cells: list[str], spaced: bool) -> None:
-        position = len(self.rows) + 1
-        if self.span is not None and position <= self.span[1]:
-            spaced = self.span[2] and position == self.span[1]
-        else:
-            self.surface.append(cells[1] + " " * spaced)
-        head = -1 if cells[6] == "_" else whole_number(cells[6])
-        if head is None:
-            raise self.fault(number, f"the head {cells[6]!r:.80} is not a number")
-        self.rows.append((cells[1], cells[3], cells[4], head, cells[7], spaced))
-
-    def finish(self, number: int) -> Sentence:
-        if not self.rows:
-            raise self.fault(number, "a sentence without words ends here")
-        if self._open_span():
-            raise self.fault(number, "the sentence ends inside a multiword token")
-        words, upos, xpos, heads, relations, space_after = zip(*self.rows, strict=True)
-        if max(heads) > len(words):
-            raise self.fault(
-                number, f"a head is word {max(heads)} in a sentence of {len(words)} words"
-            )
-        text = self.text if self.text is not None else "".join(self.surface).rstrip(" ")
-        return Sentence(words, upos, xpos, heads, relations, text, space_after, self.sent_id)
-
-
 def read(path: str | Path) -> Iterator[Sentence]:
     """Yield the sentences of a CoNLL-U file one by one, whatever its length.
 
     Raises DataError, which names file and line, if it cannot be read, or a line is not CoNLL-U.
     """
     path = path_of(path, DataError)
-    builder = _Builder(path)
-    pending, number = False, 0
+    lines: list[str] = []
+    number = size = 0
     for number, line in numbered_lines(path):
-        if line.startswith("#") and not builder.rows:
-            builder.comment(line)
-            pending = True
-        elif line.strip(" \t"):
-            builder.add(number, line)
-            pending = True
-        elif pending:
-            yield builder.finish(number)
-            builder, pending = _Builder(path), False
-    if pending:
-        yield builder.finish(number)
+        if line.strip(" \t"):
+            lines.append(line)
+            size += len(line)
+            if len(lines) > 3 * LONGEST_SENTENCE or size > LONGEST_LINE:
+                raise _fault(path, number, f"a sentence of more than {LONGEST_SENTENCE:,} words")
+        elif lines:
+            yield _parse(path, number - len(lines), lines)
+            lines, size = [], 0
+    if lines:
+        yield _parse(path, number - len(lines) + 1, lines)
+
+
+def _fault(path: Path, number: int, message: str) -> DataError:
+    return DataError(f"{path}, line {number}: {message}; is it CoNLL-U?")
+
+
+def _parse(path: Path, first: int, lines: list[str]) -> Sentence:
+    """Parse the lines of one sentence, which begins at line ``first``."""
+    comments: dict[str, str] = {}
+    rows: list[tuple[str, str, str, int, str, bool]] = []
+    surface: list[str] = []
+    last, spaced_last = 0, True  # of the multiword token that is open
+    for number, line in enumerate(lines, first):
+        if line.startswith("#") and not rows:
+            key, equals, value = line[1:].partition("=")
+            comments |= {key.strip(): value.strip()} if equals else {}
+            continue
+        cells = line.split("\t")
+        if len(cells) != _COLUMNS:
+            raise _fault(path, number, f"{len(cells)} tab-separated columns, expected {_COLUMNS}")
+        identifier, form, position = cells[0], cells[1], len(rows) + 1
+        if not form:
+            raise _fault(path, number, "the word is empty")
+        if position > LONGEST_SENTENCE:
+            raise _fault(path, number, f"a sentence of more than {LONGEST_SENTENCE:,} words")
+        spaced = "SpaceAfter=No" not in cells[9].split("|")
+        if identifier == str(position):
+            if position <= last:
+                spaced = spaced_last and position == last
+            else:
+                surface.append(form + " " * spaced)
+            head = -1 if cells[6] == "_" else whole_number(cells[6])
+            if head is None:
+                raise _fault(path, number, f"the head {cells[6]!r:.80} is not a number")
+            rows.append((form, cells[3], cells[4], head, cells[7], spaced))
+        elif match := _RANGE.match(identifier):
+            begin, end = whole_number(match[1]), whole_number(match[2])
+            if begin != position or end is None or end < position or last >= position:
+                raise _fault(path, number, f"the multiword token {identifier:.80} is out of place")
+            last, spaced_last = end, spaced
+            surface.append(form + " " * spaced)
+        elif not _EMPTY_NODE.match(identifier):
+            raise _fault(path, number, f"the id is {identifier!r:.80} where {position} is expected")
+    end_line = first + len(lines)
+    if not rows:
+        raise _fault(path, end_line, "a sentence without words ends here")
+    if last > len(rows):
+        raise _fault(path, end_line, "the sentence ends inside a multiword token")
+    words, upos, xpos, heads, relations, space_after = zip(*rows, strict=True)
+    if max(heads) > len(words):
+        raise _fault(
+            path, end_line, f"a head is word {max(heads)} in a sentence of {len(words)} words"
+        )
+    text = comments.get("text", "".join(surface).rstrip(" "))
+    return Sentence(words, upos, xpos, heads, relations, text, space_after, comments.get("sent_id"))

@@ -43,6 +43,9 @@ _FORMAT = 1
 _RETRIED = {408, 425, 429, 500, 502, 503, 504}
 _CHUNK = 1 << 16
 _TAR = re.compile(r"\.(tar|tgz|txz|tbz2?)(\.(gz|xz|bz2))?\Z")
+_OPENERS: dict[tuple[str, ...], Any] = {
+    (".gz", ".tgz"): gzip.open, (".xz", ".txz"): lzma.open, (".bz2", ".tbz", ".tbz2"): bz2.open,
+}  # fmt: skip
 _DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError,
            NotImplementedError, RuntimeError, UnicodeError)  # fmt: skip
 
@@ -189,15 +192,14 @@ def _install(item: Download, work: Path, fresh: Path) -> None:
     if not item.unpack:
         shutil.copyfile(source, fresh / item.filename)
         return
-    limits = {"max_bytes": item.max_bytes, "max_files": item.max_files}
+    limits: dict[str, Any] = {"max_bytes": item.max_bytes, "max_files": item.max_files}
     with store.temporary(fresh) as scratch:
-        unpacked = scratch / "unpacked"
-        for name in extract(source, unpacked, members=item.members, **limits):
+        for name in extract(source, scratch / "unpacked", members=item.members, **limits):
             place = fresh / name
             if place.exists():
                 raise DataError(f"two downloads hold a file {name}: the dataset's entry is wrong")
             place.parent.mkdir(parents=True, exist_ok=True)
-            (unpacked / name).replace(place)
+            (scratch / "unpacked" / name).replace(place)
 
 
 # ---- one file ----
@@ -409,13 +411,8 @@ def _open_members(
 
 def _decompress(archive: Path) -> IO[bytes]:
     suffix = archive.suffix.lower()
-    if suffix in {".gz", ".tgz"}:
-        return cast("IO[bytes]", gzip.open(archive, "rb"))
-    if suffix in {".xz", ".txz"}:
-        return cast("IO[bytes]", lzma.open(archive, "rb"))
-    if suffix in {".bz2", ".tbz", ".tbz2"}:
-        return cast("IO[bytes]", bz2.open(archive, "rb"))
-    return archive.open("rb")
+    opener = next((each for ends, each in _OPENERS.items() if suffix in ends), Path.open)
+    return cast("IO[bytes]", opener(archive, "rb"))
 
 
 class _Bounded:

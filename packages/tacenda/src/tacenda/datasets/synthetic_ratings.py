@@ -86,13 +86,10 @@ def generate(
 
     Raises ConfigurationError if more than a third of all pairs would have to be rated.
     """
-    for name, value in (("n_users", n_users), ("n_items", n_items), ("n_ratings", n_ratings)):
-        if value < 1:
-            raise ConfigurationError(f"{name} is {value}; give at least 1")
-    if rank < 0 or not noise > 0 or informative < 0:
+    if min(n_users, n_items, n_ratings) < 1 or rank < 0 or not noise > 0 or informative < 0:
         raise ConfigurationError(
-            f"rank {rank}, noise {noise}, informative {informative}: "
-            "they must be at least 0, and noise greater"
+            f"{n_users} users, {n_items} items, {n_ratings} ratings, rank {rank}, noise {noise}, informative "
+            f"{informative}: numbers and noise must be positive, and none of the others negative"
         )
     if 3 * n_ratings > n_users * n_items:
         raise ConfigurationError(
@@ -113,78 +110,38 @@ def generate(
         noise=noise,
         integer=integer,
     )
-    activity = _activity(rng, n_users, n_items, n_ratings)
-    ranks = rng.permutation(n_items).astype(np.float64)
-    popularity = (ranks + 0.02 * n_items + 1.0) ** -0.8
-    offsets, items = _draw_pairs(rng, truth, activity, popularity, informative)
-    ratings = Ratings.from_csr(
-        offsets,
-        items,
-        _draw_values(rng, truth, offsets, items),
-        IdIndex([f"u{n + 1}" for n in range(n_users)], "user"),
-        IdIndex([f"i{n + 1}" for n in range(n_items)], "item"),
-        scale=(1.0, 5.0) if integer else None,
-    )
-    return SyntheticRatings(ratings, truth)
-
-
-def _activity(
-    rng: np.random.Generator, n_users: int, n_items: int, n_ratings: int
-) -> NDArray[np.int64]:
-    """Draw how many items each user rates: log-normal, at least 1 and at most half of all items."""
-    weights = np.exp(rng.standard_normal(n_users))
-    most = max(n_items // 2, 1)
+    # how many items each user rates: log-normal, at least 1 and at most half of all items
+    weights, most = np.exp(rng.standard_normal(n_users)), max(n_items // 2, 1)
     low, high = 0.0, float(n_ratings) * 100.0 / weights.sum() + most / weights.min()
     for _ in range(80):  # the factor that makes the rounded, clipped numbers sum to n_ratings
         factor = 0.5 * (low + high)
         total = np.rint(factor * weights).clip(1, most).sum()
         low, high = (factor, high) if total < n_ratings else (low, factor)
-    return np.asarray(np.rint(high * weights).clip(1, most), np.int64)
-
-
-def _draw_pairs(
-    rng: np.random.Generator,
-    truth: Truth,
-    activity: NDArray[np.int64],
-    popularity: NDArray[np.float64],
-    informative: float,
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Draw offsets (users + 1,) and items (ratings,), the only arrays as long as the ratings."""
-    n_items = len(popularity)
+    activity = np.rint(high * weights).clip(1, most).astype(np.int64)
+    ranks = rng.permutation(n_items).astype(np.float64)
+    popularity = (ranks + 0.02 * n_items + 1.0) ** -0.8
     cumulative = np.cumsum(popularity / popularity.sum())
-    everybody = np.arange(len(activity))
     items = np.empty(int(activity.sum()), np.int32)  # enough: nobody rates more than they should
-    sizes = np.zeros(len(activity) + 1, np.int64)
-    filled = 0
-    for start in range(0, len(activity), _BLOCK):
-        users = everybody[start : start + _BLOCK]
-        keys = _draw_block(rng, truth, users, activity, cumulative, informative)
-        items[filled : filled + len(keys)] = keys % n_items
-        filled += len(keys)
-        sizes[start + 1 : start + len(users) + 1] = np.bincount(
-            keys // n_items - start, minlength=len(users)
-        )
-    return np.cumsum(sizes), items[:filled]
-
-
-def _draw_values(
-    rng: np.random.Generator,
-    truth: Truth,
-    offsets: NDArray[np.int64],
-    items: NDArray[np.int32],
-) -> Floats:
-    """Draw scores with noise (ratings,), one block of users at a time."""
     values = np.empty(len(items), np.float32)
-    for start in range(0, len(offsets) - 1, _BLOCK):
-        stop = min(start + _BLOCK, len(offsets) - 1)
-        users = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
-        span = slice(offsets[start], offsets[stop])
-        scores = truth.scores(users, items[span])
-        scores += rng.standard_normal(len(scores), np.float32) * np.float32(truth.noise)
-        if truth.integer:
-            scores = np.floor(scores + np.float32(0.5)).clip(1.0, 5.0)
-        values[span] = scores
-    return values
+    offsets = np.zeros(n_users + 1, np.int64)
+    blocks = [np.arange(i, min(i + _BLOCK, n_users)) for i in range(0, n_users, _BLOCK)]
+    for users in blocks:
+        keys = _draw_block(rng, truth, users, activity, cumulative, informative)
+        counts = np.bincount(keys // n_items - users[0], minlength=len(users))
+        offsets[users + 1] = offsets[users[0]] + np.cumsum(counts)
+        items[offsets[users[0]] : offsets[users[-1] + 1]] = keys % n_items
+    for users in blocks:
+        span = slice(offsets[users[0]], offsets[users[-1] + 1])
+        raters = np.repeat(users, np.diff(offsets[users[0] : users[-1] + 2]))
+        scores = truth.scores(raters, items[span])
+        scores += rng.standard_normal(len(scores), np.float32) * np.float32(noise)
+        values[span] = np.floor(scores + np.float32(0.5)).clip(1.0, 5.0) if integer else scores
+    n = offsets[-1]
+    user_index = IdIndex([f"u{n + 1}" for n in range(n_users)], "user")
+    item_index = IdIndex([f"i{n + 1}" for n in range(n_items)], "item")
+    scale = (1.0, 5.0) if integer else None
+    ratings = Ratings.from_csr(offsets, items[:n], values[:n], user_index, item_index, scale=scale)
+    return SyntheticRatings(ratings, truth)
 
 
 def _draw_block(

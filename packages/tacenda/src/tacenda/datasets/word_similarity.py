@@ -33,17 +33,12 @@ def read(path: str | Path) -> Iterator[WordPair]:
         cells = line.split("\t" if "\t" in line else ",")
         if not line.strip() or (number == 1 and cells[0].lower().startswith("word")):
             continue
-        score = _score(cells[2]) if len(cells) >= 3 else None
-        if score is None or not cells[0] or not cells[1]:
+        try:
+            score = float(cells[2] if all(cells[:2]) else "nan")
+        except (IndexError, ValueError):
+            score = math.nan
+        if not math.isfinite(score):
             raise DataError(
                 f"{path}, line {number}: expected word, word, score, found {line!r:.80}"
             )
         yield WordPair(cells[0], cells[1], score)
-
-
-def _score(cell: str) -> float | None:
-    try:
-        score = float(cell)
-    except ValueError:
-        return None
-    return score if math.isfinite(score) else None

@@ -109,9 +109,8 @@ def rated_rows(
             if header or (header is None and not _is_number(fields[value_at])):
                 continue
         text = fields[value_at]
-        value = float(text) if _is_number(text) else None
-        if value is None or not abs(value) < _LARGEST:
-            fault = "not a number" if value is None else "not finite"
+        if not _is_number(text) or not abs(value := float(text)) < _LARGEST:
+            fault = "not finite" if _is_number(text) else "not a number"
             raise DataError(
                 f"{path}, line {line}: the rating {text!r:.80} is {fault}; "
                 "check separator, header and columns"
@@ -151,14 +150,12 @@ class _Numbering:
         raw = list(self.numbers)
         if "" in self.numbers:
             raise DataError(f"an empty {what} id; every rating needs one")
-        whole = all(text.isascii() and text.isdigit() for text in raw)
-        if whole:  # by value: the longer of two numbers without leading zeros is the larger
+        keys: list[Any] = raw
+        if all(text.isascii() and text.isdigit() for text in raw):
+            # by value: the longer of two numbers without leading zeros is the larger
             significant = [text.lstrip("0") for text in raw]
-            order = sorted(
-                range(len(raw)), key=lambda n: (len(significant[n]), significant[n], raw[n])
-            )
-        else:
-            order = sorted(range(len(raw)), key=raw.__getitem__)
+            keys = list(zip(map(len, significant), significant, raw, strict=True))
+        order = sorted(range(len(raw)), key=keys.__getitem__)
         rank = np.empty(len(raw), np.int32)
         rank[order] = np.arange(len(raw), dtype=np.int32)
         return IdIndex([raw[n] for n in order], what), rank[np.frombuffer(self.rows, np.int32)]

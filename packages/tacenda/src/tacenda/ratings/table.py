@@ -176,13 +176,21 @@ class Ratings:
         later = i[1:] > i[:-1]
         later &= u[1:] == u[:-1]
         later |= u[1:] > u[:-1]
-        if not later.all():  # a pair does not come after the one before it
+        if not later.all():  # out of order, or a pair comes twice
             key = u.astype(np.int64) * max(len(items), 1) + i
             order = np.argsort(key, kind="stable")
-            order = order[_find_kept(key[order], duplicates, users, items)]
+            last = np.append(np.diff(key[order]) != 0, True)
+            if duplicates == "error" and not last.all():
+                at = order[np.argmin(last)]
+                raise DataError(
+                    f"user {str(users.raw[u[at]])!r} rated item {str(items.raw[i[at]])!r} "
+                    "more than once; give duplicates='last' to keep the later rating"
+                )
+            if duplicates not in ("error", "last"):
+                raise DataError(f"duplicates is {duplicates!r}; give 'error' or 'last'")
+            order = order[last]
             u, i, v = u[order], i[order], v[order]
-        counts = _counts(u, len(users))
-        self.user_offsets: Offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        self.user_offsets: Offsets = np.append(0, np.cumsum(_counts(u, len(users))))
         self.item_ids: Ints = i
         self.values: Values = v
 
@@ -322,22 +330,6 @@ def _numbers(ids: ArrayLike, index: IdIndex) -> Ints:
     if array.size and (int(array.min()) < 0 or int(array.max()) >= len(index)):
         raise DataError(f"a {index.what} number is not in 0 to {len(index) - 1}; number them anew")
     return array.astype(np.int32, copy=False)
-
-
-def _find_kept(
-    key: Offsets, duplicates: Duplicates, users: IdIndex, items: IdIndex
-) -> NDArray[np.bool_]:
-    """Return which of the rows with these sorted keys (user * n_items + item) stay."""
-    last = np.append(key[1:] != key[:-1], True)[: len(key)]
-    if duplicates == "error" and not last.all():
-        user, item = divmod(int(key[np.argmin(last)]), len(items))
-        raise DataError(
-            f"user {str(users.raw[user])!r} rated item {str(items.raw[item])!r} "
-            "more than once; give duplicates='last' to keep the later rating"
-        )
-    if duplicates not in ("error", "last"):
-        raise DataError(f"duplicates is {duplicates!r}; give 'error' or 'last'")
-    return last
 
 
 def _counts(ids: Ints, n: int) -> Offsets:
