@@ -10,7 +10,7 @@ from support.processes import output_of, run_python
 from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.steady_state import steady_state
+from tacenda_embeddings.lds.smoother import steady_state
 from tacenda_lm import KneserNey, RecurrentLM, lds_start
 from tacenda_lm.lds_start import LinearSystem
 from tacenda_lm.recurrent import RESTING, Network, distribution, run

@@ -49,8 +49,7 @@ def smoothing() -> Iterator[Case]:
 def _vectors(device: str, offsets: np.ndarray) -> Callable[[], Any]:
     import torch
 
-    from tacenda_embeddings.lds.smoother import Recipe, Smoother
-    from tacenda_embeddings.lds.steady_state import TwoSided
+    from tacenda_embeddings.lds.smoother import Recipe, Smoother, TwoSided
 
     rng, n = np.random.default_rng(0), int(offsets[-1])
     table = rng.standard_normal((TYPES, STATES)).astype(np.float32)

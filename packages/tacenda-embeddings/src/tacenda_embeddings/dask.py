@@ -1,9 +1,8 @@
 """Lagged counts on a Dask cluster, equal to those of one machine (extra ``dask``).
 
-A worker counts the pairs inside each part of the text, which needs nothing from its neighbors. The few pairs
-across a seam follow from the first and the last words of each part, and are added as one more part. Counts are
-integers, and each row's columns ascend, so the sum is the same, bit for bit, however the text is cut and the parts are
-added up.
+A worker counts the pairs of each part of the text, given the few words before the part, which it may have from another
+worker. Counts are integers, and each row's columns ascend, so the sum is the same, bit for bit, however the text is cut
+and the parts are added up.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
-from dask.delayed import delayed
 
 from tacenda.corpus import Corpus
 from tacenda.corpus.pair_counts import RunStore, block_length, write
@@ -65,19 +62,16 @@ def count_lags(
     if n_lags < 1:
         raise ConfigurationError(f"cannot count {n_lags} lags: give at least 1")
     client, vocabulary, n_types = corpus.client, corpus.placed_vocabulary, len(corpus.vocabulary)
-    ends = client.gather(
-        client.map(_ends, corpus.parts, vocabulary=vocabulary, n=n_lags, pure=False)
+    tails = client.gather(
+        client.map(_last_ids, corpus.parts, vocabulary=vocabulary, n=n_lags, pure=False)
     )
     blocks = list(pairwise(_row_bounds(corpus.type_counts).tolist()))
-    across = delayed(_count_across_seams)
     pieces = corpus.sum_pieces(
         partial(_count, n_lags=n_lags, blocks=blocks),
         n_lags * len(blocks),
         partial(merge_counts, vocabulary=n_types),
         "counting pairs",
-        more=[
-            across(*pairs, *block, n_types) for pairs in _seams(ends, n_lags) for block in blocks
-        ],
+        given=list(_histories(tails, n_lags)),
     )
     storage = tempfile.TemporaryDirectory(prefix="tacenda-counts-", dir=scratch)
     lags = [
@@ -111,11 +105,10 @@ def check_model(model: object) -> None:
 
 
 def _count(
-    part: Part, vocabulary: Vocabulary, n_lags: int, blocks: list[tuple[int, int]]
+    part: Part, vocabulary: Vocabulary, tail: Ids, n_lags: int, blocks: list[tuple[int, int]]
 ) -> list[Counts]:
-    """Count the pairs inside a part: one piece for each lag and each block of rows."""
+    """Count the pairs whose later word is in a part, after a ``tail``: a piece for each lag and each block of rows."""
     store = RunStore(len(vocabulary), DEFAULT_BUDGET // 3)
-    tail = _NOTHING
     corpus = Corpus(part.ids, part.offsets, vocabulary)
     for piece in corpus.stream(block_length(DEFAULT_BUDGET, n_lags, 1)):
         stream = np.concatenate([tail, piece])
@@ -130,11 +123,21 @@ def _count(
     return pieces
 
 
-def _ends(part: Part, vocabulary: Vocabulary, n: int) -> tuple[Ids, Ids]:
-    """Return the first and the last n ids of a part, each in the order of the text; all, if there are no more."""
+def _last_ids(part: Part, vocabulary: Vocabulary, n: int) -> Ids:
+    """Return the last n ids of a part, in the order of the text; all, if there are no more."""
     corpus = Corpus(part.ids, part.offsets, vocabulary)
     last = np.concatenate([_NOTHING, *islice(corpus.stream(n, backwards=True), 2)])[:n]
-    return np.concatenate([_NOTHING, *islice(corpus.stream(n), 1)]), last[::-1].copy()
+    return last[::-1].copy()
+
+
+def _histories(tails: Sequence[Ids], n: int) -> Iterator[Ids]:
+    """Yield the n ids before each part of a circular stream."""
+    history = _NOTHING
+    while len(history) < n:  # a stream shorter than the lags goes round more than once
+        history = np.concatenate([*tails, history])[-n:]
+    for tail in tails:
+        yield history
+        history = np.concatenate([history, tail])[-n:]
 
 
 def _row_bounds(type_counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -146,34 +149,3 @@ def _row_bounds(type_counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     n_blocks = max(1, -(-int(most[-1]) * _ENTRY_BYTES // _PIECE_BYTES))
     inner = np.searchsorted(most, most[-1] * np.arange(1, n_blocks) // n_blocks)
     return np.unique(np.concatenate([[0], inner, [len(type_counts)]])).astype(np.int64)
-
-
-# -- seams -------------------------------------------------------------------------------------------
-
-
-def _seams(ends: Sequence[tuple[Ids, Ids]], n_lags: int) -> Iterator[tuple[Ids, Ids]]:
-    """Yield, for each lag, the pairs of a circular stream whose later word is in one part and whose earlier is not."""
-    heads, tails = zip(*ends, strict=True)
-    history, histories = _NOTHING, []  # the last n_lags ids before each part
-    while len(history) < n_lags:  # a stream shorter than the lags goes round more than once
-        for tail in tails:
-            history = np.concatenate([history, tail])[-n_lags:]
-    for tail in tails:
-        histories.append(history)
-        history = np.concatenate([history, tail])[-n_lags:]
-    for k in range(1, n_lags + 1):
-        earlier = [
-            before[n_lags - k :][: len(head[:k])]
-            for before, head in zip(histories, heads, strict=True)
-        ]
-        yield np.concatenate([head[:k] for head in heads]), np.concatenate(earlier)
-
-
-def _count_across_seams(later: Ids, earlier: Ids, first: int, last: int, n_types: int) -> Counts:
-    """Count such pairs, for a block of rows."""
-    some = (later >= first) & (later < last)
-    pairs = later[some] - first, earlier[some]
-    ones = np.ones(len(pairs[0]), np.int32)
-    found = scipy.sparse.coo_array((ones, pairs), (last - first, n_types)).tocsr()
-    found.sort_indices()
-    return Counts(found.indptr.astype(np.int64), found.indices.astype(np.int32), found.data)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Float32, take
+from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.estimator import Estimator
@@ -41,6 +41,12 @@ class MorphologicalLDSSettings(Settings):
     words: VarEmbedSettings = group(VarEmbedSettings, "options of the `VarEmbed`")
 
 
+class DirectionMap(Arrays):
+    """A linear map to directions of input rows, of a one, the direction of the stand-in's row and the word's vector."""
+
+    map: Float32[Array, "features states"]
+
+
 class MorphologicalLDS(Estimator):
     """Context-dependent token vectors, those of unseen words made with the help of their morphemes.
 
@@ -56,13 +62,13 @@ class MorphologicalLDS(Estimator):
     api_version: ClassVar[int] = 1
     settings: MorphologicalLDSSettings
     settings_class = MorphologicalLDSSettings
+    learned: DirectionMap | None
 
     @configured_by(MorphologicalLDSSettings)
     def __init__(self, settings: MorphologicalLDSSettings) -> None:
         super().__init__(settings)
         self.lds = LDS.from_settings(settings.lds)
         self.words: MorphologicalEmbedder[Any] = VarEmbed.from_settings(settings.words)
-        self._map: Rows | None = None
 
     def __repr__(self) -> str:
         fitted = "fitted" if self.is_fitted else "not fitted"
@@ -87,13 +93,15 @@ class MorphologicalLDS(Estimator):
         return cls()._adopt(lds, words)
 
     def _adopt(self, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
-        self._take(lds, words, _learn_map(lds, words))
+        self._take(lds, words, DirectionMap(_learn_map(lds, words)))
         self.fitted_on = {"lds": dict(lds.fitted_on), "words": dict(words.fitted_on)}
         return self
 
-    def _take(self, lds: LDS, words: MorphologicalEmbedder[Any], learned: Rows | None) -> Self:
+    def _take(
+        self, lds: LDS, words: MorphologicalEmbedder[Any], learned: DirectionMap | None
+    ) -> Self:
         """Set the two models and the map; the settings are those of the models."""
-        self.lds, self.words, self._map = lds, words, learned
+        self.lds, self.words, self.learned = lds, words, learned
         self.settings = MorphologicalLDSSettings(lds=lds.settings)
         # past the check of types: those of a SumEmbed describe the model, though none can be fitted with them
         object.__setattr__(self.settings, "words", words.settings)
@@ -101,17 +109,17 @@ class MorphologicalLDS(Estimator):
 
     def with_output(self, output: Output) -> Self:
         """Return the same fitted model with another output of its LDS; it copies nothing. Raises ConfigurationError."""
-        other = type(self)()._take(self.lds.with_output(output), self.words, self._map)
+        other = type(self)()._take(self.lds.with_output(output), self.words, self.learned)
         other.figures, other.fitted_on = self.figures, self.fitted_on
         return other
 
-    def _fitted(self) -> Rows:
-        if self._map is None:
+    def _fitted(self) -> DirectionMap:
+        if self.learned is None:
             raise NotFittedError(
                 "this MorphologicalLDS is not fitted: call fit(corpus), join two fitted models with "
                 "MorphologicalLDS.join, or load one with tacenda.load"
             )
-        return self._map
+        return self.learned
 
     # -- vectors -----------------------------------------------------------------------------------
 
@@ -131,7 +139,7 @@ class MorphologicalLDS(Estimator):
 
         Their directions are predicted; they are as long as those of the types that stand for the words.
         """
-        W, lds = self._fitted(), self.lds
+        W, lds = self._fitted().map, self.lds
         stand_ins = lds.input_rows[_stand_ins(lds.vocabulary, words)]
         lengths = np.linalg.norm(stand_ins, axis=1, keepdims=True)
         predicted = _directions(_features(stand_ins, self.words.vectors(words)) @ W) * lengths
@@ -164,10 +172,6 @@ class MorphologicalLDS(Estimator):
         self._fitted()
         return {"lds": self.lds, "words": self.words}
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the map. Raises NotFittedError."""
-        return {"map": self._fitted()}
-
     @classmethod
     def from_arrays(
         cls,
@@ -182,10 +186,8 @@ class MorphologicalLDS(Estimator):
                 "it does not hold an LDS and a model of word vectors: it is damaged"
             )
         states = lds.settings.n_states
-        sizes = {"features": 1 + states + words.width, "states": states}
-        return cls()._take(
-            lds, words, take(arrays, "map", Float32[Array, "features states"], sizes)
-        )
+        sizes: dict[str, Any] = {"features": 1 + states + words.width, "states": states}
+        return cls()._take(lds, words, DirectionMap.from_arrays(arrays, **sizes))
 
 
 def _stand_ins(vocabulary: Vocabulary, words: Sequence[str]) -> npt.NDArray[np.int64]:

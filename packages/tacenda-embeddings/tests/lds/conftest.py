@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.modules import load_module
-from tacenda_embeddings.lds.steady_state import DiagonalNoise, FullNoise, Parameters
+from tacenda_embeddings.lds.smoother import DiagonalNoise, FullNoise, Parameters
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacenda_embeddings.lds.learning import expectation, maximization
-from tacenda_embeddings.lds.steady_state import steady_state
+from tacenda_embeddings.lds.smoother import steady_state
 
 KINDS = ["full", "diagonal", "spherical"]
 

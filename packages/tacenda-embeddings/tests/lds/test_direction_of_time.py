@@ -11,7 +11,7 @@ from tacenda.corpus import Corpus
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.learning import SparseMoments, hankel_svd, identify
-from tacenda_embeddings.lds.steady_state import steady_state
+from tacenda_embeddings.lds.smoother import steady_state
 
 
 @pytest.fixture(scope="module")

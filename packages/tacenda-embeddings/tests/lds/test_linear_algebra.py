@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacenda_embeddings.lds.learning import clip_eigenvalues, limit_spectral_radius
-from tacenda_embeddings.lds.steady_state import (
+from tacenda_embeddings.lds.smoother import (
     SteinSolver,
     spectral_radius,
     symmetric_power,

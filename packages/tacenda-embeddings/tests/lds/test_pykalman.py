@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacenda_embeddings.lds.learning import expectation, maximization
-from tacenda_embeddings.lds.steady_state import two_sided
+from tacenda_embeddings.lds.smoother import two_sided
 
 pykalman = pytest.importorskip("pykalman", reason="pykalman is not installed")
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tacenda_embeddings.lds import smoother
-from tacenda_embeddings.lds.smoother import Smoother
-from tacenda_embeddings.lds.steady_state import TwoSided, two_sided
+from tacenda_embeddings.lds.smoother import Smoother, TwoSided, two_sided
 
 LENGTHS = (1, 0, 2, 5, 1, 63, 0, 3, 300, 7)
 

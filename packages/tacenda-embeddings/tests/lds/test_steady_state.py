@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacenda_embeddings.lds.steady_state import (
+from tacenda_embeddings.lds.smoother import (
     DiagonalNoise,
     FullNoise,
     predictive_covariance,

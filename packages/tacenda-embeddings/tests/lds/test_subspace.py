@@ -11,7 +11,7 @@ from tacenda_embeddings.lds.learning import (
     identify,
     random_parameters,
 )
-from tacenda_embeddings.lds.steady_state import (
+from tacenda_embeddings.lds.smoother import (
     DiagonalNoise,
     spectral_radius,
     stationary_covariance,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds.steady_state import steady_state, two_sided
+from tacenda_embeddings.lds.smoother import steady_state, two_sided
 
 
 def scan(M, u):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda_embeddings.varembed.segmenters import (
+from tacenda_embeddings.varembed.morphemes import (
     BEGIN,
     MAX_LETTERS,
     Lattice,

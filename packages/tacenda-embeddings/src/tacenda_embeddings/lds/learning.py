@@ -38,7 +38,7 @@ from tacenda_embeddings.lds.settings import (
     SUBSPACE_FACTOR,
     LDSSettings,
 )
-from tacenda_embeddings.lds.steady_state import (
+from tacenda_embeddings.lds.smoother import (
     DiagonalNoise,
     FullNoise,
     Gain,
@@ -360,6 +360,7 @@ def hankel_svd(
     notify("singular vectors")
     B = hankel_product(moments, Y, transpose=True).reshape(r * V, width)  # (Y^T H)^T
     Y = Y.reshape(r * V, width)
+    # H ~ Y (Y^T H), whose singular vectors and squared values are those of the small B^T B
     values, vectors = np.linalg.eigh(tall_gram(B, B))
     order = np.argsort(values)[::-1][:n_states]
     S = np.sqrt(np.maximum(values[order], 0.0))
@@ -394,6 +395,7 @@ def identify(
     R = tall_gram(C, C)
     Gs_C = tall_gram(Delta[-1], C)
     P = np.linalg.lstsq(A, Gs_C, rcond=1e-8)[0] @ np.linalg.pinv(R)
+    # C P C^T has the eigenvalues of R^{1/2} P R^{1/2}, which is small, and symmetric where P is
     R_half, R_half_inverse = symmetric_power(R, 0.5), symmetric_power(R, -0.5)
     P = R_half_inverse @ clip_eigenvalues(R_half @ P @ R_half, 1e-4, 0.95) @ R_half_inverse
     Q = symmetrize(P - A @ P @ A.T)
@@ -449,6 +451,7 @@ def basis(factors: HankelFactors, mean: Vector, width: int) -> Array:
     Gamma, Delta = (X.swapaxes(0, 1).reshape(len(mean), -1) * 1 for X in factors[:2])
     for X in (Gamma, Delta):
         tall_update(X, mean, X)
+    # the principal directions of [Gamma Delta], side by side, from its small Gram matrix
     mixed = tall_gram(Gamma, Delta)
     values, vectors = np.linalg.eigh(
         np.block([[tall_gram(Gamma, Gamma), mixed], [mixed.T, tall_gram(Delta, Delta)]])
@@ -571,6 +574,7 @@ def _filtered_moment(
 ) -> tuple[Matrix, Matrix]:
     """Return Pi and m_{-1} = M_{-1} C_hat: a linear equation, solved by a loop around Lyapunov's."""
     F, gain = state.F, state.gain
+    # eq 10 from the horizon on: m_{-1} = sum_j F^j K_c lagged_{-1-j} + F^{r-1} Pi (A^T)^r C^T C_hat
     solver = SteinSolver(F, F.T)
     F_powers = _powers(F, r)
     known = np.zeros_like(F)
@@ -580,6 +584,7 @@ def _filtered_moment(
     horizon = A_r.T @ gain.cross.T  # (A^T)^r C^T C_hat
     Pi = innovation if start is None else start
     for _ in range(_MAXIMUM_OUTER):
+        # Pi is on the right too, by the horizon alone: that term is small, so a few rounds settle it
         m_1 = known + F_powers[r - 1] @ Pi @ horizon
         half = F @ m_1 @ gain.K_c.T
         before, Pi = Pi, symmetrize(solver.solve(half + half.T + innovation))
@@ -590,6 +595,7 @@ def _filtered_moment(
 
 def _likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m_1: Matrix) -> float:
     """Return the gain per token over the model without dynamics (paper eqs 39-44, corrected)."""
+    # the innovation e_t = w_t - C A xf_{t-1}, seen through C_hat: E[C_hat^T e e^T C_hat]
     predicted = A @ Pi @ A.T
     half = gain.cross @ A @ m_1
     projected_error = gain.square - half - half.T + gain.cross @ predicted @ gain.cross.T
@@ -688,6 +694,7 @@ def expectation(
     b = {r: m[r]}
     for k in range(r - 1, 0, -1):
         b[k] = J @ b[k + 1] + G @ m[k]
+    # at the horizon L_r = A L_r F^T + B_r K^T, a Stein equation; below it every L_k follows
     L = SteinSolver(A, F.T).solve(b[r] @ gain.K_c.T)
     for k in range(r - 1, 0, -1):
         L = L @ F.T + b[k] @ gain.K_c.T
@@ -707,7 +714,7 @@ def maximization(statistics: Statistics, parameters: Parameters, mean: Vector) -
     if S_xw is None:
         raise ValueError("the M-step needs S_xw: call expectation with with_observation=True")
     inverse: Matrix = np.asarray(np.linalg.inv(S_xx), np.float64)
-    A = S_10 @ inverse
+    A = S_10 @ inverse  # eq 9, and C alike
     C = tall_product(S_xw.T, inverse)
     Q = symmetrize(S_xx - A @ S_10.T)
     return Parameters(A, C, Q, parameters.noise.refit(C, S_xx, mean))

@@ -33,15 +33,13 @@ from tacenda_embeddings.lds.smoother import (
     POSTERIOR_MEANS,
     WIDTHS,
     Destination,
-    Integers,
-    Recipe,
-    Smoother,
-)
-from tacenda_embeddings.lds.steady_state import (
     DiagonalNoise,
     FullNoise,
+    Integers,
     Matrix,
     Parameters,
+    Recipe,
+    Smoother,
     TransitionPair,
     TwoSided,
     Vector,

@@ -1,10 +1,27 @@
-"""Token vectors of packed sequences from a fitted LDS: two scans over gathered rows, and one product.
+"""The system and its steady-state filter and smoother (LDS paper section 3.1, misprints corrected).
 
-The sums a_t = F' (a_{t-1} + K' w_{t-1}) and b_t = J (b_{t+1} + K' w_{t+1}), which come into a token from the
-left and from the right (``tacenda_embeddings.lds.steady_state.two_sided``), are run in the basis of the eigenvectors
-of F' and J, where a step is elementwise. Both are written next to each other, so that past + future is one product
-of (tokens, 2 states) by (2 states, states), at the full rate of the matrix unit and whatever the batch: a single
-document is as fast per token as a thousand.
+    x_t = A x_{t-1} + eta_t,   w_t = C x_t + epsilon_t       (eqs 1-2)
+
+    Sigma_1 = A Sigma_0 A^T + Q                              predictive covariance (Riccati equation)
+    Sigma_0 = (Sigma_1^{-1} + C^T D^{-1} C)^{-1}             filtered covariance
+    F = A - K C A,   J = Sigma_0 A^T Sigma_1^{-1},   G = I - J A
+    Sigma_s = Sigma_0 + J (Sigma_s - Sigma_1) J^T            smoothed covariance
+
+    xf_t = F xf_{t-1} + K w_t                                (eq 4)
+    xs_t = J xs_{t+1} + G xf_t                               (eq 5)
+
+The paper prints the Riccati equation as "A Sigma_1 A^T + Q_2" and calls the innovation covariance (eq 7)
+unconditional; the Sigma_1 of its eqs 12 and 21 is another matrix, the stationary prior
+P = A P A^T + Q (``stationary_covariance`` here).
+
+With S = C Sigma_1 C^T + D (eq 7) the gain is K = Sigma_1 C^T S^+ (eq 6). Every kind of observation noise D writes
+it as K = K_c C_hat^T, so that nothing of size V x V appears. All coordinates are whitened.
+
+Token vectors of packed sequences are two scans over gathered rows, and one product. The sums
+a_t = F' (a_{t-1} + K' w_{t-1}) and b_t = J (b_{t+1} + K' w_{t+1}), which come into a token from the left and from the
+right (`two_sided`), are run in the basis of the eigenvectors of F' and J, where a step is elementwise. Both are written
+next to each other, so that past + future is one product of (tokens, 2 states) by (2 states, states), at the full rate
+of the matrix unit and whatever the batch: a single document is as fast per token as a thousand.
 
     own_context        [own / |own| ; (past + future) / |past + future|]          2 states
     weighted_mean      (g own + past + future), unit length                        states
@@ -22,7 +39,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +47,16 @@ import numpy.typing as npt
 from tacenda.arrays import Array, empty, multiply_into, to_device, to_numpy, zeros
 from tacenda.errors import KernelError
 from tacenda.kernels.sequences import decompose, linear_recurrence, modal_scan
-from tacenda.kernels.shared import unit_rows
-from tacenda_embeddings.lds.steady_state import Matrix, TwoSided
+from tacenda.kernels.shared import tall_gram, unit_rows
 
+Matrix = npt.NDArray[np.float64]
+Vector = npt.NDArray[np.float64]
+Loading = npt.NDArray[np.floating]
+"""C (observations, states), float32 or float64, on the device of the fit."""
+
+_MOST_DOUBLINGS = 60
+_MOST_RICCATI_DOUBLINGS = 50
+_DIVERGED = 1e100
 Float32 = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.integer]
 Integers = npt.NDArray[np.int64]
@@ -65,6 +89,289 @@ _GROUP_TOKENS = 1 << 18  # bounds the working memory of the scans that find ends
 _POWERS_KEPT = 256  # powers that are found once; sequences are rarely longer
 _LONGEST_KEPT = 256  # longer sequences have thin matrices, which are quickly solved again
 _NEGLIGIBLE = 1e-9  # well below float32's rounding, whatever the sums
+
+
+# -- fixed points and square roots, all (states, states) -----------------------------------------------
+
+
+def symmetrize(X: Matrix) -> Matrix:
+    """Return the symmetric part of ``X``: rounding must not accumulate in covariances."""
+    return np.asarray(0.5 * (X + X.T), dtype=np.float64)
+
+
+class SteinSolver:
+    """Solves the Stein equation ``X = L X R + W`` (Lyapunov's where ``R = L^T``) for many ``W``, by doubling.
+
+    After n steps the partial sum holds 2^n terms of ``sum_j L^j W R^j``. Raises LinAlgError unless the product
+    of the spectral radii of ``L`` and ``R`` is below 1.
+    """
+
+    def __init__(self, L: Matrix, R: Matrix) -> None:
+        self._powers: list[tuple[Matrix, Matrix]] = []
+        for _ in range(_MOST_DOUBLINGS):
+            self._powers.append((L, R))
+            with np.errstate(over="ignore", invalid="ignore"):
+                L, R = L @ L, R @ R
+                remaining = np.linalg.norm(L) * np.linalg.norm(R)
+            if remaining < 1e-17:
+                return
+            if not remaining < _DIVERGED:
+                break
+        raise np.linalg.LinAlgError("the recursion is not stable")
+
+    def solve(self, W: Matrix) -> Matrix:
+        """Return the fixed point ``sum_j L^j W R^j`` (states, states)."""
+        X = W
+        for L, R in self._powers:
+            X = X + L @ X @ R
+        return X
+
+
+def spectral_radius(X: Matrix) -> float:
+    """Return the largest absolute eigenvalue of ``X`` (states, states)."""
+    return float(np.abs(np.linalg.eigvals(X)).max()) if len(X) else 0.0
+
+
+def symmetric_power(X: Matrix, exponent: float) -> Matrix:
+    """Return ``X**exponent`` of a symmetric positive matrix; tiny eigenvalues are raised to a floor."""
+    values, vectors = np.linalg.eigh(symmetrize(X))
+    values = np.maximum(values, 1e-12 * max(values.max(initial=0.0), 1e-300))
+    return np.asarray((vectors * values**exponent) @ vectors.T, dtype=np.float64)
+
+
+# -- noise and gain ------------------------------------------------------------------------------------
+
+
+class Gain(NamedTuple):
+    """A factored Kalman gain ``K = K_c C_hat^T`` and what the recursions need of it; matrices (states, states)."""
+
+    K_c: Matrix
+    C_hat: Loading  # (observations, states)
+    cross: Matrix  # C_hat^T C, so that K C = K_c cross
+    square: Matrix  # C_hat^T Psi_0 C_hat, so that K Psi_0 K^T = K_c square K_c^T
+    # log det S minus the same of the model without dynamics, in nats, both over the dimensions in
+    # which the data vary: not along m
+    log_det: float
+    # Y in S^+ = base - C_hat Y C_hat^T, where base is the inverse of the noise (of Psi_0 for the full noise)
+    inner: Matrix
+    base_trace: float  # trace(base Psi_0) minus the number of observed dimensions
+
+
+class Noise(Protocol):
+    """A kind of noise: its precision and gain (eqs 6-7), and its M-step (eq 9)."""
+
+    def precision(self, C: Loading) -> Matrix:
+        """Return ``C^T D^+ C`` (states, states)."""
+        ...
+
+    def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
+        """Return the factored steady-state Kalman gain for predictive covariance ``Sigma_1``."""
+        ...
+
+    def refit(self, C: Loading, S_xx: Matrix, mean: Vector) -> Noise:
+        """Return the noise of the same kind that fits best."""
+        ...
+
+
+class FullNoise(NamedTuple):
+    """D = Psi_0 - C N C^T: as large as the data say in every direction (LDS paper section 4.2, appendix A.2)."""
+
+    N: Matrix  # (states, states), the second moment of the states: C N C^T is what they explain
+
+    def precision(self, C: Loading) -> Matrix:
+        R = tall_gram(C, C)
+        return R @ np.linalg.inv(np.eye(len(R)) - self.N @ R)
+
+    def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
+        # S = Psi_0 + C Z C^T; eq 32 inverts the indefinite Z, this form does not
+        R = tall_gram(C, C)
+        Z = Sigma_1 - self.N
+        I_RZ = np.eye(len(R)) + R @ Z
+        inverse = np.linalg.inv(I_RZ)
+        log_det = float(np.linalg.slogdet(I_RZ)[1])
+        return Gain(Sigma_1 @ inverse, C, R, R, log_det, Z @ inverse, 0.0)
+
+    def refit(self, C: Loading, S_xx: Matrix, mean: Vector) -> FullNoise:
+        return FullNoise(S_xx)
+
+
+class DiagonalNoise(NamedTuple):
+    """D = diag(d): the approximation that ignores the anticorrelation of the words.
+
+    It has noise along m too, where the data have none. The filter conditions on w_t^T m = 0 as on
+    everything else, so the likelihood is that of the other dimensions given this one, and can be compared
+    with that of the full noise. EM climbs the joint density, in which the dimension along m is one in as
+    many as there are words.
+    """
+
+    d: Vector  # (observations,), positive; one number repeated for a spherical D
+    mean: Vector  # m (observations,), along which Psi_0 = I - m m^T has no variance
+    spherical: bool = False  # whether the M-step averages d over the observations
+
+    def _scale(self, C: Loading) -> Loading:
+        return np.asarray(C / self.d[:, None], dtype=C.dtype)
+
+    def precision(self, C: Loading) -> Matrix:
+        return tall_gram(C, self._scale(C))
+
+    def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
+        # K = Sigma_1 (I + R_D Sigma_1)^{-1} C^T D^{-1}, by the matrix inversion lemma (eq 53)
+        C_hat = self._scale(C)
+        R_D = tall_gram(C, C_hat)
+        I_RS = np.eye(len(R_D)) + R_D @ Sigma_1
+        inverse = np.linalg.inv(I_RS)
+        projected = np.asarray(C_hat.T @ self.mean, dtype=np.float64)
+        square = tall_gram(C_hat, C_hat) - np.outer(projected, projected)
+        variance = 1.0 - self.mean**2
+        # C^T m = 0, so m^T S m = m^T D m, and det S over it is that of S given w^T m = 0
+        along_mean = float(self.mean**2 @ self.d) if self.mean.any() else 1.0
+        log_det = float(np.linalg.slogdet(I_RS)[1] + np.log(self.d).sum() - np.log(along_mean))
+        base_trace = float((variance / self.d).sum() - variance.sum())
+        return Gain(Sigma_1 @ inverse, C_hat, R_D, square, log_det, Sigma_1 @ inverse, base_trace)
+
+    def refit(self, C: Loading, S_xx: Matrix, mean: Vector) -> DiagonalNoise:
+        # d = diag(Psi_0 - C S_xx C^T)
+        explained = np.einsum("ij,ij->i", C @ S_xx, C, dtype=np.float64)
+        d = np.maximum(1.0 - mean**2 - explained, 1e-3)
+        if self.spherical:
+            d = np.full_like(d, d.mean())
+        return DiagonalNoise(d, mean, self.spherical)
+
+
+# -- filter and smoother -------------------------------------------------------------------------------
+
+
+class Parameters(NamedTuple):
+    """Parameters of the system, in whitened coordinates."""
+
+    A: Matrix  # (states, states), spectral radius below 1
+    C: Loading  # (observations, states), orthogonal to the mean direction m
+    Q: Matrix  # (states, states), covariance of eta
+    noise: Noise  # covariance D of epsilon, implicit
+
+
+class SteadyState(NamedTuple):
+    """The time-independent matrices of filter and smoother, all but ``gain`` (states, states) float64."""
+
+    Sigma_1: Matrix
+    Sigma_0: Matrix
+    Sigma_s: Matrix
+    F: Matrix
+    J: Matrix
+    G: Matrix
+    gain: Gain
+
+
+def predictive_covariance(A: Matrix, Q: Matrix, R_D: Matrix) -> Matrix:
+    """Find Sigma_1 by the structure-preserving doubling algorithm, which takes about 10 steps.
+
+    ``R_D`` is C^T D^{-1} C (states, states). Raises LinAlgError if the iteration leaves the finite numbers.
+    """
+    # step k has taken 2^k steps of the Riccati recursion from zero: H is the covariance then (Chu, Fan and Lin 2005)
+    I = np.eye(len(A))  # noqa: E741 - the identity
+    A_k, G_k, H = A.T, R_D, Q
+    for _ in range(_MOST_RICCATI_DOUBLINGS):
+        W_inv = np.linalg.inv(I + G_k @ H)
+        AW = A_k @ W_inv
+        H_next = symmetrize(H + A_k.T @ H @ W_inv @ A_k)
+        G_k = symmetrize(G_k + AW @ G_k @ A_k.T)
+        A_k = AW @ A_k
+        change = np.linalg.norm(H_next - H)
+        H = H_next
+        if change <= 1e-13 * np.linalg.norm(H):
+            return H
+    if not np.isfinite(H).all():
+        raise np.linalg.LinAlgError("the Riccati iteration diverged")
+    return H
+
+
+def steady_state(parameters: Parameters) -> SteadyState:
+    """Return the filter and smoother of the limit in which covariances no longer depend on time."""
+    A, C, Q, noise = parameters
+    Sigma_1 = predictive_covariance(A, Q, noise.precision(C))
+    gain = noise.gain(C, Sigma_1)
+    K_C = gain.K_c @ gain.cross
+    Sigma_0 = symmetrize(Sigma_1 - K_C @ Sigma_1)
+    # J = Sigma_0 A^T Sigma_1^{-1}, by a solve with the transpose
+    J = np.asarray(np.linalg.solve(Sigma_1, A @ Sigma_0).T, dtype=np.float64)
+    Sigma_s = SteinSolver(J, J.T).solve(Sigma_0 - J @ Sigma_1 @ J.T)
+    G = np.eye(len(A)) - J @ A
+    return SteadyState(Sigma_1, Sigma_0, symmetrize(Sigma_s), A - K_C @ A, J, G, gain)
+
+
+def stationary_covariance(A: Matrix, Q: Matrix) -> Matrix:
+    """Return the prior P = A P A^T + Q (states, states) of a state about which nothing was observed."""
+    return symmetrize(SteinSolver(A, A.T).solve(Q))
+
+
+# -- the two-sided smoother ----------------------------------------------------------------------------
+
+
+class TwoSided(NamedTuple):
+    """Matrices of the two-sided smoother (states, states) in output coordinates, float64; see `two_sided`."""
+
+    table: npt.NDArray[np.floating]  # (vocabulary, states), row i is K' w of word i; may be float32
+    forward: Matrix  # F'
+    backward: Matrix  # J
+    left_end: Matrix  # maps b_1 to the past message at the first token
+    right_end: Matrix  # maps a_n to the future message at the last token
+    filter: Matrix  # T^{-1}, maps a_t to the filtered mean xf_t
+
+
+def two_sided(
+    parameters: Parameters, scale: Vector, mean: Vector, second_moment: Matrix | None = None
+) -> TwoSided:
+    """Return the smoother as two independent recursions, with exact ends.
+
+    With T = J T F + G (a Stein equation), K' = T K and F' = T F T^{-1}, the smoothed mean splits exactly:
+
+        a_t = F' a_{t-1} + K' w_t,     b_t = J b_{t+1} + K' w_t
+        xs_t = own + past + future,    own = K' w_t,  past = F' a_{t-1},  future = J b_{t+1}
+
+    so that smoothing costs two products with (states, states) matrices per token, and neither pass waits for the
+    other. A finite sequence 1..n is exact once the messages that come in at its ends are: what is outside is
+    unobserved, hence replaced by its expectation (E[w_{n+j}] = C A^j xs_n, and backwards in time
+    E[w_{1-j}] = C A_b^j xs_1 with A_b = P A^T P^{-1}), which gives
+
+        future_n = M_f xs_n,  M_f = sum_{j>=1} J^j K' C A^j       =>  future_n = (I - M_f)^{-1} M_f a_n
+        past_1   = M_p xs_1,  M_p = sum_{j>=1} F'^j K' C A_b^j    =>  past_1   = (I - M_p)^{-1} M_p b_1
+
+    Starting from zero instead, as the plain steady-state filter does, treats what is outside as an average word
+    that was observed.
+
+    ``scale`` (vocabulary,) is the diagonal of the whitening W and ``mean`` (vocabulary,) is m. With the
+    ``second_moment`` M = E[xs xs^T] (states, states), states are returned as M^{-1/2} x (paper section 5).
+    """
+    A = parameters.A
+    state = steady_state(parameters)
+    F, J, gain = state.F, state.J, state.gain
+    # T = J T F + G splits the smoothed mean into what comes from the left and from the right
+    T = SteinSolver(J, F).solve(state.G)
+    T_inv: Matrix = np.asarray(np.linalg.inv(T), dtype=np.float64)
+    TK = T @ gain.K_c
+    forward, K_C = T @ F @ T_inv, TK @ gain.cross
+
+    # the same chain read backwards has A_b = P A^T P^{-1}
+    P = stationary_covariance(A, parameters.Q)
+    A_b = np.asarray(np.linalg.solve(P, A @ P).T, dtype=np.float64)
+    M_f = SteinSolver(J, A).solve(J @ K_C @ A)
+    M_p = SteinSolver(forward, A_b).solve(forward @ K_C @ A_b)
+    I = np.eye(len(A))  # noqa: E741 - the identity
+    right_end: Matrix = np.asarray(np.linalg.solve(I - M_f, M_f), dtype=np.float64)
+    left_end: Matrix = np.asarray(np.linalg.solve(I - M_p, M_p), dtype=np.float64)
+
+    if second_moment is not None:
+        # x -> M^{-1/2} x: every matrix is conjugated, and the table multiplied from the left
+        L, L_inv = symmetric_power(second_moment, -0.5), symmetric_power(second_moment, 0.5)
+        forward, J = L @ forward @ L_inv, L @ J @ L_inv
+        left_end, right_end, T_inv = L @ left_end @ L_inv, L @ right_end @ L_inv, L @ T_inv @ L_inv
+        TK = L @ TK
+    C_hat = np.asarray(gain.C_hat, dtype=np.float64)
+    table = (C_hat * scale[:, None] - mean @ C_hat) @ TK.T
+    return TwoSided(table, forward, J, left_end, right_end, T_inv)
+
+
+# -- vectors of packed sequences -------------------------------------------------------------------------
 
 
 class _Size(NamedTuple):
@@ -221,6 +528,7 @@ class Smoother:
         by_length = to_device(order, self.device)
         a, b = a[by_length], b[by_length]
         between = np.maximum(ascending - 1, 0)
+        # future = R (I - Y_n)^{-1} y with y = a_n + F'^{n-1} L b_1, then past = L (b_1 + J^{n-1} future)
         past: Float32 = b @ self._L_T
         y: Float32 = a + self._forward.power(past, between)
         borders = pairwise([*starts.tolist(), len(y)])
@@ -241,8 +549,9 @@ class Smoother:
         columns of the identity at those rows, (I - Y_n)^{-1} y = y + E (I - E^T Y_n E)^{-1} E^T Y_n y, so that a
         length costs one thin matrix.
         """
-        there = self._forward.exact_power(self._L.T, n - 1).T
-        back = self._backward.exact_power(self._R.T, n - 1).T
+        n_steps = np.full(self.states, n - 1)
+        there = self._forward.power(self._L.T, n_steps, exact=True).T
+        back = self._backward.power(self._R.T, n_steps, exact=True).T
         rows, columns = _rows_that_matter(there, back), _rows_that_matter(back, there)
         Y = there[np.ix_(rows, columns)] @ back[columns]
         matrix: Matrix = np.asarray(np.linalg.solve(np.eye(len(rows)) - Y[:, rows], Y).T)
@@ -333,40 +642,30 @@ class ModalRecurrence:
             real, pairs, self.inputs, ids, offsets, initial, self._reverse, out, column
         ).last
 
-    def power(self, rows: Array, exponents: Integers) -> Array:
-        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0 of M."""
-        factors, which = self._kept, exponents
-        if exponents.max(initial=0) >= _POWERS_KEPT:
+    def power(self, rows: Array, exponents: Integers, *, exact: bool = False) -> Array:
+        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0 of M; if exact, on the host."""
+        (same, cross), which = self._kept, exponents
+        if exact or exponents.max(initial=0) >= _POWERS_KEPT:
             distinct, which = np.unique(exponents, return_inverse=True)
-            factors = self._factors(distinct)
-        at = to_device(which, self._device)
-        return _rotate(rows, factors[0][at], factors[1][at], len(self._real))
-
-    def exact_power(self, rows: Matrix, exponent: int) -> Matrix:
-        """Multiply every row of ``rows`` (n, states), on the host, by one power in float64."""
-        product: Matrix = _rotate(rows, *self._exact_factors(np.array([exponent])), len(self._real))
+            same, cross = self._factors(distinct, exact)
+        at = which if exact else to_device(which, self._device)
+        cross = cross[at]
+        real, middle = len(self._real), len(self._real) + cross.shape[1]
+        product = same[at] * rows
+        # each pair of states is rotated and scaled
+        product[:, real:middle] += rows[:, middle:] * cross
+        product[:, middle:] -= rows[:, real:middle] * cross
         return product
 
-    def _factors(self, exponents: Integers) -> tuple[Array, ...]:
-        return tuple(
-            to_device(f.astype(np.float32), self._device) for f in self._exact_factors(exponents)
-        )
-
-    def _exact_factors(self, exponents: Integers) -> tuple[Matrix, Matrix]:
+    def _factors(self, exponents: Integers, exact: bool = False) -> tuple[Array, Array]:
         """Return what multiplies each state (n, states), and its partner in a pair (n, n_pairs)."""
         n = exponents.astype(np.float64)[:, None]
         size, angle = self._size**n, n * self._angle
-        cosine = size * np.cos(angle)
-        return np.concatenate([self._real**n, cosine, cosine], axis=1), size * np.sin(angle)
-
-
-def _rotate(rows: Array, same: Array, cross: Array, n_real: int) -> Array:
-    """Return rows times powers of the eigenvalues; each pair is a rotation with scaling."""
-    middle = n_real + cross.shape[1]
-    product = same * rows
-    product[:, n_real:middle] += rows[:, middle:] * cross
-    product[:, middle:] -= rows[:, n_real:middle] * cross
-    return product
+        cosine, sine = size * np.cos(angle), size * np.sin(angle)
+        same = np.concatenate([self._real**n, cosine, cosine], axis=1)
+        if not exact:
+            same, sine = (to_device(f.astype(np.float32), self._device) for f in (same, sine))
+        return same, sine
 
 
 class DenseRecurrence:
@@ -407,16 +706,56 @@ class DenseRecurrence:
         ends[filled] = y[last]
         return ends
 
-    def power(self, rows: Array, exponents: Integers) -> Array:
-        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0 of M."""
+    def power(self, rows: Array, exponents: Integers, *, exact: bool = False) -> Array:
+        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0 of M, as `ModalRecurrence.power`."""
         product = zeros(tuple(rows.shape), rows)
         for n in np.unique(exponents).tolist():
-            chosen = to_device(np.flatnonzero(exponents == n), self._device)
-            power = np.linalg.matrix_power(self._M, n).T.astype(np.float32)
-            product[chosen] = rows[chosen] @ to_device(power, self._device)
+            chosen, power = np.flatnonzero(exponents == n), np.linalg.matrix_power(self._M, n).T
+            if not exact:
+                chosen = to_device(chosen, self._device)
+                power = to_device(power.astype(np.float32), self._device)
+            product[chosen] = rows[chosen] @ power
         return product
 
-    def exact_power(self, rows: Matrix, exponent: int) -> Matrix:
-        """Multiply every row of ``rows`` (n, states), on the host, by one power in float64."""
-        product: Matrix = rows @ np.linalg.matrix_power(self._M, exponent).T
-        return product
+
+# -- what the transition operator does to words --------------------------------------------------------
+
+
+class TransitionPair(NamedTuple):
+    """Words of a singular-vector pair of A: A takes the state of ``before`` to that of ``after``."""
+
+    before: list[str]  # most likely at the right singular vector, most likely first
+    after: list[str]  # most likely at the left singular vector, one position later
+    singular_value: float  # how much of the state survives the step, at most about 1
+
+
+def transition_pairs(
+    parameters: Parameters,
+    words: tuple[str, ...],
+    eligible: npt.NDArray[np.bool_],
+    n_pairs: int,
+    n_words: int,
+) -> list[TransitionPair]:
+    """Return singular-vector pairs of A, both signs of each, largest first (LDS paper section 7.1, Table 1).
+
+    States are measured in units of their prior spread (P^{-1/2} A P^{1/2}), so that the pairs do not depend
+    on the arbitrary coordinates of the latent space; words are ranked by their whitened expectation C x. ``words``
+    are the types (vocabulary,), of which ``eligible`` (vocabulary,) may be shown.
+    """
+    P = stationary_covariance(parameters.A, parameters.Q)
+    root, inverse_root = symmetric_power(P, 0.5), symmetric_power(P, -0.5)
+    U, S, Vt = np.linalg.svd(inverse_root @ parameters.A @ root)
+    rows = np.flatnonzero(eligible)
+    C = parameters.C[rows] @ root
+
+    def top(direction: Vector) -> list[str]:
+        score = C @ direction
+        n = min(n_words, len(score))
+        best = np.argpartition(-score, n - 1)[:n] if n else np.empty(0, np.int64)
+        return [words[rows[i]] for i in best[np.argsort(-score[best], kind="stable")]]
+
+    pairs = []
+    for i in range(min((n_pairs + 1) // 2, len(S))):
+        for sign in (1.0, -1.0):
+            pairs.append(TransitionPair(top(sign * Vt[i]), top(sign * U[:, i]), float(S[i])))
+    return pairs[:n_pairs]

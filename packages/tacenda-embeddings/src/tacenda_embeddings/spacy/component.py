@@ -4,6 +4,7 @@ It holds any fitted embedder of the registry, writes one row per token into ``Do
 extension), and trains nothing: the model is loaded or fitted in `TokenEmbeddings.initialize`.
 """
 
+import multiprocessing
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +14,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+from spacy import language
 from spacy.errors import Warnings
 from spacy.tokens import Doc, Token
 from thinc import compat
@@ -35,6 +37,7 @@ from tacenda_embeddings.spacy.ownership import (
 )
 from tacenda_embeddings.text_vectors import with_output
 
+_SPACYS_WORKER = getattr(language, "_apply_pipes", None)
 _USUAL_TOKENS = 60  # of a sentence; longer ones have little to prepare
 
 
@@ -201,7 +204,8 @@ class TokenEmbeddings(ModelComponent):
         if self.similarity is False or (self.similarity is None and not self.target.is_tensor):
             return
         # Documents leave a worker of ``nlp.pipe(n_process=2)`` without hooks, and spaCy would warn of each (W109).
-        if self.similarity is None and self._in_a_worker():
+        work = getattr(multiprocessing.current_process(), "_target", None)
+        if self.similarity is None and work is not None and work is _SPACYS_WORKER:
             return
         for doc in docs:
             if self.similarity or not doc.vocab.vectors.size:

@@ -68,34 +68,31 @@ def token_embeddings(
     )
 
 
-@Language.factory("lds_embeddings", assigns=["doc.tensor"], default_config=SHARED_CONFIG)
-def lds_embeddings(
-    nlp: Language,
-    name: str,
-    output: Optional[str],  # noqa: UP045
-    similarity: Optional[bool],  # noqa: UP045
-    target: str,
-    mode: str,
-    context: str,
-    batch_tokens: int,
-) -> Any:
-    """Token vectors of a linear dynamical system; see `token_embeddings`."""
-    # ours by name, whoever else may claim "lds" in this environment
-    settings = (output, similarity, target, mode, context, batch_tokens)
-    return token_embeddings(nlp, name, "lds", "tacenda-embeddings", *settings)
+def _of(embedder: str, doc: str) -> Any:
+    """Return the factory of the embedder of this distribution, whoever else may claim its name here."""
+
+    def make(
+        nlp: Language,
+        name: str,
+        output: Optional[str],  # noqa: UP045
+        similarity: Optional[bool],  # noqa: UP045
+        target: str,
+        mode: str,
+        context: str,
+        batch_tokens: int,
+    ) -> Any:
+        settings = (output, similarity, target, mode, context, batch_tokens)
+        return token_embeddings(nlp, name, embedder, "tacenda-embeddings", *settings)
+
+    make.__doc__ = doc
+    factory = f"{embedder}_embeddings"
+    return Language.factory(
+        factory, assigns=["doc.tensor"], default_config=SHARED_CONFIG, func=make
+    )
 
 
-@Language.factory("varembed_embeddings", assigns=["doc.tensor"], default_config=SHARED_CONFIG)
-def varembed_embeddings(
-    nlp: Language,
-    name: str,
-    output: Optional[str],  # noqa: UP045
-    similarity: Optional[bool],  # noqa: UP045
-    target: str,
-    mode: str,
-    context: str,
-    batch_tokens: int,
-) -> Any:
-    """Word vectors with a morphological prior, for words seen and unseen; see `token_embeddings`."""
-    settings = (output, similarity, target, mode, context, batch_tokens)
-    return token_embeddings(nlp, name, "varembed", "tacenda-embeddings", *settings)
+lds_embeddings = _of("lds", "Token vectors of a linear dynamical system; see `token_embeddings`.")
+varembed_embeddings = _of(
+    "varembed",
+    "Word vectors with a morphological prior, for words seen and unseen; see `token_embeddings`.",
+)

@@ -353,6 +353,7 @@ class WordRows:
         values = np.concatenate(
             [doc.to_array(attributes).reshape(-1, len(attributes)) for doc in docs]
         )
+        # a weighted sum modulo 2^64: words differ in it unless 64 bits happen to agree
         hashes = (values * _multipliers(len(attributes))).sum(axis=1, dtype=np.uint64)
         table, places = kept.find(hashes.tolist(), tables)
         if places.min() >= 0:

@@ -95,6 +95,7 @@ def _leading(blocks: list[StoredRows], n: int, seed: int) -> tuple[Float32, Floa
     rng = np.random.default_rng([seed, 3])
     types = blocks[0].shape[0]
     transposes = [blocks[i] for i in _TRANSPOSES[: len(blocks)]]
+    # M M^T = sum of block times transpose, so the subspace is turned without M^T ever being formed
     Q = rng.standard_normal((types, min(n + _OVERSAMPLING, types)), np.float32)
     for _ in range(_POWERS + 1):
         Q = np.linalg.qr(sum(a @ (b @ Q) for a, b in zip(blocks, transposes, strict=True)))[0]
@@ -138,6 +139,7 @@ def fit_morphemes(
 
     By ridge regression with conjugate gradients; ``weights`` (types,) say how much each word counts.
     """
+    # conjugate gradients on (A^T W A + ridge I) X = A^T W words, all columns at once, each with its own step
     A = inventory.incidence
     W = weights.astype(np.float32)[:, None]
     At = A.T.tocsr()

@@ -407,6 +407,7 @@ class Trainer(fitting.Trainer):
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self._carried.copy_(torch.stack([part.detach() for part in state]))
+        # the bound is a sum over tokens: AdaGrad's rows take it so, the LSTM the mean, which CLIP is meant for
         for parameter in self.lstm.parameters():
             if parameter.grad is not None:
                 parameter.grad /= n_tokens

@@ -190,34 +190,36 @@ class ClusterCorpus:
 
     def sum_pieces(
         self,
-        count: Callable[[Part, Vocabulary], list[Any]],
+        count: Callable[..., list[Any]],
         n_pieces: int,
         add: Add,
         description: str,
-        more: Sequence[Delayed] = (),
+        given: Sequence[Any] = (),
     ) -> Iterator[Any]:
         """Count every part on its worker, and return the sums of the counts' pieces, fetched one by one in order.
 
         Parameters
         ----------
         count
-            Returns ``n_pieces`` pieces of the counts of a part.
+            Takes a part, the vocabulary and what is given for the part; returns ``n_pieces`` pieces of its counts.
         n_pieces
             Their number.
         add
             Returns the sum of a list of pieces, such as sorted arrays that it merges.
         description
             Of the progress bar.
-        more
-            A further summand of each piece, if there are any.
+        given
+            An argument of ``count`` for each part, if it takes one.
         """
-        runs = [delayed(count)(part, self.placed_vocabulary) for part in self.parts]
+        runs = [
+            delayed(count)(part, self.placed_vocabulary, *given[i : i + 1])
+            for i, part in enumerate(self.parts)
+        ]
         places = find_holders(self.client, self.parts)
         done = [delayed(_done)(run) for run in runs]
         sums = []
         for i in range(n_pieces):
-            pieces = [*more[i : i + 1], *(delayed(_take)(run, i) for run in runs)]
-            sums.append(add_in_tree(pieces, add, [*places[: len(pieces) - len(runs)], *places]))
+            sums.append(add_in_tree([delayed(_take)(run, i) for run in runs], add, places))
         # in one graph, so that Dask sums what is there before it counts more
         futures = self.client.compute([*done, *sums], retries=_RETRIES)
         _watch(self.client, futures[: len(runs)], description, self.part_tokens, "token")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import srsly
-from spacy import language, util
+from spacy import util
 from spacy.pipeline import Pipe
 from spacy.tokens import Doc
 
@@ -150,8 +150,7 @@ class ModelComponent(Pipe):
         Raises NotFittedError if there is no model, and ConfigurationError if another component of the pipeline is in
         the way, or a stream is processed in parallel.
         """
-        _ = self.fitted
-        assert self._predictor is not None
+        predictor = self._predictor or self.fitted  # which raises
         nlp = self._nlp()
         if nlp is not None and self._checked != nlp.pipe_names:
             self._meet_pipeline()
@@ -168,7 +167,7 @@ class ModelComponent(Pipe):
                 "set context = 'doc'",
                 stacklevel=3,
             )
-        return self._predictor(docs)
+        return predictor(docs)
 
     def __call__(self, doc: Doc) -> Doc:
         """Apply the model to one document."""
@@ -202,12 +201,6 @@ class ModelComponent(Pipe):
     def _in_a_child(self) -> bool:
         """Return whether this is a child of the process that made the component, as in ``nlp.pipe(n_process=2)``."""
         return os.getpid() != self._process and multiprocessing.parent_process() is not None
-
-    @staticmethod
-    def _in_a_worker() -> bool:
-        """Return whether this process is a worker of ``nlp.pipe(n_process=2)``, which sends its documents away."""
-        work = getattr(multiprocessing.current_process(), "_target", None)
-        return work is not None and work is getattr(language, "_apply_pipes", None)
 
     # -- saving, loading, pickling ---------------------------------------------------------------
 
