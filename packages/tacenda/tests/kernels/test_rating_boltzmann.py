@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tacenda import kernels
 from tacenda.errors import KernelError
 from tacenda.kernels import ratings
+from tacenda.kernels.machinery.xorshift import uniforms
 from tacenda.kernels.ratings import Descent, boltzmann_expectations
-from tacenda.kernels.ratings.xorshift import uniforms
 
 
 def boltzmann_divergence(

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tacenda.kernels import UnsupportedShape
+from tacenda.kernels.machinery.xorshift import uniforms
 from tacenda.kernels.ratings import (
     Others,
     Side,
@@ -17,7 +18,6 @@ from tacenda.kernels.ratings import (
     rating_visits,
 )
 from tacenda.kernels.ratings import triton as of_machines
-from tacenda.kernels.ratings.xorshift import uniforms
 from tacenda.kernels.shared import adam
 from tacenda.testing.kernels import SAMPLES
 

@@ -15,32 +15,6 @@ from tacenda.errors import KernelError
 from tacenda.kernels.operation import check_range, host, in_place, operation
 from tacenda.offsets import rises
 
-__all__ = [
-    "Classed",
-    "Counts",
-    "FeatureCounts",
-    "FeatureModel",
-    "Forward",
-    "Sequences",
-    "SumGradients",
-    "VectorGradients",
-    "Vectors",
-    "WordGradients",
-    "block_softmax",
-    "block_softmax_backward",
-    "class_softmax",
-    "class_softmax_backward",
-    "hmm_block",
-    "hmm_block_backward",
-    "hmm_features",
-    "hmm_features_backward",
-    "inner_tokens",
-    "make_room",
-    "streaming_logsumexp",
-    "streaming_logsumexp_backward",
-]
-
-
 # -- forward and backward over blocks of a transition matrix ------------------------------------------
 
 

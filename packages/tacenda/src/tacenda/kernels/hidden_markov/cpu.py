@@ -8,15 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.kernels.hidden_markov import (
-    Classed,
     Counts,
     FeatureCounts,
-    FeatureModel,
     Forward,
-    Sequences,
     SumGradients,
     VectorGradients,
-    Vectors,
     WordGradients,
     inner_tokens,
 )
@@ -36,7 +32,7 @@ _FAST = {"contract", "reassoc"}
 
 
 @njit(fastmath=_FAST)
-def column_softmax(block, bits, powers, shift, weights):  # type: ignore[no-untyped-def]
+def column_softmax(block, bits, powers, shift, weights):
     """Replace a block (rows, k) of scores by their softmax over the rows, times ``weights`` (k,).
 
     ``bits`` and ``powers`` are as in `exponentials`, and ``shift`` (k,) is scratch.
@@ -65,7 +61,7 @@ def column_softmax(block, bits, powers, shift, weights):  # type: ignore[no-unty
 
 
 @njit(fastmath=_FAST)
-def exponentials(block, bits, powers, shift):  # type: ignore[no-untyped-def]
+def exponentials(block, bits, powers, shift):
     """Replace a block by exp(block - shift), where NaN stays NaN.
 
     ``bits`` is the block's memory as int32, and ``powers`` (rows, k) int32 is scratch.
@@ -116,7 +112,7 @@ _Array = NDArray[Any]
 
 
 @njit(fastmath=_FAST)
-def _filter(A, o, s, pairs, words, first, offsets, a, c, begin, end):  # type: ignore[no-untyped-def]
+def _filter(A, o, s, pairs, words, first, offsets, a, c, begin, end):
     """Filter the sequences begin .. end: fill a, and the c_t."""
     k = o.shape[1]
     zero = a.dtype.type(0)
@@ -147,7 +143,7 @@ def _filter(A, o, s, pairs, words, first, offsets, a, c, begin, end):  # type: i
 
 
 @njit(fastmath=_FAST)
-def _messages(A, o, pairs, words, offsets, a, c, v, posteriors, begin, end):  # type: ignore[no-untyped-def]
+def _messages(A, o, pairs, words, offsets, a, c, v, posteriors, begin, end):
     """Go back through the sequences begin .. end: fill the messages v and the posteriors."""
     k = o.shape[1]
     b = np.empty(k, a.dtype)
@@ -171,7 +167,7 @@ def _messages(A, o, pairs, words, offsets, a, c, v, posteriors, begin, end):  # 
 
 
 @njit(fastmath=_FAST)
-def _count_pairs(A, a, v, tokens, borders, N, begin, end):  # type: ignore[no-untyped-def]
+def _count_pairs(A, a, v, tokens, borders, N, begin, end):
     """Fill the counts of the pairs begin .. end from the messages; ``tokens`` are sorted by pair."""
     k = a.shape[1]
     for u in range(begin, end):
@@ -193,7 +189,7 @@ def _count_pairs(A, a, v, tokens, borders, N, begin, end):  # type: ignore[no-un
 
 
 @njit
-def _add_rows(table, rows, added):  # type: ignore[no-untyped-def]
+def _add_rows(table, rows, added):
     """Add each row of ``added`` to its row of the table, in order."""
     for t in range(len(rows)):
         row, new = table[rows[t]], added[t]
@@ -201,9 +197,7 @@ def _add_rows(table, rows, added):  # type: ignore[no-untyped-def]
             row[j] += new[j]
 
 
-def hmm_block(
-    blocks: _Array, emissions: _Array, starts: _Array, observed: Sequences, threads: int
-) -> Forward:
+def hmm_block(blocks, emissions, starts, observed, threads):
     pairs, words, first, offsets = observed
     a = np.empty((len(words), emissions.shape[1]), blocks.dtype)
     c = np.empty(len(words), blocks.dtype)
@@ -216,14 +210,7 @@ def hmm_block(
         return Forward(np.log(c, dtype=np.float64), a)
 
 
-def hmm_block_backward(
-    blocks: _Array,
-    emissions: _Array,
-    starts: _Array,
-    observed: Sequences,
-    found: Forward,
-    threads: int,
-) -> Counts:
+def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
     pairs, words, first, offsets = observed
     a = found.states
     c = np.exp(found.log_probs).astype(blocks.dtype)
@@ -258,7 +245,7 @@ def hmm_block_backward(
 _Group = tuple[int, NDArray[np.int64]]
 
 
-def hmm_features(model: FeatureModel, observed: Classed) -> Forward:
+def hmm_features(model, observed):
     a = np.empty((len(observed.words), model.emissions.shape[1]), model.left.dtype)
     c = np.empty(len(a), a.dtype)
     # Step t of all sequences at once. Tokens are grouped by the class before, for the features of the state that is
@@ -279,7 +266,7 @@ def hmm_features(model: FeatureModel, observed: Classed) -> Forward:
         return Forward(np.log(c, dtype=np.float64), a)
 
 
-def hmm_features_backward(model: FeatureModel, observed: Classed, found: Forward) -> FeatureCounts:
+def hmm_features_backward(model, observed, found):
     classes, words, offsets = observed
     a, dtype = found.states, model.left.dtype
     c = np.exp(found.log_probs).astype(dtype)
@@ -344,7 +331,7 @@ _CELLS = 1 << 16  # scores at a time: 256 KB in float32
 
 
 @njit(fastmath=_FAST)
-def _gather(table, rows, out):  # type: ignore[no-untyped-def]
+def _gather(table, rows, out):
     """Copy the matrices ``rows`` of a table one after another."""
     for n in range(len(rows)):
         source, place = table[rows[n]], out[n]
@@ -354,7 +341,7 @@ def _gather(table, rows, out):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=_FAST)
-def _make_blocks(x, y, b, sources, targets, w, norms, A, A_bits, begin, end):  # type: ignore[no-untyped-def]
+def _make_blocks(x, y, b, sources, targets, w, norms, A, A_bits, begin, end):
     """Fill the blocks of the pairs begin .. end; exactly one of w and norms has rows."""
     k, width = x.shape[1], x.shape[2]
     most = max(1, _CELLS // (k * k))
@@ -383,7 +370,7 @@ def _make_blocks(x, y, b, sources, targets, w, norms, A, A_bits, begin, end):  #
 
 
 @njit(fastmath=_FAST)
-def _move_vectors(x, y, sources, targets, A, N, w, dx, db, moved, departures, begin, end):  # type: ignore[no-untyped-def]
+def _move_vectors(x, y, sources, targets, A, N, w, dx, db, moved, departures, begin, end):
     """Fill what the pairs begin .. end move: dx is summed here, since the sources are sorted.
 
     ``moved`` is D_u x_c and ``db`` its bias, pair by pair, for `_sum_by_target`.
@@ -428,7 +415,7 @@ def _move_vectors(x, y, sources, targets, A, N, w, dx, db, moved, departures, be
 
 
 @njit(fastmath=_FAST)
-def _sum_by_target(moved, biases, order, borders, dy, db, begin, end):  # type: ignore[no-untyped-def]
+def _sum_by_target(moved, biases, order, borders, dy, db, begin, end):
     """Sum what the pairs move for the targets begin .. end; ``order`` has the pairs sorted by target."""
     for to in range(begin, end):
         table, bias = dy[to], db[to]
@@ -440,14 +427,7 @@ def _sum_by_target(moved, biases, order, borders, dy, db, begin, end):  # type: 
                     table[j, d] += added[j, d]
 
 
-def block_softmax(
-    vectors: Vectors,
-    sources: _Array,
-    targets: _Array,
-    weights: _Array | None,
-    norms: _Array | None,
-    threads: int,
-) -> _Array:
+def block_softmax(vectors, sources, targets, weights, norms, threads):
     classes, k, _ = vectors.left.shape
     A = np.empty((len(sources), k, k), vectors.left.dtype)
     none = np.empty((0, k), A.dtype)
@@ -462,15 +442,7 @@ def block_softmax(
     return A
 
 
-def block_softmax_backward(
-    vectors: Vectors,
-    sources: _Array,
-    targets: _Array,
-    blocks: _Array,
-    counts: _Array,
-    weights: _Array | None,
-    threads: int,
-) -> VectorGradients:
+def block_softmax_backward(vectors, sources, targets, blocks, counts, weights, threads):
     x, y, b = vectors
     classes, k, width = x.shape
     pairs = len(sources)
@@ -509,7 +481,7 @@ def _borders(classes: _Array, n: int) -> NDArray[np.int64]:
 
 
 @njit(fastmath=_FAST)
-def _fill_classes(y, b, x, offsets, o, bits):  # type: ignore[no-untyped-def]
+def _fill_classes(y, b, x, offsets, o, bits):
     """Fill o, one class after another: the product of its words and states, then the softmax of each state."""
     k = x.shape[1]
     shift, ones = np.empty(k, o.dtype), np.ones(k, o.dtype)
@@ -528,7 +500,7 @@ def _fill_classes(y, b, x, offsets, o, bits):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=_FAST)
-def _fill_gradients(y, x, offsets, o, E, dy, db, dx):  # type: ignore[no-untyped-def]
+def _fill_gradients(y, x, offsets, o, E, dy, db, dx):
     """Fill the gradients, one class after another: D = E - o sum E, then its products with states and words."""
     k = x.shape[1]
     total = np.empty(k, o.dtype)
@@ -555,15 +527,13 @@ def _fill_gradients(y, x, offsets, o, E, dy, db, dx):  # type: ignore[no-untyped
         np.dot(D.T, y[begin:end], dx[c])
 
 
-def class_softmax(words: _Array, bias: _Array, states: _Array, offsets: _Array) -> _Array:
+def class_softmax(words, bias, states, offsets):
     o = np.empty((len(words), states.shape[1]), words.dtype)
     _fill_classes(words, bias, states, offsets, o, o.view(np.int32))
     return o
 
 
-def class_softmax_backward(
-    words: _Array, bias: _Array, states: _Array, offsets: _Array, found: _Array, counts: _Array
-) -> WordGradients:
+def class_softmax_backward(words, bias, states, offsets, found, counts):
     dy, db, dx = np.zeros_like(words), np.zeros_like(bias), np.zeros_like(states)
     _fill_gradients(words, states, offsets, found, counts, dy, db, dx)
     return WordGradients(dy, db, dx)
@@ -578,12 +548,12 @@ _ROWS, _COLUMNS = 512, 1024  # of a tile: 2 MB in float32
 _WHOLE = 32  # rows of all scores that are worked on while they are in cache
 
 
-def streaming_logsumexp(rows: _Array, columns: _Array, bias: _Array, kept: _Array | None) -> _Array:
+def streaming_logsumexp(rows, columns, bias, kept):
     n = 0 if kept is None else len(kept)
     found = np.empty(len(rows), rows.dtype)
     for i in range(0, n, _ROWS):
         own = slice(i, min(i + _ROWS, n))
-        found[own] = _softmax(rows[own], columns, bias, kept[own])  # type: ignore[index]
+        found[own] = _softmax(rows[own], columns, bias, kept[own])
     for i in range(n, len(rows), _ROWS):
         found[i : i + _ROWS] = _streamed(rows[i : i + _ROWS], columns, bias)
     return found
@@ -628,14 +598,7 @@ def _finite(largest: _Array) -> _Array:
     return np.where(np.isneginf(largest), 0, largest).astype(largest.dtype)
 
 
-def streaming_logsumexp_backward(
-    rows: _Array,
-    columns: _Array,
-    bias: _Array,
-    found: _Array,
-    gradient: _Array,
-    kept: _Array | None,
-) -> SumGradients:
+def streaming_logsumexp_backward(rows, columns, bias, found, gradient, kept):
     n = 0 if kept is None else len(kept)
     weighted = rows * gradient[:, None]
     grads = SumGradients(np.zeros_like(rows), np.zeros_like(columns), np.zeros_like(bias))

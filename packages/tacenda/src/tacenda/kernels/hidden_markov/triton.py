@@ -12,10 +12,8 @@ from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.hidden_markov import (
     Counts,
     Forward,
-    Sequences,
     SumGradients,
     VectorGradients,
-    Vectors,
     WordGradients,
     inner_tokens,
 )
@@ -50,7 +48,7 @@ class Segments(NamedTuple):
 
 
 @triton.jit
-def _scores(  # type: ignore[no-untyped-def]
+def _scores(
     x, y, b, rows, there, columns, inside, width, WIDTH: tl.constexpr, PRECISION: tl.constexpr
 ):
     """The scores y_j . x_i + b_j of a tile, -inf beyond its ends."""
@@ -60,7 +58,7 @@ def _scores(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _fill_segments(  # type: ignore[no-untyped-def]
+def _fill_segments(
     x, y, b, w, norms, classes, begins, sizes, places, p, k, width,
     NORMED: tl.constexpr, ONE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -106,7 +104,7 @@ def _fill_segments(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _slope(N, p, ratio, NORMED: tl.constexpr, at, inside):  # type: ignore[no-untyped-def]
+def _slope(N, p, ratio, NORMED: tl.constexpr, at, inside):
     """D = N - p n / w of a tile at the addresses ``at``; ``ratio`` is n / w, shaped to fit the tile."""
     slope = tl.load(N + at, inside, 0.0)
     if not NORMED:
@@ -115,7 +113,7 @@ def _slope(N, p, ratio, NORMED: tl.constexpr, at, inside):  # type: ignore[no-un
 
 
 @triton.jit
-def _by_class(  # type: ignore[no-untyped-def]
+def _by_class(
     y, N, p, ratio, begins, sizes, places, borders, dx, k, width,
     NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -143,7 +141,7 @@ def _by_class(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _by_rows(  # type: ignore[no-untyped-def]
+def _by_rows(
     x, N, p, ratio, classes, begins, sizes, places, order, borders, dy, db, k, width,
     NORMED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -261,7 +259,7 @@ _TILE_hmm_block = 64  # of the counts
 
 
 @triton.jit
-def _reached(block, state, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr):  # type: ignore[no-untyped-def]
+def _reached(block, state, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr):
     """The product A a (K,) of one block and a state, ROWS rows of the block at a time."""
     i = tl.arange(0, K)
     # A program cannot write to a place in its registers by number, so the sums of a strip are selected into theirs.
@@ -276,7 +274,7 @@ def _reached(block, state, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.con
 
 
 @triton.jit
-def _sent_back(block, message, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr):  # type: ignore[no-untyped-def]
+def _sent_back(block, message, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr):
     """The product A^T v (K,) of one block and a message, ROWS rows of the block at a time."""
     i = tl.arange(0, K)
     # The strip's own part of the message is selected as in `_reached`: everything else counts as zero.
@@ -292,7 +290,7 @@ def _sent_back(block, message, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl
 
 
 @triton.jit
-def _filter(  # type: ignore[no-untyped-def]
+def _filter(
     A, o, s, pairs, words, first, offsets, a, c, k,
     TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
@@ -318,7 +316,7 @@ def _filter(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _messages(  # type: ignore[no-untyped-def]
+def _messages(
     A, o, pairs, words, offsets, a, c, v, posteriors, k,
     TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr,
 ):  # fmt: skip
@@ -345,7 +343,7 @@ def _messages(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _counts(A, a, v, tokens, borders, N, k, TILE: tl.constexpr):  # type: ignore[no-untyped-def]
+def _counts(A, a, v, tokens, borders, N, k, TILE: tl.constexpr):
     """Sum one tile of the counts of pair u over its tokens, in the order of the text."""
     u = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * TILE + tl.arange(0, TILE)
@@ -365,13 +363,7 @@ def _counts(A, a, v, tokens, borders, N, k, TILE: tl.constexpr):  # type: ignore
     tl.store(N + at, counts, inside)
 
 
-def hmm_block(
-    blocks: torch.Tensor,
-    emissions: torch.Tensor,
-    starts: torch.Tensor,
-    observed: Sequences,
-    threads: int,
-) -> Forward:
+def hmm_block(blocks, emissions, starts, observed, threads):
     tokens, k = len(observed.words), emissions.shape[1]
     a, c = blocks.new_empty((tokens, k)), blocks.new_empty(tokens)
     if a.numel():
@@ -383,14 +375,7 @@ def hmm_block(
     return Forward(c.double().log(), a)
 
 
-def hmm_block_backward(
-    blocks: torch.Tensor,
-    emissions: torch.Tensor,
-    starts: torch.Tensor,
-    observed: Sequences,
-    found: Forward,
-    threads: int,
-) -> Counts:
+def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
     log_probs, a = found
     device = blocks.device
     pairs, words, first, offsets = observed
@@ -437,9 +422,7 @@ def _tiles(k: int, blocks: torch.Tensor) -> dict[str, Any]:
 # float32 is not rounded to TF32 unless torch allows it. NaN propagates. Works under Triton's interpreter.
 
 
-def block_softmax(
-    vectors: Vectors, sources: Any, targets: Any, weights: Any, norms: Any, threads: int
-) -> Any:
+def block_softmax(vectors, sources, targets, weights, norms, threads):
     x, y, b = vectors
     k, width = x.shape[1:]
     A: Any = x.new_empty((len(sources), k, k))
@@ -450,15 +433,7 @@ def block_softmax(
     return A
 
 
-def block_softmax_backward(
-    vectors: Vectors,
-    sources: Any,
-    targets: Any,
-    blocks: Any,
-    counts: Any,
-    weights: Any,
-    threads: int,
-) -> VectorGradients:
+def block_softmax_backward(vectors, sources, targets, blocks, counts, weights, threads):
     x, y, b = vectors
     k, width = x.shape[1:]
     departures = counts.sum(1)
@@ -484,7 +459,7 @@ def _segments(sources: Any, targets: Any, k: int) -> Segments:
 # propagates. Works under Triton's interpreter.
 
 
-def class_softmax(words: Any, bias: Any, states: Any, offsets: Any) -> Any:
+def class_softmax(words, bias, states, offsets):
     o = words.new_empty((len(words), states.shape[1]))
     segments = _segments_of_classes(offsets)
     weights = words.new_ones((len(segments.sizes), states.shape[1]))
@@ -492,9 +467,7 @@ def class_softmax(words: Any, bias: Any, states: Any, offsets: Any) -> Any:
     return o
 
 
-def class_softmax_backward(
-    words: Any, bias: Any, states: Any, offsets: Any, found: Any, counts: Any
-) -> WordGradients:
+def class_softmax_backward(words, bias, states, offsets, found, counts):
     segments = _segments_of_classes(offsets)
     totals = sum_rows(counts, np.arange(len(words)), np.append(segments.begins, len(words)))
     dx, dy, db = segment_softmax_backward(states, words, segments, found, counts, totals)
@@ -523,7 +496,7 @@ _OUT = 128  # columns of a gradient in one program
 
 
 @triton.jit
-def _log_sums(  # type: ignore[no-untyped-def]
+def _log_sums(
     x, y, b, found, n_rows, n_columns, width,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -551,7 +524,7 @@ def _log_sums(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _log_sums_backward(  # type: ignore[no-untyped-def]
+def _log_sums_backward(
     own_vectors, vectors, b, found, g, gradient, bias_gradient, n_own, n, width,
     OF_ROWS: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -593,9 +566,7 @@ def _log_sums_backward(  # type: ignore[no-untyped-def]
         tl.store(bias_gradient + i, weights, own & (tl.program_id(1) == 0))
 
 
-def streaming_logsumexp(
-    rows: torch.Tensor, columns: torch.Tensor, bias: torch.Tensor, kept: Any
-) -> Any:
+def streaming_logsumexp(rows, columns, bias, kept):
     if kept is not None:
         raise UnsupportedShape("on a GPU nothing is kept for the backward pass")
     x, y, b = rows.contiguous(), columns.contiguous(), bias.contiguous()
@@ -610,14 +581,7 @@ def streaming_logsumexp(
     return found
 
 
-def streaming_logsumexp_backward(
-    rows: torch.Tensor,
-    columns: torch.Tensor,
-    bias: torch.Tensor,
-    found: torch.Tensor,
-    gradient: torch.Tensor,
-    kept: Any,
-) -> SumGradients:
+def streaming_logsumexp_backward(rows, columns, bias, found, gradient, kept):
     if kept is not None:
         raise UnsupportedShape("on a GPU nothing is kept for the backward pass")
     given = (rows, columns, bias, found, gradient)

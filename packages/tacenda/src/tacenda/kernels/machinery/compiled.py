@@ -83,10 +83,7 @@ def _stamp_with_sources(dispatcher: Any, target: Callable[..., Any]) -> None:
 
 
 def njit(
-    function: _Function | None = None,
-    *,
-    fastmath: bool | set[str] = False,
-    inline: bool = False,
+    function: _Function | None = None, *, fastmath: bool | set[str] = False, inline: bool = False
 ) -> Any:
     """Compile ``function`` without Python objects, releasing the GIL while it runs.
 
@@ -135,7 +132,7 @@ def njit(
 
 
 @njit
-def within(ids, lowest, n):  # type: ignore[no-untyped-def]
+def within(ids, lowest, n):
     """Return whether all ids are from ``lowest`` to ``n - 1``."""
     for k in range(len(ids)):  # noqa: SIM110 - compiled, a generator would not be
         if ids[k] < lowest or ids[k] >= n:
@@ -144,7 +141,7 @@ def within(ids, lowest, n):  # type: ignore[no-untyped-def]
 
 
 @njit
-def cuts(offsets, n):  # type: ignore[no-untyped-def]
+def cuts(offsets, n):
     """Return whether offsets ascend from 0 to ``n``."""
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n:
         return False

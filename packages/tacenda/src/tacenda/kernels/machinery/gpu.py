@@ -33,7 +33,7 @@ def precision(factors: torch.Tensor) -> str:
 
 
 @triton.jit
-def product(  # type: ignore[no-untyped-def]
+def product(
     left, right, width, inside_left, inside_right, WIDTH: tl.constexpr, PRECISION: tl.constexpr
 ):
     """The product (m, n) of m rows at the addresses ``left`` and n rows at ``right``, each of ``width`` numbers.
@@ -59,7 +59,7 @@ def group_rows(groups: _Ids, n: int) -> tuple[_Ids, _Ids]:
 
 
 @triton.jit
-def _sum(values, order, borders, out, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _sum(values, order, borders, out, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Sum one group over one tile of columns: the group's rows in their order, ROWS at a time."""
     group = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)

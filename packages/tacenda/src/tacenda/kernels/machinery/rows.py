@@ -12,7 +12,7 @@ from tacenda.kernels.machinery.compiled import njit
 
 
 @njit(fastmath={"contract", "reassoc"})
-def multiply_rows(vectors, t, table, numbers, first, n, out, place):  # type: ignore[no-untyped-def]
+def multiply_rows(vectors, t, table, numbers, first, n, out, place):
     """``out[place + j] = vectors[t] . table[numbers[first + j]]`` for j = 0 .. n - 1."""
     zero = np.float32(0)
     j = 0
@@ -40,7 +40,7 @@ def multiply_rows(vectors, t, table, numbers, first, n, out, place):  # type: ig
 
 
 @njit(fastmath={"contract"})
-def add_rows(table, numbers, first, weights, place, n, out, k):  # type: ignore[no-untyped-def]
+def add_rows(table, numbers, first, weights, place, n, out, k):
     """Add ``weights[place + j] table[numbers[first + j]]`` to ``out[k]``, j = 0 .. n - 1, in this order.
 
     The weights are float32, or int32, which are rounded to float32.

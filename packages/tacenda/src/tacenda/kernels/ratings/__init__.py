@@ -12,43 +12,8 @@ from numpy.typing import NDArray
 
 from tacenda.arrays import Array, Float32, Int, Int32, Int64, Offsets, below
 from tacenda.errors import KernelError
-from tacenda.kernels.operation import (
-    cast,
-    check_range,
-    convert_like,
-    host,
-    in_place,
-    operation,
-)
-from tacenda.kernels.ratings.xorshift import states, uniforms
-
-__all__ = [
-    "AT_ONCE",
-    "ByUser",
-    "Cases",
-    "Descent",
-    "Divergence",
-    "Expected",
-    "Identities",
-    "Machine",
-    "Others",
-    "Penalties",
-    "Rates",
-    "Side",
-    "Tables",
-    "Targets",
-    "Visited",
-    "Visits",
-    "boltzmann_descent",
-    "boltzmann_divergence",
-    "boltzmann_expectations",
-    "bytes_needed",
-    "rating_scores",
-    "rating_sgd",
-    "rating_solves",
-    "rating_visits",
-]
-
+from tacenda.kernels.machinery.xorshift import states, uniforms
+from tacenda.kernels.operation import cast, check_range, convert_like, host, in_place, operation
 
 # -- scores ------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
+from tacenda.kernels.machinery import xorshift
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import (
     LANES,
@@ -17,24 +18,7 @@ from tacenda.kernels.machinery.vectors import (
     spread,
     store,
 )
-from tacenda.kernels.ratings import (
-    ByUser,
-    Cases,
-    Descent,
-    Divergence,
-    Expected,
-    Identities,
-    Machine,
-    Others,
-    Penalties,
-    Rates,
-    Side,
-    Tables,
-    Targets,
-    Visited,
-    Visits,
-    xorshift,
-)
+from tacenda.kernels.ratings import Divergence, Expected, Identities, Visited
 
 # -- rating sgd -------------------------------------------------------------------------------------
 #
@@ -48,8 +32,8 @@ _seeded, _next = njit(xorshift.seeded), njit(xorshift.advanced)
 
 
 @njit
-def _shuffle(places, n, seed, user):  # type: ignore[no-untyped-def]
-    """See `naive.order`."""
+def _shuffle(places, n, seed, user):
+    """See `tacenda.kernels.ratings.shuffle`."""
     state = _seeded(seed, np.uint64(user))
     for k in range(n):
         places[k] = k
@@ -60,7 +44,7 @@ def _shuffle(places, n, seed, user):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _product(own, q, i):  # type: ignore[no-untyped-def]
+def _product(own, q, i):
     """The scalar product of x and q_i."""
     width, total = q.shape[1], spread(0)
     for d in range(0, width, LANES):
@@ -70,7 +54,7 @@ def _product(own, q, i):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _step(own, q, i, following, keep_x, keep_q, step_x, step_q):  # type: ignore[no-untyped-def]
+def _step(own, q, i, following, keep_x, keep_q, step_x, step_q):
     """Both factors of a rating of item i, from their old values; returns the product for the rating that follows.
 
         x, q_i = keep_x x + step_x q_i, keep_q q_i + step_q x,     return x . q_following
@@ -93,7 +77,7 @@ def _step(own, q, i, following, keep_x, keep_q, step_x, step_q):  # type: ignore
 
 
 @njit(fastmath={"contract", "reassoc", "nsz"})
-def _conditioned_step(own, q, i, following, keep_x, keep_q, step_x, step_q, error):  # type: ignore[no-untyped-def]
+def _conditioned_step(own, q, i, following, keep_x, keep_q, step_x, step_q, error):
     """The same with x = keep_x x + step_x q_i + alpha_u lambda_u s, and g += error q_i."""
     width, total = q.shape[1], np.float32(0)
     for d in range(width):
@@ -107,7 +91,7 @@ def _conditioned_step(own, q, i, following, keep_x, keep_q, step_x, step_q, erro
 
 
 @njit(fastmath={"contract"})
-def _side_mean(w, ids, first, last, s):  # type: ignore[no-untyped-def]
+def _side_mean(w, ids, first, last, s):
     """S = the mean of w_j over j in ``ids[first:last]``."""
     width = w.shape[1]
     s[:] = 0
@@ -123,7 +107,7 @@ def _side_mean(w, ids, first, last, s):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath={"contract"})
-def _side_step(w, ids, first, last, own, rate, penalty):  # type: ignore[no-untyped-def]
+def _side_step(w, ids, first, last, own, rate, penalty):
     """w_j += rate / |N(u)| (g - penalty w_j) for j in ``ids[first:last]``."""
     width = w.shape[1]
     step = np.float32(rate / max(last - first, 1))
@@ -137,7 +121,7 @@ def _side_step(w, ids, first, last, own, rate, penalty):  # type: ignore[no-unty
 
 
 @njit
-def _visit_users(  # type: ignore[no-untyped-def]
+def _visit_users(
     offsets, item_ids, values, users, tables, mean, rates, penalties, seed, side, side_offsets, side_ids,
     weights,
 ):  # fmt: skip
@@ -196,16 +180,7 @@ def _visit_users(  # type: ignore[no-untyped-def]
     return errors
 
 
-def rating_sgd(
-    ratings: ByUser,
-    users: _Array,
-    tables: Tables,
-    mean: float,
-    rates: Rates,
-    penalties: Penalties,
-    seed: int,
-    sides: Identities | None,
-) -> tuple[NDArray[np.float64], Tables]:
+def rating_sgd(ratings, users, tables, mean, rates, penalties, seed, sides):
     known = sides if sides is not None else Identities(ratings.offsets, ratings.item_ids)
     numbers = tuple(np.float32(n) for n in rates), (*penalties[:4], np.float32(penalties.side))
     errors = _visit_users(
@@ -221,11 +196,10 @@ def rating_sgd(
 
 
 _VISITS_AHEAD = 8  # rows that are asked for before they are needed
-_seeded, _next = njit(xorshift.seeded), njit(xorshift.advanced)
 
 
 @njit(fastmath={"contract", "reassoc", "nsz"})
-def _visit_rows(  # type: ignore[no-untyped-def]
+def _visit_rows(
     offsets, ids, values, rows, y, b, lambdas, etas, v, z, c, w, mean, alpha, beta, seed, prior, errors, sums
 ):  # fmt: skip
     """Visit the rows; ``prior`` and ``sums`` have no rows where there is no prior."""
@@ -260,15 +234,7 @@ def _visit_rows(  # type: ignore[no-untyped-def]
             sums[k] = g
 
 
-def rating_visits(
-    visits: Visits,
-    side: Side,
-    others: Others,
-    mean: float,
-    rates: tuple[float, float],
-    seed: int,
-    prior: _Array | None,
-) -> Visited:
+def rating_visits(visits, side, others, mean, rates, seed, prior):
     offsets, ids, values, rows = visits
     known = np.zeros((0, others.factors.shape[1]), np.float32) if prior is None else prior
     errors, sums = np.empty(len(rows), np.float32), np.empty_like(known)
@@ -288,16 +254,14 @@ def rating_visits(
 _AHEAD = 4  # pairs whose rows are asked for beforehand
 
 
-def rating_scores(
-    users: _Array, items: _Array, x: _Array, q: _Array, b: _Array, c: _Array, mean: float
-) -> NDArray[np.float32]:
+def rating_scores(users, items, x, q, b, c, mean):
     out = np.empty(len(users), np.float32)
     _scores(users, items, x, q, b, c, np.float32(mean), out)
     return out
 
 
 @njit(fastmath={"contract", "reassoc", "nsz"})
-def _scores(users, items, x, q, b, c, mean, out):  # type: ignore[no-untyped-def]
+def _scores(users, items, x, q, b, c, mean, out):
     """Fill out; -1 stands for what is unknown."""
     width = x.shape[1]
     for k in range(len(users)):
@@ -330,15 +294,7 @@ _LANES = 16
 _NARROW = 24  # up to this width a loop of our own for Z^T Z beats a call of BLAS for each row
 
 
-def rating_solves(
-    targets: Targets,
-    table: _Array,
-    means: _Array,
-    precision: _Array,
-    weights: _Array,
-    noise: _Array | None,
-    scaled: bool,
-) -> NDArray[np.float32]:
+def rating_solves(targets, table, means, precision, weights, noise, scaled):
     out = means.copy()
     noisy = noise is not None
     e = np.empty((0, 0), np.float32) if noise is None else noise
@@ -352,7 +308,7 @@ def rating_solves(
 
 
 @njit(fastmath=_REORDERED)
-def _leading_dot(a, b, n):  # type: ignore[no-untyped-def]
+def _leading_dot(a, b, n):
     """The inner product of the first n numbers, in float64."""
     total = 0.0
     for k in range(n):
@@ -361,7 +317,7 @@ def _leading_dot(a, b, n):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _cholesky(A):  # type: ignore[no-untyped-def]
+def _cholesky(A):
     """Turn A into L on and below its diagonal; return False if it is not positive definite."""
     for i in range(len(A)):
         for j in range(i):
@@ -374,7 +330,7 @@ def _cholesky(A):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=_REORDERED)
-def _back(A, y):  # type: ignore[no-untyped-def]
+def _back(A, y):
     """Solve L^T x = y in the place of y, one row of L at a time."""
     for i in range(len(y) - 1, -1, -1):
         y[i] /= A[i, i]
@@ -383,7 +339,7 @@ def _back(A, y):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=_REORDERED)
-def _narrow_gram(z, targets, n, width, gram, projected):  # type: ignore[no-untyped-def]
+def _narrow_gram(z, targets, n, width, gram, projected):
     """Fill Z^T Z and Z^T t, four rows of Z at a time, so that the sums are loaded and stored a quarter as often."""
     padded = z.shape[1]
     for j in range(padded):
@@ -413,7 +369,7 @@ def _narrow_gram(z, targets, n, width, gram, projected):  # type: ignore[no-unty
 
 
 @njit
-def _solve(offsets, ids, targets, table, means, precision, weights, noise, noisy, scaled, out):  # type: ignore[no-untyped-def]
+def _solve(offsets, ids, targets, table, means, precision, weights, noise, noisy, scaled, out):
     """Fill out; return the first row that cannot be solved, or -1. ``table`` has columns of zeros beyond the width."""
     width, padded = out.shape[1], table.shape[1]
     longest = 0
@@ -472,13 +428,10 @@ def _solve(offsets, ids, targets, table, means, precision, weights, noise, noisy
 # alone until they are needed, when the steps they have missed are made up for together.
 
 
-_seeded, _next = njit(xorshift.seeded), njit(xorshift.advanced)
 _uniform = njit(xorshift.uniform)
 
 
-def boltzmann_divergence(
-    cases: Cases, chosen: _Array, machine: Machine, steps: int, seed: int, chains: _Array | None
-) -> Divergence:
+def boltzmann_divergence(cases, chosen, machine, steps, seed, chains):
     weights, b, d, U, _ = machine
     W = weights.reshape(len(weights), -1, len(d))  # tied weights have one level
     gradients = [np.zeros_like(part) for part in (W, b, d, U)]
@@ -490,15 +443,7 @@ def boltzmann_divergence(
     return Divergence(float(error), gradients[0].reshape(weights.shape), *gradients[1:])
 
 
-def boltzmann_descent(
-    cases: Cases,
-    chosen: _Array,
-    machine: Machine,
-    steps: int,
-    seed: int,
-    descent: Descent,
-    chains: _Array | None,
-) -> float:
+def boltzmann_descent(cases, chosen, machine, steps, seed, descent, chains):
     weights, d = machine.weights, machine.hidden_biases
     W = weights.reshape(len(weights), -1, len(d))
     own = np.empty((0, len(d)), np.float32) if chains is None else chains
@@ -509,9 +454,7 @@ def boltzmann_descent(
     return float(error)
 
 
-def boltzmann_expectations(
-    visible: _Array, cases: _Array, weights: _Array, b: _Array, p: _Array, s: _Array, o: _Array
-) -> Expected:
+def boltzmann_expectations(visible, cases, weights, b, p, s, o):
     W = weights.reshape(len(weights), -1, p.shape[1])
     chances = np.empty((len(visible), len(s)), np.float32)
     means = np.empty(len(visible), np.float32)
@@ -520,7 +463,7 @@ def boltzmann_expectations(
 
 
 @njit(fastmath=_REORDERED)
-def _dot(x, y):  # type: ignore[no-untyped-def]
+def _dot(x, y):
     """The inner product, in float32."""
     total = np.float32(0)
     for j in range(len(x)):
@@ -529,28 +472,28 @@ def _dot(x, y):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _add(scale, x, y):  # type: ignore[no-untyped-def]
+def _add(scale, x, y):
     """Add scale x to y."""
     for j in range(len(x)):
         y[j] += scale * x[j]
 
 
 @njit
-def _add_both(scale, x, other_scale, other, y):  # type: ignore[no-untyped-def]
+def _add_both(scale, x, other_scale, other, y):
     """Add scale x and other_scale other to y."""
     for j in range(len(x)):
         y[j] += scale * x[j] + other_scale * other[j]
 
 
 @njit
-def _squash(x):  # type: ignore[no-untyped-def]
+def _squash(x):
     """Replace x by the logistic function of it."""
     for j in range(len(x)):
         x[j] = np.float32(1) / (np.float32(1) + np.exp(-x[j]))
 
 
 @njit
-def _logits(tied, W, b, s, slope, h, logits):  # type: ignore[no-untyped-def]
+def _logits(tied, W, b, s, slope, h, logits):
     """Fill the logits of the levels of one visible unit."""
     along = slope + _dot(W[0], h) if tied else slope
     for k in range(len(s)):
@@ -560,7 +503,7 @@ def _logits(tied, W, b, s, slope, h, logits):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _exponentials(x, s):  # type: ignore[no-untyped-def]
+def _exponentials(x, s):
     """Replace logits by what the probabilities are proportional to; return their sum, and their mean score."""
     highest = np.float32(-np.inf)
     for k in range(len(x)):
@@ -574,7 +517,7 @@ def _exponentials(x, s):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _draw(u, parts):  # type: ignore[no-untyped-def]
+def _draw(u, parts):
     """The level that the number u falls on, in [0, sum of parts); without a branch that could not be foreseen."""
     k, reached = 0, np.float32(0)
     for at in range(len(parts) - 1):
@@ -584,7 +527,7 @@ def _draw(u, parts):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _scratch(offsets, cases, hidden, K):  # type: ignore[no-untyped-def]
+def _scratch(offsets, cases, hidden, K):
     """What `_recall` works with: four vectors of hidden units, and levels and their chances of the longest case."""
     longest = 0
     for c in cases:
@@ -594,7 +537,7 @@ def _scratch(offsets, cases, hidden, K):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _recall(  # type: ignore[no-untyped-def]
+def _recall(
     c, offsets, ids, levels, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains, tied, scratch,
     error,
 ):  # fmt: skip
@@ -646,7 +589,7 @@ def _recall(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _follow(  # type: ignore[no-untyped-def]
+def _follow(
     c, offsets, ids, levels, s, side_offsets, side_ids, tied, scratch, rate, bias_rate, side_rate, W, b, U
 ):  # fmt: skip
     """Add to W, b and U, times the rates, what the data say less what is recalled.
@@ -673,7 +616,7 @@ def _follow(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _divergence(  # type: ignore[no-untyped-def]
+def _divergence(
     offsets, ids, levels, cases, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains,
     tied, d_W, d_b, d_d, d_U,
 ):  # fmt: skip
@@ -693,7 +636,7 @@ def _divergence(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _shrink(keep, step, m, made, x):  # type: ignore[no-untyped-def]
+def _shrink(keep, step, m, made, x):
     """Bring row m of x, of which ``made[m]`` steps have been made, to where the penalties of all steps leave it."""
     missed = step - made[m]
     if missed:
@@ -704,7 +647,7 @@ def _shrink(keep, step, m, made, x):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _descend(  # type: ignore[no-untyped-def]
+def _descend(
     offsets, ids, levels, cases, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains, tied,
     rate, bias_rate, penalty, bias_penalty, side_penalty,
 ):  # fmt: skip
@@ -747,7 +690,7 @@ def _descend(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _expect(visible, cases, W, b, p, s, o, tied, chances, means):  # type: ignore[no-untyped-def]
+def _expect(visible, cases, W, b, p, s, o, tied, chances, means):
     """Fill chances and means; a negative number means the last row of its table."""
     w_size, p_size = W.shape[1] * W.shape[2], p.shape[1]
     for n in range(len(visible)):

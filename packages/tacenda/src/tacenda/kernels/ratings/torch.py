@@ -13,18 +13,10 @@ from numpy.typing import NDArray
 
 from tacenda.arrays import to_tensors
 from tacenda.errors import KernelError
-from tacenda.kernels.ratings import AT_ONCE, Targets
+from tacenda.kernels.ratings import AT_ONCE
 
 
-def rating_solves(
-    targets: Targets,
-    table: torch.Tensor,
-    means: torch.Tensor,
-    precision: torch.Tensor,
-    weights: torch.Tensor,
-    noise: torch.Tensor | None,
-    scaled: bool,
-) -> torch.Tensor:
+def rating_solves(targets, table, means, precision, weights, noise, scaled):
     offsets, values = targets.offsets, targets.values
     columns, width = table.shape
     out = means.clone()

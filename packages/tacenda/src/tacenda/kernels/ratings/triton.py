@@ -11,21 +11,12 @@ from numpy.typing import NDArray
 from tacenda.arrays import to_tensors
 from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.machinery.gpu import tile
-from tacenda.kernels.ratings import (
-    Cases,
-    Divergence,
-    Expected,
-    Machine,
-    Others,
-    Side,
-    Visited,
-    Visits,
-)
+from tacenda.kernels.ratings import Divergence, Expected, Visited
 from tacenda.kernels.shared import sparse_product
 
 # -- random numbers ---------------------------------------------------------------------------------
 #
-# The random numbers of `tacenda.kernels.ratings.xorshift` in Triton kernels, bit for bit; imports torch and triton.
+# The random numbers of `tacenda.kernels.machinery.xorshift` in Triton kernels, bit for bit; imports torch and triton.
 
 
 def seed_on(device: torch.device, seed: int) -> torch.Tensor:
@@ -35,7 +26,7 @@ def seed_on(device: torch.device, seed: int) -> torch.Tensor:
 
 
 @triton.jit
-def seeded(seed, row):  # type: ignore[no-untyped-def]
+def seeded(seed, row):
     """The states, uint64, from which the numbers of ``row`` start; seed and row are int64."""
     state = seed.to(tl.uint64) * 0x9E3779B97F4A7C15
     state += (row + 1).to(tl.uint64) * 0xBF58476D1CE4E5B9
@@ -43,7 +34,7 @@ def seeded(seed, row):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def advanced(state):  # type: ignore[no-untyped-def]
+def advanced(state):
     """The next state of each."""
     state ^= state << 13
     state ^= state >> 7
@@ -72,7 +63,7 @@ _MOST_WIDTH = 512  # of factors that one program holds beside those of its ratin
 
 
 @triton.jit
-def _visit_rows(  # type: ignore[no-untyped-def]
+def _visit_rows(
     offsets, ids, values, rows, y, b, lambdas, etas, v, z, c, w, seed, prior, errors, sums, mean, alpha, beta, width,
     RATINGS: tl.constexpr, WIDTH: tl.constexpr, KNOWN: tl.constexpr,
 ):  # fmt: skip
@@ -143,15 +134,7 @@ def _visit_rows(  # type: ignore[no-untyped-def]
         tl.store(sums + k * width + d, summed, inside)
 
 
-def rating_visits(
-    visits: Visits,
-    side: Side,
-    others: Others,
-    mean: float,
-    rates: tuple[float, float],
-    seed: int,
-    prior: torch.Tensor | None,
-) -> Visited:
+def rating_visits(visits, side, others, mean, rates, seed, prior):
     offsets, ids, values, rows = visits
     z = others.factors
     width = z.shape[1]
@@ -182,7 +165,7 @@ _PAIRS, _WIDTH = 32, 128
 
 
 @triton.jit
-def _scores(  # type: ignore[no-untyped-def]
+def _scores(
     users, items, x, q, b, c, out, n, mean, width, PAIRS: tl.constexpr, WIDTH: tl.constexpr
 ):
     """Score one tile of pairs; -1 stands for what is unknown."""
@@ -201,15 +184,7 @@ def _scores(  # type: ignore[no-untyped-def]
     tl.store(out + pair, found, pair < n)
 
 
-def rating_scores(
-    users: Any,
-    items: Any,
-    x: torch.Tensor,
-    q: torch.Tensor,
-    b: torch.Tensor,
-    c: torch.Tensor,
-    mean: float,
-) -> torch.Tensor:
+def rating_scores(users, items, x, q, b, c, mean):
     out = x.new_empty(len(users))
     if len(out):
         pairs = to_tensors((users, items), x.device)
@@ -252,7 +227,7 @@ _CASES, _DRAWN = 32, 128
 
 
 @triton.jit
-def _numbers(  # type: ignore[no-untyped-def]
+def _numbers(
     cases,
     offsets,
     seed,
@@ -285,7 +260,7 @@ def _numbers(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _expect(  # type: ignore[no-untyped-def]
+def _expect(
     visible, cases, W, b, p, s, o, chances, means, n, n_visible, n_cases, K, hidden,
     TIED: tl.constexpr, PAIRS: tl.constexpr, LEVELS: tl.constexpr, HIDDEN: tl.constexpr,
 ):  # fmt: skip
@@ -319,7 +294,7 @@ def _expect(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _draw(chances, numbers, levels, n, K, PAIRS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _draw(chances, numbers, levels, n, K, PAIRS: tl.constexpr):
     """Draw a level for each of one tile of pairs: that on which its number in [0, 1) falls."""
     pair = tl.program_id(0).to(tl.int64) * PAIRS + tl.arange(0, PAIRS)
     number = tl.load(numbers + pair, pair < n, 0.0)
@@ -340,15 +315,7 @@ def draw(chances: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     return levels
 
 
-def boltzmann_expectations(
-    visible: Any,
-    cases: Any,
-    W: torch.Tensor,
-    b: torch.Tensor,
-    p: torch.Tensor,
-    s: torch.Tensor,
-    o: torch.Tensor,
-) -> Expected:
+def boltzmann_expectations(visible, cases, W, b, p, s, o):
     n, K, hidden = len(visible), len(s), p.shape[1]
     found = Expected(b.new_empty((n, K)), b.new_empty(n))
     if n:
@@ -361,14 +328,7 @@ def boltzmann_expectations(
     return found
 
 
-def boltzmann_divergence(
-    cases: Cases,
-    own_cases: NDArray[np.int64],
-    machine: Machine,
-    steps: int,
-    seed: int,
-    chains: torch.Tensor | None,
-) -> Divergence:
+def boltzmann_divergence(cases, own_cases, machine, steps, seed, chains):
     offsets, ids, levels, o = cases[:4]
     sides: Any = cases[4:]
     weights, b, d, U, s = machine

@@ -16,18 +16,6 @@ from tacenda.arrays import Array, Float, Int, Offsets, below, zeros
 from tacenda.errors import KernelError
 from tacenda.kernels.operation import any_dtype, cast, check_range, in_place, operation
 
-__all__ = [
-    "Counts",
-    "Decomposition",
-    "Scan",
-    "decompose",
-    "lagged_counts",
-    "linear_recurrence",
-    "merge_counts",
-    "modal_scan",
-]
-
-
 # -- lagged counts -----------------------------------------------------------------------------------
 
 _MAX_STREAM = 2**31 - 2

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba import types, uint64
 from numba.extending import intrinsic
@@ -35,9 +34,7 @@ _SIX = np.uint64(6)  # words of 64 bits
 _MASK = np.uint64(63)
 
 
-def lagged_counts(
-    stream: npt.NDArray[np.int32], n_lags: int, vocabulary: int, n_history: int
-) -> list[Counts]:
+def lagged_counts(stream, n_lags, vocabulary, n_history):
     # A row emits at most one entry for each pair; the page past the last one touched is never real.
     capacity = len(stream) - n_history + 1
     indices = np.empty((n_lags, capacity), np.int32)
@@ -52,7 +49,7 @@ def lagged_counts(
     ]
 
 
-def merge_counts(parts: list[Counts], vocabulary: int) -> Counts:
+def merge_counts(parts, vocabulary):
     starts = np.stack([part.indptr for part in parts])
     starts[1:] += np.cumsum(starts[:-1, -1])[:, None]  # where each row begins, laid end to end
     indices = np.concatenate([part.indices for part in parts])
@@ -80,7 +77,7 @@ def _trailing_zeros(typing_context: Any, bits: Any) -> Any:
 
 
 @njit
-def _sort_positions(stream, vocabulary):  # type: ignore[no-untyped-def]
+def _sort_positions(stream, vocabulary):
     """Positions of every word, ascending: word i's are positions[starts[i]:starts[i + 1]]."""
     starts = np.zeros(vocabulary + 1, np.int64)
     for t in range(len(stream)):
@@ -97,7 +94,7 @@ def _sort_positions(stream, vocabulary):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _count(stream, n_history, starts, positions, indptr, indices, data):  # type: ignore[no-untyped-def]
+def _count(stream, n_history, starts, positions, indptr, indices, data):
     """Fill the rows of all lags, one row after another."""
     n_lags, vocabulary = indptr.shape[0], indptr.shape[1] - 1
     accumulator = np.zeros(vocabulary, np.int32)
@@ -143,7 +140,7 @@ def _count(stream, n_history, starts, positions, indptr, indices, data):  # type
 
 
 @njit
-def _gather(stream, positions, first, end, gathered):  # type: ignore[no-untyped-def]
+def _gather(stream, positions, first, end, gathered):
     """Set gathered[k, s] to the word k + 1 places before the s-th position, to any word if there is none."""
     n_lags = gathered.shape[0]
     for s in range(end - first):
@@ -158,7 +155,7 @@ def _gather(stream, positions, first, end, gathered):  # type: ignore[no-untyped
 
 
 @njit
-def _accumulate(columns, k, start, end, accumulator, words, summary, dense):  # type: ignore[no-untyped-def]
+def _accumulate(columns, k, start, end, accumulator, words, summary, dense):
     """Add the columns[k, start:end], and mark them unless the row is dense."""
     if dense:
         for s in range(start, end):
@@ -172,7 +169,7 @@ def _accumulate(columns, k, start, end, accumulator, words, summary, dense):  # 
 
 
 @njit
-def _merge(starts, indices, data, accumulator, limit, indptr, out_indices, out_data):  # type: ignore[no-untyped-def]
+def _merge(starts, indices, data, accumulator, limit, indptr, out_indices, out_data):
     """Sum rows laid end to end; return False as soon as a sum is over the limit."""
     n_parts, rows = starts.shape[0], starts.shape[1] - 1
     words, summary = _new_bitmap(len(accumulator))
@@ -194,14 +191,14 @@ def _merge(starts, indices, data, accumulator, limit, indptr, out_indices, out_d
 
 
 @njit
-def _new_bitmap(vocabulary):  # type: ignore[no-untyped-def]
+def _new_bitmap(vocabulary):
     """One bit for each column, and one bit for each 64 of those."""
     n_summary = (vocabulary + 4095) // 4096
     return np.zeros(n_summary * 64, np.uint64), np.zeros(n_summary, np.uint64)
 
 
 @njit(inline=True)
-def _mark(words, summary, c):  # type: ignore[no-untyped-def]
+def _mark(words, summary, c):
     """Set the bit of column c, and the bit of its word in the summary."""
     word = c >> _SIX
     words[word] |= _ONE << (c & _MASK)
@@ -209,7 +206,7 @@ def _mark(words, summary, c):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _emit_marked(accumulator, words, summary, indices, data, k, start):  # type: ignore[no-untyped-def]
+def _emit_marked(accumulator, words, summary, indices, data, k, start):
     """Write out and clear what is marked, ascending, from indices[k, start] on; return the end."""
     end = start
     # Two levels of bits: the summary says which words of the bitmap have any, each word which columns are marked.
@@ -233,7 +230,7 @@ def _emit_marked(accumulator, words, summary, indices, data, k, start):  # type:
 
 
 @njit
-def _emit_all(accumulator, indices, data, k, start):  # type: ignore[no-untyped-def]
+def _emit_all(accumulator, indices, data, k, start):
     """Write out and clear every count that is not zero; return the end.
 
     Without a branch: a zero is written too and overwritten by what follows, so one entry past the
@@ -285,7 +282,7 @@ class _Runs(NamedTuple):
         return _Runs(self.first[which], self.lengths[which], self.step, self.initial[which])
 
 
-def linear_recurrence(F: _Array, u: _Array, offsets: _Int, reverse: bool) -> _Array:
+def linear_recurrence(F, u, offsets, reverse):
     out = np.empty_like(u)
     first = offsets[1:] - 1 if reverse else offsets[:-1]
     initial = np.zeros((len(first), len(F)), u.dtype)
@@ -330,7 +327,7 @@ def _run_batch(F_T: _Array, runs: _Runs, u: _Array | None, out: _Array) -> None:
 
 
 @njit
-def _add_input(product, first, offset, u, out, state):  # type: ignore[no-untyped-def]
+def _add_input(product, first, offset, u, out, state):
     """Set the state to the product plus the runs' rows of u at this step, and write it to their rows of out."""
     for i in range(len(first)):
         t = first[i] + offset
@@ -342,7 +339,7 @@ def _add_input(product, first, offset, u, out, state):  # type: ignore[no-untype
 
 
 @njit
-def _add_to_output(product, first, offset, out):  # type: ignore[no-untyped-def]
+def _add_to_output(product, first, offset, out):
     """Add the product to the runs' rows of out at this step."""
     for i in range(len(first)):
         t = first[i] + offset
@@ -388,17 +385,7 @@ def _run_in_chunks(F: _Array, runs: _Runs, u: _Array, out: _Array) -> None:
 _AHEAD = 3  # tokens whose rows are asked for beforehand: about the time a row takes to come
 
 
-def modal_scan(
-    real: _Array,
-    complex: _Array,
-    table: _Array,
-    ids: _Array,
-    offsets: NDArray[np.int64],
-    initial: _Array,
-    reverse: bool,
-    out: _Array | None,
-    column: int,
-) -> Scan:
+def modal_scan(real, complex, table, ids, offsets, initial, reverse, out, column):
     decay = np.concatenate([real, complex[:, 0], complex[:, 0]]).astype(table.dtype)
     rotation = np.ascontiguousarray(complex[:, 1], table.dtype)
     last = np.empty_like(initial)
@@ -411,7 +398,7 @@ def modal_scan(
 
 
 @njit
-def _modal_scan(  # type: ignore[no-untyped-def]
+def _modal_scan(
     decay, rotation, n_real, table, ids, offsets, initial, reverse, out, column, keep, last
 ):
     """Fill out[t] with what comes into token t, and last[s] with what goes on from the last token, undecayed."""
@@ -445,7 +432,7 @@ def _modal_scan(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _rotate(rotation, n_real, before, row):  # type: ignore[no-untyped-def]
+def _rotate(rotation, n_real, before, row):
     """Add to each coordinate of a pair what comes from the other one."""
     pairs = len(rotation)
     x, y = row[n_real : n_real + pairs], row[n_real + pairs :]

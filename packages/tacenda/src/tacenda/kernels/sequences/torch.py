@@ -18,9 +18,7 @@ CHUNK = 64
 """Tokens of a chunk."""
 
 
-def linear_recurrence(
-    F: torch.Tensor, u: torch.Tensor, offsets: Any, reverse: bool
-) -> torch.Tensor:
+def linear_recurrence(F, u, offsets, reverse):
     lengths = np.diff(offsets)
     counts = -(-lengths // CHUNK)
     owner = np.repeat(np.arange(len(counts)), counts)

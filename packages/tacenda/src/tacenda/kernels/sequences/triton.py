@@ -30,7 +30,7 @@ _LANES = 128  # real states and pairs of a program
 
 
 @triton.jit
-def _run(  # type: ignore[no-untyped-def]
+def _run(
     factors, inputs, rows, first, lengths, initial, before, last,
     n_real, n_pairs, states, width, step,
     LANES: tl.constexpr, GATHER: tl.constexpr, KEEP: tl.constexpr, UNDECAYED: tl.constexpr,
@@ -116,17 +116,7 @@ class _Factors(NamedTuple):
         return torch.stack([self.A.real, self.A.imag, self.B.real, self.B.imag]).to(dtype)
 
 
-def modal_scan(
-    real: torch.Tensor,
-    complex: torch.Tensor,
-    table: torch.Tensor,
-    ids: Any,
-    offsets: Any,
-    initial: torch.Tensor,
-    reverse: bool,
-    out: torch.Tensor | None,
-    column: int,
-) -> Scan:
+def modal_scan(real, complex, table, ids, offsets, initial, reverse, out, column):
     pairs = torch.complex(*complex.double().T)
     Lambda = torch.cat([real.double().to(pairs.dtype), pairs])
     (rows,) = to_tensors((ids,), table.device)

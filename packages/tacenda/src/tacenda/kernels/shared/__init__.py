@@ -22,26 +22,6 @@ from tacenda.kernels.operation import (
     operation,
 )
 
-__all__ = [
-    "BETA_1",
-    "BETA_2",
-    "EPSILON",
-    "TINY",
-    "PackedInputs",
-    "adagrad",
-    "adam",
-    "hidden_sums",
-    "pack_inputs",
-    "sparse_product",
-    "tall_columns",
-    "tall_gram",
-    "tall_moments",
-    "tall_product",
-    "tall_update",
-    "unit_rows",
-]
-
-
 # -- steps of optimizers -----------------------------------------------------------------------------
 
 BETA_1, BETA_2 = 0.9, 0.999  # decay of Adam's mean and of its mean square of gradients

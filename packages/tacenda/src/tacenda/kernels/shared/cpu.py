@@ -28,7 +28,7 @@ from tacenda.kernels.machinery.vectors import (
     spread,
     store,
 )
-from tacenda.kernels.shared import BETA_1, BETA_2, EPSILON, TINY, PackedInputs
+from tacenda.kernels.shared import BETA_1, BETA_2, EPSILON, TINY
 
 # -- adagrad ----------------------------------------------------------------------------------------
 #
@@ -40,7 +40,7 @@ _SHARED = 1 << 20  # elements that are worth another thread
 
 
 @njit(fastmath={"contract", "reassoc"})
-def _steps(table, sums, rows, gradient, rate, first, last):  # type: ignore[no-untyped-def]
+def _steps(table, sums, rows, gradient, rate, first, last):
     real = table.dtype.type
     rate, epsilon = real(rate), real(EPSILON)
     if table.shape[1] == 0:
@@ -55,14 +55,7 @@ def _steps(table, sums, rows, gradient, rate, first, last):  # type: ignore[no-u
             table[j, d] -= step * gradient[k, d]
 
 
-def adagrad(
-    table: _Array,
-    sums: _Array,
-    rows: _Array,
-    gradient: _Array,
-    rate: float,
-    threads: int = 1,
-) -> tuple[_Array, _Array]:
+def adagrad(table, sums, rows, gradient, rate, threads=1):
     if threads > 1 and gradient.size >= _SHARED:
         given = table, sums, rows, gradient, rate
         in_parts(lambda first, last: _steps(*given, first, last), len(rows), threads)
@@ -76,9 +69,7 @@ def adagrad(
 # The step of Adam on the CPU: one pass over arrays that no cache holds.
 
 
-def adam(
-    table: _Array, mean: _Array, square: _Array, gradient: _Array, rate: float, t: int
-) -> tuple[_Array, _Array, _Array]:
+def adam(table, mean, square, gradient, rate, t):
     correction = 1.0 / (1.0 - BETA_2**t) ** 0.5, rate / (1.0 - BETA_1**t)
     numbers = 1.0 - BETA_1, BETA_2, 1.0 - BETA_2, EPSILON, *correction
     changed = [np.ascontiguousarray(array) for array in (table, mean, square)]
@@ -91,7 +82,7 @@ def adam(
 
 
 @njit
-def _adam(w, m, v, g, fresh, kept, fresh_square, epsilon, of_square, rate):  # type: ignore[no-untyped-def]
+def _adam(w, m, v, g, fresh, kept, fresh_square, epsilon, of_square, rate):
     for i in range(len(w)):
         m[i] += fresh * (g[i] - m[i])
         v[i] = v[i] * kept + fresh_square * (g[i] * g[i])
@@ -116,7 +107,7 @@ _HOT_BYTES = 1 << 20
 
 
 @njit
-def _split_rows(indptr, indices, bounds, first, last, splits):  # type: ignore[no-untyped-def]
+def _split_rows(indptr, indices, bounds, first, last, splits):
     """splits[t, i] = where row i enters tile t; -1, or the first row with a bad index."""
     tiles = len(bounds) - 1
     for i in range(first, last):
@@ -143,7 +134,7 @@ def _split_rows(indptr, indices, bounds, first, last, splits):  # type: ignore[n
 
 
 @njit
-def _pack(dense, scale, table, first, last):  # type: ignore[no-untyped-def]
+def _pack(dense, scale, table, first, last):
     """table[k] = scale[k] dense[k], padded with zeros to whole vectors."""
     width = dense.shape[1]
     for k in range(first, last):
@@ -154,7 +145,7 @@ def _pack(dense, scale, table, first, last):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _gather_rows(splits, indices, data, table, scale, first, last, out):  # type: ignore[no-untyped-def]
+def _gather_rows(splits, indices, data, table, scale, first, last, out):
     """out[i] = scale[i] sum_p data[p] table[indices[p]] for the rows first .. last, one column tile after another."""
     width, tiles = out.shape[1], splits.shape[0] - 1
     row = np.empty((1, table.shape[1]), np.float32)
@@ -172,15 +163,7 @@ def _gather_rows(splits, indices, data, table, scale, first, last, out):  # type
                 out[i, j] = factor * row[0, j]
 
 
-def sparse_product(
-    indptr: NDArray[np.integer],
-    indices: NDArray[np.integer],
-    data: NDArray[np.number],
-    dense: NDArray[np.float32],
-    row_scale: _Float | None,
-    column_scale: _Float | None,
-    threads: int,
-) -> _Float:
+def sparse_product(indptr, indices, data, dense, row_scale, column_scale, threads):
     if dense.dtype != np.float32:
         raise UnsupportedShape(f"dense is {dense.dtype}, and only float32 is served")
     rows, (columns, width) = len(indptr) - 1, dense.shape
@@ -243,19 +226,19 @@ def _padded(dense: _Float, scale: _Float | None, threads: int) -> _Float:
 # Tall matrices on the CPU: BLAS for products, one pass over memory for unit rows.
 
 
-def tall_gram(X: _Array, Y: _Array) -> NDArray[np.float64]:
+def tall_gram(X, Y):
     return np.asarray(X.T @ Y, np.float64)
 
 
-def tall_product(X: _Array, M: NDArray[np.float64]) -> _Array:
+def tall_product(X, M):
     return np.ascontiguousarray(X @ M.astype(X.dtype))
 
 
-def tall_columns(X: _Array, Y: _Array) -> _Array:
+def tall_columns(X, Y):
     return np.asarray(np.einsum("ij,ij->j", X, Y))
 
 
-def tall_moments(X: _Array, centred: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def tall_moments(X, centred):
     rows = X.astype(np.float64)
     mean = np.zeros(rows.shape[1])
     if len(rows) and not centred:
@@ -264,7 +247,7 @@ def tall_moments(X: _Array, centred: bool) -> tuple[NDArray[np.float64], NDArray
     return mean, rows.T @ rows
 
 
-def tall_update(Y: _Array, u: _Array, X: _Array, a: float) -> _Array:
+def tall_update(Y, u, X, a):
     # Y.T is the matrix in Fortran's order that BLAS changes where it lies
     update = scipy.linalg.blas.sger if Y.dtype == np.float32 else scipy.linalg.blas.dger
     u = u.astype(Y.dtype, copy=False)
@@ -273,7 +256,7 @@ def tall_update(Y: _Array, u: _Array, X: _Array, a: float) -> _Array:
     return Y
 
 
-def unit_rows(X: _Array) -> _Array:
+def unit_rows(X):
     step, rest = divmod(X.strides[0], X.itemsize)
     if rest or step < X.shape[1] or X.strides[1] != X.itemsize or not X.size:
         squared = np.einsum("ij,ij->i", X, X)
@@ -286,7 +269,7 @@ def unit_rows(X: _Array) -> _Array:
 
 
 @njit(fastmath={"contract", "reassoc"})
-def _unit_rows(flat, step, n_rows, n_columns, tiny):  # type: ignore[no-untyped-def]
+def _unit_rows(flat, step, n_rows, n_columns, tiny):
     """Bring each row to unit length: row i is ``flat[i step : i step + n_columns]``."""
     one = flat.dtype.type(1)
     for i in range(n_rows):
@@ -325,7 +308,7 @@ _LOGARITHM = (
 
 
 @njit
-def _finish(product, exponents, polynomial, ln2, middle, out, place):  # type: ignore[no-untyped-def]
+def _finish(product, exponents, polynomial, ln2, middle, out, place):
     """Write the logarithms of the products to ``out``, with what their factors were scaled by."""
     exponents = add_exponents(exponents, product)
     u = multiply_add(mantissas(product), spread(np.float32(2)), spread(np.float32(-3)))
@@ -337,7 +320,7 @@ def _finish(product, exponents, polynomial, ln2, middle, out, place):  # type: i
 
 
 @njit
-def _hidden_sums(panels, y, g, middles, every, polynomial, ln2, out):  # type: ignore[no-untyped-def]
+def _hidden_sums(panels, y, g, middles, every, polynomial, ln2, out):
     """Fill ``out`` (contexts, words of all panels); the rows of y, g and out are a multiple of four."""
     hidden, width = panels.shape[1], out.shape[1]
     for panel in range(len(panels)):
@@ -362,7 +345,7 @@ def _hidden_sums(panels, y, g, middles, every, polynomial, ln2, out):  # type: i
             _finish(p3, e3, polynomial, ln2, middles[t + 3], out, place + 3 * width)
 
 
-def hidden_sums(words: PackedInputs, contexts: _Array) -> _Array:
+def hidden_sums(words, contexts):
     types, (rows, hidden) = len(words.inputs), contexts.shape
     if not len(words.panels):
         raise UnsupportedShape(

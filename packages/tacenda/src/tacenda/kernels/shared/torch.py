@@ -16,35 +16,35 @@ from tacenda.kernels.shared import TINY
 # float32 is multiplied as float32 unless torch is told that TF32 will do (`torch.set_float32_matmul_precision`).
 
 
-def tall_gram(X: torch.Tensor, Y: torch.Tensor) -> NDArray[np.float64]:
+def tall_gram(X, Y):
     dtype = torch.promote_types(X.dtype, Y.dtype)
     found: NDArray[np.float64] = (X.T.to(dtype) @ Y.to(dtype)).double().cpu().numpy()
     return found
 
 
-def tall_product(X: torch.Tensor, M: Any) -> torch.Tensor:
+def tall_product(X, M):
     (small,) = to_tensors((M,), X.device)
     return X @ small.to(X.dtype)
 
 
-def tall_columns(X: torch.Tensor, Y: torch.Tensor) -> NDArray[Any]:
+def tall_columns(X, Y):
     found: NDArray[Any] = (X * Y).sum(0).cpu().numpy()
     return found
 
 
-def tall_moments(X: torch.Tensor, centred: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def tall_moments(X, centred):
     if centred or not len(X):
         return np.zeros(X.shape[1]), tall_gram(X, X)
     mean = X.mean(0)
     return mean.double().cpu().numpy(), tall_gram(X - mean, X - mean)
 
 
-def tall_update(Y: torch.Tensor, u: torch.Tensor, X: torch.Tensor, a: float) -> torch.Tensor:
+def tall_update(Y, u, X, a):
     (along,) = to_tensors((u,), Y.device)
     along = along.to(Y.dtype)
     return Y.addr_(along, along @ X, alpha=-a)
 
 
-def unit_rows(X: torch.Tensor) -> torch.Tensor:
+def unit_rows(X):
     lengths = torch.linalg.vector_norm(X, dim=1, keepdim=True)
     return X.div_(lengths.clamp_(min=TINY**0.5))

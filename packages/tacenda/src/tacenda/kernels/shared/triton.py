@@ -1,7 +1,5 @@
 """Operations of several models on a GPU, in Triton."""
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -23,7 +21,7 @@ _MOST_WIDTH = 1 << 14
 
 
 @triton.jit
-def _steps(table, sums, rows, gradient, rate, epsilon, width, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+def _steps(table, sums, rows, gradient, rate, epsilon, width, WIDTH: tl.constexpr):
     """Take the step on one row."""
     k = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, WIDTH)
@@ -36,14 +34,7 @@ def _steps(table, sums, rows, gradient, rate, epsilon, width, WIDTH: tl.constexp
     tl.store(table + j * width + d, row - rate / (tl.sqrt(so_far) + epsilon) * g, inside)
 
 
-def adagrad(
-    table: torch.Tensor,
-    sums: torch.Tensor,
-    rows: Any,
-    gradient: torch.Tensor,
-    rate: float,
-    threads: int = 1,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def adagrad(table, sums, rows, gradient, rate, threads=1):
     width = table.shape[1]
     if table.dtype != torch.float32 or width > _MOST_WIDTH:  # a launch takes its numbers as float32
         raise UnsupportedShape(f"rows of {width} numbers in {table.dtype}")
@@ -69,7 +60,7 @@ _AT_ONCE = 1024
 
 
 @triton.jit
-def _adam(  # type: ignore[no-untyped-def]
+def _adam(
     table, mean, square, gradient, n, keep, keep_square, rate, scale, epsilon, AT_ONCE: tl.constexpr
 ):
     """Make the step of some numbers; ``rate`` and ``scale`` hold what corrects both means."""
@@ -84,9 +75,7 @@ def _adam(  # type: ignore[no-untyped-def]
     tl.store(table + at, tl.load(table + at, inside, 0.0) - moved, inside)
 
 
-def adam(
-    table: Any, mean: Any, square: Any, gradient: Any, rate: float, t: int
-) -> tuple[Any, Any, Any]:
+def adam(table, mean, square, gradient, rate, t):
     parts = table, mean, square
     if any(part.dtype != torch.float32 or not part.is_contiguous() for part in parts):
         # a launch takes its numbers as float32
@@ -117,7 +106,7 @@ _NONZEROS, _COLUMNS = 16, 128
 
 
 @triton.jit
-def _sparse_product(  # type: ignore[no-untyped-def]
+def _sparse_product(
     indptr, indices, data, dense, row_scale, column_scale, out, width,
     NONZEROS: tl.constexpr, COLUMNS: tl.constexpr, BY_ROW: tl.constexpr, BY_COLUMN: tl.constexpr,
 ):  # fmt: skip
@@ -142,15 +131,7 @@ def _sparse_product(  # type: ignore[no-untyped-def]
     tl.store(out + i * width + column, total, inside)
 
 
-def sparse_product(
-    indptr: Any,
-    indices: Any,
-    data: Any,
-    dense: torch.Tensor,
-    row_scale: torch.Tensor | None,
-    column_scale: torch.Tensor | None,
-    threads: int,
-) -> torch.Tensor:
+def sparse_product(indptr, indices, data, dense, row_scale, column_scale, threads):
     if dense.dtype != torch.float32:
         raise UnsupportedShape(f"dense is {dense.dtype}, and only float32 is served")
     rows, (columns, width) = len(indptr) - 1, dense.shape

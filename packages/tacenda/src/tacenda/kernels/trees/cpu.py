@@ -21,17 +21,7 @@ from tacenda.kernels.machinery.vectors import (
     store,
 )
 from tacenda.kernels.shared import EPSILON
-from tacenda.kernels.trees import (
-    Codes,
-    Context,
-    ContextGradients,
-    Nodes,
-    NodeSums,
-    Predicted,
-    Spans,
-    Step,
-    TreeGradients,
-)
+from tacenda.kernels.trees import Codes, ContextGradients, Nodes, Predicted, Step, TreeGradients
 
 # -- context sum ------------------------------------------------------------------------------------
 #
@@ -49,7 +39,7 @@ _SHARED = 1 << 20  # elements to be added up that are worth another thread
 
 
 @njit
-def sequence_of(offsets, t):  # type: ignore[no-untyped-def]
+def sequence_of(offsets, t):
     """The sequence of position t; that of the last word for the position behind it."""
     s = np.searchsorted(offsets, t, side="right") - 1
     if s == len(offsets) - 1:
@@ -60,13 +50,13 @@ def sequence_of(offsets, t):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _row_of(ids, p, there, width):  # type: ignore[no-untyped-def]
+def _row_of(ids, p, there, width):
     """Where the row of word p begins in a table, and how many columns of it to read: none if it is not ``there``."""
     return (np.int64(ids[p]) * width, width) if there else (0, 0)
 
 
 @njit
-def predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, out, place):  # type: ignore[no-untyped-def]
+def predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, out, place):
     """Write r_t of the positions t0 .. t1 of the sequence from ``begin`` on to the rows of ``out`` from ``place`` on.
 
     The tails u are those at t0 where they are ``current``, otherwise those at t0 - 1; they become those at t1 - 1.
@@ -127,7 +117,7 @@ def predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, out, pla
 
 
 @njit
-def _add_gradients(table, far, d_c, d_b, rates, d_a, ids, t0, t1, begin, current, u, grad, place):  # type: ignore[no-untyped-def]
+def _add_gradients(table, far, d_c, d_b, rates, d_a, ids, t0, t1, begin, current, u, grad, place):
     """Add to d_c, d_b and d_a the gradients of a loss, of which ``grad`` holds those by r_t, where `predict` has r_t.
 
     The same walk over the text as in `predict`, with the same arguments otherwise.
@@ -183,7 +173,7 @@ def _add_gradients(table, far, d_c, d_b, rates, d_a, ids, t0, t1, begin, current
 
 
 @njit(fastmath={"contract"})
-def fade(far, rates, ids, first, last, u):  # type: ignore[no-untyped-def]
+def fade(far, rates, ids, first, last, u):
     """Let the words first .. last go into the tails, one after another."""
     for p in range(first, last):
         for k in range(len(rates)):
@@ -192,7 +182,7 @@ def fade(far, rates, ids, first, last, u):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _predict_spans(  # type: ignore[no-untyped-def]
+def _predict_spans(
     table, far, ids, offsets, starts, ends, places, c, b, rates, a, given, before, after, out, first, last
 ):  # fmt: skip
     """The predicted vectors of the spans first .. last, and the tails at both of their ends."""
@@ -225,7 +215,7 @@ def _predict_spans(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _by_position(of_rows, of_far, c, rates, a, grad, begin, start, end, low, high, apart):  # type: ignore[no-untyped-def]
+def _by_position(of_rows, of_far, c, rates, a, grad, begin, start, end, low, high, apart):
     """The gradients of the words of one sequence before the positions start .. end: into the rows high - 1 - p.
 
     That of word p is a predicted vector in a text of gradients, read backwards from the last one:
@@ -250,7 +240,7 @@ def _by_position(of_rows, of_far, c, rates, a, grad, begin, start, end, low, hig
 
 
 @njit
-def _move_spans(  # type: ignore[no-untyped-def]
+def _move_spans(
     table, far, ids, offsets, starts, ends, places, lows, highs, firsts, c, rates, a, before, grad, rows, far_rows,
     apart, d_c, d_b, d_a, first, last,
 ):  # fmt: skip
@@ -283,7 +273,7 @@ def _move_spans(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _by_word(rows, order, borders, out, first, last):  # type: ignore[no-untyped-def]
+def _by_word(rows, order, borders, out, first, last):
     """out[k] = the sum of the rows of the k-th word, in the order of the text."""
     for k in range(first, last):
         out[k] = rows[order[borders[k]]]
@@ -310,9 +300,7 @@ def _require_single(table: _Array) -> None:
         raise UnsupportedShape(f"a {table.dtype} table; float32 is what is compiled")
 
 
-def context_sum(
-    table: _Array, text: Spans, context: Context, tails: Any, far: Any, threads: int
-) -> Predicted:
+def context_sum(table, text, context, tails, far, threads):
     ids, offsets, starts, ends = text
     _require_single(table)
     spans, places = len(starts), text.places
@@ -331,15 +319,7 @@ def context_sum(
     return Predicted(out, before, after)
 
 
-def context_sum_backward(
-    table: _Array,
-    text: Spans,
-    context: Context,
-    before: _Array,
-    grad: _Array,
-    far: _Array | None,
-    threads: int,
-) -> ContextGradients:
+def context_sum_backward(table, text, context, before, grad, far, threads):
     ids, offsets, starts, ends = text
     _require_single(table)
     spans, (n, width), places = len(starts), context.weights.shape, text.places
@@ -391,7 +371,7 @@ _CELLS = 1 << 21  # activations of a block of whole distributions: 8 MB
 
 
 @njit
-def _ask_for_nodes(word, heads, steps, nodes, q):  # type: ignore[no-untyped-def]
+def _ask_for_nodes(word, heads, steps, nodes, q):
     """Prefetch the nodes of the next token while this one is worked on, but for those near the root."""
     width = q.shape[1]
     for j in range(steps[heads[word]], steps[heads[word + 1]]):
@@ -400,7 +380,7 @@ def _ask_for_nodes(word, heads, steps, nodes, q):  # type: ignore[no-untyped-def
 
 
 @njit
-def _activate(vectors, t, q, b, nodes, first, last, x, powers, e):  # type: ignore[no-untyped-def]
+def _activate(vectors, t, q, b, nodes, first, last, x, powers, e):
     """Fill x[j] = r_t . q_i + b_i for the nodes i of the steps first .. last, and e with their `decay`."""
     n = last - first
     multiply_rows(vectors, t, q, nodes, first, n, x, 0)
@@ -410,7 +390,7 @@ def _activate(vectors, t, q, b, nodes, first, last, x, powers, e):  # type: igno
 
 
 @njit(fastmath={"contract"})
-def decay(x, powers, out):  # type: ignore[no-untyped-def]
+def decay(x, powers, out):
     """Out = exp(-|x|), NaN for NaN, as 2^n 2^f with a whole number n and |f| <= 1/2.
 
     A float32 near 1.5 * 2^23 holds whole numbers, in its last bits: adding that constant rounds to n, and leaves n to
@@ -438,7 +418,7 @@ def decay(x, powers, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _log_prob_of(c0, c1, steps, signs, x, e, negatives, products):  # type: ignore[no-untyped-def]
+def _log_prob_of(c0, c1, steps, signs, x, e, negatives, products):
     """Log P of the codes c0 .. c1 together; leaves the two parts of each code's logarithm.
 
     ``x`` are the activations of the codes' nodes and ``e`` what `decay` makes of them.
@@ -462,7 +442,7 @@ def _log_prob_of(c0, c1, steps, signs, x, e, negatives, products):  # type: igno
 
 
 @njit
-def _slopes_of(c0, c1, steps, signs, e, negatives, products, log_prob, grad, x):  # type: ignore[no-untyped-def]
+def _slopes_of(c0, c1, steps, signs, e, negatives, products, log_prob, grad, x):
     """Turn the activations x into the gradients of ``grad`` log P with respect to them.
 
     The other arguments are as `_log_prob_of` left them.
@@ -480,7 +460,7 @@ def _slopes_of(c0, c1, steps, signs, e, negatives, products, log_prob, grad, x):
 
 
 @njit
-def _turns(signs, first, n, x, e, right, wrong):  # type: ignore[no-untyped-def]
+def _turns(signs, first, n, x, e, right, wrong):
     """Fill the probabilities of the turns of a word, and those of the other way with the sign of the turn."""
     for j in range(n):
         s = np.float32(signs[first + j])
@@ -491,7 +471,7 @@ def _turns(signs, first, n, x, e, right, wrong):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _multiply_turns(c0, c1, steps, right, products):  # type: ignore[no-untyped-def]
+def _multiply_turns(c0, c1, steps, right, products):
     """Fill the probability of each of the codes c0 .. c1; return their sum."""
     total = 0.0
     for c in range(c0, c1):
@@ -504,7 +484,7 @@ def _multiply_turns(c0, c1, steps, right, products):  # type: ignore[no-untyped-
 
 
 @njit
-def _log_probs(vectors, words, heads, steps, nodes, signs, q, b, most, longest, log_probs):  # type: ignore[no-untyped-def]
+def _log_probs(vectors, words, heads, steps, nodes, signs, q, b, most, longest, log_probs):
     """Fill the log-probabilities, one token after another."""
     x, e = np.empty(longest, np.float32), np.empty(longest, np.float32)
     powers = np.empty(longest, np.int32)
@@ -518,7 +498,7 @@ def _log_probs(vectors, words, heads, steps, nodes, signs, q, b, most, longest, 
 
 
 @njit
-def _visits_of(words, heads, steps, nodes, n_nodes, n_visits):  # type: ignore[no-untyped-def]
+def _visits_of(words, heads, steps, nodes, n_nodes, n_visits):
     """Visited nodes in the order of first visit; of each the tokens and places of d_x, in order."""
     slot = np.full(n_nodes, -1, np.int32)
     visited, counts = np.empty(n_nodes, np.int32), np.zeros(n_nodes + 1, np.int64)
@@ -545,7 +525,7 @@ def _visits_of(words, heads, steps, nodes, n_nodes, n_visits):  # type: ignore[n
 
 
 @njit
-def _token_steps(  # type: ignore[no-untyped-def]
+def _token_steps(
     vectors, words, heads, steps, nodes, signs, q, b, starts, grad, most, longest, slopes, log_probs, d_r, first, last
 ):  # fmt: skip
     """Forward and backward pass over the tokens first .. last; ``slopes`` are gradients of the activations."""
@@ -578,7 +558,7 @@ def _token_steps(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient):  # type: ignore[no-untyped-def]
+def _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient):
     """Fill the gradient of the k-th visited node's vector; return that of its bias."""
     total, n = np.float32(0), begins[k + 1] - begins[k]
     for i in range(n):
@@ -590,7 +570,7 @@ def _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient):
 
 
 @njit
-def _node_gradients(  # type: ignore[no-untyped-def]
+def _node_gradients(
     slopes, vectors, visited, begins, tokens, places, longest, d_q, d_b, first, last
 ):  # fmt: skip
     """Fill the gradients of the visited nodes first .. last."""
@@ -601,7 +581,7 @@ def _node_gradients(  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath={"contract", "reassoc"})
-def _node_steps(  # type: ignore[no-untyped-def]
+def _node_steps(
     slopes, vectors, visited, begins, tokens, places, longest, q, b, sums, bias_sums, rate, epsilon, first, last
 ):  # fmt: skip
     """AdaGrad on the visited nodes first .. last, each as soon as its gradient is known."""
@@ -624,7 +604,7 @@ def _node_steps(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _descend(x, root, children, leaves, found):  # type: ignore[no-untyped-def]
+def _descend(x, root, children, leaves, found):
     """found[t, word] = log of the summed probabilities of the word's leaves, from the root down."""
     stack, down = np.empty(len(children) + 1, np.int64), np.empty(len(children))
     for t in range(len(x)):
@@ -654,32 +634,21 @@ def _descend(x, root, children, leaves, found):  # type: ignore[no-untyped-def]
                         total[word] = high + math.log1p(math.exp(low - high))
 
 
-def tree_softmax(vectors: _Array, words: _Array, codes: Codes, nodes: Nodes) -> NDArray[np.float64]:
+def tree_softmax(vectors, words, codes, nodes):
     _require_single(vectors)
     log_probs = np.empty(len(words))
     _log_probs(vectors, words, *codes, *nodes, *codes.most, log_probs)
     return log_probs
 
 
-def tree_softmax_step(
-    vectors: _Array,
-    words: _Array,
-    codes: Codes,
-    nodes: Nodes,
-    grad: _Array,
-    sums: NodeSums,
-    rate: float,
-    threads: int,
-) -> Step:
+def tree_softmax_step(vectors, words, codes, nodes, grad, sums, rate, threads):
     found, visits = _by_token(vectors, words, codes, nodes, grad, threads)
     moved = *nodes, *sums, np.float32(rate), np.float32(EPSILON)
     _by_node(lambda *span: _node_steps(*visits, *moved, *span), visits, threads)
     return found
 
 
-def tree_softmax_backward(
-    vectors: _Array, words: _Array, codes: Codes, nodes: Nodes, grad: _Array, threads: int
-) -> TreeGradients:
+def tree_softmax_backward(vectors, words, codes, nodes, grad, threads):
     found, visits = _by_token(vectors, words, codes, nodes, grad, threads)
     visited = visits[2]
     d_q, d_b = (
@@ -722,7 +691,7 @@ def _by_node(work: Callable[[int, int], None], visits: tuple[Any, ...], threads:
     )
 
 
-def tree_softmax_distribution(vectors: _Array, codes: Codes, nodes: Nodes) -> _Array:
+def tree_softmax_distribution(vectors, codes, nodes):
     node_vectors, node_biases = nodes
     _require_single(vectors)
     found = np.empty((len(vectors), codes.n_words), np.float32)

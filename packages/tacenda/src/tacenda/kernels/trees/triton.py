@@ -16,7 +16,6 @@ from tacenda.kernels.trees import (
     Context,
     ContextGradients,
     Nodes,
-    NodeSums,
     Predicted,
     Spans,
     Step,
@@ -41,7 +40,7 @@ _MOST = 64  # positions, or tails, of a program: more do not fit into its regist
 
 
 @triton.jit
-def _predict(  # type: ignore[no-untyped-def]
+def _predict(
     table, far, ids, begins, starts, ends, places, c, b, rates, a, vectors, before, after,
     n, n_tails, tokens, width,
     NEAR: tl.constexpr, TAILS: tl.constexpr, COLUMNS: tl.constexpr, GIVEN: tl.constexpr,
@@ -87,7 +86,7 @@ def _predict(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _of_context(  # type: ignore[no-untyped-def]
+def _of_context(
     table, far, ids, begins, starts, ends, places, rates, before, grad, by_position, by_tail,
     n, n_tails, tokens, width,
     NEAR: tl.constexpr, TAILS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -126,7 +125,7 @@ def _of_context(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _of_words(  # type: ignore[no-untyped-def]
+def _of_words(
     begins, starts, ends, places, lows, firsts, c, rates, a, grad, rows, far_rows,
     n, n_tails, width,
     NEAR: tl.constexpr, TAILS: tl.constexpr, COLUMNS: tl.constexpr, APART: tl.constexpr,
@@ -203,9 +202,7 @@ def _sizes(context: Context, table: torch.Tensor) -> dict[str, int]:
     return {"NEAR": near, "TAILS": tails, "COLUMNS": columns}
 
 
-def context_sum(
-    table: torch.Tensor, text: Spans, context: Context, tails: Any, far: Any, threads: int
-) -> Predicted:
+def context_sum(table, text, context, tails, far, threads):
     ids, starts = text.ids, text.starts
     sizes = _sizes(context, table)
     c, b, rates, a = context
@@ -224,15 +221,7 @@ def context_sum(
     return Predicted(vectors, before if tails is None else tails.clone(), after)
 
 
-def context_sum_backward(
-    table: torch.Tensor,
-    text: Spans,
-    context: Context,
-    before: torch.Tensor,
-    grad: torch.Tensor,
-    far: torch.Tensor | None,
-    threads: int,
-) -> ContextGradients:
+def context_sum_backward(table, text, context, before, grad, far, threads):
     ids, starts, ends = text.ids, text.starts, text.ends
     sizes = _sizes(context, table)
     c, _, rates, a = context
@@ -295,7 +284,7 @@ _WIDTH, _VISITS = 32, 16
 
 
 @triton.jit
-def _tokens(  # type: ignore[no-untyped-def]
+def _tokens(
     vectors, words, heads, steps, nodes, signs, q, b, grad, places, log_probs, slopes, gradient, width,
     STEPS: tl.constexpr, WIDTH: tl.constexpr, LEARNING: tl.constexpr,
 ):  # fmt: skip
@@ -352,7 +341,7 @@ def _tokens(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _pieces(  # type: ignore[no-untyped-def]
+def _pieces(
     slopes, order, owners, vectors, begins, ends, partial, of_bias, width,
     VISITS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
@@ -376,7 +365,7 @@ def _pieces(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _nodes(  # type: ignore[no-untyped-def]
+def _nodes(
     partial, of_bias, firsts, visited, q, b, sums, bias_sums, rate, epsilon, width,
     WIDTH: tl.constexpr, MOVING: tl.constexpr,
 ):  # fmt: skip
@@ -421,7 +410,7 @@ def _check(vectors: torch.Tensor, codes: Codes) -> None:
         raise UnsupportedShape(f"codes of {codes.most[1]} steps a word")
 
 
-def tree_softmax(vectors: torch.Tensor, words: Any, codes: Codes, nodes: Nodes) -> torch.Tensor:
+def tree_softmax(vectors, words, codes, nodes):
     _check(vectors, codes)
     return _scored(vectors, words, codes, nodes, None)[0]
 
@@ -449,24 +438,13 @@ def _scored(
     return log_probs, slopes, gradient
 
 
-def tree_softmax_step(
-    vectors: torch.Tensor,
-    words: Any,
-    codes: Codes,
-    nodes: Nodes,
-    grad: torch.Tensor,
-    sums: NodeSums,
-    rate: float,
-    threads: int,
-) -> Step:
+def tree_softmax_step(vectors, words, codes, nodes, grad, sums, rate, threads):
     found, visits = _by_token(vectors, words, codes, nodes, grad)
     _by_node(vectors, visits, nodes, (*sums, rate))
     return found
 
 
-def tree_softmax_backward(
-    vectors: torch.Tensor, words: Any, codes: Codes, nodes: Nodes, grad: torch.Tensor, threads: int
-) -> TreeGradients:
+def tree_softmax_backward(vectors, words, codes, nodes, grad, threads):
     found, visits = _by_token(vectors, words, codes, nodes, grad)
     d_q = vectors.new_empty((len(visits.nodes), vectors.shape[1]))
     d_b = vectors.new_empty(len(d_q))
@@ -485,11 +463,7 @@ class _Visits(NamedTuple):
 
 
 def _by_token(
-    vectors: torch.Tensor,
-    words: Any,
-    codes: Codes,
-    tables: Nodes,
-    grad: torch.Tensor,
+    vectors: torch.Tensor, words: Any, codes: Codes, tables: Nodes, grad: torch.Tensor
 ) -> tuple[Step, _Visits]:
     """Work on all tokens; return what they have found, and the nodes that they visited."""
     _check(vectors, codes)
