@@ -55,12 +55,6 @@ class Plan(NamedTuple):
         {self.tokens} tokens of it that a type has on average, up to {self.most}"""
         return option(None, doc, at_least=0)
 
-    def epochs(self, given: int | None, n_tokens: int, n_types: int) -> int:
-        """Return the epochs that were given, or those of a text of this size."""
-        if given is not None:
-            return given
-        return min(self.most, 1 + n_tokens // (self.tokens * n_types))
-
 
 def learning_rate(default: float, optimiser: str, floor: str) -> Any:
     """Declare how far a step goes; ``floor`` says where the rate ends."""

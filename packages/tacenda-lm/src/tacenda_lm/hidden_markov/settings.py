@@ -90,8 +90,10 @@ class VLHMMSettings(Settings):
 
         Where held-out text ends training, a rate that stays high finds a better model at all sizes of text.
         """
-        given = _PLAN.most if held_out and self.epochs is None else self.epochs
-        return replace(self, epochs=_PLAN.epochs(given, n_tokens, n_types))
+        if self.epochs is not None:
+            return self
+        lasts = 1 + n_tokens // (_PLAN.tokens * n_types)
+        return replace(self, epochs=_PLAN.most if held_out else min(_PLAN.most, lasts))
 
     def check(self) -> None:
         """Refuse what is not offered for tables of numbers, and devices that no kernel is for."""

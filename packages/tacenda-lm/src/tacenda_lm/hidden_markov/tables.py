@@ -56,6 +56,7 @@ class Lexicon(NamedTuple):
     order: _Ids  # (words,), ids sorted by class
     places: _Ids  # (words,), where each id is in order
     offsets: _Ids  # (classes + 1,), where each class begins in order
+    n_classes: int  # M, empty classes included
 
     @classmethod
     def of(cls, classes: npt.NDArray[np.int32], n_classes: int) -> Lexicon:
@@ -64,12 +65,7 @@ class Lexicon(NamedTuple):
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
         offsets = np.searchsorted(classes[order], np.arange(n_classes + 1))
-        return cls(classes, order, places, offsets)
-
-    @property
-    def n_classes(self) -> int:
-        """M, empty classes included."""
-        return len(self.offsets) - 1
+        return cls(classes, order, places, offsets, n_classes)
 
 
 class Observed(NamedTuple):

@@ -27,7 +27,7 @@ from tacenda.arrays import Array, as_tensor, from_tensor, in_c_order, library
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import laid_out
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import BlockBatches, FitRun, History, StepResult, set_learning_rate
+from tacenda.fitting import BlockBatches, FitRun, History, StepResult
 from tacenda.kernels.hidden_markov import (
     Classed,
     FeatureModel,
@@ -529,7 +529,7 @@ class Trainer(fitting.Trainer):
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Take one step on the mean log-probability of a word."""
         observed = Observed.of(*sentences_at(self.ids, self.offsets, batch), self.lexicon)
-        set_learning_rate(self.optimizer, learning_rate)
+        self.optimizer.param_groups[0]["lr"] = learning_rate
         self.optimizer.zero_grad(set_to_none=True)
         outputs = self.network(self.kept_states())
         how = observed, self.lexicon, self.settings.threads

@@ -130,7 +130,9 @@ class HLBLSettings(Settings):
 
     def planned(self, n_tokens: int, n_types: int) -> HLBLSettings:
         """Return the settings with as many epochs as a text of this size lasts, unless they are given."""
-        return replace(self, epochs=_PLAN.epochs(self.epochs, n_tokens, n_types))
+        if self.epochs is not None:
+            return self
+        return replace(self, epochs=min(_PLAN.most, 1 + n_tokens // (_PLAN.tokens * n_types)))
 
     def idle(self) -> Mapping[str, str]:
         """Say what a random tree and a model without tails leave unused."""

@@ -62,21 +62,13 @@ class Adam:
             decay = self.weight_decay.get(name, 0.0)
             if decay:
                 gradient = gradient + decay * parameter
-            self._step(name, parameter, gradient, learning_rate)
-
-    def _step(self, name: str, w: NDArray[Any], g: NDArray[Any], rate: float) -> None:
-        """Algorithm 1 for one parameter; m and v are its running means."""
-        m, v = self._slot("mean", name, w), self._slot("square", name, w)
-        steps = self._slots.setdefault(f"steps/{name}", np.zeros((), np.int64))
-        steps += 1
-        adam(w, m, v, g, rate, int(steps))
-
-    def _slot(self, slot: str, name: str, like: NDArray[Any]) -> NDArray[Any]:
-        """A running mean of one parameter, zeros at first."""
-        key = f"{slot}/{name}"
-        if key not in self._slots:
-            self._slots[key] = zeros(like.shape, like)
-        return self._slots[key]
+            if f"steps/{name}" not in self._slots:
+                for slot in ("mean", "square"):
+                    self._slots[f"{slot}/{name}"] = zeros(parameter.shape, parameter)
+                self._slots[f"steps/{name}"] = np.zeros((), np.int64)
+            m, v, steps = (self._slots[f"{slot}/{name}"] for slot in ("mean", "square", "steps"))
+            steps += 1
+            adam(parameter, m, v, gradient, learning_rate, int(steps))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the running means and step counts (those of the CPU not copied); empty before the first update."""

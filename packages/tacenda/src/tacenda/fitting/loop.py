@@ -253,7 +253,8 @@ class FitLoop:
                 if stale and history.steps and reason != "interrupted":
                     self._evaluate()
                 history.stopped = reason
-                self._save()
+                if self._recorder is not None:
+                    self._save(self._recorder)
         except BaseException as error:
             self._restore()
             history.seconds = self._earlier + time.monotonic() - self._began
@@ -267,6 +268,7 @@ class FitLoop:
             kept = f"training was stopped, and the best model so far is kept: {error}"
             warnings.warn(kept, RuntimeWarning, stacklevel=3)
             return history
+        history.seconds = self._earlier + time.monotonic() - self._began
         if history.best is not None and history.best.step != history.steps:
             self._restore()
         if reason == "interrupted":
@@ -296,7 +298,7 @@ class FitLoop:
             if reason:
                 return reason
             if self._recorder is not None and self._recorder.due(history.steps):
-                self._save()
+                self._save(self._recorder)
         if self._batch == 0:
             raise FittingError(
                 f"epoch {history.epochs + 1} has no batches; there is nothing to fit on"
@@ -313,8 +315,8 @@ class FitLoop:
         if history.best is None:
             self._keep()  # what is left after a divergence
         reason = (self._call("on_epoch_end") if self._callbacks else "") or reason
-        if not reason:
-            self._save()
+        if not reason and self._recorder is not None:
+            self._save(self._recorder)
         return reason
 
     def _flush(self) -> None:
@@ -374,11 +376,9 @@ class FitLoop:
         if self._best is not None:
             self.model.load_parameters(self._best)
 
-    def _save(self) -> None:
-        """Save a checkpoint, if they are wanted."""
+    def _save(self, recorder: Recorder) -> None:
+        """Save a checkpoint."""
         self.history.seconds = self._earlier + time.monotonic() - self._began
-        if self._recorder is None:
-            return
         self._flush()
         progress = {
             "batch": self._batch,
@@ -386,7 +386,7 @@ class FitLoop:
             "meter": asdict(self._sums),
             "history": self.history.as_dict(),
         }
-        self._recorder.record(progress, self.model.state(), self._best, self._version)
+        recorder.record(progress, self.model.state(), self._best, self._version)
 
     def _resume(self, folder: str | os.PathLike[str], identity: Mapping[str, Any]) -> None:
         """Continue from the checkpoint of this fit, if there is one and it is wanted."""

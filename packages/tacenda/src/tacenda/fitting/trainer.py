@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Protocol, SupportsFloat
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.arrays import LARGEST, Arrays, assign, to_numpy
+from tacenda.arrays import LARGEST, Arrays, assign, to_numpy, to_tensors
 
 State = Mapping[str, NDArray[Any]]
 
@@ -129,50 +129,49 @@ def is_plausible(state: State) -> bool:
 def pack(part: Any) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part by name, "outer/inner" where parts are nested; those of the CPU are not copied."""
     if isinstance(part, Mapping):
-        found = {}
-        for name, inner in part.items():
-            for key, array in pack(inner).items():
-                found[f"{name}/{key}" if key else name] = array
-        return found
+        inner = ((name, key, array) for name in part for key, array in pack(part[name]).items())
+        return {f"{name}/{key}" if key else name: array for name, key, array in inner}
     if isinstance(part, Arrays):
         return part.to_arrays()
     if isinstance(part, np.random.Generator):
         return {"": np.frombuffer(json.dumps(part.bit_generator.state).encode(), np.uint8)}
-    if isinstance(part, np.ndarray):
-        return {"": part}
     if (torch := sys.modules.get("torch")) is not None:
-        if isinstance(part, torch.Tensor):
-            return {"": _to_array(part)}
         if isinstance(part, torch.nn.Module):
             return pack(part.state_dict())
         if isinstance(part, torch.optim.Optimizer):
-            slots = part.state_dict()["state"].items()
-            return {
-                f"{number}/{name}": _to_array(value)
-                if isinstance(value, torch.Tensor)
-                else np.asarray(value)
-                for number, own in slots
-                for name, value in own.items()
-                if value is not None
-            }
+            slots = part.state_dict()["state"]
+            given = {n: {k: v for k, v in own.items() if v is not None} for n, own in slots.items()}
+            return pack(given)
         if isinstance(part, torch.Generator):
             return {"": part.get_state().numpy()}
-    return dict(part.state())
+    return dict(part.state()) if hasattr(part, "state") else {"": np.asarray(to_numpy(part))}
 
 
 def unpack(part: Any, saved: State) -> None:
     """Put arrays that `pack` gave back into the part, in place. Raises ValueError where they do not fit."""
-    if isinstance(part, Mapping):
-        _unpack_mapping(part, saved)
-        return
-    if isinstance(part, Arrays):
-        part.assign(saved)
-        return
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(part, torch.nn.Module):
+    if isinstance(part, Mapping):
+        own: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in part}
+        for key, array in saved.items():
+            names = [name for name in own if key == name or key.startswith(f"{name}/")]
+            if not names:
+                raise ValueError(f"names differ: nothing here is called {key!r}")
+            name = max(names, key=len)
+            own[name][key[len(name) + 1 :]] = array
+        for name, inner in part.items():
+            # an optimizer has no arrays before its first step: then there is nothing to put back
+            if not own[name] and pack(inner):
+                raise ValueError(f"names differ: {name!r} is missing")
+            try:
+                unpack(inner, own[name]) if own[name] else None
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+    elif isinstance(part, Arrays):
+        part.assign(saved)
+    elif torch is not None and isinstance(part, torch.nn.Module):
         unpack(part.state_dict(), saved)  # its tensors share the memory of the parameters
     elif torch is not None and isinstance(part, torch.optim.Optimizer):
-        _load_optimizer(torch, part, saved)
+        _unpack_optimizer(part, saved)
     elif hasattr(part, "load_state"):
         part.load_state(saved)
     else:
@@ -182,60 +181,23 @@ def unpack(part: Any, saved: State) -> None:
         elif torch is not None and isinstance(part, torch.Generator):
             part.set_state(torch.from_numpy(np.array(array)))
         else:
-            _put(torch, part, array)
+            here = f"{str(part.dtype).removeprefix('torch.')} {tuple(part.shape)}"
+            if here != f"{array.dtype} {array.shape}":
+                raise ValueError(f"it is {here}, not {array.dtype} {array.shape}")
+            assign(part.detach() if hasattr(part, "detach") else part, array)
 
 
-def _unpack_mapping(parts: Mapping[str, Any], saved: State) -> None:
-    own: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in parts}
-    for key, array in saved.items():
-        names = [name for name in own if key == name or key.startswith(f"{name}/")]
-        if not names:
-            raise ValueError(f"names differ: nothing here is called {key!r}")
-        name = max(names, key=len)
-        own[name][key[len(name) + 1 :]] = array
-    for name, part in parts.items():
-        # an optimizer has no arrays before its first step: then there is nothing to put back
-        if not own[name] and pack(part):
-            raise ValueError(f"names differ: {name!r} is missing")
-        try:
-            unpack(part, own[name]) if own[name] else None
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-
-
-def _put(torch: Any, target: Any, array: NDArray[Any]) -> None:
-    """Copy an array over one of the same shape and dtype, on any device."""
-    target = target.detach() if hasattr(target, "detach") else target
-    bits = torch is not None and getattr(target, "dtype", None) == torch.bfloat16
-    like = _to_array(target) if bits else to_numpy(target)
-    if like.shape != array.shape or like.dtype != array.dtype:
-        raise ValueError(
-            f"it is {like.dtype} {like.shape}, and {array.dtype} {array.shape} was saved"
-        )
-    assign(target.view(torch.int16) if bits else target, array)
-
-
-def _to_array(tensor: Any) -> NDArray[Any]:
-    """Return a tensor as an array of the host; bfloat16, which numpy lacks, becomes int16 of the same bits."""
-    tensor = tensor.detach()
-    if str(tensor.dtype) == "torch.bfloat16":
-        tensor = tensor.view(sys.modules["torch"].int16)
-    return np.asarray(tensor.cpu().numpy())
-
-
-def _load_optimizer(torch: Any, optimizer: Any, saved: State) -> None:
+def _unpack_optimizer(optimizer: Any, saved: State) -> None:
     """Put back the slots of a torch optimizer, whose settings stay as they are."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     slots: dict[int, dict[str, Any]] = {}
     for key, array in saved.items():
         number, _, name = key.partition("/")
         like = parameters[int(number)]
-        tensor = torch.from_numpy(np.array(array, order="C", copy=True))
-        # step counters stay where torch keeps them; everything else lies next to its parameter
-        if array.ndim or not like.ndim:
-            tensor = tensor.view(torch.bfloat16) if like.dtype == torch.bfloat16 else tensor
-            tensor = tensor.to(like.device)
-        slots.setdefault(int(number), {})[name] = tensor
+        # step counters stay where torch keeps them; everything else is next to its parameter
+        device = like.device if array.ndim or not like.ndim else "cpu"
+        (slot,) = to_tensors([np.array(array)], device)
+        slots.setdefault(int(number), {})[name] = slot
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": slots, "param_groups": groups})
 
