@@ -29,8 +29,8 @@ STREAMS = (*TRAINING, "lm/streams.py")
 BILINEAR = (*STREAMS, "lm/log_bilinear", "core/kernels/trees")
 MACHINES = (*STREAMS, "lm/boltzmann.py", "core/kernels/shared")
 MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
-RECURRENT = (*STREAMS, "lm/recurrent.py", "lm/lds_start.py")
-CACHES = ("lm/cache.py", "lm/cache_sums.py")
+RECURRENT = (*STREAMS, "lm/recurrent.py")
+CACHES = ("lm/cache.py", "lm/compiled.py")
 ON_CLUSTER = (
     "core/dask",
     "core/kernels/sequences",
@@ -38,7 +38,7 @@ ON_CLUSTER = (
     "lm/dask.py",
     "lm/ngram/counting.py",
 )
-STATE_SPACE = (*STREAMS, "lm/state_space.py", "lm/linear_states.py", "lm/linear_state_loop.py")
+STATE_SPACE = (*STREAMS, "lm/state_space.py", "lm/compiled.py")
 MIXTURE = ("lm/mixture.py",)
 RATINGS = (
     "surprise/bayesian.py",

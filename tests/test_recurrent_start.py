@@ -11,9 +11,8 @@ from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.smoother import steady_state
-from tacenda_lm import KneserNey, RecurrentLM, lds_start
-from tacenda_lm.lds_start import LinearSystem
-from tacenda_lm.recurrent import RESTING, Network, distribution, run
+from tacenda_lm import KneserNey, RecurrentLM, recurrent
+from tacenda_lm.recurrent import RESTING, LinearSystem, Network, distribution, run
 
 SMALL = {"width": 6, "streams": 4, "window_words": 5, "epochs": 2}
 
@@ -77,7 +76,7 @@ def test_the_network_does_what_the_system_does_where_it_is_nearly_linear(lds, fo
     words, errors = ids[:40], []
     linear = system.filtered(words[:, None])[:, 0] @ system.outputs.T
     for spread in (0.4, 0.2):
-        monkeypatch.setattr(lds_start, "_SPREAD", spread)
+        monkeypatch.setattr(recurrent, "_SPREAD", spread)
         network = Network(*system.start_network(ids, frequencies))
         states, last = run(network, words, np.array([0, 40]), np.full((1, 6), RESTING, np.float32))
         h = np.concatenate([states[1:], last])

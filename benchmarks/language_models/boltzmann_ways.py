@@ -23,7 +23,7 @@ SHARED: dict[str, Any] = {"features": 40, "hidden": 40, "batch_words": 300, "epo
 WAYS: dict[str, dict[str, Any]] = {
     "likelihood": {},
     "CD, drawn words": {"learning": "divergence"},
-    "CD, mean field": {"learning": "divergence", "advanced": {"visible": "mean_field"}},
+    "CD, mean field": {"learning": "mean_field"},
 }
 RATES = (0.1, 0.2, 0.4)
 PROTOCOL = {

@@ -108,11 +108,8 @@ class Plan:
 
     def key(self, offset: int) -> str:
         """What tells this fit on the excerpt at an offset from others."""
-        measured = (
-            ["lm/ngram"]
-            if self.family == "n-gram"
-            else ["lm/state_space.py", "lm/linear_states.py", "lm/linear_state_loop.py"]
-        )
+        own = ["lm/state_space.py", "lm/compiled.py"]
+        measured = ["lm/ngram"] if self.family == "n-gram" else own
         code = [freshness.code(part) for part in measured]
         facts = [self.family, self.size, self.settings, offset, code]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:20]

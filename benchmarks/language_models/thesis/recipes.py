@@ -145,9 +145,7 @@ class Machine:
             "learning_rate": self.rate,
         }  # fmt: skip
         if self.learning != "likelihood":
-            shared["learning"] = "divergence"
-            visible = "stochastic" if self.learning == "drawn" else "mean_field"
-            shared["advanced"] = {"visible": visible}
+            shared["learning"] = "divergence" if self.learning == "drawn" else "mean_field"
         if not self.temporal:
             return FRBMSettings(**shared)
         piece = {} if self.learning == "likelihood" else {"piece_words": 1}

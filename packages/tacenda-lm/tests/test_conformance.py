@@ -85,13 +85,12 @@ MODELS = {
         features=5,
         hidden=8,
         context=1,
-        learning="divergence",
+        learning="mean_field",
         frbm_epochs=0,
         epochs=5,
         batch_words=64,
         piece_words=1,
         across_sentences=False,
-        advanced={"visible": "mean_field"},
     ),
     "Recurrent": lambda: RecurrentLM(width=9, epochs=4, streams=4, window_words=5, dropout=0.1),
     "RecurrentBySentence": lambda: RecurrentLM(
@@ -101,7 +100,7 @@ MODELS = {
     "UnigramCacheOfAWindow": lambda: UnigramCache(window=3, decay=1.0, prior_words=60.0),
     "NeuralCache": lambda: NeuralCache(window=40, prior_words=9.0, hlbl=SMALL_HLBL),
     "NeuralCacheOfSentences": lambda: NeuralCache.over(
-        HLBL(**SMALL_HLBL, across_sentences=False), window=30, decay=0.9, prior_words=9.0
+        HLBL(**SMALL_HLBL, across_sentences=False), window=30, prior_words=9.0
     ),
     "NeuralCacheOfARecurrentModel": lambda: NeuralCache.over(
         RecurrentLM(width=8, epochs=2, streams=4, window_words=5),

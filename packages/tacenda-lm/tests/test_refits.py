@@ -75,11 +75,7 @@ def test_weights_of_an_adaptive_mixture_are_fitted_as_they_are_used():
 
 
 def test_a_temporal_machine_may_learn_in_another_way_than_the_plain_one():
-    options = {
-        "learning": "divergence",
-        "advanced": {"visible": "mean_field"},
-    }
-    plain = FRBM(features=3, hidden=4, epochs=1, **options).fit(SENTENCES)
+    plain = FRBM(features=3, hidden=4, epochs=1, learning="mean_field").fit(SENTENCES)
     temporal = TemporalFRBM.starting_from(plain, epochs=1, learning="likelihood")
     assert temporal.settings.learning == "likelihood"
     assert temporal.fit(SENTENCES, valid=None).is_fitted is True

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tacenda_lm.adaptive_mixture import AdaptiveMixture
-    from tacenda_lm.boltzmann import FRBM, FRBMAdvanced, TemporalFRBM
+    from tacenda_lm.boltzmann import FRBM, TemporalFRBM
     from tacenda_lm.cache import HasContextVectors, NeuralCache, UnigramCache
     from tacenda_lm.generation import Continuation
     from tacenda_lm.hidden_markov.brown import BrownClusters, brown_clusters
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from tacenda_lm.log_bilinear.lbl import LBL, LBLAdvanced
     from tacenda_lm.log_bilinear.tree_building import build_tree
     from tacenda_lm.log_bilinear.trees import Tree
-    from tacenda_lm.mixture import Mixture
+    from tacenda_lm.mixture import AdaptiveMixture, Mixture
     from tacenda_lm.ngram.kneser_ney import KneserNey
     from tacenda_lm.perplexity import Perplexity
     from tacenda_lm.recurrent import RecurrentLM
@@ -38,7 +37,6 @@ __all__ = [
     "AdaptiveMixture",
     "BrownClusters",
     "Continuation",
-    "FRBMAdvanced",
     "FullScore",
     "HLBLAdvanced",
     "HasContextVectors",
@@ -67,11 +65,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AdaptiveMixture": "tacenda_lm.adaptive_mixture",
+    "AdaptiveMixture": "tacenda_lm.mixture",
     "BrownClusters": "tacenda_lm.hidden_markov.brown",
     "brown_clusters": "tacenda_lm.hidden_markov.brown",
     "FRBM": "tacenda_lm.boltzmann",
-    "FRBMAdvanced": "tacenda_lm.boltzmann",
     "TemporalFRBM": "tacenda_lm.boltzmann",
     "HLBL": "tacenda_lm.log_bilinear.hlbl",
     "HLBLAdvanced": "tacenda_lm.log_bilinear.hlbl",

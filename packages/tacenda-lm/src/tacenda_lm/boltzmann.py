@@ -41,7 +41,7 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import ArrayBatches, FitRun, StepResult, fingerprint_arrays
 from tacenda.kernels.shared import PackedInputs, hidden_sums, pack_inputs
-from tacenda.settings import Settings, configured_by, group, option
+from tacenda.settings import Settings, configured_by, option
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State, log_softmax, vector_of, window_of
@@ -67,23 +67,10 @@ _LEAST_STEPS = 16  # of an epoch; with fewer the learning rate rises at once, wh
 
 
 @dataclass(frozen=True, kw_only=True)
-class FRBMAdvanced(Settings):
-    """Options of `FRBM` and `TemporalFRBM` that few need to change."""
-
-    retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"feature_decay": ..., "weight_decay": ..., "gibbs_steps": ..., "drawn_words": ...}
-    )
-
-    visible: Literal["stochastic", "mean_field"] = option(
-        "stochastic",
-        "what contrastive divergence puts in the place of the next word: a word drawn given the hidden units, or the "
-        "probabilities of all words; the thesis has the latter for its FRBM",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class FRBMSettings(Settings):
     """Settings of `FRBM`."""
+
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"advanced": ...})
 
     features: int = options.width(
         100, "elements of a word's feature vector, N_f; 100 in the thesis"
@@ -94,10 +81,12 @@ class FRBMSettings(Settings):
     context: int = options.count(
         2, "preceding words that a prediction rests on, n - 1; 2 in the thesis", 1000
     )
-    learning: Literal["likelihood", "divergence"] = option(
+    learning: Literal["likelihood", "divergence", "mean_field"] = option(
         "likelihood",
-        '"divergence": contrastive divergence, as in the thesis; "likelihood": the gradient of the log-likelihood, '
-        "with words drawn from the exact prediction in the place of its expectation",
+        '"likelihood": the gradient of the log-likelihood, with words drawn from the exact prediction instead of its '
+        'expectation; "divergence": contrastive divergence, one step of Gibbs sampling from the word of the text; '
+        '"mean_field": the same with the probabilities of all words instead of a drawn one; in the thesis the FRBM has '
+        "the last, and the temporal FRBM the one before",
     )
     epochs: int = options.epochs(10)
     learning_rate: float = options.learning_rate(0.2, "AdaGrad", "a tenth; not given in the thesis")
@@ -112,13 +101,6 @@ class FRBMSettings(Settings):
         ", which are words like others; true in the thesis"
     )
     seed: int = options.seed()
-    advanced: FRBMAdvanced = group(FRBMAdvanced)
-
-    def idle(self) -> Mapping[str, str]:
-        """Say what the likelihood leaves unused."""
-        if self.learning == "likelihood":
-            return {"advanced.visible": 'with learning="likelihood"'}
-        return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +174,7 @@ def inputs_of_contexts(p: BoltzmannParameters, features: Floats, earlier: Floats
 
     ``earlier`` is p_{t-1} (tokens, hidden), and None in the plain model.
     """
+    # the sum over i is one product: R of all context words side by side, with all W_i one under the other
     flat = features.reshape(len(features), features.shape[1] * features.shape[2])
     found: Floats = flat @ p.contexts.reshape(flat.shape[1], -1)
     found += p.hidden_biases[:, 0]
@@ -392,6 +375,7 @@ def by_prediction(
     The expectation of any statistic over them is its expectation under the model: what is learned by them follows the
     gradient of the log-likelihood. ``inputs`` are b_t (tokens, hidden).
     """
+    # strata: each point is uniform, and together they vary less than as many independent ones
     points = (rng.random((len(inputs), 1)) + np.arange(drawn)) / drawn
     found, loss = np.empty((len(inputs), drawn), np.int64), 0.0
     for i in range(0, len(inputs), _ROWS):
@@ -453,6 +437,7 @@ def _given_hidden(
     room = np.empty((min(n, _PRODUCT), len(p.words)), features.dtype)
     for i in range(0, n, _PRODUCT):
         own = slice(i, min(i + _PRODUCT, n))
+        # a product of many contexts reads R once; a tile of few is normalized while it is in the cache
         scores = np.dot(features[own], transposed, out=room[: own.stop - i])
         loss = 0.0
         for j in range(0, len(scores), _ROWS):
@@ -495,6 +480,7 @@ def contrast(
     absent = sigmoid(absent) * -weights
     difference = present + absent.reshape(n, drawn, p.hidden).sum(axis=1)
     rows = np.concatenate([present, absent])
+    # sums by word first: what follows is then as large as the distinct words, not as all draws
     types, place = np.unique(np.concatenate([targets, negative.words.ravel()]), return_inverse=True)
     slopes = by_word(place, len(types)) @ rows  # of a_w
     counts = np.concatenate([np.ones(n, weights.dtype), -weights[:, 0]])
@@ -585,7 +571,7 @@ class BoltzmannTrainer(Trainer):
         now, rng = self.current, self.draw()
         if self.settings.learning == "likelihood":
             negative = by_prediction(now, packed_words(now), inputs, targets, _DRAWN, rng)
-        elif self.settings.advanced.visible == "stochastic":
+        elif self.settings.learning == "divergence":
             negative = by_divergence(now, inputs, targets, rng)
         else:
             return by_mean_field(now, inputs, targets, rng)
@@ -598,6 +584,7 @@ class BoltzmannTrainer(Trainer):
         """
         for name, gradient in found.items():
             slope = -gradient
+            # vectors of words that the step did not read stay: a rare word would decay more often than it learns
             if name == "words":
                 touched = np.any(slope, axis=1, keepdims=True)
                 slope += _FEATURE_DECAY * tokens * touched * self.tables[name]
@@ -743,7 +730,7 @@ class FRBM(StreamModel):
     (Mnih 2010, equation 3.5): binary hidden units, which see the feature vectors R of the next word and of those before
     it, are summed out exactly. A prediction costs N_w N_h fused multiply-adds and as many products for N_w words and
     N_h hidden units. A text of fewer than 16 ``batch_words`` words is read in smaller steps, 16 or more an epoch. The
-    model of the thesis has ``hidden=1000, learning="divergence", advanced={"visible": "mean_field"}``.
+    model of the thesis has ``hidden=1000, learning="mean_field"``.
     """
 
     name: ClassVar[str] = "frbm"
@@ -834,8 +821,6 @@ class TemporalFRBM(FRBM):
             raise ConfigurationError(
                 "TemporalFRBM: frbm_epochs has no effect where an FRBM is given; leave it out"
             )
-        if options.get("learning", theirs.learning) != theirs.learning:
-            del shared["advanced"]  # it belongs to the other way of learning
         made = cls.from_settings({**shared, "frbm_epochs": 0, **options})
         made._begin = frbm
         return made

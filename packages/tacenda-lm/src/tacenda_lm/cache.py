@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -17,6 +18,7 @@ from tacenda.estimator import Estimator
 from tacenda.fitting import FitRun
 from tacenda.settings import Settings, configured_by, group, option
 from tacenda.vocabulary import Vocabulary
+from tacenda_lm import options
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLSettings
 from tacenda_lm.perplexity import Context
@@ -32,15 +34,11 @@ _FARTHEST = 1e9  # squares of no coordinate are infinite in float32, whatever th
 _COMMON = 500  # words after each of which stands a context whose distances give the scale
 
 
-def _window(default: int) -> Any:
-    return option(default, "words that are remembered", at_least=1, at_most=1 << 20)
-
-
 @dataclass(frozen=True, kw_only=True)
 class UnigramCacheSettings(Settings):
     """Settings of `UnigramCache`."""
 
-    window: int = _window(2000)
+    window: int = options.count(2000, "words that are remembered", 1 << 20)
     decay: float = option(
         0.99,
         "factor of a word's weight for every word since; with 1 all words of the window weigh the same",
@@ -59,16 +57,15 @@ class UnigramCacheSettings(Settings):
 class NeuralCacheSettings(Settings):
     """Settings of `NeuralCache`."""
 
-    window: int = _window(2000)
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"decay": 1.0})
+
+    window: int = options.count(2000, "words that are remembered", 1 << 20)
     sharpness: float = option(
         5.0,
         "theta: a word whose context is as far from the present one as contexts are on average weighs exp(-theta) of "
         "one with the same context",
         at_least=0,
         at_most=1e3,
-    )
-    decay: float = option(
-        1.0, "factor of a word's weight for every word since; the paper has 1", above=0, at_most=1
     )
     prior_words: float = option(
         0.5,
@@ -82,13 +79,34 @@ class NeuralCacheSettings(Settings):
     )
 
 
-def prior_of(vocabulary: Vocabulary) -> _Float64:
-    """Return the frequencies u(w) of the words, one added to each count: float64 (types,), which sum to one."""
-    counts = vocabulary.counts + 1.0
-    return np.asarray(counts / counts.sum(), np.float64)
+class _Cache(LanguageModel):
+    """Base of the caches: words that are remembered with weights, and the frequencies of all words."""
+
+    distribution: ClassVar[str] = "tacenda-lm"
+    _prior: _Float64  # u (types,), the frequencies of the words, one added to each count
+
+    @property
+    def own_context(self) -> Context:
+        return "stream"
+
+    def _set_vocabulary(self, vocabulary: Vocabulary) -> None:
+        counts = vocabulary.counts + 1.0
+        self._vocabulary, self._prior = vocabulary, np.asarray(counts / counts.sum(), np.float64)
+
+    def _recall(self, states: Sequence[State]) -> Iterator[tuple[Ids, _Floats]]:
+        """Yield for each state the words that it remembers and their weights, (entries,) each. Raises DataError."""
+        raise NotImplementedError
+
+    def log_probs(self, states: Sequence[State]) -> _Float64:
+        _, kappa = self.vocabulary, self.settings.prior_words
+        rows = np.repeat(kappa * self._prior[None], len(states), axis=0)
+        for row, (words, weights) in zip(rows, self._recall(states), strict=True):
+            np.add.at(row, words, weights.astype(np.float64))
+            row /= weights.sum(dtype=np.float64) + kappa
+        return np.asarray(np.log(rows), np.float64)
 
 
-class UnigramCache(LanguageModel):
+class UnigramCache(_Cache):
     """A unigram model of the words just read.
 
         p(w_t | h) = (sum_{a = 1 .. window} decay^{a - 1} [w_{t - a} = w] + kappa u(w)) / (sum_a decay^{a - 1} + kappa)
@@ -104,7 +122,6 @@ class UnigramCache(LanguageModel):
     """
 
     name: ClassVar[str] = "unigram_cache"
-    distribution: ClassVar[str] = "tacenda-lm"
     settings_class = UnigramCacheSettings
     settings: UnigramCacheSettings
 
@@ -112,27 +129,13 @@ class UnigramCache(LanguageModel):
     def __init__(self, settings: UnigramCacheSettings) -> None:
         super().__init__(settings)
 
-    @property
-    def own_context(self) -> Context:
-        return "stream"
-
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
-        self._adopt(corpus.vocabulary)
-
-    def _adopt(self, vocabulary: Vocabulary) -> Self:
-        self._vocabulary = vocabulary
-        self._prior = prior_of(vocabulary)
-        return self
+        self._set_vocabulary(corpus.vocabulary)
 
     @cached_property
     def _weights(self) -> _Float64:
         """The weight of the last word, of the one before, and so on, (window,)."""
         return np.asarray(self.settings.decay ** np.arange(self.settings.window, dtype=np.float64))
-
-    @cached_property
-    def _totals(self) -> _Float64:
-        """The weight of the last n words, (window + 1,)."""
-        return np.concatenate([[0.0], np.cumsum(self._weights)])
 
     # -- one word after another: the value of a state is the bytes of the words, int32, oldest first ------
 
@@ -148,24 +151,21 @@ class UnigramCache(LanguageModel):
     def _words(self, state: State) -> npt.NDArray[np.int32]:
         return checked_ids(state.vector(np.int32)[-self.settings.window :], len(self.vocabulary))
 
-    def log_probs(self, states: Sequence[State]) -> _Float64:
-        _, kappa = self.vocabulary, self.settings.prior_words
-        rows = np.repeat(kappa * self._prior[None], len(states), axis=0)
-        for row, state in zip(rows, states, strict=True):
+    def _recall(self, states: Sequence[State]) -> Iterator[tuple[Ids, _Float64]]:
+        for state in states:
             words = self._words(state)
-            np.add.at(row, words, self._weights[: len(words)][::-1])
-            row /= self._totals[len(words)] + kappa
-        return np.asarray(np.log(rows), np.float64)
+            yield words, self._weights[: len(words)][::-1]
 
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> _Float64:
-        from tacenda_lm.cache_sums import recent  # imports numba
+        from tacenda_lm.compiled import recent  # imports numba
 
         ids, offsets = checked(ids, offsets, len(self.vocabulary))
         kappa = self.settings.prior_words
         read = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
-        totals = self._totals[np.minimum(read, self.settings.window)]
+        of_last = np.concatenate([[0.0], np.cumsum(self._weights)])
+        totals = of_last[np.minimum(read, self.settings.window)]
         hits = recent(ids, offsets, self._weights)
         return np.asarray(np.log((hits + kappa * self._prior[ids]) / (totals + kappa)), np.float64)
 
@@ -180,10 +180,8 @@ class UnigramCache(LanguageModel):
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return self.vocabulary.arrays()
 
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        model = cls.from_settings(config["settings"])
-        return model._adopt(Vocabulary.from_arrays(config["vocabulary"], arrays))
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        self._set_vocabulary(self.vocabulary)
 
 
 @runtime_checkable
@@ -199,15 +197,15 @@ class HasContextVectors(Protocol):
         ...
 
 
-class NeuralCache(LanguageModel):
+class NeuralCache(_Cache):
     """A model of the words that were read in contexts like the present one.
 
-        p(w_t | h) = (sum_i k_i [w_i = w] + kappa u(w)) / (sum_i k_i + kappa),   k_i = decay^{t - 1 - i} exp(-theta d_i)
+        p(w_t | h) = (sum_i k_i [w_i = w] + kappa u(w)) / (sum_i k_i + kappa),   k_i = exp(-theta d_i)
 
     over the last ``window`` words w_i, where d_i is the squared distance between the vectors r_t and r_i from which
     another model predicts w_t and w_i, in units of its mean over common contexts. (Grave, Joulin and Usunier 2017 have
-    inner products instead of distances, in equations 2 and 3, and neither decay nor kappa; u and kappa are those of
-    `UnigramCache`.) Where no context was like the present one, the frequencies u remain.
+    inner products instead of distances, in equations 2 and 3, and no kappa; u and kappa are those of `UnigramCache`.)
+    Where no context was like the present one, the frequencies u remain.
 
     The vectors are those of an `HLBL` that `fit` fits, or of any model given to `over` that `HasContextVectors`. The
     cache is meant to be a component of a `Mixture`, beside that model itself; score a running text as a stream.
@@ -219,7 +217,6 @@ class NeuralCache(LanguageModel):
     """
 
     name: ClassVar[str] = "neural_cache"
-    distribution: ClassVar[str] = "tacenda-lm"
     settings_class = NeuralCacheSettings
     settings: NeuralCacheSettings
     keeps_checkpoints = True
@@ -227,7 +224,7 @@ class NeuralCache(LanguageModel):
     @configured_by(NeuralCacheSettings)
     def __init__(self, settings: NeuralCacheSettings) -> None:
         super().__init__(settings)
-        self.model: LanguageModel = HLBL.from_settings(settings.hlbl)
+        self.model: Any = HLBL.from_settings(settings.hlbl)
         self._scale, self._given = 0.0, False  # whether the model was given to `over`
 
     @classmethod
@@ -267,23 +264,14 @@ class NeuralCache(LanguageModel):
         return f"<NeuralCache(over {self.model!r}, window={s.window}, sharpness={s.sharpness}), {state}>"
 
     @property
-    def own_context(self) -> Context:
-        return "stream"
-
-    @property
-    def _vectors(self) -> HasContextVectors:
-        assert isinstance(self.model, HasContextVectors)
-        return self.model
-
-    @property
     def vocabulary(self) -> Vocabulary:
         """That of the model, also where it was fitted to another text since. Raises NotFittedError."""
-        known, theirs = super().vocabulary, self.model.vocabulary
-        if theirs is not known:
-            if theirs == known:
-                self._vocabulary = theirs
-            else:
-                self._adopt()
+        known = super().vocabulary
+        theirs: Vocabulary = self.model.vocabulary
+        if theirs is not known and theirs == known:
+            self._vocabulary = theirs
+        elif theirs is not known:
+            self._adopt()
         return theirs
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
@@ -300,10 +288,10 @@ class NeuralCache(LanguageModel):
         vocabulary = self.model.vocabulary
         common = np.argsort(-vocabulary.counts, kind="stable")[:_COMMON].tolist()
         start = self.model.start()
-        r = self._vectors.state_vectors([self.model.advance(start, word) for word in common])
+        r = self.model.state_vectors([self.model.advance(start, word) for word in common])
         wide = np.asarray(r, np.float64)
         self._scale, self._centre = float(2 * wide.var(axis=0).sum()), wide.mean(axis=0)
-        self._vocabulary, self._prior = vocabulary, prior_of(vocabulary)
+        self._set_vocabulary(vocabulary)
 
     def _place(self, r: _Floats) -> npt.NDArray[np.float32]:
         """Return vectors in coordinates in which the weight of an entry is exp(-|r_t - r_i|^2).
@@ -323,7 +311,7 @@ class NeuralCache(LanguageModel):
     def advance(self, state: State, word: int) -> State:
         check_word(word, len(self.vocabulary))
         inner, words, vectors = state.parts(3)
-        r = self._place(self._vectors.state_vectors([State(inner)]))
+        r = self._place(self.model.state_vectors([State(inner)]))
         if not isinstance(vectors, tuple) or len(vector_of(words, np.int32)) != len(vectors):
             raise not_of_this_model()
         window = self.settings.window
@@ -331,22 +319,14 @@ class NeuralCache(LanguageModel):
         vectors = (*vectors, r[0].tobytes())[-window:]
         return State((self.model.advance(State(inner), word).value, words, vectors))
 
-    def log_probs(self, states: Sequence[State]) -> _Float64:
-        _ = self.vocabulary
-        kappa = self.settings.prior_words
-        rows = np.repeat(kappa * self._prior[None], len(states), axis=0)
-        if not states:
-            return rows
-        placed = self._place(self._vectors.state_vectors([State(s.parts(3)[0]) for s in states]))
-        for row, r, state in zip(rows, placed, states, strict=True):
+    def _recall(self, states: Sequence[State]) -> Iterator[tuple[Ids, npt.NDArray[np.float32]]]:
+        placed = self._place(self.model.state_vectors([State(s.parts(3)[0]) for s in states]))
+        for r, state in zip(placed, states, strict=True):
             words, vectors = self._entries(state, len(r))
-            k = self._weights(r[None], vectors, len(vectors))[0].astype(np.float64)
-            np.add.at(row, words, k)
-            row /= k.sum() + kappa
-        return np.asarray(np.log(rows))
+            yield words, self._weights(r[None], vectors)[0]
 
     def _entries(self, state: State, width: int) -> tuple[Ids, npt.NDArray[np.float32]]:
-        """The words of a state, (entries,), and their vectors, (entries, width). Raises DataError."""
+        """Return the words of a state, (entries,), and their vectors, (entries, width). Raises DataError."""
         _, words, vectors = state.parts(3)
         if not isinstance(vectors, tuple) or not all(isinstance(each, bytes) for each in vectors):
             raise not_of_this_model()
@@ -354,17 +334,14 @@ class NeuralCache(LanguageModel):
         return checked_ids(vector_of(words, np.int32, len(placed)), len(self.vocabulary)), placed
 
     def _weights(
-        self, r: npt.NDArray[np.float32], entries: npt.NDArray[np.float32], first: int
+        self, r: npt.NDArray[np.float32], entries: npt.NDArray[np.float32]
     ) -> npt.NDArray[np.float32]:
-        """Return the weights k (rows, entries); row i is that of the word at place ``first + i`` of the entries."""
+        """Return the weights k (rows, entries) that the entries have in the contexts r (rows, width)."""
         squares = np.einsum("td,td->t", r, r)[:, None] + np.einsum("td,td->t", entries, entries)
         k: npt.NDArray[np.float32] = r @ entries.T
         k *= 2
         k -= squares
         np.minimum(k, 0, out=k)  # a distance of zero is not below zero by rounding
-        if self.settings.decay < 1:
-            ages = first - 1 + np.arange(len(r))[:, None] - np.arange(len(entries))
-            k += (np.log(self.settings.decay) * np.maximum(ages, 0)).astype(np.float32)
         np.exp(k, out=k)
         return k
 
@@ -388,25 +365,21 @@ class NeuralCache(LanguageModel):
         self, state: State, ids: Ids
     ) -> tuple[_Float64, State, Ids, npt.NDArray[np.float32]]:
         """Return the scores of ids, the state of the model after them, and the entries after them."""
-        from tacenda_lm.cache_sums import alike  # imports numba
+        from tacenda_lm.compiled import alike  # imports numba
 
-        inner, window, kappa = (
-            State(state.parts(3)[0]),
-            self.settings.window,
-            self.settings.prior_words,
-        )
-        width = self._vectors.state_vectors([inner]).shape[1]
+        inner, window = State(state.parts(3)[0]), self.settings.window
+        kappa, width = self.settings.prior_words, self.model.state_vectors([inner]).shape[1]
         words, entries = self._entries(state, width)
         found = np.empty(len(ids))
         for i in range(0, len(ids), _WORDS):
             part = ids[i : i + _WORDS]
-            r, inner = self._vectors.vectors_from(inner, part)
+            r, inner = self.model.vectors_from(inner, part)
             n = len(words)
             words = np.concatenate([words, part])
             entries = np.concatenate([entries, self._place(r)])
             for row in range(n, len(words), _ROWS):
                 end, low = min(row + _ROWS, len(words)), max(0, row - window)
-                k = self._weights(entries[row:end], entries[low:end], row - low)
+                k = self._weights(entries[row:end], entries[low:end])
                 hits, totals = alike(k, words[low:end], row - low, window)
                 prior = kappa * self._prior[words[row:end]]
                 found[i + row - n : i + end - n] = np.log((hits + prior) / (totals + kappa))

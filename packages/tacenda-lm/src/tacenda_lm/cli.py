@@ -456,8 +456,7 @@ def mix(
 ) -> None:
     """Mix language models, with fixed weights or with weights fitted to held-out text."""
     from tacenda.artifact.folder import check_name
-    from tacenda_lm.adaptive_mixture import AdaptiveMixture
-    from tacenda_lm.mixture import Mixture
+    from tacenda_lm.mixture import AdaptiveMixture, Mixture
 
     if adaptive and valid is None:
         raise typer.BadParameter("--adaptive needs --valid FILE, to which the weights are fitted")

@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
@@ -62,33 +63,21 @@ _SEQUENCES = 64  # scored side by side, so that a model computes many rows at on
 
 
 class Rescored(NamedTuple):
-    """A hypothesis with its new score.
-
-    Attributes
-    ----------
-    sentence
-        As it was given.
-    total
-        score + weight * log_prob + word_bonus * number of words.
-    score
-        As it was given; a natural logarithm if ``log_prob`` is to be added with weight 1.
-    log_prob
-        Natural logarithm of the language model's probability, ``</s>`` included.
-    """
+    """A hypothesis with its new score."""
 
     sentence: Sentence
-    total: float
-    score: float
-    log_prob: float
+    total: float  # score + weight * log_prob + word_bonus * number of words
+    score: float  # as it was given; a natural logarithm if log_prob is to be added with weight 1
+    log_prob: float  # natural, ``</s>`` included
 
 
 class LanguageModel(Estimator):
     """Base of all language models.
 
-    A model implements ``_fit``, ``start``, ``advance`` and ``log_probs``, and to be saved ``arrays`` and
-    ``from_arrays``, which sets ``_vocabulary``. Everything else follows. It may override ``log_prob`` (cheaper than a
-    whole distribution), ``null``, ``score_corpus`` (all tokens of many sequences in one call, which is where a fast
-    model is fast), ``score_from`` and ``distributions``.
+    A model implements ``_fit``, which sets ``_vocabulary``, ``start``, ``advance`` and ``log_probs``, and to be saved
+    ``arrays`` and ``_read_arrays``, or ``learned_class``. Everything else follows. It may override ``log_prob``
+    (cheaper than a whole distribution), ``null``, ``score_corpus`` (all tokens of many sequences in one call, which is
+    where a fast model is fast), ``score_from`` and ``distributions``.
 
     Logarithms are natural, except in the functions named as in the kenlm module (base 10) and in `surprisal`
     and `entropy` (bits). ``</s>`` is predicted, ``<s>`` never. Words outside the vocabulary are scored as
@@ -105,7 +94,7 @@ class LanguageModel(Estimator):
     keeps_checkpoints: bool = False
     #: log10 of the probability of ``<s>``, which ARPA files write for zero.
     start_log_prob: float = -99.0
-    settings: Any
+    indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({"vocabulary": Vocabulary})
     _fitted_to: ClassVar[str] = "text"
     _vocabulary: Vocabulary | None = None
 
@@ -186,6 +175,7 @@ class LanguageModel(Estimator):
         for block in range(0, len(longest_first), _SEQUENCES):
             chosen = longest_first[block : block + _SEQUENCES]
             states = [self.start() for _ in chosen]
+            # the shorter ones drop out at the end of the list as they end, since all are sorted by length
             for _, places in side_by_side(offsets[chosen], lengths[chosen]):
                 words, states = ids[places], states[: len(places)]
                 found[places] = self.log_prob(states, words)
@@ -451,12 +441,6 @@ class LanguageModel(Estimator):
             found.append(Rescored(sentence, total, score, log_prob))
         return sorted(found, key=lambda each: -each.total)
 
-    def config_dict(self) -> dict[str, Any]:
-        """Return the settings but for the device, and the vocabulary's, as JSON values."""
-        settings = self.settings.to_dict()
-        settings.pop("device", None)
-        return {"settings": settings, "vocabulary": self.vocabulary.config_dict()}
-
     check_normalized = check_normalized
 
     # -- what comes next, and the functions of the kenlm module ------------------------------------
@@ -484,11 +468,11 @@ class LanguageModel(Estimator):
         return None
 
     def _penalty(self, state: State) -> float:
-        """What an n-gram model adds to the natural log-probability of a word that it lists after no context."""
+        """Return what an n-gram model adds to the log-probability of a word that it lists after no context."""
         return 0.0
 
     def _tokens(self, sentence: Sentence) -> list[str]:
-        """The tokens of a sentence; a string is split by `string_tokenizer`. Raises CorpusError."""
+        """Return the tokens of a sentence; a string is split by `string_tokenizer`. Raises CorpusError."""
         return tokens_of(sentence, self.string_tokenizer)
 
 
@@ -497,7 +481,7 @@ def _measured(
 ) -> Perplexity:
     """Sum up the scores (tokens with ends,) of a block, whose sentences with their ends begin at ``offsets``."""
     ends = np.zeros(len(scores), bool)
-    ends[offsets[1:] - 1] = True
+    ends[offsets[1:] - 1] = True  # the </s> of each
     n_words, n_characters, unknown = len(block.ids), block.n_characters, block.unknown
     n_blank = int(np.count_nonzero(np.diff(block.offsets) == 0))
     return Perplexity(
@@ -547,7 +531,7 @@ def fitted_tokenizers(model: LanguageModel) -> set[str]:
 
 
 def _recorded_tokenizers(model: Any) -> set[str]:
-    """The tokenizers that a model knows of, else those that the models in it do."""
+    """Return the tokenizers that a model knows of, else those that the models in it do."""
     known = (getattr(model, "fitted_on", None) or {}).get("tokenizer")
     if known:
         return {str(known)}

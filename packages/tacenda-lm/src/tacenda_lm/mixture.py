@@ -1,4 +1,4 @@
-"""`Mixture`: a linear mixture of language models, itself a language model.
+"""`Mixture` and `AdaptiveMixture`: linear mixtures of language models, themselves language models.
 
     p(w | h) = sum_k lambda_k p_k(w | h),   lambda_k >= 0,   sum_k lambda_k = 1
 
@@ -8,17 +8,30 @@ The weights are fixed, or fitted to held-out text by EM (Jelinek and Mercer 1980
 
 Word ids are those of the first model's vocabulary; the other models may number the same words in another order.
 A state's value holds those of the components.
+
+The weights of an `AdaptiveMixture` follow how well each component predicted the words before:
+
+    p(w | h_t) = sum_k lambda_k(t) p_k(w | h_t),   lambda_k(t) = lambda_k exp(eta a_k(t)) / normalizer
+
+    a_k(t + 1) = delta a_k(t) + log(c + p_k(w_t | h_t) / mean_j p_j(w_t | h_t)),   a_k = 0 before the first word
+
+A component that is better than the others here and now is believed more in the next few words. (Kneser and Steinbiss
+1993 adapt weights to recent text by EM; this needs no text beside the words before.) c bounds what one word can say of
+a component. lambda, eta and delta are fitted to held-out text together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import pairwise
 from numbers import Real
 from operator import is_
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.signal import lfilter
 
 from tacenda.arrays import Array, over, take
 from tacenda.arrays import Float64 as Float64s
@@ -44,10 +57,16 @@ from tacenda_lm.sequences import (
     encoded_text,
     with_ends,
 )
-from tacenda_lm.states import State, rows_of_block
+from tacenda_lm.states import State, rows_of_block, vector_of
 
 _Map = npt.NDArray[np.int32] | None
+_Ints = npt.NDArray[np.integer[Any]]
+_Floats = npt.NDArray[np.floating[Any]]
 _MAX_ITERATIONS = 1000  # of EM
+_LEAST = 0.3  # c
+_MEMORIES = 0.5, 0.7, 0.8, 0.9, 0.95, 0.98  # that are tried in fitting
+_FASTEST = 100.0  # eta
+_MOST_MEMORY = float(np.nextafter(1.0, 0.0))
 
 
 class Mixture(LanguageModel):
@@ -75,6 +94,7 @@ class Mixture(LanguageModel):
 
     name: ClassVar[str] = "mixture"
     distribution: ClassVar[str] = "tacenda-lm"
+    _numbers: ClassVar[tuple[str, ...]] = ()  # arguments that are saved with the weights
 
     def __init__(
         self,
@@ -127,8 +147,13 @@ class Mixture(LanguageModel):
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
         """Fit every component, which saves its progress in a folder of its own, and the weights to held-out text."""
-        for name in self._models:
-            _check_name(name)
+        try:  # before hours of fitting: checkpoints and saved models are folders of these names
+            for name in self._models:
+                check_name(name)
+        except ArtifactError as error:
+            raise ConfigurationError(
+                f"a mixture is not fitted that could not be saved: {error}"
+            ) from error
         for name, model in self._models.items():
             if model.keeps_checkpoints:
                 stage = run.stage(name)
@@ -174,7 +199,7 @@ class Mixture(LanguageModel):
     def _scores_to_fit_on(
         self, text: Text, context: Context, marks: Marks
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """Log-probabilities by component (components, tokens), and where a context begins anew (contexts + 1,)."""
+        """Return log-probabilities (components, tokens), and where a context begins anew (contexts + 1,)."""
         vocabulary = self.vocabulary
         state = Mixture.start(self)
         parts, lengths = [], [np.zeros(1, np.int64)]
@@ -235,7 +260,9 @@ class Mixture(LanguageModel):
         if not states:
             return np.empty((0, len(self.vocabulary)))
         inner, weights = self._weights_of(states)
-        return mix(self._component_rows(inner), weights[:, :, None])
+        parts = zip(self._by_component(inner), self._with_maps(), strict=True)
+        rows = [_columns(model.log_probs(part), ids) for part, (model, ids) in parts]
+        return mix(np.stack(rows), weights[:, :, None])
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         own = checked_pairs(states, words, len(self.vocabulary))
@@ -254,7 +281,7 @@ class Mixture(LanguageModel):
         scores = self.component_log_probs(ids, offsets)
         return mix(scores, self._weights_in(scores, np.asarray(offsets)))
 
-    def _weights_in(self, scores: Float64, begins: npt.NDArray[np.integer[Any]]) -> Float64:
+    def _weights_in(self, scores: Float64, begins: _Ints) -> Float64:
         """Return the weights at every token (components, tokens or 1) of sequences that begin at ``begins``."""
         return self._weights[:, None]
 
@@ -267,7 +294,7 @@ class Mixture(LanguageModel):
             yield mix(rows, self._weights[:, None, None])
 
     def _component_distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
-        """Those of the components, float64 (components, tokens of the block, types)."""
+        """Yield those of the components, float64 (components, tokens of the block, types)."""
         own, cuts = checked(ids, offsets, len(self.vocabulary))
         size = rows_of_block(len(self.vocabulary))
         maps = [ids for _, ids in self._with_maps()]
@@ -296,40 +323,36 @@ class Mixture(LanguageModel):
         ]
 
     def _component_scores_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        """What `score_from` of each component gives, (components, tokens), and the state after."""
+        """Return what `score_from` of each component gives, (components, tokens), and the state after."""
         own = checked_ids(ids, len(self.vocabulary))
         rows = zip(self._parts(state), self._with_maps(), strict=True)
         found = [model.score_from(part, _renumber(own, its)) for part, (model, its) in rows]
         return np.stack([scores for scores, _ in found]), _join(after for _, after in found)
 
-    def _component_rows(self, states: Sequence[State]) -> Float64:
-        """What `log_probs` of each component gives, (components, states, types)."""
-        parts = zip(self._by_component(states), self._with_maps(), strict=True)
-        return np.stack([_columns(model.log_probs(part), ids) for part, (model, ids) in parts])
-
     def _component_pairs(self, states: Sequence[State], words: Ids) -> Float64:
-        """What `log_prob` of each component gives, (components, states)."""
+        """Return what `log_prob` of each component gives, (components, states)."""
         parts = zip(self._by_component(states), self._with_maps(), strict=True)
         found = [model.log_prob(part, _renumber(words, ids)) for part, (model, ids) in parts]
         return np.stack(found)
 
     def _parts(self, state: State) -> list[State]:
-        """The states of the components. Raises DataError for the state of another mixture."""
+        """Return the states of the components. Raises DataError for the state of another mixture."""
         return [State(value) for value in state.parts(len(self._models))]
 
     def _by_component(self, states: Sequence[State]) -> Iterator[tuple[State, ...]]:
-        """For each component its part of every state."""
+        """Yield for each component its part of every state."""
         return zip(*map(self._parts, states), strict=True)
 
     def _with_maps(self) -> Iterator[tuple[LanguageModel, _Map]]:
-        """The components with their ids of `vocabulary`'s words; None where the ids are the same."""
+        """Return the components with their ids of `vocabulary`'s words; None where the ids are the same."""
         _ = self.vocabulary  # which makes the maps
         return zip(self._models.values(), self._maps, strict=True)
 
     # -- saved model -------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        return {"components": list(self._models)}
+        numbers = {name: getattr(self, name) for name in self._numbers}
+        return {"components": list(self._models), **numbers}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         _ = self.vocabulary
@@ -345,7 +368,7 @@ class Mixture(LanguageModel):
         arrays: dict[str, npt.NDArray[Any]],
         nested: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Rebuild the mixture of an artefact from its loaded components. Raises ArtifactError."""
+        """Rebuild a saved mixture from its loaded components. Raises ArtifactError."""
         names = list(config["components"])
         models = dict(nested or {})
         if sorted(names) != sorted(models) or not names:
@@ -356,12 +379,135 @@ class Mixture(LanguageModel):
         components = {"components": len(names)}
         weights = take(arrays, "weights", Float64s[Array, "components", over(0)], components)
         try:
-            model = cls({name: models[name] for name in names})
+            numbers: dict[str, Any] = {name: config[name] for name in cls._numbers}
+            model = cls({name: models[name] for name in names}, **numbers)
             _ = model.vocabulary
         except (ConfigurationError, CorpusError, NotFittedError) as error:
-            raise ArtifactError(f"its components do not fit together: {error}") from error
+            raise ArtifactError(f"its components or numbers do not fit: {error}") from error
         model._weights = weights
         return model
+
+
+class AdaptiveMixture(Mixture):
+    """A mixture of language models whose weights change from word to word, by how well each has predicted so far.
+
+    It is worth most where texts are long and differ: in a stream the weights carry over from sentence to sentence.
+    Predictions of the next word cost what those of a `Mixture` cost; `advance` scores the word too.
+
+    Parameters
+    ----------
+    models, weights
+        As of `Mixture`; the weights are those at the beginning of a text.
+    adaptation
+        eta, how much the words before count; 0 makes it a `Mixture`.
+    memory
+        delta, the share of what was known that a word leaves, from 0 to less than 1.
+
+    Raises
+    ------
+    ConfigurationError
+        As of `Mixture`, or ``adaptation`` or ``memory`` is out of bounds.
+
+    Examples
+    --------
+    With the Penn Treebank, an n-gram model of order 5 and a `UnigramCache`:
+
+    >>> lm = AdaptiveMixture({"kn": kneser_ney, "cache": cache}).fit_weights(Path("ptb.valid.txt"))
+    >>> lm.weights, lm.adaptation, lm.memory
+    ({'kn': 0.661, 'cache': 0.339}, 0.074, 0.95)
+    """
+
+    name: ClassVar[str] = "adaptive_mixture"
+    _numbers = "adaptation", "memory"
+
+    def __init__(
+        self,
+        models: Sequence[LanguageModel] | Mapping[str, LanguageModel] = (),
+        weights: Sequence[float] | Mapping[str, float] | None = None,
+        *,
+        adaptation: float = 0.3,
+        memory: float = 0.7,
+    ) -> None:
+        super().__init__(models, weights)
+        self.adaptation = _check_between("adaptation", adaptation, _FASTEST)
+        self.memory = _check_between("memory", memory, _MOST_MEMORY)
+
+    @property
+    def own_context(self) -> Context:
+        return "stream"
+
+    # -- fitting -----------------------------------------------------------------------------------
+
+    def fit_weights(
+        self, text: Text, *, context: Context | None = None, marks: Marks = "refuse"
+    ) -> Self:
+        """Fit weights, adaptation and memory to held-out text, as `Mixture.fit_weights` its weights."""
+        context = checked_context(self.own_context if context is None else context)
+        scores, begins = self._scores_to_fit_on(text, context, marks)
+        fixed = fit_weights(scores, self._weights)
+        used = fixed > 0
+        told = _judge(scores)[used]  # beside all components, as in predictions
+        tried = [
+            _find_best(scores[used], told, begins, fixed[used], memory) for memory in _MEMORIES
+        ]
+        best = min(tried, key=lambda each: each.nats)
+        self._weights = np.zeros_like(fixed)
+        self._weights[used] = best.weights
+        self.adaptation, self.memory = best.adaptation, best.memory
+        self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
+        return self
+
+    # -- one word after another --------------------------------------------------------------------
+
+    def start(self) -> State:
+        return self._state(super().start(), np.zeros(len(self._models)))
+
+    def null(self) -> State:
+        return self._state(super().null(), np.zeros(len(self._models)))
+
+    def advance(self, state: State, word: int) -> State:
+        inner, evidence = self._split(state)
+        after = super().advance(inner, word)
+        told = _judge(self._component_pairs([inner], np.array([word])))
+        return self._state(after, self.memory * evidence + told[:, 0])
+
+    def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
+        inner, evidence = self._split(state)
+        scores, after = self._component_scores_from(inner, ids)
+        before, evidence = _gather(_judge(scores), self.memory, evidence)
+        return mix(scores, self._adapt(before)), self._state(after, evidence)
+
+    def distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
+        own, cuts = checked(ids, offsets, len(self.vocabulary))
+        weights, done = self._weights_in(self.component_log_probs(own, cuts), cuts), 0
+        for rows in self._component_distributions(own, cuts):
+            n = rows.shape[1]
+            yield mix(rows, weights[:, done : done + n, None])
+            done += n
+
+    # -- weights -----------------------------------------------------------------------------------
+
+    def _adapt(self, evidence: Float64) -> Float64:
+        """Return the weights (components, places) where so much is known of the components (components, places)."""
+        return adapt_weights(self._weights, self.adaptation * evidence)
+
+    def _weights_in(self, scores: Float64, begins: _Ints) -> Float64:
+        """Return the weights at every token (components, tokens) of sequences that begin at ``begins``."""
+        return self._adapt(_gather_before(_judge(scores), self.memory, begins))
+
+    def _weights_of(self, states: Sequence[State]) -> tuple[list[State], Float64]:
+        """Return the states of a `Mixture` in these, and the weights (components, states)."""
+        inner, evidence = zip(*map(self._split, states), strict=True)
+        return list(inner), self._adapt(np.stack(evidence, axis=1))
+
+    @staticmethod
+    def _state(inner: State, evidence: Float64) -> State:
+        return State((inner.value, evidence.tobytes()))
+
+    def _split(self, state: State) -> tuple[State, Float64]:
+        """Return the state of a `Mixture` in one of this, and what is known of the components. Raises DataError."""
+        inner, evidence = state.parts(2)
+        return State(inner), vector_of(evidence, np.float64, len(self._models))
 
 
 def mix(scores: Float64, weights: Float64) -> Float64:
@@ -425,8 +571,13 @@ def check_weights(
                 f"the weights are for {', '.join(map(str, weights))} and the models are {', '.join(names)}"
             )
         weights = [weights[name] for name in names]
-    found = _numbers(weights)
-    if found is None or len(found) != len(names) or not (np.isfinite(found) & (found >= 0)).all():
+    try:
+        given = [] if isinstance(weights, str | bytes | Set) else list(weights)
+        numbers = given if all(isinstance(weight, Real) for weight in given) else []
+        found = np.array(numbers, np.float64)
+    except (TypeError, OverflowError):  # nothing to iterate over; a whole number above all floats
+        found = np.empty(0)
+    if len(found) != len(names) or not (np.isfinite(found) & (found >= 0)).all():
         raise ConfigurationError(
             f"a mixture of {len(names)} models needs as many weights that are not negative, "
             f"not {weights!r:.200}"
@@ -436,29 +587,6 @@ def check_weights(
     _, exponent = np.frexp(found.max())  # divided by a power of two, which rounds nothing
     found = np.ldexp(found, -exponent)
     return np.asarray(found / found.sum(), np.float64)
-
-
-def _numbers(weights: Iterable[float]) -> Float64 | None:
-    """Return a list of numbers as float64; None for what is none."""
-    if isinstance(weights, str | bytes | Set) or not isinstance(weights, Iterable):
-        return None
-    try:
-        found = list(weights)
-        if not all(isinstance(weight, Real) for weight in found):
-            return None
-        return np.array(found, np.float64)
-    except (TypeError, OverflowError):  # an array of no dimension; a whole number above all floats
-        return None
-
-
-def _check_name(name: str) -> None:
-    """Raise ConfigurationError where no folder can be named after a component, as saving and checkpoints do."""
-    try:
-        check_name(name)
-    except ArtifactError as error:
-        raise ConfigurationError(
-            f"a mixture is not fitted that could not be saved: {error}"
-        ) from error
 
 
 def _map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:
@@ -479,7 +607,7 @@ def _renumber(words: Ids, ids: _Map) -> Ids:
     return words if ids is None else ids[words]
 
 
-def _columns(rows: npt.NDArray[np.floating[Any]], ids: _Map) -> Float64:
+def _columns(rows: _Floats, ids: _Map) -> Float64:
     """Rows over another vocabulary, in the order of the first."""
     return (rows if ids is None else rows[:, ids]).astype(np.float64)
 
@@ -489,11 +617,9 @@ def _join(states: Iterable[State]) -> State:
     return State(tuple(state.value for state in states))
 
 
-def _regroup(
-    rows_of_model: Iterable[npt.NDArray[np.floating[Any]]], size: int
-) -> Iterator[npt.NDArray[np.floating[Any]]]:
+def _regroup(rows_of_model: Iterable[_Floats], size: int) -> Iterator[_Floats]:
     """The same rows in blocks of ``size``, the last one smaller, so that models can be read side by side."""
-    held: list[npt.NDArray[np.floating[Any]]] = []
+    held: list[_Floats] = []
     n_held = 0
     for block in rows_of_model:
         rest = block
@@ -506,3 +632,80 @@ def _regroup(
                 held, n_held = [], 0
     if held:
         yield np.concatenate(held)
+
+
+# -- adaptation --------------------------------------------------------------------------------------
+
+
+class _Fitted(NamedTuple):
+    """Weights (components,), adaptation and memory, and the nats a token that they leave of a text."""
+
+    nats: float
+    weights: Float64
+    adaptation: float
+    memory: float
+
+
+def _find_best(
+    scores: Float64, told: Float64, begins: npt.NDArray[np.int64], start: Float64, memory: float
+) -> _Fitted:
+    """Find the weights and the adaptation that suit a text best, with one memory; all weights are above zero."""
+    evidence = _gather_before(told, memory, begins)
+    scaled = np.exp(scores - scores.max(axis=0))
+    n = scores.shape[1]
+
+    def loss(x: Float64) -> tuple[float, Float64]:
+        """The nats a token with logarithms of weights and then eta (components + 1,), and their gradient."""
+        weights = adapt_weights(np.exp(x[:-1] - x[:-1].max()), x[-1] * evidence)
+        joint = weights * scaled
+        total = joint.sum(axis=0)
+        excess = (weights - joint / total) / n  # the gradient by the logarithms of the weights
+        gradient = np.append(excess.sum(axis=1), (excess * evidence).sum())
+        return float(-np.log(total).mean()), gradient
+
+    x = np.append(np.log(start), 0.0)
+    bounds = [(None, None)] * len(start) + [(0.0, _FASTEST)]
+    found = minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds)
+    weights = np.exp(found.x[:-1] - found.x[:-1].max())
+    return _Fitted(float(found.fun), weights / weights.sum(), float(found.x[-1]), memory)
+
+
+def adapt_weights(weights: Float64, evidence: Float64) -> Float64:
+    """Return weights (components,) times exp(evidence) (components, places), divided by their sum at each place."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights)[:, None] + evidence
+    found = np.exp(logs - logs.max(axis=0))
+    return np.asarray(found / found.sum(axis=0), np.float64)
+
+
+def _judge(scores: Float64) -> Float64:
+    """Return what each token says of the components (components, tokens): nothing if none can predict it."""
+    best = scores.max(axis=0)
+    scaled = np.exp(scores - np.where(np.isfinite(best), best, 0.0))
+    mean = scaled.mean(axis=0)
+    return np.asarray(np.log(_LEAST + scaled / np.where(mean > 0, mean, 1.0)), np.float64)
+
+
+def _gather(told: Float64, memory: float, begin: Float64) -> tuple[Float64, Float64]:
+    """Return what is known before each token (components, tokens) of a sequence, and after the last (components,)."""
+    if not told.shape[1]:
+        return told, begin
+    after, _ = lfilter([1.0], [1.0, -memory], told, axis=1, zi=memory * begin[:, None])
+    return np.column_stack([begin, after[:, :-1]]), after[:, -1]
+
+
+def _gather_before(told: Float64, memory: float, begins: _Ints) -> Float64:
+    """Return what is known before each token (components, tokens); ``begins`` (sequences + 1,) cut the sequences."""
+    found, nothing = np.empty_like(told), np.zeros(len(told))
+    for i, j in pairwise(begins.tolist()):
+        found[:, i:j] = _gather(told[:, i:j], memory, nothing)[0]
+    return found
+
+
+def _check_between(name: str, value: float, most: float) -> float:
+    """Return a number from 0 to ``most``. Raises ConfigurationError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise ConfigurationError(
+            f"{name} of an adaptive mixture is {value!r:.80}: give a number from 0 to {most:.4g}"
+        )
+    return float(value)

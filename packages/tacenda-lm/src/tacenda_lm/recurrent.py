@@ -21,14 +21,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Arrays, Float32
+from tacenda import artifact
+from tacenda.arrays import Array, Arrays, Float, Float32, take
+from tacenda.artifact.arrays import restore
 from tacenda.corpus import Corpus
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import Callback, FitLoop, FitRun, Schedule, StepResult, fingerprint_arrays
 from tacenda.fitting.schedules import Position
 from tacenda.settings import Settings, configured_by, option
+from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
-from tacenda_lm.lds_start import LinearSystem
 from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State
 from tacenda_lm.streams import Predictor, Stream, StreamModel
@@ -58,6 +60,13 @@ _LEAST_GAIN = 0.003  # share of the held-out nats below which an epoch has gaine
 _CONSTANT = 0.6  # of the epochs of a fit without held-out text, before the rate falls
 _LEAST_RATE = 0.01  # share of the rate that is left at the end of such a fit, or more: with less nothing is learned
 _NEVER = 1e9  # nats a token, before the first evaluation
+_SPREAD = 0.5  # standard deviation of the elements of z: small values keep sigma where it is nearly linear
+_TINY = 1e-30  # least square root of the frequency of a word
+_SEQUENCES, _STEPS = 32, 200  # the sample of the text that D is found by
+_SCORED = 1024  # its words that g is found by
+_SETTLED = 20  # steps after which a filter has forgotten that it began with nothing
+_NEWTON = 20  # steps
+_MOST = 4.0  # the largest g
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,22 +260,10 @@ def run(p: Network, ids: _Ints, offsets: _Ints, first: _Floats) -> tuple[_Floats
 def output(
     p: Network, states: _Floats, targets: _Ints, gradient: _Floats | None = None
 ) -> tuple[_Floats, _Floats]:
-    """Return natural log p(w_t | h_t) of the targets and the gradient of minus their sum.
+    """Return natural log p(w_t | h_t) of the targets (tokens,), and the gradient of minus their sum by the states.
 
-    Parameters
-    ----------
-    p
-        The network.
-    states
-        (tokens, width), as the output reads them.
-    targets
-        (tokens,), the words to predict.
-    gradient
-        Like ``p.outputs``, to be overwritten with the gradient of C and b; None where no gradient is wanted.
-
-    Returns
-    -------
-    (tokens,) log-probabilities, and the gradient of the states, (tokens, width), which is empty without ``gradient``.
+    ``states`` (tokens, width) are as the output reads them. ``gradient``, like ``p.outputs``, is overwritten with that
+    of C and b; without it, the gradient of the states is empty.
     """
     log_probs = np.empty(len(states), states.dtype)
     d_states = np.empty((0 if gradient is None else len(states), p.width), states.dtype)
@@ -363,6 +360,157 @@ class RecurrentPredictor(Predictor):
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         A, B, a, outputs = self.network
         return SavedNetwork(A, B, a, outputs[:, :-1], outputs[:, -1:]).to_arrays()
+
+
+# -- a start from an LDS ------------------------------------------------------------------------------
+#
+# A recurrent network that starts from a linear dynamical system (Belanger and Kakade 2015, sections 6 and 7.4).
+#
+# The filter of an LDS with A, C and gain K, of words w_t centered on their frequencies mu and scaled by W, is a
+# recurrent network without its two nonlinearities (equations 4, 18 and 19):
+#
+#     x_t = (A - K C A) x_{t-1} + K W (w_t - mu),    E[w_{t+1} | x_t] = mu + W^{-1} C A x_t,    W = diag(mu^{-1/2})
+#
+# Around zero sigma(z) - 1/2 = z / 4 and, with b = log mu, SoftMax(b + s)_i = mu_i (1 + s_i) up to a constant, to first
+# order. So the network that computes the same to first order, with z_t = D x_t for a diagonal D, is
+#
+#     A_rnn = 4 D (A - K C A) D^{-1},    B_rnn = D K W (I - mu),    a = 0
+#     C_rnn = 4 g W C A D^{-1},          b = log mu
+#
+# D makes z small enough for the first and large enough to learn. The second approximation does not hold for rare words,
+# whose predicted frequencies are many times mu_i or negative: g is what makes a sample of the training text most
+# probable, one number, in which the logarithm of the likelihood is concave. The paper has neither D, g, nor biases.
+
+
+class LinearSystem(NamedTuple):
+    """The filter of a fitted LDS over the words of a vocabulary, float64."""
+
+    transitions: Float64  # A - K C A (states, states)
+    inputs: Float64  # K W (w - mu) of every word w (types, states)
+    outputs: Float64  # W C A (types, states)
+    source: str  # digest of the arrays that it was made from
+
+    @classmethod
+    def load(cls, path: str, vocabulary: Vocabulary) -> LinearSystem:
+        """Read a saved LDS, whose plugin is not needed; a word that it does not know has what its ``<unk>`` has.
+
+        Raises ConfigurationError where the folder holds another model, and ArtifactError where it is damaged.
+        """
+        found = artifact.read(path)
+        if (found.kind, found.name) != ("embedders", "lds"):
+            raise ConfigurationError(
+                f"RecurrentLM: lds must be the folder of an LDS, and {path} holds a model {found.name!r}; "
+                "make one with `tacenda embed fit --model lds`"
+            )
+        try:
+            arrays = restore(found.arrays)
+            theirs = Vocabulary.from_arrays(found.config.get("vocabulary", {}), arrays)
+            whole = cls._of_arrays(arrays, len(theirs))
+        except (ArtifactError, np.linalg.LinAlgError, ValueError) as error:
+            raise ArtifactError(f"cannot start from the LDS in {path}: {error}") from error
+        ids = theirs.encode(vocabulary.words, remember=False)
+        return whole._replace(inputs=whole.inputs[ids], outputs=whole.outputs[ids])
+
+    @classmethod
+    def _of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], n_types: int) -> LinearSystem:
+        """Return the filter in the coordinates of the saved matrices, in which smoothed states are white."""
+        sizes: dict[str, Any] = {"vocabulary": n_types}
+
+        def array(name: str, kind: Any) -> Float64:
+            return np.asarray(take(arrays, name, kind, sizes), np.float64)
+
+        square, table_of_words = Float[Array, "states states"], Float[Array, "vocabulary states"]
+        of_words = Float[Array, "vocabulary"]
+
+        A, forward, to_filtered, second_moment = (
+            array(name, square) for name in ("A", "forward", "filter", "Xi")
+        )
+        C = array("C", table_of_words)
+        if "reading" in arrays:  # a compact form: scale and table follow from other arrays
+            mean = np.maximum(array("mean", of_words), _TINY)
+            scale = array("scale", of_words) if "scale" in arrays else 1 / mean
+            rows = C / array("noise.d", of_words)[:, None] if "noise.d" in arrays else C
+            rows = rows * scale[:, None] - mean @ rows
+            table = rows @ array("reading", square).T
+        else:
+            scale = array("scale", of_words)
+            table = array("table", table_of_words)
+        # what is saved goes by a_t = forward a_{t-1} + table[w_t]; the filtered state is to_filtered a_t
+        transitions = to_filtered @ forward @ np.linalg.inv(to_filtered)
+        values, vectors = np.linalg.eigh((second_moment + second_moment.T) / 2)
+        # from white states to those of C
+        color = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+        outputs = scale[:, None] * (C @ A @ color)
+        raw = (A, C, forward, to_filtered, second_moment, table, scale)
+        system = cls(transitions, table @ to_filtered.T, outputs, fingerprint_arrays(raw))
+        if not all(np.isfinite(part).all() for part in system[:3]):
+            raise ArtifactError("its filter holds NaN or infinite values")
+        largest = np.abs(np.linalg.eigvals(transitions)).max(initial=0)
+        if largest >= 1:
+            raise ArtifactError(
+                f"its filter is unstable: the largest eigenvalue of A - KCA is {largest:.3g}, not below 1"
+            )
+        return system
+
+    def filtered(self, ids: _Ints) -> Float64:
+        """Return the filtered states (steps, sequences, states) of words (steps, sequences) after nothing."""
+        x = np.zeros((ids.shape[1], len(self.transitions)))
+        found = self.inputs[ids]
+        for states in found:
+            states += x @ self.transitions.T
+            x = states
+        return found
+
+    def start_network(self, text: _Ints, frequencies: Float64) -> list[npt.NDArray[np.float32]]:
+        """Return A, B, a, and C with b of the network that computes what the system does, to first order.
+
+        ``text`` (tokens,) is the training text, of which the scales are found on a sample; ``frequencies`` are mu
+        (types,), positive.
+        """
+        steps = min(_STEPS, max(2, len(text) // _SEQUENCES))
+        starts = np.linspace(0, len(text), _SEQUENCES, endpoint=False).astype(np.int64)
+        sample = text[(np.arange(steps + 1)[:, None] + starts) % len(text)]
+        x = self.filtered(sample[:-1])[min(_SETTLED, steps // 2) :]
+        targets = sample[-len(x) :]
+        deviations = x.reshape(-1, x.shape[2]).std(axis=0)
+        D = _SPREAD / np.where(deviations > 0, deviations, 1.0)
+        chosen = np.linspace(0, targets.size - 1, min(_SCORED, targets.size)).astype(np.int64)
+        s = x.reshape(-1, x.shape[2])[chosen] @ self.outputs.T
+        log_mu = np.log(frequencies)
+        g = _best_scale(s, targets.ravel()[chosen], log_mu)
+        transitions = 4 * D[:, None] * self.transitions / D
+        outputs = 4 * g * self.outputs / D
+        parts = (
+            transitions,
+            self.inputs * D,
+            np.zeros((1, len(D))),
+            np.column_stack([outputs, log_mu]),
+        )
+        return [np.ascontiguousarray(part, np.float32) for part in parts]
+
+
+def _best_scale(s: Float64, targets: _Ints, log_mu: Float64) -> float:
+    """Return the g in 0 .. 4 that gives the targets the highest probability under SoftMax(log mu + g s).
+
+    The logarithm of the likelihood is concave in g, so Newton's steps, kept within bounds, find it.
+    """
+    g, low, high = 0.5, 0.0, _MOST
+    own = s[np.arange(len(s)), targets]
+    for _ in range(_NEWTON):
+        z = log_mu + g * s
+        z -= z.max(axis=1, keepdims=True)
+        p = np.exp(z)
+        p /= p.sum(axis=1, keepdims=True)
+        mean = (p * s).sum(axis=1)
+        slope = float((own - mean).mean())
+        curvature = float(((p * s * s).sum(axis=1) - mean**2).mean())
+        low, high = (g, high) if slope > 0 else (low, g)
+        step = slope / curvature if curvature > 0 else 0.0
+        after = g + step if low < g + step < high else (low + high) / 2
+        if abs(after - g) < 1e-4:
+            break
+        g = after
+    return g
 
 
 # -- training ----------------------------------------------------------------------------------------
@@ -491,7 +639,11 @@ class RecurrentTrainer(Trainer):
         with np.errstate(over="ignore", invalid="ignore"):  # the loop looks for NaN
             loss, gradients = self.gradients(places, self.draw())
             self._descend(gradients, learning_rate / self.settings.streams)
-            self._follow()
+        averaging = self.settings.averaging
+        weight = np.float32(averaging_weight(self.steps, averaging) if averaging else 0)
+        if weight:
+            for average, table in zip(self.average, self.network, strict=True):
+                average += weight * (table - average)
         return StepResult(loss, places.size)
 
     def gradients(
@@ -507,10 +659,8 @@ class RecurrentTrainer(Trainer):
         anew = np.zeros(words.shape, bool) if settings.across_sentences else words == self.boundary
         read = p.inputs[words]
         read += p.offsets
-        before, states = (
-            np.empty_like(read),
-            read,
-        )  # h_{t-1}, at rest where a sentence begins, and h_t
+        # h_{t-1}, at rest where a sentence begins, and h_t
+        before, states = np.empty_like(read), read
         for t in range(len(words)):
             before[t] = self._h
             before[t, anew[t]] = RESTING
@@ -527,7 +677,8 @@ class RecurrentTrainer(Trainer):
                 carried = d_z[t + 1] @ p.transitions
                 carried[anew[t + 1]] = 0
                 d_z[t] += carried
-            d_z[t] *= 0.25 - states[t] ** 2  # the derivative of sigma(z) - 1/2
+            # the derivative of h = sigma(z) - 1/2 is (h + 1/2)(1/2 - h)
+            d_z[t] *= 0.25 - states[t] ** 2
         flat = d_z.reshape(-1, p.width)
         return -float(log_probs.sum(dtype=np.float64)), {
             "transitions": (None, flat.T @ before.reshape(-1, p.width)),
@@ -538,6 +689,7 @@ class RecurrentTrainer(Trainer):
 
     def _descend(self, gradients: dict[str, Gradient], rate: float) -> None:
         """Move against the gradient, which is used up, and whose mean over the streams is clipped."""
+        # one factor for all tables, so that the direction of the gradient stays (Pascanu et al. 2013)
         squares = sum(float(np.vdot(gradient, gradient)) for _, gradient in gradients.values())
         norm = float(np.sqrt(squares)) / self.settings.streams
         rate *= min(1.0, _CLIP_NORM / max(norm, 1e-30))
@@ -548,14 +700,6 @@ class RecurrentTrainer(Trainer):
                 table -= gradient
             else:
                 table[rows] -= gradient
-
-    def _follow(self) -> None:
-        """Update the running average."""
-        averaging = self.settings.averaging
-        weight = np.float32(averaging_weight(self.steps, averaging) if averaging else 0)
-        if weight:
-            for average, table in zip(self.average, self.network, strict=True):
-                average += weight * (table - average)
 
     def predictor(self) -> RecurrentPredictor:
         return RecurrentPredictor(self.average, self.boundary)

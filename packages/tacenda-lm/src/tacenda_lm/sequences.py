@@ -45,6 +45,7 @@ def checked_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
         raise DataError(
             f"ids must be integers in one dimension, not {found.dtype} of shape {found.shape}"
         )
+    # compiled code takes rows of tables by these ids and does not look whether there are such rows
     if len(found) and (found.min() < 0 or found.max() >= n_types):
         wrong = np.flatnonzero((found < 0) | (found >= n_types))
         check_word(int(found[wrong[0]]), n_types, f" (at place {wrong[0]})")
@@ -84,6 +85,7 @@ def with_ends(ids: Integers, offsets: Integers, boundary: int) -> tuple[Ids, Off
     """Put the id of ``</s>`` after each sequence: int32 (tokens + sequences,), and the new offsets."""
     cuts = np.asarray(offsets, dtype=np.int64)
     ends = cuts + np.arange(len(cuts))
+    # all places hold </s> first; the ids then go to all but the last place of each sequence
     longer = np.full(len(ids) + len(cuts) - 1, boundary, dtype=np.int32)
     inside = np.ones(len(longer), dtype=bool)
     inside[ends[1:] - 1] = False
@@ -124,9 +126,10 @@ def side_by_side(begins: Integers, lengths: Integers) -> Iterator[tuple[Integers
     Many short sequences are so read in as few steps as the longest has ids.
     """
     order = np.argsort(-lengths, kind="stable")
-    begins, shorter = begins[order], -lengths[order]
-    for t in range(int(-shorter[0]) if len(order) else 0):
-        n = int(np.searchsorted(shorter, -t))
+    begins, longest_first, n = begins[order], lengths[order].tolist(), len(order)
+    for t in range(longest_first[0] if n else 0):
+        while longest_first[n - 1] <= t:
+            n -= 1
         yield order[:n], begins[:n] + t
 
 
@@ -148,6 +151,7 @@ def sums_of_pieces(
     if not len(begins):
         return np.empty(0)
     padded = np.append(values.astype(np.float64), 0.0)  # an index may be the end of the values
+    # reduceat sums between all neighboring borders: every other sum is of what lies between two pieces
     found = np.add.reduceat(padded, np.stack([begins, ends], axis=1).ravel())[::2]
     return np.where(begins == ends, 0.0, found)
 

@@ -1,38 +1,57 @@
-"""`StateSpaceLM`: a softmax over the next token from a linear state (Siivola and Honkela 2003)."""
+"""`StateSpaceLM`: a softmax over the next token from a linear state (Siivola and Honkela 2003).
+
+    s^(t) = [q(t); l(t-1); ...; l(t-n); j(t)],    q(t) = A s(t-1),    l(t-i) = C x(t-i)       (eqs 4 and 5)
+    P(y(t) = w | s) = exp(B s + b)_w / sum_v exp(B s + b)_v                                   (eq 3, with a bias)
+
+x(t) is the indicator vector of a token, and zero for an unknown one and where there is none. j(t) is the sum of the
+vectors of the runs of tokens that end at t - 1 (not in the paper; see `JointTokens`). The matrix A takes the whole
+state, as eq 10 and the discussion of the paper have it; its eq 5 prints N_q columns.
+
+At every place the state s^ is predicted, the token y is scored and read, and the internal state goes on:
+
+    u = B (keep o s^) + b,    log P(y) = log softmax(u)_y,    q(t+1) = A s(t),    s(t) = s^ + Lambda B' e(u, y)
+
+``keep`` is dropout. e is x - softmax(u), one step of ascent from the predicted state, or that of the most probable
+state given the token (eq 9), by Newton's method for many states at once:
+
+    s* = argmax_s  log P(y | s) - (s - s^)' Lambda^-1 (s - s^) / 2,    Lambda = variance I
+
+The gradient is zero where s = s^ + Lambda B' e with the error e = x - softmax(B s + b), so a state is found through
+its e, which has one element a token. With the scores u^ = B s^ + b and G = Lambda B B' it is the largest of
+
+    phi(e) = log softmax(u^ + G e)_y - e' G e / 2
+
+which is concave. A Newton step d solves (I + D G) d = x - p - e with p = softmax(u^ + G e), D = diag(p) - p p'. That
+matrix is symmetric and positive in the inner product of G, so conjugate gradients in this product solve for d; nothing
+is needed of G but its product with vectors, which is a small matrix for letters, and two products with B for words.
+A token that is unknown says nothing: e = 0 (section 2.5).
+
+All that depends on the last tokens alone is computed for a whole piece in matrix products; what is left in the loop
+over time are products with N_q columns. Gradients go back through e too: through a softmax for one step; for the most
+probable state by the implicit function theorem, which asks for one more system with the matrix of a Newton step,
+(I + D G) w = D de. They are written out: autograd takes 1.7 to 1.8 times as long.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Int64, take
+from tacenda.arrays import Array, Arrays, Float32, Int64, take, within
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import FitRun, StepResult, fingerprint_arrays
 from tacenda.settings import Settings, configured_by, group, option
 from tacenda_lm import options
-from tacenda_lm.linear_states import (
-    LIMIT,
-    Floats,
-    Forward,
-    Inputs,
-    Ints,
-    JointTokens,
-    Parameters,
-    Piece,
-    backward,
-    forward,
-    onward,
-    read,
-)
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, log_softmax, rows_of_block, vector_of, window_of
-from tacenda_lm.streams import Predictor, Stream, StreamModel, streams_of
+from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
 from tacenda_lm.training import (
     Gradient,
     Trainer,
@@ -42,12 +61,24 @@ from tacenda_lm.training import (
     train,
 )
 
-_Int64s = npt.NDArray[np.int64]
+_Int64 = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.floating[Any]]
+Ints = npt.NDArray[np.integer[Any]]
+Product: TypeAlias = Callable[[Floats], Floats]
+"""Rows e (states, types) to the rows G e."""
+
+LIMIT = 1e6  # no element of an internal state exceeds it, so that a recurrence which is not stable cannot overflow
+SMALL = 512  # types, up to which G is kept as a matrix, and a loop over time is compiled
+_LARGEST = within(-1e4, 1e4)  # of the saved numbers; what training makes stays far below
+_STEPS = 30  # of Newton's method, at most; two to four are usual
+_HALVED = 20  # times that a step is halved, at most
+_SOLVES = 60  # steps of conjugate gradients, at most
+_TOLERANCE = {4: 1e-5, 8: 1e-10}  # length of the gradient at the end, by the bytes of a number
 
 #: Options that only one way of training has.
 _OF_GRADIENTS = ("dropout",)
 _OF_RULES = ("advanced.last_piece", "advanced.norm_limit")
-_OF_RUNS = tuple(f"advanced.joint_{name}" for name in ("width", "min_count", "dropout", "sum"))
+_OF_RUNS = tuple(f"advanced.joint_{name}" for name in ("width", "dropout", "sum"))
 _TEXTS = 64  # scored side by side
 _CELLS = 1 << 18  # log-probabilities of a piece of them
 _SPREAD = 0.1  # of the elements of matrices to begin with
@@ -65,7 +96,9 @@ _SHORT = 16  # tokens at least of each of the places that are read side by side
 class StateSpaceLMAdvanced(Settings):
     """Options of `StateSpaceLM` that few need to change."""
 
-    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"clip_norm": ...})
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"clip_norm": ..., "joint_min_count": ...}
+    )
 
     variance: float = option(
         1.0,
@@ -84,7 +117,6 @@ class StateSpaceLMAdvanced(Settings):
         16,
     )
     joint_width: int = options.width(25, "elements of the feature vector of a run")
-    joint_min_count: int = options.count(1, "rarer runs of tokens are zero vectors", 1 << 31)
     joint_sum: float = option(
         1e-5,
         "the sum of squares that AdaGrad begins with for the vector of a run, 1e-6 for all else: the larger it is, "
@@ -221,10 +253,10 @@ class StateSpaceLM(StreamModel):
         if advanced.joint_order > 1:  # runs of tokens have vectors of their own
             places = np.flatnonzero(~text.firsts)
             windows = windows_of(text, places, advanced.joint_order, unknown)
-            joint = JointTokens.of(windows, types, unknown, advanced.joint_min_count)
+            joint = JointTokens.of(windows, types, unknown)
         parameters = initial_parameters(settings, corpus.type_counts, unknown, len(joint))
         texts = max(1, min(advanced.streams, len(text.ids) // _SHORT))
-        positions = side_by_side(text, texts)
+        positions = cut_into(text, texts)
         rules = settings.training == "rules"
         last = advanced.last_piece if rules else advanced.piece
         source = Pieces(positions, text.ids, advanced.piece, last, settings.epochs)
@@ -262,6 +294,389 @@ class StateSpaceLM(StreamModel):
         return StateSpacePredictor(parameters, joint, settings, vocabulary.boundary_id)
 
 
+# -- what is learned, and the inputs of a state ------------------------------------------------------
+
+
+class Parameters(Arrays):
+    """The matrices, of one dtype; a state is (internal + inputs,) long."""
+
+    transition: Float32[Array, "internal state", _LARGEST]  # A
+    outputs: Float32[Array, "types state", _LARGEST]  # B
+    features: Float32[Array, "types features", _LARGEST]  # C, transposed; the row of <unk> is zero
+    biases: Float32[Array, "types 1", _LARGEST]  # b
+    joint: Float32[Array, "runs joint_width", _LARGEST]  # the vectors of runs of tokens
+    variance: float = 1.0  # the diagonal of Lambda
+    exact: bool = False  # whether tokens that are read make the most probable state
+
+    @property
+    def internal(self) -> int:
+        """Elements of the internal state, N_q."""
+        return len(self.transition)
+
+    @property
+    def gain(self) -> Floats:
+        """Lambda B A' (types, internal): what e adds to the next internal state."""
+        found: Floats = (self.outputs @ self.transition.T) * self.outputs.dtype.type(self.variance)
+        return found
+
+    @property
+    def product(self) -> Product | None:
+        """The product with G where states are the most probable ones, else None."""
+        return product_of(self.outputs, self.variance) if self.exact else None
+
+
+class Inputs(NamedTuple):
+    """The tokens before some places of a text, which give all of the predicted state but the internal one."""
+
+    words: Ints  # (..., order - 1), the last token first, <unk> where there is none
+    runs: Ints  # (..., joint_order - 1), rows of the vectors of runs, -1 where there is none
+
+    @classmethod
+    def of(cls, windows: Ints, n: int, joint: JointTokens) -> Inputs:
+        """Return those of windows (..., window) of the last tokens, the last first."""
+        return cls(windows[..., :n], joint.rows(windows))
+
+    def vectors(self, p: Parameters) -> Floats:
+        """Return [l(t-1); ...; l(t-n); j(t)], (..., inputs)."""
+        *shape, n = self.words.shape
+        parts = [p.features[self.words].reshape(*shape, n * p.features.shape[1])]
+        if self.runs.shape[-1]:
+            table = np.vstack([p.joint, np.zeros_like(p.joint, shape=(1, p.joint.shape[1]))])
+            parts.append(table[self.runs].sum(axis=-2))  # -1 is the row of zeros
+        return np.concatenate(parts, axis=-1)
+
+
+class JointTokens:
+    """Runs of two and more tokens that are taken for one, so that a state can hold a feature vector of them.
+
+    A sum of feature vectors of single tokens cannot say what follows two of them together; a vector of the pair can.
+    Runs are numbered from the shortest to the longest, and kept as a trie: a run of k tokens is the place of its first
+    k - 1 among the runs of that length, and its last token.
+
+    Parameters
+    ----------
+    keys
+        For every length from two on, int64 (runs,), ascending: place of the first tokens * types + last token. The
+        place of one token is its id.
+    n_types
+        Number of ids.
+    unknown
+        The id that stands for an unknown token and for none; no run has it.
+    """
+
+    def __init__(self, keys: list[_Int64], n_types: int, unknown: int) -> None:
+        self.keys, self.n_types, self.unknown = keys, n_types, unknown
+        # row of the first run of each length
+        self._first = list(accumulate(map(len, keys), initial=0))
+
+    def __len__(self) -> int:
+        return self._first[-1]
+
+    @classmethod
+    def of(cls, windows: Ints, n_types: int, unknown: int) -> Self:
+        """Find the runs at the ends of windows (places, longest), last token first."""
+        keys: list[_Int64] = []
+        for k in range(2, windows.shape[1] + 1):
+            shorter = cls(keys, n_types, unknown)
+            known, key = shorter._keys(windows[:, :k])
+            keys.append(np.unique(key[known]))
+        return cls(keys, n_types, unknown)
+
+    def rows(self, windows: Ints) -> _Int64:
+        """Return the rows of the runs that end windows (..., tokens), the last token first: int64 (..., lengths).
+
+        -1 where a run is not among those kept.
+        """
+        found = np.full((*windows.shape[:-1], len(self.keys)), -1, np.int64)
+        for i in range(len(self.keys)):
+            place = self._places(windows[..., : i + 2])
+            found[..., i] = np.where(place >= 0, place + self._first[i], -1)
+        return found
+
+    def _keys(self, windows: Ints) -> tuple[npt.NDArray[np.bool_], _Int64]:
+        """Return which windows have all but their last token listed and a known last one, and the keys of all."""
+        before, last = self._places(windows[..., 1:]), windows[..., 0].astype(np.int64)
+        return (before >= 0) & (last != self.unknown), before * self.n_types + last
+
+    def _places(self, windows: Ints) -> _Int64:
+        """Return the places of whole windows among the runs of their length, -1 for one that is not there."""
+        k = windows.shape[-1]
+        if k == 1:
+            ids = windows[..., 0].astype(np.int64)
+            return np.where(ids == self.unknown, -1, ids)
+        keys = self.keys[k - 2]
+        known, key = self._keys(windows)
+        if not len(keys):
+            return np.full(known.shape, -1)
+        place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        return np.where(known & (keys[place] == key), place, -1)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the keys of all lengths end to end, and how many there are of each."""
+        sizes = np.array([len(each) for each in self.keys], np.int64)
+        return {"runs": np.concatenate([np.empty(0, np.int64), *self.keys]), "run_sizes": sizes}
+
+    @classmethod
+    def from_arrays(cls, keys: _Int64, sizes: _Int64, n_types: int, unknown: int) -> Self:
+        """Return what `arrays` gave. Raises ArtifactError where these are no runs."""
+        if ((sizes < 0) | (sizes > len(keys))).any() or sizes.sum() != len(keys):
+            raise ArtifactError("run_sizes do not cut the runs of tokens; the model is damaged")
+        cut = np.split(keys, np.cumsum(sizes)[:-1]) if len(sizes) else []
+        places = n_types
+        for k, own in enumerate(cut, start=2):
+            ordered = (own[1:] > own[:-1]).all()
+            if len(own) and not (ordered and own[0] >= 0 and own[-1] // n_types < places):
+                raise ArtifactError(
+                    f"the runs of {k} tokens are not in order; the model is damaged"
+                )
+            places = len(own)
+        return cls(cut, n_types, unknown)
+
+
+# -- the most probable state -------------------------------------------------------------------------
+
+
+def product_of(outputs: Floats, variance: float) -> Product:
+    """Return the product with G = variance B B', for B (types, state)."""
+    if len(outputs) <= SMALL:
+        matrix = (outputs @ outputs.T) * outputs.dtype.type(variance)
+        return lambda e: e @ matrix
+    return lambda e: ((e @ outputs) * outputs.dtype.type(variance)) @ outputs.T
+
+
+def errors_of_step(p: Floats, words: Ints, seen: Floats) -> Floats:
+    """Return e = x - p (states, types): what one step of ascent from the predicted state takes for e.
+
+    ``p`` are the probabilities there, and ``seen`` (states,) is 1, or 0 for a token that says nothing.
+    """
+    e: Floats = -p * seen[:, None]
+    e[np.arange(len(e)), words] += seen
+    return e
+
+
+def most_probable(
+    scores: Floats, words: Ints, seen: Floats, product: Product
+) -> tuple[Floats, Floats]:
+    """Return e at the most probable states, and the probabilities of tokens there, both (states, types).
+
+    ``scores`` are u^ (states, types), those of the predicted states, and ``words`` y (states,), the tokens read;
+    ``seen`` (states,) is 1, or 0 for a token that says nothing.
+    """
+    rows, tolerance = np.arange(len(scores)), _TOLERANCE[scores.dtype.itemsize]
+    e, moved = np.zeros_like(scores), np.zeros_like(scores)  # moved = G e
+    log_p = log_softmax(scores.copy())
+    value = log_p[rows, words]  # phi
+    active = np.array(seen)
+    for _ in range(_STEPS):
+        p = np.exp(log_p)
+        slope = (errors_of_step(p, words, seen) - e) * active[:, None]
+        step, moves, size = solve(p, seen, product, slope)
+        active = active * (size > tolerance**2)
+        share = np.array(active)
+        for _ in range(_HALVED):
+            new, there = e + share[:, None] * step, moved + share[:, None] * moves
+            log_new = log_softmax(scores + there)
+            reached = log_new[rows, words] - (new * there).sum(axis=1) / 2
+            higher = reached >= value - tolerance
+            if higher.all():
+                break
+            share[~higher] /= 2
+        # a state that cannot be bettered, or is no number, stays where it is
+        active = active * higher
+        better = active > 0
+        if not better.any():
+            break
+        for now, after in ((e, new), (moved, there), (log_p, log_new), (value, reached)):
+            now[better] = after[better]
+    p = np.exp(log_p)
+    # the same but for what G takes to zero, where B has fewer columns than rows
+    return errors_of_step(p, words, seen), p
+
+
+def solve(p: Floats, seen: Floats, product: Product, rhs: Floats) -> tuple[Floats, Floats, Floats]:
+    """Solve (I + D G) d = rhs for every state by conjugate gradients in the product of G.
+
+    ``p`` (states, types) are the probabilities in D, and ``seen`` (states,) is 0 for a state whose D is zero. Returns d
+    and G d, (states, types), d up to what G takes to zero; and rhs' G rhs, (states,).
+    """
+    d, moves = np.zeros_like(rhs), np.zeros_like(rhs)
+    left, ahead = rhs, rhs  # what is left, and the direction
+    left_moves = ahead_moves = product(rhs)
+    first = size = (left * left_moves).sum(axis=1)
+    enough = first * _TOLERANCE[rhs.dtype.itemsize] ** 2
+    for _ in range(_SOLVES):
+        more = size > enough  # the others are done, and what is left of them is rounding
+        if not more.any():
+            break
+        applied = ahead + times_covariance(p, seen, ahead_moves)
+        curvature = (ahead_moves * applied).sum(axis=1)
+        a = np.divide(size, curvature, out=np.zeros_like(size), where=more & (curvature > 0))
+        d, moves = d + a[:, None] * ahead, moves + a[:, None] * ahead_moves
+        left = left - a[:, None] * applied
+        left_moves = product(left)
+        now = (left * left_moves).sum(axis=1)
+        b = np.divide(now, size, out=np.zeros_like(size), where=more)[:, None]
+        ahead, ahead_moves, size = left + b * ahead, left_moves + b * ahead_moves, now
+    return d, moves, first
+
+
+def times_covariance(p: Floats, seen: Floats, v: Floats) -> Floats:
+    """Return D v = p o (v - p'v), zero for a state whose token is not seen."""
+    inner = (p * v).sum(axis=1, keepdims=True)
+    return np.asarray(p * (v - inner) * seen[:, None])
+
+
+# -- pieces of texts ---------------------------------------------------------------------------------
+
+
+class Piece(NamedTuple):
+    """Places of several texts side by side: (steps, texts) each."""
+
+    inputs: Inputs
+    words: Ints  # y, the tokens at these places
+    live: Floats  # 1; 0 at a token that is context only, after which the state begins anew
+    seen: Floats  # 1; 0 at a token that is unknown or context only
+
+
+class Forward(NamedTuple):
+    """What `forward` found, with what `backward` needs."""
+
+    log_probs: Floats  # (steps, texts, types), natural
+    after: Floats  # (texts, internal): the internal state after the last token
+    states: Floats  # q (steps, texts, internal)
+    errors: Floats  # e (steps, texts, types); without an internal state none are needed
+    reached: Floats  # the probabilities at the most probable states, likewise
+
+
+def read(
+    log_probs: Floats, scores: Floats, words: Ints, seen: Floats, product: Product | None
+) -> tuple[Floats, Floats]:
+    """Return e of tokens that are read, and the probabilities where it was taken, both (states, types)."""
+    if product is not None:
+        return most_probable(scores, words, seen, product)
+    reached = np.exp(log_probs)
+    return errors_of_step(reached, words, seen), reached
+
+
+def forward(p: Parameters, piece: Piece, before: Floats, keep: Floats | None = None) -> Forward:
+    """Score a piece, from the internal states ``before`` (texts, internal) at its first places.
+
+    ``keep`` (steps, texts, state) are factors of the elements of the predicted states.
+    """
+    n_q, (steps, texts) = p.internal, piece.words.shape
+    x = piece.inputs.vectors(p)
+    rows = (x if keep is None else x * keep[..., n_q:]) @ p.outputs[:, n_q:].T + p.biases[:, 0]
+    if not n_q:
+        none = rows[:, :, :0]
+        return Forward(log_softmax(rows), before, none, none, none)
+    from_inputs, gain = x @ p.transition[:, n_q:].T, p.gain
+    states = np.empty((steps, texts, n_q), rows.dtype)
+    errors = np.empty_like(rows)
+    if not p.exact and rows.shape[2] <= SMALL:
+        from tacenda_lm.compiled import read_side_by_side  # imports numba
+
+        q, dtype = np.array(before, rows.dtype), rows.dtype
+        own = keep[..., :n_q] if keep is not None else np.empty((0, 0, 0))
+        tables = from_inputs, p.outputs[:, :n_q], p.transition[:, :n_q], gain
+        given = *tables, piece.live, piece.seen, own
+        arrays = (np.ascontiguousarray(each, dtype) for each in given)
+        words = np.ascontiguousarray(piece.words, np.int64)
+        read_side_by_side(words, dtype.type(LIMIT), *arrays, rows, q, states, errors)
+        return Forward(rows, q, states, errors, np.exp(rows))
+    q, reached, product = before, np.empty_like(rows), p.product
+    for t in range(steps):
+        states[t] = q
+        rows[t] += (q if keep is None else q * keep[t, :, :n_q]) @ p.outputs[:, :n_q].T
+        scores = rows[t].copy() if p.exact else rows[t]
+        log_softmax(rows[t])
+        errors[t], reached[t] = read(rows[t], scores, piece.words[t], piece.seen[t], product)
+        q = q @ p.transition[:, :n_q].T + from_inputs[t] + errors[t] @ gain
+        q = np.clip(q, -LIMIT, LIMIT) * piece.live[t][:, None]
+    return Forward(rows, q, states, errors, reached)
+
+
+def backward(
+    p: Parameters, piece: Piece, passed: Forward, keep: Floats | None = None
+) -> tuple[float, dict[str, Gradient]]:
+    """Return the summed -log P of the live places, and its gradients; arguments as of `forward`.
+
+    The state before the piece is taken for constant.
+    """
+    n_q, (steps, texts) = p.internal, piece.words.shape
+    x = piece.inputs.vectors(p)
+    d_rows = np.exp(passed.log_probs) * piece.live[..., None]
+    at = np.arange(steps)[:, None], np.arange(texts), piece.words
+    loss = -float((passed.log_probs[at] * piece.live).sum(dtype=np.float64))
+    d_rows[at] -= piece.live
+    d_x = np.zeros_like(x)
+    d_transition = np.zeros_like(p.transition)
+    d_outputs = np.zeros_like(p.outputs)
+    if n_q:
+        d_onward, d_gain = _through_time(p, piece, passed, keep, d_rows, d_outputs)
+        flat = _flat(d_onward)
+        d_transition[:, :n_q] = flat.T @ _flat(passed.states)
+        d_transition[:, n_q:] = flat.T @ _flat(x)
+        # gain = variance B A'
+        d_transition += p.variance * (d_gain.T @ p.outputs)
+        d_outputs += p.variance * (d_gain @ p.transition)
+        d_x += d_onward @ p.transition[:, n_q:]
+        shown = passed.states if keep is None else passed.states * keep[..., :n_q]
+        d_outputs[:, :n_q] += _flat(d_rows).T @ _flat(shown)
+    shown = x if keep is None else x * keep[..., n_q:]
+    d_outputs[:, n_q:] += _flat(d_rows).T @ _flat(shown)
+    back = d_rows @ p.outputs[:, n_q:]
+    d_x += back if keep is None else back * keep[..., n_q:]
+    n, width = piece.inputs.words.shape[-1], p.features.shape[1]
+    d_features = d_x[..., : n * width]
+    found: dict[str, Gradient] = {
+        "transition": (None, d_transition),
+        "outputs": (None, d_outputs),
+        "features": sum_by_row(piece.inputs.words.ravel(), d_features.reshape(-1, width)),
+        "biases": (None, _flat(d_rows).sum(axis=0)[:, None]),
+    }
+    if piece.inputs.runs.shape[-1]:
+        there = np.nonzero(piece.inputs.runs >= 0)
+        found["joint"] = sum_by_row(piece.inputs.runs[there], d_x[there[:2]][:, n * width :])
+    return loss, found
+
+
+def _through_time(
+    p: Parameters,
+    piece: Piece,
+    passed: Forward,
+    keep: Floats | None,
+    d_rows: Floats,
+    d_outputs: Floats,
+) -> tuple[Floats, Floats]:
+    """Return the gradients by A s^ (steps, texts, internal) and by the gain; add to those by u and, of G, by B."""
+    n_q, steps = p.internal, len(piece.words)
+    gain, product = p.gain, p.product
+    d_onward = np.empty_like(passed.states)
+    d_gain = np.zeros_like(gain)
+    d_q = np.zeros_like(passed.after)
+    for t in reversed(range(steps)):
+        g = d_onward[t]
+        np.multiply(d_q, piece.live[t][:, None], out=g)
+        d_gain += passed.errors[t].T @ g
+        # w is minus the gradient by u that comes through e
+        w = times_covariance(passed.reached[t], piece.seen[t], g @ gain.T)
+        if product is not None:
+            w, *_ = solve(passed.reached[t], piece.seen[t], product, w)
+            # G = variance B B' stands beside u in the softmax: u + G e
+            d_outputs -= p.variance * (w.T @ (passed.errors[t] @ p.outputs))
+            d_outputs -= p.variance * (passed.errors[t].T @ (w @ p.outputs))
+        d_rows[t] -= w
+        back = d_rows[t] @ p.outputs[:, :n_q]
+        d_q = g @ p.transition[:, :n_q] + (back if keep is None else back * keep[t, :, :n_q])
+    return d_onward, d_gain
+
+
+def _flat(array: Floats) -> Floats:
+    """Return (steps * texts, width)."""
+    steps, texts, width = array.shape
+    return array.reshape(steps * texts, width)
+
+
 # -- prediction -------------------------------------------------------------------------------------
 
 
@@ -286,14 +701,11 @@ class StateSpacePredictor(Predictor):
         return self._state((self.boundary,), np.zeros(self.parameters.internal))
 
     def after(self, state: State, word: int) -> State:
-        p, (q, inputs) = self.parameters, self._take_apart([state])
-        x = inputs.vectors(p)
-        scores = self._scores(np.concatenate([q, x], axis=1))
-        words = np.array([word])
-        seen = (words != self.joint.unknown).astype(scores.dtype)
-        product = p.product if p.internal else None
-        e, _ = read(log_softmax(scores.copy()), scores, words, seen, product)
-        return self._state((*state.parts(2)[0], word), onward(p, q, x, e)[0])
+        q, inputs = self._take_apart([state])
+        one = Inputs(inputs.words[None], inputs.runs[None])
+        live = np.ones((1, 1), np.float32)
+        piece = Piece(one, np.array([[word]]), live, live * (word != self.joint.unknown))
+        return self._state((*state.parts(2)[0], word), forward(self.parameters, piece, q).after[0])
 
     def vectors(self, states: Sequence[State]) -> Floats:
         """Return s^ of each state, (states, internal + inputs)."""
@@ -303,11 +715,8 @@ class StateSpacePredictor(Predictor):
     def rows(self, vectors: Floats) -> npt.NDArray[np.float32]:
         if not len(vectors):
             return np.empty((0, self.n_types), np.float32)
-        return np.asarray(log_softmax(self._scores(vectors)), np.float32)
-
-    def _scores(self, vectors: Floats) -> Floats:
-        found: Floats = vectors @ self.parameters.outputs.T + self.parameters.biases[:, 0]
-        return found
+        p = self.parameters
+        return np.asarray(log_softmax(vectors @ p.outputs.T + p.biases[:, 0]), np.float32)
 
     def _state(self, words: tuple[int, ...], q: Floats) -> State:
         """Return a state after the last of some tokens."""
@@ -316,15 +725,13 @@ class StateSpacePredictor(Predictor):
 
     def _take_apart(self, states: Sequence[State]) -> tuple[Floats, Inputs]:
         """Return q (states, internal) and the tokens before. Raises DataError for states of another model."""
-        p = self.parameters
-        windows = np.full((len(states), self.window), self.joint.unknown)
+        p, parts = self.parameters, [state.parts(2) for state in states]
+        windows = [window_of(words, self.window, self.n_types) for words, _ in parts]
+        words, present, _ = Contexts.of_windows(windows, self.window)
         q = np.empty((len(states), p.internal), p.outputs.dtype)
-        for i, state in enumerate(states):
-            words, data = state.parts(2)
-            q[i] = vector_of(data, np.float32, p.internal)
-            words = window_of(words, self.window, self.n_types)
-            windows[i, : len(words)] = words[::-1]
-        return q, Inputs.of(windows, self.n, self.joint)
+        for row, (_, data) in zip(q, parts, strict=True):
+            row[:] = vector_of(data, np.float32, p.internal)
+        return q, Inputs.of(np.where(present, words, self.joint.unknown), self.n, self.joint)
 
     # -- whole texts -------------------------------------------------------------------------------
 
@@ -443,25 +850,18 @@ class Text:
         self.stream, self.window, self.n, self.joint = stream, window, n, joint
         self._firsts = stream.firsts
 
-    def inputs(self, positions: Ints) -> Inputs:
-        """Return the tokens before some positions."""
-        unknown = self.joint.unknown
-        return Inputs.of(
-            windows_of(self.stream, positions, self.window, unknown), self.n, self.joint
-        )
-
     def piece(self, positions: Ints) -> Piece:
         """Return the places at positions (steps, texts), -1 where a text has ended."""
-        there = positions >= 0
+        there, unknown = positions >= 0, self.joint.unknown
+        windows = windows_of(self.stream, positions, self.window, unknown)
         words = np.where(there, self.stream.ids[positions], 0)
         live = there & ~self._firsts[positions]
-        seen = live & (words != self.joint.unknown)
-        return Piece(
-            self.inputs(positions), words, live.astype(np.float32), seen.astype(np.float32)
-        )
+        seen = live & (words != unknown)
+        inputs = Inputs.of(windows, self.n, self.joint)
+        return Piece(inputs, words, live.astype(np.float32), seen.astype(np.float32))
 
 
-def side_by_side(stream: Stream, texts: int) -> _Int64s:
+def cut_into(stream: Stream, texts: int) -> _Int64:
     """Return the positions of a stream cut into ``texts`` parts: (steps, texts), -1 behind the end."""
     steps = -(-len(stream.ids) // texts)
     found = np.arange(steps)[:, None] + steps * np.arange(texts)
@@ -474,7 +874,7 @@ class Pieces(NamedTuple):
     In the first of ``epochs`` epochs a batch has ``first`` steps, in the last ``last``.
     """
 
-    positions: _Int64s  # (steps, texts)
+    positions: _Int64  # (steps, texts)
     ids: Ints
     first: int
     last: int
@@ -519,9 +919,8 @@ def initial_parameters(
 
     transition = normal(q, state)
     if settings.training == "gradient":
-        transition[:, :q] /= np.float32(
-            np.sqrt(max(q, 1))
-        )  # so that the sum of both fades, however wide it is
+        # so that the sum of both fades, however wide it is
+        transition[:, :q] /= np.float32(np.sqrt(max(q, 1)))
         transition[:, :q] += np.float32(_MEMORY) * np.eye(q, dtype=np.float32)
     outputs, features = normal(types, state), normal(types, settings.features)
     if settings.training == "gradient":
@@ -593,7 +992,11 @@ class GradientTrainer(Trainer):
         found = forward(self.current, piece, self.before, keep)
         loss, gradients = backward(self.current, piece, found, keep)
         self.before[:] = found.after
-        moved = {name: self._known(name, each) for name, each in gradients.items()}
+        rows, values = map(np.asarray, gradients["features"])
+        known = rows != self.joint.unknown  # the vector of an unknown token stays zero
+        moved = {**gradients, "features": (rows[known], values[known])}
+        if not self.settings.advanced.biases:
+            del moved["biases"]
         mean = 1 / max(float(piece.live.sum()), 1.0)
         norm = mean * float(np.sqrt(sum(float((g * g).sum()) for _, g in moved.values())))
         share = mean * min(1.0, _CLIP_NORM / max(norm, 1e-30))
@@ -603,16 +1006,6 @@ class GradientTrainer(Trainer):
                 slow = np.sqrt(gradient.shape[1]) if name == "transition" else 1.0
                 self.move(name, rows, gradient * np.float32(share), learning_rate / float(slow))
         return loss, norm
-
-    def _known(self, name: str, gradient: Gradient) -> Gradient:
-        """Leave out what is not learned: the feature vector of an unknown token, and biases where there are none."""
-        rows, values = gradient
-        if name == "features" and rows is not None:
-            known = rows != self.joint.unknown
-            return rows[known], values[known]
-        if name == "biases" and not self.settings.advanced.biases:
-            return rows, values[:0]
-        return gradient
 
     def _drop(self, piece: Piece) -> tuple[Piece, Floats | None]:
         """Draw what this step leaves out: the piece with fewer runs, and factors of the elements of the states.

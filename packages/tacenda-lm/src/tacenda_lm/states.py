@@ -126,6 +126,7 @@ def distributions_of(
 
 def log_softmax(scores: npt.NDArray[F]) -> npt.NDArray[F]:
     """Return log(exp(s_i) / sum_j exp(s_j)) for every row; ``scores`` (..., types) are overwritten."""
+    # less the maximum, so that no exponential overflows
     scores -= scores.max(axis=-1, keepdims=True)
     scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
     return scores

@@ -8,14 +8,13 @@ is everything before it, and one ``</s>`` separates two sentences. Otherwise eve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
-from tacenda.vocabulary import Vocabulary
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.perplexity import Context
 from tacenda_lm.sequences import (
@@ -62,6 +61,7 @@ class Stream(NamedTuple):
         if not across:
             cuts = np.union1d(cuts, np.flatnonzero(words[:-1] == boundary) + 1)
         cuts = cuts[cuts < len(words)]
+        # every cut moves by the boundaries that are put in before it
         stream = np.insert(words, cuts, boundary)
         begins = cuts + np.arange(len(cuts))
         return cls(stream, np.append(begins, len(stream)).astype(np.int64))
@@ -106,6 +106,7 @@ class Stream(NamedTuple):
         if not len(self.ids):
             return np.zeros(places.shape, np.int64), np.zeros(places.shape, bool)
         begins = self.offsets[:-1]
+        # of the sequence that each position is in; places before it are read somewhere else, and not present
         begin = begins[np.searchsorted(begins, positions, side="right") - 1]
         ids = self.ids[np.clip(places, 0, len(self.ids) - 1)].astype(np.int64)
         return ids, places >= begin[..., None]
@@ -119,6 +120,7 @@ class Stream(NamedTuple):
         lows = np.maximum(of_starts, starts - reach)
         lengths, own = ends - lows, ends - starts
         firsts = np.concatenate([[0], np.cumsum(lengths)])
+        # the places of the ids of all pieces, one piece after another
         at = np.repeat(lows - firsts[:-1], lengths) + np.arange(firsts[-1])
         inner = [
             begins[slice(*np.searchsorted(begins, (low + 1, end)))] - low + first
@@ -154,7 +156,7 @@ class Contexts(NamedTuple):
         present = np.zeros(words.shape, bool)
         for i, window in enumerate(windows):
             words[i, : len(window)], present[i, : len(window)] = window[::-1], True
-        return cls(words, present, words[:, 0])
+        return cls(words, present, np.zeros(len(windows), np.int64))
 
 
 def streams_of(
@@ -360,9 +362,5 @@ class StreamModel(LanguageModel):
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {**self._found.arrays(), **self.vocabulary.arrays()}
 
-    @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        model = cls.from_settings(config["settings"])
-        model._vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
-        model._predictor = model._rebuild(arrays)
-        return model
+    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        self._predictor = self._rebuild(arrays)

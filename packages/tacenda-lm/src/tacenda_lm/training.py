@@ -158,6 +158,7 @@ class Trainer(fitting.Trainer):
         """
         table = self.tables[name]
         table = table.reshape(-1, table.shape[-1])
+        # a view or a strided gradient would be read out of order by the compiled step
         slopes = in_c_order(gradient.reshape(-1, table.shape[1]), table.dtype)
         every = np.arange(len(table), dtype=np.int32) if rows is None else rows
         adagrad(table, self.sums[name], every, slopes, learning_rate, threads=threads)
@@ -168,6 +169,7 @@ def averaging_weight(steps: int, averaging: float) -> float:
 
     Early on it is about the average of the last tenth of the steps so far, later of the last 1 / (1 - averaging).
     """
+    # parameters hardly change in ten steps, and adding them up would take as long as a step of a small model
     every = 1 if steps <= _EARLY else _AVERAGED
     return 0.0 if steps % every else 1 - min(averaging**every, steps / (steps + 10 * every))
 

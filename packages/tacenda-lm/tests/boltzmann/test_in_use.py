@@ -19,7 +19,7 @@ def model():
 def test_the_command_line_fits_keeps_checkpoints_and_scores(kind, run, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("\n".join(LINES), encoding="utf8")
-    settings = {**SMALL, "learning": "divergence", "advanced.visible": "mean_field"}
+    settings = {**SMALL, "learning": "mean_field"}
     options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     more = ("--checkpoints", tmp_path / "progress")
     given = ("--text", text, "--output", tmp_path / "m", *options, *more)
@@ -27,7 +27,7 @@ def test_the_command_line_fits_keeps_checkpoints_and_scores(kind, run, tmp_path)
     assert (status, "Traceback" in err) == (0, False)
     assert list((tmp_path / "progress").rglob("checkpoint.json"))
     loaded = tacenda.load(tmp_path / "m")
-    assert (loaded.name, loaded.settings.advanced.visible) == (kind, "mean_field")
+    assert (loaded.name, loaded.settings.learning) == (kind, "mean_field")
     status, out, _ = run("perplexity", tmp_path / "m", text, "--context", "stream")
     assert status == 0
     assert f"{loaded.perplexity(text, context='stream').value:.4f}" in out

@@ -19,7 +19,7 @@ from tacenda_lm.streams import Stream
 SMALL = {"features": 8, "hidden": 12, "epochs": 6, "batch_words": 32}
 TEMPORAL = {**SMALL, "epochs": 5, "frbm_epochs": 2, "piece_words": 4}
 DIVERGENCE = {"learning": "divergence", "learning_rate": 0.2}
-MEAN_FIELD = {**DIVERGENCE, "advanced": {"visible": "mean_field"}}
+MEAN_FIELD = {**DIVERGENCE, "learning": "mean_field"}
 
 
 def echoes(n=500, seed=0):

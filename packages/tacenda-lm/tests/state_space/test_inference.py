@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from tacenda_lm.linear_states import most_probable, product_of, solve
+from tacenda_lm.state_space import most_probable, product_of, solve
 
 
 def brute(outputs, biases, predicted, word, variance):

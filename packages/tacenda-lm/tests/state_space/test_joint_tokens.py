@@ -1,6 +1,5 @@
 """Runs of tokens as tokens: against dictionaries of counts, and what is refused."""
 
-from collections import Counter
 from itertools import product
 
 import numpy as np
@@ -9,30 +8,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError
-from tacenda_lm.linear_states import JointTokens
-from tacenda_lm.state_space import windows_of
+from tacenda_lm.state_space import JointTokens, windows_of
 from tacenda_lm.streams import Stream
 
 TYPES, UNKNOWN, LONGEST = 4, 1, 4
 
 
-def runs_of(ids, least):
+def runs_of(ids):
     windows = windows_of(
         Stream(ids, np.array([0, len(ids)])), np.arange(1, len(ids)), LONGEST, UNKNOWN
     )
-    return JointTokens.of(windows, TYPES, UNKNOWN, least)
+    return JointTokens.of(windows, TYPES, UNKNOWN)
 
 
 @settings(max_examples=50)
-@given(st.lists(st.integers(0, TYPES - 1), min_size=1, max_size=60), st.integers(1, 3))
-def test_a_run_is_listed_if_it_occurs_often_enough_and_knows_all_its_tokens(words, least):
+@given(st.lists(st.integers(0, TYPES - 1), min_size=1, max_size=60))
+def test_a_run_is_listed_if_it_occurs_and_knows_all_its_tokens(words):
     ids = np.array([0, *words], np.int32)
-    joint = runs_of(ids, least)
+    joint = runs_of(ids)
     before = ids[:-1].tolist()  # what is before some place
-    counts = Counter(
+    runs = {
         tuple(before[i : i + k]) for k in range(2, LONGEST + 1) for i in range(len(before) - k + 1)
-    )
-    listed = {run for run, n in counts.items() if n >= least and UNKNOWN not in run}
+    }
+    listed = {run for run in runs if UNKNOWN not in run}
     assert len(joint) == len(listed)
     every = [run for k in (2, 3, 4) for run in product(range(TYPES), repeat=k)]
     windows = np.array([[*run[::-1], *[UNKNOWN] * (LONGEST - len(run))] for run in every])
@@ -45,7 +43,7 @@ def test_a_run_is_listed_if_it_occurs_often_enough_and_knows_all_its_tokens(word
 
 def test_it_comes_back_from_its_arrays():
     ids = np.random.default_rng(0).integers(TYPES, size=200).astype(np.int32)
-    joint = runs_of(ids, 2)
+    joint = runs_of(ids)
     arrays = joint.arrays()
     again = JointTokens.from_arrays(arrays["runs"], arrays["run_sizes"], TYPES, UNKNOWN)
     windows = np.random.default_rng(1).integers(TYPES, size=(3, 5, LONGEST))

@@ -21,7 +21,7 @@ MODELS = {
     "RunsOfTokens": lambda: StateSpaceLM(
         **{
             **SMALL,
-            "advanced": {"joint_order": 3, "joint_width": 4, "joint_min_count": 2, "piece": 5},
+            "advanced": {"joint_order": 3, "joint_width": 4, "piece": 5},
         }
     ),
     "Rules": lambda: StateSpaceLM(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tacenda_lm import linear_states
-from tacenda_lm.linear_states import Inputs, Parameters, Piece, backward, forward
+from tacenda_lm import state_space
+from tacenda_lm.state_space import Inputs, Parameters, Piece, backward, forward
 
 VARIANCE, UNKNOWN = 0.7, 2
 TYPES, STEPS, TEXTS, FEATURES, JOINT, RUNS = 6, 5, 3, 2, 3, 7
@@ -95,7 +95,7 @@ def test_the_compiled_loop_finds_what_products_find(dtype, kept, monkeypatch):
     p, piece, before, keep = problem(dtype=dtype)
     arguments = p, piece, before, keep if kept else None
     compiled = forward(*arguments)
-    monkeypatch.setattr(linear_states, "SMALL", 0)
+    monkeypatch.setattr(state_space, "SMALL", 0)
     for found, expected in zip(compiled, forward(*arguments), strict=True):
         assert found.dtype == expected.dtype == dtype
         np.testing.assert_allclose(
