@@ -107,11 +107,10 @@ def _shape(word: str) -> str:
     if len(word) > 1 and word[0] in "@#" and word[1].isalnum():
         return f"{word[0]}x"
     if not any(character.isalnum() for character in word):
-        return "symbol" if any(_is_symbol(character) for character in word) else "punct"
-    script = _foreign_script(word)
-    if script is not None:
-        return script
-    return _letters(word) if word.isalpha() else _compound(word)
+        is_symbol = any(unicodedata.category(character)[0] not in "PZ" for character in word)
+        return "symbol" if is_symbol else "punct"
+    first_letter = next(filter(str.isalpha, word), "a")
+    return _script(first_letter) or (_letters(word) if word.isalpha() else _compound(word))
 
 
 def _letters(word: str) -> str:
@@ -136,24 +135,10 @@ def _compound(word: str) -> str:
     return "x_x" if "_" in word else "mixed"
 
 
-def _is_symbol(character: str) -> bool:
-    return unicodedata.category(character)[0] not in "PZ"
-
-
-def _foreign_script(word: str) -> str | None:
-    """The script of the first letter, or None where that is Latin or there is no letter."""
-    for character in word:
-        if character.isalpha():
-            return _script(character)
-    return None
-
-
 @lru_cache(maxsize=4096)
 def _script(character: str) -> str | None:
+    """Return the shape of a letter's script; None where that is Latin."""
     name = unicodedata.name(character, "")
     if "LATIN" in name or character.isascii():
         return None
-    for prefix, shape in _SCRIPTS:
-        if name.startswith(prefix):
-            return shape
-    return "script"
+    return next((shape for prefix, shape in _SCRIPTS if name.startswith(prefix)), "script")

@@ -192,9 +192,21 @@ def compact(
         if name not in tables:
             found |= _narrowed(name, array)
         elif precision == "int8":
-            found |= _rows(name, array)
+            table = _finite(name, array)
+            largest = np.abs(table).max(axis=1, initial=0)
+            exact = np.where(largest < _TOO_SMALL, 0, largest) / np.float32(_LARGEST)
+            # rounded up, so that 127 times the scale is exact, and a restored table is rounded to itself
+            scales = ((exact.view(np.uint32) + _LOW) & ~_LOW).view(np.float32)
+            divisors = np.where(scales == 0, np.float32(np.inf), scales)
+            found[f"{name}{_MARK}rows"] = np.rint(table / divisors[:, None]).astype(np.int8)
+            found[f"{name}{_MARK}scales"] = scales
         else:
-            found[f"{name}{_MARK}f4"] = _halved(name, array)
+            with np.errstate(over="ignore"):
+                half = found[f"{name}{_MARK}f4"] = _finite(name, array).astype(np.float16)
+            if not np.isfinite(half).all():
+                raise ArtifactError(
+                    f"the table {name!r} holds numbers above 65,504, the largest of float16: use int8"
+                )
     return found
 
 
@@ -237,26 +249,6 @@ def precision_of(arrays: Mapping[str, Array]) -> Precision:
         return "int8"
     halves = (a for name, a in arrays.items() if name.endswith(f"{_MARK}f4"))
     return "float16" if any(a.dtype == np.float16 for a in halves) else "full"
-
-
-def _rows(name: str, table: Array) -> dict[str, Array]:
-    table = _finite(name, table)
-    largest = np.abs(table).max(axis=1, initial=0)
-    exact = np.where(largest < _TOO_SMALL, 0, largest) / np.float32(_LARGEST)
-    scales = ((exact.view(np.uint32) + _LOW) & ~_LOW).view(np.float32)
-    divisors = np.where(scales == 0, np.float32(np.inf), scales)
-    rows = np.rint(table / divisors[:, None]).astype(np.int8)
-    return {f"{name}{_MARK}rows": rows, f"{name}{_MARK}scales": scales}
-
-
-def _halved(name: str, table: Array) -> Array:
-    with np.errstate(over="ignore"):
-        half = _finite(name, table).astype(np.float16)
-    if not np.isfinite(half).all():
-        raise ArtifactError(
-            f"the table {name!r} holds numbers above 65,504, the largest of float16: use int8"
-        )
-    return half
 
 
 def _finite(name: str, table: Array) -> npt.NDArray[np.float32]:

@@ -200,17 +200,20 @@ def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
 
 def _table(headings: Sequence[str], rows: Any) -> list[str]:
     def row(cells: Any) -> str:
-        return "| " + " | ".join(map(_cell, cells)) + " |"
+        texts = (
+            f"{each:,}"
+            if type(each) is int
+            else each
+            if isinstance(each, str)
+            else json.dumps(each, ensure_ascii=False)
+            for each in cells
+        )
+        return (
+            "| " + " | ".join(" ".join(each.split()).replace("|", "\\|") for each in texts) + " |"
+        )
 
     body = list(map(row, rows))
     return [row(headings), "| --- " * len(headings) + "|", *body] if body else []
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _project(artifact: Artifact, about: ModelCard) -> str:

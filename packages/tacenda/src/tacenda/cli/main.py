@@ -321,9 +321,15 @@ def push_model(
 
 def main() -> None:
     """Run the command line and exit."""
+
+    def show(
+        message: Warning | str, *where: Any
+    ) -> None:  # in one line, without the place in our code
+        print("tacenda: note:", as_options(" ".join(str(message).split())), file=sys.stderr)
+
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            warnings.showwarning = show  # type: ignore[assignment]
             try:
                 app(prog_name="tacenda")
             finally:
@@ -369,8 +375,3 @@ def _in_one_line(error: BaseException) -> str:
             f"there is not enough memory ({describe(error)}): give less at a time, or more memory"
         )
     return str(error) if isinstance(error, NotImplementedError) else describe(error)
-
-
-def _show_warning(message: Warning | str, *where: Any) -> None:
-    """Print a warning as one line, without the place in our code that gave it."""
-    print("tacenda: note:", as_options(" ".join(str(message).split())), file=sys.stderr)

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -83,6 +83,7 @@ Scheduler = Annotated[
     ),
 ]
 
+_ELSEWHERE_BYTES = 1 << 26  # of a file at an address, read at a time
 #: Arguments of Python that are options of commands; error messages name them as Python has them.
 _OPTIONS = re.compile(
     r"\b(blank_lines|duplicates|encoding|errors|marks|split|tokenizer)=([\"'])([\w:-]+)\2"
@@ -213,54 +214,32 @@ def input_texts(files: Sequence[str], encoding: str, errors: str) -> list[Path] 
     `input_text`, and ConfigurationError where the package for an address is not installed.
     """
     if any("://" in file for file in files):
-        return _lines_elsewhere(files, encoding, errors)
-    named = [file for each in files for file in _expanded(each)]
-    found = [input_text(Path(file), encoding, errors) for file in named]
-    paths = [each for each in found if isinstance(each, Path)]
-    if len(paths) == len(found):
-        return paths
-    if len(found) > 1:
+        from tacenda.dask.partitions import partitions
+
+        parts = partitions(files, _ELSEWHERE_BYTES, encoding)
+        blocks = chain.from_iterable(part.blocks(encoding, errors) for part in parts)
+        return chain.from_iterable(blocks)
+    named: list[str] = []
+    for file in files:
+        is_glob = glob.has_magic(file) and not Path(file).exists()
+        # a Path globs only below itself
+        matches = glob.glob(file, recursive=True) if is_glob else []  # noqa: PTH207
+        named += sorted(each for each in matches if not Path(each).is_dir()) or [file]
+    if "-" not in named:
+        return [Path(file) for file in named if input_text(Path(file), encoding, errors)]
+    if len(named) > 1:
         raise typer.BadParameter("- is standard input, and stands alone: concatenate the files")
     return _standard_input(encoding, errors)
-
-
-def _expanded(file: str) -> list[str]:
-    """The files of a glob, sorted; anything else as it is."""
-    if not glob.has_magic(file) or Path(file).exists():
-        return [file]
-    found = glob.glob(file, recursive=True)  # noqa: PTH207 - a Path globs only below itself
-    return sorted(each for each in found if not Path(each).is_dir()) or [file]
-
-
-_ELSEWHERE_BYTES = 1 << 26  # of a file at an address, read at a time
-
-
-def _lines_elsewhere(addresses: Sequence[str], encoding: str, errors: str) -> Iterator[str]:
-    from tacenda.dask.partitions import partitions
-
-    for part in partitions(addresses, _ELSEWHERE_BYTES, encoding):
-        for block in part.blocks(encoding, errors):
-            yield from block
 
 
 def _standard_input(encoding: str, errors: str) -> Iterator[str]:
     from tacenda.corpus.lines import BLOCK_BYTES, LONGEST_LINE, decoded_blocks
 
-    stream: Any = (
-        sys.stdin.buffer
-    )  # read1 returns what is there, and does not wait for a whole block
+    stream: Any = sys.stdin.buffer
+    # read1 returns what is there, and does not wait for a whole block
     pieces = chain(iter(lambda: stream.read1(BLOCK_BYTES), b""), [b""])
     return chain.from_iterable(
         decoded_blocks(pieces, "standard input", encoding, errors, longest=LONGEST_LINE)
-    )
-
-
-def say_sizes(corpus: Any) -> None:
-    """Print how large a text is that was read, to standard error."""
-    typer.echo(
-        f"{corpus.n_tokens:,} tokens in {corpus.n_sentences:,} sentences, "
-        f"{len(corpus.vocabulary):,} types",
-        err=True,
     )
 
 
@@ -272,7 +251,10 @@ def check_file(file: Path, force: bool) -> None:
     """
     if file.is_dir():
         raise ArtifactError(f"{file} is a folder: name a file, such as {file / 'output'}")
-    if file.exists() and (not file.is_file() or _is_standard_output(file)):
+    is_printed = False  # whether it is where standard output goes, under whatever name
+    with suppress(OSError):
+        is_printed = os.path.samestat(file.stat(), os.fstat(1))
+    if file.exists() and (is_printed or not file.is_file()):
         raise ArtifactError(
             f"{file} is no regular file, which could be replaced: choose another name, or, of a command that prints, "
             "leave out --output and redirect what it prints"
@@ -286,14 +268,6 @@ def check_file(file: Path, force: bool) -> None:
         raise ArtifactError(
             f"there is a file {file}: choose another name, or replace it by --force"
         )
-
-
-def _is_standard_output(file: Path) -> bool:
-    """Whether a file is where standard output goes, under whatever name."""
-    try:
-        return os.path.samestat(file.stat(), os.fstat(1))
-    except OSError:
-        return False
 
 
 def check_output(folder: Path, force: bool = False) -> None:

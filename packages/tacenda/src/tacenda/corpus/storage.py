@@ -45,10 +45,6 @@ def _remove(folder: Path, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _let_go(_: Place) -> None:
-    pass
-
-
 class GrowingArray:
     """A one-dimensional array that grows by appending; in a permanent place it is a file from the start."""
 
@@ -114,7 +110,7 @@ class GrowingArray:
                 raise CorpusError(f"{path} was given a header of {self._file.tell()} bytes")
             self._file.close()
         whole = load_array(path, self._dtype, self._size)
-        weakref.finalize(whole, _let_go, self._place)  # until then the file stays
+        weakref.finalize(whole, id, self._place)  # until then the file stays
         return whole
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from tacenda.corpus.lines import BLOCK_BYTES, LONGEST_SENTENCE, decoded_blocks, numbered_lines
 from tacenda.errors import CorpusError, DataError
@@ -102,7 +102,9 @@ def _read_zip(path: Path) -> Iterator[TaggedSentence]:
         with zipfile.ZipFile(path) as archive:
             for name in _choose(archive.namelist(), path):
                 with archive.open(name) as member:
-                    lines = chain.from_iterable(decoded_blocks(_chunks(member), f"{path}:{name}"))
+                    # pieces of bytes, then one empty piece
+                    pieces = chain(iter(lambda: member.read(BLOCK_BYTES), b""), [b""])
+                    lines = chain.from_iterable(decoded_blocks(pieces, f"{path}:{name}"))
                     yield from parse(enumerate(lines, 1), f"{path}:{name}")
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist: check the name") from error
@@ -110,10 +112,3 @@ def _read_zip(path: Path) -> Iterator[TaggedSentence]:
         raise DataError(str(error)) from error
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
         raise DataError(f"{path} is no sound zip file ({error}): obtain it again") from error
-
-
-def _chunks(member: IO[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of a file in pieces, then one empty piece."""
-    while data := member.read(BLOCK_BYTES):
-        yield data
-    yield b""
