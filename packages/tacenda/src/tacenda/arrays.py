@@ -20,6 +20,7 @@ take both, and import torch only for tensors.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import (
@@ -217,7 +218,7 @@ class Spec:
             name, _, more = dim.partition("+")
             size: Any = tuple(shape[at:]) if dim[0] == "*" else int(shape[at]) - int(more or 0)
             wanted = int(name) if name.isdigit() else sizes.get(name, bound.setdefault(name, size))
-            fits = fits and size == wanted
+            fits = fits and size == wanted and (dim[0] == "*" or size >= 0)
         if fits:
             sizes.update(bound)
         return fits
@@ -491,11 +492,8 @@ class Arrays:
         return found.hexdigest()
 
 
-def _fields(cls: type[Any]) -> tuple[_Field, ...]:
+def _evaluate_fields(cls: type[Any]) -> tuple[_Field, ...]:
     """Return what a class declares; evaluated when first needed, since annotations may be texts."""
-    if "_declared" in vars(cls):
-        known: tuple[_Field, ...] = cls._declared
-        return known
     hints = get_type_hints(cls, include_extras=True)
     found = []
     for name in (field.name for field in dataclasses.fields(cls)):
@@ -505,8 +503,11 @@ def _fields(cls: type[Any]) -> tuple[_Field, ...]:
         nested = others[0] if len(others) == 1 else None
         key = spec.name if spec is not None and spec.name else name
         found.append(_Field(name, key, spec, nested, type(None) in kinds))
-    cls._declared = tuple(found)
     return tuple(found)
+
+
+#: What a class declares, evaluated once.
+_fields: Callable[[Any], tuple[_Field, ...]] = functools.cache(_evaluate_fields)
 
 
 # -- arrays that may be elsewhere --------------------------------------------------------------------

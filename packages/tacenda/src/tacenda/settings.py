@@ -177,7 +177,8 @@ class Settings:
             if isinstance(value, np.generic):
                 value = value.item()
             if isinstance(value, Mapping) and one.group is not None:
-                value = one.group.from_dict(value)
+                one.group.require_known(value)
+                value = one.group(**value)
             elif isinstance(value, list):
                 value = tuple(value)
             if not one.admits(value):

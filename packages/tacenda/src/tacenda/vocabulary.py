@@ -20,8 +20,8 @@ from typing import Any, Final, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8
 from tacenda.errors import ArtifactError, CorpusError
-from tacenda.offsets import checked_offsets
 from tacenda.word_classes import CLASSES, coarser_class, word_class
 
 BOUNDARY: Final = "</s>"
@@ -92,17 +92,13 @@ class _Lookup(dict[str, int]):
     costs one dictionary access.
     """
 
-    def __init__(self, words: tuple[str, ...], normalization: Normalization, oov: Oov) -> None:
-        super().__init__(zip(words, range(len(words)), strict=True))
-        self._words = words
-        self._normalization = normalization
-        self._classes = oov == "classes"
-        self._reserved = reserved(oov)
-        self._limit = len(self) + _CACHE_LIMIT
+    words: tuple[str, ...]  # set where it is made, as the next two are
+    normalization: Normalization
+    oov: Oov
 
     def __missing__(self, word: str) -> int:
         found = self.find(word)
-        if len(self) < self._limit:
+        if len(self) < len(self.words) + _CACHE_LIMIT:
             self[word] = found
         return found
 
@@ -112,9 +108,9 @@ class _Lookup(dict[str, int]):
             raise not_a_string(word)
         found = self.own(word)
         name = None
-        if found is None and self._classes:
-            normalized = word if word in self._reserved else self._normalization(word)
-            name = class_of(normalized, self._normalization)
+        if found is None and self.oov == "classes":
+            is_reserved = word in reserved(self.oov)
+            name = class_of(word if is_reserved else self.normalization(word), self.normalization)
         while found is None and name is not None:  # the finest class that is a type
             found = self.own(name)
             name = coarser_class(name)
@@ -124,12 +120,12 @@ class _Lookup(dict[str, int]):
         """Return the id of the word's own type, or None if it has none."""
         found = self.get(word)
         # the dictionary also remembers words without a type, under the id of what stands for them
-        if found is not None and self._words[found] == word:
+        if found is not None and self.words[found] == word:
             return found
-        if word in self._reserved or (normalized := self._normalization(word)) == word:
+        if word in reserved(self.oov) or (normalized := self.normalization(word)) == word:
             return None
         found = self.get(normalized)
-        return found if found is not None and self._words[found] == normalized else None
+        return found if found is not None and self.words[found] == normalized else None
 
 
 # ---- lists of strings as two arrays ----
@@ -169,6 +165,14 @@ def unpack_words(text: NDArray[np.uint8], offsets: NDArray[np.int64], name: str)
 # ---- the vocabulary ----
 
 
+class _Saved(Arrays):
+    """The arrays of a vocabulary: words as `pack_words` packs them."""
+
+    text: UInt8[Array, "bytes"]
+    offsets: Offsets[Array, "types bytes"]
+    counts: Int64[Array, "types"]
+
+
 class Vocabulary:
     """Words in id order with their counts, and the way from any string to an id.
 
@@ -198,26 +202,22 @@ class Vocabulary:
 
     def __init__(
         self,
-        words: Iterable[str],
+        words: Iterable[str] | _Saved,
         counts: Iterable[int] | NDArray[np.integer[Any]],
         normalization: Normalization | None = None,
         oov: Oov = "single",
     ) -> None:
-        self.words = tuple(map(str, words))
         array = counts if isinstance(counts, np.ndarray) else np.array(list(counts), dtype=np.int64)
-        if array.shape != (len(self.words),):
-            raise CorpusError(
-                f"a vocabulary of {len(self.words)} words was given counts of shape {array.shape}; "
-                "give one count a word"
-            )
-        self._set(array, normalization or Normalization(), oov)
-        _ = self._ids
-
-    def _set(
-        self, counts: NDArray[np.integer[Any]], normalization: Normalization, oov: Oov
-    ) -> None:
-        """Set all but the words."""
-        self.counts = counts.astype(np.int64)
+        if isinstance(words, _Saved):
+            self._packed = words.text, words.offsets
+        else:
+            self.words = tuple(map(str, words))
+            if array.shape != (len(self.words),):
+                raise CorpusError(
+                    f"a vocabulary of {len(self.words)} words was given counts of shape {array.shape}; "
+                    "give one count a word"
+                )
+        self.counts = array.astype(np.int64)
         self.counts.flags.writeable = False
         if (self.counts < 0).any():
             raise CorpusError("a vocabulary was given a negative count; counts say how often")
@@ -225,7 +225,9 @@ class Vocabulary:
             raise CorpusError(
                 f'oov is {oov!r}; use "single" (one <unk>) or "classes" (shapes and suffixes)'
             )
-        self.normalization, self.oov = normalization, oov
+        self.normalization, self.oov = normalization or Normalization(), oov
+        if self._packed is None:
+            _ = self._ids
 
     @cached_property
     def words(self) -> tuple[str, ...]:
@@ -236,7 +238,8 @@ class Vocabulary:
     @cached_property
     def _ids(self) -> _Lookup:
         """The ids of the words, each of which there must be once, and the special types among them."""
-        found = _Lookup(self.words, self.normalization, self.oov)
+        found = _Lookup(zip(self.words, range(len(self.words)), strict=True))
+        found.words, found.normalization, found.oov = self.words, self.normalization, self.oov
         fault = None
         if len(found) != len(self.words):
             fault = "the same word twice; every word has one id"
@@ -454,38 +457,21 @@ class Vocabulary:
         With ``at_once=False`` the words stay packed until one is asked for, and are checked then: a model can be opened
         in less time than a large vocabulary takes.
         """
-        parts = []
-        for part, dtype in (("text", np.uint8), ("offsets", np.int64), ("counts", np.int64)):
-            name = f"vocabulary.{part}"
-            array = arrays.get(name)
-            if array is None:
-                raise ArtifactError(f"{name} is missing; the model is damaged or has no vocabulary")
-            if array.ndim != 1 or array.dtype != dtype:
-                raise ArtifactError(
-                    f"{name} is {array.dtype} of shape {array.shape}, not one dimension of "
-                    f"{np.dtype(dtype)}; the model is damaged"
-                )
-            parts.append(array.view())  # these stay with the vocabulary, which never changes
-            parts[-1].flags.writeable = False
-        text, offsets, counts = parts
-        checked_offsets(
-            offsets,
-            len(text),
-            what="vocabulary.offsets",
-            pieces=len(counts),
-            error=ArtifactError,
-            advice="; the model is damaged",
-        )
+        saved = _Saved.from_arrays(arrays, "vocabulary.")
+        text, offsets = saved.text.view(), saved.offsets.view()
+        for array in (text, offsets):  # they stay with the vocabulary, which never changes
+            array.flags.writeable = False
         digits, lowercase = config.get("digits"), config.get("lowercase")
         if not isinstance(digits, bool) or not isinstance(lowercase, bool):
             raise ArtifactError(
                 f"the vocabulary's digits and lowercase are {[digits, lowercase]}, not true or false; "
                 "the model is damaged"
             )
-        found = cls.__new__(cls)
-        found._packed = text, offsets
         try:
-            found._set(counts, Normalization(digits, lowercase), config["oov"])
+            normalization = Normalization(digits, lowercase)
+            found = cls(
+                _Saved(text, offsets, saved.counts), saved.counts, normalization, config["oov"]
+            )
         except (CorpusError, KeyError) as error:
             raise _damaged(error) from error
         if at_once:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.arrays import Array, Arrays, Float32, Float64, named, positive, take, to_numpy
+from tacenda.arrays import Array, Arrays, Float32, Float64, named, positive, to_numpy
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.estimator import Estimator
@@ -51,6 +51,15 @@ from tacenda_embeddings.lds.smoother import (
 Ids = npt.NDArray[np.integer[Any]]
 Float32Array = npt.NDArray[np.float32]
 _LESS = "fewer tokens at a time (batch_tokens in spaCy)"
+
+
+class _Compact(Arrays):
+    """What a compact model holds of the table of inputs, which follows from it: see `LDS.compact_arrays`."""
+
+    C: Float32[Array, "types states"]
+    mean: Float64[Array, "types"]
+    reading: Float64[Array, "states states"]
+    d: Float64[Array, "types", named("noise.d")] | None = None
 
 
 class FittedLDS(Arrays):
@@ -92,15 +101,7 @@ class FittedLDS(Arrays):
         sizes: dict[str, Any] = {"states": settings.n_states, "types": types}
         reading = None
         if "reading" in arrays:  # the compact form: see `LDS.compact_arrays`
-            C, mean, reading = (
-                take(arrays, name, declared, sizes)
-                for name, declared in (
-                    ("C", Float32[Array, "types states"]),
-                    ("mean", Float64[Array, "types"]),
-                    ("reading", Float64[Array, "states states"]),
-                )
-            )
-            d = None if noise == "full" else take(arrays, "noise.d", Float64[Array, "types"], sizes)
+            C, mean, reading, d = vars(_Compact.from_arrays(arrays, **sizes)).values()
             scale = arrays.get("scale")
             if scale is None:
                 scale = 1 / np.where(mean > 0, mean, np.nan)
@@ -433,7 +434,8 @@ class LDS(Estimator):
         return arrays
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        self.learned = FittedLDS.read(self.settings, len(self.vocabulary), arrays)
+        assert self._vocabulary is not None  # as the base has read it
+        self.learned = FittedLDS.read(self.settings, len(self._vocabulary), arrays)
 
 
 def _pack(sentences: Sequence[Ids]) -> tuple[Integers, Integers]:
