@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar, cast
 
 T = TypeVar("T")
@@ -16,17 +17,17 @@ T = TypeVar("T")
 DELAY_SECONDS = 1.0
 
 
+@dataclass(eq=False)
 class Progress(Generic[T]):
     """A bar nobody sees, with the methods of those that are seen: ``tqdm``'s.
 
     It needs no tqdm, no lock and no monitor thread, which would be a hazard before a fork.
     """
 
-    def __init__(self, iterable: Iterable[T]) -> None:
-        self._iterable = iterable
+    iterable: Iterable[T]
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self._iterable)
+        return iter(self.iterable)
 
     def update(self, n: float = 1) -> Any:
         """Count ``n`` more units."""
@@ -41,7 +42,7 @@ class Progress(Generic[T]):
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self.close()
+        """Take the bar down."""
 
 
 def track(

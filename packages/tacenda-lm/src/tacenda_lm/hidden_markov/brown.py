@@ -282,6 +282,7 @@ def agglomerate(
         _rank_neighbors(pairs, each, order, rank) for each in (pairs.after, pairs.before)
     )
     window = Window.empty(waiting, len(order), n_classes)
+    # losses are kept up to date by adding and taking away: their last digits depend on the order
     slack = _SLACK * len(stream) * np.log(max(len(stream), 2))
     given = after, before, counts[order], window, slack
     bar: Progress[object] = track(None, "Brown clusters", total=len(order), unit="word")
@@ -304,6 +305,7 @@ def _rank_neighbors(pairs: WordPairs, of: Neighbors, order: _Ints, rank: _Ints) 
         begins, sizes = of.borders[some], of.borders[some + 1] - of.borders[some]
         borders = np.concatenate([[0], np.cumsum(sizes)])
         at = np.repeat(begins - borders[:-1], sizes) + np.arange(borders[-1])
+        # rows of a sparse matrix, since scipy sorts and merges columns: </s> is column 0
         parts = of.counts[at], rank[of.words[at]] + 1, borders
         found = csr_array(parts, shape=(len(some), len(order) + 2))
         found.sum_duplicates()  # the words that are never taken in are one

@@ -97,6 +97,7 @@ class BaumWelch(Trainer):
         def near(shape: tuple[int, ...], frequencies: Any) -> _Floats:
             return _normalize(frequencies * np.exp(_SPREAD * rng.standard_normal(shape)))
 
+        # EM keeps what is zero at zero, and treats alike what begins alike
         counts = np.bincount(ids, minlength=n_types) + 0.1
         self.tables = Expected(
             transitions=near((Z, Z), 1.0),
@@ -113,6 +114,7 @@ class BaumWelch(Trainer):
 
     def _batches(self, ids: Ids, offsets: Offsets) -> Iterator[Classed]:
         """Yield sentences of similar lengths together."""
+        # a batch is as long as its longest sentence: similar lengths waste least
         order = np.argsort(np.diff(offsets), kind="stable")
         for begin in track(range(0, len(order), _SENTENCES), "expectations", unit="batch"):
             words, cuts = sentences_at(ids, offsets, order[begin : begin + _SENTENCES])
@@ -127,6 +129,7 @@ class BaumWelch(Trainer):
             found = hmm_features(model, observed)
             total += float(found.log_probs.sum())
             counts = hmm_features_backward(model, observed, found)
+            # the count of a transition is its probability times the derivative by it
             sums[0] += counts.left[0] * model.left[0]
             sums[1] += counts.emissions
             sums[2] += counts.starts

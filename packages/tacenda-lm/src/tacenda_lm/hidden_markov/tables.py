@@ -218,7 +218,7 @@ class Free(Classed):
         found = np.full((len(wanted), k, k), 1 / k, np.float32)
         if len(self.keys):
             known = self.keys[at] == wanted
-            found[known] = self.kept[at[known]]
+            found[known] = self.kept[at[known]]  # the others stay uniform
         return np.asarray(found * self.to_classes[sources, :, targets][:, None], np.float32)
 
 
@@ -268,6 +268,7 @@ class BlockStore:
         with self._lock:
             slots = [self._slots.get(key, -1) for key in keys]
             missing = [n for n, slot in enumerate(slots) if slot < 0]
+            # others may still read the pool that is full: a new one takes its place
             if len(self._slots) + len(missing) > self.capacity:
                 self._pool, self._slots = np.empty_like(self._pool), {}
                 slots, missing = [-1] * len(keys), list(range(len(keys)))

@@ -165,6 +165,7 @@ class Network(nn.Module):
         if kept is not None:
             E = E.gather(1, kept[:, :, None].expand(-1, -1, self.h))
             bias, start = bias.gather(1, kept), start.gather(1, kept)
+        # p(z) = p(c) p(z | c), of the states that are kept
         log_starts = torch.log_softmax(self.start_class, 0)[:, None] + torch.log_softmax(start, 1)
         log_classes = None
         left, reached = self.move(E), E
@@ -173,6 +174,7 @@ class Network(nn.Module):
             log_classes = torch.log_softmax(scores, 1).view(*E.shape[:2], -1)
         if self.transitions == "features":
             left, reached = self._features(left), self._features(reached, bias)
+            # rows sum to one: x . sum over z' of y_z' is the normalizer, in time linear in the states
             left = left / (left @ reached.sum((0, 1)))[:, :, None]
         else:
             left = left * self.h**-0.5
@@ -276,6 +278,7 @@ class Tabular(nn.Module):
         emissions = self.emissions.gather(1, kept[self.places])
         at = self.places[:, None].expand_as(emissions)
         lowest = torch.full(kept.shape, -torch.inf)
+        # a softmax over the words of each class: the largest taken out, then sums by class
         largest = lowest.scatter_reduce(0, at, emissions.detach(), "amax")
         emissions = emissions - largest[self.places]
         sums = torch.zeros(kept.shape).index_add(0, self.places, emissions.exp())
@@ -488,7 +491,7 @@ def draw_network(
     settings: VLHMMSettings, lexicon: Lexicon, ids: Ids, offsets: Offsets
 ) -> Network | Tabular:
     """Draw parameters that predict words about as often as they occur, whatever came before."""
-    counts = occurrences(ids, len(lexicon.classes)) + 0.1
+    counts = occurrences(ids, len(lexicon.classes)) + 0.1  # no word is impossible
     mass = np.bincount(lexicon.classes, counts, minlength=lexicon.n_classes)
     words = np.log(counts / mass[lexicon.classes]).astype(np.float32)
     groups = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
@@ -535,7 +538,7 @@ class Trainer(fitting.Trainer):
         how = observed, self.lexicon, self.settings.threads
         total = self.network.log_likelihood(outputs, *how)
         n = len(observed.sequences.words)
-        (total * (-1.0 / n)).backward()
+        (total * (-1.0 / n)).backward()  # the mean, so that the rate does not depend on the batch
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP_NORM)
         self.optimizer.step()
         self.steps += 1
@@ -554,6 +557,7 @@ class Trainer(fitting.Trainer):
         if kept == k:
             return None
         rng = np.random.default_rng([self.settings.seed, 3, self.steps])
+        # the places of the smallest of k random numbers are a random subset; sorted, they are read in order
         drawn = rng.random((self.settings.n_classes, k), np.float32)
         states = np.sort(np.argpartition(drawn, kept - 1, axis=1)[:, :kept], axis=1)
         return torch.from_numpy(states).to(self.device)

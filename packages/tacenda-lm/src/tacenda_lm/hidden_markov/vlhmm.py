@@ -82,6 +82,7 @@ class HiddenMarkov(LanguageModel):
             state.check_begun()
             return self.start()
         joint = self._joint(state, word)
+        # where float32 has lost all states, any may be the one
         total = joint.sum(dtype=np.float64)
         now = joint / np.float32(total) if total > 0 else np.full_like(joint, 1 / len(joint))
         return State((int(self.tables.lexicon.classes[word]), now.astype(np.float32).tobytes()))

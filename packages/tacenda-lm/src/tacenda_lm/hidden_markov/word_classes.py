@@ -55,6 +55,7 @@ def word_classes(
     order = np.argsort(-counts, kind="stable")
     order = order[order != boundary]
     classes, M = np.zeros(n_types, np.int64), n_classes
+    # dealt out by frequency: all classes begin with about the same mass
     classes[order] = 1 + np.arange(len(order)) % (M - 1)
     # what never occurs has no neighbors to choose by; it stays where it was dealt to
     order = order[counts[order] > 0]

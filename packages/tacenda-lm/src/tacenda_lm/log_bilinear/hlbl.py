@@ -240,7 +240,7 @@ class HLBLPredictor(Predictor):
     ) -> Iterator[tuple[_Floats, Ids, State | None]]:
         """Yield what `Predictor.passes` says, exactly as if the stream were read in one go."""
         p, n, (ids, first) = self.parameters, len(self.context.weights), (stream.ids, 0)
-        tails: _Floats | None = None
+        tails: _Floats | None = None  # sums of what no window holds any more
         if state is not None:  # its window is read again before the ids, in one sequence with them
             window, before = self._unpack(state)
             ids, first, tails = (
@@ -389,6 +389,7 @@ class HLBLTrainer(Trainer):
         self._far = now.far_words if len(now.far_words) else None  # of the words in the tails
         self._nodes = Nodes(now.nodes, now.node_biases[:, 0])
         self._node_sums = NodeSums(self.sums["nodes"], self.sums["node_biases"])
+        # a tail would reach to the beginning of the text: it is cut where the slowest has almost faded
         longest = max(self.rates, default=0.0)
         faint = math.ceil(math.log(_FAINT) / math.log(longest)) if longest > 0 else 0
         self._reach = settings.context + min(faint, _FARTHEST)
@@ -404,7 +405,7 @@ class HLBLTrainer(Trainer):
         vectors, kept = found.vectors, None
         if self.settings.dropout:
             kept = self.put(dropout_mask(tuple(vectors.shape), self.settings.dropout, rng))
-            vectors *= kept
+            vectors *= kept  # in place, and the gradient likewise: dropout costs no copies
         # the kernel moves the nodes itself, each while its gradient is in the cache
         weights = self.put(-counted.astype(np.float32))
         moved = self._nodes, weights, self._node_sums, learning_rate
@@ -473,5 +474,6 @@ def average_predicted(predictor: HLBLPredictor, stream: Stream) -> npt.NDArray[n
     for vectors, words, _ in predictor.passes(stream):
         add_rows(sums, words, vectors)
         counts += np.bincount(words, minlength=len(counts))
+    # what all contexts have in common says nothing of a word, and would lead every split
     mean = sums.sum(axis=0) / max(counts.sum(), 1)
     return np.asarray((sums - counts[:, None] * mean) / (counts + _DOUBT)[:, None])

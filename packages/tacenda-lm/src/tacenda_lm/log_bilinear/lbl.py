@@ -126,7 +126,7 @@ def score(p: LBLParameters, r: Array) -> Array:
     xp = library(r)
     s = r @ p.outputs.T
     s += p.biases[:, 0]
-    s -= xp.amax(s, axis=1, keepdims=True)
+    s -= xp.amax(s, axis=1, keepdims=True)  # the largest becomes 0, so that exp cannot overflow
     s -= xp.log(xp.exp(s).sum(axis=1, keepdims=True))
     return s
 
@@ -145,6 +145,7 @@ def softmax(
     log_probs = score(p, r)
     rows = xp.arange(len(r), device=r.device)
     loss = -log_probs[rows, batch.targets].sum(dtype=xp.float64)
+    # the derivative with respect to the scores, P - 1 for the word itself, in the memory of the scores
     error = xp.exp(log_probs, out=log_probs)
     error[rows, batch.targets] -= 1
     d_q = error.T @ r
@@ -204,7 +205,7 @@ def _back(
     found: dict[str, Gradient] = {"contexts": (None, d_c), "biases": (types, d_b)}
     if len(p.targets):
         return {**found, "words": (words, d_words), "targets": (types, d_q)}
-    if types is None:
+    if types is None:  # q is R, and its gradient has all rows: those of the context words are added
         d_q[words] += d_words
         return {**found, "words": (None, d_q)}
     rows, (d_rows,) = merge_rows(xp.concatenate([words, types]), xp.concatenate([d_words, d_q]))
@@ -353,6 +354,7 @@ class LBLTrainer(Trainer):
         if settings.loss == "softmax":
             loss, gradients = softmax(self.current, found, keep)
         else:
+            # by inversion of the distribution function; the batch shares its noise, which makes two products of it
             uniform = rng.random(settings.advanced.noise_words) * self._cumulative[-1]
             noise = np.searchsorted(self._cumulative, uniform, side="right")
             noise = np.minimum(noise, len(self._cumulative) - 1)

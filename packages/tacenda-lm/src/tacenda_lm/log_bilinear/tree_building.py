@@ -150,6 +150,7 @@ class _Splitting(NamedTuple):
         else:
             p, odds = np.where(self.rng.random(n) < 0.5, _FIRST, 1 - _FIRST), np.zeros(n)
             _em(self.x, self.weights, members.astype(np.int32), borders, p, _EM_STEPS, odds)
+        # beyond 500 p is 0 or 1 in float64, and exp would overflow
         p = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
         left, both = p > 0.5, np.zeros(n, bool)
         if self.overlap > 0 and rule in ("adaptive", "noisy"):
@@ -169,6 +170,7 @@ class _Splitting(NamedTuple):
         if rule in ("random", "balanced"):
             halved[:] = True
         both &= ~halved[group]
+        # by odds, not by p: where p is 1 for many, their order is still known
         order = np.lexsort((self.rng.random(n), -odds, group))  # ties at random
         rank = np.empty(n, np.int64)
         rank[order] = np.arange(n) - np.repeat(borders[:-1], sizes)
@@ -203,6 +205,7 @@ def _assemble(leaves: list[_Leaves], n_words: int) -> Tree:
     """Return the tree of leaves given in any order."""
     words, lengths, steps = (np.concatenate(part) for part in zip(*leaves, strict=True))
     order = np.argsort(words, kind="stable")
+    # the steps of each leaf are gathered in the order of the words, without a loop over leaves
     begins = np.concatenate([[0], np.cumsum(lengths)])[:-1]
     code_steps = np.concatenate([[0], np.cumsum(lengths[order])])
     at = np.repeat(begins[order] - code_steps[:-1], lengths[order]) + np.arange(len(steps))
@@ -217,8 +220,19 @@ def join(trees: list[Tree]) -> Tree:
     """
     n_words, tree = trees[0].n_words, trees[0]
     if len(trees) > 1:
-        tops = _balance(len(trees))
-        n_nodes, leaves = len(trees) - 1, []
+        # the top, level by level: groups of trees with the steps to them, in two until each is of one
+        groups: list[tuple[int, int, list[int]]] = [(0, len(trees), [])]
+        tops: list[list[int]] = [[]] * len(trees)
+        n_nodes, leaves = 0, []
+        while groups:
+            first, last, path = groups.pop(0)
+            if last - first == 1:
+                tops[first] = path
+                continue
+            middle = (first + last) // 2
+            groups.append((first, middle, [*path, 2 * n_nodes]))
+            groups.append((middle, last, [*path, 2 * n_nodes + 1]))
+            n_nodes += 1
         for tree, above in zip(trees, tops, strict=True):
             codes = tree.codes
             own = 2 * (codes.nodes.astype(np.int64) + n_nodes) + (codes.signs < 0)
@@ -233,23 +247,6 @@ def join(trees: list[Tree]) -> Tree:
     depth[codes.nodes] = np.arange(len(codes.nodes)) - np.repeat(codes.code_steps[:-1], lengths)
     number[np.argsort(depth, kind="stable")] = np.arange(tree.n_nodes)
     return Tree(Codes(codes.word_codes, codes.code_steps, number[codes.nodes], codes.signs))
-
-
-def _balance(n_leaves: int) -> list[list[int]]:
-    """Return the steps (2 node, plus 1 for right) to leaves in order, each under as few as there can be."""
-    paths: list[list[int]] = [[]] * n_leaves
-    groups: list[tuple[int, int, list[int]]] = [(0, n_leaves, [])]
-    for node in range(n_leaves - 1):
-        first, last, path = groups.pop(0)
-        while last - first == 1:
-            paths[first] = path
-            first, last, path = groups.pop(0)
-        middle = (first + last) // 2
-        groups.append((first, middle, [*path, 2 * node]))
-        groups.append((middle, last, [*path, 2 * node + 1]))
-    for first, _, path in groups:
-        paths[first] = path
-    return paths
 
 
 # -- the mixtures ------------------------------------------------------------------------------------

@@ -74,6 +74,7 @@ class Tree:
         n_codes = np.diff(codes.word_codes)
         of_codes = np.repeat(np.asarray(counts, np.float64) / n_codes, n_codes)
         of_steps = np.repeat(of_codes, np.diff(codes.code_steps))
+        # a word's count goes down every path to it, in equal parts; each step counts for its node and side
         place = 2 * codes.nodes.astype(np.int64) + (codes.signs < 0)
         left, right = np.bincount(place, of_steps, 2 * self.n_nodes).reshape(-1, 2).T + _SEEN
         return np.asarray(np.log(left / right), np.float32)

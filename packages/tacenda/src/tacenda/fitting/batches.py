@@ -117,6 +117,7 @@ class BlockBatches:
             sizes = np.diff(self.offsets[start : start + _SHUFFLED + 1])
             blocks = start + np.flatnonzero(sizes > 0)
             rng.shuffle(blocks)
+            # a batch may reach into the next million
             order = np.concatenate([order, blocks])  # after what the last batch left
             ends = np.cumsum(self.offsets[order + 1] - self.offsets[order])
             begin, before = 0, 0

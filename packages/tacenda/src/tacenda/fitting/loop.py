@@ -243,7 +243,7 @@ class FitLoop:
         try:
             with _defer_interrupt(self._interrupted):
                 if not self._version and not history.steps:
-                    self._keep()
+                    self._keep()  # so that a fit that diverges in its first epoch leaves what it began with
                 reason = "interrupted" if self._interrupted.is_set() else history.stopped
                 while not reason:
                     more = history.epochs < self.settings.epochs
@@ -261,7 +261,7 @@ class FitLoop:
             if not isinstance(error, DivergenceError):
                 raise
             history.stopped, error.history = "diverged", history
-            # nothing has been learned that could be kept
+            # nothing has been learned that could be kept: no epoch was whole, or only the start was finite
             error.first |= not history.epochs or (self._best is not None and self._version == 1)
             if error.first or self.settings.on_divergence == "raise":
                 raise
