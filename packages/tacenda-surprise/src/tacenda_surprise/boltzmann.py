@@ -542,30 +542,16 @@ class Learned(Arrays):
 
 
 class Task(NamedTuple):
-    """What a machine is trained on.
-
-    Attributes
-    ----------
-    settings, seed
-        Options, and the seed of start, order and sampling.
-    scale, ratings
-        Ratings by user, and the scores of their levels.
-    known
-        The identities of all users, None without conditioning.
-    held_out
-        The ratings that decide when to stop.
-    start, passed
-        The machine from which training goes on, and how many epochs of the schedule of the learning rate are over.
-    """
+    """What a machine is trained on."""
 
     settings: RBMSettings
-    seed: int
+    seed: int  # of start, order and sampling
     scale: Scale
-    ratings: Ratings
-    known: Identities | None
-    held_out: Ratings | None = None
-    start: Machine | None = None
-    passed: int = 0
+    ratings: Ratings  # by user
+    known: Identities | None  # of all users, with conditioning
+    held_out: Ratings | None = None  # the ratings that decide when to stop
+    start: Machine | None = None  # from which training goes on
+    passed: int = 0  # epochs of the schedule of the learning rate that are over
 
 
 class _Trainer(Trainer):

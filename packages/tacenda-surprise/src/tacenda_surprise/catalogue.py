@@ -145,29 +145,16 @@ class _Levels(Arrays):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Users, items and the rating scale of the data a model was fitted on.
+    """Users, items and the rating scale of the data a model was fitted on."""
 
-    Attributes
-    ----------
-    users, items
-        Raw ids, in the order of their numbers.
-    scale
-        Lowest and highest rating possible.
-    mean
-        Mean rating of the data.
-    levels
-        (levels,) float32, ascending: the possible ratings, as far as the data show them; empty if
-        there are more than `MOST_LEVELS`.
-    counts
-        (levels,) float32: how many of the ratings were of each level.
-    """
-
-    users: IdIndex
+    users: IdIndex  # raw ids, in the order of their numbers
     items: IdIndex
-    scale: tuple[float, float]
+    scale: tuple[float, float]  # lowest and highest rating possible
     mean: float
+    #: (levels,) ascending: the possible ratings, as far as the data show them; none if there are more than
+    #: `MOST_LEVELS`.
     levels: npt.NDArray[np.float32]
-    counts: npt.NDArray[np.float32]
+    counts: npt.NDArray[np.float32]  # (levels,), how many of the ratings were of each level
 
     @classmethod
     def of(cls, ratings: Ratings) -> Catalogue:

@@ -374,30 +374,16 @@ _SHARED = 4.0  # users of a round who have rated the same item, on average over 
 
 
 class Task(NamedTuple):
-    """What a factorization is trained on, and with which numbers.
-
-    Attributes
-    ----------
-    settings, used, seed
-        Options, the numbers that follow from them, and the seed of start and order.
-    ratings, mean
-        Ratings, and what is taken off every one of them.
-    known
-        N(u), None without conditioning.
-    held_out
-        The ratings that decide when to stop.
-    first_epoch
-        Learning rates start as low as they are in this epoch of a fit.
-    """
+    """What a factorization is trained on, and with which numbers."""
 
     settings: FactorizationSettings
     used: ResolvedOptions
-    seed: int
+    seed: int  # of start and order
     ratings: Ratings
-    mean: float
-    known: Identities | None = None
-    held_out: Ratings | None = None
-    first_epoch: int = 0
+    mean: float  # what is taken off every rating
+    known: Identities | None = None  # N(u), with conditioning
+    held_out: Ratings | None = None  # the ratings that decide when to stop
+    first_epoch: int = 0  # learning rates start as low as they are in this epoch of a fit
 
 
 def initial_tables(task: Task, unit: float) -> Tables:

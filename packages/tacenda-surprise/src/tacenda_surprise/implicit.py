@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from tacenda.arrays import Array, Arrays, Float32, named
+from tacenda.arrays import Array, Arrays, Constraint, Float32, named
 from tacenda.kernels.ratings import Targets, rating_solves
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Identities, deviation
@@ -41,13 +41,16 @@ _LIKED = 0.25  # the power of how likely they are to like it
 _SEED = 0
 
 
+has_deviation = Constraint(lambda array, sizes: None if array[1] > 0 else "holds no deviation")
+
+
 class ImplicitFactors(Arrays):
     """Factors x of users and y of items, and what ratings are compared with."""
 
     x: Float32[Array, "users width", named("users")]
     y: Float32[Array, "items width", named("items")]
     popularity: Float32[Array, "items"]  # of all users the part that has rated the item
-    liking: Float32[Array, "2"]  # m and s
+    liking: Float32[Array, "2", has_deviation]  # m and s
 
     @classmethod
     def of(cls, ratings: Ratings, seen: Identities) -> Self:

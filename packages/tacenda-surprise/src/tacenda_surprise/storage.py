@@ -7,16 +7,15 @@ who were folded in. Folders of older versions may lack any of it.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Arrays, Float32, Int32, Int64, Offsets, UInt8, below, take
+from tacenda.arrays import Array, Arrays, Float32, Int32, Int64, Offsets, UInt8, below, named, take
 from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, PluginError, TacendaError
 from tacenda.ratings import Ratings
@@ -33,35 +32,17 @@ _FIELDS = {"class", "scale", "mean", "n_users"}
 _TEXT, _WHOLE, _REAL = 0, 1, 2  # types of raw ids
 
 
-class _Ratings(Arrays):
-    """Ratings by user."""
+class _Saved(Arrays):
+    """Ratings by user, and of every user who was folded in the ratings and further items known to be rated."""
 
     offsets: Offsets[Array, "users ratings"]
     item_ids: Int32[Array, "ratings", below("items")]
     values: Float32[Array, "ratings"]
-
-
-class _ItemLists(Arrays):
-    """Lists of items one after another; the names of a list and its offsets are ``NAME`` and ``NAME.offsets``."""
-
-    listed: Int64[Array, "listed", below("items")]
-    offsets: Offsets[Array, "lists listed"]
-
-    @classmethod
-    def of(cls, lists: Sequence[npt.NDArray[np.int64]]) -> _ItemLists:
-        """Pack lists."""
-        items = np.concatenate([np.empty(0, np.int64), *lists]).astype(np.int64)
-        return cls(items, np.cumsum([0, *map(len, lists)]).astype(np.int64))
-
-    @classmethod
-    def read(
-        cls, arrays: Packed, name: str, n_lists: int, n_items: int
-    ) -> list[npt.NDArray[np.int64]]:
-        """Return lists that were saved. Raises ArtifactError."""
-        named = {"listed": name, "offsets": f"{name}.offsets"}
-        mine = {key: arrays[each] for key, each in named.items() if each in arrays}
-        found = cls.from_arrays(mine, lists=n_lists, items=n_items)
-        return [found.listed[i:j] for i, j in pairwise(found.offsets.tolist())]
+    rated: Int64[Array, "given", below("items"), named("folded.rated")]
+    rated_offsets: Offsets[Array, "folded given", named("folded.rated.offsets")]
+    rated_values: Float32[Array, "given", named("folded.values")]
+    known: Int64[Array, "told", below("items"), named("folded.known")]
+    known_offsets: Offsets[Array, "folded told", named("folded.known.offsets")]
 
 
 def pack_lists(implicit: ImplicitFactors | None, seen: Identities | None) -> Packed:
@@ -72,21 +53,24 @@ def pack_lists(implicit: ImplicitFactors | None, seen: Identities | None) -> Pac
 
 def pack_data(data: FitData, given: list[Given]) -> tuple[dict[str, Any], Packed]:
     """Return ratings and users folded in, as JSON values and arrays. Raises ArtifactError."""
-    ratings = data.ratings
-    lists = {"rated": [g.items for g in given], "known": [g.rated for g in given]}
-    arrays: Packed = {
+    joined = []
+    for which, dtype in (("items", np.int64), ("values", np.float32), ("rated", np.int64)):
+        parts = [getattr(one, which) for one in given]
+        joined.append(np.concatenate([np.empty(0, dtype), *parts]).astype(dtype))
+    rated_offsets, known_offsets = (
+        np.cumsum([0, *(len(getattr(one, which)) for one in given)]) for which in ("items", "rated")
+    )
+    ratings, offsets = data.ratings, data.ratings.user_offsets[: data.n_users + 1]
+    rated, values, known = joined
+    arrays = {
         **pack_ids(data.users, "users"),
         **pack_ids(data.items, "items"),
-        **pack_ids([g.uid for g in given], "folded"),
-        "offsets": ratings.user_offsets[: data.n_users + 1],
-        "item_ids": ratings.item_ids,
-        "values": ratings.values,
-        "folded.values": np.concatenate([np.empty(0, np.float32), *(g.values for g in given)]),
-    }
-    for name, parts in lists.items():
-        packed = _ItemLists.of(parts)
-        arrays[f"folded.{name}"], arrays[f"folded.{name}.offsets"] = packed.listed, packed.offsets
-    low, high = data.ratings.scale
+        **pack_ids([one.uid for one in given], "folded"),
+        **_Saved(
+            offsets, ratings.item_ids, ratings.values, rated, rated_offsets, values, known, known_offsets
+        ).to_arrays(),
+    }  # fmt: skip
+    low, high = ratings.scale
     config = {"scale": [low, high], "mean": float(data.mean), "n_users": data.n_users}
     return config, {_PREFIX + name: array for name, array in arrays.items()}
 
@@ -103,8 +87,6 @@ def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
         for prefix in ("rated.", "choices.")
     )
     implicit = ImplicitFactors.from_arrays(arrays, "choices.", **sizes) if has_implicit else None
-    if implicit is not None and implicit.liking[1] <= 0:
-        raise ArtifactError("the array 'choices.liking' holds no deviation: it is damaged")
     seen = Identities.from_arrays(arrays, "rated.", **sizes) if has_seen else None
     if config is None:
         algo._users, algo._items = (
@@ -135,7 +117,8 @@ def _unpack_data(
         raise ArtifactError(
             f"its {len(raw_users)} users and {n_items} items are not the model's: it is damaged"
         )
-    found = _Ratings.from_arrays(own, users=n_users, items=n_items)
+    uids = unpack_ids(own, "folded")
+    found = _Saved.from_arrays(own, users=n_users, items=n_items, folded=len(uids))
     more = np.full(len(raw_users) - n_users, len(found.values))
     low, high = (float(end) for end in config["scale"])
     ratings = Ratings.from_csr(
@@ -144,14 +127,15 @@ def _unpack_data(
     )  # fmt: skip
     users, items = ({raw: k for k, raw in enumerate(ids)} for ids in (raw_users, raw_items))
     data = FitData(ratings, None, users, items, n_users, float(config["mean"]))
-    uids = unpack_ids(own, "folded")
-    rated, known = (
-        _ItemLists.read(own, f"folded.{name}", len(uids), n_items) for name in ("rated", "known")
+    rated, values, known = (
+        np.split(array, offsets[1:-1])
+        for array, offsets in (
+            (found.rated, found.rated_offsets),
+            (found.rated_values, found.rated_offsets),
+            (found.known, found.known_offsets),
+        )
     )
-    ends = np.cumsum([0, *map(len, rated)]).tolist()
-    values = take(own, "folded.values", Float32[Array, "ratings"], {"ratings": ends[-1]})
-    every = zip(uids, rated, np.split(values, ends[1:-1]), known, strict=True) if uids else ()
-    return data, [Given(*one) for one in every]
+    return data, list(map(Given, uids, rated, values, known))
 
 
 def _more_rated(seen: Identities, data: FitData) -> list[tuple[Hashable, Hashable]]:

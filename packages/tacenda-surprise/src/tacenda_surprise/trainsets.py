@@ -24,31 +24,15 @@ _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
 
 
 class FitData(NamedTuple):
-    """What an algorithm is fitted to.
+    """What an algorithm is fitted to."""
 
-    Attributes
-    ----------
-    ratings
-        All ratings; users of whom only side information is known have numbers too, the last ones.
-    identities
-        Who is known to have rated what beside the ratings.
-    users, items
-        Raw id -> number.
-    n_users
-        How many users have ratings.
-    mean
-        Mean of all ratings, as Surprise has it.
-    trainset
-        Surprise's trainset of the ratings; None until it is asked for.
-    """
-
-    ratings: Ratings
-    identities: Identities | None
-    users: dict[Hashable, int]
+    ratings: Ratings  # users of whom only side information is known have numbers too, the last ones
+    identities: Identities | None  # who is known to have rated what, apart from the ratings
+    users: dict[Hashable, int]  # raw id -> number
     items: dict[Hashable, int]
-    n_users: int
-    mean: float
-    trainset: Trainset | None = None
+    n_users: int  # with ratings
+    mean: float  # of all ratings, as Surprise has it
+    trainset: Trainset | None = None  # of the ratings; made when it is asked for
 
     @classmethod
     def of(
