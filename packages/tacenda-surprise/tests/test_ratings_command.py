@@ -79,7 +79,7 @@ def test_evaluate_compares_lists(run, file, tmp_path, triples):
     timed = tmp_path / "timed.csv"
     rows = (f"{u},{i},{r},{k}\n" for k, (u, i, r) in enumerate(triples))
     timed.write_text("".join(rows), encoding="utf8")
-    for options in (["--lists", "one"], ["--lists", "last", "--time", 3]):
+    for options in ([], ["--time", 3]):
         status, out, _ = run(
             "evaluate", timed, "--model", "pmf", *options, "-n", 5, "--json", *FAST
         )
@@ -88,12 +88,12 @@ def test_evaluate_compares_lists(run, file, tmp_path, triples):
         assert (popularity["model"], pmf["model"]) == ("popularity", "pmf")
         assert 0 < pmf["mrr"] <= pmf["hit_rate"] <= 1
         assert pmf["recall"] <= pmf["hit_rate"]
-    status, out, _ = run("evaluate", file, "--model", "bias", "--lists", "one", "--by", "rating")
+    status, out, _ = run("evaluate", file, "--model", "bias", "--by", "rating")
     assert out.splitlines()[1].split() == ["model", "HR", "NDCG", "MRR", "recall"]
 
 
 def test_lists_are_no_longer_than_there_are_items(run, file, triples):
-    asked = ("evaluate", file, "--model", "bias", "--lists", "one", "--json", "-n")
+    asked = ("evaluate", file, "--model", "bias", "--json", "-n")
     every = run(*asked, len({item for _, item, _ in triples}))
     assert every[0] == 0
     for n in (10**11, 10**30):
@@ -270,7 +270,6 @@ def test_an_interrupted_fit_goes_on_from_its_checkpoints(run, file, tmp_path, mo
         (["recommend", "MODEL", "--rate", "item 3=great"], 1, "ITEM=RATING"),
         (["recommend", "MODEL", "--rate", "item 3=9"], 1, "off the scale"),
         (["recommend", "MODEL", "--rate", "318"], 1, "--rate takes ITEM=RATING, not 318"),
-        (["evaluate", "FILE", "--lists", "last"], 2, "--time"),
         (["evaluate", "FILE", "--model", "pmf", "--set", "pmf.n_factor=3"], 1, "n_factor"),
         (["recommend", "FILE"], 2, "--user"),
         (
@@ -293,8 +292,6 @@ def test_a_mistake_is_one_sentence(run, saved, file, arguments, status, message)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["evaluate", "FILE", "--time", 2], "--time has no effect with --lists one"),
-        (["evaluate", "FILE", "--lists", "one", "--time", 2], "no effect with --lists one"),
         (["recommend", "MODEL", "--rate", "a=3", "--seen", "FILE"], "no effect without --user"),
         (["recommend", "MODEL", "--user", "b", "--columns", "0,1,2"], "no effect without --seen"),
         (["recommend", "MODEL", "--user", "b", "--separator", "tab"], "no effect without --seen"),

@@ -138,39 +138,27 @@ class _ReadOption:
 
 
 class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
-    """A model of explicit ratings, as an algorithm of Surprise.
+    """A model of explicit ratings, as an algorithm of Surprise; its options are attributes that can be read alone.
 
     A subclass sets ``name`` and ``distribution`` to those of its entry point, and ``learned_class``. It implements
     `_fit`, which sets ``_catalogue`` and ``learned``; `tables`, or else `score_pairs` and `score_users`; `deviations`,
     unless ``learned`` has a ``spread``; and `fold`. One that can learn from further ratings has `_go_on` too. Users and
     items are numbers in all of these, and -1 is an unknown one.
-
-    Attributes
-    ----------
-    settings
-        The options it was made with; each is an attribute as well, which can be read alone.
-    conditional
-        Whether it conditions on the identities of rated items.
-    keeps_checkpoints
-        Whether ``fit`` can save its progress; an algorithm that is fitted in one go refuses ``checkpoints``.
-    predicts_unknown
-        Whether pairs with an unknown user or item can be predicted.
-    history
-        The course of the last fit.
-    trainset
-        Surprise's trainset of what it was fitted to.
     """
 
     kind = "recommenders"
     distribution = "tacenda-surprise"
     api_version: ClassVar[int] = 1
+    #: Whether it conditions on the identities of rated items.
     conditional: ClassVar[bool] = False
+    #: Whether ``fit`` can save its progress; an algorithm that is fitted in one go refuses ``checkpoints``.
     keeps_checkpoints: ClassVar[bool] = True
+    #: Whether pairs with an unknown user or item can be predicted.
     predicts_unknown: Any = True
     indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({"catalogue": Catalogue})
     _fitted_to = "trainset"
 
-    history = History()
+    history = History()  # of the last fit
     _seed = 0  # of the last fit
     _catalogue: Catalogue | None = None
     _data: FitData | None = None  # None where it was saved without its ratings
@@ -797,18 +785,18 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """
         model = self._fitted()
         found = Estimator.to_artifact(model, precision)
-        if self._data is None:
-            lists = storage.pack_lists(self._implicit, self._seen)
-            return replace(found, arrays={**found.arrays, **lists})
-        lists = storage.pack_lists(self.implicit_factors, self._seen)
-        given = [user.given for user in self._new_users.values()]
-        config, arrays = storage.pack_data(self._data, given)
-        config["class"] = storage.address_of(type(model))
-        return replace(
-            found,
-            config={**found.config, "surprise": config},
-            arrays={**found.arrays, **lists, **arrays},
-        )
+        config, arrays = found.config, dict(found.arrays)
+        implicit = self._implicit if self._data is None else self.implicit_factors
+        if implicit is not None:
+            arrays |= implicit.to_arrays("choices.")
+        if self._seen is not None:
+            arrays |= self._seen.to_arrays("rated.")
+        if self._data is not None:
+            given = [user.given for user in self._new_users.values()]
+            own, more = storage.pack_data(self._data, given)
+            config = {**config, "surprise": {**own, "class": storage.address_of(type(model))}}
+            arrays |= more
+        return replace(found, config=config, arrays=arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

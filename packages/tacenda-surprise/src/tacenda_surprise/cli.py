@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from tacenda import artifact, plugins
+from tacenda import plugins
 from tacenda.arrays import LARGEST
 from tacenda.cli.options import (
     AsJson,
@@ -27,13 +27,12 @@ from tacenda.cli.options import (
     settings_of,
 )
 from tacenda.errors import ConfigurationError, DataError
-from tacenda.estimator import resolve
+from tacenda.estimator import load
 from tacenda.ratings import Ratings, read_ratings, split_last, split_per_user
 from tacenda.ratings.files import rated_rows
 from tacenda_surprise.algorithm import RatingAlgorithm, best_items
 from tacenda_surprise.catalogue import Catalogue, Identities, in_utf8
 from tacenda_surprise.implicit import ImplicitFactors
-from tacenda_surprise.storage import damage
 from tacenda_surprise.top_n import Lists, most_popular, name_items, quality
 
 _ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
@@ -45,13 +44,6 @@ class RankedBy(StrEnum):
     both = "both"
     rating = "rating"
     choice = "choice"
-
-
-class HeldOut(StrEnum):
-    """What is held out to compare lists."""
-
-    one = "one"
-    last = "last"
 
 
 def _read_separator(given: str | None) -> str | None:
@@ -88,7 +80,6 @@ ByOption = Annotated[
 
 
 def evaluate(
-    context: typer.Context,
     file: File,
     model: Annotated[
         list[str] | None,
@@ -96,16 +87,15 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of what is held out, and of the models.")] = 0,
     settings: Set = None,
-    lists: Annotated[
-        HeldOut,
-        typer.Option(
-            help="What is held out: one rating of each user, or the last fifth of each user's (with --time)."
-        ),
-    ] = HeldOut.one,
     n: Annotated[int, typer.Option("-n", "--n", min=1, help="Items in a list.")] = 10,
     by: ByOption = RankedBy.both,
     time_column: Annotated[
-        int | None, typer.Option("--time", min=0, help="Where the time stands, for --lists last.")
+        int | None,
+        typer.Option(
+            "--time",
+            min=0,
+            help="Where the time stands: then the last fifth of each user's ratings is held out, not one at random.",
+        ),
     ] = None,
     separator: Separator = None,
     columns: Columns = "0,1,2",
@@ -115,17 +105,13 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Compare models by the lists that they make of what their users have rated elsewhere."""
-    if lists is HeldOut.one:
-        refuse_idle(context, "with --lists one", "--time")
     ratings = read(file, separator, columns, scale, encoding, duplicates)
     chosen = read_settings(settings, model or _ALL)
     models = [make_model(name, options, seed) for name, options in chosen.items()]
-    if lists is HeldOut.one:
+    if time_column is None:
         train, held_out = split_per_user(ratings, 1, seed=seed)
         told = f"one rating of each user held out, seed {seed}"
     else:
-        if time_column is None:
-            raise typer.BadParameter("--lists last needs --time, the column of the time")
         places = *read_numbers("--columns", columns, int, 3)[:2], time_column
         times = read_times(file, ratings, separator, places, encoding)
         train, held_out = split_last(ratings, times)
@@ -235,9 +221,7 @@ def recommend(
         refuse_idle(context, "without --user", "--seen")
     if seen is None:
         refuse_idle(context, "without --seen", "--separator", "--columns", "--encoding")
-    found = artifact.read(folder)
-    with damage(folder):
-        model = resolve(found)
+    model = load(folder)
     if not isinstance(model, RatingAlgorithm):
         raise ConfigurationError(
             f"{folder} holds the model {type(model).__name__}, which rates nothing: give a model of "

@@ -45,12 +45,6 @@ class _Saved(Arrays):
     known_offsets: Offsets[Array, "folded told", named("folded.known.offsets")]
 
 
-def pack_lists(implicit: ImplicitFactors | None, seen: Identities | None) -> Packed:
-    """Return the arrays of what lists are ranked by, and of what they leave out."""
-    found: Packed = {} if implicit is None else implicit.to_arrays("choices.")
-    return found | ({} if seen is None else seen.to_arrays("rated."))
-
-
 def pack_data(data: FitData, given: list[Given]) -> tuple[dict[str, Any], Packed]:
     """Return ratings and users folded in, as JSON values and arrays. Raises ArtifactError."""
     joined = []
@@ -76,7 +70,7 @@ def pack_data(data: FitData, given: list[Given]) -> tuple[dict[str, Any], Packed
 
 
 def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
-    """Give a loaded algorithm what `pack_lists` and `pack_data` packed; ``config`` is None without the latter.
+    """Give a loaded algorithm who has rated what, what gets chosen, and what `pack_data` packed, if anything.
 
     Raises ArtifactError; to be called within `damage`.
     """
