@@ -10,7 +10,7 @@ import gc
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm
 from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
@@ -46,10 +47,9 @@ from tacenda_surprise.users import (
     Given,
     NewUser,
     NewUsers,
-    folded_probabilities,
     ratings_by_item,
 )
-from tacenda_surprise.variance import PredictiveVariance, density, nearest
+from tacenda_surprise.variance import PredictiveVariance, nearest
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -513,7 +513,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             found = self._estimate_pairs(users, items)
             impossible = self._cannot_predict(users, items)
             for user, places in self._new_users.rows(uids, users):
-                found[places] = np.clip(user.score(items[places]), *self.catalogue.scale)
+                found[places] = np.clip(user.model_user.score(items[places]), *self.catalogue.scale)
                 impossible[places] = False
             estimates = found.tolist()
             refused = np.flatnonzero(impossible).tolist()
@@ -547,9 +547,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
         """Estimate the ratings (pairs,) of raw ids, clipped to the scale: ``predict`` without its objects.
 
-        Raises ConfigurationError if there is not one item for every user.
+        Raises ConfigurationError if there is not one item for every user, as the next three do.
         """
-        scores = self._per_pair(uids, iids, "score_pairs", lambda user, items: user.score(items))
+        scores = self._per_pair(uids, iids, "score_pairs")
         return np.asarray(np.clip(scores, *self.catalogue.scale))
 
     def predict_users(self, uids: Sequence[Any]) -> Doubles:
@@ -563,29 +563,19 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         shape = len(users), len(self.catalogue.items)
         scores = _check(model, "score_users", model.score_users(users), *shape).astype(np.float64)
         for user, rows in self._new_users.rows(uids, users):
-            scores[rows] = user.score()
+            scores[rows] = user.model_user.score()
         return np.asarray(np.clip(scores, *self.catalogue.scale))
 
     def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
-        """Return standard deviations (pairs,) of the ratings of raw ids, their noise included.
-
-        Raises ConfigurationError if there is not one item for every user.
-        """
-        return self._per_pair(uids, iids, "deviations", lambda user, items: user.deviations(items))
+        """Return standard deviations (pairs,) of the ratings of raw ids, their noise included."""
+        return self._per_pair(uids, iids, "deviations")
 
     def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
         """Return probabilities (pairs, levels) of the ratings `levels`.
 
-        Raises ConfigurationError on a continuous scale, or if there is not one item for every user.
+        Raises ConfigurationError on a continuous scale.
         """
-        catalogue = self.catalogue
-        return self._per_pair(
-            uids,
-            iids,
-            "probabilities",
-            lambda user, items: folded_probabilities(user, items, catalogue),
-            len(catalogue.levels),
-        )
+        return self._per_pair(uids, iids, "probabilities", len(self.catalogue.levels))
 
     def predict_density(
         self, uids: Sequence[Any], iids: Sequence[Any], ratings: Sequence[float]
@@ -598,25 +588,20 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             raise ConfigurationError(
                 f"there are {len(uids)} users and {len(ratings)} ratings; give one for every pair"
             )
-        scores = self._per_pair(uids, iids, "score_pairs", lambda user, items: user.score(items))
-        return density(ratings, scores, self.predict_std(uids, iids))
+        scores = self._per_pair(uids, iids, "score_pairs")
+        return np.asarray(norm.pdf(ratings, scores, self.predict_std(uids, iids)))
 
     def _per_pair(
-        self,
-        uids: Sequence[Any],
-        iids: Sequence[Any],
-        method: str,
-        of_new_user: Callable[[FoldedUser, Numbers], Floats],
-        *columns: int,
+        self, uids: Sequence[Any], iids: Sequence[Any], method: str, *columns: int
     ) -> Doubles:
-        """Ask a method of the model, or a new user, about pairs of raw ids; the answers are (pairs, *columns)."""
+        """Ask a method of the model, or new users, about pairs of raw ids; the answers are (pairs, *columns)."""
         model = self._fitted()
         uids, iids = as_pairs(uids, iids)
         users, items = numbers(uids, self._users), numbers(iids, self._items)
         answers = _check(model, method, getattr(model, method)(users, items), len(uids), *columns)
         found = answers.astype(np.float64)
         for user, rows in self._new_users.rows(uids, users):
-            found[rows] = of_new_user(user, items[rows])
+            found[rows] = user.ask(method, items[rows])
         return found
 
     def default_prediction(self) -> float:

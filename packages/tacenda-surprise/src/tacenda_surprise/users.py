@@ -65,15 +65,6 @@ class FoldedFactors(NamedTuple):
         return own.deviations(np.zeros(len(items), np.int64), items, self.score(items), self.scale)
 
 
-def folded_probabilities(user: FoldedUser, items: Numbers, catalogue: Catalogue) -> Floats:
-    """Probability of each level (items, levels) for a user who was folded in."""
-    own = getattr(user, "probabilities", None)
-    if own is not None:
-        return np.asarray(own(items), np.float32)
-    means = catalogue.clip(user.score(items))
-    return nearest(means, user.deviations(items), catalogue.levels, catalogue.counts)
-
-
 def check_rated(items: Numbers, values: npt.ArrayLike, n_items: int) -> Floats:
     """Ratings (n,) float32 of the rated ``items`` of a user. Raises ConfigurationError."""
     found = np.asarray(values, np.float32)
@@ -162,6 +153,16 @@ class NewUser(NamedTuple):
         """Numbers of the items the user is known to have rated."""
         return np.union1d(self.given.items, self.given.rated).astype(np.int64)
 
+    def ask(self, method: str, items: Numbers) -> Floats:
+        """Answer for some items (items,) what a method of the model answers for pairs."""
+        user, catalogue = self.model_user, self.catalogue
+        if method == "score_pairs":
+            return user.score(items)
+        if method == "deviations" or hasattr(user, method):
+            return np.asarray(getattr(user, method)(items), np.float32)
+        means = catalogue.clip(user.score(items))
+        return nearest(means, user.deviations(items), catalogue.levels, catalogue.counts)
+
     def predict(self, iid: Hashable) -> float:
         """The expected rating of an item, clipped to the scale."""
         score = float(self.model_user.score(self._number(iid))[0])
@@ -178,8 +179,7 @@ class NewUser(NamedTuple):
             raise ConfigurationError(
                 "the ratings are continuous, and no single one has a probability"
             )
-        found = folded_probabilities(self.model_user, self._number(iid), self.catalogue)
-        return np.asarray(found[0])
+        return np.asarray(self.ask("probabilities", self._number(iid))[0])
 
     def top_n(
         self, n: int = 10, *, exclude_seen: bool = True, **filters: Any
@@ -223,7 +223,7 @@ class NewUsers(dict[str, NewUser]):
             self[str(uid)] = user
         return user
 
-    def rows(self, uids: Sequence[Any], users: Numbers) -> Iterator[tuple[FoldedUser, Numbers]]:
+    def rows(self, uids: Sequence[Any], users: Numbers) -> Iterator[tuple[NewUser, Numbers]]:
         """Find the new users among ``uids``, each with its rows; ``users`` (their numbers) are -1 there."""
         places: dict[str, list[int]] = {}
         for row in np.flatnonzero(users < 0).tolist() if self else ():
@@ -231,4 +231,4 @@ class NewUsers(dict[str, NewUser]):
             if text in self:
                 places.setdefault(text, []).append(row)
         for text, found in places.items():
-            yield self[text].model_user, np.array(found)
+            yield self[text], np.array(found)

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
-from scipy.stats import norm
 
 from tacenda.arrays import Array, Arrays, Constraint, Float32, Float64, at_least, named, positive
 
@@ -239,11 +238,6 @@ def nearest(means: Floats, deviations: Floats, levels: Floats, counts: Floats) -
         variance = (deviations[part] / width).astype(np.float64) ** 2
         found[part] = _tilted(usual, s, mean, variance)
     return found
-
-
-def density(ratings: npt.ArrayLike, means: Doubles, deviations: Doubles) -> Doubles:
-    """The density (pairs,) of ``ratings`` that are normal with these ``means`` and ``deviations``, all (pairs,)."""
-    return np.asarray(norm.pdf(ratings, means, deviations), np.float64)
 
 
 def _tilted(usual: Doubles, s: Doubles, means: Doubles, variances: Doubles) -> Doubles:
