@@ -47,7 +47,7 @@ RATINGS = (
     "surprise/catalogue.py",
     "surprise/factorization.py",
     "surprise/gibbs.py",
-    "surprise/implicit.py",
+    "surprise/top_n.py",
     "surprise/pmf.py",
     "surprise/rbm.py",
     "surprise/samples.py",

@@ -36,14 +36,14 @@ from tacenda_surprise import (
     RatingAlgorithm,
     bias,
     gibbs,
-    implicit,
     samples,
+    top_n,
 )
 from tacenda_surprise import boltzmann as of_machines
 from tacenda_surprise import factorization as of_factors
 from tacenda_surprise.algorithm import best_items
 from tacenda_surprise.catalogue import Identities
-from tacenda_surprise.top_n import Lists, most_popular, quality
+from tacenda_surprise.top_n import ImplicitFactors, Lists, most_popular, quality
 
 HELD_OUT, PLACES = 0.2, 10
 SHORT = {"burn_in": 40, "n_samples": 60}  # of a chain: constants are compared on shorter ones
@@ -174,8 +174,8 @@ class Ranking(NamedTuple):
         users, seen = np.flatnonzero(np.diff(self.test.user_offsets)), Identities.of(self.train)
         with ExitStack() as stack:
             if constant:
-                stack.enter_context(mock.patch.object(implicit, constant, value))
-            lists = Lists.of(implicit.ImplicitFactors.of(self.train, seen), "both")
+                stack.enter_context(mock.patch.object(top_n, constant, value))
+            lists = Lists.of(ImplicitFactors.of(self.train, seen), "both")
             found = list(best_items(self.model, users, PLACES, seen, lists))
         liked = self.test.select(self.test.values > self.train.mean)
         return {

@@ -29,8 +29,7 @@ from tacenda.ratings import Ratings, split, split_last
 from tacenda_surprise import PMF, ConditionalPMF
 from tacenda_surprise.algorithm import best_items
 from tacenda_surprise.catalogue import Identities
-from tacenda_surprise.implicit import ImplicitFactors
-from tacenda_surprise.top_n import Lists, Ranked, most_popular, quality, top
+from tacenda_surprise.top_n import ImplicitFactors, Lists, Ranked, most_popular, quality, top
 
 PLACES, SEED, HELD_OUT = 10, 0, 0.2
 MOVIELENS = "ml-100k"

@@ -39,9 +39,8 @@ from tacenda.ratings import Ratings
 from tacenda.settings import Option, Settings, option
 from tacenda_surprise import storage
 from tacenda_surprise.catalogue import Catalogue, Identities
-from tacenda_surprise.implicit import ImplicitFactors
-from tacenda_surprise.top_n import By, Lists, Ranked, check_length, name_items, top
-from tacenda_surprise.trainsets import FitData, SideInfo, as_list, as_pairs, numbers
+from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, check_length, name_items, top
+from tacenda_surprise.trainsets import FitData, SideInfo, as_list, numbers
 from tacenda_surprise.users import (
     FoldedUser,
     Given,
@@ -596,7 +595,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     ) -> Doubles:
         """Ask a method of the model, or new users, about pairs of raw ids; the answers are (pairs, *columns)."""
         model = self._fitted()
-        uids, iids = as_pairs(uids, iids)
+        uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
+        if len(uids) != len(iids):
+            raise ConfigurationError(
+                f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
+            )
         users, items = numbers(uids, self._users), numbers(iids, self._items)
         answers = _check(model, method, getattr(model, method)(users, items), len(uids), *columns)
         found = answers.astype(np.float64)
@@ -632,7 +635,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             Leave out what the user has rated or is known to have rated.
         by
             What is best: ``"both"`` is an item that the user is likely to choose and to like then
-            (`tacenda_surprise.implicit`); ``"choice"`` and ``"rating"`` are one of the two alone. The
+            (`tacenda_surprise.top_n`); ``"choice"`` and ``"rating"`` are one of the two alone. The
             highest estimates are often those of obscure items.
         candidates, exclude
             Raw ids of the items that may be listed (None: all), and of items that may not. Unknown ones are left out.

@@ -467,12 +467,6 @@ class Machine(Arrays):
             visible, cases, self.weights, self.visible_biases, self.activations, scores, self.slopes
         )
 
-    def rmse(self, visible: Numbers, cases: Numbers, scale: Scale, values: Floats) -> float:
-        """Root mean squared error of mean-field predictions of pairs; ``values`` (pairs,) are ratings."""
-        found = self.expect(visible, cases, scale.scores)
-        errors = scale.ratings(found.means) - values
-        return float(np.sqrt(np.mean(errors**2, dtype=np.float64)))
-
     def mean_scores(
         self,
         visible: slice | Numbers,
@@ -489,7 +483,6 @@ class Machine(Arrays):
         for k, s in enumerate(scores):
             rest = s * along if along is not None else W[:, k] @ p.T + s * o
             logits.append(b[:, k, None] + rest)
-        # Level by level, as the whole of (visible, cases, levels) would not fit into the memory.
         highest = np.maximum.reduce(logits)
         for s, logit in zip(scores, logits, strict=True):
             chance = np.exp(logit - highest)
@@ -649,7 +642,9 @@ class _Trainer(Trainer):
         if held_out is None:
             return None
         pairs = sides(self._settings, held_out.user_ids, held_out.item_ids)
-        return self.machine().rmse(*pairs, self._scale, held_out.values)
+        found = self.machine().expect(*pairs, self._scale.scores)
+        errors = self._scale.ratings(found.means) - held_out.values
+        return float(np.sqrt(np.mean(errors**2, dtype=np.float64)))
 
 
 class ContrastiveDivergence(_Trainer):

@@ -32,8 +32,7 @@ from tacenda.ratings import Ratings, read_ratings, split_last, split_per_user
 from tacenda.ratings.files import rated_rows
 from tacenda_surprise.algorithm import RatingAlgorithm, best_items
 from tacenda_surprise.catalogue import Catalogue, Identities, in_utf8
-from tacenda_surprise.implicit import ImplicitFactors
-from tacenda_surprise.top_n import Lists, most_popular, name_items, quality
+from tacenda_surprise.top_n import ImplicitFactors, Lists, most_popular, name_items, quality
 
 _ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
 

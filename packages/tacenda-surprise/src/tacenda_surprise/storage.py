@@ -20,7 +20,7 @@ from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, PluginError, TacendaError
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Identities, Texts
-from tacenda_surprise.implicit import ImplicitFactors
+from tacenda_surprise.top_n import ImplicitFactors
 from tacenda_surprise.trainsets import FitData, SideInfo, raw_index
 from tacenda_surprise.users import Given
 

@@ -147,7 +147,7 @@ def ratings_of(trainset: Trainset) -> Ratings:
 def _convert(trainset: Trainset) -> Ratings:
     n = trainset.n_ratings
     rows = [trainset.ur[u] for u in range(trainset.n_users)]
-    # Users, items and ratings without a Python object a rating: (item, rating, item, rating, ...) in one pass.
+    # (item, rating, item, rating, ...) of all users in one pass, without a new object a rating.
     flat = np.fromiter(chain.from_iterable(chain.from_iterable(rows)), np.float64, 2 * n)
     users = np.repeat(np.arange(len(rows)), np.fromiter(map(len, rows), np.int64, len(rows)))
     if not n:
@@ -323,16 +323,6 @@ def as_list(ids: Iterable[Any], what: str) -> list[Any]:
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise ConfigurationError(f"{what} is {ids!r}; give a list of ids, as [{ids!r}]")
     return ids if isinstance(ids, list) else list(ids)
-
-
-def as_pairs(uids: Iterable[Any], iids: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """Users and items of pairs as lists. Raises ConfigurationError for texts, or where there is not one of each."""
-    uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
-    if len(uids) != len(iids):
-        raise ConfigurationError(
-            f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
-        )
-    return uids, iids
 
 
 def numbers(ids: Iterable[Any], index: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:
