@@ -5,18 +5,29 @@ import pytest
 from tacenda_lm import (
     FRBM,
     HLBL,
+    HMM,
     LBL,
+    VLHMM,
     AdaptiveMixture,
     KneserNey,
     Mixture,
     NeuralCache,
     RecurrentLM,
+    StateSpaceLM,
     TemporalFRBM,
     UnigramCache,
 )
 from tacenda_lm.testing import check_model
 
 SMALL_HLBL = {"width": 8, "epochs": 1, "copies": 1, "advanced": {"bootstrap_width": 8}}
+SMALL_VLHMM = {"n_classes": 6, "states_per_class": 4, "width": 8, "batch_words": 200, "epochs": 3}
+SMALL_STATES = {
+    "order": 3,
+    "internal": 5,
+    "features": 6,
+    "epochs": 4,
+    "advanced": {"streams": 32, "piece": 5},
+}
 
 MODELS = {
     "KneserNey": lambda: KneserNey(order=3),
@@ -113,6 +124,51 @@ MODELS = {
             "kn": KneserNey(order=3),
             **{"cache": UnigramCache(), "neural": NeuralCache(hlbl=SMALL_HLBL)},
         }
+    ),
+    "VLHMM": lambda: VLHMM(**SMALL_VLHMM),
+    "VLHMMFlat": lambda: VLHMM(**SMALL_VLHMM, transitions="flat", state_dropout=0.25),
+    "VLHMMOfFeatures": lambda: VLHMM(
+        **SMALL_VLHMM, transitions="features", advanced={"n_features": 5}, state_dropout=0.0
+    ),
+    "VLHMMDense": lambda: VLHMM(
+        **{**SMALL_VLHMM, "n_classes": 1, "states_per_class": 9, "epochs": 6},
+        transitions="features",
+        advanced={"n_features": 4},
+    ),
+    "VLHMMOfOneStateAClass": lambda: VLHMM(
+        **{**SMALL_VLHMM, "n_classes": 30, "states_per_class": 1},
+        advanced={"word_classes": "predictive"},
+    ),
+    "VLHMMWithoutNetworks": lambda: VLHMM(
+        **{**SMALL_VLHMM, "epochs": 5, "width": 64}, advanced={"neural": False}
+    ),
+    "HMM": lambda: HMM(n_states=9, epochs=12),
+    "StateSpace": lambda: StateSpaceLM(**SMALL_STATES),
+    "StateSpaceOfMostProbableStates": lambda: StateSpaceLM(
+        **SMALL_STATES, inference="map", across_sentences=False
+    ),
+    "StateSpaceOfTheInternalStateAlone": lambda: StateSpaceLM(
+        order=1, internal=8, epochs=8, dropout=0.0
+    ),
+    "StateSpaceOfLastTokensAlone": lambda: StateSpaceLM(order=4, internal=0, features=5, epochs=4),
+    "StateSpaceOfRunsOfTokens": lambda: StateSpaceLM(
+        **{
+            **SMALL_STATES,
+            "advanced": {"joint_order": 3, "joint_width": 4, "piece": 5},
+        }
+    ),
+    "StateSpaceByRules": lambda: StateSpaceLM(
+        order=2,
+        internal=3,
+        features=6,
+        epochs=8,
+        training="rules",
+        inference="map",
+        learning_rate=0.5,
+        advanced={"biases": False, "variance": 0.1, "piece": 1, "last_piece": 4},
+    ),
+    "MixtureOfStates": lambda: Mixture(
+        [KneserNey(order=2), StateSpaceLM(**{**SMALL_STATES, "epochs": 1})]
     ),
 }
 

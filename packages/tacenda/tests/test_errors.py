@@ -13,7 +13,7 @@ def test_a_message_is_kept_as_it_is():
     assert describe(error) == str(error)
 
 
-@pytest.mark.parametrize("length", [801, 100_000, 10_000_000])
+@pytest.mark.parametrize("length", [801, 100_000, 1_000_000])
 def test_the_middle_of_a_long_message_is_left_out(length):
     said = str(ConfigurationError("width must be a number, not " + "x" * length + "; give another"))
     assert len(said) < 900
