@@ -5,7 +5,6 @@ settings.
 import ast
 from importlib.metadata import entry_points
 
-import pytest
 import spacy
 
 from support.processes import output_of
@@ -46,41 +45,9 @@ def test_importing_the_entry_points_imports_no_model():
     }
 
 
-@pytest.mark.parametrize("factory", FACTORIES)
-def test_default_configuration_builds_a_component(factory):
-    nlp = spacy.blank("en")
-    component = nlp.add_pipe(factory)
-    assert nlp.get_pipe_meta(factory).assigns == ["doc.tensor"]
-    assert not component.is_trainable
-    assert component.name == factory
-    rebuilt = spacy.util.load_model_from_config(nlp.config, auto_fill=False)
-    assert rebuilt.pipe_names == [factory]
-    assert nlp.analyze_pipes()["problems"][factory] == []
-
-
 def test_lds_factory_asks_for_our_lds_whoever_else_claims_the_name():
     component = spacy.blank("en").add_pipe("lds_embeddings")
     assert (component.embedder, component.distribution) == ("lds", "tacenda-embeddings")
-
-
-def requirements(folder):
-    """What ``spacy package`` would write into the package of a saved pipeline."""
-    from spacy.cli.package import get_meta
-
-    meta = {"name": "x", "version": "1", "spacy_version": ">=3.8", "vectors": {}}
-    return get_meta(folder, meta)["requirements"]
-
-
-def test_packaged_pipeline_requires_this_distribution_once(tmp_path):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("lds_embeddings")
-    nlp.add_pipe("token_embeddings")
-    nlp.to_disk(tmp_path / "pipeline")
-    loaded = spacy.load(tmp_path / "pipeline")
-    loaded.to_disk(tmp_path / "again")
-    for folder in ("pipeline", "again"):
-        (found,) = [each for each in requirements(tmp_path / folder) if "tacenda" in each]
-        assert found.startswith("tacenda-embeddings>=")
 
 
 def test_packaged_pipeline_requires_the_distribution_of_its_embedder(toy, tmp_path, monkeypatch):

@@ -1,10 +1,8 @@
-"""Shared by the tests of the component: its factory known whatever is installed, and a small model."""
+"""Shared by the tests of the component: a small model."""
 
 import pytest
 import spacy
 
-import tacenda_lm.spacy.factories
-import tacenda_lm.spacy.scorers  # noqa: F401 - an installation made before the entry points knows them not
 from tacenda_lm import KneserNey
 
 LINES = [

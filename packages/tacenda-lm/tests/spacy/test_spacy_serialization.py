@@ -1,12 +1,9 @@
-"""Saving, loading, pickling and sourcing the component, and documents that it has scored."""
-
-import pickle
+"""The component as every one that holds a model, and documents that it has scored."""
 
 import pytest
-import spacy
 from spacy.tokens import Doc, DocBin
 
-from tacenda.errors import NotFittedError, TacendaError
+from support.components import ComponentTests
 
 TEXT = "the cat saw a zebra ."
 
@@ -18,81 +15,30 @@ def values(doc, prefix=""):
     return tokens, doc._.get(f"{prefix}perplexity"), doc[1:4]._.get(f"{prefix}lm_logprob")
 
 
+OPTIONS = {
+    "prefix": "kit_", "context": "sentence", "eos": False, "rank": True, "entropy": True, "lowercase": True,
+    "number_word": "N", "batch_tokens": 5,
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*no sentence boundaries")
+class TestScorer(ComponentTests):
+    factory, factories = "lm_scorer", ("lm_scorer",)
+    assigns, distribution = "doc._.perplexity", "tacenda-lm"
+    options = OPTIONS
+
+    @pytest.fixture
+    def fitted(self, model):
+        return model
+
+    def values(self, doc):
+        more = [(t._.kit_lm_rank, t._.kit_lm_entropy) for t in doc]
+        return values(doc, "kit_"), more
+
+
 @pytest.fixture
 def nlp(pipeline):
     return pipeline(sentences=True, lowercase=True, number_word="N", context="sentence")
-
-
-def test_pipeline_survives_the_disk(nlp, tmp_path):
-    nlp.to_disk(tmp_path / "pipeline")
-    loaded = spacy.load(tmp_path / "pipeline")
-    assert values(loaded("The cat saw 12 .")) == values(nlp("The cat saw 12 ."))
-    assert loaded.get_pipe("lm_scorer").normalize == nlp.get_pipe("lm_scorer").normalize
-    assert not list((tmp_path / "pipeline").rglob("*.pkl"))
-
-
-def test_pipeline_survives_bytes(nlp):
-    loaded = spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())
-    assert values(loaded(TEXT)) == values(nlp(TEXT))
-
-
-def test_component_without_a_model_survives_and_still_has_none(tmp_path):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("lm_scorer")
-    nlp.to_disk(tmp_path / "empty")
-    copy = spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())
-    for loaded in (spacy.load(tmp_path / "empty"), copy):
-        with pytest.raises(NotFittedError):
-            loaded(TEXT)
-
-
-def test_model_can_be_excluded(nlp, tmp_path):
-    component = nlp.get_pipe("lm_scorer")
-    before = component.language_model
-    assert len(component.to_bytes(exclude=["model"])) < 100
-    component.to_disk(tmp_path / "component", exclude=["model"])
-    assert not (tmp_path / "component" / "model").exists()
-    component.to_disk(tmp_path / "whole")
-    component.from_disk(tmp_path / "whole", exclude=["model"])
-    component.from_bytes(component.to_bytes(), exclude=["model"])
-    assert component.language_model is before
-
-
-def test_damaged_model_on_disk_is_refused_in_one_sentence(nlp, tmp_path):
-    nlp.to_disk(tmp_path / "pipeline")
-    tensors = next((tmp_path / "pipeline").rglob("*.safetensors"))
-    tensors.write_bytes(tensors.read_bytes()[:-8])
-    with pytest.raises(TacendaError):
-        spacy.load(tmp_path / "pipeline")
-
-
-def test_pickled_component_gives_the_same_scores(pipeline):
-    settings = {
-        "prefix": "pickled_",
-        "context": "sentence",
-        "eos": False,
-        "rank": True,
-        "entropy": True,
-        "lowercase": True,
-        "number_word": "N",
-        "batch_tokens": 5,
-    }
-    nlp = pipeline(sentences=True, **settings)
-    component = nlp.get_pipe("lm_scorer")
-    copy = pickle.loads(pickle.dumps(component))  # noqa: S301 - what spaCy does to spawn a process
-    assert (copy.name, copy.normalize) == (component.name, component.normalize)
-    doc = nlp(TEXT)
-    again = copy(nlp.get_pipe("sentencizer")(nlp.make_doc(TEXT)))
-    assert values(again, "pickled_") == values(doc, "pickled_")
-    assert [t._.pickled_lm_rank for t in again] == [t._.pickled_lm_rank for t in doc]
-    assert copy.__reduce__()[1][2] == component.__reduce__()[1][2]
-
-
-def test_component_can_be_sourced_from_another_pipeline(pipeline):
-    nlp = pipeline()
-    other = spacy.blank("en")
-    other.add_pipe("lm_scorer", name="surprise", source=nlp)
-    assert values(other(TEXT)) == values(nlp(TEXT))
 
 
 def test_scores_survive_the_bytes_of_a_document(pipeline):

@@ -3,10 +3,8 @@
 import gzip
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import spacy
-from spacy.util import load_config_from_str, load_model_from_config
 
 import tacenda
 from tacenda import Corpus
@@ -14,29 +12,6 @@ from tacenda.errors import ConfigurationError, TacendaError
 from tacenda_lm import KneserNey
 
 TEXT = "Don't chase the cat.\nThe cat isn't red.\n"
-
-CONFIG = """
-[paths]
-model = null
-text = null
-
-[nlp]
-lang = "en"
-pipeline = ["lm_scorer"]
-
-[components]
-
-[components.lm_scorer]
-factory = "lm_scorer"
-
-[initialize]
-
-[initialize.components]
-
-[initialize.components.lm_scorer]
-artifact = ${paths.model}
-corpus = ${paths.text}
-"""
 
 
 @pytest.fixture
@@ -49,19 +24,6 @@ def text(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(TEXT, encoding="utf8")
     return path
-
-
-def test_saved_model_is_loaded_from_its_folder(nlp, model, tmp_path):
-    model.save(tmp_path / "model")
-    nlp.add_pipe("lm_scorer").initialize(artifact=str(tmp_path / "model"))
-    found = [token._.surprisal for token in nlp("the cat")]
-    np.testing.assert_array_equal(found, model.surprisal("the cat"))
-    assert str(tmp_path) not in nlp.config.to_str()
-
-
-def test_missing_artefact_is_named(nlp, tmp_path):
-    with pytest.raises(TacendaError, match="nothing_here"):
-        nlp.add_pipe("lm_scorer").initialize(artifact=tmp_path / "nothing_here")
 
 
 def test_model_is_fitted_on_a_text_file_with_the_tokenizer_of_the_pipeline(nlp, text, tmp_path):
@@ -144,38 +106,8 @@ def test_unknown_model_and_missing_text_are_named(nlp, text, tmp_path):
             component.initialize(corpus=tmp_path / "missing.txt", split=split)
 
 
-@pytest.mark.parametrize("source", [3, object()])
-def test_something_else_as_artifact_is_refused(nlp, source):
-    with pytest.raises(ConfigurationError, match="folder of a saved model"):
-        nlp.add_pipe("lm_scorer").initialize(artifact=source)
-
-
 def test_model_of_another_kind_is_refused(nlp, model, tmp_path):
     artifact = replace(model.to_artifact(), kind="embedders")
     tacenda.artifact.write(tmp_path / "other", artifact)
     with pytest.raises(ConfigurationError, match="embedders, not a language model"):
         nlp.add_pipe("lm_scorer").initialize(artifact=tmp_path / "other")
-
-
-@pytest.mark.parametrize("source", ["model", "text"])
-def test_configuration_initializes_the_component(model, tmp_path, text, source):
-    model.save(tmp_path / "model")
-    path = {"model": tmp_path / "model", "text": text}[source]
-    config = load_config_from_str(CONFIG, overrides={f"paths.{source}": str(path)})
-    nlp = load_model_from_config(config, auto_fill=True)
-    nlp.initialize()
-    assert nlp("the cat")._.perplexity > 1
-    assert str(tmp_path) not in str(nlp.config["components"])
-    nlp.config["initialize"]["components"]["lm_scorer"] = {}
-    nlp.initialize()  # keeps the model there is
-    assert nlp("the cat")._.perplexity > 1
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("artefact", "folder"), ("min_count", "many"), ("settings", 3)]
-)
-def test_wrong_line_in_the_initialize_block_is_refused_by_spacy(nlp, text, name, value):
-    nlp.add_pipe("lm_scorer")
-    nlp.config["initialize"]["components"]["lm_scorer"] = {"corpus": str(text), name: value}
-    with pytest.raises(ValueError, match=name):
-        nlp.initialize()
