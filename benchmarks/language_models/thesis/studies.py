@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -64,15 +65,19 @@ def mixture_row(
     name: str, fit: Fit, grams: Fit, theirs: tuple[float, ...] | None
 ) -> dict[str, Any]:
     """A model alone and mixed, beside the figures of the thesis."""
-    both = mixed(fit, grams)
-    row = {
-        "model": name,
-        "perplexity": fit.perplexity,
-        "halves": both.halves,
-        "fitted": both.fitted,
-        "share": both.share,
-    }
+    row: dict[str, Any] = {"model": name, "perplexity": fit.perplexity, **asdict(mixed(fit, grams))}
     return row | dict(zip([f"{k} APNews" for k in list(row)[1:]], theirs or (), strict=False))
+
+
+def trained(fit: Fit, grams: Fit) -> dict[str, Any]:
+    """Figures of a model that was trained in epochs, alone and mixed."""
+    return {
+        "perplexity": fit.perplexity,
+        **asdict(mixed(fit, grams)),
+        "validation": min(fit.facts["evaluations"]),
+        "epochs": len(fit.facts["evaluations"]),
+        "CPU seconds": fit.facts["seconds"],
+    }
 
 
 def trees(study: Study) -> None:
@@ -118,19 +123,8 @@ def flat(study: Study) -> None:
     rows: list[dict[str, Any]] = []
     models = [Flat(n) for n in plan.flat] + [Flat(n, "softmax", EXACT_EPOCHS) for n in plan.exact]
     for recipe in models:
-        fit = bench.fit(recipe)
-        both = mixed(fit, five)
-        row = {
-            "model": "LBL by NCE" if recipe.loss == "nce" else "LBL, exact",
-            "context": recipe.context,
-            "perplexity": fit.perplexity,
-            "halves": both.halves,
-            "fitted": both.fitted,
-            "share": both.share,
-            "validation": min(fit.facts["evaluations"]),
-            "epochs": len(fit.facts["evaluations"]),
-            "CPU seconds": fit.facts["seconds"],
-        }
+        name = "LBL by NCE" if recipe.loss == "nce" else "LBL, exact"
+        row = {"model": name, "context": recipe.context, **trained(bench.fit(recipe), five)}
         if recipe.context in published.LBL:
             names = ("perplexity", "halves", "fitted", "share")
             theirs = published.LBL[recipe.context]
@@ -152,25 +146,10 @@ def flat(study: Study) -> None:
     study.save("flat", told, rows, EITHER)
 
 
-GRAMS = NGrams(5)
-
-
 def row_of(study: Study, recipe: Machine, context: Any) -> dict[str, Any]:
     """A machine by itself and in mixtures, in one context."""
-    fit = study.bench.fit(recipe, context)
-    both = mixed(fit, study.bench.fit(GRAMS))
-    row = {
-        "model": recipe.name,
-        "hidden": recipe.hidden,
-        "scored": context,
-        "perplexity": fit.perplexity,
-        "halves": both.halves,
-        "fitted": both.fitted,
-        "share": both.share,
-        "validation": min(fit.facts["evaluations"]),
-        "epochs": len(fit.facts["evaluations"]),
-        "CPU seconds": fit.facts["seconds"],
-    }
+    row = {"model": recipe.name, "hidden": recipe.hidden, "scored": context}
+    row |= trained(study.bench.fit(recipe, context), study.bench.fit(GRAMS))
     name = "temporal FRBM, 2 words" if recipe.temporal else "FRBM, 2 words"
     alone, half = published.TABLE_3_1[name]
     return {**row, "perplexity APNews": alone, "halves APNews": half}
