@@ -137,7 +137,7 @@ def measure(
     return {key: found[key] for key in ("dev", "step", "steps", "seconds")}
 
 
-def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+def run(options: argparse.Namespace) -> None:
     log = common.logger("variants", options.cache)
     cells = common.Cells(options.cache, "variants")
     rows = []
@@ -153,18 +153,14 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
                 found.append(cell["dev"])
             scores[f"dev {size or 'all'}"] = common.spread(found)
         rows.append({"what": name, "row": name, **scores})
-        if not options.no_save:
-            reporting.save(NAME, PROTOCOL, rows, seeds=options.seeds, keep="what")
-    return rows
+        more = {"keep": "what", "dry": options.no_save}
+        reporting.save(NAME, PROTOCOL, rows, seeds=options.seeds, **more)
 
 
 def main() -> None:
     parser = common.arguments(__doc__)
     parser.add_argument("--sizes", nargs="*", type=spacy_rows.size_of, default=list(SIZES))
-    options = parser.parse_args()
-    rows = run(options)
-    if options.no_save:
-        reporting.print_table(rows)
+    run(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -168,11 +168,8 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for entry in (entry for entry in every if entry.name in wanted):
         rows.append(figures(entry, folds, options.repeats, cells, measuring.code(name)))
-        if not options.no_save:
-            missing = not options.only and len(rows) < len(every)
-            reporting.save(name, protocol, rows, seeds=[SEED], keep="algorithm", unfinished=missing)
-    if options.no_save:
-        reporting.print_table(rows)
+        more = {"unfinished": not options.only and len(rows) < len(every), "dry": options.no_save}
+        reporting.save(name, protocol, rows, seeds=[SEED], keep="algorithm", **more)
 
 
 if __name__ == "__main__":

@@ -253,16 +253,14 @@ def main() -> None:
                 found = cells.measure(key, every[row])
                 rows.setdefault(row, {}).setdefault(name, []).append(found)
             print(f"{name}, seed {seed}: done", flush=True)
-    if options.no_save:
-        reporting.print_table(table(rows))
-        return
     protocol = {
         "data": f"generated sets; a fraction of {HELD_OUT} of the ratings held out",
         "errors": "percent above the RMSE of BiasOnly with its defaults, means over the seeds",
         "chains": f"constants of Bayesian models but for the width are compared with {SHORT}",
         "lists": f"hit rate of {PLACES} items by both; liked: of items that were rated above the mean",
     }
-    reporting.save("ratings-defaults", protocol, table(rows), seeds=options.seeds, keep="tried")
+    more = {"keep": "tried", "dry": options.no_save}
+    reporting.save("ratings-defaults", protocol, table(rows), seeds=options.seeds, **more)
 
 
 if __name__ == "__main__":

@@ -91,13 +91,11 @@ def main() -> None:
             print(f"{peer.name} is left out: {peer.library} is not installed", flush=True)
             continue
         rows += rows_of(peer, candidates, fold, cells)
-        if not options.no_save:
-            missing = not options.only and peer is not list(tried)[-1]
-            reporting.save(
-                results(options.data), protocol, rows, seeds=[SEED], keep="row", unfinished=missing
-            )
-    if options.no_save:
-        reporting.print_table(rows)
+        more = {
+            "unfinished": not options.only and peer is not list(tried)[-1],
+            "dry": options.no_save,
+        }
+        reporting.save(results(options.data), protocol, rows, seeds=[SEED], keep="row", **more)
 
 
 if __name__ == "__main__":

@@ -177,17 +177,10 @@ def save(
         ("varembed-intrinsic", protocol, measured, "row"),
         ("varembed-differences", {**protocol, "difference": explained}, paired, "difference"),
     ):
-        if options.no_save:
-            reporting.print_table(found)
-        elif found:
-            reporting.save(
-                models.results_name(name, options),
-                what,
-                found,
-                seeds=options.seeds,
-                keep=None if finished else key,
-                unfinished=not finished,
-            )
+        if found:
+            more = {"keep": None if finished else key, "unfinished": not finished}
+            results, seeds = models.results_name(name, options), options.seeds
+            reporting.save(results, what, found, seeds=seeds, dry=options.no_save, **more)
 
 
 if __name__ == "__main__":
