@@ -66,14 +66,6 @@ BlankLines = Annotated[
 _SENTENCES = 2000  # scored at once
 
 
-def _file(help: str) -> Any:
-    return Option(metavar="FILE", help=help)
-
-
-def _column(help: str) -> Any:
-    return Option(metavar="COLUMN", help=help)
-
-
 @app.command()
 def surprisal(
     folder: Folder,
@@ -81,37 +73,32 @@ def surprisal(
         list[Path],
         Argument(metavar="FILE...", help="Texts, of which - is standard input, or files of items."),
     ],
-    output: Annotated[
-        Path | None, Option("--output", "-o", metavar="FILE", help="Write a .csv or .tsv file.")
-    ] = None,
-    region: Annotated[
-        str | None, _column("The files are of items, with a region in each row of this column.")
-    ] = None,
-    item: Annotated[
-        list[str] | None, _column("Column that tells items apart; may be repeated.")
-    ] = None,
-    sentence: Annotated[
-        str | None, _column("Column that tells the sentences of an item apart.")
-    ] = None,
-    quotes: Annotated[bool, Option(help="Values of item files may stand in double quotes.")] = True,
-    previous: Annotated[
-        int, Option(min=0, help="Words before, whose figures each row has too.")
-    ] = 1,
-    unknown: Annotated[
-        str, Option(help='Unknown words: "spelling", "even" or "class".')
-    ] = "spelling",
-    unseen_types: Annotated[
-        int | None, Option(min=1, help='For "even": how many words are unknown.')
-    ] = None,
-    split: Annotated[
-        str,
-        Option(help='"lines": a line is a sentence; "sentences": split at punctuation too.'),
-    ] = "lines",
-    context: Annotated[
-        str, Option(help='"text": given all words before; "sentence": those of the sentence.')
-    ] = "text",
+    output: Path | None = Option(
+        None, "--output", "-o", metavar="FILE", help="Write a .csv or .tsv file."
+    ),
+    region: str | None = Option(
+        None,
+        metavar="COLUMN",
+        help="The files are of items, with a region in each row of this column.",
+    ),
+    item: list[str] | None = Option(
+        None, metavar="COLUMN", help="Column that tells items apart; may be repeated."
+    ),
+    sentence: str | None = Option(
+        None, metavar="COLUMN", help="Column that tells the sentences of an item apart."
+    ),
+    quotes: bool = Option(True, help="Values of item files may stand in double quotes."),
+    previous: int = Option(1, min=0, help="Words before, whose figures each row has too."),
+    unknown: str = Option("spelling", help='Unknown words: "spelling", "even" or "class".'),
+    unseen_types: int | None = Option(None, min=1, help='For "even": how many words are unknown.'),
+    split: str = Option(
+        "lines", help='"lines": a line is a sentence; "sentences": split at punctuation too.'
+    ),
+    context: str = Option(
+        "text", help='"text": given all words before; "sentence": those of the sentence.'
+    ),
     tokenizer: Tokenizer = None,
-    tabs: Annotated[bool, Option("--tabs", help="Print tabs instead of commas.")] = False,
+    tabs: bool = Option(False, "--tabs", help="Print tabs instead of commas."),
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
@@ -168,20 +155,17 @@ def surprisal(
 def compact(
     folder: Folder,
     output: Output,
-    bits: Annotated[
-        int | None, Option(help="Of a log-probability (kneser_ney); 8 by default.")
-    ] = None,
-    prune: Annotated[
-        float,
-        Option(
-            help="Leave out n-grams without which the perplexity rises by less than this share (kneser_ney)."
-        ),
-    ] = 0.0,
-    precision: Annotated[
-        str | None,
-        Option(help="Of large tables (other models): int8, the default, or float16."),
-    ] = None,
-    text: Annotated[Path | None, _file("Held-out text, whose perplexities are printed.")] = None,
+    bits: int | None = Option(None, help="Of a log-probability (kneser_ney); 8 by default."),
+    prune: float = Option(
+        0.0,
+        help="Leave out n-grams without which the perplexity rises by less than this share (kneser_ney).",
+    ),
+    precision: str | None = Option(
+        None, help="Of large tables (other models): int8, the default, or float16."
+    ),
+    text: Path | None = Option(
+        None, metavar="FILE", help="Held-out text, whose perplexities are printed."
+    ),
     tokenizer: Tokenizer = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
@@ -219,28 +203,24 @@ def compact(
 def fit(
     text: Texts,
     output: Output,
-    valid: Annotated[Path | None, _file("Held-out text, one sentence per line.")] = None,
-    vocabulary: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE|DIR",
-            help="The words to use: a file of words or of Brown clusters, or another saved model, with which this "
-            "one can then be mixed.",
-        ),
-    ] = None,
-    model: Annotated[
-        str, Option("--model", help="A name that `tacenda plugins language_models` lists.")
-    ] = "kneser_ney",
+    valid: Path | None = Option(None, metavar="FILE", help="Held-out text, one sentence per line."),
+    vocabulary: Path | None = Option(
+        None,
+        metavar="FILE|DIR",
+        help="The words to use: a file of words or of Brown clusters, or another saved model, with which this "
+        "one can then be mixed.",
+    ),
+    model: str = Option(
+        "kneser_ney", "--model", help="A name that `tacenda plugins language_models` lists."
+    ),
     distribution: Distribution = None,
-    order: Annotated[
-        int | None, Option(min=1, help="Words that an n-gram spans (kneser_ney).")
-    ] = None,
-    lds: Annotated[
-        str | None, Option(metavar="DIR", help="Saved LDS that training starts from (recurrent).")
-    ] = None,
+    order: int | None = Option(None, min=1, help="Words that an n-gram spans (kneser_ney)."),
+    lds: str | None = Option(
+        None, metavar="DIR", help="Saved LDS that training starts from (recurrent)."
+    ),
     settings: Set = None,
     checkpoints: Checkpoints = None,
-    tokenizer: Annotated[str, Option(help=f"{_TOKENIZERS}.")] = "whitespace",
+    tokenizer: str = Option("whitespace", help=f"{_TOKENIZERS}."),
     max_vocabulary: MaxVocabulary = 0,
     min_count: MinCount = 1,
     lowercase: Lowercase = False,
@@ -302,9 +282,7 @@ def fit(
 def score(
     folder: Folder,
     file: File,
-    words: Annotated[
-        bool, Option(help="Print a line per word, with its surprisal in bits.")
-    ] = False,
+    words: bool = Option(False, help="Print a line per word, with its surprisal in bits."),
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
     blank_lines: BlankLines = "skip",
@@ -340,9 +318,9 @@ def score(
 def perplexity(
     folder: Folder,
     file: File,
-    context: Annotated[
-        str, Option(help='"sentence": each by itself; "stream": each after all before it.')
-    ] = "sentence",
+    context: str = Option(
+        "sentence", help='"sentence": each by itself; "stream": each after all before it.'
+    ),
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
     blank_lines: BlankLines = "skip",
@@ -388,22 +366,17 @@ def perplexity(
 @app.command()
 def generate(
     folder: Folder,
-    context: Annotated[str, Option(help="What every sentence begins with.")] = "",
-    n: Annotated[int, Option("-n", "--n", min=1, help="How many sentences.")] = 5,
-    max_words: Annotated[int, Option(min=1, help="The longest continuation.")] = 50,
-    seed: Annotated[
-        int | None, Option(min=0, help="Seed of the random choices; 0 by default.")
-    ] = None,
-    temperature: Annotated[
-        float | None, Option(help="Below 1, probable words are drawn more often; 1 by default.")
-    ] = None,
-    k: Annotated[
-        int | None, Option("--k", min=1, help="Draw from the K most probable words only.")
-    ] = None,
-    beam: Annotated[
-        int | None,
-        Option(min=1, metavar="WIDTH", help="Search for the most probable sentences instead."),
-    ] = None,
+    context: str = Option("", help="What every sentence begins with."),
+    n: int = Option(5, "-n", "--n", min=1, help="How many sentences."),
+    max_words: int = Option(50, min=1, help="The longest continuation."),
+    seed: int | None = Option(None, min=0, help="Seed of the random choices; 0 by default."),
+    temperature: float | None = Option(
+        None, help="Below 1, probable words are drawn more often; 1 by default."
+    ),
+    k: int | None = Option(None, "--k", min=1, help="Draw from the K most probable words only."),
+    beam: int | None = Option(
+        None, min=1, metavar="WIDTH", help="Search for the most probable sentences instead."
+    ),
     tokenizer: Tokenizer = None,
     as_json: AsJson = False,
 ) -> None:
@@ -441,13 +414,15 @@ def mix(
         list[Path], Argument(metavar="DIR...", help="Folders of saved language models.")
     ],
     output: Output,
-    valid: Annotated[Path | None, _file("Held-out text to which the weights are fitted.")] = None,
-    weights: Annotated[
-        str | None, Option(help="Fixed weights, separated by commas; equal by default.")
-    ] = None,
-    adaptive: Annotated[
-        bool, Option("--adaptive", help="Let the weights follow the text; fitted with --valid.")
-    ] = False,
+    valid: Path | None = Option(
+        None, metavar="FILE", help="Held-out text to which the weights are fitted."
+    ),
+    weights: str | None = Option(
+        None, help="Fixed weights, separated by commas; equal by default."
+    ),
+    adaptive: bool = Option(
+        False, "--adaptive", help="Let the weights follow the text; fitted with --valid."
+    ),
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
     encoding: Encoding = "utf-8",
@@ -559,9 +534,9 @@ def clusters(
     output: Annotated[
         Path, Option("--output", "-o", metavar="FILE", help="The file of clusters to write.")
     ],
-    n_classes: Annotated[int, Option(min=1, help="Leaves of the tree.")] = 256,
-    min_count: Annotated[int, Option(min=1, help="Rarer types get no cluster.")] = 1,
-    tokenizer: Annotated[str, Option(help="As of fit.")] = "whitespace",
+    n_classes: int = Option(256, min=1, help="Leaves of the tree."),
+    min_count: int = Option(1, min=1, help="Rarer types get no cluster."),
+    tokenizer: str = Option("whitespace", help="As of fit."),
     marks: Marks = "refuse",
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",

@@ -107,20 +107,19 @@ def _write(
     with bar:
         for n in range(1, table.order + 1):
             file.write(f"\n\\{n}-grams:\n".encode())
-            parts = _lines(vocabulary, table, n)
-            if n == 1:
-                parts = iter([_unigram_lines(vocabulary, table, start_log_prob)])
-            for lines in parts:
+            for lines in _lines(vocabulary, table, n, start_log_prob):
                 file.write("".join(lines).encode("utf-8", "surrogatepass"))
                 bar.update(len(lines))
     file.write(b"\n\\end\\\n")
 
 
-def _lines(vocabulary: Vocabulary, table: Table, n: int) -> Iterator[list[str]]:
-    """The lines of one order above the unigrams, many at a time."""
+def _lines(
+    vocabulary: Vocabulary, table: Table, n: int, start_log_prob: float
+) -> Iterator[list[str]]:
+    """Yield the lines of one order, many at a time."""
     last = np.array(vocabulary.words, dtype=object)
-    earlier = last.copy()
-    earlier[vocabulary.boundary_id] = START
+    earlier, boundary = last.copy(), vocabulary.boundary_id
+    earlier[boundary] = START
     for block in table.blocks(n):
         rows, found = table.words_of(n, *block), table.unpacked(n, *block)
         columns = [earlier[column] for column in rows.T[:-1]] + [last[rows[:, -1]]]
@@ -129,22 +128,15 @@ def _lines(vocabulary: Vocabulary, table: Table, n: int) -> Iterator[list[str]]:
         if n < table.order:
             backoffs = (found.backoff * _LOG10).tolist()
             triples = zip(probs, texts, backoffs, strict=True)
-            yield [f"{p:.8g}\t{text}\t{b:.8g}\n" for p, text, b in triples]
+            lines = [f"{p:.8g}\t{text}\t{b:.8g}\n" for p, text, b in triples]
         else:
-            yield [f"{p:.8g}\t{text}\n" for p, text in zip(probs, texts, strict=True)]
-
-
-def _unigram_lines(vocabulary: Vocabulary, table: Table, start_log_prob: float) -> list[str]:
-    """The lines of all words, and that of ``<s>``."""
-    lines, found = [], table.unpacked(1)
-    for i, word in enumerate(vocabulary.words):
-        p = float(found.log_prob[i]) * _LOG10
-        backoff = f"\t{float(found.backoff[i]) * _LOG10:.8g}" if table.order > 1 else ""
-        if word == BOUNDARY:
-            lines.append(f"{start_log_prob:.8g}\t{START}{backoff}\n")
-            backoff = ""
-        lines.append(f"{p:.8g}\t{word}{backoff}\n")
-    return lines
+            lines = [f"{p:.8g}\t{text}\n" for p, text in zip(probs, texts, strict=True)]
+        if n == 1 and block[0] <= boundary < block[1]:
+            # of the two words that are one type here, <s> has the back-off and </s> the probability
+            p, word, *backoff = lines[boundary - block[0]].split("\t")
+            start = "\t".join([f"{start_log_prob:.8g}", START, *backoff])
+            lines[boundary - block[0]] = f"{start.rstrip()}\n{p}\t{word.rstrip()}\n"
+        yield lines
 
 
 # -- reading -------------------------------------------------------------------------------------------

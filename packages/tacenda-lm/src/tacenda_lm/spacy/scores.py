@@ -35,7 +35,7 @@ from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.perplexity import Perplexity
 from tacenda_lm.sequences import Float64
-from tacenda_lm.surprisal.table import ScoredText, log_frequencies
+from tacenda_lm.surprisal.table import ScoredText
 from tacenda_lm.surprisal.words import Word, bare_tokens
 
 
@@ -269,10 +269,4 @@ def scored_text(
             first = i
     ids = vocabulary.encode([normalize(token) for token in tokens])
     shares = np.zeros(len(ids)) if scores.share is None else scores.share
-    return ScoredText(
-        name,
-        words,
-        -scores.full_log_prob(slice(0, len(ids))) / math.log(2),
-        ~np.isin(ids, vocabulary.oov_ids),
-        log_frequencies(vocabulary, ids, shares),
-    )
+    return ScoredText.of(vocabulary, name, words, ids, scores.log_prob, shares)

@@ -5,7 +5,7 @@ A word w of the tokens t_1 ... t_m, in the context h of all tokens before it, ha
     surprisal(w | h) = -log2 p(w | h) = sum_i -log2 p(t_i | h, t_1 ... t_{i-1}),
 
 the chain rule: tokens are summed and never averaged. ``surprisal_with_punctuation`` sums all tokens of the word, and
-``surprisal`` those that are not punctuation at its ends, each given all tokens before it. `log_frequencies` is the
+``surprisal`` those that are not punctuation at its ends, each given all tokens before it. ``log_frequency`` is the
 same sum for a model without context.
 
 minicons (Misra, 2022, ``word_score_tokenized`` with ``surprisal=True, base_two=True, bos_token=True``) and
@@ -25,7 +25,7 @@ from importlib import import_module
 from itertools import chain, groupby
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TextIO, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Self, TextIO, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,7 @@ from tacenda_lm.surprisal.words import (
 from tacenda_lm.unknown_words import Unknown, UnknownWords
 
 _ROWS = 1 << 14  # written at a time
+_LN2 = math.log(2)
 #: endings of files that are not plain text
 _NO_TEXT = (".gz", ".bz2", ".xz", ".zst", ".zip", ".xls", ".xlsx", ".xlsm", ".ods", ".parquet")
 
@@ -78,6 +79,30 @@ class ScoredText(NamedTuple):
     known: npt.NDArray[np.bool_]  # (tokens,)
     log_frequency: Float64  # (tokens,), base 2; NaN where there are no counts
     others: Mapping[str, list[str]] = {}  # further columns, a value for each word
+
+    @classmethod
+    def of(
+        cls,
+        vocabulary: Vocabulary,
+        name: str,
+        words: Sequence[Word],
+        ids: Integers,
+        log_probs: Float64,
+        log_shares: Float64,
+        others: Mapping[str, list[str]] = {},
+    ) -> Self:
+        """Make one of ids (tokens,), their log-probabilities, and their `UnknownWords.log_shares`, both natural.
+
+        The relative frequency of a token in the training text is n(w) / n, of an unknown word n(c) q(w | c) / n with
+        the counts of its class; ``</s>`` is left out of n. A type with a count of 0 counts once.
+        """
+        counts = vocabulary.counts.astype(np.float64)
+        total = counts.sum() - counts[vocabulary.boundary_id]
+        frequency = np.full(len(ids), np.nan)  # as for the vocabulary of an ARPA file
+        if total > 0:
+            frequency = (np.log(np.maximum(counts[ids], 1) / total) + log_shares) / _LN2
+        known = ~np.isin(ids, vocabulary.oov_ids)
+        return cls(name, words, -(log_probs + log_shares) / _LN2, known, frequency, others)
 
 
 class SurprisalTable:
@@ -373,15 +398,8 @@ def _score(model: LanguageModel, shares: UnknownWords, context: Reach, text: _Te
     log_probs = model.score_corpus(longer, ends if context == "sentence" else ends[[0, -1]])
     words = np.ones(len(longer), bool)
     words[ends[1:] - 1] = False
-    of_unknown = shares.log_shares(tokens)
-    return ScoredText(
-        text.name,
-        text.words,
-        -(log_probs[words] + of_unknown) / np.log(2),
-        ~np.isin(ids, vocabulary.oov_ids),
-        log_frequencies(vocabulary, ids, of_unknown),
-        text.others,
-    )
+    own = shares.log_shares(tokens)
+    return ScoredText.of(vocabulary, text.name, text.words, ids, log_probs[words], own, text.others)
 
 
 def check_previous(previous: int) -> None:
@@ -464,30 +482,6 @@ def _columns(text: ScoredText, previous: int) -> dict[str, Column]:
             f"the item file has a column {min(taken)!r}, which is the name of a column of the table: rename it"
         )
     return {**text.others, **own}
-
-
-def log_frequencies(vocabulary: Vocabulary, ids: Integers, shares: Float64) -> Float64:
-    """Return the base-2 logarithm of the relative frequency of tokens in the training text, float64 (tokens,).
-
-        log2 n(w) / n,   for an unknown word log2 n(c) q(w | c) / n
-
-    A type with a count of 0 counts once. NaN where the vocabulary has no counts, as that of an ARPA file.
-
-    Parameters
-    ----------
-    vocabulary
-        With the counts n(w); those of ``</s>`` are left out of n.
-    ids
-        (tokens,) of the tokens; those of unknown words are the ids of their classes c.
-    shares
-        (tokens,) log q(w | c), natural, as `tacenda_lm.unknown_words` gives them.
-    """
-    counts = vocabulary.counts.astype(np.float64)
-    total = counts.sum() - counts[vocabulary.boundary_id]
-    if total <= 0:
-        return np.full(len(ids), np.nan)
-    found: Float64 = (np.log(np.maximum(counts[ids], 1) / total) + shares) / math.log(2)
-    return found
 
 
 def caveats(
