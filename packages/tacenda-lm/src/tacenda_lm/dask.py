@@ -143,8 +143,7 @@ def _sample(part: Part, vocabulary: Vocabulary, order: int) -> Keys:
 
 
 def _rows_of_text(corpus: Corpus, order: int) -> Iterator[Rows]:
-    with Scratch(_TASK_BYTES) as scratch:
-        yield from sorted_rows(corpus, order, scratch)
+    return sorted_rows(corpus, order, Scratch(_TASK_BYTES))
 
 
 def _merged(pieces: list[Any]) -> Rows:

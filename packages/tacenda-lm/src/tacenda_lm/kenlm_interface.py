@@ -94,16 +94,18 @@ def score_batch(
     """
     counted = checked_blank_lines(blank_lines) == "count"
     marked: dict[int, list[str]] = {}
-    if (encoded_strings := model._encode_strings(sentences, eos)) is not None:
-        ids, offsets = encoded_strings
+    scored = model._score_strings(sentences, eos)
+    if scored is not None:
+        scores, offsets = scored
     elif isinstance(sentences, Corpus):
         ids, offsets = encoded_text(sentences, model.vocabulary, eos=eos)
+        scores = model.score_corpus(ids, offsets)
     else:
         listed = list(sentences_of(sentences, model.string_tokenizer))
         marked = {i: tokens for i, tokens in enumerate(listed) if _has_marks(model, tokens)}
         ids, offsets = encoded(listed, model.vocabulary, eos=eos)
-    sums = sums_of_pieces(model.score_corpus(ids, offsets), offsets[:-1], offsets[1:])
-    found = sums / _LN10
+        scores = model.score_corpus(ids, offsets)
+    found = sums_of_pieces(scores, offsets[:-1], offsets[1:]) / _LN10
     if eos and not counted:
         found[np.diff(offsets) == 1] = 0.0
     for i, tokens in marked.items():

@@ -36,7 +36,6 @@ from tacenda_lm.sequences import (
     BlankLines,
     Block,
     Float64,
-    Ids,
     Integers,
     Offsets,
     blocks,
@@ -463,8 +462,8 @@ class LanguageModel(Estimator):
     _sequence_scores = kenlm_interface.score_sequence
     _word_score = kenlm_interface.score_word
 
-    def _encode_strings(self, sentences: Text, eos: bool) -> tuple[Ids, Offsets] | None:
-        """Encode a list of strings as `encoded_text` does, where a model has a faster way that can take them."""
+    def _score_strings(self, sentences: Text, eos: bool) -> tuple[Float64, Offsets] | None:
+        """Score a list of strings and return where each begins, if the model has a faster way that can take them."""
         return None
 
     def _penalty(self, state: State) -> float:

@@ -437,17 +437,16 @@ def _prefixes(orders: list[Rows], n: int, packing: Packing) -> Int64:
 
 def _pack_table(orders: list[Rows], prefixes: list[Int64], packing: Packing) -> Table:
     """The table of sorted n-grams, of which none is missing."""
-    with Scratch(default_budget()) as scratch:
-        writer = TableWriter(len(orders), len(orders[0]), scratch)
-        for n, rows in enumerate(orders, 1):
-            log_probs, _ = _values(rows)
-            writer.add_ngrams(n, packing.last(rows, n), log_probs * _LN10)
-            if n > 1:
-                n_after = np.bincount(prefixes[n - 2], minlength=len(orders[n - 2]))
-                writer.add_contexts(n - 1, n_after, _values(orders[n - 2])[1] * _LN10)
-                writer.end_order(n - 1)
-        writer.end_order(len(orders))
-        return writer.finish()
+    writer = TableWriter(len(orders), len(orders[0]), Scratch(default_budget()))
+    for n, rows in enumerate(orders, 1):
+        log_probs, _ = _values(rows)
+        writer.add_ngrams(n, packing.last(rows, n), log_probs * _LN10)
+        if n > 1:
+            n_after = np.bincount(prefixes[n - 2], minlength=len(orders[n - 2]))
+            writer.add_contexts(n - 1, n_after, _values(orders[n - 2])[1] * _LN10)
+            writer.end_order(n - 1)
+    writer.end_order(len(orders))
+    return writer.finish()
 
 
 def _values(rows: Rows) -> Float64:

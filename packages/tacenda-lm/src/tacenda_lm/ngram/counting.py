@@ -22,7 +22,6 @@ when they are read back. A `Spool` keeps rows as they come, in memory while they
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -277,7 +276,7 @@ class Scratch:
     """A folder for what does not fit into memory, made when it is needed, and the memory that may be used.
 
     ``budget`` are the bytes that sorting and what is kept between two passes may take together. The folder is removed
-    by `close`, or else with the last reference.
+    with the last reference.
     """
 
     def __init__(self, budget: int) -> None:
@@ -307,17 +306,6 @@ class Scratch:
     def rows_of_block(self, width: int) -> int:
         """How many rows of so many columns are worked on at once."""
         return max(min(self.budget // 128, 1 << 24) // (8 * width), _LEAST)
-
-    def close(self) -> None:
-        """Remove the folder."""
-        if self._n_files:
-            shutil.rmtree(self._place.folder, ignore_errors=True)
-
-    def __enter__(self) -> Scratch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @contextmanager

@@ -20,7 +20,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -110,13 +109,6 @@ class KneserNeySettings(Settings):
     )
 
 
-@cache
-def _score_line() -> Any:
-    from tacenda_lm.ngram.words import score_line
-
-    return score_line
-
-
 class _WordsWhenNeeded(Vocabulary):
     """Opens a large vocabulary without reading its words, as a large table is opened."""
 
@@ -153,9 +145,9 @@ class KneserNey(LanguageModel):
     """False for a model read from an ARPA file whose distributions do not all sum to one, and for one of few bits."""
 
     _begun: tuple[tuple[int, ...], Table, npt.NDArray[np.int64]] | None = None  # the first state
-    # what strings are scored with, for one table and tokenizer: their words and the table's arguments,
-    # or nothing where more is to be done with words than to look them up
-    _prepared: tuple[Table, Any, tuple[WordTable, Any, Any, Any] | None] | None = None
+    # what strings are scored with, for one table and tokenizer: their words, the compiled function and its first
+    # arguments, or nothing where more is to be done with words than to look them up
+    _prepared: tuple[Table, Any, tuple[WordTable, Any, Any] | None] | None = None
 
     @configured_by(KneserNeySettings)
     def __init__(self, settings: KneserNeySettings) -> None:
@@ -210,13 +202,12 @@ class KneserNey(LanguageModel):
 
         settings = self.settings
         budget = default_budget() if settings.memory_gb is None else int(settings.memory_gb * 1e9)
-        with Scratch(budget) as scratch:
-            counted = count_by_order(count(scratch), len(vocabulary), settings.order, scratch)
-            writer = TableWriter(settings.order, len(vocabulary), scratch)
-            found = estimate(counted, settings.smoothing, settings.min_count, scratch, writer)
-            table = writer.finish()
+        scratch = Scratch(budget)
+        counted = count_by_order(count(scratch), len(vocabulary), settings.order, scratch)
+        writer = TableWriter(settings.order, len(vocabulary), scratch)
+        found = estimate(counted, settings.smoothing, settings.min_count, scratch, writer)
         _warn_of_fallback(found.from_text, settings.smoothing)
-        table = _make_smaller(table, settings)
+        table = _make_smaller(writer.finish(), settings)
         self.is_normalized = settings.bits is None
         self._vocabulary, self.learned = vocabulary, table
         self.fitted_on = {
@@ -427,17 +418,10 @@ class KneserNey(LanguageModel):
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return log p(word | state), natural, float64 (states,), without computing a distribution."""
-        return self._pairs(states, words)[0]
-
-    def _pairs(
-        self, states: Sequence[State], words: Integers | Sequence[int]
-    ) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """Log-probabilities and n-gram lengths of words after states, one word for each."""
         ids = checked_pairs(states, words, self.table.n_types)
-        found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
-        contexts = self._contexts(states)
-        lookups().pair_scores(*self.table.arguments, *contexts, ids, found, matched)
-        return self._sound(found), matched
+        found = np.empty(len(ids), np.float64)
+        lookups().pair_scores(*self.table.arguments, *self._contexts(states), ids, found)
+        return self._sound(found)
 
     # -- strings -----------------------------------------------------------------------------------
 
@@ -446,25 +430,33 @@ class KneserNey(LanguageModel):
         prepared = self._strings()
         if prepared is not None and isinstance(sentence, str) and sentence:
             text = np.frombuffer(sentence.encode("utf-8", "surrogatepass"), np.uint8)
-            _, words, data, shape = prepared
-            total, found = _score_line()(words, text, data, shape, bos, eos)
+            _, score_line, arguments = prepared
+            total, found = score_line(*arguments, text, bos, eos)
             if found:
                 if not total <= 0:
                     total = self._sound(np.array([total]))[0]
                 return float(total) / _LN10
         return super().score(sentence, bos, eos)
 
-    def _encode_strings(self, sentences: Text, eos: bool) -> tuple[Ids, Offsets] | None:
+    def _score_strings(self, sentences: Text, eos: bool) -> tuple[Float64, Offsets] | None:
         prepared = self._strings()
-        return None if prepared is None else prepared[0].encode(sentences, eos)
+        lines = None if prepared is None else prepared[0].encode(sentences, eos)
+        if prepared is None or lines is None:
+            return None
+        boundary = prepared[0].words[3]  # that of the vocabulary may not be unpacked yet
+        return self._sequences(*lines, [boundary])[0], lines[1]
 
-    def _strings(self) -> tuple[WordTable, Any, Any, Any] | None:
+    def _strings(self) -> tuple[WordTable, Any, Any] | None:
         prepared, tokenizer = self._prepared, self.fitted_on.get("tokenizer")
         if prepared is None or prepared[0] is not self.learned or prepared[1] != tokenizer:
-            from tacenda_lm.ngram.words import WordTable
+            from tacenda_lm.ngram.words import WordTable, score_line
 
-            words = WordTable(self.vocabulary, self.string_tokenizer == ASCII_WHITESPACE)
-            known = (words, words.words, *self.table.arguments) if words.is_plain else None
+            words, known = (
+                WordTable(self.vocabulary, self.string_tokenizer == ASCII_WHITESPACE),
+                None,
+            )
+            if words.is_plain:
+                known = words, score_line, (words.words, *self.table.arguments)
             prepared = self._prepared = self.table, tokenizer, known
         return prepared[2]
 
@@ -485,7 +477,8 @@ class KneserNey(LanguageModel):
         return float(lookups().penalty(*self.table.arguments, np.array(state.parts(), np.int64)))
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
-        found, matched = self._pairs([state], [word])
+        ids, offsets = np.array([word], np.int32), np.array([0, 1])
+        found, matched = self._sequences(ids, offsets, state.parts())
         return float(found[0]), int(matched[0])
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:

@@ -282,8 +282,8 @@ def penalty(data, shape, context):
 
 
 @njit
-def pair_scores(data, shape, contexts, lengths, words, out, matched):
-    """Write the scores and n-gram lengths of words (pairs,), each after a context of its own.
+def pair_scores(data, shape, contexts, lengths, words, out):
+    """Write the scores of words (pairs,), each after a context of its own.
 
     Of the words of a row of ``contexts`` (pairs, order - 1) the last ``lengths`` count.
     """
@@ -292,8 +292,7 @@ def pair_scores(data, shape, contexts, lengths, words, out, matched):
     width = contexts.shape[1]
     for i in range(len(words)):
         n_before = resolve(data, shape, contexts[i, width - lengths[i] :], before)
-        w = np.int64(words[i])
-        out[i], matched[i] = next_word(data, shape, before, n_before, w, found)
+        out[i], _ = next_word(data, shape, before, n_before, np.int64(words[i]), found)
 
 
 @njit

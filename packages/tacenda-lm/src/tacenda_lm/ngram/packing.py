@@ -263,34 +263,32 @@ def prune(table: Table, threshold: float) -> Table:
     # an n-gram that is needed by a longer one is marked as kept before its order is judged
     for n in range(table.order - 2, -1, -1):
         _judge(*table.arguments, n, threshold, orders[n], orders[n + 1].kept)
-    with Scratch(default_budget()) as scratch:
-        writer = TableWriter(table.order, table.n_types, scratch)
-        for n in range(1, table.order + 1):
-            for begin, end in table.blocks(n):
-                found, stays = table.unpacked(n, begin, end), orders[n - 1].kept[begin:end]
-                writer.add_ngrams(n, found.word[stays], found.log_prob[stays])
-                if n < table.order:
-                    n_after = np.empty(end - begin, np.int64)
-                    _count_kept(*table.arguments, n - 1, begin, orders[n].kept, n_after)
-                    own = orders[n - 1].backoff[begin:end]
-                    writer.add_contexts(n, n_after[stays], own[stays])
-            writer.end_order(n)
-        return writer.finish()
+    writer = TableWriter(table.order, table.n_types, Scratch(default_budget()))
+    for n in range(1, table.order + 1):
+        for begin, end in table.blocks(n):
+            found, stays = table.unpacked(n, begin, end), orders[n - 1].kept[begin:end]
+            writer.add_ngrams(n, found.word[stays], found.log_prob[stays])
+            if n < table.order:
+                n_after = np.empty(end - begin, np.int64)
+                _count_kept(*table.arguments, n - 1, begin, orders[n].kept, n_after)
+                own = orders[n - 1].backoff[begin:end]
+                writer.add_contexts(n, n_after[stays], own[stays])
+        writer.end_order(n)
+    return writer.finish()
 
 
 def quantize(table: Table, bits: int) -> Table:
     """Return the same n-grams with log-probabilities and back-offs of ``bits`` bits."""
     codes = [_choose_codes(table, n, bits) for n in range(1, table.order + 1)]
-    with Scratch(default_budget()) as scratch:
-        writer = TableWriter(table.order, table.n_types, scratch, codes)
-        for n in range(1, table.order + 1):
-            for block in table.blocks(n):
-                found = table.unpacked(n, *block)
-                writer.add_ngrams(n, found.word, found.log_prob)
-                if n < table.order:
-                    writer.add_contexts(n, found.n_after, found.backoff)
-            writer.end_order(n)
-        return writer.finish()
+    writer = TableWriter(table.order, table.n_types, Scratch(default_budget()), codes)
+    for n in range(1, table.order + 1):
+        for block in table.blocks(n):
+            found = table.unpacked(n, *block)
+            writer.add_ngrams(n, found.word, found.log_prob)
+            if n < table.order:
+                writer.add_contexts(n, found.n_after, found.backoff)
+        writer.end_order(n)
+    return writer.finish()
 
 
 def _choose_codes(table: Table, order: int, bits: int) -> tuple[Float32, Float32]:

@@ -208,7 +208,7 @@ def _is_start(text, begin, end):
 
 
 @njit
-def score_line(words, text, data, shape, bos, eos):
+def score_line(words, data, shape, text, bos, eos):
     """Sum the log-probabilities of a line; the second result is False where it has marks of its own.
 
     ``bos`` and ``eos`` say whether it begins after ``<s>``, and whether ``</s>`` is counted.
