@@ -7,12 +7,9 @@ from numba.core.errors import TypingError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import (
     LANES,
-    PAIRS,
     add,
     add_exponents,
-    add_pairs,
     add_up,
-    add_up_whole,
     as_floats,
     load,
     mantissas,
@@ -55,15 +52,6 @@ def part(x, offset, n):
     out = np.empty(LANES, np.float32)
     store(load(x, offset, n), out, 0, LANES)
     return out
-
-
-@njit
-def whole_product(x, y):
-    """The product of an int16 and an int8 array, in whole numbers."""
-    sums = no_sums()
-    for d in range(0, len(x), PAIRS):
-        sums = add_pairs(sums, x, d, y, d)
-    return add_up_whole(sums)
 
 
 @njit
@@ -112,14 +100,6 @@ def test_what_is_not_finite_stays_so():
         assert np.isfinite(np.delete(out, 18)).all()
 
 
-@pytest.mark.parametrize("chunks", [0, 1, 2, 7])
-def test_products_of_whole_numbers_are_exact(chunks):
-    rng = np.random.default_rng(chunks)
-    x = rng.integers(-32767, 32768, chunks * PAIRS).astype(np.int16)
-    y = rng.integers(-127, 128, chunks * PAIRS).astype(np.int8)
-    assert whole_product(x, y) == x.astype(np.int64) @ y.astype(np.int64)
-
-
 def test_arrays_that_are_not_float32_in_c_order_are_refused_when_a_loop_is_compiled():
     row, factor = np.ones(3, np.float32), np.float32(1)
     for table in (
@@ -129,8 +109,6 @@ def test_arrays_that_are_not_float32_in_c_order_are_refused_when_a_loop_is_compi
     ):
         with pytest.raises(TypingError, match="float32 arrays in C order"):
             combined(table, 0, row, factor, row.copy())
-    with pytest.raises(TypingError, match="C order"):
-        whole_product(np.ones(32, np.int16), np.ones(32, np.int16))
 
 
 def test_asking_for_memory_changes_nothing_and_faults_nowhere():

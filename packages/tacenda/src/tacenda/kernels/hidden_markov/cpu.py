@@ -198,14 +198,11 @@ def _add_rows(table, rows, added):
 
 
 def hmm_block(blocks, emissions, starts, observed, threads):
-    pairs, words, first, offsets = observed
-    a = np.empty((len(words), emissions.shape[1]), blocks.dtype)
-    c = np.empty(len(words), blocks.dtype)
-
-    def work(begin: int, end: int) -> None:
-        _filter(blocks, emissions, starts, pairs, words, first, offsets, a, c, begin, end)
-
-    in_parts(work, len(offsets) - 1, threads)
+    a = np.empty((len(observed.words), emissions.shape[1]), blocks.dtype)
+    c = np.empty(len(a), blocks.dtype)
+    in_parts(
+        _filter, len(observed.offsets) - 1, threads, blocks, emissions, starts, *observed, a, c
+    )
     with np.errstate(divide="ignore"):
         return Forward(np.log(c, dtype=np.float64), a)
 
@@ -215,21 +212,14 @@ def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
     a = found.states
     c = np.exp(found.log_probs).astype(blocks.dtype)
     v, posteriors = np.empty_like(a), np.empty_like(a)
-
-    def messages(begin: int, end: int) -> None:
-        _messages(blocks, emissions, pairs, words, offsets, a, c, v, posteriors, begin, end)
-
-    in_parts(messages, len(offsets) - 1, threads)
+    made = blocks, emissions, pairs, words, offsets, a, c, v, posteriors
+    in_parts(_messages, len(offsets) - 1, threads, *made)
     # Threads have pairs of their own, so no two of them write to one block of counts.
     inner = inner_tokens(offsets)
     tokens = inner[np.argsort(pairs[inner], kind="stable")]
     borders = np.searchsorted(pairs[tokens], np.arange(len(blocks) + 1))
     counts = np.zeros_like(blocks)
-
-    def count(begin: int, end: int) -> None:
-        _count_pairs(blocks, a, v, tokens, borders, counts, begin, end)
-
-    in_parts(count, len(blocks), threads)
+    in_parts(_count_pairs, len(blocks), threads, blocks, a, v, tokens, borders, counts)
     emitted, started = np.zeros_like(emissions), np.zeros_like(starts)
     _add_rows(emitted, words, posteriors)
     begins = np.diff(offsets) > 0
@@ -341,22 +331,22 @@ def _gather(table, rows, out):
 
 
 @njit(fastmath=_FAST)
-def _make_blocks(x, y, b, sources, targets, w, norms, A, A_bits, begin, end):
-    """Fill the blocks of the pairs begin .. end; exactly one of w and norms has rows."""
+def _make_blocks(x, y, b, sources, targets, borders, w, norms, A, A_bits, first, last):
+    """Fill the blocks of the pairs of the sources first .. last; exactly one of w and norms has rows."""
     k, width = x.shape[1], x.shape[2]
     most = max(1, _CELLS // (k * k))
     near = np.empty((most, k, width), x.dtype)
     powers, shift = np.empty((k, k), np.int32), np.empty(k, x.dtype)
-    u = begin
+    u, end = borders[first], borders[last]
     while u < end:
         # As many pairs of one source as fit the cache make one product: their targets are laid side by side.
-        c, last = sources[u], u + 1
-        while last < end and last - u < most and sources[last] == c:
-            last += 1
-        n = last - u
-        _gather(y, targets[u:last], near)
-        np.dot(near[:n].reshape(n * k, width), x[c].T, A[u:last].reshape(n * k, k))
-        for v in range(u, last):
+        c, after = sources[u], u + 1
+        while after < end and after - u < most and sources[after] == c:
+            after += 1
+        n = after - u
+        _gather(y, targets[u:after], near)
+        np.dot(near[:n].reshape(n * k, width), x[c].T, A[u:after].reshape(n * k, k))
+        for v in range(u, after):
             block, bias = A[v], b[targets[v]]
             for j in range(k):
                 row = block[j]
@@ -366,25 +356,27 @@ def _make_blocks(x, y, b, sources, targets, w, norms, A, A_bits, begin, end):
                 column_softmax(block, A_bits[v], powers, shift, w[v])
             else:
                 exponentials(block, A_bits[v], powers, norms[c])
-        u = last
+        u = after
 
 
 @njit(fastmath=_FAST)
-def _move_vectors(x, y, sources, targets, A, N, w, dx, db, moved, departures, begin, end):
-    """Fill what the pairs begin .. end move: dx is summed here, since the sources are sorted.
+def _move_vectors(
+    x, y, sources, targets, borders, A, N, w, dx, db, moved, departures, first, last
+):  # fmt: skip
+    """Fill what the pairs of the sources first .. last move: dx is summed here, since the pairs are sorted by them.
 
     ``moved`` is D_u x_c and ``db`` its bias, pair by pair, for `_sum_by_target`.
     """
     k, width = x.shape[1], x.shape[2]
     most = max(1, _CELLS // (k * k))
     near, D = np.empty((most, k, width), x.dtype), np.empty((most, k, k), x.dtype)
-    u = begin
+    u, end = borders[first], borders[last]
     while u < end:
-        c, last = sources[u], u + 1
-        while last < end and last - u < most and sources[last] == c:
-            last += 1
-        n = last - u
-        _gather(y, targets[u:last], near)
+        c, after = sources[u], u + 1
+        while after < end and after - u < most and sources[after] == c:
+            after += 1
+        n = after - u
+        _gather(y, targets[u:after], near)
         for v in range(n):
             leaving, counts, block, slope = departures[u + v], N[u + v], A[u + v], D[v]
             # n_u: the counts of leaving each state of the source.
@@ -410,8 +402,8 @@ def _move_vectors(x, y, sources, targets, A, N, w, dx, db, moved, departures, be
         # Both products over all pairs at hand: dx_c += sum_u D_u^T y_c', and D_u x_c.
         flat = D[:n].reshape(n * k, k)
         dx[c] += np.dot(flat.T, near[:n].reshape(n * k, width))
-        np.dot(flat, x[c], moved[u:last].reshape(n * k, width))
-        u = last
+        np.dot(flat, x[c], moved[u:after].reshape(n * k, width))
+        u = after
 
 
 @njit(fastmath=_FAST)
@@ -433,12 +425,8 @@ def block_softmax(vectors, sources, targets, weights, norms, threads):
     none = np.empty((0, k), A.dtype)
     w, norm = (none if array is None else array for array in (weights, norms))
     borders = _borders(sources, classes)
-
-    def work(first: int, last: int) -> None:
-        begin, end = borders[first], borders[last]
-        _make_blocks(*vectors, sources, targets, w, norm, A, A.view(np.int32), begin, end)
-
-    in_parts(work, classes, threads)
+    made = *vectors, sources, targets, borders, w, norm, A, A.view(np.int32)
+    in_parts(_make_blocks, classes, threads, *made)
     return A
 
 
@@ -451,22 +439,12 @@ def block_softmax_backward(vectors, sources, targets, blocks, counts, weights, t
     moved = np.empty((pairs, k, width), x.dtype)
     biases, departures = (np.empty((pairs, k), x.dtype) for _ in range(2))
     borders = _borders(sources, classes)
-
-    def by_source(first: int, last: int) -> None:
-        span = borders[first], borders[last]
-        _move_vectors(
-            x, y, sources, targets, blocks, counts, w, dx, biases, moved, departures, *span
-        )  # fmt: skip
-
-    in_parts(by_source, classes, threads)
+    made = x, y, sources, targets, borders, blocks, counts, w, dx, biases, moved, departures
+    in_parts(_move_vectors, classes, threads, *made)
     # Targets are in no order, so what each pair moves is kept and summed afterwards, target by target.
     order = np.argsort(targets, kind="stable")
     ends = _borders(targets[order], classes)
-
-    def by_target(first: int, last: int) -> None:
-        _sum_by_target(moved, biases, order, ends, dy, db, first, last)
-
-    in_parts(by_target, classes, threads)
+    in_parts(_sum_by_target, classes, threads, moved, biases, order, ends, dy, db)
     return VectorGradients(dx, dy, db, departures)
 
 

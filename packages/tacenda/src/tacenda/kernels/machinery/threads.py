@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -17,16 +18,16 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def in_parts(work: Callable[[int, int], None], n: int, threads: int) -> None:
-    """Call ``work(first, last)`` for ranges that make up 0 .. n, one in each thread; raise what a call raises.
+def in_parts(loop: Callable[..., None], n: int, threads: int, *given: Any) -> None:
+    """Call ``loop(*given, first, last)`` for ranges that make up 0 .. n, one in each thread; raise what a call raises.
 
     Do not share small work: a thread takes tens of microseconds to start on it.
     """
     if threads <= 1 or n < 2:
-        work(0, n)
+        loop(*given, 0, n)
         return
     borders = np.linspace(0, n, threads + 1).astype(int).tolist()
-    over_ranges(work, pairwise(borders), threads)
+    over_ranges(lambda *span: loop(*given, *span), pairwise(borders), threads)
 
 
 def over_ranges(

@@ -36,7 +36,6 @@ from numba.extending import intrinsic, models, register_model
 from tacenda.kernels.machinery.memory import LINE
 
 LANES = 16
-PAIRS = 2 * LANES  # small whole numbers that `add_pairs` multiplies at a time
 
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _LANES_OF_FLOAT = ir.VectorType(_FLOAT, LANES)
@@ -214,52 +213,12 @@ def add_up(typing_context: Any, x: Any) -> Any:
 
 @intrinsic
 def no_sums(typing_context: Any) -> Any:
-    """``no_sums()``: sixteen int32 zeros, for `add_pairs` to begin with."""
+    """``no_sums()``: sixteen int32 zeros, for `add_exponents` to begin with."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return ir.Constant(_LANES_OF_INT32, [0] * LANES)
 
     return whole_vector(), generate
-
-
-@intrinsic
-def add_pairs(typing_context: Any, sums: Any, x: Any, offset: Any, y: Any, place: Any) -> Any:
-    """``add_pairs(sums, x, offset, y, place)``: sums + the products of 32 numbers of x and of y, two to a lane.
-
-    ``x`` is an int16 array, ``y`` an int8 array, both in C order; their numbers from ``offset`` and ``place`` on are
-    multiplied. Nothing is rounded; the caller sees to it that no sum overflows.
-    """
-    for array, dtype in ((x, types.int16), (y, types.int8)):
-        if not (isinstance(array, types.Array) and array.dtype == dtype and array.layout == "C"):
-            raise TypingError(f"pairs are read from {dtype} arrays in C order, not {array}")
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def widened(kind: Any, array: Any, first: Any, bits: int) -> Any:
-            data = context.make_array(kind)(context, builder, array).data
-            small = ir.VectorType(ir.IntType(bits), PAIRS)
-            place = builder.bitcast(builder.gep(data, [first]), small.as_pointer())
-            return builder.sext(builder.load(place, align=1), ir.VectorType(_INT32, PAIRS))
-
-        def every_second(first: int) -> Any:
-            lanes = ir.Constant(_LANES_OF_INT32, list(range(first, PAIRS, 2)))
-            return builder.shuffle_vector(products, products, lanes)
-
-        sums, x_array, x_first, y_array, y_first = arguments
-        products = builder.mul(widened(x, x_array, x_first, 16), widened(y, y_array, y_first, 8))
-        # LLVM finds the instruction that does all of this at once, vpdpwssd or vpmaddwd, where there is one
-        return builder.add(sums, builder.add(every_second(0), every_second(1)))
-
-    return whole_vector(whole_vector, x, types.int64, y, types.int64), generate
-
-
-@intrinsic
-def add_up_whole(typing_context: Any, sums: Any) -> Any:
-    """``add_up_whole(sums)``: the sum of all lanes, an int32."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _call(builder, f"llvm.vector.reduce.add.v{LANES}i32", _INT32, list(arguments))
-
-    return types.int32(whole_vector), generate
 
 
 @intrinsic

@@ -57,8 +57,7 @@ def _steps(table, sums, rows, gradient, rate, first, last):
 
 def adagrad(table, sums, rows, gradient, rate, threads=1):
     if threads > 1 and gradient.size >= _SHARED:
-        given = table, sums, rows, gradient, rate
-        in_parts(lambda first, last: _steps(*given, first, last), len(rows), threads)
+        in_parts(_steps, len(rows), threads, table, sums, rows, gradient, rate)
     else:
         _steps(table, sums, rows, gradient, rate, 0, len(rows))
     return table, sums
@@ -217,7 +216,7 @@ def _padded(dense: _Float, scale: _Float | None, threads: int) -> _Float:
     rows, width = dense.shape
     table = aligned_zeros(rows, -(-width // WIDE) * WIDE)
     dense, scale = np.ascontiguousarray(dense), np.ascontiguousarray(scale, np.float32)
-    in_parts(lambda first, last: _pack(dense, scale, table, first, last), rows, threads)
+    in_parts(_pack, rows, threads, dense, scale, table)
     return table
 
 

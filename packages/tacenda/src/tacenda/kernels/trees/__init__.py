@@ -261,6 +261,15 @@ class Codes(_Fields):
         Where the arrays do not fit together.
     """
 
+    n_words: int
+    n_codes: int
+    #: One more than the largest node named; 0 if none is.
+    n_nodes: int
+    #: The most codes, and the most steps, that a word has.
+    most: tuple[int, int]
+    #: Copies of the arrays on devices, by device: backends put them here.
+    copies: dict[Any, Any]
+
     def __new__(
         cls, word_codes: ArrayLike, code_steps: ArrayLike, nodes: ArrayLike, signs: ArrayLike
     ) -> "Codes":
@@ -277,6 +286,8 @@ class Codes(_Fields):
             arrays.append(np.ascontiguousarray(array, kind).view())
             arrays[-1].flags.writeable = False
         self = super().__new__(cls, *arrays)
+        self.n_words, self.n_codes = len(self.word_codes) - 1, len(self.code_steps) - 1
+        self.copies = {}
         checked_offsets(
             self.word_codes,
             len(self.code_steps) - 1,
@@ -293,33 +304,10 @@ class Codes(_Fields):
             raise KernelError(f"the codes name node {self.nodes.min()}; nodes count from 0")
         if not (np.abs(self.signs) == 1).all():
             raise KernelError("a sign is 1 for the left child or -1 for the right one")
+        self.n_nodes = int(self.nodes.max()) + 1 if len(self.nodes) else 0
+        codes, steps = np.diff(self.word_codes), np.diff(self.code_steps[self.word_codes])
+        self.most = int(codes.max(initial=0)), int(steps.max(initial=0))
         return self
-
-    @property
-    def n_words(self) -> int:
-        """Words that have codes."""
-        return len(self.word_codes) - 1
-
-    @property
-    def n_codes(self) -> int:
-        """Leaves."""
-        return len(self.code_steps) - 1
-
-    @cached_property
-    def copies(self) -> dict[Any, Any]:
-        """Copies of the arrays on devices, by device: backends put them here."""
-        return {}
-
-    @cached_property
-    def n_nodes(self) -> int:
-        """One more than the largest node named; 0 if none is."""
-        return int(self.nodes.max()) + 1 if len(self.nodes) else 0
-
-    @cached_property
-    def most(self) -> tuple[int, int]:
-        """The most codes, and the most steps, that a word has."""
-        steps = np.diff(self.code_steps[self.word_codes])
-        return int(np.diff(self.word_codes).max(initial=0)), int(steps.max(initial=0))
 
     @cached_property
     def children(self) -> NDArray[np.int64]:
@@ -361,14 +349,6 @@ class Codes(_Fields):
         return int(self.nodes[0]) if len(self.nodes) else 0
 
 
-def check_nodes(codes: Codes, nodes: Nodes) -> None:
-    """Raise KernelError if the codes name a node that is not there."""
-    if codes.n_nodes > len(nodes.vectors):
-        raise KernelError(
-            f"the codes name node {codes.n_nodes - 1}, and there are {len(nodes.vectors)}"
-        )
-
-
 class Step(NamedTuple):
     """Natural log-probabilities, float64 (tokens,), and the gradient with respect to the vectors (tokens, width)."""
 
@@ -387,7 +367,10 @@ class TreeGradients(NamedTuple):
 
 
 def _check_words(vectors: Any, words: Any, codes: Codes, nodes: Nodes, *_: Any) -> None:
-    check_nodes(codes, nodes)
+    if codes.n_nodes > len(nodes.vectors):
+        raise KernelError(
+            f"the codes name node {codes.n_nodes - 1}, and there are {len(nodes.vectors)}"
+        )
     check_range(words, codes.n_words, "words")
 
 
@@ -472,7 +455,7 @@ def tree_softmax_step(
 
 
 def _check_tree(vectors: Any, codes: Codes, nodes: Nodes) -> None:
-    check_nodes(codes, nodes)
+    _check_words(vectors, (), codes, nodes)
     _ = codes.children  # refuses what is no tree
 
 

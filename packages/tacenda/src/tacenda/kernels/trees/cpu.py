@@ -1,7 +1,6 @@
 """Operations of log-bilinear models on the CPU."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from tacenda.kernels.trees import Codes, ContextGradients, Nodes, Predicted, Ste
 _Array = NDArray[Any]
 _TOGETHER = 4  # positions that are computed together
 _SHARED = 1 << 20  # elements to be added up that are worth another thread
+_SINGLE = "only float32 is compiled"
 
 
 @njit
@@ -286,42 +286,29 @@ def _by_word(rows, order, borders, out, first, last):
 def _summed(rows: _Array, order: _Array, borders: _Array, threads: int) -> _Array:
     """The rows of every word added up, (words, width) float32."""
     out = np.empty((len(borders) - 1, rows.shape[1]), np.float32)
-
-    def work(first: int, last: int) -> None:
-        _by_word(rows, order, borders, out, first, last)
-
-    in_parts(work, len(out), threads if rows.size >= _SHARED else 1)
+    shared = threads if rows.size >= _SHARED else 1
+    in_parts(_by_word, len(out), shared, rows, order, borders, out)
     return out
 
 
-def _require_single(table: _Array) -> None:
-    """Leave other dtypes to the reference."""
-    if table.dtype != np.float32:
-        raise UnsupportedShape(f"a {table.dtype} table; float32 is what is compiled")
-
-
 def context_sum(table, text, context, tails, far, threads):
-    ids, offsets, starts, ends = text
-    _require_single(table)
-    spans, places = len(starts), text.places
+    if table.dtype != np.float32:
+        raise UnsupportedShape(_SINGLE)
+    spans, places = len(text.starts), text.places
     before = np.zeros((spans, *context.tail_weights.shape), np.float32)
     if tails is not None:
         before[:] = tails
     out, after = np.empty((places[-1], table.shape[1]), np.float32), before.copy()
-
-    def work(first: int, last: int) -> None:
-        _predict_spans(
-            table, table if far is None else far, ids, offsets, starts, ends, places, *context, tails is not None,
-            before, after, out, first, last,
-        )  # fmt: skip
-
-    in_parts(work, spans, threads)
+    tables = table, table if far is None else far
+    made = *tables, *text, places, *context, tails is not None, before, after, out
+    in_parts(_predict_spans, spans, threads, *made)
     return Predicted(out, before, after)
 
 
 def context_sum_backward(table, text, context, before, grad, far, threads):
-    ids, offsets, starts, ends = text
-    _require_single(table)
+    if table.dtype != np.float32:
+        raise UnsupportedShape(_SINGLE)
+    ids, _, starts, ends = text
     spans, (n, width), places = len(starts), context.weights.shape, text.places
     # each span has rows for its words, from n before its start to the last but one, the last word first
     lows = np.maximum(starts - n, 0)
@@ -331,15 +318,11 @@ def context_sum_backward(table, text, context, before, grad, far, threads):
     far_rows = rows if far is None else np.zeros_like(rows)
     d_c, d_b = np.zeros((spans, n, width), np.float32), np.zeros((spans, width), np.float32)
     d_a = np.zeros(before.shape, np.float32)
-
-    def work(first: int, last: int) -> None:
-        _move_spans(
-            table, table if far is None else far, ids, offsets, starts, ends, places, lows, highs, firsts,
-            context.weights, context.rates, context.tail_weights, before, grad, rows, far_rows, far is not None,
-            d_c, d_b, d_a, first, last,
-        )  # fmt: skip
-
-    in_parts(work, spans, threads)
+    in_parts(
+        _move_spans, spans, threads, table, table if far is None else far, *text, places, lows, highs, firsts,
+        context.weights, context.rates, context.tail_weights, before, grad, rows, far_rows, far is not None,
+        d_c, d_b, d_a,
+    )  # fmt: skip
     words = ids[np.repeat(firsts[1:] + lows, highs - lows) - 1 - np.arange(len(rows))]
     order = np.argsort(words, kind="stable")
     ordered = words[order]
@@ -571,9 +554,10 @@ def _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient):
 
 @njit
 def _node_gradients(
-    slopes, vectors, visited, begins, tokens, places, longest, d_q, d_b, first, last
+    d_q, d_b, slopes, vectors, visited, begins, tokens, places, longest, done, first, last
 ):  # fmt: skip
-    """Fill the gradients of the visited nodes first .. last."""
+    """Fill the gradients of the visited nodes that the share first .. last of the work is on."""
+    first, last = np.searchsorted(done, first), np.searchsorted(done, last)
     weights, gradient = np.empty(longest, np.float32), np.empty((1, d_q.shape[1]), np.float32)
     for k in range(first, last):
         d_b[k] = _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient)
@@ -582,9 +566,10 @@ def _node_gradients(
 
 @njit(fastmath={"contract", "reassoc"})
 def _node_steps(
-    slopes, vectors, visited, begins, tokens, places, longest, q, b, sums, bias_sums, rate, epsilon, first, last
+    q, b, sums, bias_sums, rate, epsilon, slopes, vectors, visited, begins, tokens, places, longest, done, first, last
 ):  # fmt: skip
-    """AdaGrad on the visited nodes first .. last, each as soon as its gradient is known."""
+    """AdaGrad on the visited nodes of a share of the work, each as soon as its gradient is known."""
+    first, last = np.searchsorted(done, first), np.searchsorted(done, last)
     width = q.shape[1]
     weights, gradient = np.empty(longest, np.float32), np.empty((1, width), np.float32)
     for k in range(first, last):
@@ -596,9 +581,9 @@ def _node_steps(
         for d in range(width):
             square += gradient[0, d] * gradient[0, d]
         sums[node] += square / np.float32(width)
-        tree_softmax_step = rate / (math.sqrt(sums[node]) + epsilon)
+        step = rate / (math.sqrt(sums[node]) + epsilon)
         for d in range(width):
-            q[node, d] -= tree_softmax_step * gradient[0, d]
+            q[node, d] -= step * gradient[0, d]
         bias_sums[node] += total * total
         b[node] -= rate / (math.sqrt(bias_sums[node]) + epsilon) * total
 
@@ -635,7 +620,8 @@ def _descend(x, root, children, leaves, found):
 
 
 def tree_softmax(vectors, words, codes, nodes):
-    _require_single(vectors)
+    if vectors.dtype != np.float32:
+        raise UnsupportedShape(_SINGLE)
     log_probs = np.empty(len(words))
     _log_probs(vectors, words, *codes, *nodes, *codes.most, log_probs)
     return log_probs
@@ -644,18 +630,16 @@ def tree_softmax(vectors, words, codes, nodes):
 def tree_softmax_step(vectors, words, codes, nodes, grad, sums, rate, threads):
     found, visits = _by_token(vectors, words, codes, nodes, grad, threads)
     moved = *nodes, *sums, np.float32(rate), np.float32(EPSILON)
-    _by_node(lambda *span: _node_steps(*visits, *moved, *span), visits, threads)
+    in_parts(_node_steps, visits[-1][-1], threads, *moved, *visits)
     return found
 
 
 def tree_softmax_backward(vectors, words, codes, nodes, grad, threads):
     found, visits = _by_token(vectors, words, codes, nodes, grad, threads)
     visited = visits[2]
-    d_q, d_b = (
-        np.empty((len(visited), vectors.shape[1]), np.float32),
-        np.empty(len(visited), np.float32),
-    )
-    _by_node(lambda *span: _node_gradients(*visits, d_q, d_b, *span), visits, threads)
+    d_q = np.empty((len(visited), vectors.shape[1]), np.float32)
+    d_b = np.empty(len(visited), np.float32)
+    in_parts(_node_gradients, visits[-1][-1], threads, d_q, d_b, *visits)
     order = np.argsort(visited)
     return TreeGradients(*found, visited[order], d_q[order], d_b[order])
 
@@ -664,36 +648,25 @@ def _by_token(
     vectors: _Array, words: _Array, codes: Codes, nodes: Nodes, grad: _Array, threads: int
 ) -> tuple[Step, tuple[Any, ...]]:
     """Work on all tokens; return what they have found, and the visits of nodes as `_node_steps` takes them."""
-    _require_single(vectors)
+    if vectors.dtype != np.float32:
+        raise UnsupportedShape(_SINGLE)
     # where the steps of each token begin among those of all tokens
     bounds = codes.code_steps[codes.word_codes]
     starts = np.concatenate([[0], np.cumsum(np.diff(bounds)[words])]).astype(np.int64)
     slopes, log_probs = np.empty(starts[-1], np.float32), np.empty(len(words))
     d_r = np.empty_like(vectors)
-
-    def work(first: int, last: int) -> None:
-        _token_steps(
-            vectors, words, *codes, *nodes, starts, grad, *codes.most, slopes, log_probs, d_r, first, last
-        )  # fmt: skip
-
-    in_parts(work, len(words), threads)
+    made = vectors, words, *codes, *nodes, starts, grad, *codes.most, slopes, log_probs, d_r
+    in_parts(_token_steps, len(words), threads, *made)
     visited, *visits = _visits_of(words, *codes[:3], len(nodes.vectors), len(slopes))
     longest = int(np.diff(visits[0]).max(initial=0))
-    return Step(log_probs, d_r), (slopes, vectors, visited, *visits, longest)
-
-
-def _by_node(work: Callable[[int, int], None], visits: tuple[Any, ...], threads: int) -> None:
-    """Work on all visited nodes, those from one number to another at a time."""
-    begins = visits[3]
-    done = begins + _OWN * np.arange(len(begins))
-    in_parts(
-        lambda first, last: work(*np.searchsorted(done, (first, last))), int(done[-1]), threads
-    )
+    done = visits[0] + _OWN * np.arange(len(visits[0]))  # the work on all nodes before each
+    return Step(log_probs, d_r), (slopes, vectors, visited, *visits, longest, done)
 
 
 def tree_softmax_distribution(vectors, codes, nodes):
     node_vectors, node_biases = nodes
-    _require_single(vectors)
+    if vectors.dtype != np.float32:
+        raise UnsupportedShape(_SINGLE)
     found = np.empty((len(vectors), codes.n_words), np.float32)
     if not len(codes.nodes):
         found[:] = 0
