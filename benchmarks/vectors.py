@@ -170,7 +170,7 @@ def sgd_rows(repeats: int) -> Iterator[dict[str, Any]]:
     rated = [rng.choice(ITEMS, n, False, popularity / popularity.sum()) for n in lengths]
     ids, offsets = np.concatenate(rated).astype(np.int32), np.append(0, np.cumsum(lengths))
     values = rng.integers(1, 6, len(ids)).astype(np.float32)
-    rates, penalties = Rates.alike(0.005, 0.005, 0.005), Penalties.alike(0.02, 0.02, 0.02)
+    rates, penalties = Rates(*[0.005] * 5), Penalties(*[0.02] * 5)
     for width in (20, 50, 100):
         sizes = (USERS, width), (ITEMS, width), USERS, ITEMS, (0, width)
         tables = Tables(*(rng.normal(0, 0.1, size).astype(np.float32) for size in sizes))

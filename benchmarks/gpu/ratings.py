@@ -66,7 +66,9 @@ def epoch_of_sgd(shape: Shape, *, conditional: bool) -> Case:
         ratings = generated(shape)
         known = Identities.of(ratings) if conditional else None
         settings = PMFSettings(n_factors=FACTORS)
-        used = ResolvedOptions.of(settings, ratings)._replace(rates=Rates.alike(0.01, 0.01, 0.1))
+        used = ResolvedOptions.of(settings, ratings)._replace(
+            rates=Rates(0.01, 0.01, 0.01, 0.01, 0.1)
+        )
         task = of_factors.Task(settings, used, 0, ratings, 3.0, known)
         trained = of_factors.Rounds(task, of_factors.initial_tables(task, 1.0), device)
         return lambda: trained.step(None, 1.0)

@@ -44,11 +44,16 @@ def problem(n_users=7, n_items=9, density=0.5, factors=5, side=True, seed=0):
     return offsets, ids, values, tables
 
 
+def alike(kind, factors, biases, side=0.0):
+    """The same numbers for users and items."""
+    return kind(factors, factors, biases, biases, side)
+
+
 def run(offsets, ids, values, tables, rates, penalties=(0, 0, 0), users=None, side=True, seed=1):
     users = np.arange(len(offsets) - 1) if users is None else users
     identities = (offsets, ids) if side else (None, None)
     return rating_sgd(
-        offsets, ids, values, users, tables, 3.0, Rates.alike(*rates), Penalties.alike(*penalties),
+        offsets, ids, values, users, tables, 3.0, alike(Rates, *rates), alike(Penalties, *penalties),
         seed, *identities,
     )  # fmt: skip
 
@@ -123,8 +128,8 @@ def test_a_weight_multiplies_the_steps(backend):
         changed = copied(tables)
         with kernels.use(backend):
             rating_sgd(
-                offsets, ids, values, [0], changed, 3.0, Rates.alike(rate, rate),
-                Penalties.alike(0.3 * weight, 0.3 * weight), 1, weights=np.full(1, weight, np.float32),
+                offsets, ids, values, [0], changed, 3.0, alike(Rates, rate, rate),
+                alike(Penalties, 0.3 * weight, 0.3 * weight), 1, weights=np.full(1, weight, np.float32),
             )  # fmt: skip
         found.append(changed)
     for one, other in zip(*found, strict=True):
@@ -223,7 +228,7 @@ def test_identities_out_of_range_are_refused_though_they_share_the_ids_of_the_ra
     past = np.append(offsets[:-1], len(longer))
     with kernels.use(backend), pytest.raises(KernelError, match="side ids run from"):
         rating_sgd(
-            offsets, ids, values, np.arange(7), tables, 3.0, Rates.alike(0.1, 0.1, 0.1),
+            offsets, ids, values, np.arange(7), tables, 3.0, Rates(*[0.1] * 5),
             Penalties(), 1, past, longer,
         )  # fmt: skip
 

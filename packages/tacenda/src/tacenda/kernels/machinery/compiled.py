@@ -134,10 +134,10 @@ def njit(
 @njit
 def within(ids, lowest, n):
     """Return whether all ids are from ``lowest`` to ``n - 1``."""
-    for k in range(len(ids)):  # noqa: SIM110 - compiled, a generator would not be
-        if ids[k] < lowest or ids[k] >= n:
-            return False
-    return True
+    outside = False  # no early return, so that the loop is compiled to vectors
+    for k in range(len(ids)):
+        outside |= (ids[k] < lowest) | (ids[k] >= n)
+    return not outside
 
 
 @njit
@@ -145,7 +145,7 @@ def cuts(offsets, n):
     """Return whether offsets ascend from 0 to ``n``."""
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n:
         return False
-    for k in range(1, len(offsets)):  # noqa: SIM110
-        if offsets[k] < offsets[k - 1]:
-            return False
-    return True
+    falls = False
+    for k in range(1, len(offsets)):
+        falls |= offsets[k] < offsets[k - 1]
+    return not falls

@@ -5,7 +5,7 @@ offsets, may be arrays or tensors. Operations are re-entrant on different tables
 give the same bits on one kind of device. Rates that are too large diverge to NaN, which the errors returned then show.
 """
 
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,11 +67,6 @@ class Rates(NamedTuple):
     item_biases: float
     side: float = 0.0
 
-    @classmethod
-    def alike(cls, factors: float, biases: float, side: float = 0.0) -> Self:
-        """Return the same for users and items."""
-        return cls(factors, factors, biases, biases, side)
-
 
 class Penalties(NamedTuple):
     """Weights of the squared parameters: lambda_u, lambda_i, eta_u and eta_i, of all rows or of each, and lambda_w."""
@@ -81,11 +76,6 @@ class Penalties(NamedTuple):
     user_biases: Any = 0.0
     item_biases: Any = 0.0
     side: float = 0.0
-
-    @classmethod
-    def alike(cls, factors: float, biases: float, side: float = 0.0) -> Self:
-        """Return the same for every user and item."""
-        return cls(factors, factors, biases, biases, side)
 
 
 class ByUser(NamedTuple):
@@ -389,8 +379,6 @@ def rating_solves(
 
     Parameters
     ----------
-    targets
-        See `Targets`.
     table
         z.
     means

@@ -107,25 +107,14 @@ def context_sum(
     ----------
     table
         R.
-    text
-        See `Spans`.
-    context
-        See `Context`.
     tails
         u at the first position of each span, such as ``after`` of the span before it. Where left out, they are summed
         up from the beginning of the sequence.
     far
         F, vectors of far words of their own; R itself where left out.
-    threads
-        Threads to share the spans.
     """
-    R, F, places, offsets, ids = (
-        table,
-        table if far is None else far,
-        text.places,
-        text.offsets,
-        text.ids,
-    )
+    R, F = table, table if far is None else far
+    places, offsets, ids = text.places, text.offsets, text.ids
     c, b, rates, a = (part.astype(np.float64) for part in context)
     n, spans = len(c), len(text.starts)
     vectors = np.empty((places[-1], len(b)))
@@ -167,13 +156,8 @@ def context_sum_backward(
     ``before`` is that of `Predicted`; as part of the input it is taken for constant (the gradient of the words it was
     summed from is cut off there). Sums are in a fixed order, whatever the number of threads.
     """
-    R, F, places, offsets, ids = (
-        table,
-        table if far is None else far,
-        text.places,
-        text.offsets,
-        text.ids,
-    )
+    R, F = table, table if far is None else far
+    places, offsets, ids = text.places, text.offsets, text.ids
     c, b, rates, a = (part.astype(np.float64) for part in context)
     grad, n = grad.astype(np.float64), len(c)
     d_R, d_c, d_a = np.zeros(R.shape), np.zeros_like(c), np.zeros_like(a)
