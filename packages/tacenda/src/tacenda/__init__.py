@@ -6,9 +6,11 @@ The names below are imported when they are first used, so that ``import tacenda`
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # type checkers take it for true; to import typing would be most of the cost
 if TYPE_CHECKING:
+    from typing import Any
+
     from tacenda import artifact, datasets, kernels, plugins
     from tacenda.corpus import Corpus
     from tacenda.estimator import load

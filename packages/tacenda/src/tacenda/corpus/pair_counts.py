@@ -10,7 +10,7 @@ import contextvars
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ _ENTRY_BYTES = 8  # an int32 column and a 4-byte count
 _MIN_ENTRIES = 1 << 16  # half a megabyte at a time, however small the limit
 
 Ids = npt.NDArray[np.int32]
+_Result = tuple[list[Counts], npt.NDArray[np.int64]]
 
 
 class StreamCounts(NamedTuple):
@@ -68,8 +69,13 @@ def count_stream(
     unigram = np.zeros(vocabulary, np.int64)
     store = RunStore(vocabulary, memory_budget // 3, scratch)
     blocks = _overlapping(_rechunk(pieces, block_length(memory_budget, n_lags, threads)), n_lags)
-    jobs = ((stream, n_history, n_lags, vocabulary) for stream, n_history in blocks)
-    results = map(_count_block, jobs) if threads == 1 else _in_threads(jobs, threads)
+
+    def count(block: tuple[Ids, int]) -> _Result:
+        stream, n_history = block
+        run = lagged_counts(stream, n_lags, vocabulary, n_history)  # which also checks the ids
+        return run, np.bincount(stream[n_history:], minlength=vocabulary)
+
+    results = map(count, blocks) if threads == 1 else _in_threads(count, blocks, threads)
     for run, occurrences in results:
         unigram += occurrences
         store.add(run)
@@ -78,24 +84,16 @@ def count_stream(
     return StreamCounts(lags, unigram, storage)
 
 
-_Job = tuple[Ids, int, int, int]
-_Result = tuple[list[Counts], npt.NDArray[np.int64]]
-
-
-def _count_block(job: _Job) -> _Result:
-    stream, n_history, n_lags, vocabulary = job
-    run = lagged_counts(stream, n_lags, vocabulary, n_history)  # which also checks the ids
-    return run, np.bincount(stream[n_history:], minlength=vocabulary)
-
-
-def _in_threads(jobs: Iterable[_Job], threads: int) -> Iterator[_Result]:
-    """Yield results in the order of the jobs, at most ``threads`` of them in work."""
+def _in_threads(
+    count: Callable[[tuple[Ids, int]], _Result], blocks: Iterable[tuple[Ids, int]], threads: int
+) -> Iterator[_Result]:
+    """Yield results in the order of the blocks, at most ``threads`` of them in work."""
     with ThreadPoolExecutor(threads, thread_name_prefix="tacenda-counts") as pool:
         running: deque[Future[_Result]] = deque()
-        for job in jobs:
+        for block in blocks:
             # A thread has a context of its own; the caller's choice of kernels must reach it.
             context = contextvars.copy_context()
-            running.append(pool.submit(context.run, _count_block, job))
+            running.append(pool.submit(context.run, count, block))
             if len(running) >= threads:
                 yield running.popleft().result()
         while running:

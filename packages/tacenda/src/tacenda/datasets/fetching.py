@@ -124,40 +124,53 @@ def fetch(
             recorded = _read_record(target)
             if target.exists() and not force:
                 return Fetched(_require_complete(spec, target, root), (), recorded)
-            receipts = []
-            work = root / f".{name}.downloads"  # kept after a failure, so that the next run resumes
-            for item in spec.downloads:
-                path = work / item.filename
-                receipt = download(item.urls, path, item.hash, item.max_bytes, timeout, attempts)
-                before = recorded.get(item.filename, receipt.sha256)
-                if before != receipt.sha256 and not receipt.verified and not accept_changed:
-                    path.unlink()
-                    raise DataError(
-                        f"{item.filename} from {receipt.url} has sha256 {receipt.sha256}, and an earlier fetch "
-                        f"recorded {before}: the file was changed; to take the new one, use --accept-changed"
-                    )
-                receipts.append(receipt)
-            store.sweep(root, (), store.is_temporary)
-            with store.temporary(root) as fresh:
-                for item in spec.downloads:
-                    _install(item, work, fresh)
-                _require_complete(spec, fresh, root)
-                record = {
-                    "format": _FORMAT,
-                    "name": name,
-                    "licence": spec.licence,
-                    "homepage": spec.homepage,
-                    "downloads": [asdict(receipt) for receipt in receipts],
-                }
-                (fresh / MANIFEST).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-                store.remove(target)
-                store.commit(fresh, target)
-            store.remove(work)
-            return Fetched(_require_complete(spec, target, root), tuple(receipts), recorded)
+            receipts = _replace(spec, root, recorded, accept_changed, timeout, attempts)
+            return Fetched(_require_complete(spec, target, root), receipts, recorded)
     except BlockingIOError as error:
         raise DataError(f"another process is fetching {name}: wait for it to end") from error
     except OSError as error:
         raise DataError(f"{root} cannot hold the dataset {name}: {error}") from error
+
+
+def _replace(
+    spec: DatasetSpec,
+    root: Path,
+    recorded: dict[str, str],
+    accept_changed: bool,
+    timeout: float,
+    attempts: int,
+) -> tuple[Receipt, ...]:
+    """Download a data set and put it in place of the one that is there."""
+    receipts = []
+    work = root / f".{spec.name}.downloads"  # kept after a failure, so that the next run resumes
+    for item in spec.downloads:
+        path = work / item.filename
+        receipt = download(item.urls, path, item.hash, item.max_bytes, timeout, attempts)
+        before = recorded.get(item.filename, receipt.sha256)
+        if before != receipt.sha256 and not receipt.verified and not accept_changed:
+            path.unlink()
+            raise DataError(
+                f"{item.filename} from {receipt.url} has sha256 {receipt.sha256}, and an earlier fetch "
+                f"recorded {before}: the file was changed; to take the new one, use --accept-changed"
+            )
+        receipts.append(receipt)
+    store.sweep(root, (), store.is_temporary)
+    with store.temporary(root) as fresh:
+        for item in spec.downloads:
+            _install(item, work, fresh)
+        _require_complete(spec, fresh, root)
+        record = {
+            "format": _FORMAT,
+            "name": spec.name,
+            "licence": spec.licence,
+            "homepage": spec.homepage,
+            "downloads": [asdict(receipt) for receipt in receipts],
+        }
+        (fresh / MANIFEST).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+        store.remove(root / spec.name)
+        store.commit(fresh, root / spec.name)
+    store.remove(work)
+    return tuple(receipts)
 
 
 def _read_record(folder: Path) -> dict[str, str]:
