@@ -303,15 +303,9 @@ def _is_whole(folder: Path, head: _Member) -> bool:
     """Tell whether a nested model of this content is there already, undamaged."""
     try:
         data = _read_head(folder)
-        manifest = _decode(data, in_folder=True)
-        for name, member in manifest.files.items():
-            _verify(folder / name, member)
+        return _Member.of(data) == head and bool(_read_parts(folder, data, 1, whole=True))
     except (ArtifactError, OSError):
         return False
-    parts = manifest.nested.values()
-    return _Member.of(data) == head and all(
-        _is_whole(folder / part.folder, part._replace(folder="")) for part in parts
-    )
 
 
 def _sweep(folder: Path, alone: bool) -> None:
