@@ -38,7 +38,7 @@ from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings
 from tacenda.settings import Option, Settings, option
 from tacenda_surprise import storage
-from tacenda_surprise.catalogue import Catalogue, Identities
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Identities, Numbers
 from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, check_length, name_items, top
 from tacenda_surprise.trainsets import FitData, SideInfo, as_list, numbers
 from tacenda_surprise.users import (
@@ -49,10 +49,6 @@ from tacenda_surprise.users import (
     ratings_by_item,
 )
 from tacenda_surprise.variance import PredictiveVariance, nearest
-
-Floats = npt.NDArray[np.float32]
-Doubles = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.integer[Any]]
 
 _UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
 _SCORES = 8_000_000  # in memory at a time

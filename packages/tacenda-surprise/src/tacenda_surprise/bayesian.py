@@ -30,7 +30,14 @@ from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import Catalogue, Identities, deviation, standardized
+from tacenda_surprise.catalogue import (
+    Catalogue,
+    Floats,
+    Identities,
+    Numbers,
+    deviation,
+    standardized,
+)
 from tacenda_surprise.gibbs import (
     LESS,
     BayesianPMFSettings,
@@ -46,9 +53,6 @@ from tacenda_surprise.pmf import lengthen
 from tacenda_surprise.samples import FoldedSamples, LeftOut, Samples, Unit, average, fold
 from tacenda_surprise.users import check_rated
 from tacenda_surprise.variance import Curve, fit_curve, is_curve
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.integer[Any]]
 
 _ERRORS = 20_000  # residuals that the noise is compared with
 _DRAWS = 4  # samples they are taken from

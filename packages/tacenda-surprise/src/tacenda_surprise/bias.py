@@ -29,14 +29,10 @@ from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm, RatingSettings
-from tacenda_surprise.catalogue import Catalogue, Identities, deviation
+from tacenda_surprise.catalogue import Catalogue, Identities, Numbers, deviation
 from tacenda_surprise.users import FoldedFactors, check_rated
 from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
 from tacenda_surprise.variance import fit as fit_variances
-
-Floats = npt.NDArray[np.float32]
-Doubles = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.integer[Any]]
 
 SWEEPS = 10  # through items and users; few are needed
 # Variances of noise, users and items, of unit ratings, before they are estimated.
@@ -164,10 +160,7 @@ class Alternation(Trainer):
     """
 
     def __init__(
-        self,
-        ratings: Ratings,
-        mean: float,
-        learned: tuple[bool, bool] = (True, True),
+        self, ratings: Ratings, mean: float, learned: tuple[bool, bool] = (True, True)
     ) -> None:
         self.b, self.c = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
         self._learn_users, self._learn_items = learned

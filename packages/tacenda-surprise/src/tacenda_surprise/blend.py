@@ -29,14 +29,10 @@ from tacenda.fitting import Callback, FitRun
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.settings import Settings, configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import Catalogue, Identities, deviation
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Identities, Numbers, deviation
 from tacenda_surprise.trainsets import FitData, SideInfo, numbers
 from tacenda_surprise.users import FoldedUser, check_rated
 from tacenda_surprise.variance import coverage_factor
-
-Floats = npt.NDArray[np.float32]
-Doubles = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.integer[Any]]
 
 _LARGEST = 1e12  # of a saved weight or factor, so that ratings remain finite in float32
 _NOBODY = object()  # an id that no trainset has

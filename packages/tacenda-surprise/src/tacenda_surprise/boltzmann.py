@@ -64,10 +64,15 @@ from tacenda.ratings import Ratings
 from tacenda.settings import option
 from tacenda_surprise.algorithm import RatedSettings, SeededSettings, StoppedSettings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Catalogue, Identities, not_empty, sparsity
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.integer[Any]]
+from tacenda_surprise.catalogue import (
+    Catalogue,
+    Doubles,
+    Floats,
+    Identities,
+    Numbers,
+    not_empty,
+    sparsity,
+)
 
 _PENALTY = 0.02
 _USUAL_NOISE, _STEEP = 0.3, 8  # up to which sparsity it holds, and how steeply it grows beyond
@@ -260,11 +265,7 @@ class Cases:
 
     @classmethod
     def of(
-        cls,
-        settings: RBMSettings,
-        scale: Scale,
-        ratings: Ratings,
-        known: Identities | None,
+        cls, settings: RBMSettings, scale: Scale, ratings: Ratings, known: Identities | None
     ) -> Cases:
         """Bring ratings and identities, given by user, into the orientation of the settings."""
         if settings.items_are_cases:
@@ -319,9 +320,7 @@ class Cases:
         )
 
 
-def tilt(
-    logits: npt.NDArray[np.float64], s: npt.NDArray[np.float64], means: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def tilt(logits: Doubles, s: Doubles, means: Doubles) -> Doubles:
     """Add to each row of ``logits`` (rows, levels) a slope times the scores ``s``, with which its mean is that wanted.
 
     ``means`` (rows,) are kept away from the ends of the scores; Newton's method with bounded steps.
@@ -334,12 +333,7 @@ def tilt(
     return found
 
 
-def find_sharpness(
-    logits: npt.NDArray[np.float64],
-    s: npt.NDArray[np.float64],
-    means: npt.NDArray[np.float64],
-    variance: float,
-) -> float:
+def find_sharpness(logits: Doubles, s: Doubles, means: Doubles, variance: float) -> float:
     """The k with which the rows of ``logits`` (rows, levels), less k s^2, have this ``variance`` on average.
 
     They are `tilt` to their ``means``. At least 0: frequencies of many cases together are no narrower than those
@@ -354,12 +348,8 @@ def find_sharpness(
 
 
 def raise_means(
-    logits: npt.NDArray[np.float64],
-    s: npt.NDArray[np.float64],
-    offsets: Numbers,
-    ids: Numbers,
-    by: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
+    logits: Doubles, s: Doubles, offsets: Numbers, ids: Numbers, by: Doubles
+) -> Doubles:
     """The slopes (cases,) that raise the mean score of the ratings of every case ``by`` so much.
 
     The ratings of case c are those of the visible units ``ids[offsets[c]:offsets[c + 1]]``, which have the ``logits``
@@ -384,9 +374,7 @@ def raise_means(
     return found
 
 
-def _moments(
-    logits: npt.NDArray[np.float64], s: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _moments(logits: Doubles, s: Doubles) -> tuple[Doubles, Doubles]:
     """Mean and variance (rows,) of the scores under ``logits`` (rows, levels)."""
     chances = np.exp(logits - logits.max(axis=1, keepdims=True))
     chances /= chances.sum(axis=1, keepdims=True)
@@ -468,10 +456,7 @@ class Machine(Arrays):
         )
 
     def mean_scores(
-        self,
-        visible: slice | Numbers,
-        cases: slice | Numbers,
-        scores: Floats,
+        self, visible: slice | Numbers, cases: slice | Numbers, scores: Floats
     ) -> Floats:
         """Expected scores (visible, cases) of all pairs of the two, by mean field."""
         p, W = self.activations[cases], self.weights[visible]
@@ -507,8 +492,6 @@ def sides(settings: RBMSettings, users: Numbers, items: Numbers) -> tuple[Number
     """Return (visible units, cases)."""
     return (users, items) if settings.items_are_cases else (items, users)
 
-
-Doubles = npt.NDArray[np.float64]
 
 OPERATIONS = {
     "adam": ("boltzmann_divergence", "sparse_product", "adam"),

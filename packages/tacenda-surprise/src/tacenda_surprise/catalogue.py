@@ -29,6 +29,10 @@ from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import IdIndex, Ratings
 
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.integer[Any]]
+
 MOST_LEVELS = 50  # ten stars in steps of 0.2; finer scales are treated as continuous
 
 not_empty = Constraint(lambda array, sizes: None if array.size else "is empty")
@@ -47,13 +51,7 @@ class Identities(Arrays):
         return known if more is None else known.union(more, ratings.n_items)
 
     @classmethod
-    def from_pairs(
-        cls,
-        users: npt.NDArray[np.integer[Any]],
-        items: npt.NDArray[np.integer[Any]],
-        n_users: int,
-        n_items: int,
-    ) -> Identities:
+    def from_pairs(cls, users: Numbers, items: Numbers, n_users: int, n_items: int) -> Identities:
         """From (pairs,) numbers in any order; duplicates merge. Raises DataError for a number off range."""
         for what, ids, n in (("user", users, n_users), ("item", items, n_items)):
             if len(ids) and (ids.min() < 0 or ids.max() >= n):
@@ -153,8 +151,8 @@ class Catalogue:
     mean: float
     #: (levels,) ascending: the possible ratings, as far as the data show them; none if there are more than
     #: `MOST_LEVELS`.
-    levels: npt.NDArray[np.float32]
-    counts: npt.NDArray[np.float32]  # (levels,), how many of the ratings were of each level
+    levels: Floats
+    counts: Floats  # (levels,), how many of the ratings were of each level
 
     @classmethod
     def of(cls, ratings: Ratings) -> Catalogue:
@@ -196,7 +194,7 @@ class Catalogue:
             counts[np.searchsorted((levels[1:] + levels[:-1]) / 2, self.levels)] = self.counts
         return replace(self, users=ratings.users, items=ratings.items, levels=levels, counts=counts)
 
-    def require_levels(self, who: str) -> npt.NDArray[np.float32]:
+    def require_levels(self, who: str) -> Floats:
         """The levels. Raises ConfigurationError where the scale is continuous."""
         if not len(self.levels):
             raise ConfigurationError(
@@ -205,7 +203,7 @@ class Catalogue:
             )
         return self.levels
 
-    def clip(self, scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def clip(self, scores: Floats) -> Floats:
         """Clip scores to the scale, in place."""
         np.clip(scores, *self.scale, out=scores)
         return scores
@@ -267,9 +265,7 @@ def standardized(ratings: Ratings, mean: float, unit: float) -> Ratings:
     )  # fmt: skip
 
 
-def possible_levels(
-    seen: npt.NDArray[np.float32], scale: tuple[float, float]
-) -> npt.NDArray[np.float32]:
+def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
     """All multiples of the smallest step between the ratings seen, from end to end of the scale.
 
     Half stars are found by their step. Where the ratings do not lie on such a grid, the levels are the
@@ -290,7 +286,7 @@ def possible_levels(
     )
 
 
-def _counts(ratings: Ratings, levels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _counts(ratings: Ratings, levels: Floats) -> Floats:
     """How many ratings are nearest to each level (levels,)."""
     at = np.searchsorted((levels[1:] + levels[:-1]) / 2, ratings.values)
     return np.bincount(at, minlength=len(levels))[: len(levels)].astype(np.float32)

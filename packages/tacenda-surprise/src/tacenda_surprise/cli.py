@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 import typer
 
 from tacenda import plugins
@@ -31,7 +30,7 @@ from tacenda.estimator import load
 from tacenda.ratings import Ratings, read_ratings, split_last, split_per_user
 from tacenda.ratings.files import rated_rows
 from tacenda_surprise.algorithm import RatingAlgorithm, best_items
-from tacenda_surprise.catalogue import Catalogue, Identities, in_utf8
+from tacenda_surprise.catalogue import Catalogue, Doubles, Identities, in_utf8
 from tacenda_surprise.top_n import ImplicitFactors, Lists, most_popular, name_items, quality
 
 _ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional_bayesian_pmf"]
@@ -256,11 +255,7 @@ def recommend(
 
 
 def _rank(
-    folder: Path,
-    model: RatingAlgorithm,
-    by: RankedBy | None,
-    exclude: list[str],
-    min_ratings: int,
+    folder: Path, model: RatingAlgorithm, by: RankedBy | None, exclude: list[str], min_ratings: int
 ) -> Lists:
     """Return how lists are ranked. Raises BadParameter for what the folder does not know."""
     bare = model._data is None  # saved by an older version
@@ -356,12 +351,8 @@ def read_numbers(option: str, text: str, kind: type[Any], n: int) -> list[Any]:
 
 
 def read_times(
-    file: Path,
-    ratings: Ratings,
-    separator: str | None,
-    places: tuple[int, int, int],
-    encoding: str,
-) -> npt.NDArray[np.float64]:
+    file: Path, ratings: Ratings, separator: str | None, places: tuple[int, int, int], encoding: str
+) -> Doubles:
     """The times (n_ratings,) of the ratings of a file, in their order; of a pair rated twice that of the last.
 
     Not as ratings are read, whose float32 holds seconds since 1970 to the minute only. Raises DataError where a

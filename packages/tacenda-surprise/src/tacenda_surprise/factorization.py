@@ -86,10 +86,7 @@ from tacenda.ratings import Ratings
 from tacenda.settings import option
 from tacenda_surprise.algorithm import RatedSettings, SeededSettings, StoppedSettings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Identities, Pieces, deviation, sparsity
-
-Floats = npt.NDArray[np.float32]
-Doubles = npt.NDArray[np.float64]
+from tacenda_surprise.catalogue import Doubles, Floats, Identities, Pieces, deviation, sparsity
 
 # for ratings of unit deviation
 _PENALTY, _RATE = 0.16, 0.14
@@ -627,7 +624,7 @@ class ALS(_Trainer):
         ratings: Pieces,
         own: tuple[Array, Array],
         others: tuple[Array, Array],
-        precision: npt.NDArray[np.float64],
+        precision: Doubles,
     ) -> None:
         """Solve for all rows of one side and their biases, in place."""
         # (Q, 1)^T (Q, 1) + n diag(lambda, lambda_b) in each row, whose last unknown is the bias (Zhou et al. 2008).

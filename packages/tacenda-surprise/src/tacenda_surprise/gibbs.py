@@ -50,7 +50,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
@@ -62,11 +61,10 @@ from tacenda.kernels.shared import sparse_product, tall_columns, tall_moments
 from tacenda.ratings import Ratings
 from tacenda.settings import option
 from tacenda_surprise.algorithm import DeviceSettings, RatedSettings, SeededSettings
-from tacenda_surprise.catalogue import Identities, Pieces, sparsity
+from tacenda_surprise.catalogue import Doubles, Floats, Identities, Pieces, sparsity
 from tacenda_surprise.samples import Samples
 
-Floats = npt.NDArray[np.float32]
-Matrix = npt.NDArray[np.float64]
+Matrix = Doubles
 
 OPERATIONS = "rating_scores", "rating_solves", "sparse_product", "tall_columns", "tall_moments"
 LESS = "fewer factors (n_factors)"
@@ -256,7 +254,7 @@ class Gibbs(Trainer):
         others: Array,
         means: Array,
         precision: Matrix,
-        alpha: float | npt.NDArray[np.float64],
+        alpha: float | Doubles,
         roots: Array | None = None,
     ) -> Array:
         """Draw every row of one side from its posterior, given the other side.
@@ -276,7 +274,7 @@ class Gibbs(Trainer):
         rows, noise = Targets(ratings.offsets, ratings.ids, targets), to_device(noise, self._device)
         return rating_solves(rows, table, means, precision, alpha, noise)
 
-    def _squared_errors(self) -> npt.NDArray[np.float64]:
+    def _squared_errors(self) -> Doubles:
         """The sum over each user's ratings (users,)."""
         ratings = self._by_user
         x, q = (table[:, :-1] for table in (self._users, self._items))
@@ -287,7 +285,7 @@ class Gibbs(Trainer):
         totals = np.bincount(self.ratings.user_ids, errors, len(self._users))
         return np.asarray(totals, np.float64)
 
-    def _draw_noise(self, rng: np.random.Generator, squares: npt.NDArray[np.float64]) -> None:
+    def _draw_noise(self, rng: np.random.Generator, squares: Doubles) -> None:
         """Draw alpha, gamma and nu given the squared errors of every user (users,)."""
         # alpha ~ Gamma(a_0 + N/2, b_0 + sum_u gamma_u e_u / 2), gamma_u ~ Gamma((nu + n_u) / 2, (nu + alpha e_u) / 2)
         counts = np.diff(self._by_user.offsets)
@@ -343,15 +341,11 @@ def draw_evenness(rng: np.random.Generator, gamma: Floats) -> float:
 class Hyper(NamedTuple):
     """Mean (width,) and precision (width, width) of the rows of a table."""
 
-    mean: npt.NDArray[np.float64]
+    mean: Doubles
     precision: Matrix
 
 
-def draw_hyper(
-    rng: np.random.Generator,
-    rows: Array,
-    centred: Array | None = None,
-) -> Hyper:
+def draw_hyper(rng: np.random.Generator, rows: Array, centred: Array | None = None) -> Hyper:
     """Draw mean and precision from their posterior, given ``rows`` (n, width).
 
     The rows ``centred`` (m, width) have the same precision, and their mean is known to be zero.
@@ -372,7 +366,7 @@ def draw_hyper(
     return Hyper(n * mean / (_BETA + n) + noise, precision)
 
 
-def expected_variances(width: int) -> npt.NDArray[np.float64]:
+def expected_variances(width: int) -> Doubles:
     """The diagonal of V (width,)."""
     factors = max(width - 1, 1)
     return np.append(np.full(width - 1, (_VARIANCE / factors) ** 0.5), _VARIANCE)

@@ -29,12 +29,11 @@ from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.bayesian import BayesianPMF, ConditionalBayesianPMF
 from tacenda_surprise.bias import BiasOnly, BiasOnlySettings
 from tacenda_surprise.boltzmann import ConditionalRBMSettings, RBMSettings
+from tacenda_surprise.catalogue import Floats
 from tacenda_surprise.factorization import ConditionalPMFSettings, PMFSettings
 from tacenda_surprise.gibbs import BayesianPMFSettings, ConditionalBayesianPMFSettings
 from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
-
-Floats = npt.NDArray[np.float32]
 
 
 def ratings_of(data: Dataset) -> Ratings:

@@ -28,7 +28,7 @@ from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import Catalogue, Identities, deviation
+from tacenda_surprise.catalogue import Catalogue, Floats, Identities, Numbers, deviation
 from tacenda_surprise.factorization import (
     LEAST_PENALTY,
     ConditionalPMFSettings,
@@ -43,9 +43,6 @@ from tacenda_surprise.factorization import (
 from tacenda_surprise.users import FoldedFactors, check_rated
 from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
 from tacenda_surprise.variance import fit as fit_variances
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.integer[Any]]
 
 _MATTERS = 0.005  # a smaller difference of errors may be chance
 _HELD_OUT = "RMSE of the ratings held out"
@@ -296,11 +293,7 @@ def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Size
 
 
 def solve_user(
-    used: ResolvedOptions,
-    tables: Tables,
-    mean: float,
-    rated: tuple[Numbers, Floats],
-    prior: Floats,
+    used: ResolvedOptions, tables: Tables, mean: float, rated: tuple[Numbers, Floats], prior: Floats
 ) -> tuple[float, Floats]:
     """Solve for bias and factors of a user who has rated items (n,) so (n,); ``prior`` is s (factors,)."""
     items, values = rated

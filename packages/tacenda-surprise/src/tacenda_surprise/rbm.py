@@ -31,11 +31,8 @@ from tacenda_surprise.boltzmann import (
     squash,
     train,
 )
-from tacenda_surprise.catalogue import Catalogue, Identities
+from tacenda_surprise.catalogue import Catalogue, Floats, Identities, Numbers
 from tacenda_surprise.users import check_rated
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.integer[Any]]
 
 _DAMPING = 5.0  # ratings at the expected value that are added to those of a user folded in
 
@@ -244,11 +241,7 @@ def _expect(chances: Floats, of: Floats) -> Floats:
 
 
 def usual_slope(
-    machine: Machine,
-    scale: Scale,
-    visible: Numbers,
-    levels: npt.NDArray[np.int32],
-    damping: float,
+    machine: Machine, scale: Scale, visible: Numbers, levels: npt.NDArray[np.int32], damping: float
 ) -> float:
     """The slope o of a new case with these ratings: as in `Cases`, but from the visible biases alone."""
     if not len(visible):
@@ -279,11 +272,7 @@ def as_case(
 
 
 def as_visible(
-    machine: Machine,
-    scale: Scale,
-    cases: Numbers,
-    levels: npt.NDArray[np.int32],
-    penalty: float,
+    machine: Machine, scale: Scale, cases: Numbers, levels: npt.NDArray[np.int32], penalty: float
 ) -> FoldedUnit:
     """Learn a visible unit with these ratings of ``cases``; the machine has its rows for the unknown."""
     p, s = machine.activations, scale.scores

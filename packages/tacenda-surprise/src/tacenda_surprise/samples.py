@@ -12,20 +12,16 @@ algorithm 4.4), predicts the same to a hundredth of a star and is scored some te
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Float32, named, positive
 from tacenda.errors import ArtifactError
 from tacenda.ratings import Ratings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Catalogue, not_empty
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, not_empty
 from tacenda_surprise.variance import Curve, coverage_factor
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.integer[Any]]
 
 DAMAGED = "the samples of the model hold a precision that is not positive definite: it is damaged"
 
@@ -59,7 +55,7 @@ class Samples(Arrays):
         chosen = total - 1 - (np.arange(min(n, total))[::-1] * total) // min(n, total)
         return self.map(lambda part: part[chosen])
 
-    def expected(self, users: Numbers, items: Numbers) -> npt.NDArray[np.float64]:
+    def expected(self, users: Numbers, items: Numbers) -> Doubles:
         """Mean scores of pairs of known users and items (pairs,)."""
         found = np.zeros(len(users))
         for x, q in zip(self.x, self.q, strict=True):
@@ -209,7 +205,7 @@ class Unit(NamedTuple):
 class LeftOut(NamedTuple):
     """Ratings that samples were not given: errors, the variances of their scores and their noises (ratings,)."""
 
-    errors: npt.NDArray[np.float64]
+    errors: Doubles
     predictions: Floats  # in units of the ratings
     variances: Floats
     noises: Floats

@@ -31,10 +31,8 @@ from tacenda.arrays import Array, Arrays, Constraint, Float32, named
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.ratings import Targets, rating_solves
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Identities, deviation
+from tacenda_surprise.catalogue import Floats, Identities, Numbers, deviation
 
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.integer[Any]]
 By = Literal["both", "rating", "choice"]
 
 _WIDTH, _SWEEPS = 32, 10

@@ -12,13 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, DataError
-from tacenda_surprise.catalogue import Catalogue
+from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
 from tacenda_surprise.top_n import Lists, check_length, name_items
 from tacenda_surprise.trainsets import check_ids
 from tacenda_surprise.variance import PredictiveVariance, nearest
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.integer[Any]]
 
 
 class FoldedUser(Protocol):
@@ -80,9 +77,7 @@ def check_rated(items: Numbers, values: npt.ArrayLike, n_items: int) -> Floats:
     return found
 
 
-def ratings_by_item(
-    ratings: Mapping[Any, float] | Iterable[tuple[Any, float]],
-) -> dict[Any, float]:
+def ratings_by_item(ratings: Mapping[Any, float] | Iterable[tuple[Any, float]]) -> dict[Any, float]:
     """Read the ratings of one user, by raw item id. Raises ConfigurationError for what are no pairs."""
     try:
         return dict(ratings)
@@ -98,7 +93,7 @@ class Given(NamedTuple):
 
     uid: Hashable | None  # raw id; None if the user is not to be found under any
     items: npt.NDArray[np.int64]  # (n,) items whose ratings are known
-    values: npt.NDArray[np.float32]  # (n,) the ratings
+    values: Floats  # (n,) the ratings
     rated: npt.NDArray[np.int64]  # further items known to be rated
 
     @classmethod

@@ -28,10 +28,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from tacenda.arrays import Array, Arrays, Constraint, Float32, Float64, at_least, named, positive
-
-Floats = npt.NDArray[np.float32]
-Doubles = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.integer[Any]]
+from tacenda_surprise.catalogue import Doubles, Floats, Numbers
 
 _REACH = 2.5  # of the standardized prediction: beyond it the curve stays level
 _PRIOR = np.log([0.8, 0.2, 5.0, 0.2, 5.0, 20.0])  # sigma^2, a_U, k_U, a_I, k_I, nu, of unit errors
