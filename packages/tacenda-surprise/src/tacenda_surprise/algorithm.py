@@ -41,13 +41,7 @@ from tacenda_surprise import storage
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Identities, Numbers
 from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, check_length, name_items, top
 from tacenda_surprise.trainsets import FitData, SideInfo, as_list, numbers
-from tacenda_surprise.users import (
-    FoldedUser,
-    Given,
-    NewUser,
-    NewUsers,
-    ratings_by_item,
-)
+from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
 from tacenda_surprise.variance import PredictiveVariance, nearest
 
 _UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
@@ -102,11 +96,7 @@ class StoppedSettings(DeviceSettings):
     """Options of algorithms that can stop early, by ratings held out."""
 
     validation: float = option(
-        0.0,
-        "part of the ratings held out to stop early; 0: none",
-        at_least=0,
-        below=1,
-        last=True,
+        0.0, "part of the ratings held out to stop early; 0: none", at_least=0, below=1, last=True
     )
     refit: bool = option(
         True,
