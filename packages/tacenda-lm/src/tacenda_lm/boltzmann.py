@@ -39,14 +39,14 @@ from scipy.sparse import csr_array
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
-from tacenda.fitting import ArrayBatches, FitRun, StepResult, fingerprint_arrays
+from tacenda.fitting import ArrayBatches, FitRun, StepResult
 from tacenda.kernels.shared import PackedInputs, hidden_sums, pack_inputs
 from tacenda.settings import Settings, configured_by, option
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State, log_softmax, vector_of, window_of
 from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
-from tacenda_lm.training import Trainer, falling_rate, train
+from tacenda_lm.training import Pieces, Trainer, falling_rate, train
 
 Floats = npt.NDArray[np.floating[Any]]
 _Single = npt.NDArray[np.float32]
@@ -596,40 +596,10 @@ class BoltzmannTrainer(Trainer):
         return BoltzmannPredictor(self.current, self.boundary)
 
 
-class Stretches:
-    """A text as stretches of equal length, which are read side by side, a piece of each at a time.
-
-    There are batch_words / piece_words of them, and fewer where they would be shorter than 16 pieces.
-    A batch is the place within the stretches where the pieces begin.
-    """
-
-    def __init__(self, text: Stream, settings: TemporalFRBMSettings) -> None:
-        n, piece = len(text.ids), settings.piece_words
-        wanted = max(1, settings.batch_words // piece)
-        self.length = -(-n // max(1, min(wanted, n // (_LEAST_STEPS * piece))))
-        self.begins = np.arange(0, n, self.length)
-        self.piece, self._text = piece, text
-
-    def positions(self, first: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Return where the words of the pieces stand, (piece, stretches), and which of them there are."""
-        within = first + np.arange(min(self.piece, self.length - first))[:, None]
-        places = self.begins + within
-        last = len(self._text.ids) - 1
-        return np.minimum(places, last), places <= last
-
-    def n_batches(self, epoch: int) -> int:
-        return -(-self.length // self.piece)
-
-    def batches(self, epoch: int, skip: int = 0) -> Iterator[int]:
-        """Yield where they begin, in the order of the text."""
-        yield from range(skip * self.piece, self.length, self.piece)
-
-    def fingerprint(self) -> str:
-        return fingerprint_arrays(tuple(self._text), "stretches", self.length, self.piece)
-
-
 class TemporalTrainer(BoltzmannTrainer):
-    """A temporal machine under training; batches are those of `Stretches`.
+    """A temporal machine under training; batches are those of `Pieces`.
+
+    There are batch_words / piece_words parts, and fewer where they would be shorter than 16 pieces.
 
     The probabilities of the hidden units at the ends of the pieces are carried to the next step, and belong to the
     state.
@@ -643,17 +613,20 @@ class TemporalTrainer(BoltzmannTrainer):
         valid: Stream | None,
     ) -> None:
         super().__init__(settings, parameters, text, valid)
-        self.stretches = Stretches(text, settings)
+        n, piece = len(text.ids), settings.piece_words
+        wanted = max(1, min(settings.batch_words // piece, n // (_LEAST_STEPS * piece)))
+        self.source = Pieces(text, -(-n // -(-n // wanted)), piece, piece)
         self._firsts = text.firsts
-        shape = len(self.stretches.begins), parameters.hidden
+        shape = self.source.parts, parameters.hidden
         self.carried = self.rest["carried"] = np.zeros(shape, parameters.words.dtype)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """Take one step on the summed loss of a piece of every stretch, read side by side."""
+        """Take one step on the summed loss of a piece of every part, read side by side."""
         now = self.current
-        if batch == 0:
+        if batch[0] == 0:
             self.carried[:] = 0
-        places, inside = self.stretches.positions(batch)
+        places = self.source.positions(batch)
+        inside, places = places >= 0, np.maximum(places, 0)
         opening = self._firsts[places]
         read = Contexts.at(self.text, places.ravel(), self.settings.context)
         features = context_features(now, read)
@@ -685,7 +658,7 @@ class TemporalTrainer(BoltzmannTrainer):
         return StepResult(loss, int(counted.sum()))
 
     def _go_back(self, slopes: Floats, hidden: Floats) -> Floats:
-        """Add to the gradients of b_t (piece, stretches, hidden) what comes back from later words of the piece.
+        """Add to the gradients of b_t (piece, parts, hidden) what comes back from later words of the piece.
 
         Return that part alone (tokens, hidden): it is the gradient of a_w of the words that are there.
         """
@@ -840,7 +813,7 @@ class TemporalFRBM(FRBM):
             begin = initial_parameters(settings, corpus)
         texts = streams_of(corpus, valid, across=settings.across_sentences)
         trainer = TemporalTrainer(settings, begin.with_zero_transitions(), *texts)
-        source, identity = trainer.stretches, {"begin": begin.fingerprint()}
+        source, identity = trainer.source, {"begin": begin.fingerprint()}
         rate = falling_rate(settings.learning_rate, settings.epochs, source)
         history = train(trainer, source, run.stage("temporal"), rate, identity)
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()

@@ -46,7 +46,7 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Arrays, Float32, Int64, take, within
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
-from tacenda.fitting import FitRun, StepResult, fingerprint_arrays
+from tacenda.fitting import FitRun, StepResult
 from tacenda.settings import Settings, configured_by, group, option
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids
@@ -54,6 +54,7 @@ from tacenda_lm.states import State, log_softmax, rows_of_block, vector_of, wind
 from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
 from tacenda_lm.training import (
     Gradient,
+    Pieces,
     Trainer,
     dropout_mask,
     falling_rate,
@@ -255,13 +256,12 @@ class StateSpaceLM(StreamModel):
             windows = windows_of(text, places, advanced.joint_order, unknown)
             joint = JointTokens.of(windows, types, unknown)
         parameters = initial_parameters(settings, corpus.type_counts, unknown, len(joint))
-        texts = max(1, min(advanced.streams, len(text.ids) // _SHORT))
-        positions = cut_into(text, texts)
+        parts = max(1, min(advanced.streams, len(text.ids) // _SHORT))
         rules = settings.training == "rules"
         last = advanced.last_piece if rules else advanced.piece
-        source = Pieces(positions, text.ids, advanced.piece, last, settings.epochs)
+        source = Pieces(text, parts, advanced.piece, last, settings.epochs)
         kind = RulesTrainer if rules else GradientTrainer
-        trainer = kind(settings, parameters, joint, text, positions, held_out)
+        trainer = kind(settings, parameters, joint, source, held_out)
         rate = falling_rate(settings.learning_rate, settings.epochs, source, warm=_WARM)
         history = train(trainer, source, run, rate)
         self._vocabulary, self._predictor = vocabulary, trainer.predictor()
@@ -861,46 +861,6 @@ class Text:
         return Piece(inputs, words, live.astype(np.float32), seen.astype(np.float32))
 
 
-def cut_into(stream: Stream, texts: int) -> _Int64:
-    """Return the positions of a stream cut into ``texts`` parts: (steps, texts), -1 behind the end."""
-    steps = -(-len(stream.ids) // texts)
-    found = np.arange(steps)[:, None] + steps * np.arange(texts)
-    return np.where(found < len(stream.ids), found, -1)
-
-
-class Pieces(NamedTuple):
-    """Steps of a text in their order, as `tacenda.fitting` takes batches; a batch is (first step, end).
-
-    In the first of ``epochs`` epochs a batch has ``first`` steps, in the last ``last``.
-    """
-
-    positions: _Int64  # (steps, texts)
-    ids: Ints
-    first: int
-    last: int
-    epochs: int
-
-    def length(self, epoch: int) -> int:
-        """Return how many steps a batch of an epoch has."""
-        share = epoch / max(self.epochs - 1, 1)
-        grown: float = self.first * (self.last / self.first) ** share
-        return max(1, round(grown))
-
-    def n_batches(self, epoch: int) -> int:
-        return -(-len(self.positions) // self.length(epoch))
-
-    def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[int, int]]:
-        """Yield the batches of an epoch without the first ``skip``."""
-        length, steps = self.length(epoch), len(self.positions)
-        for begin in range(skip * length, steps, length):
-            yield begin, min(begin + length, steps)
-
-    def fingerprint(self) -> str:
-        return fingerprint_arrays(
-            (self.positions, self.ids), "in order", self.first, self.last, self.epochs
-        )
-
-
 # -- training ---------------------------------------------------------------------------------------
 
 
@@ -946,7 +906,7 @@ def initial_parameters(
 class GradientTrainer(Trainer):
     """A model under training on the likelihood of the text, by AdaGrad with an accumulator for each row of a matrix.
 
-    A batch is (first step, end) of the text. The state at the end of a batch is that before the next; an epoch begins
+    Batches are those of `Pieces`. The state at the end of a batch is that before the next; an epoch begins
     with a state of zeros. Gradients go back through the states of a batch; what came before it is taken for constant.
     """
 
@@ -955,14 +915,13 @@ class GradientTrainer(Trainer):
         settings: StateSpaceLMSettings,
         parameters: Parameters,
         joint: JointTokens,
-        text: Stream,
-        positions: Ints,
+        source: Pieces,
         valid: Stream | None,
     ) -> None:
         self.current, self.joint = parameters, joint
+        self.source, text = source, source.text
         self.read = Text(text, settings.window, settings.order - 1, joint)
-        self.positions = positions
-        self.before = np.zeros((positions.shape[1], self._carried()), parameters.outputs.dtype)
+        self.before = np.zeros((source.parts, self._carried()), parameters.outputs.dtype)
         tables = dict(parameters.items())
         sums = {**dict.fromkeys(tables, _SUM), "joint": settings.advanced.joint_sum}
         rest = {"before": self.before}
@@ -974,9 +933,8 @@ class GradientTrainer(Trainer):
 
     def step(self, batch: tuple[int, int], learning_rate: float) -> StepResult:
         """Take one step on a piece of the text."""
-        begin, end = batch
-        piece = self.read.piece(self.positions[begin:end])
-        if begin == 0:
+        piece = self.read.piece(self.source.positions(batch))
+        if batch[0] == 0:
             self.before[:] = 0
         with np.errstate(over="ignore", invalid="ignore"):  # a fit that diverges shows in its loss
             loss, norm = self._learn(piece, learning_rate)

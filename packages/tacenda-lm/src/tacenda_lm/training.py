@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -162,6 +162,43 @@ class Trainer(fitting.Trainer):
         slopes = in_c_order(gradient.reshape(-1, table.shape[1]), table.dtype)
         every = np.arange(len(table), dtype=np.int32) if rows is None else rows
         adagrad(table, self.sums[name], every, slopes, learning_rate, threads=threads)
+
+
+class Pieces:
+    """A text in equal parts that are read side by side, a piece of each at a time, in order.
+
+    A batch is (first step, end), steps within the parts. In the first of ``epochs`` epochs a batch has ``first`` steps,
+    in the last ``last``.
+    """
+
+    def __init__(self, text: Stream, parts: int, first: int, last: int, epochs: int = 1) -> None:
+        self.text, self.parts, self.steps = text, parts, -(-len(text.ids) // parts)
+        self.first, self.last, self.epochs = first, last, epochs
+
+    def positions(self, batch: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """Return the positions of a batch in the text, (steps, parts); -1 behind its end."""
+        found = np.arange(*batch)[:, None] + self.steps * np.arange(self.parts)
+        return np.where(found < len(self.text.ids), found, -1)
+
+    def length(self, epoch: int) -> int:
+        """Return how many steps a batch of an epoch has."""
+        share = epoch / max(self.epochs - 1, 1)
+        grown: float = self.first * (self.last / self.first) ** share
+        return max(1, round(grown))
+
+    def n_batches(self, epoch: int) -> int:
+        return -(-self.steps // self.length(epoch))
+
+    def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[int, int]]:
+        """Yield the batches of an epoch without the first ``skip``."""
+        length = self.length(epoch)
+        for begin in range(skip * length, self.steps, length):
+            yield begin, min(begin + length, self.steps)
+
+    def fingerprint(self) -> str:
+        return fingerprint_arrays(
+            tuple(self.text), "pieces", self.parts, self.first, self.last, self.epochs
+        )
 
 
 def averaging_weight(steps: int, averaging: float) -> float:

@@ -83,16 +83,15 @@ def test_the_gradient_through_time_is_that_of_autograd(oracles, across, monkeypa
     ).settings  # fmt: skip
     trainer, taken = TemporalTrainer(settings, p, stream, None), []
     monkeypatch.setattr(trainer, "climb", lambda *given: taken.append(given))
-    monkeypatch.setattr(trainer.stretches, "length", 10)
-    monkeypatch.setattr(trainer.stretches, "begins", np.arange(0, len(stream.ids), 10))
-    n = len(trainer.stretches.begins)
+    n = -(-len(stream.ids) // 10)
+    trainer.source.parts, trainer.source.steps = n, 10
     trainer.carried = np.random.default_rng(0).random((n, 4))
     carried = torch.from_numpy(trainer.carried.copy())
-    loss = trainer.step(5, 0.1).loss
+    loss = trainer.step((5, 10), 0.1).loss
     [(found, tokens, _)] = taken
 
     leaves, firsts, total, counted = leaves_of(p), stream.firsts, 0, 0
-    for s, begin in enumerate(trainer.stretches.begins):
+    for s, begin in enumerate(range(0, len(stream.ids), 10)):
         hidden = carried[s]
         for t in range(begin + 5, min(begin + 10, len(stream.ids))):
             if firsts[t]:

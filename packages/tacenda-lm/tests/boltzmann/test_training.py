@@ -10,7 +10,6 @@ from tacenda.fitting import StepResult
 from tacenda_lm import FRBM, KneserNey, TemporalFRBM, boltzmann
 from tacenda_lm.boltzmann import (
     BoltzmannTrainer,
-    Stretches,
     TemporalTrainer,
     initial_parameters,
 )
@@ -54,14 +53,14 @@ def test_an_epoch_of_a_small_text_has_sixteen_steps_and_others_are_as_asked(
         if kind is FRBM:
             seen.append(len(batch[0]))
         else:
-            seen.append(self.stretches.positions(batch)[1].sum())
+            seen.append((self.source.positions(batch) >= 0).sum())
         self.draw()
         return StepResult(0.0, 1.0)
 
     monkeypatch.setattr(trainer, "step", step)
     options = {} if kind is FRBM else {"frbm_epochs": 0}
     kind(epochs=1, features=2, hidden=2, **options).fit([["a"] * (n - 1)])
-    # stretches hold the `</s>` before the text too, which may take a step of its own
+    # the parts hold the `</s>` before the text too, which may take a step of its own
     assert (len(seen) - steps in (0, 1), seen[0]) == (True, size)
 
 
@@ -85,11 +84,11 @@ def test_a_step_in_which_every_word_only_opens_a_sequence_learns_nothing(how, se
     parameters = initial_parameters(model.settings, corpus).with_zero_transitions()
     stream = Stream.of_corpus(corpus, model.settings.across_sentences)
     trainer = TemporalTrainer(model.settings, parameters, stream, None)
-    trainer.stretches.begins = np.flatnonzero(stream.firsts)  # so that all open a sequence
-    trainer.stretches.length = 1
-    trainer.carried = np.ones((len(trainer.stretches.begins), 4), np.float32)
+    opening = np.flatnonzero(stream.firsts)[None]
+    trainer.source.positions = lambda batch: opening
+    trainer.carried = np.ones((opening.size, 4), np.float32)
     before = {name: table.copy() for name, table in trainer.tables.items()}
-    result = trainer.step(0, 0.1)
+    result = trainer.step((0, 1), 0.1)
     assert (result.loss, result.units) == (0, 0)
     assert not trainer.carried.any()
     for name, table in trainer.tables.items():
@@ -145,16 +144,18 @@ def test_a_machine_that_cannot_be_begun_with_is_refused():
 
 @pytest.mark.parametrize("n", [1, 2, 39, 40, 41, 997])
 @pytest.mark.parametrize(("batch", "piece"), [(1, 1), (40, 1), (40, 7), (1000, 10)])
-def test_stretches_hold_every_word_once_and_in_order(n, batch, piece):
+def test_pieces_hold_every_word_once_and_in_order(n, batch, piece):
     stream = Stream(np.zeros(n, np.int32), np.array([0, n]))
-    settings = TemporalFRBM(batch_words=batch, piece_words=piece).settings
-    source = Stretches(stream, settings)
-    seen = [[] for _ in source.begins]
+    settings = TemporalFRBM(batch_words=batch, piece_words=piece, features=2, hidden=2).settings
+    parameters = initial_parameters(settings, Corpus.from_sentences([["a"]]))
+    source = TemporalTrainer(settings, parameters, stream, None).source
+    seen = [[] for _ in range(source.parts)]
     firsts = list(source.batches(0))
     assert len(firsts) == source.n_batches(0)
     assert list(source.batches(0, skip=1)) == firsts[1:]
     for first in firsts:
-        places, inside = source.positions(first)
+        places = source.positions(first)
+        inside = places >= 0
         assert len(places) <= piece
         assert inside.sum() <= batch
         for own, column, there in zip(seen, places.T, inside.T, strict=True):
