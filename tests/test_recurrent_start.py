@@ -42,7 +42,7 @@ def folder(lds, tmp_path_factory):
     return path
 
 
-def filtered(model, words):
+def filter_words(model, words):
     """x_t = (A - K C A) x_{t-1} + K w_t in the coordinates of C, and W^{-1} C A x_t over mu, from the parameters."""
     fitted = model.learned
     A, C = fitted.parameters.A, fitted.parameters.C
@@ -62,7 +62,7 @@ def test_the_system_of_an_artefact_is_the_filter_of_the_lds(lds, folder):
     vocabulary = lds.vocabulary
     system = LinearSystem.load(str(folder), vocabulary)
     words = np.random.default_rng(0).integers(0, len(vocabulary), 15)
-    predicted = system.filtered(words[:, None])[:, 0] @ system.outputs.T
+    predicted = system.filter_words(words[:, None])[:, 0] @ system.outputs.T
     expected = filtered(lds, words)
     np.testing.assert_allclose(predicted, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
 
@@ -74,7 +74,7 @@ def test_the_network_does_what_the_system_does_where_it_is_nearly_linear(lds, fo
     system = LinearSystem.load(str(folder), corpus.vocabulary)
     frequencies = (corpus.type_counts + 1.0) / (corpus.type_counts + 1.0).sum()
     words, errors = ids[:40], []
-    linear = system.filtered(words[:, None])[:, 0] @ system.outputs.T
+    linear = system.filter_words(words[:, None])[:, 0] @ system.outputs.T
     for spread in (0.4, 0.2):
         monkeypatch.setattr(recurrent, "_SPREAD", spread)
         network = Network(*system.start_network(ids, frequencies))

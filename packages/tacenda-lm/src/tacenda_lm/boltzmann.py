@@ -247,7 +247,7 @@ class BoltzmannPredictor(Predictor):
             found[own] = log_softmax(self._scores(vectors[own]))
         return found
 
-    def picked(self, vectors: _Single, words: Ids) -> Float64:
+    def pick(self, vectors: _Single, words: Ids) -> Float64:
         found = np.empty(len(words), np.float64)
         for i in range(0, len(words), _ROWS):
             own = slice(i, i + _ROWS)
@@ -671,7 +671,7 @@ class TemporalTrainer(BoltzmannTrainer):
         return onward.reshape(-1, slopes.shape[-1])
 
 
-def initial_parameters(settings: FRBMSettings, corpus: Corpus) -> BoltzmannParameters:
+def draw_parameters(settings: FRBMSettings, corpus: Corpus) -> BoltzmannParameters:
     """Draw small vectors and weights; the biases of words are those of a unigram model."""
     counts = corpus.type_counts
     rng = np.random.default_rng([settings.seed, 1])
@@ -718,7 +718,7 @@ class FRBM(StreamModel):
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
         settings = self.settings
         texts = streams_of(corpus, valid, across=settings.across_sentences)
-        trainer = BoltzmannTrainer(settings, initial_parameters(settings, corpus), *texts)
+        trainer = BoltzmannTrainer(settings, draw_parameters(settings, corpus), *texts)
         positions = np.flatnonzero(~trainer.text.firsts)
         batch = max(1, min(settings.batch_words, len(positions) // _LEAST_STEPS))
         source = ArrayBatches(positions, batch_size=batch, seed=settings.seed)
@@ -810,7 +810,7 @@ class TemporalFRBM(FRBM):
             begin, told["frbm"] = plain.parameters, plain.fitted_on["training"]
             run = run.after_first()
         else:
-            begin = initial_parameters(settings, corpus)
+            begin = draw_parameters(settings, corpus)
         texts = streams_of(corpus, valid, across=settings.across_sentences)
         trainer = TemporalTrainer(settings, begin.with_zero_transitions(), *texts)
         source, identity = trainer.source, {"begin": begin.fingerprint()}

@@ -370,7 +370,7 @@ class LanguageModel(Estimator):
                 scores, state = self.score_from(state, ids)
             else:
                 scores = self.score_corpus(ids, offsets)
-            parts.append(_measured(block, scores, offsets, spelling))
+            parts.append(_sum_up(block, scores, offsets, spelling))
         return Perplexity.pooled(parts, context, checked_blank_lines(blank_lines))
 
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
@@ -475,9 +475,7 @@ class LanguageModel(Estimator):
         return tokens_of(sentence, self.string_tokenizer)
 
 
-def _measured(
-    block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWords
-) -> Perplexity:
+def _sum_up(block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWords) -> Perplexity:
     """Sum up the scores (tokens with ends,) of a block, whose sentences with their ends begin at ``offsets``."""
     ends = np.zeros(len(scores), bool)
     ends[offsets[1:] - 1] = True  # the </s> of each

@@ -332,7 +332,7 @@ class RecurrentPredictor(Predictor):
     def rows(self, vectors: _Floats) -> _Floats:
         return distribution(self.network, vectors)
 
-    def picked(self, vectors: _Floats, words: Ids) -> Float64:
+    def pick(self, vectors: _Floats, words: Ids) -> Float64:
         return output(self.network, vectors, words)[0].astype(np.float64)
 
     def _rest(self, sequences: int) -> _Floats:
@@ -452,7 +452,7 @@ class LinearSystem(NamedTuple):
             )
         return system
 
-    def filtered(self, ids: _Ints) -> Float64:
+    def filter_words(self, ids: _Ints) -> Float64:
         """Return the filtered states (steps, sequences, states) of words (steps, sequences) after nothing."""
         x = np.zeros((ids.shape[1], len(self.transitions)))
         found = self.inputs[ids]
@@ -470,7 +470,7 @@ class LinearSystem(NamedTuple):
         steps = min(_STEPS, max(2, len(text) // _SEQUENCES))
         starts = np.linspace(0, len(text), _SEQUENCES, endpoint=False).astype(np.int64)
         sample = text[(np.arange(steps + 1)[:, None] + starts) % len(text)]
-        x = self.filtered(sample[:-1])[min(_SETTLED, steps // 2) :]
+        x = self.filter_words(sample[:-1])[min(_SETTLED, steps // 2) :]
         targets = sample[-len(x) :]
         deviations = x.reshape(-1, x.shape[2]).std(axis=0)
         D = _SPREAD / np.where(deviations > 0, deviations, 1.0)

@@ -255,7 +255,7 @@ class StateSpaceLM(StreamModel):
             places = np.flatnonzero(~text.firsts)
             windows = windows_of(text, places, advanced.joint_order, unknown)
             joint = JointTokens.of(windows, types, unknown)
-        parameters = initial_parameters(settings, corpus.type_counts, unknown, len(joint))
+        parameters = draw_parameters(settings, corpus.type_counts, unknown, len(joint))
         parts = max(1, min(advanced.streams, len(text.ids) // _SHORT))
         rules = settings.training == "rules"
         last = advanced.last_piece if rules else advanced.piece
@@ -864,7 +864,7 @@ class Text:
 # -- training ---------------------------------------------------------------------------------------
 
 
-def initial_parameters(
+def draw_parameters(
     settings: StateSpaceLMSettings, counts: npt.NDArray[np.integer[Any]], unknown: int, runs: int
 ) -> Parameters:
     """Draw small numbers; the internal state begins as sums that fade, and biases as those of a unigram model.

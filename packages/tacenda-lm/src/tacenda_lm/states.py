@@ -168,22 +168,9 @@ def check_normalized(
 ) -> float:
     """Return the largest ``|sum_w p(w | context) - 1|`` over many contexts, computed in full.
 
-    Parameters
-    ----------
-    sentences
-        The contexts are all beginnings of these; by default they are random words of the vocabulary.
-        The context in which no word is known is checked too.
-    n_contexts
-        How many contexts are drawn by default.
-    seed
-        Seed of the default contexts.
-    tolerance
-        The largest difference that is allowed.
-
-    Raises
-    ------
-    DataError
-        A distribution is not normalized, or holds NaN; the message names the context.
+    The contexts are all beginnings of ``sentences``, by default ``n_contexts`` of random words of the vocabulary, and
+    the one in which no word is known. Raises DataError, which names the context, for a distribution that holds NaN or
+    whose sum differs from one by more than ``tolerance``.
     """
     vocabulary = model.vocabulary
     if sentences is None:

@@ -216,7 +216,7 @@ class Predictor:
         """Return log-probabilities of every next word, (rows, types)."""
         raise NotImplementedError
 
-    def picked(self, vectors: _Floats, words: Ids) -> Float64:
+    def pick(self, vectors: _Floats, words: Ids) -> Float64:
         """Return log p(word) of one word for each vector, (rows,)."""
         return self.rows(vectors)[np.arange(len(words)), words].astype(np.float64)
 
@@ -233,16 +233,16 @@ class Predictor:
 
     def log_prob(self, states: Sequence[State], words: Ids) -> Float64:
         """Return log p(word | state), (states,)."""
-        return self.picked(self.vectors(states), words)
+        return self.pick(self.vectors(states), words)
 
     def score(self, stream: Stream) -> Float64:
         """Return log-probabilities of all but the first id of every sequence."""
-        found = [self.picked(vectors, words) for vectors, words, _ in self.passes(stream)]
+        found = [self.pick(vectors, words) for vectors, words, _ in self.passes(stream)]
         return np.concatenate([np.empty(0), *found])
 
     def score_from(self, state: State, ids: Ids) -> tuple[Float64, State]:
         """Return the scores of ids that follow a state with no new sentence among them, and the state after."""
-        return self._collect(state, ids, [np.empty(0)], self.picked)
+        return self._collect(state, ids, [np.empty(0)], self.pick)
 
     def vectors_from(self, state: State, ids: Ids) -> tuple[_Floats, State]:
         """Return the vector that predicts each id of ids as `score_from` takes them, and the state after."""
@@ -279,14 +279,14 @@ class StreamModel(LanguageModel):
         raise NotImplementedError(f"{type(self).__name__} does not implement _rebuild")
 
     @property
-    def _found(self) -> Predictor:
+    def _fitted(self) -> Predictor:
         found: Predictor = self._learned(self._predictor)
         return found
 
     @property
     def parameters(self) -> Any:
         """The learned arrays, a `tacenda.arrays.Arrays`. Raises NotFittedError."""
-        return self._found.parameters
+        return self._fitted.parameters
 
     @property
     def own_context(self) -> Context:
@@ -295,7 +295,7 @@ class StreamModel(LanguageModel):
     # -- one word after another --------------------------------------------------------------------
 
     def start(self) -> State:
-        return self._found.start()
+        return self._fitted.start()
 
     def advance(self, state: State, word: int) -> State:
         """Return the state after one more word.
@@ -306,31 +306,31 @@ class StreamModel(LanguageModel):
         if word == self.vocabulary.boundary_id and not self.settings.across_sentences:
             state.check_begun()
             return self.start()
-        return self._found.after(state, int(word))
+        return self._fitted.after(state, int(word))
 
     def log_probs(self, states: Sequence[State]) -> _Floats:
-        return self._found.log_probs(states)
+        return self._fitted.log_probs(states)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
-        return self._found.log_prob(states, checked_pairs(states, words, len(self.vocabulary)))
+        return self._fitted.log_prob(states, checked_pairs(states, words, len(self.vocabulary)))
 
     def state_vectors(self, states: Sequence[State]) -> _Floats:
         """Return the vector that each state predicts from, float32 (states, width)."""
-        return self._found.vectors(states)
+        return self._fitted.vectors(states)
 
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        return self._found.score(self._stream(ids, offsets))
+        return self._fitted.score(self._stream(ids, offsets))
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         ids, ends = self._sentences(ids)
         if not len(ends):
-            return self._found.score_from(state, ids)
+            return self._fitted.score_from(state, ids)
         # the rest of a sentence, whole sentences, and the beginning of one
-        first, _ = self._found.score_from(state, ids[: ends[0]])
+        first, _ = self._fitted.score_from(state, ids[: ends[0]])
         inner = self.score_corpus(ids[ends[0] : ends[-1]], ends - ends[0])
-        last, state = self._found.score_from(self.start(), ids[ends[-1] :])
+        last, state = self._fitted.score_from(self.start(), ids[ends[-1] :])
         return np.concatenate([first, inner, last]), state
 
     def vectors_from(self, state: State, ids: Integers) -> tuple[_Floats, State]:
@@ -338,12 +338,12 @@ class StreamModel(LanguageModel):
         words, ends = self._sentences(ids)
         found = []
         for i, sentence in enumerate(np.split(words, ends)):
-            vectors, state = self._found.vectors_from(self.start() if i else state, sentence)
+            vectors, state = self._fitted.vectors_from(self.start() if i else state, sentence)
             found.append(vectors)
         return np.concatenate(found), state
 
     def distributions(self, ids: Integers, offsets: Integers) -> Iterator[_Floats]:
-        return self._found.distributions(self._stream(ids, offsets))
+        return self._fitted.distributions(self._stream(ids, offsets))
 
     def _sentences(self, ids: Integers) -> tuple[Ids, npt.NDArray[np.int64]]:
         """Return the ids, checked, and the places behind a ``</s>``, after which the context begins anew."""
@@ -360,7 +360,7 @@ class StreamModel(LanguageModel):
     # -- saved model -------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {**self._found.arrays(), **self.vocabulary.arrays()}
+        return {**self._fitted.arrays(), **self.vocabulary.arrays()}
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         self._predictor = self._rebuild(arrays)

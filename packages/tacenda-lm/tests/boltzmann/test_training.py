@@ -11,7 +11,7 @@ from tacenda_lm import FRBM, KneserNey, TemporalFRBM, boltzmann
 from tacenda_lm.boltzmann import (
     BoltzmannTrainer,
     TemporalTrainer,
-    initial_parameters,
+    draw_parameters,
 )
 from tacenda_lm.streams import Stream
 
@@ -81,7 +81,7 @@ def test_a_step_in_which_every_word_only_opens_a_sequence_learns_nothing(how, se
     for name, array in model.arrays().items():
         assert array.dtype.kind != "f" or np.isfinite(array).all(), name
     corpus = Corpus.from_sentences(lines)
-    parameters = initial_parameters(model.settings, corpus).with_zero_transitions()
+    parameters = draw_parameters(model.settings, corpus).with_zero_transitions()
     stream = Stream.of_corpus(corpus, model.settings.across_sentences)
     trainer = TemporalTrainer(model.settings, parameters, stream, None)
     opening = np.flatnonzero(stream.firsts)[None]
@@ -147,7 +147,7 @@ def test_a_machine_that_cannot_be_begun_with_is_refused():
 def test_pieces_hold_every_word_once_and_in_order(n, batch, piece):
     stream = Stream(np.zeros(n, np.int32), np.array([0, n]))
     settings = TemporalFRBM(batch_words=batch, piece_words=piece, features=2, hidden=2).settings
-    parameters = initial_parameters(settings, Corpus.from_sentences([["a"]]))
+    parameters = draw_parameters(settings, Corpus.from_sentences([["a"]]))
     source = TemporalTrainer(settings, parameters, stream, None).source
     seen = [[] for _ in range(source.parts)]
     firsts = list(source.batches(0))
@@ -169,7 +169,7 @@ def test_weight_decay_shrinks_weights_and_the_features_of_words_of_the_step_alon
     monkeypatch.setattr(boltzmann, "_FEATURE_DECAY", 0.1)
     monkeypatch.setattr(boltzmann, "_WEIGHT_DECAY", 0.2)
     settings = FRBM(**SMALL).settings
-    parameters = initial_parameters(settings, corpus)
+    parameters = draw_parameters(settings, corpus)
     trainer = BoltzmannTrainer(settings, parameters, Stream.of_corpus(corpus, True), None)
     moved = {}
     trainer.move = lambda name, rows, slope, rate: moved.update({name: slope})

@@ -271,7 +271,7 @@ class HLBLPredictor(Predictor):
         rows = tree_softmax_distribution(vectors, self.tree.codes, self.nodes)
         return np.asarray(rows, np.float32)
 
-    def picked(self, vectors: _Floats, words: Ids) -> Float64:
+    def pick(self, vectors: _Floats, words: Ids) -> Float64:
         return tree_softmax(vectors, words, self.tree.codes, self.nodes)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

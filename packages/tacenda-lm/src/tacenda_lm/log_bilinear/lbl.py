@@ -261,7 +261,7 @@ class LBLPredictor(Predictor):
     def rows(self, vectors: Array) -> npt.NDArray[np.float32]:
         return np.asarray(to_numpy(score(self.parameters, vectors)), np.float32)
 
-    def picked(self, vectors: Array, words: Ids) -> Float64:
+    def pick(self, vectors: Array, words: Ids) -> Float64:
         rows = np.arange(len(words)), words.astype(np.int64)
         at = (to_device(each, self._device) for each in rows)
         found = score(self.parameters, vectors)[tuple(at)]
