@@ -42,7 +42,7 @@ def folder(lds, tmp_path_factory):
     return path
 
 
-def filter_words(model, words):
+def filtered(model, words):
     """x_t = (A - K C A) x_{t-1} + K w_t in the coordinates of C, and W^{-1} C A x_t over mu, from the parameters."""
     fitted = model.learned
     A, C = fitted.parameters.A, fitted.parameters.C
