@@ -19,7 +19,13 @@ from benchmarks.language_models import contexts, timing
 from benchmarks.language_models.log_bilinear import fitted
 from tacenda import Corpus, datasets
 from tacenda_lm import HLBL, build_tree
-from tacenda_lm.log_bilinear.hlbl import HLBLAdvanced, HLBLTrainer, Parameters
+from tacenda_lm.log_bilinear.hlbl import (
+    BATCH_PIECES,
+    PIECE_WORDS,
+    HLBLAdvanced,
+    HLBLTrainer,
+    Parameters,
+)
 from tacenda_lm.log_bilinear.lbl import LBLAdvanced, LBLSettings, LBLTrainer
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.streams import Stream
@@ -44,14 +50,14 @@ def training_steps(model: HLBL, corpus: Corpus, threads: int, steps: int = 40) -
     tree, rng = model.tree, np.random.default_rng(0)
     parameters = Parameters.draw(settings, len(counts), tree.biases(counts), rng)
     trainer = HLBLTrainer(settings, parameters, tree, Stream.of_corpus(corpus, True), None)
-    size = settings.advanced.batch_pieces
+    size = BATCH_PIECES
     starts = rng.permutation(trainer.begins)[: steps * size]
 
     def work() -> None:
         for part in np.split(starts, steps):
             trainer.step((part,), 0.1)
 
-    return work, steps * size * settings.advanced.piece_words
+    return work, steps * size * PIECE_WORDS
 
 
 def lbl_steps(corpus: Corpus, width: int, context: int, steps: int = 3) -> tuple[Any, Any, float]:

@@ -193,7 +193,7 @@ def step_seconds(
         settings = VLHMMSettings(**shared, transitions="flat")
         network = draw_network(settings, lexicon, ids, offsets)
         trainer = Trainer(settings, network, lexicon, ids, offsets, None)
-        kept = trainer.kept_states()
+        kept = trainer.draw_states()
         observed = Observed.of(ids[:n_words], offsets[: len(batch) + 1], lexicon)
         own = network.log_likelihood(network(kept), observed, lexicon, 1).item() / n_words
         optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=True)

@@ -35,7 +35,7 @@ from tacenda_lm.log_bilinear.hlbl import (
     HLBLSettings,
     HLBLTrainer,
     Parameters,
-    average_predicted,
+    average_predictions,
     train_hlbl,
 )
 from tacenda_lm.log_bilinear.tree_building import join
@@ -47,7 +47,7 @@ from tacenda_lm.streams import Stream, streams_of
 def clustered_vectors(model: HLBL, text: Corpus) -> npt.NDArray[np.float64]:
     """Return what trees are built from: the average vector that a model predicts for each word (section 4.4)."""
     predictor = HLBLPredictor(model.parameters, model.tree, (), model.vocabulary.boundary_id)
-    return average_predicted(predictor, Stream.of_corpus(text, False))
+    return average_predictions(predictor, Stream.of_corpus(text, False))
 
 
 def tree_of(shape: Shape, n_words: int, vectors: npt.NDArray[np.float64] | None) -> Tree:

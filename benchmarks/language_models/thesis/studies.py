@@ -34,6 +34,7 @@ from benchmarks.ratings.thesis.pictures import Curve, Panel
 from tacenda import datasets
 from tacenda.datasets import conllu
 from tacenda_lm import HLBL, LBL, KneserNey
+from tacenda_lm.log_bilinear.hlbl import BATCH_PIECES, PIECE_WORDS
 from tacenda_lm.log_bilinear.lbl import LBLTrainer
 from tacenda_lm.streams import Stream
 
@@ -686,16 +687,15 @@ Work = tuple[Callable[[], None], int]
 
 def tree_work(study: Study, recipe: Hierarchical) -> Work:
     """A stretch of training, and its tokens."""
-    settings, advanced = recipe.settings, recipe.settings.advanced
-    trainer = trainer_on(settings, study.bench.tree(recipe.tree), study.bench.texts.train)
+    trainer = trainer_on(recipe.settings, study.bench.tree(recipe.tree), study.bench.texts.train)
     begins = np.random.default_rng(0).permutation(trainer.begins)
-    starts = begins[: STEPS * advanced.batch_pieces].reshape(-1, advanced.batch_pieces)
+    starts = begins[: STEPS * BATCH_PIECES].reshape(-1, BATCH_PIECES)
 
     def work() -> None:
         for part in starts:
             trainer.step((part,), 0.1)
 
-    return work, starts.size * advanced.piece_words
+    return work, starts.size * PIECE_WORDS
 
 
 def flat_work(study: Study, recipe: Flat) -> Work:

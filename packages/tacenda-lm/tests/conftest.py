@@ -40,3 +40,11 @@ def _skipping_without_torch():
 def run(monkeypatch, capsys):
     """``tacenda lm`` with these arguments: exit status, standard output, standard error."""
     return command_line(monkeypatch, capsys, "lm")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_pieces():
+    """HLBL trains on pieces of 128 words; texts of tests are short, and so are their pieces."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tacenda_lm.log_bilinear.hlbl.PIECE_WORDS", 16)
+        yield

@@ -44,16 +44,14 @@ MODELS = {
     "AdaptiveMixture": lambda: AdaptiveMixture(
         {"kn": KneserNey(order=3), "cache": UnigramCache()}, [3, 1], adaptation=0.5, memory=0.9
     ),
-    "HLBL": lambda: HLBL(
-        width=17, epochs=2, dropout=0.1, advanced={"bootstrap_width": 9, "piece_words": 32}
-    ),
+    "HLBL": lambda: HLBL(width=17, epochs=2, dropout=0.1, advanced={"bootstrap_width": 9}),
     "HLBLBySentence": lambda: HLBL(
         width=16,
         context=2,
         tree="noisy",
         epochs=2,
         across_sentences=False,
-        advanced={"bootstrap_width": 9, "overlap": 0.3, "piece_words": 16},
+        advanced={"bootstrap_width": 9, "overlap": 0.3},
     ),
     "HLBLOfTailsAlone": lambda: HLBL(
         width=5,
@@ -62,7 +60,7 @@ MODELS = {
         copies=1,
         epochs=2,
         dropout=0.0,
-        advanced={"piece_words": 32, "far_words": True},
+        advanced={"far_words": True},
     ),
     "MixtureOfStreams": lambda: Mixture(
         [KneserNey(order=3), HLBL(width=8, epochs=1, advanced={"bootstrap_width": 8})]

@@ -192,13 +192,13 @@ def test_the_held_out_text_is_looked_at_every_so_many_epochs_and_at_the_end():
 def test_state_dropout_keeps_as_many_states_of_every_class_and_draws_anew():
     settings = VLHMMSettings(n_classes=3, states_per_class=8, state_dropout=0.5, width=4)
     trainer = Trainer(settings, torch.nn.Linear(1, 1), None, None, None, None)
-    first = trainer.kept_states()
+    first = trainer.draw_states()
     assert first.shape == (3, 4)
     assert all(len(set(row)) == 4 for row in first.tolist())
     trainer.steps = 1
-    assert (trainer.kept_states() != first).any()
+    assert (trainer.draw_states() != first).any()
     no_dropout = VLHMMSettings(state_dropout=0.0)
-    assert Trainer(no_dropout, torch.nn.Linear(1, 1), None, None, None, None).kept_states() is None
+    assert Trainer(no_dropout, torch.nn.Linear(1, 1), None, None, None, None).draw_states() is None
 
 
 def test_every_choice_of_states_is_as_likely_in_every_class():
@@ -208,7 +208,7 @@ def test_every_choice_of_states_is_as_likely_in_every_class():
     drawn = []
     for step in range(3000):
         trainer.steps = step
-        drawn.append(trainer.kept_states().numpy())
+        drawn.append(trainer.draw_states().numpy())
     for each in np.stack(drawn, axis=1):
         pairs, counts = np.unique(each, axis=0, return_counts=True)
         assert len(pairs) == 10

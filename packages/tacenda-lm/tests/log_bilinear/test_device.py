@@ -14,7 +14,7 @@ from tacenda_lm.log_bilinear import hlbl, lbl
 torch = pytest.importorskip("torch")
 
 SETTINGS = {"width": 12, "context": 3, "copies": 2, "epochs": 2}
-SMALL = {"bootstrap_width": 8, "piece_words": 32}
+SMALL = {"bootstrap_width": 8}
 KINDS = [{}, {"tail_rates": ()}, {"far_words": True}]
 PLAIN = {"width": 12, "context": 3, "epochs": 2, "batch_words": 64}
 KINDS_OF_LBL = [

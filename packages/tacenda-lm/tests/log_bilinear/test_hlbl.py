@@ -12,7 +12,7 @@ from tacenda.errors import ArtifactError
 from tacenda.fitting import Callback
 from tacenda_lm import HLBL, training
 
-ADVANCED = {"bootstrap_width": 8, "piece_words": 16}
+ADVANCED = {"bootstrap_width": 8}
 SMALL = {"width": 12, "context": 2, "epochs": 3, "copies": 2, "advanced": ADVANCED}
 
 
@@ -94,7 +94,7 @@ def test_the_learning_rate_falls_to_a_tenth():
         training.fit = lambda trainer, source, loop, run, identity: original(
             trainer, source, loop, replace(run, callbacks=[Watch()]), identity
         )
-        HLBL(**{**SMALL, "tree": "random", "advanced": {"piece_words": 16}}).fit(text())
+        HLBL(**{**SMALL, "tree": "random", "advanced": {}}).fit(text())
     finally:
         training.fit = original
     assert max(rates) == pytest.approx(0.1, rel=0.1)

@@ -18,7 +18,7 @@ def trainer():
     corpus = Corpus.from_sentences([[f"w{i}" for i in rng.integers(0, 20, 12)] for _ in range(50)])
     counts = corpus.type_counts
     tree = build_tree("random", len(counts))
-    advanced = {"tail_rates": RATES, "piece_words": 64}
+    advanced = {"tail_rates": RATES}
     settings = HLBLSettings(width=24, context=3, dropout=0.0, advanced=advanced)
     parameters = Parameters.draw(settings, len(counts), tree.biases(counts), rng)
     return HLBLTrainer(settings, parameters, tree, Stream.of_corpus(corpus, True), None)

@@ -534,7 +534,7 @@ class Trainer(fitting.Trainer):
         observed = Observed.of(*sentences_at(self.ids, self.offsets, batch), self.lexicon)
         self.optimizer.param_groups[0]["lr"] = learning_rate
         self.optimizer.zero_grad(set_to_none=True)
-        outputs = self.network(self.kept_states())
+        outputs = self.network(self.draw_states())
         how = observed, self.lexicon, self.settings.threads
         total = self.network.log_likelihood(outputs, *how)
         n = len(observed.sequences.words)
@@ -550,7 +550,7 @@ class Trainer(fitting.Trainer):
                 average.lerp_(now.detach(), weight)
         return StepResult(-total.detach(), n, norm)
 
-    def kept_states(self) -> torch.Tensor | None:
+    def draw_states(self) -> torch.Tensor | None:
         """Draw as many states of every class, again for each step (state dropout); None where all are kept."""
         k = self.settings.states_per_class
         kept = max(1, round(k * (1 - self.settings.state_dropout)))

@@ -49,7 +49,8 @@ _BOOTSTRAP_CONTEXT, _BOOTSTRAP_EPOCHS = 5, 2  # words, as in the thesis; passes 
 _DOUBT = 5.0  # contexts of the average word, counted with those of each word
 _FAINT = 0.02  # weight below which a tail is cut off in training
 _FARTHEST = 500  # words, at most
-_LESS = "a smaller width, or fewer batch_pieces"
+_LESS = "a smaller width"
+BATCH_PIECES, PIECE_WORDS = 4, 128  # contiguous pieces of text in a step, and words of each
 _ROWS = 512  # tokens that are predicted side by side, at most, then scored
 OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "adagrad"
 
@@ -60,7 +61,17 @@ class HLBLAdvanced(Settings):
 
     # all but eight_bits mattered only while fitting; a model of 8 bits is read as any other
     retired: ClassVar = MappingProxyType(
-        dict.fromkeys(("max_codes", "max_depth", "eight_bits", "bootstrap_epochs"), ...)
+        dict.fromkeys(
+            (
+                "max_codes",
+                "max_depth",
+                "eight_bits",
+                "bootstrap_epochs",
+                "batch_pieces",
+                "piece_words",
+            ),
+            ...,
+        )
     )
 
     tail_rates: tuple[float, ...] = option(
@@ -89,10 +100,6 @@ class HLBLAdvanced(Settings):
     bootstrap_width: int = options.width(
         96, "width of the model on a random tree whose predictions the words are clustered by"
     )
-    piece_words: int = option(
-        128, "words of a contiguous piece of text", at_least=1, at_most=1 << 20
-    )
-    batch_pieces: int = option(4, "pieces of text in a step", at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,7 +337,7 @@ class HLBL(StreamModel):
             tree = build_tree("random", len(counts), seed=settings.seed)
             stage = replace(fitting.stage("bootstrap"), description="bootstrap")
             predictor, _ = train_hlbl(small, tree, counts, text, None, stage)
-            vectors = average_predicted(predictor, text)
+            vectors = average_predictions(predictor, text)
             fitting = fitting.after_first()
         tree = build_tree(
             settings.tree,
@@ -382,7 +389,7 @@ class HLBLTrainer(Trainer):
         tables = dict(self.current.items())
         sums = {name: 1e-6 if "words" in name else 1e-8 for name in tables}  # of AdaGrad
         super().__init__(settings, tables, text, valid, sums=sums, device=device)
-        self.begins = np.arange(1, len(text.ids), settings.advanced.piece_words, dtype=np.int64)
+        self.begins = np.arange(1, len(text.ids), PIECE_WORDS, dtype=np.int64)
         self.rates = settings.advanced.tail_rates
         now, rates = self.current, self.put(np.array(self.rates, np.float32))
         self._context = Context(now.positions, now.bias[0], rates, now.tails)
@@ -398,7 +405,7 @@ class HLBLTrainer(Trainer):
         """Take one step on the summed loss of some pieces."""
         threads, rng = self.settings.threads, self.draw()
         (begins,) = batch
-        ends = np.minimum(begins + self.settings.advanced.piece_words, len(self.text.ids))
+        ends = np.minimum(begins + PIECE_WORDS, len(self.text.ids))
         *span, targets, counted = self.text.windows(begins, ends, self._reach)
         spans = self.current.words, Spans(*span), self._context
         found = context_sum(*spans, far=self._far, threads=threads)
@@ -449,19 +456,19 @@ def train_hlbl(
     parameters = Parameters.draw(settings, len(counts), tree.biases(counts), rng)
     device = devices.resolve(settings, OPERATIONS)
     # beside the parameters, a step has rows of its words and their contexts, and visits of nodes
-    pieces, words = settings.advanced.batch_pieces, settings.advanced.piece_words
-    rows = pieces * (6 * words + 2 * settings.context) + tree.n_nodes
-    needed = parameters.bytes + 4 * settings.width * rows + 48 * pieces * words * tree.codes.most[1]
+    words = BATCH_PIECES * PIECE_WORDS
+    rows = 6 * words + 2 * BATCH_PIECES * settings.context + tree.n_nodes
+    needed = parameters.bytes + 4 * settings.width * rows + 48 * words * tree.codes.most[1]
     devices.check_memory(needed, device, settings, _LESS)
     trainer = HLBLTrainer(settings, parameters, tree, text, valid)
-    source = ArrayBatches(trainer.begins, batch_size=pieces, seed=settings.seed)
+    source = ArrayBatches(trainer.begins, batch_size=BATCH_PIECES, seed=settings.seed)
     rate = falling_rate(settings.learning_rate, settings.epochs, source)
     with devices.out_of_memory(settings, _LESS):
         history = train(trainer, source, fitting, rate, {"tree": tuple(tree.codes)})
     return trainer.predictor(), history
 
 
-def average_predicted(predictor: HLBLPredictor, stream: Stream) -> npt.NDArray[np.float64]:
+def average_predictions(predictor: HLBLPredictor, stream: Stream) -> npt.NDArray[np.float64]:
     """Return the mean predicted vector of the contexts each word follows, less that of all words: (types, width).
 
     These are the word vectors of section 4.4, which trees are built from. Those of rare words, which are mostly noise,
