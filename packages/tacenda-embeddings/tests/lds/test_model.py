@@ -222,7 +222,7 @@ def test_groups_and_blocks_do_not_show(model, sentences, monkeypatch):
     ids = [model.vocabulary.encode(sentence) for sentence in sentences[:60]]
     expected = model.transform_ids(ids)
     monkeypatch.setattr(smoother, "_GROUP_TOKENS", 50)
-    monkeypatch.setitem(smoother._SIZES, "cpu", smoother._Size(3, 17))
+    monkeypatch.setitem(smoother._SIZES, "cpu", (3, 17))
     for x, y in zip(model.transform_ids(ids), expected, strict=True):
         np.testing.assert_allclose(x, y, atol=1e-5)
 

@@ -22,7 +22,7 @@ HAS_MORFESSOR = importlib.util.find_spec("morfessor") is not None
 CASES = {
     "VarEmbed": (VarEmbed, tiny()),
     "exact softmax": (VarEmbed, {**tiny(softmax="exact", base=False), "output": "probabilities"}),
-    "n-grams": (VarEmbed, {**tiny(), "segmenter": "ngrams", "start": "random", "dropout": 0.2}),
+    "n-grams": (VarEmbed, {**tiny(), "segmenter": "ngrams", "start": "random"}),
     "Morfessor": (VarEmbed, {**tiny(kl="tokens"), "segmenter": "morfessor"}),
     "SumEmbed": (SumEmbed, tiny()),
 }

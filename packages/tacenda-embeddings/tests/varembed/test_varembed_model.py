@@ -172,7 +172,7 @@ def trainer_of(corpus):
     morphemes = rng.standard_normal((len(inventory), 6)).astype(np.float32)
 
     def make(model_class=VarEmbed, *, streams, **advanced):
-        settings = model_class(**{**tiny(**advanced), "dropout": 0.0}).settings
+        settings = model_class(**tiny(**advanced)).settings
         return Trainer(settings, inventory, counts, (words, morphemes), n_streams=streams)
 
     return make, ids, counts, inventory
@@ -265,7 +265,7 @@ def test_words_of_noise_are_drawn_by_the_stated_power_of_their_counts(trainer_of
 
 
 def test_a_killed_fit_goes_on_to_the_same_model(corpus, tmp_path, monkeypatch):
-    settings = {**TINY, "epochs": 2, "dropout": 0.2}
+    settings = {**TINY, "epochs": 2}
     whole = VarEmbed(**settings).fit(corpus)
     steps = count_training(monkeypatch)
     from tacenda_embeddings.varembed.training import Trainer

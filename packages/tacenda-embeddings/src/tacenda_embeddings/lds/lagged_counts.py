@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,15 +27,6 @@ from tacenda.progress import Progress, track
 from tacenda.vocabulary import Vocabulary
 
 DEFAULT_BUDGET = 2 << 30
-
-
-class CountableCorpus(Protocol):
-    """What `LaggedCounts.from_corpus` needs; `tacenda.Corpus` has it."""
-
-    vocabulary: Vocabulary
-
-    def stream(self, n_tokens: int) -> Any:
-        """Iterate over the circular stream, boundaries in place, in int32 arrays."""
 
 
 class Place(NamedTuple):
@@ -89,7 +80,7 @@ class LaggedCounts(Estimator):
     @classmethod
     def from_corpus(
         cls,
-        corpus: CountableCorpus,
+        corpus: Any,
         n_lags: int = 7,
         memory_budget: int = DEFAULT_BUDGET,
         threads: int = 1,
@@ -100,8 +91,8 @@ class LaggedCounts(Estimator):
         Parameters
         ----------
         corpus
-            Usually a `tacenda.Corpus`: a boundary goes before every sentence, and the last sentence
-            meets the first.
+            A `tacenda.Corpus`, or what has a vocabulary and a ``stream`` like it: a boundary goes before every
+            sentence, and the last sentence meets the first.
         n_lags
             r: subspace identification with a Hankel matrix of s x s blocks needs 2s - 1 lags.
         memory_budget

@@ -374,15 +374,10 @@ def two_sided(
 # -- vectors of packed sequences -------------------------------------------------------------------------
 
 
-class _Size(NamedTuple):
-    """How much is processed at a time."""
-
-    sequences: int  # whose ends are found together: enough for a product
-    tokens: int  # of a block
-
-
-_SIZES = {"cpu": _Size(1024, 1024)}  # scans, products and results stay in the second-level cache
-_ON_DEVICES = _Size(1 << 16, 1 << 18)  # enough of them to fill one
+# sequences whose ends are found together, enough for a product, and tokens of a block: on the CPU scans, products and
+# results stay in the second-level cache, and on a device there are enough of them to fill it
+_SIZES = {"cpu": (1024, 1024)}
+_ON_DEVICES = (1 << 16, 1 << 18)
 
 
 class Recipe(NamedTuple):
@@ -443,18 +438,18 @@ class Smoother:
         """
         output, h = recipe.output, self.states
         with_ends = recipe.exact_ends and output not in _WITHOUT_ENDS
-        size = _SIZES.get(self.device, _ON_DEVICES)
-        longest = min(max(int(np.diff(offsets).max(initial=0)), size.tokens), len(ids))
+        most_sequences, most_tokens = _SIZES.get(self.device, _ON_DEVICES)
+        longest = min(max(int(np.diff(offsets).max(initial=0)), most_tokens), len(ids))
         contexts = empty((longest if output != "own" else 0, 2 * h), self.table)
         rows = empty((longest, h * WIDTHS[output]), self.table)
         one = hasattr(arrays, "shape")
         to_host = isinstance(arrays if one or not len(arrays) else arrays[0], np.ndarray)
-        for first, last in _cuts(offsets, _GROUP_TOKENS, size.sequences):
+        for first, last in _cuts(offsets, _GROUP_TOKENS, most_sequences):
             # the messages from outside, for many sequences at a time, then blocks of these sequences
             group = offsets[first : last + 1] - offsets[first]
             words = to_device(ids[offsets[first] : offsets[last]], self.device)
             ends = self.ends(words, group) if with_ends else None
-            for i, j in _cuts(group, size.tokens, last - first):
+            for i, j in _cuts(group, most_tokens, last - first):
                 cuts = group[i : j + 1] - group[i]
                 vectors = rows[: cuts[-1]]
                 inside = None if ends is None else Ends(ends.past[i:j], ends.future[i:j])

@@ -79,7 +79,7 @@ def pipeline_config(
     ArtifactError
         A model that is there cannot be read.
     """
-    names = _checked(components, cnn_layers)
+    names = _check_components(components, cnn_layers)
     target = target or ("lds" if shared else "tensor")
     factory, settings = _component_for(lds, output, cnn_layers)
     if vectors is not None and missing(vectors) is None:
@@ -115,7 +115,7 @@ def pipeline_config(
     return Config(checked, section_order=util.CONFIG_SECTION_ORDER)
 
 
-def _checked(components: Sequence[str], cnn_layers: int) -> list[str]:
+def _check_components(components: Sequence[str], cnn_layers: int) -> list[str]:
     names = [name.strip() for name in components if name.strip() not in ("", *_OURS)]
     if not names:
         raise ConfigurationError("name at least one component, such as tagger")

@@ -54,7 +54,7 @@ def doc_tensor(
     tacenda.errors.ConfigurationError
         A setting is out of range, or, later, a document has no vectors or too few columns.
     """
-    width = _checked_width(width, columns)
+    width = _check_width(width, columns)
     if not source.isidentifier():
         bare = source.rpartition(".")[2]
         remedy = f": use {bare!r}" if bare.isidentifier() else ", such as 'lds' for doc._.lds"
@@ -118,7 +118,7 @@ def forward(
     model: Model[list[Doc], list[Floats2d]], docs: list[Doc], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[Any], list[Doc]]]:
     """Return one array ``(n_tokens, width)`` per document; the gradient ends here."""
-    rows = as_they_are(model, docs, is_train)
+    rows = read_vectors(model, docs, is_train)
     scaled = [array if (s := scales(model, array)) is None else array * s for array in rows]
     rate = model.attrs["dropout"]
     if is_train and rate:
@@ -126,7 +126,7 @@ def forward(
     return scaled, lambda dY: []
 
 
-def as_they_are(
+def read_vectors(
     model: Model[list[Doc], list[Floats2d]], docs: Sequence[Doc], is_train: bool
 ) -> list[Any]:
     """Return the columns of each document (n_tokens, width), not scaled; zeros for samples of initialization."""
@@ -232,7 +232,7 @@ def place_of(source: str) -> str:
     return "doc.tensor" if source == "tensor" else f"doc._.{source}"
 
 
-def _checked_width(width: int | None, columns: list[int] | None) -> int | None:
+def _check_width(width: int | None, columns: list[int] | None) -> int | None:
     if width is not None and width < 1:
         _fail(f"width must be positive, not {width}")
     if columns is None:

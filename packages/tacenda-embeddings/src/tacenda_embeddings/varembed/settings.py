@@ -98,6 +98,8 @@ class SumEmbedAdvanced(WordVectorAdvanced):
 class WordVectorSettings(Settings):
     """Options that both models share."""
 
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"dropout": ...})
+
     width: int = option(128, "columns of a word vector, k in the paper", at_least=1)
     segmenter: Literal["unigram", "morfessor", "ngrams"] = option(
         "unigram",
@@ -115,12 +117,6 @@ class WordVectorSettings(Settings):
         """learning rate of word, morpheme and output vectors, for AdaGrad with one accumulator a row; the
         paper has 0.01, for RMSProp""",
         at_least=0,
-    )
-    dropout: float = option(
-        0.0,
-        "share of the inputs and outputs of the LSTM that are dropped; the paper does not say",
-        at_least=0,
-        below=1,
     )
     patience: int = option(
         2,

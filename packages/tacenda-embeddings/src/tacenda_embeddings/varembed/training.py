@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, softplus
+from torch.nn.functional import softplus
 
 from tacenda import devices, fitting
 from tacenda.corpus import Corpus
@@ -117,10 +117,9 @@ def fit_word_vectors(
     }
     source = StreamBatches(stream, streams=advanced.batch_streams, length=advanced.unrolled_tokens)
     threads = torch.get_num_threads()
-    # torch's own generators are seeded, and restored afterwards
-    own = torch.random.fork_rng(devices=[device] if device.startswith("cuda") else [])
+    # an LSTM draws from torch's own generator as it is made, which is restored afterwards
+    own = torch.random.fork_rng(devices=[])
     with own, devices.out_of_memory(settings, _LESS), full_precision(device):
-        torch.manual_seed(settings.seed)
         try:
             torch.set_num_threads(settings.threads or threads)
             start = words, morphemes
@@ -323,7 +322,7 @@ class Trainer(fitting.Trainer):
     `VarEmbedSettings` have the prior, any others sum the morphemes. ``counts`` int64 (types,) are those of the training
     stream, ``start`` the initial vectors of words (types, width) and of morphemes (morphemes, width), ``valid`` the
     held-out stream or None; ``n_streams`` of the text are read in parallel, by default those of the settings. All
-    that is drawn is drawn on the CPU, except for dropout.
+    that is drawn is drawn on the CPU.
     """
 
     def __init__(
@@ -362,14 +361,10 @@ class Trainer(fitting.Trainer):
         shape = (2, 1, n_streams or settings.advanced.batch_streams, hidden)
         self._carried = torch.zeros(shape, device=self.device)  # the state of the LSTM
         self.learned = {"table": {k: t.values for k, t in self.tables.items()}, "lstm": self.lstm}
-        generators = {"cpu": torch.default_generator}
-        if self.device.type == "cuda":
-            generators["cuda"] = torch.cuda.default_generators[torch.cuda.current_device()]
         self.rest = {
             "sums": {name: table.sums for name, table in self.tables.items()},
             "adam": self.optimizer,
             "noise": self._generator,
-            "torch": generators,  # torch's own, which dropout draws from
             "carried": self._carried,
         }
 
@@ -393,13 +388,12 @@ class Trainer(fitting.Trainer):
     def step(self, batch: Batch, learning_rate: float) -> StepResult:
         """Update once from inputs and targets, both (length, streams); the loss is the negative bound."""
         self.lstm.train()
-        rate, n_tokens = self.settings.dropout, batch[0].size
+        n_tokens = batch[0].size
         inputs, targets = (torch.from_numpy(side).to(self.device) for side in batch)
         words, morphemes, prior = self._look_up(inputs)
-        read = dropout(self._embed(words, prior)[words.places], rate)
+        read = self._embed(words, prior)[words.places]
         hidden, state = self.lstm(read, (self._carried[0], self._carried[1]))
-        hidden = dropout(hidden.reshape(n_tokens, -1), rate)
-        loss, outputs = self._output_loss(hidden, targets.reshape(-1))
+        loss, outputs = self._output_loss(hidden.reshape(n_tokens, -1), targets.reshape(-1))
         if self.variational:
             occurrences = torch.bincount(words.places.reshape(-1), minlength=len(words.ids))
             weights = occurrences * self._kl_weights[words.ids]
