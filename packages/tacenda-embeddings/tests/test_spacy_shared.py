@@ -138,7 +138,7 @@ def similarity_in_a_child(nlp, connection):
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_similarity_in_context_holds_in_a_child_that_is_not_a_worker_of_spacy(toy, alarm):
+def test_similarity_in_context_holds_in_a_child_that_is_not_a_worker_of_spacy(toy, no_child_left):
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(False)
     child = context.Process(target=similarity_in_a_child, args=(pipeline(toy), theirs))
