@@ -220,14 +220,16 @@ class Segmenter:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return what it knows, by names that begin with ``segmenter.``."""
         names = pack_names("segmenter.pieces", self.pieces)
-        return {**names, "segmenter.log_probs": self.log_probs}
+        return names if self.skips_unknown else {**names, "segmenter.log_probs": self.log_probs}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
         """Return a segmenter from the arrays of `arrays`. Raises ArtifactError."""
         pieces = unpack_names("segmenter.pieces", arrays)
-        declared = Float64[Array, "pieces"]
-        log_probs = take(arrays, "segmenter.log_probs", declared, {"pieces": len(pieces)})
+        log_probs = np.zeros(len(pieces))
+        if not cls.skips_unknown:
+            declared = Float64[Array, "pieces"]
+            log_probs = take(arrays, "segmenter.log_probs", declared, {"pieces": len(pieces)})
         if "" in pieces or len(set(pieces)) != len(pieces):
             raise ArtifactError("a piece of the segmenter is empty or there twice: it is damaged")
         return cls(pieces, log_probs.tolist())
@@ -321,14 +323,6 @@ class NGramSegmenter(Segmenter):
     def segment(self, word: str) -> tuple[str, ...]:
         """Return the known n-grams, each once, from left to right, shorter ones first."""
         return tuple(ngram for ngram in dict.fromkeys(_ngrams(word)) if ngram in self._costs)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return pack_names("segmenter.pieces", self.pieces)
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        kept = dict.fromkeys(unpack_names("segmenter.pieces", arrays))
-        return cls(list(kept), [0.0] * len(kept))
 
 
 def _ngrams(word: str) -> list[str]:
