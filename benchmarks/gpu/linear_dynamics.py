@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.case import FLOAT, ID, Case, Work, words
-from tacenda.kernels.sequences import decompose, lagged_counts, modal_scan
+from tacenda.kernels.sequences import Modes, decompose, lagged_counts, modal_scan
 from tacenda.kernels.shared import sparse_product, tall_gram, tall_product
 
 TYPES, STATES, LAGS, BLOCKS = 40_000, 200, 7, 4
@@ -70,7 +70,7 @@ def _scan(device: str, offsets: np.ndarray) -> Callable[[], Any]:
     values = [torch.tensor(v, dtype=torch.float32, device=device) for v in (modes.real, modes.complex)]  # fmt: skip
     table, out = (torch.randn((rows, STATES), device=device) for rows in (TYPES, n))
     ids = torch.tensor(words(n, TYPES, rng), device=device)
-    return lambda: modal_scan(*values, table, ids, offsets, out=out)
+    return lambda: modal_scan(Modes(*values), table, ids, offsets, out=out)
 
 
 def _pairs(nonzeros: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

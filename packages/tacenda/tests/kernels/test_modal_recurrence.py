@@ -3,7 +3,8 @@ import pytest
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.sequences import block_diagonal, decompose, linear_recurrence, modal_scan
+from tacenda.kernels import sequences
+from tacenda.kernels.sequences import Modes, block_diagonal, decompose, linear_recurrence
 
 LENGTHS = {
     "no sequences": [],
@@ -27,6 +28,10 @@ def problem(lengths, spectrum, dtype=np.float64, seed=0):
         "offsets": offsets,
         "initial": rng.standard_normal((len(lengths), states)).astype(dtype),
     }
+
+
+def modal_scan(*, real, complex, **args):
+    return sequences.modal_scan(Modes(real, complex), **args)
 
 
 def run(args, **more):
@@ -125,8 +130,8 @@ def test_decomposition_restores_the_matrix_and_turns_the_recurrence_modal(states
     assert (found.complex[:, 1] > 0).all()
     u = rng.standard_normal((6, states))
     out = np.empty((6, states))
-    modal = (found.real, found.complex, u @ found.P_inv.T, np.arange(6), np.array([0, 6]))
-    modal_scan(*modal, out=out)
+    modal = (Modes(found.real, found.complex), u @ found.P_inv.T, np.arange(6), np.array([0, 6]))
+    sequences.modal_scan(*modal, out=out)
     m = out + u @ found.P_inv.T
     a = np.zeros(states)
     for t in range(6):

@@ -24,7 +24,7 @@ from tacenda.kernels.hidden_markov import (
     streaming_logsumexp_backward,
 )
 from tacenda.kernels.ratings import Side, boltzmann_divergence, rating_scores, rating_visits
-from tacenda.kernels.sequences import modal_scan
+from tacenda.kernels.sequences import Modes, modal_scan
 from tacenda.kernels.sequences import triton as modal_triton
 from tacenda.kernels.shared import adagrad, adam, sparse_product
 from tacenda.kernels.trees import (
@@ -114,7 +114,7 @@ def test_scans(compiled, n_real, n_pairs, monkeypatch):
     """Of all states of sentences, and of a text that is cut."""
     monkeypatch.setattr(modal_triton, "CHUNK", 4)
     states = n_real + 2 * n_pairs
-    given = torch.ones(n_real), torch.ones(n_pairs, 2), torch.ones(2, states)
+    given = Modes(torch.ones(n_real), torch.ones(n_pairs, 2)), torch.ones(2, states)
     for ids, offsets in ((np.zeros(3, int), [0, 1, 3]), (np.zeros(9, int), [0, 9])):
         modal_scan(*given, ids, offsets, out=torch.ones(len(ids), states))
     assert_all_compiled(compiled, "_run")

@@ -8,7 +8,7 @@ import torch
 
 from tacenda.errors import KernelError
 from tacenda.kernels import UnsupportedShape
-from tacenda.kernels.sequences import modal_scan, triton
+from tacenda.kernels.sequences import Modes, modal_scan, triton
 from tacenda.kernels.shared import sparse_product
 from tacenda.testing.kernels.samples import random_counts
 
@@ -22,12 +22,12 @@ def problem(lengths, n_real=2, n_pairs=3, dtype=np.float32, seed=0):
     real = rng.uniform(-0.95, 0.95, n_real).astype(dtype)
     pairs = rng.uniform(-0.65, 0.65, (n_pairs, 2)).astype(dtype)
     table = rng.standard_normal((5, n_real + 2 * n_pairs)).astype(dtype)
-    return real, pairs, table, rng.integers(0, 5, offsets[-1]), offsets
+    return Modes(real, pairs), table, rng.integers(0, 5, offsets[-1]), offsets
 
 
 def assert_scans(device, arguments, *, started=False, reverse=False):
     """Kept in the middle of a wider array, and last states alone; what is beside the kept columns stays."""
-    real, pairs, table, ids, offsets = arguments
+    modes, table, ids, offsets = arguments
     states, tolerance = table.shape[1], TOLERANCE[table.dtype.type]
     initial = None
     if started:
@@ -35,7 +35,7 @@ def assert_scans(device, arguments, *, started=False, reverse=False):
         initial = np.random.default_rng(1).standard_normal(shape).astype(table.dtype)
     out = np.full((len(ids) + 2, states + 3), 7, table.dtype)
     expected = device.reference(modal_scan, *arguments, initial, reverse, out.copy(), 2)
-    given = device.tensors((real, pairs, table))
+    given = device.tensors((modes, table))
     found = modal_scan(
         *given, ids, offsets, device.tensors(initial), reverse, device.tensors(out), 2
     )
@@ -71,8 +71,8 @@ def test_no_sequences_and_no_tokens(device):
 
 def test_a_sequence_does_not_depend_on_its_batch(device, monkeypatch):
     monkeypatch.setattr(triton, "CHUNK", 4)
-    real, pairs, table, ids, offsets = problem((3, 21, 8))
-    given = device.tensors((real, pairs, table))
+    modes, table, ids, offsets = problem((3, 21, 8))
+    given = device.tensors((modes, table))
     shape = len(ids), table.shape[1]
     zeros = torch.zeros(shape, device=device.name)
     together = modal_scan(*given, ids, offsets, out=zeros.clone())
@@ -82,8 +82,8 @@ def test_a_sequence_does_not_depend_on_its_batch(device, monkeypatch):
 
 
 def test_ids_may_lie_on_the_device_and_are_checked_there(device):
-    real, pairs, table, ids, offsets = problem((5, 2))
-    given = device.tensors((real, pairs, table))
+    modes, table, ids, offsets = problem((5, 2))
+    given = device.tensors((modes, table))
     there = torch.from_numpy(ids).to(device.name)
     found = modal_scan(*given, there, offsets).last
     assert torch.equal(found, modal_scan(*given, ids, offsets).last)
@@ -93,9 +93,9 @@ def test_ids_may_lie_on_the_device_and_are_checked_there(device):
 
 
 def test_nan_goes_on_within_its_sequence_and_its_states(device):
-    real, pairs, table, _, _ = problem((1,))
+    modes, table, _, _ = problem((1,))
     table[4, 0] = np.nan
-    given = device.tensors((real, pairs, table))
+    given = device.tensors((modes, table))
     out = torch.zeros((6, table.shape[1]), device=device.name)
     modal_scan(*given, np.array([0, 4, 1, 1, 2, 3]), [0, 3, 6], out=out)
     assert out.isnan().nonzero().tolist() == [[2, 0]]

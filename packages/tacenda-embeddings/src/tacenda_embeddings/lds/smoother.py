@@ -46,7 +46,7 @@ import numpy.typing as npt
 
 from tacenda.arrays import Array, empty, multiply_into, to_device, to_numpy, zeros
 from tacenda.errors import KernelError
-from tacenda.kernels.sequences import decompose, linear_recurrence, modal_scan
+from tacenda.kernels.sequences import Modes, decompose, linear_recurrence, modal_scan
 from tacenda.kernels.shared import tall_gram, unit_rows
 
 Matrix = npt.NDArray[np.float64]
@@ -632,10 +632,9 @@ class ModalRecurrence:
         columns of ``out`` (tokens or more, width) that begin at ``column``. Returns x + table[w] of the last token
         (sequences, states), which is ``initial`` for an empty sequence.
         """
-        real, pairs = self._eigenvalues
-        return modal_scan(
-            real, pairs, self.inputs, ids, offsets, initial, self._reverse, out, column
-        ).last
+        modes = Modes(*self._eigenvalues)
+        found = modal_scan(modes, self.inputs, ids, offsets, initial, self._reverse, out, column)
+        return found.last
 
     def power(self, rows: Array, exponents: Integers, *, exact: bool = False) -> Array:
         """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0 of M; if exact, on the host."""

@@ -272,13 +272,7 @@ class Visited(NamedTuple):
     sums: Any
 
 
-def _complete_visits(
-    visits: Any, side: Any, others: Any, mean: float, rates: Any, seed: int, prior: Any
-) -> tuple[Any, ...]:
-    return visits, side, others, float(mean), rates, seed % (1 << 64), prior
-
-
-@operation(prepare=_complete_visits)
+@operation
 def rating_visits(
     visits: Visits,
     side: Side,

@@ -240,7 +240,7 @@ def rating_visits(visits, side, others, mean, rates, seed, prior):
     errors, sums = np.empty(len(rows), np.float32), np.empty_like(known)
     _visit_rows(
         offsets, ids.astype(np.int32, copy=False), values, rows.astype(np.int64, copy=False), *side, *others,
-        np.float32(mean), *(np.float32(rate) for rate in rates), np.uint64(seed), known,
+        np.float32(mean), *(np.float32(rate) for rate in rates), np.uint64(seed % (1 << 64)), known,
         errors, sums,
     )  # fmt: skip
     return Visited(side.factors, side.biases, errors, sums)

@@ -20,7 +20,8 @@ from tacenda.kernels.shared import sparse_product
 
 
 def seed_on(device: torch.device, seed: int) -> torch.Tensor:
-    """The seed, 0 to 2^64 - 1, where a kernel loads it: int64 (1,), of the same bits."""
+    """The seed, modulo 2^64, where a kernel loads it: int64 (1,), of the same bits."""
+    seed %= 1 << 64
     signed = seed - (1 << 64) if seed >= 1 << 63 else seed
     return torch.tensor([signed], dtype=torch.int64, device=device)
 
@@ -148,7 +149,7 @@ def rating_visits(visits, side, others, mean, rates, seed, prior):
         with torch.cuda.device_of(z):
             _visit_rows[(len(rows),)](
                 places[0], places[1], values, places[2], *side, *others,
-                seed_on(z.device, seed), prior if prior is not None else z, found, sums, mean, *rates, width,
+                seed_on(z.device, seed), prior if prior is not None else z, found, sums, float(mean), *rates, width,
                 RATINGS=_AT_ONCE, WIDTH=size, KNOWN=prior is not None, num_warps=max(1, size // 128),
             )  # fmt: skip
     return Visited(side.factors, side.biases, found, sums)

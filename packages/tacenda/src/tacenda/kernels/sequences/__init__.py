@@ -187,6 +187,13 @@ def linear_recurrence(
     return out
 
 
+class Modes(NamedTuple):
+    """Eigenvalues: real ones (n_real,), and pairs as (re, im); n_real + 2 n_pairs is the number of states."""
+
+    real: Float[Array, "n_real", any_dtype]
+    complex: Float[Array, "n_pairs 2", any_dtype]
+
+
 class Scan(NamedTuple):
     """What comes into every token, if it was asked for, and the last states (sequences, states)."""
 
@@ -195,8 +202,7 @@ class Scan(NamedTuple):
 
 
 def _complete_scan(
-    real: Any,
-    complex: Any,
+    modes: Modes,
     table: Any,
     ids: Any,
     offsets: Any,
@@ -206,7 +212,7 @@ def _complete_scan(
     column: int,
 ) -> tuple[Any, ...]:
     """Return the arguments of `modal_scan` with the initial states filled in. Raises KernelError."""
-    states, tokens = table.shape[1], len(ids)
+    (real, complex), states, tokens = modes, table.shape[1], len(ids)
     if len(real) + 2 * len(complex) != states:
         raise KernelError(
             f"{len(real)} real eigenvalues and {len(complex)} pairs make "
@@ -219,13 +225,12 @@ def _complete_scan(
         )
     if initial is None:
         initial = zeros((len(offsets) - 1, states), table)
-    return real, complex, table, ids, offsets, initial, reverse, out, column
+    return modes, table, ids, offsets, initial, reverse, out, column
 
 
 @operation(prepare=_complete_scan)
 def modal_scan(
-    real: Float[Array, "n_real", any_dtype],
-    complex: Float[Array, "n_pairs 2", any_dtype],
+    modes: Modes,
     table: Float[Array, "words states"],
     ids: Int[Array, "tokens", below("words")],
     offsets: Offsets[Array, "sequences tokens"],
@@ -250,16 +255,10 @@ def modal_scan(
 
     Parameters
     ----------
-    real, complex
-        The eigenvalues, pairs as (re, im); n_real + 2 n_pairs = states.
     table
         One row of inputs for every id.
-    ids, offsets
-        The packed sequences.
     initial
         What comes into the first token, or into the last with ``reverse``; zeros if None.
-    reverse
-        Run from the last token to the first.
     out
         (tokens or more, width): takes ``before``. Without it only the last states are computed.
     column
@@ -269,7 +268,7 @@ def modal_scan(
     -------
     ``out``, and the last token's before + input, which is ``initial`` if there is no token.
     """
-    Lambda, last = block_diagonal(real, complex), np.empty_like(initial)
+    Lambda, last = block_diagonal(*modes), np.empty_like(initial)
     for s in range(len(last)):
         before = total = initial[s].astype(np.float64)  # type: ignore[index]
         tokens = range(offsets[s], offsets[s + 1])

@@ -385,7 +385,8 @@ def _run_in_chunks(F: _Array, runs: _Runs, u: _Array, out: _Array) -> None:
 _AHEAD = 3  # tokens whose rows are asked for beforehand: about the time a row takes to come
 
 
-def modal_scan(real, complex, table, ids, offsets, initial, reverse, out, column):
+def modal_scan(modes, table, ids, offsets, initial, reverse, out, column):
+    real, complex = modes
     decay = np.concatenate([real, complex[:, 0], complex[:, 0]]).astype(table.dtype)
     rotation = np.ascontiguousarray(complex[:, 1], table.dtype)
     last = np.empty_like(initial)

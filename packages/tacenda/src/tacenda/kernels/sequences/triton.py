@@ -116,7 +116,8 @@ class _Factors(NamedTuple):
         return torch.stack([self.A.real, self.A.imag, self.B.real, self.B.imag]).to(dtype)
 
 
-def modal_scan(real, complex, table, ids, offsets, initial, reverse, out, column):
+def modal_scan(modes, table, ids, offsets, initial, reverse, out, column):
+    real, complex = modes
     pairs = torch.complex(*complex.double().T)
     Lambda = torch.cat([real.double().to(pairs.dtype), pairs])
     (rows,) = to_tensors((ids,), table.device)

@@ -27,7 +27,7 @@ from tacenda.kernels.ratings import (
     Targets,
     Visits,
 )
-from tacenda.kernels.sequences import Counts
+from tacenda.kernels.sequences import Counts, Modes
 from tacenda.kernels.shared import pack_inputs
 
 Sample = tuple[str, tuple[Any, ...]]
@@ -88,7 +88,7 @@ def modal_scan() -> Iterator[Sample]:
             for out in (None, np.zeros((len(ids) + 2, states + 2), np.float32)):
                 label = f"{n_real} real, {n_pairs} pairs, {len(ids)} tokens, reverse={reverse}"
                 given = initial if n_pairs != 1 else None
-                yield label, (real, pairs, table, ids, offsets, given, reverse, out, 1)
+                yield label, (Modes(real, pairs), table, ids, offsets, given, reverse, out, 1)
 
 
 def _sequences() -> Iterator[tuple[Any, ...]]:
