@@ -77,7 +77,7 @@ def lagged_counts(
     n_lags
         r, at least 1.
     vocabulary
-        The number of rows and of columns.
+        The number of rows and columns.
     n_history
         The first ``n_history`` ids are context only: pairs are counted for n_history <= t < length, as far as
         t - k >= 0. Blocks of a long stream that each repeat the last r ids of the block before them as history count
@@ -172,9 +172,8 @@ def linear_recurrence(
     The two-sided smoother of an LDS is one recurrence of either kind over the same input (Belanger and Kakade 2015).
     The order of the sequences does not matter for speed; having hundreds of them at once does.
 
-    The cost is 2 states^2 flops per token. Long sequences, on the CPU only a few among many short ones or alone, take
-    twice that, in chunks, since the higher rate more than makes up for it. `modal_scan` does the same for a
-    diagonalized F at a small part of the cost.
+    The cost is 2 states^2 flops per token, and twice that, at a higher rate, for long sequences, which are taken in
+    chunks. `modal_scan` does the same for a diagonalized F at a small part of the cost.
     """
     out = np.empty(u.shape, u.dtype)
     F = F.astype(np.float64)

@@ -134,8 +134,6 @@ def sparse_product(
         X, float32. Columns of padding and layout other than C order cost a copy.
     row_scale, column_scale
         r and c; 1 where left out.
-    threads
-        Threads to use.
 
     Returns
     -------
