@@ -264,6 +264,6 @@ def test_what_the_registry_says_stands_between_markers():
     assert "| old |" not in filled
     assert "| `modal_scan` (sequences) | numba or BLAS | triton |" in filled
     assert "| `tall_gram` (shared) | numba or BLAS | torch |" in filled
-    assert "| `lagged_counts` (dynamics) | numba or BLAS | - |" in filled
+    assert "| `lagged_counts` (sequences) | numba or BLAS | - |" in filled
     assert tables.fill(filled) == filled
     assert "| LDS | yes, 'auto' |" in tables.TABLES["models"]()
