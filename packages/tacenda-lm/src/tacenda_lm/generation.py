@@ -121,7 +121,7 @@ def sample(
             drawable = kept
         p = np.exp(drawable - drawable.max())
         word = int(rng.choice(len(row), p=p / p.sum()))
-        total += float(row[word])
+        total += float(row[word])  # as the model has it, before temperature and k
         if word == model.vocabulary.boundary_id:
             return Continuation(words, total, True)
         words.append(model.vocabulary.words[word])

@@ -243,6 +243,7 @@ class LetterModel:
             seen = level.keys[own] == keys
             types = level.types[contexts]
             counts = np.where(seen, level.counts[own], 0.0)
+            # Witten and Bell (1991): a context counts as many unseen letters as it has seen distinct ones
             with np.errstate(invalid="ignore"):
                 mixed = (counts + types * p[places]) / (level.following[contexts] + types)
             p[places] = np.where(types > 0, mixed, p[places])

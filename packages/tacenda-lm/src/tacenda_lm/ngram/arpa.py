@@ -532,6 +532,7 @@ def _number(text, i, end):
         scale += -power if below else power
     if digits > _EXACT or scale < -22 or scale > 22:
         return 0.0, -1
+    # one operation on two exact numbers rounds once
     found = digits / _TENS[-scale] if scale < 0 else digits * _TENS[scale]
     return -found if negative else found, i
 

@@ -248,7 +248,8 @@ def count_by_order(rows: Iterable[Rows], n_types: int, order: int, scratch: Scra
         take(n - 1, out[: n_out - 1])
 
     for found in rows:
-        found[:, -1] |= found[:, -1] << np.uint64(32)  # the counts of the highest order are both
+        # of the highest order occurrences are the adjusted counts too: nothing longer tells what stands before
+        found[:, -1] |= found[:, -1] << np.uint64(32)
         take(order, found)
     for n in range(order, 1, -1):
         rest, open_rows[n - 1] = open_rows[n - 1], np.empty((0, 1), np.uint64)
@@ -330,35 +331,24 @@ class Spool:
         self.width = width
         self._held: list[Rows] = []
         self._file: Path | None = scratch.new_file() if in_file else None
-        self._writing: Any = None
         self.n_rows = 0
 
     def append(self, rows: Rows) -> None:
         """Add rows at the end."""
         self.n_rows += len(rows)
-        new = [rows]
         if self._file is None:
             if self._scratch.reserve(rows.nbytes):
                 self._held.append(np.array(rows))
                 return
             self._file = self._scratch.new_file()
             self._scratch.release(self._held)
-            new, self._held = [*self._held, rows], []
-        with _explain_full_disk(self._file.parent):
-            if self._writing is None:
-                self._writing = self._file.open("ab")  # it may have been read in between
+        new, self._held = [*self._held, rows], []
+        with _explain_full_disk(self._file.parent), self._file.open("ab") as file:
             for block in new:
-                self._writing.write(np.ascontiguousarray(block).data)
-
-    def _finish_writing(self) -> None:
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            with _explain_full_disk(Path(writing.name).parent):
-                writing.close()
+                file.write(np.ascontiguousarray(block).data)
 
     def __call__(self, size: int | None = None) -> Iterator[Rows]:
         """Yield all rows in blocks, those of a file in blocks of ``size``."""
-        self._finish_writing()
         if self._file is None:
             yield from self._held
             return
@@ -372,7 +362,6 @@ class Spool:
 
     def whole(self) -> npt.NDArray[np.uint64]:
         """Return all rows of one column, (rows,); a mapped file if they are in a file, which must not be removed."""
-        self._finish_writing()
         if self._file is None:
             return np.concatenate([np.empty((0, 1), np.uint64), *self._held])[:, 0]
         return np.memmap(self._file, np.uint64, mode="r")
@@ -392,7 +381,6 @@ class Spool:
         """Forget the rows."""
         self._scratch.release(self._held)
         self._held = []
-        self._finish_writing()
         if self._file is not None:
             self._file.unlink(missing_ok=True)
             self._file = None
@@ -519,7 +507,7 @@ def sort_rows(rows, n_keys):
         if digit == _DIGITS * n_keys:
             continue  # they are equal
         column, shift = digit // _DIGITS, np.uint64(56 - 8 * (digit % _DIGITS))
-        ends[:] = 0
+        ends[:] = 0  # how many rows have each digit; below, where the rows of each digit end
         for i in range(low, high):
             ends[(rows[i, column] >> shift) & np.uint64(255)] += 1
         begin = low

@@ -319,7 +319,7 @@ class KneserNey(LanguageModel):
 
     def start(self) -> State:
         """Return the state at the beginning of a sentence, after ``<s>``."""
-        return self._state((self.vocabulary.boundary_id,))
+        return self._state_of((self.vocabulary.boundary_id,))
 
     def null(self) -> State:
         """Return the state without context, in which the next word is predicted as a unigram."""
@@ -329,7 +329,7 @@ class KneserNey(LanguageModel):
     def advance(self, state: State, word: int) -> State:
         """Return the state after one more word, an id; after ``</s>`` a new sentence begins."""
         check_word(word, self.table.n_types)
-        return self._state((*state.parts(), int(word)))
+        return self._state_of((*state.parts(), int(word)))
 
     def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
         """As `LanguageModel.BeginSentenceWrite`; the place of ``<s>`` is looked up once."""
@@ -394,8 +394,8 @@ class KneserNey(LanguageModel):
             )
         return np.minimum(scores, 0.0) if is_coarse else scores
 
-    def _state(self, words: tuple[int, ...]) -> State:
-        """The state after these words: the last ones that an n-gram of the table continues."""
+    def _state_of(self, words: tuple[int, ...]) -> State:
+        """Return the state after these words: the last ones that an n-gram of the table continues."""
         places = self._places(words)
         n = lookups().n_that_matter(*self.table.arguments, places, places[-1])
         return State(words[len(words) - n :])
@@ -486,7 +486,7 @@ class KneserNey(LanguageModel):
         ids = checked_ids(ids, self.table.n_types)
         context = state.parts()
         scores, _ = self._sequences(ids, np.array([0, len(ids)]), context)
-        return scores, self._state((*context, *ids[-self.table.order :].tolist()))
+        return scores, self._state_of((*context, *ids[-self.table.order :].tolist()))
 
     def _sequences(
         self, ids: Ids, offsets: Offsets, before: Sequence[int]

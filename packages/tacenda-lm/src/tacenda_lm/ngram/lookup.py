@@ -40,6 +40,7 @@ NOT_SORTED = -2
 def bits(data, at, width):
     """Return ``width`` bits, fewer than 64, from the bit ``at``; they may lie in two words."""
     word, shift = uint64(at) >> _SIX, uint64(at) & _LAST
+    # two shifts to the left: one by 64, where the field begins with a word, would not be defined
     both = data[word] >> shift | data[word + _ONE] << _ONE << (_LAST - shift)
     return both & ((_ONE << uint64(width)) - _ONE)
 
@@ -92,6 +93,7 @@ def first_after(data, shape, n, place):
             return limit
         found = data[uint64(shape[n, FAR]) + (number << _SIX) + (uint64(place) & _LAST)]
     else:
+        # the place is the last field of a record, so it ends where the next record begins
         width = shape[n, WIDTH]
         found = head + bits(
             data, shape[n, RECORDS] + (place + 1) * width - shape[n, NEAR], shape[n, NEAR]
@@ -215,13 +217,14 @@ def sequence_scores(data, shape, ids, offsets, context, out, matched):
             n = 1
             while n < order and places[n, i + 1] >= 0:
                 n += 1
+            # the longest listed n-gram, and the back-off of every longer ending of the context
             score = np.float64(log_prob(data, shape, n - 1, places[n - 1, i + 1]))
             for k in range(n - 1, order - 1):
                 if places[k, previous[i]] < 0:
                     break
                 score += backoff(data, shape, k, places[k, previous[i]])
             out[begin + i], matched[begin + i] = score, n
-        places[:, 0] = places[:, size]
+        places[:, 0] = places[:, size]  # the next block goes on from the last word of this one
     return -1
 
 

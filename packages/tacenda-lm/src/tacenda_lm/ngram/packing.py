@@ -165,6 +165,7 @@ def _choose_widths(contexts: Spool, codes: Float32 | None) -> tuple[Float32 | No
     bits = max(len(found) - 1, 0).bit_length()
     if 0 < len(found) <= _MOST_CODES and bits * size + 32 * len(found) < 32 * size:
         codes = found
+    # every record has the bits of a near place; a block that needs more has a list of whole places besides
     costs = [near * size + _LIST_BITS * int((lengths >= 1 << near).sum()) for near in range(49)]
     return codes, int(np.argmin(costs))
 
@@ -180,6 +181,7 @@ def _encode(values: Float32, codes: Float32 | None) -> Rows:
     """Return the number of the nearest of ascending codes for each value, or without codes its bits."""
     if codes is None:
         return values.view(np.uint32).astype(np.uint64)
+    # in float64 the middle of two neighbours is between them, so that a code stands for itself exactly
     middles = (codes[1:].astype(np.float64) + codes[:-1]) / 2
     return np.searchsorted(middles, values).astype(np.uint64)
 

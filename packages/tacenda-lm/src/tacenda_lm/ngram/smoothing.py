@@ -173,12 +173,13 @@ class _Smoother:
         counts, and ``below`` (n-grams listed,) is p(w | h').
         """
         known = prefix >= 0
-        total = _sum_by(prefix[known], c[known], n_contexts)
+        total = _sum_by(prefix[known], c[known], n_contexts)  # sum_v c(h v), unlisted n-grams too
         c, prefix = c[listed], prefix[listed]
         if self.katz:
             discounted = c * self.discounts[np.where(c > CUTOFF, 0, c)]
         else:
             discounted = c - self.discounts[np.minimum(c, 3)]
+        # D(1) N_1 + D(2) N_2 + D(3+) N_3+ with the counts of what is not listed, which lower orders predict
         free = total - _sum_by(prefix, discounted, n_contexts)
         if self.katz:
             # a context whose counts are all trusted would leave nothing to the words that were not seen after it:
@@ -191,6 +192,7 @@ class _Smoother:
         p = discounted / divisor[prefix]
         if self.interpolates:
             return p + left[prefix] * below, left
+        # a back-off model gives it to the words not seen after h alone, in proportion to p(w | h')
         to_others = 1 - _sum_by(prefix, below, n_contexts)
         # where every word was seen, there is none to give the mass to
         closed = seen & (to_others <= 1e-9)

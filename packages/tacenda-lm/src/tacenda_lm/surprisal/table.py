@@ -396,7 +396,7 @@ def _score(model: LanguageModel, shares: UnknownWords, context: Reach, text: _Te
     ids = vocabulary.encode(tokens)
     longer, ends = with_ends(ids, np.cumsum([0, *lengths]), vocabulary.boundary_id)
     log_probs = model.score_corpus(longer, ends if context == "sentence" else ends[[0, -1]])
-    words = np.ones(len(longer), bool)
+    words = np.ones(len(longer), bool)  # but the </s> behind each sentence, which no row is about
     words[ends[1:] - 1] = False
     own = shares.log_shares(tokens)
     return ScoredText.of(vocabulary, text.name, text.words, ids, log_probs[words], own, text.others)
