@@ -55,7 +55,8 @@ class WordTable:
         arrays = hash_table(*self.vocabulary.packed())
         ids = []
         for word in (BOUNDARY, UNKNOWN):  # found without unpacking the words
-            ids.append(int(_number_of(np.frombuffer(word.encode(), np.uint8), *arrays)))
+            text = np.frombuffer(word.encode(), np.uint8)
+            ids.append(int(arrays[2][_find(text, 0, len(text), *arrays)]))
             if ids[-1] < 0:
                 raise ArtifactError(f"the vocabulary of the model has no {word}: it is damaged")
         return (*arrays, ids[0], ids[1], self.is_ascii)
@@ -94,12 +95,6 @@ def hash_table(text: npt.NDArray[np.uint8], cuts: npt.NDArray[np.int64]) -> Arra
 def _fill(words, cuts, slots):
     for i in range(len(cuts) - 1):
         slots[_find(words, cuts[i], cuts[i + 1], words, cuts, slots)] = i
-
-
-@njit
-def _number_of(word, words, cuts, slots):
-    """The number of a word, its bytes; -1 where it is not there."""
-    return np.int64(slots[_find(word, 0, len(word), words, cuts, slots)])
 
 
 @njit
