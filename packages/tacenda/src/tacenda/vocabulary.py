@@ -337,9 +337,12 @@ class Vocabulary:
         """
         if isinstance(tokens, str) or not isinstance(tokens, Sized):
             tokens = token_list(tokens)
-        find = self._ids.__getitem__ if remember else self._ids.find
+        ids, found = self._ids, map(self._ids.__getitem__, tokens)
+        if not remember:
+            # what is in the dictionary needs no search, be it a word or a spelling that was remembered
+            found = (ids[each] if each in ids else ids.find(each) for each in tokens)  # type: ignore[assignment]
         try:
-            return np.fromiter(map(find, tokens), dtype=np.int32, count=len(tokens))
+            return np.fromiter(found, dtype=np.int32, count=len(tokens))
         except TypeError as error:  # a list or dictionary where a token should be
             raise CorpusError(
                 f"a token is not a string ({error}); tokens must be strings"

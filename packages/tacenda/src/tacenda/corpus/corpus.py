@@ -28,6 +28,7 @@ from tacenda.corpus.lines import (
     Lines,
     Marks,
     check_marks,
+    file_blocks,
     refusal,
     text_blocks,
     text_files,
@@ -162,15 +163,15 @@ class Corpus:
         get_tokenizer(tokenizer)
         paths = text_files(text)
         types = Types()
-        blocks = text_blocks(text, encoding, errors, marks)
+        read = (encoding, errors, marks)
+        blocks = file_blocks(paths, *read) if paths else text_blocks(text, *read)
         coded = word_ids.code_lines(blocks, tokenizer, types, processes)
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
         origin = {"sources": [path.name for path in paths or ()], "tokenizer": name}
         if cache is None:
             return cls._build(coded, types, chosen, origin, Place())
         version = tokenizer_version(tokenizer)
-        reading = (encoding, errors, marks)
-        fingerprint = _fingerprint(chosen, cache_key, reading, paths, version)
+        fingerprint = _fingerprint(chosen, cache_key, read, paths, version)
         return cls._cached(coded, types, chosen, origin, cache, fingerprint)
 
     @classmethod

@@ -210,9 +210,10 @@ def assemble(
         vocabulary = selection.choose(counts, len(offsets) - 1)
         ids.replace(vocabulary.encode(types, remember=False))
         return ids.finish(), offsets.finish(), vocabulary, counts.get(UNKNOWN, 0)
-    finally:
+    except BaseException:
         ids.close()
         offsets.close()
+        raise
 
 
 def about_running_text(counts: Mapping[str, int]) -> str | None:
