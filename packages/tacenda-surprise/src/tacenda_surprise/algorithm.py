@@ -177,7 +177,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return self._catalogue is not None or self._instead is not None
 
     def _fitted(self) -> RatingAlgorithm:
-        """What predicts. Raises NotFittedError."""
+        """Return the model that predicts. Raises NotFittedError."""
         if self._instead is not None:
             return self._instead
         self._learned(self._catalogue)
@@ -429,7 +429,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 self._add(given)
 
     def _identity(self) -> dict[str, Any]:
-        """What identifies the model in a checkpoint: options that change what is learned."""
+        """Return what identifies the model in a checkpoint: options that change what is learned."""
         options = {"model": self.name, "seed": self._seed, **self._plain_settings()}
         return {n: value for n, value in options.items() if n not in ("random_state", "verbose")}
 
@@ -662,7 +662,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         min_ratings: int = 0,
         of: Catalogue | None = None,
     ) -> Lists:
-        """What ``top_n`` ranks by, and what it leaves out.
+        """Choose what ``top_n`` ranks by, and what it leaves out.
 
         Raises ConfigurationError where ``of``, the catalogue of a user who was folded in, is no longer that of the fit.
         """
@@ -859,7 +859,7 @@ def Recommender(  # noqa: N802 - the algorithm that it makes is named by its fir
 
 
 class EpochPrinter(Callback):
-    """What ``verbose=True`` prints: a line for every epoch."""
+    """Prints a line for every epoch, with ``verbose=True``."""
 
     def on_epoch_end(self, run: FitLoop) -> bool | None:
         """Print the epoch's number and training error."""
@@ -891,7 +891,7 @@ def _check(model: object, method: str, found: object, *shape: int) -> npt.NDArra
 
 
 def _why_impossible(user: int, item: int) -> str:
-    """Why a pair cannot be predicted whose user, item or both are -1."""
+    """Say why a pair cannot be predicted whose user, item or both are -1."""
     if user < 0 and item < 0:
         return "User and item are unknown."
     return "User is unknown." if user < 0 else "Item is unknown."

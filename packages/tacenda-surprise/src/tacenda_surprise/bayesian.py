@@ -72,7 +72,7 @@ class Average(Arrays):
 
 
 class Chain(Arrays):
-    """What a fit finds: samples that are kept, their average, and the noise of the ratings."""
+    """The samples that are kept of a fit, their average, and the noise of the ratings."""
 
     samples: Samples
     average: Average
@@ -219,7 +219,7 @@ class BayesianPMF(RatingAlgorithm):
     def _find_noise(
         self, taken: Samples, found: Average, ratings: Ratings, unit: Unit
     ) -> tuple[Floats, Curve, float]:
-        """What the samples say of the noise of every user, how it depends on the prediction, and a factor on it."""
+        """Estimate the noise of every user, how it depends on the prediction, and a factor on it."""
         chosen = np.random.default_rng(self._seed).permutation(len(ratings))[:_ERRORS]
         users, items = ratings.user_ids[chosen], ratings.item_ids[chosen]
         values = (ratings.values[chosen].astype(np.float64) - unit.mean) / unit.unit

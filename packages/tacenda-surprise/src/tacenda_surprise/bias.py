@@ -215,7 +215,7 @@ class Alternation(Trainer):
 
     @property
     def sizes(self) -> tuple[Sizes, Sizes]:
-        """What is known of users and of items."""
+        """Numbers of ratings and errors of users and of items."""
         errors = self._values - self.b[self._users] - self.c[self._items]
         of_users = Sizes.of(self._users, errors, len(self.b))
         return of_users, Sizes.of(self._items, errors, len(self.c))

@@ -124,7 +124,7 @@ class _Part(NamedTuple):
         return found.astype(np.float64)
 
     def fold(self, items: Numbers, values: Floats, identities: Numbers | None) -> FoldedUser | None:
-        """What the algorithm makes of a new user; None where it is not one of Tacenda's."""
+        """Fold a new user in; None where the algorithm is not one of Tacenda's."""
         if not isinstance(self.algo, RatingAlgorithm):
             return None
         model, own, more = self.algo._fitted(), self.items[items], None
@@ -225,8 +225,8 @@ class Blend(RatingAlgorithm):
         trainset: Any = self._data.trainset
         if trainset.n_ratings < 2:  # none can be held out: all algorithms count alike
             k, usual = len(settings.algorithms), deviation(ratings)
-            numbers = np.full(k, 1 / k), np.float64(ratings.mean), np.float64(1), np.full(k, usual)
-            self.learned = Weights(*numbers, np.float64(1))
+            one, center = np.float64(1), np.float64(ratings.mean)
+            self.learned = Weights(np.full(k, 1 / k), center, one, np.full(k, usual), one)
             self._take([deepcopy(algo).fit(trainset) for algo in settings.algorithms], self._data)
             return
         rng = get_rng(settings.random_state)

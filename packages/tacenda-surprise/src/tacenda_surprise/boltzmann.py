@@ -85,7 +85,7 @@ _SHAPE = 300.0  # ratings of the usual shape that are added to those of a visibl
 _SAMPLE = 5000  # ratings that tell how sharp distributions are
 _SHARPEST, _HALVINGS = 2.0, 10
 _SPAN = 4.0  # of the scores, whatever the scale: that of five stars
-_BLOCK = 1 << 22  # numbers in memory at a time: exact predictions need one a pair, level and unit
+_BLOCK = 1 << 22  # numbers in memory at a time, of which a rating has one for each level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +199,7 @@ class ConditionalRBMSettings(RBMSettings, RatedSettings):
 
 
 def _excess(ratings: Ratings) -> float:
-    """How many times as large penalties are where users and items have few ratings."""
+    """The factor on penalties where users and items have few ratings."""
     return max(sparsity(ratings) / _USUAL_NOISE, 1.0) ** _STEEP
 
 
@@ -493,6 +493,8 @@ def sides(settings: RBMSettings, users: Numbers, items: Numbers) -> tuple[Number
     return (users, items) if settings.items_are_cases else (items, users)
 
 
+# -- training ----------------------------------------------------------------------------------------
+
 OPERATIONS = {
     "adam": ("boltzmann_divergence", "sparse_product", "adam"),
     "sgd": ("boltzmann_descent", "sparse_product"),
@@ -503,8 +505,6 @@ _FADED = 0.5  # that are so much smaller than at first
 _RUN_RATINGS = 1_000_000  # a second or two: how often the bar moves and Ctrl-C is heard
 _LESS = "fewer hidden units (n_hidden)"
 _GIBBS_STEPS = 1  # of contrastive divergence, as in the thesis
-
-
 _BIAS_PENALTY = 1.0  # of a visible unit that is solved for
 
 
@@ -518,7 +518,7 @@ class Learned(Arrays):
 
 
 class Task(NamedTuple):
-    """What a machine is trained on."""
+    """The data and options that a machine is trained with."""
 
     settings: RBMSettings
     seed: int  # of start, order and sampling
@@ -747,7 +747,7 @@ def train(
 
 
 def batch_size(n_cases: int) -> int:
-    """How many of ``n_cases`` a minibatch has: each visits the parameters of all visible units."""
+    """The size of a minibatch, which visits the parameters of all visible units."""
     return max(_BATCH, -(-n_cases // _BATCHES))
 
 

@@ -1,4 +1,4 @@
-"""What a fitted model knows besides its parameters: users, items, the rating scale, and who has rated what."""
+"""Users, items, the rating scale and who has rated what: what a model knows besides its parameters."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def deviation(ratings: Ratings) -> float:
 
 
 def sparsity(ratings: Ratings) -> float:
-    """How little users and items have ratings: 2 if every user and item has one rating, towards 0 as they have more."""
+    """Measure how few ratings users and items have: 2 if each has one rating, towards 0 as they have more."""
     sides = np.diff(ratings.user_offsets), ratings.item_counts
     return sum(float(np.sqrt(counts).sum()) for counts in sides) / max(len(ratings), 1)
 
@@ -287,7 +287,7 @@ def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
 
 
 def _counts(ratings: Ratings, levels: Floats) -> Floats:
-    """How many ratings are nearest to each level (levels,)."""
+    """Count the ratings nearest to each level (levels,)."""
     at = np.searchsorted((levels[1:] + levels[:-1]) / 2, ratings.values)
     return np.bincount(at, minlength=len(levels))[: len(levels)].astype(np.float32)
 

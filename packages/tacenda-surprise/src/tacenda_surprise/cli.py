@@ -37,7 +37,7 @@ _ALL = ["bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm", "conditional
 
 
 class RankedBy(StrEnum):
-    """How lists are ranked, see ``top_n``."""
+    """The order of lists, see ``top_n``."""
 
     both = "both"
     rating = "rating"
@@ -277,7 +277,7 @@ def _rank(
 
 
 def _know_more(model: RatingAlgorithm, ratings: Ratings) -> Identities:
-    """Who has rated what, here or in further ratings; what the model does not know is left out of those."""
+    """Add further ratings to who has rated what, but for users and items that the model does not know."""
     users, items = model.catalogue.users, model.catalogue.items
     u = users.numbers(ratings.users.raw)[ratings.user_ids]
     i = items.numbers(ratings.items.raw)[ratings.item_ids]

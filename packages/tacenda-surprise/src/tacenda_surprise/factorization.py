@@ -275,7 +275,7 @@ class Weight(NamedTuple):
     once: float = 0.0
 
     def total(self, n: int) -> float:
-        """What counts for a row with ``n`` ratings."""
+        """The penalty of a row with ``n`` ratings."""
         return self.each * n + self.once
 
 
@@ -345,7 +345,7 @@ def _first(*values: Any) -> Any:
 
 
 def user_weights(squares: Doubles, counts: npt.NDArray[Any], power: float) -> Floats:
-    """What a rating of each user counts (users,); 1 on average over the ratings.
+    """The weights of the ratings of each user (users,); 1 on average over the ratings.
 
     ``squares`` (users,) are the squared errors of their ratings, of which there are ``counts``.
     """
@@ -357,21 +357,22 @@ def user_weights(squares: Doubles, counts: npt.NDArray[Any], power: float) -> Fl
     return np.asarray(weights * (counts.sum() / (weights @ counts)), np.float32)
 
 
+# -- training ----------------------------------------------------------------------------------------
+
 OPERATIONS = {
     "sgd": ("rating_visits", "rating_scores", "sparse_product"),
     "als": ("rating_solves", "rating_scores"),
 }
 _LESS = "fewer factors (n_factors)"
 _BATCH_RATINGS = 4_000_000  # a few tenths of a second: how often the bar moves and Ctrl-C is heard
-# `benchmarks.ratings.rounds` tries others: more rounds change no error; with eight times as many users who share an
-# item a fit diverges.
+# More rounds change no error; with eight times as many users who share an item a fit diverges.
 _ROUND_RATE = 0.7  # of the factors, against one user after another
 _ROUNDS = 8  # of an epoch, at least
 _SHARED = 4.0  # users of a round who have rated the same item, on average over the ratings
 
 
 class Task(NamedTuple):
-    """What a factorization is trained on, and with which numbers."""
+    """The data, options and numbers that a factorization is trained with."""
 
     settings: FactorizationSettings
     used: ResolvedOptions

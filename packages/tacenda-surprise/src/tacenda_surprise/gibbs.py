@@ -477,7 +477,7 @@ def choose_width(settings: BayesianPMFSettings, ratings: Ratings) -> int:
 
 
 def choose_sweeps(settings: BayesianPMFSettings, ratings: Ratings, width: int) -> tuple[int, int]:
-    """How many sweeps before the first sample, and how many samples."""
+    """Choose the number of sweeps before the first sample, and of samples."""
     n = settings.n_samples
     if n is None:
         rows = max(ratings.n_users + ratings.n_items, 1) * (width + 1)

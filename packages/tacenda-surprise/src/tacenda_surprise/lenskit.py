@@ -159,7 +159,7 @@ class ConditionalRBMScorer(RatingScorer):
 
 
 class ChoiceScorer(ConditionalPMFScorer):
-    """How likely a user is to choose each item and to like it then; no ratings."""
+    """Scores of how likely a user is to choose an item and to like it then; they are no ratings."""
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
         """Score ``items``; 0 for an unknown one."""

@@ -52,7 +52,7 @@ _AT_ONCE = 4_000_000  # ratings scored
 
 
 class Factors(Arrays):
-    """What a fit finds: biases and factors, of users x with the part s of it that comes from identities."""
+    """Biases and factors, of users x with the part s of it that comes from identities."""
 
     user_factors: Float32[Array, "users width"]
     item_factors: Float32[Array, "items width"]
@@ -272,7 +272,7 @@ def epochs_of(history: History, planned: int) -> int:
 
 
 def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Sizes]:
-    """What is known of users and items that ``tables`` were fitted to, found for a part of the users at a time."""
+    """Count the ratings and sum the errors of users and items, for a part of the users at a time."""
     x, q, b, c, _ = tables
     squares = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
     offsets, start = ratings.user_offsets, 0

@@ -35,7 +35,7 @@ _POWER_ITERATIONS = 2
 
 
 class Samples(Arrays):
-    """What `Gibbs` takes of users x and items q, samples first; the last column of ``width`` is the bias."""
+    """Draws of users x and items q by `Gibbs`, samples first; the last column of ``width`` is the bias."""
 
     x: Float32[Array, "samples users width", named("users")]
     q: Float32[Array, "samples items width", named("items")]
@@ -104,7 +104,7 @@ class Samples(Arrays):
         return np.append(known, known.mean() if len(known) else np.mean(1.0 / self.alpha))
 
     def variances(self, users: Numbers, items: Numbers) -> Floats:
-        """What is not known of the scores of pairs (pairs,): their variance over samples.
+        """The variance of the scores of pairs over samples (pairs,).
 
         The factors of an unknown user or item, whose score is none, are as the sample has them distributed.
         """
@@ -179,7 +179,7 @@ def side_by_side(samples: Floats) -> Floats:
 
 
 class Unit(NamedTuple):
-    """What brings standardized ratings back, and how far they lie from their scores."""
+    """The scale of standardized ratings, and how far ratings are from their scores."""
 
     mean: float
     unit: float
@@ -220,7 +220,7 @@ class LeftOut(NamedTuple):
         return cls(errors, predictions, samples.variances(users, items), samples.noises[users])
 
     def factor(self, curve: Curve, factor: float) -> float:
-        """What the noise, ``factor`` times the curve, is to be multiplied by: one where errors are few."""
+        """The factor on the noise, which is ``factor`` times the curve: one where errors are few."""
         noises = self.noises * factor * curve.factors(self.predictions)
         wider = coverage_factor(self.errors / np.sqrt(self.variances + noises))
         wider **= len(self.errors) / (len(self.errors) + _FEW)

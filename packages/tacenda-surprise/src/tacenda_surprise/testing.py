@@ -117,7 +117,7 @@ def _check_scores(model: Any, train: Ratings, pairs: Any) -> None:
 
 
 def _check_new_users(model: Any, train: Ratings) -> None:
-    """Who is folded in is scored like a fitted user, without ratings too; ratings that make no sense are refused."""
+    """A user folded in is scored like a fitted one, without ratings too; ratings that make no sense are refused."""
     user = int(np.argmax(np.diff(train.user_offsets)))
     folded, fitted = (
         model.fold(*train.of_user(user)).score(),
@@ -179,7 +179,7 @@ def _check_hardly_any_data(make_model: Any, train: Ratings) -> None:
 
 
 def _check_in_surprise(make_model: Any, random: bool) -> None:
-    """What Surprise's own suite checks of every algorithm, and that ``test`` is ``predict`` of many."""
+    """Surprise's own checks of every algorithm hold, and ``test`` is ``predict`` of many."""
     trainset, held_out = train_test_split(small_dataset(), test_size=0.2, random_state=0)
     algo = make_model()
     assert isinstance(algo, AlgoBase)

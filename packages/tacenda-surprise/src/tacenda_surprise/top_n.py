@@ -77,13 +77,13 @@ class ImplicitFactors(Arrays):
         return solve(offsets, np.asarray(items, np.int32), self.y)
 
     def scores(self, x: Floats) -> Floats:
-        """How likely users with factors ``x`` are to choose each item (users, items), at least 0."""
+        """Score how likely users with factors ``x`` are to choose each item (users, items), at least 0."""
         found = np.maximum(x @ self.y.T, 0.0)
         found += _POPULAR * self.popularity
         return np.asarray(found)
 
     def combined(self, x: Floats, ratings: Floats) -> Floats:
-        """What lists by both go by (users, items), for the predicted ``ratings`` (users, items)."""
+        """Score items for lists by both (users, items), given the predicted ``ratings`` (users, items)."""
         mean, size = self.liking.tolist()
         return np.asarray(self.scores(x) * ndtr((ratings - mean) / size) ** _LIKED, np.float32)
 
@@ -107,7 +107,7 @@ class Ranked(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """What lists are ranked by, and what they leave out.
+    """The order of lists, and the items that they leave out.
 
     ``by="rating"`` ranks by the expected rating alone, which suits a choice among a few items of which all come into
     question; ``"choice"`` by how likely the item is to be chosen; ``"both"`` by their product.
@@ -144,7 +144,7 @@ class Lists(NamedTuple):
         return found, ratings[found]
 
     def values(self, ratings: Floats, x: Floats | None) -> Floats:
-        """What a block of users is ranked by (users, items)."""
+        """The values that rank the items of a block of users (users, items)."""
         if self.factors is None or x is None:
             return ratings
         return self.factors.scores(x) if self.by == "choice" else self.factors.combined(x, ratings)

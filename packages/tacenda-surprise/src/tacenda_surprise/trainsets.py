@@ -1,4 +1,4 @@
-"""What algorithms are fitted to: ratings and raw ids of any source, and side information, who has rated what."""
+"""Training data: ratings and raw ids of any source, and side information, who has rated what."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
 
 
 class FitData(NamedTuple):
-    """What an algorithm is fitted to."""
+    """The ratings and ids that an algorithm is fitted to."""
 
     ratings: Ratings  # users of whom only side information is known have numbers too, the last ones
     identities: Identities | None  # who is known to have rated what, apart from the ratings

@@ -89,7 +89,7 @@ def ratings_by_item(ratings: Mapping[Any, float] | Iterable[tuple[Any, float]]) 
 
 
 class Given(NamedTuple):
-    """What is known of a new user; items are numbers of the model."""
+    """The ratings of a new user; items are numbers of the model."""
 
     uid: Hashable | None  # raw id; None if the user is not to be found under any
     items: npt.NDArray[np.int64]  # (n,) items whose ratings are known

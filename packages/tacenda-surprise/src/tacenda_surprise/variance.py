@@ -1,4 +1,4 @@
-"""How far a rating may lie from its prediction: a variance for every pair, fitted to errors of ratings left out.
+"""The variance of a rating about its prediction, for every pair, fitted to errors of ratings left out.
 
     Var(r_ui) = (sigma^2 g_u + a_U / (1 + n_u / k_U) + a_I / (1 + n_i / k_I)) exp(d t_ui + f t_ui^2)
 
@@ -41,7 +41,7 @@ _ROWS = 1 << 14  # pairs at a time
 
 
 class Sizes(NamedTuple):
-    """What is known of the rows of one side: ratings n, and the sum of squared residuals of their ratings."""
+    """Ratings n of the rows of one side, and the sum of squared residuals of these ratings."""
 
     counts: Doubles
     squares: Doubles
@@ -63,7 +63,7 @@ class Curve(NamedTuple):
     bend: float = 0.0
 
     def factors(self, predictions: npt.NDArray[np.floating[Any]]) -> Doubles:
-        """What the variance of ratings with these predictions is multiplied by."""
+        """The factors on the variances of ratings with these predictions."""
         t = ((predictions - self.center) / self.width).clip(-_REACH, _REACH)
         return np.asarray(np.exp(self.slope * t + self.bend * t**2), np.float64)
 
@@ -169,7 +169,7 @@ def fit_no_variances(unit: float) -> Variances:
 def fit_curve(
     z: npt.NDArray[np.floating[Any]], predictions: npt.NDArray[np.floating[Any]], unit: float
 ) -> tuple[Curve, float]:
-    """How the variance of errors ``z`` (errors,), about one, depends on the predictions; and a factor on it."""
+    """Fit how the variance of errors ``z`` (errors,), about one, depends on the predictions; and a factor on it."""
     shape, squares = _level(predictions, unit), z.astype(np.float64) ** 2
 
     def loss(theta: Doubles) -> float:
