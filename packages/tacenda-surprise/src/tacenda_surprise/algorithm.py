@@ -438,7 +438,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return {
             name: None if isinstance(value, np.random.RandomState) else value
             for name, value in self.settings.to_dict().items()
-            if name not in ("rated", "device")
+            if name not in ("rated", "device", "algorithms")
         }
 
     def _draw_seed(self, trainset: Any) -> int:

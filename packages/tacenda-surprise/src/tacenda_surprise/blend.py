@@ -22,7 +22,6 @@ from surprise import AlgoBase, Dataset, Reader, Trainset
 from surprise.utils import get_rng
 
 from tacenda.arrays import Array, Arrays, Float64, at_least, positive, within
-from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.estimator import Estimator
 from tacenda.fitting import Callback, FitRun
@@ -329,12 +328,6 @@ class Blend(RatingAlgorithm):
 
     # -- to disk and back --------------------------------------------------------------------------
 
-    def config_dict(self) -> dict[str, Any]:
-        """The options and the seed; the algorithms are `nested`."""
-        found = super().config_dict()
-        del found["settings"]["algorithms"]
-        return found
-
     def nested(self) -> Mapping[str, Estimator]:
         """The algorithms, ``algorithm-0`` and so on. Raises ConfigurationError for one that is not Tacenda's."""
         if not self.settings.refit:
@@ -377,22 +370,6 @@ class Blend(RatingAlgorithm):
                 raise ArtifactError("the models of a blend know different items: it is damaged")
             raw = IdIndex(first.catalogue.users.raw[:n_users].tolist(), "user")
             model._catalogue = replace(first.catalogue, users=raw)
-        return model
-
-    @classmethod
-    def from_artifact(cls, artifact: Artifact) -> Self:
-        """Rebuild what `to_artifact` gave; older folders have the ratings with the algorithms alone."""
-        if "surprise" in artifact.config or not all(
-            "surprise" in part.config for part in artifact.nested.values()
-        ):
-            return super().from_artifact(artifact)
-        # What they say of choices is of fewer users.
-        model = super().from_artifact(replace(artifact, arrays={}))
-        data = model._fit_data()
-        model._know(data, Identities.of(data.ratings, data.identities))
-        first: Any = model.fitted[0]
-        for user in first._new_users.values():
-            model._add(user.given)
         return model
 
 
