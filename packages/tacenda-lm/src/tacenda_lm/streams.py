@@ -68,7 +68,7 @@ class Stream(NamedTuple):
 
     @classmethod
     def following(cls, ids: Ids, window: Sequence[int] = ()) -> Stream:
-        """Return one sequence: the last words of a state, and the ids that follow it."""
+        """Return one sequence: words that are context, such as the last ones of a state, and the ids after them."""
         whole = np.concatenate([np.array(window, np.int32), ids]) if len(window) else ids
         return cls(whole, np.array([0, len(whole)]))
 
@@ -80,9 +80,7 @@ class Stream(NamedTuple):
             ids, offsets = laid_end_to_end(_blocks(corpus, boundary, across))
             return cls(ids, np.array([0, len(ids)]) if across else offsets)
         ids, offsets = with_ends(corpus.ids, corpus.offsets, boundary)
-        if across:
-            offsets = np.array([0, len(ids)])
-        return cls.of(ids, offsets, boundary, across)
+        return cls.following(ids, [boundary]) if across else cls.of(ids, offsets, boundary, across)
 
     @property
     def firsts(self) -> _Bools:
