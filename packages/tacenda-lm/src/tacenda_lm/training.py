@@ -114,7 +114,7 @@ class Trainer(fitting.Trainer):
         self.device = device
         self.boundary = int(text.ids[0])  # the id of ``</s>``, with which every stream begins
         self.sums = {
-            name: self.put(np.full(math.prod(tables[name].shape[:-1]), first, np.float32))
+            name: to_device(np.full(math.prod(tables[name].shape[:-1]), first, np.float32), device)
             for name, first in (sums or {}).items()
         }
         self.learned: State = tables

@@ -446,7 +446,7 @@ class Arrays:
 
     def to(self, device: str) -> Self:
         """Return the same on a device, as kernels take it: "cpu" leaves arrays of numpy as they are."""
-        return self.to_numpy() if device == "cpu" else self.map(lambda a: to_device(a, device))
+        return self.map(to_numpy if device == "cpu" else lambda a: to_device(a, device))
 
     def to_numpy(self) -> Self:
         """Return the same as arrays of numpy."""

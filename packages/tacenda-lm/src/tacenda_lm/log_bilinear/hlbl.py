@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.arrays import Array, Arrays, Float32
+from tacenda.arrays import Array, Arrays, Float32, to_device
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
 from tacenda.fitting import ArrayBatches, FitRun, History, StepResult
@@ -40,7 +40,7 @@ from tacenda_lm import options
 from tacenda_lm.log_bilinear.trees import Rule, Tree
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, vector_of, window_of
-from tacenda_lm.streams import Predictor, Stream, StreamModel, streams_of
+from tacenda_lm.streams import Predictor, Stream, StreamModel
 from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
 
 _Floats = npt.NDArray[np.float32]
@@ -322,7 +322,8 @@ class HLBL(StreamModel):
         counts = corpus.type_counts
         settings = self.settings.planned(corpus.n_tokens, len(counts))
         advanced = settings.advanced
-        text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
+        text = Stream.of_corpus(corpus, settings.across_sentences)
+        held_out = None if valid is None else Stream.of_corpus(valid, settings.across_sentences)
         vectors = None
         if settings.tree != "random":
             # the thesis's model (five words, no tails, no dropout) on a random tree, for its predictions
@@ -391,7 +392,7 @@ class HLBLTrainer(Trainer):
         super().__init__(settings, tables, text, valid, sums=sums, device=device)
         self.begins = np.arange(1, len(text.ids), PIECE_WORDS, dtype=np.int64)
         self.rates = settings.advanced.tail_rates
-        now, rates = self.current, self.put(np.array(self.rates, np.float32))
+        now, rates = self.current, to_device(np.array(self.rates, np.float32), device)
         self._context = Context(now.positions, now.bias[0], rates, now.tails)
         self._far = now.far_words if len(now.far_words) else None  # of the words in the tails
         self._nodes = Nodes(now.nodes, now.node_biases[:, 0])
@@ -403,7 +404,7 @@ class HLBLTrainer(Trainer):
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         """Take one step on the summed loss of some pieces."""
-        threads, rng = self.settings.threads, self.draw()
+        threads, device, rng = self.settings.threads, self.device, self.draw()
         (begins,) = batch
         ends = np.minimum(begins + PIECE_WORDS, len(self.text.ids))
         *span, targets, counted = self.text.windows(begins, ends, self._reach)
@@ -411,10 +412,10 @@ class HLBLTrainer(Trainer):
         found = context_sum(*spans, far=self._far, threads=threads)
         vectors, kept = found.vectors, None
         if self.settings.dropout:
-            kept = self.put(dropout_mask(tuple(vectors.shape), self.settings.dropout, rng))
+            kept = to_device(dropout_mask(tuple(vectors.shape), self.settings.dropout, rng), device)
             vectors *= kept  # in place, and the gradient likewise: dropout costs no copies
         # the kernel moves the nodes itself, each while its gradient is in the cache
-        weights = self.put(-counted.astype(np.float32))
+        weights = to_device(-counted.astype(np.float32), device)
         moved = self._nodes, weights, self._node_sums, learning_rate
         log_probs, grad = tree_softmax_step(
             vectors, targets, self.tree.codes, *moved, threads=threads
@@ -433,11 +434,11 @@ class HLBLTrainer(Trainer):
             # a tail is so much longer than one word, where words do not depend on each other
             slower, row = learning_rate * math.sqrt(1 - rate), np.array([k], np.int32)
             self.move("tails", row, down.tail_weights[k : k + 1], slower)
-        loss = -log_probs[self.put(np.flatnonzero(counted))].sum()
+        loss = -log_probs[to_device(np.flatnonzero(counted), device)].sum()
         return StepResult(loss, float(counted.sum()))
 
     def predictor(self) -> HLBLPredictor:
-        return HLBLPredictor(self.current.to_numpy(), self.tree, self.rates, self.boundary)
+        return HLBLPredictor(self.current.to("cpu"), self.tree, self.rates, self.boundary)
 
 
 def train_hlbl(

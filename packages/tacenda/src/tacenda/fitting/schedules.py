@@ -75,13 +75,9 @@ class Cosine(Schedule):
 class WarmUp(Schedule):
     """Another schedule, multiplied by (step + 1) / steps during the first ``steps`` steps."""
 
-    rate: float = field(init=False, repr=False)
+    rate: float = field(init=False, repr=False, default=0.0)  # that of the other schedule counts
     then: Schedule
     steps: int
-
-    def __post_init__(self) -> None:
-        self.rate = self.then.rate
-        super().__post_init__()
 
     def at(self, position: Position) -> float:
         """Return the rate of the other schedule, or a growing part of it."""
