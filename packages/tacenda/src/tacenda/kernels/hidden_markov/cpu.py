@@ -424,7 +424,7 @@ def block_softmax(vectors, sources, targets, weights, norms, threads):
     A = np.empty((len(sources), k, k), vectors.left.dtype)
     none = np.empty((0, k), A.dtype)
     w, norm = (none if array is None else array for array in (weights, norms))
-    borders = _borders(sources, classes)
+    borders = np.searchsorted(sources, np.arange(classes + 1))  # of each source's pairs
     made = *vectors, sources, targets, borders, w, norm, A, A.view(np.int32)
     in_parts(_make_blocks, classes, threads, *made)
     return A
@@ -438,19 +438,14 @@ def block_softmax_backward(vectors, sources, targets, blocks, counts, weights, t
     dx, dy, db = np.zeros_like(x), np.zeros_like(y), np.zeros_like(b)
     moved = np.empty((pairs, k, width), x.dtype)
     biases, departures = (np.empty((pairs, k), x.dtype) for _ in range(2))
-    borders = _borders(sources, classes)
+    borders = np.searchsorted(sources, np.arange(classes + 1))  # of each source's pairs
     made = x, y, sources, targets, borders, blocks, counts, w, dx, biases, moved, departures
     in_parts(_move_vectors, classes, threads, *made)
     # Targets are in no order, so what each pair moves is kept and summed afterwards, target by target.
     order = np.argsort(targets, kind="stable")
-    ends = _borders(targets[order], classes)
+    ends = np.searchsorted(targets[order], np.arange(classes + 1))
     in_parts(_sum_by_target, classes, threads, moved, biases, order, ends, dy, db)
     return VectorGradients(dx, dy, db, departures)
-
-
-def _borders(classes: _Array, n: int) -> NDArray[np.int64]:
-    """Where each of ``n`` classes begins among sorted ones, and the end."""
-    return np.searchsorted(classes, np.arange(n + 1))
 
 
 # -- class softmax ----------------------------------------------------------------------------------

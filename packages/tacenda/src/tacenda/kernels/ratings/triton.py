@@ -191,18 +191,9 @@ def rating_scores(users, items, x, q, b, c, mean):
         pairs = to_tensors((users, items), x.device)
         with torch.cuda.device_of(x):
             _scores[(triton.cdiv(len(out), _PAIRS),)](
-                *pairs,
-                x,
-                q,
-                b,
-                c,
-                out,
-                len(out),
-                mean,
-                x.shape[1],
-                PAIRS=_PAIRS,
+                *pairs, x, q, b, c, out, len(out), mean, x.shape[1], PAIRS=_PAIRS,
                 WIDTH=tile(x.shape[1], _WIDTH),
-            )
+            )  # fmt: skip
     return out
 
 
@@ -229,17 +220,8 @@ _CASES, _DRAWN = 32, 128
 
 @triton.jit
 def _numbers(
-    cases,
-    offsets,
-    seed,
-    of_hidden,
-    of_visible,
-    n_cases,
-    n_ratings,
-    hidden,
-    steps,
-    CASES: tl.constexpr,
-):
+    cases, offsets, seed, of_hidden, of_visible, n_cases, n_ratings, hidden, steps, CASES: tl.constexpr,
+):  # fmt: skip
     """Draw the numbers of some cases: for every step those of the hidden units, then those of the ratings."""
     k = tl.program_id(0) * CASES + tl.arange(0, CASES)
     here = k < n_cases
