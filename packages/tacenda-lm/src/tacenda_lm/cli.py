@@ -468,12 +468,7 @@ def mix(
 
 
 @app.command()
-def cache(
-    folder: Folder,
-    output: Output,
-    settings: Set = None,
-    force: Force = False,
-) -> None:
+def cache(folder: Folder, output: Output, settings: Set = None, force: Force = False) -> None:
     """Put a neural cache over a saved model that predicts from a vector, such as hlbl or recurrent.
 
     Mix it with that model and others; `tacenda lm fit --model unigram_cache` makes a cache of words alone.
@@ -574,12 +569,7 @@ def _tokenizer_of(model: LanguageModel, given: str | None) -> str:
 
 
 def _sentences(
-    model: LanguageModel,
-    file: Path,
-    tokenizer: str | None,
-    marks: str,
-    encoding: str,
-    errors: str,
+    model: LanguageModel, file: Path, tokenizer: str | None, marks: str, encoding: str, errors: str
 ) -> Iterator[list[str]]:
     """Return the token lists of a text, by default tokenized as for the fit."""
     from tacenda.corpus.lines import check_marks

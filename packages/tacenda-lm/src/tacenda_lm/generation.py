@@ -135,12 +135,7 @@ def greedy(model: Any, context: Sentence = "", *, max_words: int = 100) -> Conti
 
 
 def beam(
-    model: Any,
-    context: Sentence = "",
-    *,
-    width: int = 10,
-    n: int = 1,
-    max_words: int = 100,
+    model: Any, context: Sentence = "", *, width: int = 10, n: int = 1, max_words: int = 100
 ) -> list[Continuation]:
     """Return the most probable continuations that a beam search finds, best first, none with ``<unk>``.
 

@@ -58,12 +58,7 @@ def check_model(
     """
     corpus = Corpus.from_sentences(sample_text())
     model = check_estimator(
-        make_model,
-        corpus,
-        _apply,
-        atol=atol,
-        may_hold_nan=may_hold_nan,
-        fork_seconds=fork_seconds,
+        make_model, corpus, _apply, atol=atol, may_hold_nan=may_hold_nan, fork_seconds=fork_seconds
     )
     close = partial(np.testing.assert_allclose, rtol=0, atol=atol)
     assert model.vocabulary.fingerprint == corpus.vocabulary.fingerprint, "it has other words"

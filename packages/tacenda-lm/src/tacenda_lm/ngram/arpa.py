@@ -142,9 +142,7 @@ def _lines(
 # -- reading -------------------------------------------------------------------------------------------
 
 
-def read_arpa(
-    path: str | os.PathLike[str],
-) -> tuple[Vocabulary, Table, Sums, dict[str, Any]]:
+def read_arpa(path: str | os.PathLike[str]) -> tuple[Vocabulary, Table, Sums, dict[str, Any]]:
     """Return the vocabulary, the table, what its probabilities sum to, and notes on what the file left out (JSON).
 
     The vocabulary has the words in the order of the file, without counts. Where the file has no ``<unk>``, one is added

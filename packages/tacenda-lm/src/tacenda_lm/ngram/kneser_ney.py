@@ -173,11 +173,7 @@ class KneserNey(LanguageModel):
         self._estimate(corpus.vocabulary, lambda scratch: sorted_rows(corpus, order, scratch))
 
     def fit_counted(
-        self,
-        corpus: Any,
-        rows: Iterable[npt.NDArray[np.uint64]],
-        valid: Text | None,
-        marks: Marks,
+        self, corpus: Any, rows: Iterable[npt.NDArray[np.uint64]], valid: Text | None, marks: Marks
     ) -> Self:
         """Fit the model to a text of which others have counted the n-grams: the `sorted_rows` of ``corpus``."""
 
@@ -191,9 +187,7 @@ class KneserNey(LanguageModel):
         return self
 
     def _estimate(
-        self,
-        vocabulary: Vocabulary,
-        count: Callable[[Scratch], Iterable[npt.NDArray[np.uint64]]],
+        self, vocabulary: Vocabulary, count: Callable[[Scratch], Iterable[npt.NDArray[np.uint64]]]
     ) -> None:
         """Fit the model to the `sorted_rows` that ``count`` finds within the memory that the settings allow."""
         from tacenda_lm.ngram.counting import Scratch, count_by_order, default_budget
