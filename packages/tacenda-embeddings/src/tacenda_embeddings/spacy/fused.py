@@ -405,11 +405,8 @@ def digest(arrays: list[Any]) -> bytes:
 def digest_rows(tables: list[np.ndarray], read: np.ndarray) -> np.ndarray:
     """Return for each word a digest (words,) uint64 of the rows ``read`` (words, rows) of the tables."""
     found = np.zeros(len(read), np.uint64)
-    start = 0
-    for table in tables:
-        stop = min(start + 4, read.shape[1])  # one of the vectors of the pipeline, which come last
-        _digest_rows(found, table, read, start, stop)
-        start = stop
+    if tables:
+        _digest_rows(found, tuple(table.view(np.uint32) for table in tables), read)
     return found
 
 
@@ -426,26 +423,33 @@ def _digest(lanes: Any, array: Any) -> None:
 
 
 @njit
-def _digest_rows(found: Any, table: Any, read: Any, start: int, stop: int) -> None:
-    words = table.view(np.uint32)
-    width = words.shape[1]
+def _digest_rows(found: Any, tables: Any, read: Any) -> None:
+    width = 0
+    for table in tables:
+        width = max(width, table.shape[1])
     lanes = np.zeros(-(-width // _FOLDED) * _FOLDED, np.uint32)
     folded = np.empty(_FOLDED, np.uint32)
     for i in range(len(found)):
         lanes[:] = 0
-        for k in range(start, stop):
-            if read[i, k] >= 0:
-                row = np.uint64(
-                    read[i, k]
-                )  # no array of it, and no negative index: nine times as fast
-                for j in range(width):
-                    word = words[row, j]
-                    lanes[j] = (lanes[j] + (word ^ (word >> _SHIFT))) * _FACTOR
+        start = 0
+        for table in tables:
+            stop = min(
+                start + 4, read.shape[1]
+            )  # one of the vectors of the pipeline, which come last
+            for k in range(start, stop):
+                if read[i, k] >= 0:
+                    row = np.uint64(
+                        read[i, k]
+                    )  # no array of it, and no negative index: nine times as fast
+                    for j in range(table.shape[1]):
+                        word = table[row, j]
+                        lanes[j] = (lanes[j] + (word ^ (word >> _SHIFT))) * _FACTOR
+            start = stop
         folded[:] = 0
         for first in range(0, len(lanes), _FOLDED):
             for j in range(_FOLDED):
                 folded[j] = folded[j] * _FACTOR + lanes[first + j]
-        total = found[i]
+        total = np.uint64(0)
         for j in range(_FOLDED):
             total = total * _LONG_FACTOR + np.uint64(folded[j])
         found[i] = total
