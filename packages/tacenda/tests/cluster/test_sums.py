@@ -30,13 +30,13 @@ def test_what_lies_in_one_place_is_added_up_there_first(client):
     assert found == "((ace)(BDF))"
 
 
-def test_more_is_added_to_each_piece_with_the_first_run(client, tmp_path):
+def test_each_part_is_counted_with_what_is_given_for_it(client, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("a\nb\nc\n")
     corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=2)
 
-    def count(part, vocabulary):
-        words = vocabulary.decode(part.ids)
+    def count(part, vocabulary, *given):
+        words = [*vocabulary.decode(part.ids), *given]
         return [[*words, 0], [*words, 1]]
 
     def sums(**options):
@@ -44,10 +44,9 @@ def test_more_is_added_to_each_piece_with_the_first_run(client, tmp_path):
         return [sorted(map(str, piece)) for piece in found]
 
     assert sums() == [["0", "0", "0", "a", "b", "c"], ["1", "1", "1", "a", "b", "c"]]
-    more = [delayed(["m"]), delayed(["n"])]
-    assert sums(more=more) == [
-        ["0", "0", "0", "a", "b", "c", "m"],
-        ["1", "1", "1", "a", "b", "c", "n"],
+    assert sums(given=["m", "n", "o"]) == [
+        ["0", "0", "0", "a", "b", "c", "m", "n", "o"],
+        ["1", "1", "1", "a", "b", "c", "m", "n", "o"],
     ]
 
 
