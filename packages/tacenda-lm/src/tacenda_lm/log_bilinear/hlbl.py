@@ -339,7 +339,6 @@ class HLBL(StreamModel):
             stage = replace(fitting.stage("bootstrap"), description="bootstrap")
             predictor, _ = train_hlbl(small, tree, counts, text, None, stage)
             vectors = average_predictions(predictor, text)
-            fitting = fitting.after_first()
         tree = build_tree(
             settings.tree,
             len(counts),
@@ -349,7 +348,7 @@ class HLBL(StreamModel):
             copies=settings.copies,
             seed=settings.seed,
         )
-        stage = fitting.stage("model")
+        stage = fitting.stage("model", later=vectors is not None)
         self._predictor, history = train_hlbl(settings, tree, counts, text, held_out, stage)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {

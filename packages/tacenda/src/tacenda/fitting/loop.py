@@ -129,11 +129,16 @@ class FitRun:
     every_steps: int | None = None
     every_seconds: float | None = 300.0
 
-    def stage(self, name: str) -> FitRun:
-        """Return the run of one of several stages, whose checkpoints have a folder of their own."""
+    def stage(self, name: str, *, later: bool = False) -> FitRun:
+        """Return the run of one of several stages, whose checkpoints have a folder of their own.
+
+        An interrupted fit need not have reached one that comes ``later``: it is resumed only if it was begun.
+        """
         if self.checkpoints is None:
             return self
-        return replace(self, checkpoints=path_of(self.checkpoints, FittingError) / name)
+        resume: Resume = "auto" if later and self.resume is True else self.resume
+        folder = path_of(self.checkpoints, FittingError) / name
+        return replace(self, checkpoints=folder, resume=resume)
 
     def after_first(self) -> FitRun:
         """Return the run of a stage after the first, which an interrupted fit need not have reached."""
