@@ -41,7 +41,7 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import ArrayBatches, FitRun, StepResult
 from tacenda.kernels.shared import PackedInputs, hidden_sums, pack_inputs
-from tacenda.settings import Settings, configured_by, option
+from tacenda.settings import configured_by, option
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State, log_softmax, vector_of, window_of
@@ -67,7 +67,7 @@ _LEAST_STEPS = 16  # of an epoch; with fewer the learning rate rises at once, wh
 
 
 @dataclass(frozen=True, kw_only=True)
-class FRBMSettings(Settings):
+class FRBMSettings(options.SeededSettings):
     """Settings of `FRBM`."""
 
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"advanced": ...})
@@ -100,7 +100,6 @@ class FRBMSettings(Settings):
     across_sentences: bool = options.across_sentences(
         ", which are words like others; true in the thesis"
     )
-    seed: int = options.seed()
 
 
 @dataclass(frozen=True, kw_only=True)

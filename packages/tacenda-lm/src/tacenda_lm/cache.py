@@ -35,10 +35,16 @@ _COMMON = 500  # words after each of which stands a context whose distances give
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnigramCacheSettings(Settings):
-    """Settings of `UnigramCache`."""
+class _CacheSettings(Settings):
+    """Options of both caches."""
 
     window: int = options.count(2000, "words that are remembered", 1 << 20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnigramCacheSettings(_CacheSettings):
+    """Settings of `UnigramCache`."""
+
     decay: float = option(
         0.99,
         "factor of a word's weight for every word since; with 1 all words of the window weigh the same",
@@ -54,12 +60,11 @@ class UnigramCacheSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeuralCacheSettings(Settings):
+class NeuralCacheSettings(_CacheSettings):
     """Settings of `NeuralCache`."""
 
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"decay": 1.0})
 
-    window: int = options.count(2000, "words that are remembered", 1 << 20)
     sharpness: float = option(
         5.0,
         "theta: a word whose context is as far from the present one as contexts are on average weighs exp(-theta) of "

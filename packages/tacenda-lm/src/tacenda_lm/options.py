@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tacenda.errors import PluginUnavailableError
-from tacenda.settings import option
+from tacenda.settings import Settings, option
 
 
 def require_torch(what: str) -> None:
@@ -82,7 +83,14 @@ def threads() -> Any:
     return option(1, doc, at_least=1, at_most=1024)
 
 
-def seed() -> Any:
-    """Declare the seed of a fit."""
-    doc = "seed of everything random; one seed gives one model"
-    return option(0, doc, at_least=0, at_most=2**63 - 1)
+@dataclass(frozen=True, kw_only=True)
+class SeededSettings(Settings):
+    """Options of models whose fits draw random numbers."""
+
+    seed: int = option(
+        0,
+        "seed of everything random; one seed gives one model",
+        at_least=0,
+        at_most=2**63 - 1,
+        last=True,
+    )

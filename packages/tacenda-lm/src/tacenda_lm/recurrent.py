@@ -28,7 +28,7 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import Callback, FitLoop, FitRun, Schedule, StepResult, fingerprint_arrays
 from tacenda.fitting.schedules import Position
-from tacenda.settings import Settings, configured_by, option
+from tacenda.settings import configured_by, option
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids, side_by_side
@@ -70,7 +70,7 @@ _MOST = 4.0  # the largest g
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentLMSettings(Settings):
+class RecurrentLMSettings(options.SeededSettings):
     """Settings of `RecurrentLM`."""
 
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"advanced": ...})
@@ -111,7 +111,6 @@ class RecurrentLMSettings(Settings):
         20, "words of each stream in a step, over which the gradient is propagated back", 1 << 16
     )
     across_sentences: bool = options.across_sentences("")
-    seed: int = options.seed()
 
     @property
     def patience(self) -> None:

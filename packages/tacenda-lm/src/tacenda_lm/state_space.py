@@ -151,7 +151,7 @@ class StateSpaceLMAdvanced(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateSpaceLMSettings(Settings):
+class StateSpaceLMSettings(options.SeededSettings):
     """Settings of `StateSpaceLM`."""
 
     order: int = options.count(
@@ -185,7 +185,6 @@ class StateSpaceLMSettings(Settings):
     )
     patience: int = options.patience(3)
     across_sentences: bool = options.across_sentences("", "the state and the last tokens reach")
-    seed: int = options.seed()
     advanced: StateSpaceLMAdvanced = group(StateSpaceLMAdvanced)
 
     @property

@@ -345,4 +345,4 @@ def _options_of(cls: type[Settings]) -> tuple[Option, ...]:
         kind = hints[one.name]
         inner = kind if isinstance(kind, type) and issubclass(kind, Settings) else None
         found.append(Option(one.name, kind, default, group=inner, **one.metadata))
-    return tuple(sorted(found, key=lambda one: one.last))
+    return tuple(sorted(found, key=lambda one: (one.group is not None, one.last)))

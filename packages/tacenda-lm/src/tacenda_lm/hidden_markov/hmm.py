@@ -16,7 +16,7 @@ from tacenda.fitting import FitRun, StepResult, Sweeps, Trainer, fingerprint_arr
 from tacenda.fitting.trainer import State
 from tacenda.kernels.hidden_markov import Classed, FeatureModel, hmm_features, hmm_features_backward
 from tacenda.progress import track
-from tacenda.settings import Settings, configured_by, option
+from tacenda.settings import configured_by, option
 from tacenda_lm import options
 from tacenda_lm.hidden_markov.tables import Tables, Whole, sentences_at, text_of
 from tacenda_lm.hidden_markov.vlhmm import HiddenMarkov
@@ -30,7 +30,7 @@ _SENTENCES = 256  # of a batch; memory is this, times the longest sentence, time
 
 
 @dataclass(frozen=True, kw_only=True)
-class HMMSettings(Settings):
+class HMMSettings(options.SeededSettings):
     """Settings of `HMM`."""
 
     retired: ClassVar = MappingProxyType({"smoothing": ..., "batch_sentences": ...})
@@ -38,7 +38,6 @@ class HMMSettings(Settings):
     n_states: int = option(256, "hidden states, Z", at_least=1, at_most=1 << 12)
     epochs: int = options.epochs(30)
     patience: int = options.patience(3)
-    seed: int = options.seed()
 
 
 class HMM(HiddenMarkov):

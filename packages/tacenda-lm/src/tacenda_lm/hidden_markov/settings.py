@@ -46,7 +46,7 @@ class VLHMMAdvanced(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VLHMMSettings(Settings):
+class VLHMMSettings(options.SeededSettings):
     """Settings of `VLHMM`."""
 
     n_classes: int = option(
@@ -82,7 +82,6 @@ class VLHMMSettings(Settings):
     )
     threads: int = options.threads()
     device: str = devices.option()
-    seed: int = options.seed()
     advanced: VLHMMAdvanced = group(VLHMMAdvanced)
 
     def planned(self, n_tokens: int, n_types: int, held_out: bool) -> VLHMMSettings:

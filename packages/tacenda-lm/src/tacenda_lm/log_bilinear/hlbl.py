@@ -103,7 +103,7 @@ class HLBLAdvanced(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HLBLSettings(Settings):
+class HLBLSettings(options.SeededSettings):
     """Settings of `HLBL`."""
 
     width: int = options.width(208, "elements of a feature vector, D; 100 in the thesis")
@@ -132,7 +132,6 @@ class HLBLSettings(Settings):
     across_sentences: bool = options.across_sentences()
     threads: int = options.threads()
     device: str = devices.option()
-    seed: int = options.seed()
     advanced: HLBLAdvanced = group(HLBLAdvanced)
 
     def planned(self, n_tokens: int, n_types: int) -> HLBLSettings:

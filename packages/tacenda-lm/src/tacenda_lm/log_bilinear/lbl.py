@@ -55,7 +55,7 @@ class LBLAdvanced(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LBLSettings(Settings):
+class LBLSettings(options.SeededSettings):
     """Settings of `LBL`."""
 
     width: int = options.width(100, "elements of a feature vector, D; 100 in the thesis")
@@ -75,7 +75,6 @@ class LBLSettings(Settings):
     batch_words: int = option(512, "words of a step", at_least=1, at_most=1 << 20)
     across_sentences: bool = options.across_sentences()
     device: str = devices.option()
-    seed: int = options.seed()
     advanced: LBLAdvanced = group(LBLAdvanced)
 
     def idle(self) -> Mapping[str, str]:
