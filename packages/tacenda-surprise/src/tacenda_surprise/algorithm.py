@@ -215,10 +215,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             self._public = tuple(part.astype(float) for part in (b[:n], c, x[:n], q))
         return None if self._public is None else self._public[which]
 
-    #: Biases of users (users,) and items (items,), and factors of both (users or items, factors), float64, by their
-    #: names in Surprise; None before ``fit``, or where there are none.
-    bu, bi = property(partial(_public_table, which=0)), property(partial(_public_table, which=1))
-    pu, qi = property(partial(_public_table, which=2)), property(partial(_public_table, which=3))
+    # the names of Surprise
+    bu = property(lambda self: self._public_table(0), doc="Biases of users (users,), or None.")
+    bi = property(lambda self: self._public_table(1), doc="Biases of items (items,), or None.")
+    pu = property(lambda self: self._public_table(2), doc="Factors (users, factors), or None.")
+    qi = property(lambda self: self._public_table(3), doc="Factors (items, factors), or None.")
 
     @property
     def rated(self) -> SideInfo | None:
