@@ -47,7 +47,7 @@ def main() -> None:
 def check_loads(entry_point: EntryPoint, distribution: str) -> None:
     """Load it. spaCy's groups need spaCy; a plugin may be unavailable here, but must say why."""
     if entry_point.group == "tacenda.models":  # a folder, which is read
-        check(by_name.find(entry_point.name).folder.is_dir(), f"{entry_point.value} is no folder")
+        check(by_name.locate(entry_point.name).is_dir(), f"{entry_point.value} is no folder")
         return
     if entry_point.group.startswith("spacy_") and importlib.util.find_spec("spacy") is None:
         return

@@ -201,7 +201,10 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("layers", ["words and vectors", "static vectors"])
-def test_any_weight_changed_in_place_is_seen_at_once(vocab, layers, change):
+@pytest.mark.parametrize("few", [128, 0], ids=["row by row", "whole tables"])
+def test_any_weight_changed_in_place_is_seen_at_once(vocab, layers, change, few, monkeypatch):
+    monkeypatch.setattr(fused, "_FEW", few)
+    monkeypatch.setattr(fused, "_IN_ORDER", 1_000_000)
     docs = documents(vocab, (3, 5, 8))
     model = build(CASES[layers](), docs, "model")
     check(model, docs)
@@ -213,6 +216,22 @@ def test_any_weight_changed_in_place_is_seen_at_once(vocab, layers, change):
         check(model, docs)
         if change in ("signs", "doubled") and array is not vocab.vectors.data:
             assert not np.array_equal(before, changed)
+
+
+def test_words_added_in_between_follow_tables_that_change_back(vocab, monkeypatch):
+    """Whole tables look as they did when they were last digested, and a word was added when they did not."""
+    monkeypatch.setattr(fused, "_IN_ORDER", 1_000_000)
+    docs = documents(vocab, (3, 5, 8))
+    model = build(CASES["words alone"](), docs)
+    few, many = [Doc(vocab, words=["seldom"])], [Doc(vocab, words=["the", "seldom"] * 100)]
+    check(model, documents(vocab, (200,)))
+    tables = [node.get_param("E") for node in model.walk() if node.has_param("E")]
+    for table in tables:
+        np.negative(table, out=table)
+    check(model, few)
+    for table in tables:
+        np.negative(table, out=table)
+    check(model, many)
 
 
 @pytest.mark.parametrize("change", CHANGES)

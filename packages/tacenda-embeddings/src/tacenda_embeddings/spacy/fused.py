@@ -40,6 +40,7 @@ _WORD_BY_WORD = frozenset(
 
 _BLOCK_TOKENS = 512  # what is computed of so many tokens stays in the second-level cache
 _FEW = 128  # tokens of which it is not worth while to find those that are the same word
+_IN_ORDER = 4  # numbers that are read in order in the time of one of a row somewhere in a table
 _KEPT_BYTES = 64_000_000  # of rows that a layer keeps before it starts over
 
 
@@ -236,6 +237,7 @@ class _Kept:
         self.weights = weights
         self.places: dict[int, int] = {}
         self.used = 0
+        self.whole: bytes | None = None  # digest of the whole tables, which all rows follow
         n_read = 4 * len(plan.hashed) + plan.static
         self.rows = _Rows(
             np.empty((256, len(W)), np.float32),
@@ -247,8 +249,10 @@ class _Kept:
             start: np.ascontiguousarray(W[:, start:stop].T) for _, start, stop in plan.of_context
         }
 
-    def add(self, keys: list[int], rows: _Rows) -> None:
+    def add(self, keys: list[int], rows: _Rows, tables: list[np.ndarray]) -> None:
         """Add words: first the rows, then their places, so that a reader never finds a place without a row."""
+        if self.whole is not None and self.whole != digest(tables):
+            self.whole = None  # the tables have changed, perhaps before these rows were made
         used, self.used = self.used, self.used + len(keys)
         if self.used > len(self.rows.table):
             larger = _Rows(*(np.empty((2 * self.used, *a.shape[1:]), a.dtype) for a in self.rows))
@@ -259,10 +263,17 @@ class _Kept:
             mine[used : self.used] = more
         self.places.update(zip(keys, range(used, self.used), strict=True))
 
-    def find(self, keys: list[int], tables: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the table and the place of every key, -1 for one that it lacks, or whose rows read have changed."""
+    def look_up(self, keys: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the table and the place of every key, -1 for one that it lacks."""
         found = np.array([self.places.get(key, -1) for key in keys])
-        table, read, digests = self.rows  # after the places, which they have rows for
+        return self.rows.table, found  # in this order: every place has its row
+
+    def find(self, keys: list[int], tables: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `look_up` does, and -1 for a key whose rows read have changed too."""
+        if len(keys) > _FEW and self._follows(tables, len(set(keys))):
+            return self.look_up(keys)
+        _, found = self.look_up(keys)
+        table, read, digests = self.rows
         used = np.maximum(found, 0)
         if len(found) > _FEW:
             used = np.flatnonzero(np.bincount(used))
@@ -270,6 +281,24 @@ class _Kept:
         if len(changed):
             found[np.isin(found, changed)] = -1
         return table, found
+
+    def _follows(self, tables: list[np.ndarray], n_words: int) -> bool:
+        """Return whether every row is known to follow the tables; False where finding out costs more than it saves.
+
+        Numbers are read several times as fast in order as row by row, so that whole tables are digested for a batch
+        of many words. Rows that do not follow them are forgotten.
+        """
+        n_read = self.rows.read.shape[1] * n_words * max((t.shape[1] for t in tables), default=0)
+        if sum(table.size for table in tables) > _IN_ORDER * n_read:
+            return False
+        whole, n = digest(tables), self.used
+        if whole != self.whole:
+            stale = digest_rows(tables, self.rows.read[:n]) != self.rows.digests[:n]
+            if stale.any():
+                self.places = {k: i for k, i in self.places.items() if i < n and not stale[i]}
+            if n == self.used:  # no other thread has added rows meanwhile
+                self.whole = whole
+        return True
 
 
 class WordRows:
@@ -357,7 +386,7 @@ class WordRows:
             return table, places
         distinct, first, which = np.unique(hashes, return_index=True, return_inverse=True)
         keys, values = distinct.tolist(), values[first]
-        new = np.flatnonzero(kept.find(keys, tables)[1] < 0)
+        new = np.flatnonzero(places[first] < 0)
         read = plan.rows_read(values[new], vocab.vectors)
         digests = digest_rows(tables, read)
         rows = _rows_of_words(plan, W, b, Words(vocab, attributes, values[new]))
@@ -366,10 +395,10 @@ class WordRows:
             try:
                 if 4 * rows.shape[1] * (kept.used + len(new)) > _KEPT_BYTES:
                     kept = self._kept = _Kept(kept.weights, plan, W)
-                kept.add([keys[i] for i in new], _Rows(rows, read, digests))
+                kept.add([keys[i] for i in new], _Rows(rows, read, digests), tables)
             finally:
                 self._lock.release()
-        table, places = kept.find(keys, tables)
+        table, places = kept.look_up(keys)
         if places.min() >= 0:
             return table, places[which]
         # nothing can be kept at present: these rows are for these documents alone
