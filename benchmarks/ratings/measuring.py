@@ -29,9 +29,8 @@ def here(make: Callable[[], AlgoBase], folds: Sequence[Fold]) -> Iterator[Measur
     """Of an algorithm of Surprise's kind, in this process, its compiled code warm."""
     warm(make())
     for fold in folds:
-        trainset = copy(
-            fold.trainset
-        )  # what is derived from a trainset is kept; every fit pays for it
+        # what is derived from a trainset is kept; every fit pays for it
+        trainset = copy(fold.trainset)
         start = time.process_time()
         algo = make().fit(trainset)
         between = time.process_time()

@@ -233,9 +233,8 @@ def fitting(name: str, n: int, seed: int, folder: Path) -> Iterator[tuple[str, s
 
     fit(folder / "warm")
     begun = time.monotonic()
-    kill(
-        functools.partial(fit, folder / "alone"), SECONDS
-    )  # in a child, with its number of threads
+    # in a child, with its number of threads
+    kill(functools.partial(fit, folder / "alone"), SECONDS)
     took = time.monotonic() - begun
     wanted = _arrays(artifact.read(folder / "alone" / "model"))
     n_killed = n_rounds = 0

@@ -21,9 +21,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.timeout(
-    3600
-)  # of a minute of work: only what hangs takes so long, on a busy machine too
+# of a minute of work: only what hangs takes so long, on a busy machine too
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", ["mutants", "checkpoints", "kills", "forks", "threads", "bombs"])
 def test_nothing_does_harm(tmp_path, part):
     log = tmp_path / "log"

@@ -37,9 +37,8 @@ def forks(name: str, folder: Path) -> Iterator[tuple[str, str]]:
                 [np.asarray(each) for each in found], wanted, "another answer in a data loader"
             )
 
-    def fit_again() -> (
-        None
-    ):  # torch has one thread here, and other last bits than with more of them
+    # torch has one thread here, and other last bits than with more of them
+    def fit_again() -> None:
         first, second = (exercise(specimens()[name].fit()) for _ in range(2))
         require_equal(second, first, "another model at every fit in a forked child")
 

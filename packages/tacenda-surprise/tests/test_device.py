@@ -169,9 +169,8 @@ def test_more_ratings_are_learned_there_and_held_out_ones_watched(parts, model, 
     with stand_in():
         fitted = new(model, **watched).fit(train)
         before = rmse(fitted, test)
-        fitted.partial_fit(
-            train, n_epochs=6
-        )  # of a chain as many samples as before: it predicts their mean
+        # of a chain as many samples as before: it predicts their mean
+        fitted.partial_fit(train, n_epochs=6)
     assert rmse(fitted, test) == pytest.approx(before, rel=0.02)
 
 

@@ -118,9 +118,8 @@ def test_a_process_that_dies_at_any_act_leaves_a_whole_model(tmp_path, monkeypat
     tags = []
     for number in range(1, number_of_acts(tmp_path, monkeypatch) + 1):
         child = os.fork()
-        if (
-            child == 0
-        ):  # no exception may leave this block: it would run the rest of the tests twice
+        # no exception may leave this block: it would run the rest of the tests twice
+        if child == 0:
             try:
                 at_act(number, lambda: os._exit(9), setattr)
                 artifact.write(folder, a_model(2))

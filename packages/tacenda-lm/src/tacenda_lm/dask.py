@@ -74,9 +74,8 @@ def fit(
     if isinstance(valid, Iterator):  # read twice: to check it, and to measure it
         valid = cast("Text", list(valid))
     if valid is not None:
-        as_corpus(
-            valid, vocabulary, marks=marks
-        )  # so that what is wrong with it is said before the work
+        # so that what is wrong with it is said before the work
+        as_corpus(valid, vocabulary, marks=marks)
     return model.fit_counted(corpus, _rows_of(corpus, model.settings.order), valid, marks=marks)
 
 

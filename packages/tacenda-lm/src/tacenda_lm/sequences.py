@@ -168,13 +168,11 @@ class Block(NamedTuple):
 
     ids: Ids  # (tokens,), without ``</s>``
     offsets: Offsets  # (sentences + 1,)
-    oov: npt.NDArray[
-        np.bool_
-    ]  # (tokens,): which are outside the vocabulary, a written ``<unk>`` among them
+    # (tokens,): which are outside the vocabulary, a written ``<unk>`` among them
+    oov: npt.NDArray[np.bool_]
     n_characters: int | None  # of the words, without spaces; None where they are not known
-    unknown: (
-        list[str] | None
-    )  # the words outside the vocabulary, as written; None where that is not known
+    # the words outside the vocabulary, as written; None where that is not known
+    unknown: list[str] | None
 
 
 def encoded_text(

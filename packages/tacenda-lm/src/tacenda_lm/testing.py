@@ -189,9 +189,8 @@ def _check_texts(model: Any, close: Callable[..., None]) -> None:
         step = model.log_probs([_after(model, whole)])
         close(model.log_probs([last]), step, err_msg="score_from ends in another state")
 
-    rng = np.random.default_rng(
-        0
-    )  # wherever a model cuts a long text into blocks, a sequence begins
+    # wherever a model cuts a long text into blocks, a sequence begins
+    rng = np.random.default_rng(0)
     some = [*sequences, *(rng.choice(words, n).tolist() for n in range(6) for _ in range(5))]
     alone = [model.score_corpus(*pack([sequence])) for sequence in some]
     for order in (range(len(some)), rng.integers(0, len(some), 3_000).tolist()):

@@ -118,9 +118,8 @@ def test_bits_per_character_pay_for_the_letters_of_unknown_words():
     assert found.log_prob_spelling == pytest.approx(spelled)
     bits = -(found.log_prob + spelled) / math.log(2)
     assert found.bits_per_character == pytest.approx(bits / (len(LINE) + 1))
-    assert found == pytest.approx(
-        math.exp(-found.log_prob / 7)
-    )  # the perplexity is what kenlm's is
+    # the perplexity is what kenlm's is
+    assert found == pytest.approx(math.exp(-found.log_prob / 7))
 
 
 def test_bits_per_character_do_not_fall_as_words_become_unknown():

@@ -76,16 +76,14 @@ class Chain(Arrays):
 
     samples: Samples
     average: Average
-    noises: Float32[
-        Array, "users+1", positive
-    ]  # of users, standardized; the last is an unknown one
+    # of users, standardized; the last is an unknown one
+    noises: Float32[Array, "users+1", positive]
     curve: Float64[Array, "4", is_curve]
     unit: Float64[Array, "", positive]  # the deviation of the ratings
     weight: Float64[Array, "", within(0, 1)]  # of the samples next to the biases
     wider: Float64[Array, "", positive]  # the last factor on the noise
-    chains: Float64[
-        Array, "", at_least(1)
-    ]  # the number of the last chain, which no later one may have
+    # the number of the last chain, which no later one may have
+    chains: Float64[Array, "", at_least(1)]
 
 
 class BayesianPMF(RatingAlgorithm):

@@ -74,9 +74,8 @@ def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
 
     Raises ArtifactError; to be called within `damage`.
     """
-    if (
-        config is None and algo._data is not None
-    ):  # an older blend, whose algorithms have the ratings
+    # an older blend, whose algorithms have the ratings
+    if config is None and algo._data is not None:
         algo._know(algo._data, Identities.of(algo._data.ratings, algo._data.identities))
         for user in algo.fitted[0]._new_users.values():
             algo._add(user.given)

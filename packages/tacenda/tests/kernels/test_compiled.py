@@ -60,9 +60,8 @@ def test_compiled_code_is_stale_when_a_function_in_another_file_has_changed(tmp_
         out = output_of("-c", code, PYTHONDONTWRITEBYTECODE="1", **environment)
         found.append(out.split())
     assert found == [["10", "0"], ["10", "1"], ["15", "0"], ["15", "1"]]
-    assert (
-        len(list((tmp_path / "cache").rglob("caller.scaled*"))) == 2
-    )  # an index and one piece of code
+    # an index and one piece of code
+    assert len(list((tmp_path / "cache").rglob("caller.scaled*"))) == 2
 
 
 def test_without_any_cache_it_still_runs_and_says_so_once(tmp_path):

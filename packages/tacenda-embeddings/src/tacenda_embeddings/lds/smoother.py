@@ -478,9 +478,8 @@ class Smoother:
             past, future = ends or (None, None)
             self._forward.scan(ids, offsets, past, contexts)
             self._backward.scan(ids, offsets, future, contexts, h)
-            contexts = contexts[
-                : len(ids)
-            ]  # past and future next to each other, in their own bases
+            # past and future next to each other, in their own bases
+            contexts = contexts[: len(ids)]
         if output == "own":
             out[:] = own
         elif output == "own_past_future":

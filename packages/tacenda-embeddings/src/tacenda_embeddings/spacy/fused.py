@@ -55,9 +55,8 @@ class Part(NamedTuple):
 class Plan(NamedTuple):
     """How a model is computed."""
 
-    nodes: list[
-        Model[Any, Any]
-    ]  # of the model and the vectors of the pipeline that the plan is for
+    # of the model and the vectors of the pipeline that the plan is for
+    nodes: list[Model[Any, Any]]
     vectors: type
     maxout: Model[Any, Any]
     norm: Model[Any, Any]
@@ -462,14 +461,12 @@ def _digest_rows(found: Any, tables: Any, read: Any) -> None:
         lanes[:] = 0
         start = 0
         for table in tables:
-            stop = min(
-                start + 4, read.shape[1]
-            )  # one of the vectors of the pipeline, which come last
+            # one of the vectors of the pipeline, which come last
+            stop = min(start + 4, read.shape[1])
             for k in range(start, stop):
                 if read[i, k] >= 0:
-                    row = np.uint64(
-                        read[i, k]
-                    )  # no array of it, and no negative index: nine times as fast
+                    # no array of it, and no negative index: nine times as fast
+                    row = np.uint64(read[i, k])
                     for j in range(table.shape[1]):
                         word = table[row, j]
                         lanes[j] = (lanes[j] + (word ^ (word >> _SHIFT))) * _FACTOR

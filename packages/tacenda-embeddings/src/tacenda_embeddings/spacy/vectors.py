@@ -127,9 +127,8 @@ class MorphologicalVectors(BaseVectors):
         self.key2row: dict[int, int] = {}  # the row of every listed word, by its hash
         self._others: dict[str, Any] = {}  # vectors of words outside the vocabulary, as they came
         self._ops: Any = NumpyOps()
-        self.data: Any = self._ops.alloc2f(
-            0, 0
-        )  # (rows, width) float32, where ``_ops`` has its arrays
+        # (rows, width) float32, where ``_ops`` has its arrays
+        self.data: Any = self._ops.alloc2f(0, 0)
         if model is not None:
             self._set(model)
 

@@ -52,9 +52,8 @@ class FittedWords(Arrays):
     """Vectors of the words and morphemes; only a cache changes after construction."""
 
     inventory: Inventory
-    words: Float32[
-        Array, "types width"
-    ]  # the posterior's logits (VarEmbed) or whole vectors (SumEmbed)
+    # the posterior's logits (VarEmbed) or whole vectors (SumEmbed)
+    words: Float32[Array, "types width"]
     morphemes: Float32[Array, "morphemes width"]  # the base first, zeros if the model has none
     trained: Bool[Array, "types"]  # whether the training text has the word; others count as unseen
 

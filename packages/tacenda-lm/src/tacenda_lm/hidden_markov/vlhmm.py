@@ -119,9 +119,8 @@ class HiddenMarkov(LanguageModel):
         rows = np.empty((len(states), len(self.vocabulary)), np.float32)
         parts = [self._unpack(state) for state in states]
         groups = np.array([group for group, _ in parts], np.int64)
-        for group in np.unique(
-            groups
-        ).tolist():  # all transitions out of a class are computed at once
+        # all transitions out of a class are computed at once
+        for group in np.unique(groups).tolist():
             own = np.flatnonzero(groups == group)
             if group == _START:
                 rows[own] = tables.words(np.ascontiguousarray(tables.starts[:, :, None]))

@@ -32,9 +32,8 @@ from tacenda_lm.log_bilinear.trees import Rule, Tree
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
 _Bools = npt.NDArray[np.bool_]
-_Leaves = tuple[
-    _Ints, _Ints, _Ints
-]  # words, lengths of their paths, and all steps: 2 node, plus 1 for right
+# words, lengths of their paths, and all steps: 2 node, plus 1 for right
+_Leaves = tuple[_Ints, _Ints, _Ints]
 
 _EM_STEPS = 10  # the thesis's
 _FIRST = 0.9  # responsibility to begin with, for a random half

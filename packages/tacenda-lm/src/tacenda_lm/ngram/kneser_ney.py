@@ -58,9 +58,8 @@ if TYPE_CHECKING:
 _LN10 = math.log(10)
 _MARKS = frozenset((START, BOUNDARY))
 _COARSE = 1.0  # a log-probability above 0 by more than the rounding of few bits
-_FEW_WORDS = (
-    1 << 12
-)  # a vocabulary of so many is read when the model is opened, as a small table is
+# a vocabulary of so many is read when the model is opened, as a small table is
+_FEW_WORDS = 1 << 12
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -322,9 +322,8 @@ def push_model(
 def main() -> None:
     """Run the command line and exit."""
 
-    def show(
-        message: Warning | str, *where: Any
-    ) -> None:  # in one line, without the place in our code
+    # in one line, without the place in our code
+    def show(message: Warning | str, *where: Any) -> None:
         print("tacenda: note:", as_options(" ".join(str(message).split())), file=sys.stderr)
 
     try:
