@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from tacenda import datasets
+from tacenda import datasets, store
 from tacenda.datasets.fetching import MANIFEST
 from tacenda.errors import DataError
 
@@ -122,6 +122,21 @@ def test_a_later_fetch_compares_with_the_recorded_hash(server, data_folders, reg
     assert datasets.locate("toy")["train"].read_bytes() == TRAIN  # the old one is whole
     datasets.fetch("toy", force=True, accept_changed=True, **OPTIONS)
     assert datasets.locate("toy")["train"].read_bytes() == b"new"
+
+
+def test_a_data_set_that_cannot_be_replaced_stays(server, data_folders, register, monkeypatch):
+    register(downloads=(archive(server),))
+    datasets.fetch("toy", **OPTIONS)
+
+    def full(source, target):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(store, "commit", full)
+    with pytest.raises(DataError, match="the disk is full"):
+        datasets.fetch("toy", force=True, **OPTIONS)
+    assert datasets.locate("toy")["train"].read_bytes() == TRAIN
+    folders = {path.name for path in data_folders[1].iterdir() if path.is_dir()}
+    assert folders == {".toy.downloads", "toy"}  # the downloads are there for the next fetch
 
 
 def test_what_lies_in_tacenda_data_is_not_fetched(server, data_folders, register):

@@ -167,8 +167,17 @@ def _replace(
             "downloads": [asdict(receipt) for receipt in receipts],
         }
         (fresh / MANIFEST).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-        store.remove(root / spec.name)
-        store.commit(fresh, root / spec.name)
+        target = root / spec.name
+        store.sync(fresh)  # slow, and before the only moment at which there is neither
+        with store.temporary(root) as aside:
+            if target.exists():
+                target.replace(aside / spec.name)
+            try:
+                store.commit(fresh, target)
+            except OSError:
+                if (aside / spec.name).exists():
+                    (aside / spec.name).replace(target)
+                raise
     store.remove(work)
     return tuple(receipts)
 
