@@ -7,7 +7,7 @@ from tacenda.arrays import Array, Float64, take
 from tacenda.corpus.text import as_corpus
 from tacenda.errors import DataError, NotFittedError
 from tacenda.estimator import Estimator
-from tacenda.offsets import checked_offsets
+from tacenda.offsets import check_offsets
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.testing import check_model, pack, sample_sequences, sample_text
 
@@ -68,7 +68,7 @@ class Bigram(Estimator):
     def before(self, ids, offsets):
         self.fitted()
         self.check(ids)
-        checked_offsets(offsets, len(ids))
+        check_offsets(offsets, len(ids))
         before = np.roll(ids, 1)
         before[offsets[:-1][np.diff(offsets) > 0]] = self.start()
         return before

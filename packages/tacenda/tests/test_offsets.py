@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tacenda.errors import ArtifactError, DataError
-from tacenda.offsets import checked_offsets, rises
+from tacenda.offsets import check_offsets, rises
 
 WRAPPING = [0, 2**63 - 1, -2, 20]
 LIMITS = np.iinfo(np.int64)
@@ -18,12 +18,12 @@ VALUES = st.lists(FAR_APART | st.integers(LIMITS.min, LIMITS.max), max_size=8)
 
 def test_sound_offsets_are_not_copied():
     offsets = np.array([0, 3, 3, 5])
-    assert np.shares_memory(checked_offsets(offsets, 5), offsets)
+    assert np.shares_memory(check_offsets(offsets, 5), offsets)
 
 
 def test_other_integers_become_int64_in_c_order():
     for offsets in (np.array([0, 9, 3, 9, 5], np.uint8)[::2], [0, 3, 5], (0, 3, 5)):
-        found = checked_offsets(offsets, 5)
+        found = check_offsets(offsets, 5)
         assert found.dtype == np.int64
         assert found.flags.c_contiguous
         assert found.tolist() == [0, 3, 5]
@@ -46,20 +46,20 @@ def test_other_integers_become_int64_in_c_order():
 )
 def test_others_are_refused(offsets, message):
     with pytest.raises(DataError, match=message):
-        checked_offsets(offsets, 20)
+        check_offsets(offsets, 20)
 
 
 def test_the_caller_says_what_they_are_and_which_error_to_raise():
     with pytest.raises(
         ArtifactError, match=r"^first must ascend from 0 to 5 in 3 steps, not in 2!"
     ):
-        checked_offsets([0, 3, 5], 5, what="first", pieces=3, error=ArtifactError, advice="!")
+        check_offsets([0, 3, 5], 5, what="first", pieces=3, error=ArtifactError, advice="!")
 
 
 def test_strictly_rising_offsets_leave_no_piece_empty():
-    assert checked_offsets([0, 3, 5], 5, strictly=True).tolist() == [0, 3, 5]
+    assert check_offsets([0, 3, 5], 5, strictly=True).tolist() == [0, 3, 5]
     with pytest.raises(DataError, match="not above the one before"):
-        checked_offsets([0, 3, 3, 5], 5, strictly=True)
+        check_offsets([0, 3, 3, 5], 5, strictly=True)
 
 
 @given(VALUES, st.booleans(), st.sampled_from([1, 2, 1 << 20]))
@@ -74,7 +74,7 @@ def test_numbers_rise_as_python_compares_them(values, strictly, block):
 def test_what_passes_cuts_all_items_and_nothing_else(inner, total):
     offsets = [0, *inner, total]
     try:
-        found = checked_offsets(offsets, total)
+        found = check_offsets(offsets, total)
     except DataError:
         assert offsets != sorted(offsets) or total < 0
     else:
@@ -86,7 +86,7 @@ def test_what_passes_cuts_all_items_and_nothing_else(inner, total):
 def test_every_dtype_is_compared_before_it_is_converted(values):
     exact = values.tolist()
     if exact and exact[0] == 0 and exact == sorted(exact) and exact[-1] < 2**63:
-        assert checked_offsets(values, exact[-1]).tolist() == exact
+        assert check_offsets(values, exact[-1]).tolist() == exact
     else:
         with pytest.raises(DataError):
-            checked_offsets(values, exact[-1] if exact else 0)
+            check_offsets(values, exact[-1] if exact else 0)

@@ -23,7 +23,7 @@ from tacenda.settings import Settings, configured_by, option
 
 try:
     from tacenda_lm import LanguageModel, State
-    from tacenda_lm.sequences import check_word, checked_ids
+    from tacenda_lm.sequences import check_ids, check_word
 except ImportError as error:  # the registry lists the model as unavailable, with this reason
     raise PluginUnavailableError(
         "cached_bigram needs tacenda-lm: install tacenda-classics[lm]"
@@ -124,7 +124,7 @@ class CachedBigram(LanguageModel):
 
     def log_prob(self, states: Any, words: Any) -> Floats:
         """Natural log-probability of one word after each state, float64 (states,), without whole distributions."""
-        ids = checked_ids(words, len(self.vocabulary))
+        ids = check_ids(words, len(self.vocabulary))
         counts = self._learned(self._counts)
         found = np.empty(len(ids))
         for i, (state, word) in enumerate(zip(states, ids.tolist(), strict=True)):

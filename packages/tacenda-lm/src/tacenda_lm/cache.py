@@ -22,7 +22,7 @@ from tacenda_lm import options
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.log_bilinear.hlbl import HLBL, HLBLSettings
 from tacenda_lm.perplexity import Context
-from tacenda_lm.sequences import Ids, Integers, check_word, checked, checked_ids
+from tacenda_lm.sequences import Ids, Integers, check_ids, check_sequences, check_word
 from tacenda_lm.states import State, not_of_this_model, vector_of
 
 _Floats = npt.NDArray[np.floating[Any]]
@@ -154,7 +154,7 @@ class UnigramCache(_Cache):
         return State(words[-self.settings.window :].tobytes())
 
     def _words(self, state: State) -> npt.NDArray[np.int32]:
-        return checked_ids(state.vector(np.int32)[-self.settings.window :], len(self.vocabulary))
+        return check_ids(state.vector(np.int32)[-self.settings.window :], len(self.vocabulary))
 
     def _recall(self, states: Sequence[State]) -> Iterator[tuple[Ids, _Float64]]:
         for state in states:
@@ -166,7 +166,7 @@ class UnigramCache(_Cache):
     def score_corpus(self, ids: Integers, offsets: Integers) -> _Float64:
         from tacenda_lm.compiled import recent  # imports numba
 
-        ids, offsets = checked(ids, offsets, len(self.vocabulary))
+        ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
         kappa = self.settings.prior_words
         read = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
         of_last = np.concatenate([[0.0], np.cumsum(self._weights)])
@@ -176,7 +176,7 @@ class UnigramCache(_Cache):
 
     def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
         words = self._words(state)
-        text = np.concatenate([words, checked_ids(ids, len(self.vocabulary))])
+        text = np.concatenate([words, check_ids(ids, len(self.vocabulary))])
         scores = self.score_corpus(text, np.array([0, len(text)]))[len(words) :]
         return scores, State(text[-self.settings.window :].tobytes())
 
@@ -336,7 +336,7 @@ class NeuralCache(_Cache):
         if not isinstance(vectors, tuple) or not all(isinstance(each, bytes) for each in vectors):
             raise not_of_this_model()
         placed = vector_of(b"".join(vectors), np.float32, width * len(vectors)).reshape(-1, width)
-        return checked_ids(vector_of(words, np.int32, len(placed)), len(self.vocabulary)), placed
+        return check_ids(vector_of(words, np.int32, len(placed)), len(self.vocabulary)), placed
 
     def _weights(
         self, r: npt.NDArray[np.float32], entries: npt.NDArray[np.float32]
@@ -353,16 +353,14 @@ class NeuralCache(_Cache):
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> _Float64:
-        ids, offsets = checked(ids, offsets, len(self.vocabulary))
+        ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
         found, start = np.empty(len(ids)), self.start()
         for i, j in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
             found[i:j] = self._score_ids(start, ids[i:j])[0]
         return found
 
     def score_from(self, state: State, ids: Integers) -> tuple[_Float64, State]:
-        scores, inner, words, entries = self._score_ids(
-            state, checked_ids(ids, len(self.vocabulary))
-        )
+        scores, inner, words, entries = self._score_ids(state, check_ids(ids, len(self.vocabulary)))
         vectors = tuple(row.tobytes() for row in entries)
         return scores, State((inner.value, words.tobytes(), vectors))
 

@@ -296,9 +296,9 @@ def score(
     and an empty line follows every sentence. An unknown word has the probability of all unknown words together, which
     is too much for one of them: `tacenda lm surprisal` gives each its own.
     """
-    from tacenda_lm.sequences import checked_blank_lines
+    from tacenda_lm.sequences import check_blank_lines
 
-    blank = checked_blank_lines(blank_lines)
+    blank = check_blank_lines(blank_lines)
     model = _load(folder)
     sentences = _sentences(model, file, tokenizer, marks, encoding, errors)
     while batch := list(islice(sentences, _SENTENCES)):
@@ -329,10 +329,10 @@ def perplexity(
     errors: Errors = "strict",
 ) -> None:
     """Print the perplexity of a text, with and without unknown words and ends of sentences."""
-    from tacenda_lm.perplexity import checked_context
-    from tacenda_lm.sequences import checked_blank_lines
+    from tacenda_lm.perplexity import check_context
+    from tacenda_lm.sequences import check_blank_lines
 
-    checked, blank = checked_context(context), checked_blank_lines(blank_lines)
+    checked, blank = check_context(context), check_blank_lines(blank_lines)
     model = _load(folder)
     sentences = _sentences(model, file, tokenizer, marks, encoding, errors)
     found = model.perplexity(sentences, context=checked, marks="keep", blank_lines=blank)

@@ -22,9 +22,9 @@ from tacenda_lm.sequences import (
     BlankLines,
     Float64,
     Ids,
-    checked_blank_lines,
+    check_blank_lines,
+    encode_text,
     encoded,
-    encoded_text,
     sums_of_pieces,
 )
 from tacenda_lm.states import State
@@ -92,13 +92,13 @@ def score_batch(
     Their sum is that of `perplexity`: a sentence without tokens adds nothing, or with ``blank_lines="count"`` its
     ``</s>``. Each of the others has its `score`.
     """
-    counted = checked_blank_lines(blank_lines) == "count"
+    counted = check_blank_lines(blank_lines) == "count"
     marked: dict[int, list[str]] = {}
     scored = model._score_strings(sentences, eos)
     if scored is not None:
         scores, offsets = scored
     elif isinstance(sentences, Corpus):
-        ids, offsets = encoded_text(sentences, model.vocabulary, eos=eos)
+        ids, offsets = encode_text(sentences, model.vocabulary, eos=eos)
         scores = model.score_corpus(ids, offsets)
     else:
         listed = list(sentences_of(sentences, model.string_tokenizer))

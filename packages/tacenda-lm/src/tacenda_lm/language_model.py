@@ -31,7 +31,7 @@ from tacenda.store import path_of
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import generation, kenlm_interface
-from tacenda_lm.perplexity import Context, Perplexity, checked_context
+from tacenda_lm.perplexity import Context, Perplexity, check_context
 from tacenda_lm.sequences import (
     BlankLines,
     Block,
@@ -39,12 +39,12 @@ from tacenda_lm.sequences import (
     Integers,
     Offsets,
     blocks,
-    checked,
-    checked_blank_lines,
-    checked_ids,
-    checked_pairs,
+    check_blank_lines,
+    check_ids,
+    check_pairs,
+    check_sequences,
+    encode_text,
     encoded,
-    encoded_text,
     side_by_side,
     with_ends,
 )
@@ -156,7 +156,7 @@ class LanguageModel(Estimator):
         ``words`` are ids (states,). Raises DataError for one that is not in the vocabulary, or where there is not one
         for each state.
         """
-        ids = checked_pairs(states, words, len(self.vocabulary))
+        ids = check_pairs(states, words, len(self.vocabulary))
         rows = self.log_probs(states)
         return rows[np.arange(len(rows)), ids].astype(np.float64)
 
@@ -168,7 +168,7 @@ class LanguageModel(Estimator):
         ``start()``. Raises DataError for an id that is not in the vocabulary and for offsets that do not cut the ids,
         and NotFittedError.
         """
-        ids, offsets = checked(ids, offsets, len(self.vocabulary))
+        ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
         found, lengths = np.empty(len(ids), np.float64), np.diff(offsets)
         longest_first = np.argsort(-lengths, kind="stable")
         for block in range(0, len(longest_first), _SEQUENCES):
@@ -187,7 +187,7 @@ class LanguageModel(Estimator):
         Return the natural log-probability of every id, float64 (tokens,), and the state after the last. ``state`` is
         not changed.
         """
-        ids = checked_ids(ids, len(self.vocabulary))
+        ids = check_ids(ids, len(self.vocabulary))
         scores = np.empty(len(ids), np.float64)
         for t, word in enumerate(ids.tolist()):
             scores[t] = self.log_prob([state], [word])[0]
@@ -202,7 +202,7 @@ class LanguageModel(Estimator):
         Blocks of bounded size, float32 or float64 (tokens of the block, types): the distributions before the ids were
         seen.
         """
-        ids, offsets = checked(ids, offsets, len(self.vocabulary))
+        ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
         cuts = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         states = (states_before(self, self.start(), ids[i:j]) for i, j in cuts)
         yield from distributions_of(self, chain.from_iterable(states))
@@ -361,7 +361,7 @@ class LanguageModel(Estimator):
             There is no such context, or the blank lines of a corpus, which has none, are to count.
         """
         vocabulary = self.vocabulary
-        checked_context(context)
+        check_context(context)
         state, parts, spelling = self.start(), [], UnknownWords(vocabulary)
         chosen = self.string_tokenizer if tokenizer is None else tokenizer
         for block in blocks(text, vocabulary, chosen, marks=marks, blank_lines=blank_lines):
@@ -371,7 +371,7 @@ class LanguageModel(Estimator):
             else:
                 scores = self.score_corpus(ids, offsets)
             parts.append(_sum_up(block, scores, offsets, spelling))
-        return Perplexity.pooled(parts, context, checked_blank_lines(blank_lines))
+        return Perplexity.pooled(parts, context, check_blank_lines(blank_lines))
 
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
         """Return the natural log-probability of every token of every sentence, all scored in one call.
@@ -379,7 +379,7 @@ class LanguageModel(Estimator):
         One float64 array (tokens,) per sentence, those without tokens included; with ``eos`` one value longer, for
         ``</s>``.
         """
-        ids, offsets = encoded_text(sentences, self.vocabulary, self.string_tokenizer, eos=eos)
+        ids, offsets = encode_text(sentences, self.vocabulary, self.string_tokenizer, eos=eos)
         scores = self.score_corpus(ids, offsets)
         cuts = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         return [scores[i:j].copy() for i, j in cuts]

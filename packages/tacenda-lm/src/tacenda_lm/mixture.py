@@ -44,17 +44,17 @@ from tacenda.estimator import Estimator
 from tacenda.fitting import FitRun
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.perplexity import Context, checked_context
+from tacenda_lm.perplexity import Context, check_context
 from tacenda_lm.sequences import (
     Float64,
     Ids,
     Integers,
     blocks,
+    check_ids,
+    check_pairs,
+    check_sequences,
     check_word,
-    checked,
-    checked_ids,
-    checked_pairs,
-    encoded_text,
+    encode_text,
     with_ends,
 )
 from tacenda_lm.states import State, rows_of_block, vector_of
@@ -190,7 +190,7 @@ class Mixture(LanguageModel):
         NotFittedError
             A component is not fitted.
         """
-        context = checked_context(self.own_context if context is None else context)
+        context = check_context(self.own_context if context is None else context)
         scores, _ = self._scores_to_fit_on(text, context, marks)
         self._weights = fit_weights(scores, self._weights)
         self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
@@ -265,7 +265,7 @@ class Mixture(LanguageModel):
         return mix(np.stack(rows), weights[:, :, None])
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
-        own = checked_pairs(states, words, len(self.vocabulary))
+        own = check_pairs(states, words, len(self.vocabulary))
         if not len(own):
             return np.empty(0)
         inner, weights = self._weights_of(states)
@@ -295,7 +295,7 @@ class Mixture(LanguageModel):
 
     def _component_distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
         """Yield those of the components, float64 (components, tokens of the block, types)."""
-        own, cuts = checked(ids, offsets, len(self.vocabulary))
+        own, cuts = check_sequences(ids, offsets, len(self.vocabulary))
         size = rows_of_block(len(self.vocabulary))
         maps = [ids for _, ids in self._with_maps()]
         parts = [
@@ -308,14 +308,14 @@ class Mixture(LanguageModel):
 
     def component_log_probs(self, ids: Integers, offsets: Integers) -> Float64:
         """Return what `score_corpus` of each component gives: natural, float64 (components, tokens)."""
-        own, cuts = checked(ids, offsets, len(self.vocabulary))
+        own, cuts = check_sequences(ids, offsets, len(self.vocabulary))
         return np.stack(
             [model.score_corpus(_renumber(own, its), cuts) for model, its in self._with_maps()]
         )
 
     def component_scores(self, sentences: Text, *, eos: bool = True) -> list[dict[str, Float64]]:
         """Return what `token_log_probs` of each component gives, by its name, for each sentence."""
-        ids, offsets = encoded_text(sentences, self.vocabulary, self.string_tokenizer, eos=eos)
+        ids, offsets = encode_text(sentences, self.vocabulary, self.string_tokenizer, eos=eos)
         scores = self.component_log_probs(ids, offsets)
         return [
             {name: row[i:j].copy() for name, row in zip(self._models, scores, strict=True)}
@@ -324,7 +324,7 @@ class Mixture(LanguageModel):
 
     def _component_scores_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         """Return what `score_from` of each component gives, (components, tokens), and the state after."""
-        own = checked_ids(ids, len(self.vocabulary))
+        own = check_ids(ids, len(self.vocabulary))
         rows = zip(self._parts(state), self._with_maps(), strict=True)
         found = [model.score_from(part, _renumber(own, its)) for part, (model, its) in rows]
         return np.stack([scores for scores, _ in found]), _join(after for _, after in found)
@@ -442,7 +442,7 @@ class AdaptiveMixture(Mixture):
         self, text: Text, *, context: Context | None = None, marks: Marks = "refuse"
     ) -> Self:
         """Fit weights, adaptation and memory to held-out text, as `Mixture.fit_weights` its weights."""
-        context = checked_context(self.own_context if context is None else context)
+        context = check_context(self.own_context if context is None else context)
         scores, begins = self._scores_to_fit_on(text, context, marks)
         fixed = fit_weights(scores, self._weights)
         used = fixed > 0
@@ -478,7 +478,7 @@ class AdaptiveMixture(Mixture):
         return mix(scores, self._adapt(before)), self._state(after, evidence)
 
     def distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
-        own, cuts = checked(ids, offsets, len(self.vocabulary))
+        own, cuts = check_sequences(ids, offsets, len(self.vocabulary))
         weights, done = self._weights_in(self.component_log_probs(own, cuts), cuts), 0
         for rows in self._component_distributions(own, cuts):
             n = rows.shape[1]

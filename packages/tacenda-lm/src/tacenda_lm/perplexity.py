@@ -28,7 +28,7 @@ _CONTEXTS: dict[str, str] = {
 }
 
 
-def checked_context(context: str) -> Context:
+def check_context(context: str) -> Context:
     """Return the context itself. Raises ConfigurationError if there is no such context."""
     if context in get_args(Context):
         return cast("Context", context)

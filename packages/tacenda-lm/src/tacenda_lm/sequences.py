@@ -14,7 +14,7 @@ from tacenda.corpus.lines import Marks, check_marks
 from tacenda.corpus.storage import PASS_ITEMS, GrowingArray, Place, forget_pages
 from tacenda.corpus.text import Text, sentences_of
 from tacenda.errors import ConfigurationError, DataError
-from tacenda.offsets import checked_offsets
+from tacenda.offsets import check_offsets
 from tacenda.progress import Progress, track
 from tacenda.tokenizers import Tokenizer
 from tacenda.vocabulary import Vocabulary
@@ -29,16 +29,16 @@ BlankLines: TypeAlias = Literal["skip", "count"]
 Integers: TypeAlias = npt.NDArray[np.integer[Any]]
 
 
-def checked(ids: Integers, offsets: Integers, n_types: int) -> tuple[Ids, Offsets]:
+def check_sequences(ids: Integers, offsets: Integers, n_types: int) -> tuple[Ids, Offsets]:
     """Return the ids as int32 (tokens,) and the offsets as int64 (sequences + 1,).
 
     Raises DataError for an id that is not in 0 .. n_types - 1, or offsets that do not cut the ids.
     """
-    ids = checked_ids(ids, n_types)
-    return ids, checked_offsets(offsets, len(ids), what="the offsets of the sequences")
+    ids = check_ids(ids, n_types)
+    return ids, check_offsets(offsets, len(ids), what="the offsets of the sequences")
 
 
-def checked_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
+def check_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
     """Return the ids as int32 (tokens,). Raises DataError for one that is not in 0 .. n_types - 1."""
     found = np.asarray(ids)
     if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size):
@@ -52,9 +52,9 @@ def checked_ids(ids: Integers | Sequence[int], n_types: int) -> Ids:
     return np.ascontiguousarray(found, dtype=np.int32)
 
 
-def checked_pairs(states: Sequence[Any], words: Integers | Sequence[int], n_types: int) -> Ids:
-    """Return the words as `checked_ids` does. Raises DataError too where there is not one for each state."""
-    ids = checked_ids(words, n_types)
+def check_pairs(states: Sequence[Any], words: Integers | Sequence[int], n_types: int) -> Ids:
+    """Return the words as `check_ids` does. Raises DataError too where there is not one for each state."""
+    ids = check_ids(words, n_types)
     if len(ids) != len(states):
         raise DataError(f"there are {len(states)} states and {len(ids)} words: give one for each")
     return ids
@@ -93,7 +93,7 @@ def with_ends(ids: Integers, offsets: Integers, boundary: int) -> tuple[Ids, Off
     return longer, ends
 
 
-def laid_end_to_end(texts: Iterable[tuple[Ids, Offsets]]) -> tuple[Ids, Offsets]:
+def join_texts(texts: Iterable[tuple[Ids, Offsets]]) -> tuple[Ids, Offsets]:
     """Join texts, given as ids and offsets: arrays in memory, or read-only maps of a file where they are large."""
     place = Place()
     ids, cuts = GrowingArray("ids", np.int32, place), GrowingArray("offsets", np.int64, place)
@@ -156,7 +156,7 @@ def sums_of_pieces(
     return np.where(begins == ends, 0.0, found)
 
 
-def checked_blank_lines(blank_lines: str) -> BlankLines:
+def check_blank_lines(blank_lines: str) -> BlankLines:
     """Return the value itself. Raises ConfigurationError if it is not "skip" or "count"."""
     if blank_lines in get_args(BlankLines):
         return cast("BlankLines", blank_lines)
@@ -175,7 +175,7 @@ class Block(NamedTuple):
     unknown: list[str] | None
 
 
-def encoded_text(
+def encode_text(
     text: Text,
     vocabulary: Vocabulary,
     tokenizer: str | Tokenizer = "whitespace",
@@ -210,7 +210,7 @@ def blocks(
     """
     if isinstance(text, Corpus):
         vocabulary.require_same(text.vocabulary, "the corpus")
-        if checked_blank_lines(blank_lines) == "count":
+        if check_blank_lines(blank_lines) == "count":
             raise ConfigurationError(
                 "a corpus leaves blank lines out, so that they cannot be counted: give the text itself, or leave out "
                 'blank_lines="count"'
@@ -219,7 +219,7 @@ def blocks(
             text.refuse_marks()
         yield from _corpus_blocks(text)
         return
-    counted = checked_blank_lines(blank_lines) == "count"
+    counted = check_blank_lines(blank_lines) == "count"
     held: list[list[str]] = []
     n_held = 0
     for tokens in sentences_of(text, tokenizer, marks=marks):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tacenda.corpus.text import Text
 from tacenda.errors import DataError
-from tacenda_lm.sequences import Float64, Ids, encoded_text
+from tacenda_lm.sequences import Float64, Ids, encode_text
 
 F = TypeVar("F", bound=np.floating[Any])
 _CELLS = 1 << 22  # log-probabilities of a block of `distributions`: 32 MB
@@ -177,7 +177,7 @@ def check_normalized(
         size = (-(-n_contexts // 10), 9)
         sequences = np.random.default_rng(seed).integers(len(vocabulary), size=size).tolist()
     else:
-        ids, offsets = encoded_text(sentences, vocabulary, model.string_tokenizer)
+        ids, offsets = encode_text(sentences, vocabulary, model.string_tokenizer)
         sequences = [part.tolist() for part in np.split(ids, offsets[1:-1])]
     worst = 0.0
     for sequence in (None, *sequences):

@@ -22,11 +22,11 @@ from tacenda_lm.sequences import (
     Ids,
     Integers,
     Offsets,
+    check_ids,
+    check_pairs,
+    check_sequences,
     check_word,
-    checked,
-    checked_ids,
-    checked_pairs,
-    laid_end_to_end,
+    join_texts,
     with_ends,
 )
 from tacenda_lm.states import State, rows_of_block
@@ -77,7 +77,7 @@ class Stream(NamedTuple):
         """Return a corpus as one sequence, or as one for every sentence; mapped from a file where the corpus is."""
         boundary = corpus.vocabulary.boundary_id
         if isinstance(corpus.ids, np.memmap):
-            ids, offsets = laid_end_to_end(_blocks(corpus, boundary, across))
+            ids, offsets = join_texts(_blocks(corpus, boundary, across))
             return cls(ids, np.array([0, len(ids)]) if across else offsets)
         ids, offsets = with_ends(corpus.ids, corpus.offsets, boundary)
         return cls.following(ids, [boundary]) if across else cls.of(ids, offsets, boundary, across)
@@ -310,7 +310,7 @@ class StreamModel(LanguageModel):
         return self._fitted.log_probs(states)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
-        return self._fitted.log_prob(states, checked_pairs(states, words, len(self.vocabulary)))
+        return self._fitted.log_prob(states, check_pairs(states, words, len(self.vocabulary)))
 
     def state_vectors(self, states: Sequence[State]) -> _Floats:
         """Return the vector that each state predicts from, float32 (states, width)."""
@@ -345,13 +345,13 @@ class StreamModel(LanguageModel):
 
     def _sentences(self, ids: Integers) -> tuple[Ids, npt.NDArray[np.int64]]:
         """Return the ids, checked, and the places behind a ``</s>``, after which the context begins anew."""
-        words = checked_ids(ids, len(self.vocabulary))
+        words = check_ids(ids, len(self.vocabulary))
         if self.settings.across_sentences:
             return words, np.empty(0, np.int64)
         return words, np.flatnonzero(words == self.vocabulary.boundary_id) + 1
 
     def _stream(self, ids: Integers, offsets: Integers) -> Stream:
-        ids, offsets = checked(ids, offsets, len(self.vocabulary))
+        ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
         across = self.settings.across_sentences
         return Stream.of(ids, offsets, self.vocabulary.boundary_id, across)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacenda.corpus import storage
-from tacenda.corpus.storage import laid_out
+from tacenda.corpus.storage import lay_out
 from tacenda_lm import sequences
 from tacenda_lm.hidden_markov import brown
 from tacenda_lm.hidden_markov.brown import WordPairs
@@ -63,7 +63,7 @@ def test_a_text_of_one_mark_has_no_pairs():
 
 @pytest.mark.usefixtures("in_files")
 def test_pairs_in_files_are_the_same():
-    pairs = assert_counted(laid_out([stream_of(1500, 30)], np.int32), 30)
+    pairs = assert_counted(lay_out([stream_of(1500, 30)], np.int32), 30)
     assert isinstance(pairs._counted[0].lags[0].data, np.memmap)
 
 
@@ -72,6 +72,6 @@ def test_classes_of_pairs_in_files_are_the_same(request, method):
     stream = stream_of(3000, 60)
     expected = word_classes(stream, 60, 7, boundary=0, method=method)
     request.getfixturevalue("in_files")
-    there = laid_out([stream], np.int32)
+    there = lay_out([stream], np.int32)
     assert isinstance(there, np.memmap)
     assert np.array_equal(word_classes(there, 60, 7, boundary=0, method=method), expected)

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.errors import ArtifactError, TacendaError
-from tacenda.offsets import checked_offsets, rises
+from tacenda.offsets import check_offsets, rises
 
 if TYPE_CHECKING:
     from typing import Annotated as Bool
@@ -135,7 +135,7 @@ class Cuts(NamedTuple):
     def fault(self, array: NDArray[Any], sizes: Sizes) -> str | None:
         """Return what is wrong, or None."""
         try:
-            checked_offsets(array, sizes[self.dimension], what="is wrong: offsets", advice=" ")
+            check_offsets(array, sizes[self.dimension], what="is wrong: offsets", advice=" ")
         except TacendaError as error:
             return str(error).strip()
         return None

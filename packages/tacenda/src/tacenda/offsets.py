@@ -10,7 +10,7 @@ from tacenda.errors import ArtifactError, DataError, TacendaError
 _BLOCK = 1 << 20  # values compared at a time, so that offsets in a mapped file need little memory
 
 
-def checked_offsets(
+def check_offsets(
     offsets: ArrayLike,
     total: int,
     *,

@@ -144,7 +144,7 @@ def pack_words(words: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int6
 
 
 def unpack_words(text: NDArray[np.uint8], offsets: NDArray[np.int64], name: str) -> list[str]:
-    """Return the words that `pack_words` packed, of offsets that `tacenda.offsets.checked_offsets` let pass.
+    """Return the words that `pack_words` packed, of offsets that `tacenda.offsets.check_offsets` let pass.
 
     Raises ArtifactError, which calls the arrays ``<name>.text`` and ``<name>.offsets``, where they hold no text.
     """

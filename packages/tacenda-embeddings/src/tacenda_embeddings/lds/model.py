@@ -22,7 +22,7 @@ from tacenda.arrays import Array, Arrays, Float32, Float64, named, positive, to_
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.estimator import Estimator
-from tacenda.offsets import checked_offsets
+from tacenda.offsets import check_offsets
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings.lds import learning
@@ -451,7 +451,7 @@ def _check_ids(ids: Ids, offsets: Ids, n_types: int) -> Integers:
     words = np.asarray(ids, np.int64)
     if words.ndim != 1:
         raise DataError(f"ids must be (tokens,), not {words.shape}")
-    checked_offsets(offsets, len(words))
+    check_offsets(offsets, len(words))
     if len(words) and (words.min() < 0 or words.max() >= n_types):
         strange = words.min() if words.min() < 0 else words.max()
         raise DataError(

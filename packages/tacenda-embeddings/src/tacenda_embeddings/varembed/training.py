@@ -26,7 +26,7 @@ from torch.nn.functional import softplus
 
 from tacenda import devices, fitting
 from tacenda.corpus import Corpus
-from tacenda.corpus.storage import forget_pages, laid_out
+from tacenda.corpus.storage import forget_pages, lay_out
 from tacenda.fitting import (
     Cosine,
     FitRun,
@@ -197,7 +197,7 @@ def concatenate(corpus: Corpus) -> Ids:
     A large text is in a file and mapped from there.
     """
     boundary = np.array([corpus.vocabulary.boundary_id], np.int32)
-    return laid_out(chain(corpus.stream(), [boundary]), np.int32)
+    return lay_out(chain(corpus.stream(), [boundary]), np.int32)
 
 
 class StreamBatches:

@@ -39,7 +39,7 @@ from tacenda.kernels.hidden_markov import (
     hmm_block_backward,
     streaming_logsumexp,
 )
-from tacenda_lm.sequences import Ids, Offsets, laid_end_to_end, pieces, with_ends
+from tacenda_lm.sequences import Ids, Offsets, join_texts, pieces, with_ends
 
 _Floats = npt.NDArray[np.float32]
 _Ids = npt.NDArray[np.int64]
@@ -129,7 +129,7 @@ def text_of(corpus: Corpus) -> tuple[Ids, Offsets]:
     """Return the sentences of a corpus, ``</s>`` after each, and where each begins; a mapped corpus stays mapped."""
     boundary = corpus.vocabulary.boundary_id
     if isinstance(corpus.ids, np.memmap):
-        return laid_end_to_end(with_ends(*block, boundary) for block in corpus.blocks())
+        return join_texts(with_ends(*block, boundary) for block in corpus.blocks())
     return with_ends(corpus.ids, corpus.offsets, boundary)
 
 

@@ -25,7 +25,7 @@ from torch.autograd.function import once_differentiable
 from tacenda import devices, fitting
 from tacenda.arrays import Array, as_tensor, from_tensor, in_c_order, library
 from tacenda.corpus import Corpus
-from tacenda.corpus.storage import laid_out
+from tacenda.corpus.storage import lay_out
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import BlockBatches, FitRun, History, StepResult
 from tacenda.kernels.hidden_markov import (
@@ -481,7 +481,7 @@ def find_classes(settings: VLHMMSettings, corpus: Corpus, ids: Ids) -> Lexicon:
             "words: give fewer classes, such as a tenth of the words"
         )
     first = np.array([boundary], np.int32)
-    stream = laid_out(chain([first], pieces(ids)), np.int32)
+    stream = lay_out(chain([first], pieces(ids)), np.int32)
     how = settings.advanced.word_classes
     found = word_classes(stream, n_types, settings.n_classes, boundary=boundary, method=how)
     return Lexicon.of(found, settings.n_classes)

@@ -24,9 +24,9 @@ from tacenda_lm.sequences import (
     Ids,
     Integers,
     Offsets,
+    check_pairs,
+    check_sequences,
     check_word,
-    checked,
-    checked_pairs,
 )
 from tacenda_lm.states import State, not_of_this_model, vector_of
 
@@ -108,7 +108,7 @@ class HiddenMarkov(LanguageModel):
         return group, vector_of(data, np.float32, 0 if group == _START else self.tables.k)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
-        ids = checked_pairs(states, words, len(self.vocabulary))
+        ids = check_pairs(states, words, len(self.vocabulary))
         found = np.empty(len(ids), np.float64)
         for n, (state, word) in enumerate(zip(states, ids.tolist(), strict=True)):
             found[n] = self._joint(state, word).sum(dtype=np.float64)
@@ -155,7 +155,7 @@ class HiddenMarkov(LanguageModel):
 
     def _sentences(self, ids: Integers, offsets: Integers) -> tuple[Ids, Offsets]:
         """Return the ids, checked, and where sentences begin among them: sequences cut after every ``</s>``."""
-        words, cuts = checked(ids, offsets, len(self.vocabulary))
+        words, cuts = check_sequences(ids, offsets, len(self.vocabulary))
         ends = np.flatnonzero(words == self.vocabulary.boundary_id) + 1
         return words, np.union1d(cuts, ends)
 

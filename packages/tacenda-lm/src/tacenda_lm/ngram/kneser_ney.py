@@ -43,10 +43,10 @@ from tacenda_lm.sequences import (
     Ids,
     Integers,
     Offsets,
+    check_ids,
+    check_pairs,
+    check_sequences,
     check_word,
-    checked,
-    checked_ids,
-    checked_pairs,
 )
 from tacenda_lm.states import State
 
@@ -411,7 +411,7 @@ class KneserNey(LanguageModel):
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return log p(word | state), natural, float64 (states,), without computing a distribution."""
-        ids = checked_pairs(states, words, self.table.n_types)
+        ids = check_pairs(states, words, self.table.n_types)
         found = np.empty(len(ids), np.float64)
         lookups().pair_scores(*self.table.arguments, *self._contexts(states), ids, found)
         return self._sound(found)
@@ -457,12 +457,12 @@ class KneserNey(LanguageModel):
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
         """Return the log-probability of every id given those before it: natural, float64 (tokens,)."""
-        ids, offsets = checked(ids, offsets, self.table.n_types)
+        ids, offsets = check_sequences(ids, offsets, self.table.n_types)
         return self._sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
 
     def _sequence_scores(self, ids: Ids, bos: bool) -> tuple[Float64, npt.NDArray[np.int64]]:
         if ids.dtype != np.int32:  # int32 ids are checked by the look-up itself
-            ids = checked_ids(ids, self.table.n_types)
+            ids = check_ids(ids, self.table.n_types)
         before = [self.vocabulary.boundary_id] if bos else []
         return self._sequences(ids, np.array([0, len(ids)]), before)
 
@@ -476,7 +476,7 @@ class KneserNey(LanguageModel):
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         """Score a sequence that continues from a state; return the scores and the state after it."""
-        ids = checked_ids(ids, self.table.n_types)
+        ids = check_ids(ids, self.table.n_types)
         context = state.parts()
         scores, _ = self._sequences(ids, np.array([0, len(ids)]), context)
         return scores, self._state_of((*context, *ids[-self.table.order :].tolist()))

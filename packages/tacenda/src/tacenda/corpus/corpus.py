@@ -43,7 +43,7 @@ from tacenda.corpus.storage import (
 )
 from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
 from tacenda.errors import ArtifactError, CorpusError
-from tacenda.offsets import checked_offsets
+from tacenda.offsets import check_offsets
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer, tokenizer_version
 from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import CLASSES
@@ -260,7 +260,7 @@ class Corpus:
                 f"the corpus in {folder} is damaged ({error}); build it again"
             ) from error
         ids = arrays["ids"]
-        checked_offsets(
+        check_offsets(
             arrays["offsets"],
             len(ids),
             what=f"the sentence offsets in {folder}",

@@ -139,7 +139,7 @@ class GrowingArray:
         return np.frombuffer(self._file.read(n_bytes), dtype=self._dtype)
 
 
-def laid_out(
+def lay_out(
     pieces: Iterable[NDArray[Any]], dtype: type[np.generic], name: str = "values"
 ) -> NDArray[Any]:
     """Join pieces to one array: in memory, or a read-only map of a temporary file where it is large."""

@@ -33,7 +33,7 @@ from tacenda import plugins
 from tacenda.arrays import Below, Cuts, Spec, spec_of, to_tensors
 from tacenda.errors import KernelError
 from tacenda.kernels import dispatch
-from tacenda.offsets import checked_offsets
+from tacenda.offsets import check_offsets
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Sizes = dict[str, Any]
@@ -389,7 +389,7 @@ def _offsets_check(name: str, spec: Spec) -> _Check:
 
     def check(value: Any, sizes: _Sizes) -> Any:
         known = sizes.get(pieces)
-        value = checked_offsets(
+        value = check_offsets(
             on_host(value), sizes[cuts], what=name, pieces=known, error=KernelError
         )
         sizes[pieces] = len(value) - 1

@@ -15,7 +15,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from tacenda.errors import ConfigurationError, DataError
-from tacenda.offsets import checked_offsets
+from tacenda.offsets import check_offsets
 
 Duplicates = Literal["error", "last"]
 Ints = NDArray[np.int32]
@@ -210,7 +210,7 @@ class Ratings:
         The ratings of user ``u`` stand at ``user_offsets[u]:user_offsets[u + 1]``. Raises DataError for offsets
         that do not fit, and where the constructor does.
         """
-        offsets = checked_offsets(
+        offsets = check_offsets(
             user_offsets, np.size(item_ids), what="user offsets", pieces=len(users)
         )
         numbers = np.repeat(np.arange(len(users), dtype=np.int32), np.diff(offsets))

@@ -15,7 +15,7 @@ from tacenda.arrays import Array, Float, Int32, Int64, Offsets, below
 from tacenda.errors import KernelError
 from tacenda.kernels.operation import cast, check_range, host, in_place, operation
 from tacenda.kernels.shared import adagrad
-from tacenda.offsets import checked_offsets
+from tacenda.offsets import check_offsets
 
 # -- predicted vectors from the words before ---------------------------------------------------------
 
@@ -272,14 +272,14 @@ class Codes(_Fields):
         self = super().__new__(cls, *arrays)
         self.n_words, self.n_codes = len(self.word_codes) - 1, len(self.code_steps) - 1
         self.copies = {}
-        checked_offsets(
+        check_offsets(
             self.word_codes,
             len(self.code_steps) - 1,
             what="word_codes",
             strictly=True,
             error=KernelError,
         )
-        checked_offsets(self.code_steps, len(self.nodes), what="code_steps", error=KernelError)
+        check_offsets(self.code_steps, len(self.nodes), what="code_steps", error=KernelError)
         if self.signs.shape != self.nodes.shape:
             raise KernelError(
                 f"there are {len(self.nodes)} nodes in the codes and {len(self.signs)} signs"
