@@ -94,7 +94,7 @@ def _rows_of(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:
     n_pieces = 1 + (corpus.n_tokens + corpus.n_sentences) * 8 * width // _PIECE_BYTES
     cuts = _cuts(corpus, order, n_pieces)
     count = partial(_count, order=order, cuts=cuts)
-    return corpus.sum_pieces(count, len(cuts) + 1, _merged, "counting n-grams")
+    return corpus.sum_pieces(count, len(cuts) + 1, _merge, "counting n-grams")
 
 
 def _refuse_marks(corpus: ClusterCorpus) -> None:
@@ -145,7 +145,7 @@ def _rows_of_text(corpus: Corpus, order: int) -> Iterator[Rows]:
     return sorted_rows(corpus, order, Scratch(_TASK_BYTES))
 
 
-def _merged(pieces: list[Any]) -> Rows:
+def _merge(pieces: list[Any]) -> Rows:
     """Sort the rows of pieces together, and add up those that are equal."""
     rows: Rows = np.concatenate(pieces)
     n_keys = rows.shape[1] - 1

@@ -920,13 +920,13 @@ class GradientTrainer(Trainer):
         self.current, self.joint = parameters, joint
         self.source, text = source, source.text
         self.read = Text(text, settings.window, settings.order - 1, joint)
-        self.before = np.zeros((source.parts, self._carried()), parameters.outputs.dtype)
+        self.before = np.zeros((source.parts, self._carried_width()), parameters.outputs.dtype)
         tables = dict(parameters.items())
         sums = {**dict.fromkeys(tables, _SUM), "joint": settings.advanced.joint_sum}
         rest = {"before": self.before}
         super().__init__(settings, tables, text, valid, sums=sums, rest=rest)
 
-    def _carried(self) -> int:
+    def _carried_width(self) -> int:
         """Return how many numbers of each text go from one batch to the next."""
         return self.current.internal
 
@@ -994,7 +994,7 @@ class RulesTrainer(GradientTrainer):
     whose squares sum to more than ``norm_limit`` is scaled down to it (section 2.4).
     """
 
-    def _carried(self) -> int:
+    def _carried_width(self) -> int:
         return int(self.current.outputs.shape[1])
 
     def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:

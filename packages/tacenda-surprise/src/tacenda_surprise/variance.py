@@ -233,11 +233,11 @@ def nearest(means: Floats, deviations: Floats, levels: Floats, counts: Floats) -
         part = slice(start, start + _ROWS)
         mean = ((means[part] - levels[0]) / width).astype(np.float64)
         variance = (deviations[part] / width).astype(np.float64) ** 2
-        found[part] = _tilted(usual, s, mean, variance)
+        found[part] = _tilt(usual, s, mean, variance)
     return found
 
 
-def _tilted(usual: Doubles, s: Doubles, means: Doubles, variances: Doubles) -> Doubles:
+def _tilt(usual: Doubles, s: Doubles, means: Doubles, variances: Doubles) -> Doubles:
     """The distributions (rows, levels) of levels from 0 to 1, by Newton's method on the dual, which is concave."""
     means = means.clip(_MARGIN * s[1], 1 - _MARGIN * (1 - s[-2]))
     # Least variance: the two levels around the mean alone. Most: the two ends alone.

@@ -406,11 +406,11 @@ def identify(
 def _with_full_noise(A: Matrix, C: Float32, Q: Matrix) -> Parameters:
     """Rescale Q so that D = I - m m^T - C P C^T is positive semi-definite with a margin."""
     P = symmetrize(scipy.linalg.solve_discrete_lyapunov(A, Q))
-    shrink = min(1.0, _EXPLAINED / max(_explained(C, P), 1e-300))
+    shrink = min(1.0, _EXPLAINED / max(_explained_share(C, P), 1e-300))
     return Parameters(A, C, Q * shrink, FullNoise(P * shrink))
 
 
-def _explained(C: Float32, P: Matrix) -> float:
+def _explained_share(C: Float32, P: Matrix) -> float:
     """Return the largest eigenvalue of C P C^T, the largest share of a variance that states explain."""
     R_half = symmetric_power(tall_gram(C, C), 0.5)
     return float(np.linalg.eigvalsh(symmetrize(R_half @ P @ R_half))[-1])
@@ -422,7 +422,7 @@ def make_admissible(parameters: Parameters, mean: Vector) -> Parameters:
     if isinstance(noise, DiagonalNoise):
         return parameters._replace(noise=noise._replace(mean=mean))
     assert isinstance(noise, FullNoise)
-    explained = _explained(np.asarray(C, np.float32), noise.N)
+    explained = _explained_share(np.asarray(C, np.float32), noise.N)
     if explained <= _MOST_EXPLAINED:
         return parameters
     shrink = _EXPLAINED / explained

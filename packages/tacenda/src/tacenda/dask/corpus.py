@@ -256,7 +256,7 @@ def connected(address: str) -> Iterator[Client]:
 
 def find_holders(client: Client, futures: Sequence[Any]) -> list[str]:
     """Return the worker that holds each result; an empty string where it is not there, or no longer."""
-    with _explained():
+    with _explain():
         found = client.who_has(futures)
     return [min(found.get(future.key, ()), default="") for future in futures]
 
@@ -282,7 +282,7 @@ def add_in_tree(results: Sequence[Delayed], add: Add, places: Sequence[str] = ()
 
 def compute(client: Client, result: Delayed) -> Any:
     """Compute one result on the cluster. Raises what a task raises, or FittingError where the cluster gives up."""
-    with _explained():
+    with _explain():
         return client.compute(result, retries=_RETRIES).result()
 
 
@@ -305,7 +305,7 @@ def _watch(
     """Wait for futures, each of a known size, with a bar. Raises what a task raises."""
     size_of = dict(zip(futures, sizes, strict=True))
     bar: Progress[Any] = track(None, description, total=sum(sizes), unit=unit)
-    with bar, _explained():
+    with bar, _explain():
         for future in as_completed(futures, loop=client.loop):
             if future.status != "finished":
                 future.result()
@@ -317,7 +317,7 @@ def _fetch(futures: list[Any]) -> Iterator[Any]:
     futures.reverse()
 
     def fetch(future: Any) -> Any:
-        with _explained():
+        with _explain():
             found = future.result()
         future.release()
         return found
@@ -331,7 +331,7 @@ def _fetch(futures: list[Any]) -> Iterator[Any]:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explain() -> Iterator[None]:
     """Say in one sentence what is wrong where a cluster gives up."""
     try:
         yield

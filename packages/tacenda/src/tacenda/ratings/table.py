@@ -379,7 +379,7 @@ def split_per_user(
     sizes = np.diff(ratings.user_offsets)
     n_chosen = np.where(sizes >= n_test + least, n_test, 0)
     # the first in a random order
-    return _split_ranked(ratings, np.random.default_rng(seed).random(len(ratings)), n_chosen)
+    return _split_by_rank(ratings, np.random.default_rng(seed).random(len(ratings)), n_chosen)
 
 
 def split_last(
@@ -398,11 +398,11 @@ def split_last(
         )
     sizes = np.diff(ratings.user_offsets)
     n_train = sizes - np.floor(fraction * sizes).astype(int)
-    test, train = _split_ranked(ratings, times, n_train)
+    test, train = _split_by_rank(ratings, times, n_train)
     return train, test
 
 
-def _split_ranked(
+def _split_by_rank(
     ratings: Ratings, keys: NDArray[Any], n_first: NDArray[Any]
 ) -> tuple[Ratings, Ratings]:
     """Return (the rest, the first ``n_first`` (users,) ratings of every user in order of their keys)."""

@@ -528,7 +528,7 @@ def streaming_logsumexp(rows, columns, bias, kept):
         own = slice(i, min(i + _ROWS, n))
         found[own] = _softmax(rows[own], columns, bias, kept[own])
     for i in range(n, len(rows), _ROWS):
-        found[i : i + _ROWS] = _streamed(rows[i : i + _ROWS], columns, bias)
+        found[i : i + _ROWS] = _stream(rows[i : i + _ROWS], columns, bias)
     return found
 
 
@@ -549,7 +549,7 @@ def _softmax(rows: _Array, columns: _Array, bias: _Array, out: _Array) -> _Array
     return found
 
 
-def _streamed(rows: _Array, columns: _Array, bias: _Array) -> _Array:
+def _stream(rows: _Array, columns: _Array, bias: _Array) -> _Array:
     """The logarithms of the sums, tile by tile: no more than one tile of scores is ever in memory."""
     largest = np.full(len(rows), -np.inf, rows.dtype)
     total = np.zeros(len(rows), rows.dtype)

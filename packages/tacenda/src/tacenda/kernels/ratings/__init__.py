@@ -535,7 +535,7 @@ def boltzmann_divergence(
     (persistent chains, Tieleman 2008). If None, chains start at the data.
     """
     s = machine.scores.astype(np.float64)
-    W, b, d, U = _untied(machine.weights, s), *machine[1:4]
+    W, b, d, U = _untie(machine.weights, s), *machine[1:4]
     d_W, d_b, d_d, d_U = np.zeros(W.shape), np.zeros(b.shape), np.zeros(d.shape), np.zeros(U.shape)
     error = 0.0
     for c in chosen:
@@ -579,7 +579,7 @@ def boltzmann_descent(
     error = 0.0
     for c in chosen:
         m, r, f = _parts_of(cases, c)
-        W, bias = _untied(a, s), own_d + own_U[f].sum(axis=0)
+        W, bias = _untie(a, s), own_d + own_U[f].sum(axis=0)
         found = _recall((c, m, r, cases.slopes[c]), W, own_b, bias, s, steps, seed, chains)
         error += found.error
         a *= 1 - rate * penalty
@@ -618,7 +618,7 @@ def boltzmann_expectations(
     the hidden units of every case; the rest is as in `Machine` and `Cases`. A pair does not depend on the others.
     """
     s = scores.astype(np.float64)
-    W = _untied(weights, s)
+    W = _untie(weights, s)
     chances = np.empty((len(visible), len(s)))
     for n, (m, c) in enumerate(zip(visible, cases, strict=True)):
         chances[n] = _softmax(visible_biases[m] + s * slopes[c] + W[m] @ activations[c])
@@ -683,7 +683,7 @@ def _follow(
     U[f] += rate * (found.data - found.p)
 
 
-def _untied(weights: Any, s: Any) -> Any:
+def _untie(weights: Any, s: Any) -> Any:
     """Return W (visible, K, hidden); tied weights are a_m with W_mk = s_k a_m."""
     return weights[:, None, :] * s[:, None] if weights.ndim == 2 else weights.astype(np.float64)
 
