@@ -21,7 +21,9 @@ def operations() -> str:
     define_operations()
     shipped = sorted([backends.cpu, *backends.OF_CUDA.values()], key=lambda each: -each.priority)
     lines = ["| operation | on the CPU | on a CUDA device |", "| --- | --- | --- |"]
-    for operation, public in OPERATIONS.items():
+    # modules are imported in any order, and a plugin may have operations of its own
+    ours = [each for each in OPERATIONS.items() if each[1].__module__.startswith(f"{OURS}.")]
+    for operation, public in sorted(ours, key=lambda each: each[1].__module__):
         cells = []
         for device in DEVICES:
             serving = [b.file for b in shipped if device in b.devices and b.offers(operation)]
