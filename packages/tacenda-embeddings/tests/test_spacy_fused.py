@@ -218,6 +218,10 @@ def test_any_weight_changed_in_place_is_seen_at_once(vocab, layers, change, few,
             assert not np.array_equal(before, changed)
 
 
+def hashed_tables(model):
+    return [node.get_param("E") for node in model.walk() if node.has_param("E")]
+
+
 def test_words_added_in_between_follow_tables_that_change_back(vocab, monkeypatch):
     """Whole tables look as they did when they were last digested, and a word was added when they did not."""
     monkeypatch.setattr(fused, "_IN_ORDER", 1_000_000)
@@ -225,13 +229,43 @@ def test_words_added_in_between_follow_tables_that_change_back(vocab, monkeypatc
     model = build(CASES["words alone"](), docs)
     few, many = [Doc(vocab, words=["seldom"])], [Doc(vocab, words=["the", "seldom"] * 100)]
     check(model, documents(vocab, (200,)))
-    tables = [node.get_param("E") for node in model.walk() if node.has_param("E")]
-    for table in tables:
+    for table in hashed_tables(model):
         np.negative(table, out=table)
     check(model, few)
-    for table in tables:
+    for table in hashed_tables(model):
         np.negative(table, out=table)
     check(model, many)
+
+
+def test_a_table_changed_while_another_thread_adds_words_is_seen(vocab):
+    docs = documents(vocab, (3, 5, 8))
+    model = build(CASES["words and vectors"](), docs)
+    check(model, docs)
+    for table in hashed_tables(model):
+        np.negative(table, out=table)
+    with model.attrs["rows"]._lock:
+        check(model, docs)
+    check(model, docs)
+
+
+def test_rows_of_tables_that_another_thread_changes_meanwhile_are_not_kept(vocab, monkeypatch):
+    monkeypatch.setattr(fused, "_IN_ORDER", 1_000_000)
+    many = documents(vocab, (200,))
+    model = build(CASES["words alone"](), many)
+    check(model, many)
+    make_rows, changes = fused._rows_of_words, iter([True])
+
+    def change_after(*arguments):
+        rows = make_rows(*arguments)
+        if next(changes, False):
+            for table in hashed_tables(model):
+                np.negative(table, out=table)
+            model.predict(many)  # as another thread does
+        return rows
+
+    monkeypatch.setattr(fused, "_rows_of_words", change_after)
+    model.predict([Doc(vocab, words=["seldom"])])
+    check(model, [Doc(vocab, words=["the", "seldom"] * 100)])
 
 
 @pytest.mark.parametrize("change", CHANGES)

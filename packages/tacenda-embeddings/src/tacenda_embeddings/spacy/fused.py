@@ -40,7 +40,7 @@ _WORD_BY_WORD = frozenset(
 
 _BLOCK_TOKENS = 512  # what is computed of so many tokens stays in the second-level cache
 _FEW = 128  # tokens of which it is not worth while to find those that are the same word
-_IN_ORDER = 4  # numbers that are read in order in the time of one of a row somewhere in a table
+_IN_ORDER = 2  # numbers that are digested in order in the time of one of a row somewhere in a table
 _KEPT_BYTES = 64_000_000  # of rows that a layer keeps before it starts over
 
 
@@ -230,10 +230,12 @@ class _Rows(NamedTuple):
 
 
 class _Kept:
-    """Rows by the hash of their word, and columns of W, under the same weights."""
+    """Rows by the hash of their word, and columns of W, under the same weights; ``lock`` is for those who change it."""
 
-    def __init__(self, weights: tuple[Any, ...], plan: Plan, W: np.ndarray) -> None:
-        self.weights = weights
+    def __init__(
+        self, weights: tuple[Any, ...], plan: Plan, W: np.ndarray, lock: threading.Lock
+    ) -> None:
+        self.weights, self.lock = weights, lock
         self.places: dict[int, int] = {}
         self.used = 0
         self.whole: bytes | None = None  # digest of the whole tables, which all rows follow
@@ -243,15 +245,20 @@ class _Kept:
             np.full((256, n_read), -1, np.int32),
             np.empty(256, np.uint64),
         )
-        # transposed, in C order: BLAS multiplies a short text by such a copy three times as fast
+        # transposed, in C order: BLAS multiplies a short text by such a copy faster
         self.columns = {
             start: np.ascontiguousarray(W[:, start:stop].T) for _, start, stop in plan.of_context
         }
 
-    def add(self, keys: list[int], rows: _Rows, tables: list[np.ndarray]) -> None:
-        """Add words: first the rows, then their places, so that a reader never finds a place without a row."""
+    def add(self, keys: list[int], rows: _Rows, tables: list[np.ndarray]) -> bool:
+        """Add words under the lock; return False, and add none, if the tables have changed since they were digested.
+
+        First the rows are added, then their places, so that a reader never finds a place without a row.
+        """
+        if not np.array_equal(digest_rows(tables, rows.read), rows.digests):
+            return False
         if self.whole is not None and self.whole != digest(tables):
-            self.whole = None  # the tables have changed, perhaps before these rows were made
+            self.whole = None  # these rows follow other tables than the rest
         used, self.used = self.used, self.used + len(keys)
         if self.used > len(self.rows.table):
             larger = _Rows(*(np.empty((2 * self.used, *a.shape[1:]), a.dtype) for a in self.rows))
@@ -261,6 +268,7 @@ class _Kept:
         for mine, more in zip(self.rows, rows, strict=True):
             mine[used : self.used] = more
         self.places.update(zip(keys, range(used, self.used), strict=True))
+        return True
 
     def look_up(self, keys: list[int]) -> tuple[np.ndarray, np.ndarray]:
         """Return the table and the place of every key, -1 for one that it lacks."""
@@ -284,19 +292,26 @@ class _Kept:
     def _follows(self, tables: list[np.ndarray], n_words: int) -> bool:
         """Return whether every row is known to follow the tables; False where finding out costs more than it saves.
 
-        Numbers are read several times as fast in order as row by row, so that whole tables are digested for a batch
-        of many words. Rows that do not follow them are forgotten.
+        Numbers are digested faster in order than row by row, so that whole tables are digested for a batch of many
+        words. Rows that do not follow them are forgotten.
         """
-        n_read = self.rows.read.shape[1] * n_words * max((t.shape[1] for t in tables), default=0)
+        widths = [table.shape[1] for table in tables]
+        hashed = self.rows.read.shape[1] // 4  # four rows are read of each, and one of the vectors
+        n_read = n_words * (4 * sum(widths[:hashed]) + sum(widths[hashed:]))
         if sum(table.size for table in tables) > _IN_ORDER * n_read:
             return False
-        whole, n = digest(tables), self.used
-        if whole != self.whole:
-            stale = digest_rows(tables, self.rows.read[:n]) != self.rows.digests[:n]
+        whole = digest(tables)
+        if whole == self.whole:
+            return True
+        if not self.lock.acquire(blocking=False):
+            return False  # another thread is adding rows
+        try:
+            stale = digest_rows(tables, self.rows.read[: self.used]) != self.rows.digests[: self.used]
             if stale.any():
-                self.places = {k: i for k, i in self.places.items() if i < n and not stale[i]}
-            if n == self.used:  # no other thread has added rows meanwhile
-                self.whole = whole
+                self.places = {key: i for key, i in self.places.items() if not stale[i]}
+            self.whole = whole
+        finally:
+            self.lock.release()
         return True
 
 
@@ -367,7 +382,7 @@ class WordRows:
         )
         kept = self._kept
         if kept is None or kept.weights != weights:
-            kept = self._kept = _Kept(weights, plan, W)
+            kept = self._kept = _Kept(weights, plan, W, self._lock)
         return kept
 
     def _find(
@@ -389,16 +404,17 @@ class WordRows:
         read = plan.rows_read(values[new], vocab.vectors)
         digests = digest_rows(tables, read)
         rows = _rows_of_words(plan, W, b, Words(vocab, attributes, values[new]))
+        added = False
         # never waits: the lock of a forked child may be held by a thread that it does not have
         if self._lock.acquire(blocking=False):
             try:
                 if 4 * rows.shape[1] * (kept.used + len(new)) > _KEPT_BYTES:
-                    kept = self._kept = _Kept(kept.weights, plan, W)
-                kept.add([keys[i] for i in new], _Rows(rows, read, digests), tables)
+                    kept = self._kept = _Kept(kept.weights, plan, W, self._lock)
+                added = kept.add([keys[i] for i in new], _Rows(rows, read, digests), tables)
             finally:
                 self._lock.release()
         table, places = kept.look_up(keys)
-        if places.min() >= 0:
+        if added and places.min() >= 0:  # otherwise a place may be one before the tables changed
             return table, places[which]
         # nothing can be kept at present: these rows are for these documents alone
         return _rows_of_words(plan, W, b, Words(vocab, attributes, values)), which
@@ -465,8 +481,7 @@ def _digest_rows(found: Any, tables: Any, read: Any) -> None:
             stop = min(start + 4, read.shape[1])
             for k in range(start, stop):
                 if read[i, k] >= 0:
-                    # no array of it, and no negative index: nine times as fast
-                    row = np.uint64(read[i, k])
+                    row = read[i, k]  # an index, because a slice of each row takes longer
                     for j in range(table.shape[1]):
                         word = table[row, j]
                         lanes[j] = (lanes[j] + (word ^ (word >> _SHIFT))) * _FACTOR
