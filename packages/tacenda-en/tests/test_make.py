@@ -4,9 +4,12 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from tacenda.datasets import synthetic_text
+from tacenda.datasets.word_similarity import WordPair
 
 FOLDER = Path(__file__).parents[1]
 
@@ -89,3 +92,25 @@ def test_paragraphs_are_cut_after_the_marks_that_end_a_sentence(make):
     assert [" ".join(cut.vocabulary.decode(ids)) for ids in cut] == [
         'He said : " No . "', "( She left ! )", "Why ? !", "Nothing ends here", ".", "end .",
     ]  # fmt: skip
+
+
+def test_word_similarity_is_spearmans_correlation_of_the_pairs_with_vectors(make):
+    import figures
+
+    rng = np.random.default_rng(0)
+    vectors = {f"w{i}": rng.normal(size=4).astype("f") for i in range(8)}
+
+    class Model:
+        width = 4
+
+        def transform(self, sentences):
+            return [np.array([vectors.get(word, np.zeros(4)) for word in s]) for s in sentences]
+
+    pairs = [WordPair(f"w{i}", f"w{j}", float(rng.random())) for i in range(8) for j in range(i)]
+    cosines = [
+        float(x @ y / np.linalg.norm(x) / np.linalg.norm(y))
+        for x, y in ((vectors[pair.first], vectors[pair.second]) for pair in pairs)
+    ]
+    found, n_pairs = figures._correlation(Model(), [*pairs, WordPair("w1", "nothing", 5.0)])
+    assert n_pairs == len(pairs)
+    assert found == pytest.approx(spearmanr(cosines, [pair.score for pair in pairs])[0])

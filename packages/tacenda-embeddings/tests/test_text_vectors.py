@@ -1,0 +1,39 @@
+"""Comparing a model with another form of it, on vectors of which the answer is known."""
+
+import numpy as np
+import pytest
+
+from tacenda import Vocabulary
+from tacenda.errors import DataError
+from tacenda_embeddings.text_vectors import compare
+
+
+class Table:
+    """A vector for each word, zeros for any other."""
+
+    def __init__(self, **vectors):
+        self.vectors = {word: np.array(row, np.float32) for word, row in vectors.items()}
+        self.vocabulary = Vocabulary.from_words(vectors)
+        self.width = len(next(iter(self.vectors.values())))
+
+    def transform(self, sentences):
+        zero = np.zeros(self.width, np.float32)
+        rows = [[self.vectors.get(word, zero) for word in words] for words in sentences]
+        return [np.array(each, np.float32).reshape(len(each), self.width) for each in rows]
+
+
+def test_cosines_of_words_are_those_of_their_rows():
+    found = compare(Table(a=[1, 0], b=[0, 2]), Table(a=[2, 0], b=[3, 3]), None, "whitespace")
+    assert (found.n_vectors, found.of) == (2, "words")
+    assert found.mean == pytest.approx((1 + 0.5**0.5) / 2)
+    assert found.least == pytest.approx(0.5**0.5)
+
+
+def test_cosines_of_a_text_count_its_tokens_that_have_vectors(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("a a nothing\n\nb\n", encoding="utf8")
+    model = Table(a=[1, 0], b=[0, 2])
+    assert compare(model, model, text, "whitespace").n_vectors == 3
+    text.write_text("nothing\n", encoding="utf8")
+    with pytest.raises(DataError, match="no vectors"):
+        compare(model, model, text, "whitespace")
