@@ -54,12 +54,13 @@ _LESS = "fewer tokens at a time (batch_tokens in spaCy)"
 
 
 class _Compact(Arrays):
-    """What a compact model holds of the table of inputs, which follows from it: see `LDS.compact_arrays`."""
+    """Arrays that the table of inputs follows from, in the compact form: see `LDS.compact_arrays`."""
 
     C: Float32[Array, "types states"]
     mean: Float64[Array, "types"]
     reading: Float64[Array, "states states"]
     d: Float64[Array, "types", named("noise.d")] | None = None
+    scale: Float64[Array, "types"] | None = None  # 1 / m unless it is there
 
 
 class FittedLDS(Arrays):
@@ -101,11 +102,11 @@ class FittedLDS(Arrays):
         sizes: dict[str, Any] = {"states": settings.n_states, "types": types}
         reading = None
         if "reading" in arrays:  # the compact form: see `LDS.compact_arrays`
-            C, mean, reading, d = vars(_Compact.from_arrays(arrays, **sizes)).values()
-            scale = arrays.get("scale")
+            held = _Compact.from_arrays(arrays, **sizes)
+            mean, reading, scale = held.mean, held.reading, held.scale
             if scale is None:
                 scale = 1 / np.where(mean > 0, mean, np.nan)
-            table = (_inputs(C, d, scale, mean) @ reading.T).astype(np.float32)
+            table = (_inputs(held.C, held.d, scale, mean) @ reading.T).astype(np.float32)
             arrays = {**arrays, "table": table, "scale": scale}
         state = cls.from_arrays(arrays, spherical=noise == "spherical", **sizes)
         wanted, other = ("N", "d") if noise == "full" else ("d", "N")
