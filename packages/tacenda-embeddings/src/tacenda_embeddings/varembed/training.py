@@ -79,17 +79,8 @@ def fit_word_vectors(
     counts[text.vocabulary.boundary_id] += 1  # the one before them all
     n_morphemes = advanced.n_morphemes or max(1, round(_RATIO * types))
     inventory = Inventory.learn(text.vocabulary, settings.segmenter, n_morphemes, advanced.base)
-    words = initial_words(settings, text, vectors)
     ridge = _NGRAM_RIDGE if settings.segmenter == "ngrams" else _RIDGE
-    # the square root balances the many rare words, which tell morphemes apart, with the few frequent
-    # ones, which are known best
-    morphemes = fit_morphemes(inventory, words, np.sqrt(counts + 1.0), ridge)
-    sums = inventory.sum(morphemes)
-    share = (counts / (counts + max(advanced.start_shrinkage, 1e-12))).astype(np.float32)[:, None]
-    words = share * words + (1 - share) * sums
-    variational = isinstance(advanced, VarEmbedAdvanced)
-    if not variational:
-        words = words - sums
+    start = _start(settings, inventory, initial_words(settings, text, vectors), counts, ridge)
     needed = bytes_needed(settings, types, len(inventory))
     devices.check_memory(needed, device, settings, _LESS)
 
@@ -112,7 +103,7 @@ def fit_word_vectors(
     options["advanced"].pop("refit_morphemes", None)
     identity = {
         "settings": options,
-        "start": fingerprint_arrays((words, morphemes)),
+        "start": fingerprint_arrays(start),
         "valid": None if held_out is None else fingerprint_arrays((held_out,)),
     }
     source = StreamBatches(stream, streams=advanced.batch_streams, length=advanced.unrolled_tokens)
@@ -122,7 +113,6 @@ def fit_word_vectors(
     with own, devices.out_of_memory(settings, _LESS), full_precision(device):
         try:
             torch.set_num_threads(settings.threads or threads)
-            start = words, morphemes
             trainer = Trainer(
                 settings, inventory, counts, start, held_out, device, source.n_streams
             )
@@ -138,9 +128,27 @@ def fit_word_vectors(
         finally:
             torch.set_num_threads(threads)
     words, morphemes = (np.array(learned[f"table/{name}"]) for name in ("words", "morphemes"))
-    if not variational:
+    if not isinstance(advanced, VarEmbedAdvanced):
         words = words + inventory.sum(morphemes)
     return (inventory, words, morphemes, counts > 0), history, figure
+
+
+def _start(
+    settings: WordVectorSettings,
+    inventory: Inventory,
+    words: npt.NDArray[np.float32],
+    counts: npt.NDArray[Any],
+    ridge: float,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return the words' vectors shrunk towards those of their morphemes, or what SumEmbed adds to these; and these."""
+    # the square root balances the many rare words, which tell morphemes apart, with the few frequent
+    # ones, which are known best
+    morphemes = fit_morphemes(inventory, words, np.sqrt(counts + 1.0), ridge)
+    sums = inventory.sum(morphemes)
+    shrinkage = max(settings.advanced.start_shrinkage, 1e-12)
+    share = (counts / (counts + shrinkage)).astype(np.float32)[:, None]
+    words = share * words + (1 - share) * sums
+    return (words if isinstance(settings.advanced, VarEmbedAdvanced) else words - sums), morphemes
 
 
 def bytes_needed(settings: WordVectorSettings, n_types: int, n_morphemes: int) -> int:
