@@ -1,4 +1,4 @@
-"""Where a component's model comes from: an artefact, an object, raw text, a configuration."""
+"""Where a component's model comes from: an artifact, an object, raw text, a configuration."""
 
 import pytest
 import spacy
@@ -47,7 +47,7 @@ def test_artifact_and_corpus_together_are_refused(toy):
         add(spacy.blank("en")).initialize(artifact=toy, corpus="text.txt")
 
 
-def test_artefact_of_another_embedder_names_the_factory_for_it(toy, tmp_path):
+def test_artifact_of_another_embedder_names_the_factory_for_it(toy, tmp_path):
     toy.save(tmp_path / "toy")
     lds = spacy.blank("en").add_pipe("lds_embeddings")
     with pytest.raises(ConfigurationError, match=r"'toy', not 'lds'.*token_embeddings"):
@@ -56,7 +56,7 @@ def test_artefact_of_another_embedder_names_the_factory_for_it(toy, tmp_path):
         lds.initialize(artifact=toy)
 
 
-def test_without_an_embedder_the_artefact_decides_and_fitting_is_refused(toy, tmp_path):
+def test_without_an_embedder_the_artifact_decides_and_fitting_is_refused(toy, tmp_path):
     toy.save(tmp_path / "toy")
     nlp = spacy.blank("en")
     component = nlp.add_pipe("token_embeddings")

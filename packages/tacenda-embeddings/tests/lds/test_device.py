@@ -97,7 +97,7 @@ def test_products_of_three_digits_leave_vectors_of_three(model, sentences, devic
     assert 1e-7 < errors.max() < 2e-3
 
 
-def test_an_artefact_does_not_know_where_it_was_fitted(corpus, tmp_path, device):
+def test_an_artifact_does_not_know_where_it_was_fitted(corpus, tmp_path, device):
     there = LDS(**SETTINGS, device="auto").fit(corpus)
     there.save(tmp_path / "model")
     again = tacenda.load(tmp_path / "model")

@@ -55,7 +55,7 @@ def test_a_fit_ends_where_that_on_the_cpu_does(held, kind, monkeypatch):
         np.testing.assert_array_equal(array, here.arrays()[name], err_msg=name)
 
 
-def test_an_artefact_does_not_know_where_it_was_trained(held, tmp_path):
+def test_an_artifact_does_not_know_where_it_was_trained(held, tmp_path):
     with stand_in():
         there = fitted(held, KINDS[0])
     there.save(tmp_path / "model")

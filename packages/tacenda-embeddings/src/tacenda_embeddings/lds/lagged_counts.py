@@ -91,7 +91,7 @@ class LaggedCounts(Estimator):
         Parameters
         ----------
         corpus
-            A `tacenda.Corpus`, or what has a vocabulary and a ``stream`` like it: a boundary goes before every
+            A `tacenda.Corpus`, or an object with a vocabulary and a ``stream`` like it: a boundary goes before every
             sentence, and the last sentence meets the first.
         n_lags
             r: subspace identification with a Hankel matrix of s x s blocks needs 2s - 1 lags.

@@ -127,7 +127,7 @@ def partial_fit(
     with _em(settings, iterations + 1, "fitting the LDS to more text") as em:
         moments = _whitened_moments(settings, counts)
         # Keep each word's relative rate P(w | x) / P(w), which is proportional to C times the whitening scale:
-        # tall_product C by old scale / new scale.
+        # multiply C by old scale / new scale.
         ratio = (scale / moments.scale)[:, None].astype(np.float32)
         C = to_device(earlier.C * ratio, moments.device)
         C = tall_update(C, moments.mean, C)

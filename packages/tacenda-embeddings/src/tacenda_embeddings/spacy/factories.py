@@ -30,7 +30,7 @@ SHARED_CONFIG = {
 @Language.factory(
     "token_embeddings",
     assigns=["doc.tensor"],
-    # embedder: a name of `tacenda plugins` (None: whatever the artefact holds);
+    # embedder: a name of `tacenda plugins` (None: any that the artifact holds);
     # distribution: whose, should two distributions claim the name
     default_config={"embedder": None, "distribution": None, **SHARED_CONFIG},
 )
@@ -68,8 +68,8 @@ def token_embeddings(
     )
 
 
-def _of(embedder: str, doc: str) -> Any:
-    """Return the factory of the embedder of this distribution, whoever else may claim its name here."""
+def _make_factory(embedder: str, doc: str) -> Any:
+    """Return the factory of the embedder of this distribution, even if another distribution claims its name."""
 
     def make(
         nlp: Language,
@@ -91,8 +91,10 @@ def _of(embedder: str, doc: str) -> Any:
     )
 
 
-lds_embeddings = _of("lds", "Token vectors of a linear dynamical system; see `token_embeddings`.")
-varembed_embeddings = _of(
+lds_embeddings = _make_factory(
+    "lds", "Token vectors of a linear dynamical system; see `token_embeddings`."
+)
+varembed_embeddings = _make_factory(
     "varembed",
     "Word vectors with a morphological prior, for words seen and unseen; see `token_embeddings`.",
 )

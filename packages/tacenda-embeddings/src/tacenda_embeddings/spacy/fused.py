@@ -306,7 +306,9 @@ class _Kept:
         if not self.lock.acquire(blocking=False):
             return False  # another thread is adding rows
         try:
-            stale = digest_rows(tables, self.rows.read[: self.used]) != self.rows.digests[: self.used]
+            stale = (
+                digest_rows(tables, self.rows.read[: self.used]) != self.rows.digests[: self.used]
+            )
             if stale.any():
                 self.places = {key: i for key, i in self.places.items() if not stale[i]}
             self.whole = whole

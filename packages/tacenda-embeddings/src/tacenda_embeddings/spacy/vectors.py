@@ -288,7 +288,7 @@ class MorphologicalVectors(BaseVectors):
     # -- to disk and back --------------------------------------------------------------------------
 
     def to_bytes(self, **kwargs: Any) -> bytes:
-        """Return the model as an artefact in one piece; empty without one."""
+        """Return the model as an artifact in one piece; empty without one."""
         return b"" if self.model is None else bytes(self.model.to_artifact().to_bytes())
 
     def from_bytes(self, data: bytes, **kwargs: Any) -> "MorphologicalVectors":

@@ -25,7 +25,7 @@ class ModelComponent(Pipe):
     """Base of components with a fitted model: its sources, batches, context, errors, serialization.
 
     The settings of a component are part of the pipeline's configuration. The model is not: it is loaded
-    or fitted in ``initialize``, and saved with the pipeline as an artefact.
+    or fitted in ``initialize``, and saved with the pipeline as an artifact.
 
     A component implements `_load_model`, `_predictor_of`, `set_annotations` and `_settings`, may override
     `_check_pipeline`, and has an ``initialize`` that calls `_initialize`. Raises ConfigurationError for a setting that
@@ -76,7 +76,7 @@ class ModelComponent(Pipe):
     # -- what a component implements -------------------------------------------------------------
 
     def _load_model(self, source: Any) -> Any:
-        """Return the model in a folder, an artefact or bytes, or ``source`` if it is a fitted model."""
+        """Return the model in a folder, an artifact or bytes, or ``source`` if it is a fitted model."""
         raise NotImplementedError
 
     def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], Any]:
@@ -223,7 +223,7 @@ class ModelComponent(Pipe):
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Save to a folder: ``cfg.json`` and, unless ``exclude=["model"]``, an artefact in ``model``."""
+        """Save to a folder: ``cfg.json`` and, unless ``exclude=["model"]``, an artifact in ``model``."""
         folder = store.path_of(path, ArtifactError)
         folder.mkdir(parents=True, exist_ok=True)
         model = None if "model" in exclude else self._model
