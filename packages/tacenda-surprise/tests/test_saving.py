@@ -169,6 +169,17 @@ def test_a_folder_that_does_not_say_who_has_rated_what_is_damaged(saved):
         PMF.load(saved)
 
 
+@pytest.mark.parametrize("load", [tacenda.load, RatingAlgorithm.load, RBM.load])
+def test_a_machine_that_predicted_in_a_way_there_is_no_more_is_refused(load, trainset, tmp_path):
+    RBM(n_hidden=2, n_epochs=1, random_state=0).fit(trainset).save(tmp_path / "algo")
+    found = artifact.read(tmp_path / "algo")
+    found.config["settings"] |= {"prediction": "exact"}
+    artifact.write(tmp_path / "algo", found)
+    wrong = "algo: RBM no longer has the option prediction: it is always 'mean_field', not 'exact'$"
+    with pytest.raises(ArtifactError, match=f"^cannot load .*{wrong}"):
+        load(tmp_path / "algo")
+
+
 def test_saving_again_replaces(saved, trainset, testset):
     algo = PMF(**{**SMALL, "n_factors": 2}).fit(trainset)
     algo.save(saved)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Float32, Int32, Int64, Offsets, UInt8, below, named, take
 from tacenda.artifact import Artifact
-from tacenda.errors import ArtifactError, PluginError, TacendaError
+from tacenda.errors import ArtifactError, ConfigurationError, PluginError, TacendaError
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Identities, Texts
 from tacenda_surprise.top_n import ImplicitFactors
@@ -154,8 +154,9 @@ def damage(path: str | os.PathLike[str] = "") -> Iterator[None]:
     where = f"cannot load {path}: " if path else ""
     try:
         yield
-    except (ArtifactError, PluginError) as error:
-        raise type(error)(f"{where}{error}") from error
+    except (ArtifactError, ConfigurationError, PluginError) as error:  # it says what is wrong
+        kind = ArtifactError if isinstance(error, ConfigurationError) else type(error)
+        raise kind(f"{where}{error}") from error
     except (TacendaError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ArtifactError(f"{where}it is damaged: {error!r}") from error
 
