@@ -1,4 +1,4 @@
-"""Boltzmann machines: exact predictions, resuming, going on with more ratings, users folded in."""
+"""Boltzmann machines: training and predictions, resuming, going on with more ratings, users folded in."""
 
 import numpy as np
 import pytest
@@ -375,8 +375,9 @@ def test_what_does_not_go_on_from_the_fit_is_refused(ratings):
     )
     with pytest.raises(DataError, match="another scale"):
         model.partial_fit(halves)
-    with pytest.raises(ConfigurationError, match="epochs must be at least 0"):
-        model.partial_fit(now, n_epochs=-1)
+    for n_epochs in (-1, 1.5, "2"):
+        with pytest.raises(ConfigurationError, match="epochs must be at least 0"):
+            model.partial_fit(now, n_epochs=n_epochs)
     for name, array in before.items():
         np.testing.assert_array_equal(model.arrays()[name], array)
 

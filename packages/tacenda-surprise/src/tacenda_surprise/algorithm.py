@@ -100,7 +100,7 @@ class StoppedSettings(DeviceSettings):
     )
     refit: bool = option(
         True,
-        """fit anew to all ratings, for as many epochs as were best on the ratings held out (a factorization for all
+        """fit again to all ratings, for as many epochs as were best on the ratings held out (a factorization for all
         where that makes less than half a percent of difference); the thesis does not""",
         last=True,
     )
@@ -405,8 +405,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         Raises ConfigurationError where the model cannot go on, or the rating scales differ, DataError for a rating
         that is not finite or off the scale.
         """
-        if n_epochs is not None and n_epochs < 0:
-            raise ConfigurationError(f"n_epochs must be at least 0, not {n_epochs}")
+        if n_epochs is not None and (not isinstance(n_epochs, int | np.integer) or n_epochs < 0):
+            raise ConfigurationError(
+                f"n_epochs must be at least 0, and a whole number, not {n_epochs!r}"
+            )
         before = self._fit_data()
         data = before.merged(FitData.of(trainset, scale=before.ratings.scale))
         if self.rated is not None:
