@@ -215,6 +215,8 @@ def test_ids_that_are_tuples_come_back_as_they_are(make, fitted):
 
 
 def test_text_in_the_place_of_a_list_is_refused():
+    with pytest.raises(DataError, match=r"\('ab',\) is no pair"):
+        SideInfo([("ab",)])
     with pytest.raises(DataError, match="'ab' is no pair"):
         SideInfo(["ab"])
     with pytest.raises(ConfigurationError, match="give a list of ids"):

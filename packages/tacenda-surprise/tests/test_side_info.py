@@ -60,8 +60,9 @@ def test_pairs_merge_and_what_is_of_no_use_is_counted(trainset):
         found = side.join(FitData.of(trainset))
     assert list(found.users)[-2:] == ["a", "b"]
     assert found.identities.sizes[-2:].tolist() == [1, 1]
-    with pytest.warns(UserWarning, match="1 identities are of items that nobody has rated"):
+    with pytest.warns(UserWarning, match="1 identities are of items that nobody") as caught:
         ConditionalPMF(rated=side, **SMALL).fit(trainset)
+    assert caught[0].filename == __file__
 
 
 def test_nearly_all_pairs_are_refused(trainset):

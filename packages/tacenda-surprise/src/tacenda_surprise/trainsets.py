@@ -209,10 +209,10 @@ class SideInfo:
     def __init__(self, pairs: Iterable[Iterable[Any]]) -> None:
         kept: dict[tuple[Hashable, Hashable], None] = {}
         for pair in as_list(pairs, "pairs"):
-            if isinstance(pair, str | bytes) or not isinstance(pair, Iterable):
+            fields = list(pair) if isinstance(pair, Iterable) else []
+            if isinstance(pair, str | bytes) or len(fields) < 2:
                 raise DataError(f"{pair!r} is no pair; give (raw user id, raw item id)")
-            user, item, *_ = pair
-            kept[user, item] = None
+            kept[fields[0], fields[1]] = None
         check_ids({user for user, _ in kept}, "user")
         check_ids({item for _, item in kept}, "item")
         self.pairs: list[tuple[Hashable, Hashable]] = list(kept)
@@ -252,7 +252,7 @@ class SideInfo:
         if not known.all():
             warnings.warn(
                 f"{int((~known).sum())} identities are of items that nobody has rated in the trainset; left out",
-                stacklevel=4,
+                stacklevel=3,
             )
         new_users = list(users)[len(data.users) :]
         if len({str(user) for user in new_users}) < len(new_users):
@@ -299,7 +299,7 @@ def check_ids(ids: Iterable[Any], what: str) -> None:
     for one in ids:
         if not isinstance(one, str) and str(one) in _MISSING:
             raise DataError(
-                f"the {what} of a rating is missing, its id is {one}: give every rating a {what}, or leave it out"
+                f"the {what} of a rating is missing, its id is {one}: give the id, or leave the rating out"
             )
 
 
