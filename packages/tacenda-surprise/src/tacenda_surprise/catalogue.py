@@ -91,8 +91,7 @@ class Identities(Arrays):
     def means(self, table: Array, device: str = "cpu") -> Array:
         """The mean row of ``table`` (items, width) over every N(u), (users, width); zeros if empty."""
         ones = to_device(np.ones(len(self.item_ids), np.float32), device)
-        sizes = np.maximum(np.diff(self.offsets), 1)
-        scale = to_device((1.0 / sizes).astype(np.float32), device)
+        scale = to_device((1.0 / np.maximum(self.sizes, 1)).astype(np.float32), device)
         return sparse_product(self.offsets, self.item_ids, ones, table, row_scale=scale)
 
 

@@ -288,7 +288,6 @@ def _know_more(model: RatingAlgorithm, ratings: Ratings) -> Identities:
 
 def _read_ratings(rated: list[str], catalogue: Catalogue) -> dict[int, float]:
     """Read ``ITEM=RATING``. Raises DataError for an item the model does not know or a rating that is none."""
-    low, high = catalogue.scale
     found: dict[int, float] = {}
     for text in rated:
         item, equals, value = text.rpartition("=")
@@ -296,8 +295,6 @@ def _read_ratings(rated: list[str], catalogue: Catalogue) -> dict[int, float]:
             rating = float(value if equals else "none")
         except ValueError as error:
             raise DataError(f"--rate takes ITEM=RATING, not {text}") from error
-        if not low <= rating <= high:
-            raise DataError(f"the rating of {item!r} is {value}, off the scale {low:g} to {high:g}")
         found[catalogue.items.number(item)] = rating
     return found
 
