@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tacenda.datasets import synthetic_ratings
+from tacenda.errors import ConfigurationError
 from tacenda.fitting import Callback
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
@@ -236,8 +237,14 @@ def test_the_settings_of_the_thesis_go_by_name():
     )
     svd = ConditionalPMF.online_svd().settings
     assert (svd.reg_pu, svd.reg_yj, svd.biased) == (0.0, 0.0, False)
-    assert PMF.online_svd(biased=True).reg_bi == 0.0
     assert PMF.thesis(validation=0.0).refit
+    for cls in (PMF, ConditionalPMF):
+        bare = cls.online_svd(biased=True)
+        assert bare.reg_pu == bare.reg_qi == bare.reg_bu == bare.reg_bi == 0
+        faster = cls.thesis(lr_all=0.5)
+        assert (faster.lr_all, faster.lr_pu, faster.lr_bi, faster.reg_bu) == (0.5, None, None, 0.1)
+        with pytest.raises(ConfigurationError, match="no option 'n_factor'"):
+            cls.thesis(n_factor=7)
 
 
 def test_online_svd_needs_its_early_stopping(parts):
