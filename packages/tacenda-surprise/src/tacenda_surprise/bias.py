@@ -198,7 +198,7 @@ class Alternation(Trainer):
             self.b[:] = left / np.maximum(self._n_users + of_users, 1e-9)
         errors = self._values - self.b[self._users] - self.c[self._items]
         error = float(np.sum(errors**2))
-        # The variances anew: what they begin with counts as `_WEIGHT` more ratings, users and items.
+        # New estimates of the variances: what they begin with counts as `_WEIGHT` more ratings, users and items.
         noise, total, found = self.variances[0], error, []
         sides = (self.b, self._n_users), (self.c, self._n_items)
         for (bias, counts), penalty, first in zip(sides, self.penalties, _START[1:], strict=True):

@@ -47,7 +47,7 @@ class BlendSettings(Settings):
     )
     refit: bool = option(
         True,
-        """fit the algorithms anew to all ratings; False is twice as fast and a little worse""",
+        """fit the algorithms again to all ratings; False is twice as fast and a little worse""",
     )
     random_state: int | np.random.RandomState | None = option(
         None, "seed of the part held out, or a state of numpy's random numbers", at_least=0
@@ -165,7 +165,7 @@ class Blend(RatingAlgorithm):
     """Averages algorithms with weights fitted to ratings held out; any Surprise algorithms will do.
 
     Fitting holds out a part of the ratings, fits every algorithm to the rest, finds the weights, and fits
-    every algorithm anew to all ratings; with a single rating all weights are equal. Unknown users and items have the
+    every algorithm again to all ratings; with a single rating all weights are equal. Unknown users and items have the
     weighted average of what the algorithms say of them.
 
     Attributes
@@ -310,7 +310,7 @@ class Blend(RatingAlgorithm):
         return self._combine(lambda part: part.score_users(np.asarray(users)))
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
-        """The weighted average of those of the algorithms, with a factor fitted to the ratings held out."""
+        """Average the deviations of the algorithms, with a factor fitted to the ratings held out."""
         weights = self._learned(self.learned)
         users, items = np.asarray(users), np.asarray(items)
         every = [part.deviations(users, items) for part in self._parts]

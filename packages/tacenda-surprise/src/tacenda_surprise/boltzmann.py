@@ -566,7 +566,7 @@ class _Trainer(Trainer):
         self.rest: dict[str, Any] = {}
 
     def _given(self, numbers: npt.NDArray[np.int64], *more: Any) -> tuple[Any, ...]:
-        """The arguments of the kernels for the cases of these numbers, ``more`` being those of one of them."""
+        """Return the arguments of the kernels for the cases of these numbers; one of the kernels takes ``more``."""
         ratings, known = self._cases.ratings, self._cases.identities
         sides = None if known is None else known.offsets, self._known_ids
         rows = ratings.user_offsets, self._ids, self._levels, self._slopes
@@ -663,10 +663,10 @@ class ContrastiveDivergence(_Trainer):
 
 
 class OnlineDivergence(_Trainer):
-    """A plain step after every case, with penalties on all parameters; the arguments are those of `_Trainer`."""
+    """A plain step after every case, with penalties on all parameters."""
 
     def step(self, batch: npt.NDArray[np.int64], learning_rate: float) -> StepResult:
-        """Update the parameters after each case of ``batch``; rates of biases fall as that of the weights does."""
+        """Update the parameters after each case of ``batch``; all learning rates fall together."""
         settings = self._settings
         falling = learning_rate / settings.lr_all if settings.lr_all else 1.0
         descent = Descent(

@@ -32,8 +32,9 @@ def cross_validate_conditional(
     The setting of the Netflix prize, where the pairs to be predicted were known (CRBM2 in Mnih 2010,
     section 5.4). It is transductive: do not compare it with results of the ordinary kind.
 
-    The arguments are those of ``cross_validate``, and so is what it returns, with ``protocol``, which says that it is
-    transductive. Raises ConfigurationError for an algorithm that cannot take identities.
+    Takes the arguments of ``cross_validate``: ``measures`` are functions of ``surprise.accuracy``, and ``n_jobs`` folds
+    run at a time, each in a process. Returns the same dictionary, with a ``protocol`` that says it is transductive.
+    Raises ConfigurationError for an algorithm that cannot take identities.
     """
     if not getattr(algo, "conditional", False):
         raise ConfigurationError(

@@ -163,7 +163,7 @@ class PMF(RatingAlgorithm):
     def _train(
         self, run: FitRun, task: Task, tables: Tables | None = None
     ) -> tuple[Tables, Floats, History]:
-        """Train ``tables``, those of users without s, or random ones; return them with s, and s."""
+        """Train ``tables``, whose users are without s, or random ones; return them with s, and s."""
         if tables is None:
             tables = initial_tables(task, deviation(task.ratings))
         history = train(task, tables, run, self._identity)

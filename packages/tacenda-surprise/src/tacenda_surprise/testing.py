@@ -1,9 +1,11 @@
 """Conformance of a rating algorithm, in one call.
 
-from tacenda_surprise.testing import check_recommender
+    from tacenda_surprise.testing import check_recommender
 
-def test_my_model():
-check_recommender(lambda **options: MyModel(**{"n_factors": 4, "random_state": 0, **options}))
+    def test_my_model():
+        check_recommender(lambda **options: MyModel(**{"n_factors": 4, "random_state": 0, **options}))
+
+Needs pytest: install ``tacenda-surprise[testing]``.
 """
 
 # ruff: noqa: S301 - pickles of our own
