@@ -541,6 +541,8 @@ def test_the_ending_of_a_file_is_what_it_holds(model, tmp_path):
 def test_a_file_that_cannot_be_written_is_named(model, tmp_path):
     with pytest.raises(DataError, match="nowhere"):
         surprisal_table(model, "a").write(tmp_path / "nowhere" / "table.csv")
+    with pytest.raises(DataError, match="5 names no file"):
+        surprisal_table(model, "a").write(5)
 
 
 def test_without_pandas_there_is_no_frame(model, monkeypatch):

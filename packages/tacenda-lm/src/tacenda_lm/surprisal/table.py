@@ -179,7 +179,7 @@ class SurprisalTable:
         ConfigurationError
             The delimiter is not one character, or the name of the file is that of a compressed file or a spreadsheet.
         """
-        if isinstance(target, str | os.PathLike):
+        if not hasattr(target, "write"):
             file = path_of(target, DataError)
             check_ending(file)
             delimiter = delimiter or ("\t" if file.suffix.lower() in (".tsv", ".tab") else ",")
