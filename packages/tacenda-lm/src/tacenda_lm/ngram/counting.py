@@ -25,6 +25,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -277,7 +278,7 @@ class Scratch:
     """A folder for what does not fit into memory, made when it is needed, and the memory that may be used.
 
     ``budget`` are the bytes that sorting and what is kept between two passes may take together. The folder is removed
-    with the last reference.
+    by `close`, or else with the last reference.
     """
 
     def __init__(self, budget: int) -> None:
@@ -307,6 +308,11 @@ class Scratch:
     def rows_of_block(self, width: int) -> int:
         """How many rows of so many columns are worked on at once."""
         return max(min(self.budget // 128, 1 << 24) // (8 * width), _LEAST)
+
+    def close(self) -> None:
+        """Remove the folder at once: after an error its files may fill the disk as long as the traceback is kept."""
+        if self._n_files:
+            rmtree(self._place.folder, ignore_errors=True)
 
 
 @contextmanager

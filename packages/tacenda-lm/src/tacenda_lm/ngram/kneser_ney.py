@@ -19,6 +19,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -195,10 +196,10 @@ class KneserNey(LanguageModel):
 
         settings = self.settings
         budget = default_budget() if settings.memory_gb is None else int(settings.memory_gb * 1e9)
-        scratch = Scratch(budget)
-        counted = count_by_order(count(scratch), len(vocabulary), settings.order, scratch)
-        writer = TableWriter(settings.order, len(vocabulary), scratch)
-        found = estimate(counted, settings.smoothing, settings.min_count, scratch, writer)
+        with closing(Scratch(budget)) as scratch:
+            counted = count_by_order(count(scratch), len(vocabulary), settings.order, scratch)
+            writer = TableWriter(settings.order, len(vocabulary), scratch)
+            found = estimate(counted, settings.smoothing, settings.min_count, scratch, writer)
         _warn_of_fallback(found.from_text, settings.smoothing)
         table = _make_smaller(writer.finish(), settings)
         self.is_normalized = settings.bits is None
@@ -444,10 +445,7 @@ class KneserNey(LanguageModel):
         if prepared is None or prepared[0] is not self.learned or prepared[1] != tokenizer:
             from tacenda_lm.ngram.words import WordTable, score_line
 
-            words, known = (
-                WordTable(self.vocabulary, self.string_tokenizer == ASCII_WHITESPACE),
-                None,
-            )
+            known, words = None, WordTable(self.vocabulary, tokenizer == ASCII_WHITESPACE)
             if words.is_plain:
                 known = words, score_line, (words.words, *self.table.arguments)
             prepared = self._prepared = self.table, tokenizer, known
