@@ -111,22 +111,27 @@ def sample(
         drawable = row.copy()
         if not unknown:
             drawable[model.vocabulary.oov_ids] = -np.inf
-        # near a temperature of zero the most probable word is left alone
-        with np.errstate(over="ignore"):
-            drawable = (drawable - drawable.max()) / temperature
-        if k is not None and k < len(row):
-            best = _best(drawable, k)
-            kept = np.full_like(row, -np.inf)
-            kept[best] = drawable[best]
-            drawable = kept
-        p = np.exp(drawable - drawable.max())
-        word = int(rng.choice(len(row), p=p / p.sum()))
+        word = int(rng.choice(len(row), p=_sharpen(drawable, temperature, k)))
         total += float(row[word])  # as the model has it, before temperature and k
         if word == model.vocabulary.boundary_id:
             return Continuation(words, total, True)
         words.append(model.vocabulary.words[word])
         state = model.advance(state, word)
     return Continuation(words, total, False)
+
+
+def _sharpen(log_probs: Float64, temperature: float, k: int | None) -> Float64:
+    """Return the probabilities (types,) with which words are drawn, none but the k most probable."""
+    # near a temperature of zero the most probable word is left alone
+    with np.errstate(over="ignore"):
+        scores = (log_probs - log_probs.max()) / temperature
+    if k is not None and k < len(scores):
+        best = _best(scores, k)
+        kept = np.full_like(scores, -np.inf)
+        kept[best] = scores[best]
+        scores = kept
+    p = np.exp(scores - scores.max())
+    return np.asarray(p / p.sum())
 
 
 def greedy(model: Any, context: Sentence = "", *, max_words: int = 100) -> Continuation:
