@@ -8,7 +8,7 @@ import pytest
 
 import tacenda
 from support.texts import text
-from tacenda.errors import ArtifactError
+from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import Callback
 from tacenda_lm import HLBL, training
 
@@ -41,6 +41,8 @@ def test_without_context_across_sentences_both_measures_agree():
         model.perplexity(held_out), rel=1e-5
     )
     assert model.own_context == "sentence"
+    with pytest.raises(ConfigurationError, match="document"):
+        model.perplexity(text(3), context="document")
 
 
 def test_a_tree_of_another_vocabulary_in_an_artefact_is_refused(model):
