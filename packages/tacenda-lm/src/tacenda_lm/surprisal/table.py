@@ -25,7 +25,7 @@ from importlib import import_module
 from itertools import chain, groupby
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TextIO, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Self, TextIO, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -190,7 +190,9 @@ class SurprisalTable:
                 raise DataError(f"{file} cannot be written: {error.strerror}") from error
             return
         try:
-            writer = csv.writer(target, delimiter=delimiter or ",", lineterminator="\n")
+            writer = csv.writer(
+                cast("TextIO", target), delimiter=delimiter or ",", lineterminator="\n"
+            )
         except (TypeError, ValueError) as error:
             raise ConfigurationError(
                 f"delimiter must be one character, not {delimiter!r}"
