@@ -19,12 +19,27 @@ def install(monkeypatch):
 
     def add(name, priority=100, distribution="theirs", devices=frozenset({"cpu"}), **operations):
         backend = kernels.Backend(priority=priority, devices=devices, **operations)
+        add_backend(name, backend, distribution)
+
+    def add_backend(name, backend, distribution="theirs"):
         plugins.register("kernels", name, backend, distribution=distribution)
         installed.append((name, distribution))
 
+    add.backend = add_backend
     yield add
     for name, distribution in installed:
         plugins.unregister("kernels", name, distribution=distribution)
+
+
+@pytest.fixture
+def slow_reference(monkeypatch):
+    """A reference that has one operation, ``op``."""
+    slow = kernels.Backend(priority=0, op=answer("slow"))
+    with monkeypatch.context() as patch:
+        patch.setattr(backends, "reference", slow)
+        plugins.refresh()
+        yield slow
+    plugins.refresh()
 
 
 def answer(text):
@@ -46,6 +61,16 @@ def test_the_highest_priority_that_fits_the_device_runs(install):
     install("gpu", 99, devices=frozenset({"cuda"}), op=answer("gpu"))
     assert kernels.resolve("op")() == "high"
     assert kernels.resolve("op", "cuda:1")() == "gpu"
+    assert kernels.operations()["op"] == ["gpu", "high", "low"]
+
+
+def test_operations_are_in_the_order_of_their_modules(monkeypatch):
+    expected = list(kernels.operations())
+    assert expected.index("hmm_block") < expected.index("rating_sgd") < expected.index("adam")
+    others = dict(reversed(dispatch.OPERATIONS.items()))
+    monkeypatch.setattr(dispatch, "OPERATIONS", others)
+    modules = [others[name].__module__ for name in kernels.operations() if name in others]
+    assert modules == sorted(modules)
 
 
 def test_use_chooses_in_this_thread_only_and_ends_with_its_block(install):
@@ -107,36 +132,41 @@ def test_other_errors_of_a_backend_are_not_hidden(install):
         kernels.resolve("op")()
 
 
+class Broken:
+    """A backend one of whose operations is imported when it is asked for, and cannot be."""
+
+    kind, priority = "kernels", 20
+
+    def __getattr__(self, name):
+        if name == "op":
+            raise ImportError("no_such_module")
+        if name == "other":
+            return answer("other")
+        raise AttributeError(name)
+
+
 @pytest.mark.parametrize(
     ("fast", "reason"),
     [
-        (decline, "a width of 3"),
-        (None, "no other backend"),
+        (kernels.Backend(priority=20, op=decline), "a width of 3"),
+        (Broken(), "no_such_module"),
+        (kernels.Backend(), "no other backend"),
     ],
 )
-def test_the_reference_warns_once_with_the_reason(install, monkeypatch, fast, reason):
-    if fast is not None:
-        install("fast", 20, op=fast)
-    slow = kernels.Backend(priority=0, op=answer("slow"))
-    install("unused", 1)
-    monkeypatch.setattr(backends, "reference", slow)
-    plugins.refresh()
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            assert kernels.resolve("op")() == "slow"
-            assert kernels.resolve("op")() == "slow"
-        assert len(caught) == 1
-        assert reason in str(caught[0].message)
-    finally:
-        monkeypatch.undo()
-        plugins.refresh()
+def test_the_reference_warns_once_with_the_reason(install, slow_reference, fast, reason):
+    install.backend("fast", fast)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert kernels.resolve("op")() == "slow"
+        assert kernels.resolve("op")() == "slow"
+    assert len(caught) == 1
+    assert reason in str(caught[0].message)
 
 
-def test_the_reference_asked_for_by_name_does_not_warn():
+def test_the_reference_asked_for_by_name_does_not_warn(install, slow_reference):
     with warnings.catch_warnings(), kernels.use("reference"):
         warnings.simplefilter("error")
-        kernels.resolve("merge_counts")
+        assert kernels.resolve("op")() == "slow"
 
 
 def test_a_broken_backend_disturbs_no_other(install):
@@ -175,19 +205,6 @@ def test_a_backend_that_cannot_be_compared_is_left_out_with_the_reason(install, 
             assert kernels.resolve("op")() == "low"
     finally:
         plugins.unregister("kernels", "odd", distribution="theirs")
-
-
-class Broken:
-    """A backend one of whose operations is imported when it is asked for, and cannot be."""
-
-    kind, priority = "kernels", 20
-
-    def __getattr__(self, name):
-        if name == "op":
-            raise ImportError("no_such_module")
-        if name == "other":
-            return answer("other")
-        raise AttributeError(name)
 
 
 def test_a_broken_operation_leaves_the_backend_s_others_alone(install):

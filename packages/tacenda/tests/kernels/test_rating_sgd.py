@@ -1,4 +1,4 @@
-"""The rating_sgd of SGD: its equations, its order, its errors, and rating_scores of pairs."""
+"""Epochs of SGD: their equations, order and errors; scores of pairs."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise

@@ -130,4 +130,5 @@ def test_shapes_that_disagree_are_named(change, message):
 def test_float64_is_left_to_the_reference_with_a_warning():
     csr = random_csr(5, 5, 0.5, seed=5)
     with pytest.warns(RuntimeWarning, match="only float32"):
-        sparse_product(*csr, np.ones((5, 2)))
+        found = sparse_product(*csr, np.ones((5, 2)))
+    np.testing.assert_array_equal(found, reference(*csr, np.ones((5, 2))))

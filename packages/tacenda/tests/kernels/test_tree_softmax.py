@@ -45,7 +45,7 @@ def random_codes(leaves, words, seed=0):
     order = np.argsort(owners, kind="stable")
     paths = [paths[i] for i in order]
     word_codes = np.searchsorted(owners[order], np.arange(words + 1))
-    steps = [tree_softmax_step for path in paths for tree_softmax_step in path]
+    steps = [step for path in paths for step in path]
     code_steps = np.cumsum([0, *map(len, paths)])
     return Codes(
         word_codes,
@@ -98,7 +98,7 @@ def test_the_gradient_is_that_of_autograd(leaves, words, width):
     codes = random_codes(leaves, words)
     r, w, q, b = problem(codes, width=width)
     grad = np.random.default_rng(1).standard_normal(len(w))
-    # A tree_softmax_step whose size does not depend on the gradient: sums so large that no gradient changes them.
+    # A step whose size does not depend on the gradient: sums so large that no gradient changes them.
     tables, rate = (q.copy(), b.copy()), 1e8
     sums = np.full_like(b, rate**2), np.full_like(b, rate**2)
     with kernels.use("reference"):

@@ -84,10 +84,14 @@ def use(name: str) -> Iterator[None]:
 
 
 def operations() -> dict[str, list[str]]:
-    """Return every operation -> the names of the backends that offer it and load, best first."""
+    """Return every operation -> the names of the backends that offer it and load, best first.
+
+    Operations are in the order of their modules' names, whichever was imported first.
+    """
     define_operations()
     loaded, _ = _load_backends()
-    names = [*OPERATIONS, *(name for _, _, backend in loaded for name in functions_of(backend))]
+    defined = sorted(OPERATIONS, key=lambda name: OPERATIONS[name].__module__)
+    names = [*defined, *(name for _, _, backend in loaded for name in functions_of(backend))]
     return {
         operation: [name for name, _, backend in loaded if offers(backend, operation)]
         for operation in dict.fromkeys(names)
