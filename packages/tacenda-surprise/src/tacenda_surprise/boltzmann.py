@@ -504,7 +504,6 @@ _LEAST_EPOCHS = 10  # after which weights are given up
 _FADED = 0.5  # that are so much smaller than at first
 _RUN_RATINGS = 1_000_000  # a second or two: how often the bar moves and Ctrl-C is heard
 _LESS = "fewer hidden units (n_hidden)"
-_GIBBS_STEPS = 1  # of contrastive divergence, as in the thesis
 _BIAS_PENALTY = 1.0  # of a visible unit that is solved for
 
 
@@ -574,7 +573,6 @@ class _Trainer(Trainer):
             kernels.Cases(*rows, *sides),
             numbers,
             kernels.Machine(**dict(self.learned.items()), scores=self._scores),
-            _GIBBS_STEPS,
             self._task.seed * 1_000_003 + self.steps,
             *more,
         )

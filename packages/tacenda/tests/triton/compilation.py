@@ -183,7 +183,7 @@ def test_machines_of_ratings(compiled, hidden, tied):
     own = np.array([0, 2]), np.zeros(2, np.int32)
     cases = ratings.Cases(*own, np.ones(2, np.int32), torch.ones(1), *own)
     machine = ratings.Machine(*tables, torch.ones(5))
-    boltzmann_divergence(cases, np.array([0]), machine, 2, 3)
+    boltzmann_divergence(cases, np.array([0]), machine, 3)
     assert_all_compiled(compiled, "_numbers _expect _draw _sparse_product")
 
 

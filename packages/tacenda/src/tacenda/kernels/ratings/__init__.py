@@ -484,7 +484,7 @@ def _check_weights(weights: Any, biases: Any, hidden: int) -> None:
 
 
 def _complete_cases(
-    cases: Cases, chosen: Any, machine: Machine, steps: int, seed: int, *others: Any
+    cases: Cases, chosen: Any, machine: Machine, seed: int, *others: Any
 ) -> tuple[Any, ...]:
     """Return arguments with no identities where there is no conditioning. Raises KernelError."""
     _check_weights(machine.weights, machine.visible_biases, len(machine.hidden_biases))
@@ -493,20 +493,18 @@ def _complete_cases(
         raise KernelError(
             f"side_weights must have {len(machine.visible_biases)} rows or none, not {sides}"
         )
-    if steps < 1:
-        raise KernelError(f"steps must be at least 1, not {steps}")
     if cases.side_offsets is None or cases.side_ids is None or not sides:
         nothing = np.zeros(len(cases.offsets), np.int64), np.empty(0, np.int32)
         cases = cases._replace(side_offsets=nothing[0], side_ids=nothing[1])
-    return cases, chosen, machine, int(steps), seed % (1 << 64), *others
+    return cases, chosen, machine, seed % (1 << 64), *others
 
 
 def _complete_descent(
-    cases: Any, chosen: Any, machine: Any, steps: int, seed: int, descent: Any, chains: Any
+    cases: Cases, chosen: Any, machine: Machine, seed: int, descent: Descent
 ) -> tuple[Any, ...]:
     if not descent.shrinks:
         raise KernelError(f"rates must be at least 0, and times their penalties below 1: {descent}")
-    return _complete_cases(cases, chosen, machine, steps, seed, descent, chains)
+    return _complete_cases(cases, chosen, machine, seed, descent)
 
 
 @operation(prepare=_complete_cases)
@@ -514,9 +512,7 @@ def boltzmann_divergence(
     cases: Cases,
     chosen: Int64[Array, "chosen", below("cases"), host],
     machine: Machine,
-    steps: int,
     seed: int,
-    chains: Float32[Array, "cases hidden", in_place] | None = None,
 ) -> Divergence:
     """Find the contrastive-divergence gradients of the cases ``chosen``, added up, in new arrays.
 
@@ -526,13 +522,11 @@ def boltzmann_divergence(
         P(r_m = k | h) ~ exp(b_mk + s_k o_c + W_mk . h),    P(h_j = 1 | r) = sigma(d_j + sum_f U_fj + sum_m W_{m r_m j})
 
     (Mnih 2010, eqs 5.7, 5.8 and 5.12). Tied weights W_mk = s_k a_m make the levels ordered and their number of weights
-    K times smaller. The gradient is that of T = ``steps`` steps of Gibbs sampling from the data (eqs 5.4 to 5.6, 5.15),
-    with probabilities instead of hidden states wherever these are not fed back. Cost: ratings x H x (2 + T (K + 1))
-    multiply-adds; nothing of the size of all visible units by cases appears.
+    K times smaller. The gradient is that of one step of Gibbs sampling from the data (eqs 5.4 to 5.6, 5.15), with
+    probabilities instead of hidden states wherever these are not fed back. Cost: ratings x H x (K + 3) multiply-adds;
+    nothing of the size of all visible units by cases appears.
 
-    A case's random numbers are a function of seed and case alone, the same on every device. ``chains`` are written
-    into: where the Gibbs chain of every case starts, as probabilities of its hidden units, and where it ends
-    (persistent chains, Tieleman 2008). If None, chains start at the data.
+    A case's random numbers are a function of seed and case alone, the same on every device.
     """
     s = machine.scores.astype(np.float64)
     W, b, d, U = _untie(machine.weights, s), *machine[1:4]
@@ -541,7 +535,7 @@ def boltzmann_divergence(
     for c in chosen:
         m, r, f = _parts_of(cases, c)
         bias = d.astype(np.float64) + U[f].sum(axis=0)
-        found = _recall((c, m, r, cases.slopes[c]), W, b, bias, s, steps, seed, chains)
+        found = _recall((c, m, r, cases.slopes[c]), W, b, bias, s, seed)
         error += found.error
         _follow(found, m, r, f, 1.0, 1.0, (d_W, d_b, d_d, d_U))
     if machine.weights.ndim == 2:
@@ -554,10 +548,8 @@ def boltzmann_descent(
     cases: Cases,
     chosen: Int64[Array, "chosen", below("cases"), host],
     machine: Annotated[Machine, in_place],
-    steps: int,
     seed: int,
     descent: Descent,
-    chains: Float32[Array, "cases hidden", in_place] | None = None,
 ) -> float:
     """Step along the contrastive-divergence gradient of one case after another, in place (Mnih 2010, section 5.4.2).
 
@@ -580,7 +572,7 @@ def boltzmann_descent(
     for c in chosen:
         m, r, f = _parts_of(cases, c)
         W, bias = _untie(a, s), own_d + own_U[f].sum(axis=0)
-        found = _recall((c, m, r, cases.slopes[c]), W, own_b, bias, s, steps, seed, chains)
+        found = _recall((c, m, r, cases.slopes[c]), W, own_b, bias, s, seed)
         error += found.error
         a *= 1 - rate * penalty
         own_U *= 1 - rate * side_penalty
@@ -633,7 +625,7 @@ def _parts_of(cases: Cases, c: int) -> tuple[Any, Any, Any]:
 
 
 class _Recalled(NamedTuple):
-    """Where the chain of a case has ended."""
+    """What a case's step of Gibbs sampling has come to."""
 
     data: Any  # probabilities of the hidden units given the ratings
     p: Any  # and given the levels recalled
@@ -642,32 +634,17 @@ class _Recalled(NamedTuple):
 
 
 def _recall(
-    case: tuple[int, Any, Any, Any],
-    W: Any,
-    b: Any,
-    bias: Any,
-    s: Any,
-    steps: int,
-    seed: int,
-    chains: Any,
+    case: tuple[int, Any, Any, Any], W: Any, b: Any, bias: Any, s: Any, seed: int
 ) -> _Recalled:
-    """Make T steps of Gibbs sampling, h ~ P(h | r) (eq 5.12) and r ~ P(r | h) (eq 5.8)."""
+    """Make a step of Gibbs sampling, h ~ P(h | r) (eq 5.12) and r ~ P(r | h) (eq 5.8)."""
     c, m, r, slope = case
-    random, error = uniforms(seed, c), 0.0
-    data = p = _sigmoid(bias + W[m, r].sum(axis=0))
-    if chains is not None:
-        p = chains[c].astype(np.float64)
-    recalled = r
-    for t in range(steps):
-        h = np.array([float(next(random) < chance) for chance in p])
-        chances = _softmax(b[m] + s * slope + W[m] @ h)
-        if t == 0:
-            error = float(((chances @ s - s[r]) ** 2).sum())
-        recalled = np.array([_draw(next(random), row) for row in chances], int)
-        p = _sigmoid(bias + W[m, recalled].sum(axis=0))
-    if chains is not None:
-        chains[c] = p
-    return _Recalled(data, p, recalled, error)
+    random = uniforms(seed, c)
+    data = _sigmoid(bias + W[m, r].sum(axis=0))
+    h = np.array([float(next(random) < chance) for chance in data])
+    chances = _softmax(b[m] + s * slope + W[m] @ h)
+    error = float(((chances @ s - s[r]) ** 2).sum())
+    recalled = np.array([_draw(next(random), row) for row in chances], int)
+    return _Recalled(data, _sigmoid(bias + W[m, recalled].sum(axis=0)), recalled, error)
 
 
 def _follow(

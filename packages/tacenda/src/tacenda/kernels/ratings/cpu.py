@@ -18,7 +18,7 @@ from tacenda.kernels.machinery.vectors import (
     spread,
     store,
 )
-from tacenda.kernels.ratings import Divergence, Expected, Identities, Visited
+from tacenda.kernels.ratings import Descent, Divergence, Expected, Identities, Visited
 
 # -- rating sgd -------------------------------------------------------------------------------------
 #
@@ -424,34 +424,31 @@ def _solve(offsets, ids, targets, table, means, precision, weights, noise, noisy
 #
 # Contrastive divergence on the CPU: one thread, reading the weights of a case's units as they come.
 #
-# A step of `descend` makes the parameters of all units smaller. Those of a unit that the case does not have are left
-# alone until they are needed, when the steps they have missed are made up for together.
+# A step of `boltzmann_descent` makes the parameters of all units smaller. Those of a unit that the case does not have
+# are left alone until they are needed, when the steps they have missed are made up for together.
 
 
 _uniform = njit(xorshift.uniform)
 
 
-def boltzmann_divergence(cases, chosen, machine, steps, seed, chains):
-    weights, b, d, U, _ = machine
-    W = weights.reshape(len(weights), -1, len(d))  # tied weights have one level
-    gradients = [np.zeros_like(part) for part in (W, b, d, U)]
-    own = np.empty((0, len(d)), np.float32) if chains is None else chains
-    error = _divergence(
-        *cases[:3], chosen, W, *machine[1:], cases.slopes, steps, np.uint64(seed), *cases[4:],
-        own, weights.ndim == 2, *gradients,
-    )  # fmt: skip
-    return Divergence(float(error), gradients[0].reshape(weights.shape), *gradients[1:])
+def boltzmann_divergence(cases, chosen, machine, seed):
+    own = _by_level(machine)
+    gradients = tuple(np.zeros_like(part) for part in own[:4])
+    tied = machine.weights.ndim == 2
+    error = _divergence(cases, chosen, own, np.uint64(seed), tied, gradients)
+    return Divergence(float(error), gradients[0].reshape(machine.weights.shape), *gradients[1:])
 
 
-def boltzmann_descent(cases, chosen, machine, steps, seed, descent, chains):
-    weights, d = machine.weights, machine.hidden_biases
-    W = weights.reshape(len(weights), -1, len(d))
-    own = np.empty((0, len(d)), np.float32) if chains is None else chains
-    error = _descend(
-        *cases[:3], chosen, W, *machine[1:], cases.slopes, steps, np.uint64(seed), *cases[4:],
-        own, weights.ndim == 2, *map(float, descent),
-    )  # fmt: skip
-    return float(error)
+def boltzmann_descent(cases, chosen, machine, seed, descent):
+    descent = Descent(*map(float, descent))
+    tied = machine.weights.ndim == 2
+    return float(_descend(cases, chosen, _by_level(machine), np.uint64(seed), tied, descent))
+
+
+def _by_level(machine):
+    """The machine with weights (visible, levels, hidden); tied ones have one level."""
+    shape = len(machine.weights), -1, len(machine.hidden_biases)
+    return machine._replace(weights=machine.weights.reshape(shape))
 
 
 def boltzmann_expectations(visible, cases, weights, b, p, s, o):
@@ -537,68 +534,61 @@ def _scratch(offsets, cases, hidden, K):
 
 
 @njit
-def _recall(
-    c, offsets, ids, levels, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains, tied, scratch,
-    error,
-):  # fmt: skip
-    """Run the Gibbs chain of case c; return ``error`` with its own added.
+def _recall(c, cases, machine, seed, tied, scratch):
+    """Make a step of Gibbs sampling for case c; return its error.
 
     Leaves in ``scratch`` what the data say of the hidden units, what is recalled of them, and the levels recalled.
     """
     units, recalled, parts = scratch
     data, p, bias, h = units[0], units[1], units[2], units[3]
+    offsets, ids, levels, slopes, side_offsets, side_ids = cases
+    W, b, d, U, s = machine
     start, n = offsets[c], offsets[c + 1] - offsets[c]
-    state = _seeded(seed, np.uint64(c))
+    state, error = _seeded(seed, np.uint64(c)), 0.0
     # The hidden units' biases, with those of the case's identities.
     bias[:] = d
     for q in range(side_offsets[c], side_offsets[c + 1]):
         _add(np.float32(1), U[side_ids[q]], bias)
     # The positive phase: probabilities of the hidden units, given the ratings.
-    p[:] = bias
+    data[:] = bias
     for i in range(n):
         r = levels[start + i]
-        _add(s[r] if tied else np.float32(1), W[ids[start + i], 0 if tied else r], p)
+        _add(s[r] if tied else np.float32(1), W[ids[start + i], 0 if tied else r], data)
+    _squash(data)
+    # The negative phase: hidden states, levels given these, and probabilities given the levels.
+    for j in range(len(h)):
+        state = _next(state)
+        h[j] = np.float32(1) if _uniform(state) < data[j] else np.float32(0)
+    # Loops that read the rows of all units, and one that draws, are faster than a single one: the processor reads
+    # ahead where no draw decides how it goes on.
+    for i in range(n):
+        m = ids[start + i]
+        _logits(tied, W[m], b[m], s, slopes[c], h, parts[i])
+    for i in range(n):
+        total, mean = _exponentials(parts[i], s)
+        error += np.float64(mean - s[levels[start + i]]) ** 2
+        state = _next(state)
+        recalled[i] = _draw(_uniform(state) * total, parts[i])
+    p[:] = bias
+    for i in range(n):
+        k = recalled[i]
+        _add(s[k] if tied else np.float32(1), W[ids[start + i], 0 if tied else k], p)
     _squash(p)
-    data[:] = p
-    # The negative phase: steps of Gibbs sampling, from the data or from where the case's chain stands.
-    if len(chains):
-        p[:] = chains[c]
-    for t in range(steps):
-        for j in range(len(d)):
-            state = _next(state)
-            h[j] = np.float32(1) if _uniform(state) < p[j] else np.float32(0)
-        # Draw a level for every unit, given the hidden states. Loops that read the rows of all units, and one that
-        # draws, are faster than a single one: the processor reads ahead where no draw decides how it goes on.
-        for i in range(n):
-            m = ids[start + i]
-            _logits(tied, W[m], b[m], s, o[c], h, parts[i])
-        for i in range(n):
-            total, mean = _exponentials(parts[i], s)
-            if t == 0:
-                error += np.float64(mean - s[levels[start + i]]) ** 2
-            state = _next(state)
-            recalled[i] = _draw(_uniform(state) * total, parts[i])
-        p[:] = bias
-        for i in range(n):
-            k = recalled[i]
-            _add(s[k] if tied else np.float32(1), W[ids[start + i], 0 if tied else k], p)
-        _squash(p)
-    if len(chains):
-        chains[c] = p
     return error
 
 
 @njit
-def _follow(
-    c, offsets, ids, levels, s, side_offsets, side_ids, tied, scratch, rate, bias_rate, side_rate, W, b, U
-):  # fmt: skip
-    """Add to W, b and U, times the rates, what the data say less what is recalled.
+def _follow(c, cases, s, tied, scratch, rates, tables):
+    """Add to W, b and U, times their rates, what the data say less what is recalled.
 
-    Probabilities stand for the last hidden states; leaves in ``scratch`` what the hidden units differ by. Tied
+    Probabilities replace the last hidden states; leaves in ``scratch`` what the hidden units differ by. Tied
     weights are scaled by the score.
     """
     units, recalled, _ = scratch
     data, p = units[0], units[1]
+    offsets, ids, levels, _, side_offsets, side_ids = cases
+    rate, bias_rate, side_rate = rates
+    W, b, U = tables
     start = offsets[c]
     for i in range(offsets[c + 1] - start):
         m, r, k = ids[start + i], levels[start + i], recalled[i]
@@ -616,21 +606,14 @@ def _follow(
 
 
 @njit
-def _divergence(
-    offsets, ids, levels, cases, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains,
-    tied, d_W, d_b, d_d, d_U,
-):  # fmt: skip
-    """Add the cases' gradients to d_W, d_b, d_d and d_U; return the error."""
-    scratch, one = _scratch(offsets, cases, len(d), len(s)), np.float32(1)
+def _divergence(cases, chosen, machine, seed, tied, gradients):
+    """Add the cases' gradients to those of W, b, d and U; return the error."""
+    d_W, d_b, d_d, d_U = gradients
+    scratch, one = _scratch(cases.offsets, chosen, len(d_d), d_b.shape[1]), np.float32(1)
     error = 0.0
-    for c in cases:
-        error = _recall(
-            c, offsets, ids, levels, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains,
-            tied, scratch, error,
-        )  # fmt: skip
-        _follow(
-            c, offsets, ids, levels, s, side_offsets, side_ids, tied, scratch, one, one, one, d_W, d_b, d_U
-        )  # fmt: skip
+    for c in chosen:
+        error += _recall(c, cases, machine, seed, tied, scratch)
+        _follow(c, cases, machine.scores, tied, scratch, (one, one, one), (d_W, d_b, d_U))
         _add(one, scratch[0][0], d_d)
     return error
 
@@ -647,45 +630,47 @@ def _shrink(keep, step, m, made, x):
 
 
 @njit
-def _descend(
-    offsets, ids, levels, cases, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains, tied,
-    rate, bias_rate, penalty, bias_penalty, side_penalty,
-):  # fmt: skip
+def _descend(cases, chosen, machine, seed, tied, descent):
     """Step after every case; return the error."""
-    scratch = _scratch(offsets, cases, len(d), len(s))
+    W, b, d, U, s = machine
+    offsets, ids, side_offsets, side_ids = (
+        cases.offsets,
+        cases.ids,
+        cases.side_offsets,
+        cases.side_ids,
+    )
+    rate, bias_rate, penalty, bias_penalty, side_penalty = descent
+    scratch = _scratch(offsets, chosen, len(d), len(s))
     keep = 1 - rate * penalty
     keep_biases = 1 - bias_rate * bias_penalty
     keep_sides = 1 - rate * side_penalty
     # The penalty of a step comes when a row is needed next, and must not make what the step has added smaller.
-    added, added_biases = np.float32(rate / keep), np.float32(bias_rate / keep_biases)
-    added_sides = np.float32(rate / keep_sides)
+    rates = (
+        np.float32(rate / keep),
+        np.float32(bias_rate / keep_biases),
+        np.float32(rate / keep_sides),
+    )
     made_W, made_b = np.zeros(len(W), np.int64), np.zeros(len(b), np.int64)
     made_U = np.zeros(len(U), np.int64)
     exact = d.astype(np.float64)  # in which penalties count that are below the rounding of float32
     error = 0.0
-    for step in range(len(cases)):
-        c = cases[step]
+    for step in range(len(chosen)):
+        c = chosen[step]
         for i in range(offsets[c], offsets[c + 1]):
             _shrink(keep, step, ids[i], made_W, W)
             _shrink(keep_biases, step, ids[i], made_b, b)
         for q in range(side_offsets[c], side_offsets[c + 1]):
             _shrink(keep_sides, step, side_ids[q], made_U, U)
-        error = _recall(
-            c, offsets, ids, levels, W, b, d, U, s, o, steps, seed, side_offsets, side_ids, chains,
-            tied, scratch, error,
-        )  # fmt: skip
-        _follow(
-            c, offsets, ids, levels, s, side_offsets, side_ids, tied, scratch, added, added_biases,
-            added_sides, W, b, U,
-        )  # fmt: skip
+        error += _recall(c, cases, machine, seed, tied, scratch)
+        _follow(c, cases, s, tied, scratch, rates, (W, b, U))
         for j in range(len(d)):
             exact[j] = keep_biases * exact[j] + bias_rate * scratch[0][0, j]
             d[j] = np.float32(exact[j])
     for m in range(len(W)):
-        _shrink(keep, len(cases), m, made_W, W)
-        _shrink(keep_biases, len(cases), m, made_b, b)
+        _shrink(keep, len(chosen), m, made_W, W)
+        _shrink(keep_biases, len(chosen), m, made_b, b)
     for m in range(len(U)):
-        _shrink(keep_sides, len(cases), m, made_U, U)
+        _shrink(keep_sides, len(chosen), m, made_U, U)
     return error
 
 

@@ -220,26 +220,22 @@ _CASES, _DRAWN = 32, 128
 
 @triton.jit
 def _numbers(
-    cases, offsets, seed, of_hidden, of_visible, n_cases, n_ratings, hidden, steps, CASES: tl.constexpr,
+    cases, offsets, seed, of_hidden, of_visible, n_cases, hidden, CASES: tl.constexpr,
 ):  # fmt: skip
-    """Draw the numbers of some cases: for every step those of the hidden units, then those of the ratings."""
+    """Draw the numbers of some cases: those of the hidden units, then those of the ratings."""
     k = tl.program_id(0) * CASES + tl.arange(0, CASES)
     here = k < n_cases
     start = tl.load(offsets + k, here, 0)
     n = tl.load(offsets + k + 1, here, 0) - start
     state = seeded(tl.load(seed), tl.load(cases + k, here, 0).to(tl.int64))
-    longest = tl.max(n, 0)
-    for t in range(steps):
-        for j in range(hidden):
-            state = advanced(state)
-            value = (state >> 40).to(tl.float32) / 16777216.0
-            tl.store(of_hidden + (t * n_cases + k).to(tl.int64) * hidden + j, value, here)
-        for i in range(longest):
-            drawn = advanced(state)
-            some = here & (i < n)
-            state = tl.where(some, drawn, state)
-            value = (state >> 40).to(tl.float32) / 16777216.0
-            tl.store(of_visible + t * n_ratings + start + i, value, some)
+    for j in range(hidden):
+        state = advanced(state)
+        value = (state >> 40).to(tl.float32) / 16777216.0
+        tl.store(of_hidden + k.to(tl.int64) * hidden + j, value, here)
+    for i in range(tl.max(n, 0)):
+        state = advanced(state)
+        value = (state >> 40).to(tl.float32) / 16777216.0
+        tl.store(of_visible + start + i, value, here & (i < n))
 
 
 @triton.jit
@@ -311,7 +307,7 @@ def boltzmann_expectations(visible, cases, W, b, p, s, o):
     return found
 
 
-def boltzmann_divergence(cases, own_cases, machine, steps, seed, chains):
+def boltzmann_divergence(cases, own_cases, machine, seed):
     offsets, ids, levels, o = cases[:4]
     sides: Any = cases[4:]
     weights, b, d, U, s = machine
@@ -320,7 +316,7 @@ def boltzmann_divergence(cases, own_cases, machine, steps, seed, chains):
     place, owner, borders = chosen(offsets, own_cases, device)
     ids, levels, own = to_tensors((ids, levels, own_cases), device)
     m, r = ids[place].long(), levels[place].long()
-    of_hidden, of_visible = numbers(own, borders, seed, steps, len(m), hidden)
+    of_hidden, of_visible = numbers(own, borders, seed, len(m), hidden)
 
     def entries(k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Which rows of W the levels ``k`` of the ratings multiply, and by what."""
@@ -335,19 +331,12 @@ def boltzmann_divergence(cases, own_cases, machine, steps, seed, chains):
         (known,) = to_tensors((sides[1],), device)
         known = known[at].long()
         bias = bias + sparse_product(cuts, known, U.new_ones(len(known)), U)
-    p = data = activations(r)
-    if chains is not None:
-        p = chains[own]
-    error, k = 0.0, r
-    for t in range(steps):
-        h = (of_hidden[t] < p).float()
-        found = boltzmann_expectations(m, owner, weights, b, h, s, o[own])
-        if not t:
-            error = float((found.means - s[r]).double().square().sum())
-        k = draw(found.chances, of_visible[t])
-        p = activations(k)
-    if chains is not None:
-        chains[own] = p
+    data = activations(r)
+    h = (of_hidden < data).float()
+    found = boltzmann_expectations(m, owner, weights, b, h, s, o[own])
+    error = float((found.means - s[r]).double().square().sum())
+    k = draw(found.chances, of_visible)
+    p = activations(k)
     rows, scales = (torch.cat(both) for both in zip(entries(r), entries(k), strict=True))
     scales[len(m) :] *= -1
     columns = torch.cat([owner, owner + len(own_cases)])
@@ -363,17 +352,19 @@ def boltzmann_divergence(cases, own_cases, machine, steps, seed, chains):
 
 
 def numbers(
-    cases: torch.Tensor, borders: torch.Tensor, seed: int, steps: int, n_ratings: int, hidden: int
+    cases: torch.Tensor, borders: torch.Tensor, seed: int, n_ratings: int, hidden: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Those of the hidden units (steps, cases, hidden) and of the ratings (steps, ratings), as on the CPU."""
+    """Draw the numbers of the hidden units (cases, hidden) and of the ratings (ratings,), as on the CPU."""
     like = {"dtype": torch.float32, "device": cases.device}
-    of_hidden = torch.empty((steps, len(cases), hidden), **like)
-    of_visible = torch.empty((steps, n_ratings), **like)
+    of_hidden, of_visible = (
+        torch.empty((len(cases), hidden), **like),
+        torch.empty(n_ratings, **like),
+    )
     if len(cases):
         with torch.cuda.device_of(cases):
             _numbers[(triton.cdiv(len(cases), _CASES),)](
-                cases, borders, seed_on(cases.device, seed), of_hidden, of_visible, len(cases), n_ratings, hidden,
-                steps, CASES=_CASES, num_warps=1,
+                cases, borders, seed_on(cases.device, seed), of_hidden, of_visible, len(cases), hidden,
+                CASES=_CASES, num_warps=1,
             )  # fmt: skip
     return of_hidden, of_visible
 

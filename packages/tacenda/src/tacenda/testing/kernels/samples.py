@@ -470,18 +470,15 @@ def boltzmann_divergence() -> Iterator[Sample]:
                 )
                 sides = (offsets, ids) if side else (None, None)
                 cases = Cases(offsets, ids, levels, _normal(rng, n_cases), *sides)
-                arguments = cases, chosen, machine, 1 + side, 3
                 label = f"{hidden} hidden, {K} levels, tied={tied}, identities={side}"
-                yield label, (*arguments, None)
-                yield f"{label}, chains", (*arguments, rng.random((n_cases, hidden), np.float32))
+                yield label, (cases, chosen, machine, 3)
 
 
 def boltzmann_descent() -> Iterator[Sample]:
     """The same, with penalties that a few steps show."""
-    for label, (cases, chosen, machine, *numbers, chains) in boltzmann_divergence():
+    for label, (cases, chosen, machine, seed) in boltzmann_divergence():
         own = Machine(*(table.copy() for table in machine))
-        descent = Descent(0.05, 0.02, 0.4, 0.3, 0.2)
-        yield label, (cases, chosen, own, *numbers, descent, chains)
+        yield label, (cases, chosen, own, seed, Descent(0.05, 0.02, 0.4, 0.3, 0.2))
 
 
 def boltzmann_expectations() -> Iterator[Sample]:
