@@ -335,6 +335,10 @@ def test_history_survives_json():
         {"evaluate_every": -1},
         {"on_divergence": "ignore"},
         {"check_losses_every": 0},
+        {"epochs": "3"},
+        {"epochs": 2.5},
+        {"epochs": None},
+        {"learning_rate": "fast"},
     ],
 )
 def test_settings_out_of_range_are_refused(changes):

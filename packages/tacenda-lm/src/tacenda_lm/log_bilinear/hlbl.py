@@ -338,6 +338,7 @@ class HLBL(StreamModel):
             stage = replace(fitting.stage("bootstrap"), description="bootstrap")
             predictor, _ = train_hlbl(small, tree, counts, text, None, stage)
             vectors = average_predictions(predictor, text)
+            fitting = fitting.after_first()
         tree = build_tree(
             settings.tree,
             len(counts),
@@ -347,7 +348,7 @@ class HLBL(StreamModel):
             copies=settings.copies,
             seed=settings.seed,
         )
-        stage = fitting.stage("model", later=vectors is not None)
+        stage = fitting.stage("model")
         self._predictor, history = train_hlbl(settings, tree, counts, text, held_out, stage)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {

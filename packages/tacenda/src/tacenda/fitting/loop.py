@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from numbers import Integral
 from types import FrameType
 from typing import Any, Literal
 
@@ -75,8 +76,12 @@ class FitSettings:
         least = {"epochs": 0, "evaluate_every": 0, "check_losses_every": 1, "patience": 1}
         for name, bound in least.items():
             value = getattr(self, name)
-            if value is not None and value < bound:
-                raise ConfigurationError(f"{name} is {value}; give at least {bound}")
+            if value is None and name == "patience":
+                continue
+            if not isinstance(value, Integral) or value < bound:
+                raise ConfigurationError(
+                    f"{name} is {value!r}; give a whole number, at least {bound}"
+                )
         if not isinstance(self.learning_rate, Schedule):
             Schedule(self.learning_rate)  # refuses what is no rate
         if self.on_divergence not in ("raise", "return"):
@@ -129,16 +134,11 @@ class FitRun:
     every_steps: int | None = None
     every_seconds: float | None = 300.0
 
-    def stage(self, name: str, *, later: bool = False) -> FitRun:
-        """Return the run of one of several stages, whose checkpoints have a folder of their own.
-
-        An interrupted fit need not have reached one that comes ``later``: it is resumed only if it was begun.
-        """
+    def stage(self, name: str) -> FitRun:
+        """Return the run of one of several stages, whose checkpoints have a folder of their own."""
         if self.checkpoints is None:
             return self
-        resume: Resume = "auto" if later and self.resume is True else self.resume
-        folder = path_of(self.checkpoints, FittingError) / name
-        return replace(self, checkpoints=folder, resume=resume)
+        return replace(self, checkpoints=path_of(self.checkpoints, FittingError) / name)
 
     def after_first(self) -> FitRun:
         """Return the run of a stage after the first, which an interrupted fit need not have reached."""

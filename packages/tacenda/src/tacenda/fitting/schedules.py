@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, fields
+from numbers import Real
 from typing import Any, NamedTuple
 
 from tacenda.errors import ConfigurationError
@@ -29,9 +30,11 @@ class Schedule:
     def __post_init__(self) -> None:
         for one in fields(self):
             value, least = getattr(self, one.name), int(one.name in ("epochs", "steps"))
-            if isinstance(value, (int, float)) and not least <= value < math.inf:
+            if isinstance(value, Schedule):  # which was checked when it was made
+                continue
+            if not isinstance(value, Real) or not least <= value < math.inf:
                 raise ConfigurationError(
-                    f"{type(self).__name__}: {one.name} is {value}; give a finite number, at least {least}"
+                    f"{type(self).__name__}: {one.name} is {value!r}; give a finite number, at least {least}"
                 )
 
     def at(self, position: Position) -> float:
