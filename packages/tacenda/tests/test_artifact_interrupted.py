@@ -2,11 +2,14 @@
 
 import errno
 import os
+import random
 import resource
+import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +171,21 @@ def saver(folder, start, stop):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     return process
+
+
+def test_sigkill_at_a_random_moment_leaves_a_whole_model(tmp_path):
+    folder = tmp_path / "m"
+    artifact.write(folder, a_model(0))
+    moments = random.Random(0)
+    for _ in range(4):
+        process = saver(folder, 1, 1_000_000)
+        time.sleep(moments.uniform(0.001, 0.15))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert tag_of(artifact.read(folder)) >= 0
+    artifact.write(folder, a_model(7))
+    assert tag_of(artifact.read(folder)) == 7
+    assert len(list(folder.iterdir())) == 3
 
 
 def test_what_the_tensor_library_leaves_beside_its_file_goes_too(tmp_path, monkeypatch):

@@ -303,9 +303,14 @@ def _is_whole(folder: Path, head: _Member) -> bool:
     """Tell whether a nested model of this content is there already, undamaged."""
     try:
         data = _read_head(folder)
-        return _Member.of(data) == head and bool(_read_parts(folder, data, 1, whole=True))
+        manifest = _decode(data, in_folder=True)
+        for name, member in manifest.files.items():
+            _verify(folder / name, member)  # its hash alone: tables need not fit into memory twice
     except (ArtifactError, OSError):
         return False
+    inner = ((folder / part.folder, part._replace(folder="")) for part in manifest.nested.values())
+    is_same = _Member.of(data) == head and not folder.is_symlink()
+    return is_same and all(_is_whole(*part) for part in inner)
 
 
 def _sweep(folder: Path, alone: bool) -> None:
