@@ -168,11 +168,11 @@ class Corpus:
         coded = word_ids.code_lines(blocks, tokenizer, types, processes)
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
         origin = {"sources": [path.name for path in paths or ()], "tokenizer": name}
-        if cache is None:
-            return cls._build(coded, types, chosen, origin, Place())
         version = tokenizer_version(tokenizer)
-        fingerprint = _fingerprint(chosen, cache_key, read, paths, version)
-        return cls._cached(coded, types, chosen, origin, cache, fingerprint)
+        fingerprint = (
+            None if cache is None else _fingerprint(chosen, cache_key, read, paths, version)
+        )
+        return cls._build(coded, types, chosen, origin, cache, fingerprint)
 
     @classmethod
     def from_sentences(
@@ -193,10 +193,8 @@ class Corpus:
         chosen, types = Selection(**selection), Types()
         coded = word_ids.code_sentences(sentences, types, marks)
         origin: dict[str, Any] = {"sources": [], "tokenizer": None}
-        if cache is None:
-            return cls._build(coded, types, chosen, origin, Place())
-        fingerprint = _fingerprint(chosen, cache_key, ("", "", marks))
-        return cls._cached(coded, types, chosen, origin, cache, fingerprint)
+        fingerprint = None if cache is None else _fingerprint(chosen, cache_key, ("", "", marks))
+        return cls._build(coded, types, chosen, origin, cache, fingerprint)
 
     @classmethod
     def _build(
@@ -205,38 +203,29 @@ class Corpus:
         types: Types,
         selection: Selection,
         origin: dict[str, Any],
-        place: Place,
-    ) -> Self:
-        """Build a corpus in a place."""
-        what = ", ".join(origin["sources"]) or "the text"
-        is_split = origin["tokenizer"] in ("whitespace", ASCII_WHITESPACE)
-        ids, offsets, vocabulary, n_unknown = word_ids.assemble(
-            coded, types, place, selection, what, is_split
-        )
-        if n_unknown:
-            origin["written_unknown"] = n_unknown
-        return cls(ids, offsets, vocabulary, origin, place=place)
-
-    @classmethod
-    def _cached(
-        cls,
-        coded: Iterable[CodedBlock],
-        types: Types,
-        selection: Selection,
-        origin: dict[str, Any],
-        cache: Folder,
+        cache: Folder | None,
         fingerprint: str | None,
     ) -> Self:
-        """Take the corpus from the cache if the one there has the same fingerprint, or build it there."""
-        folder = store.path_of(cache, CorpusError)
-        found = cls._reuse(folder, fingerprint)
+        """Build a corpus, or take it from the cache if the one there has the same fingerprint."""
+        folder = None if cache is None else store.path_of(cache, CorpusError)
+        found = None if folder is None else cls._reuse(folder, fingerprint)
         if found is not None:
             # the fingerprint covers a given vocabulary's words, not its counts: keep the one given
             found.vocabulary = selection.vocabulary or found.vocabulary
             return found
-        with _new_data(folder) as data:
-            corpus = cls._build(coded, types, selection, origin, Place(data))
-            corpus._commit(data, fingerprint)
+        what = ", ".join(origin["sources"]) or "the text"
+        is_split = origin["tokenizer"] in ("whitespace", ASCII_WHITESPACE)
+        with ExitStack() as stack:
+            data = None if folder is None else stack.enter_context(_new_data(folder))
+            place = Place(data)
+            ids, offsets, vocabulary, n_unknown = word_ids.assemble(
+                coded, types, place, selection, what, is_split
+            )
+            if n_unknown:
+                origin["written_unknown"] = n_unknown
+            corpus = cls(ids, offsets, vocabulary, origin, place=place)
+            if data is not None:
+                corpus._commit(data, fingerprint)
         return corpus
 
     @classmethod

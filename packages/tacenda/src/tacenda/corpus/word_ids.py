@@ -49,21 +49,15 @@ _LocalBlock = tuple[list[str], bytes, bytes]
 
 
 class Selecting(TypedDict, total=False):
-    """Keyword arguments that choose the vocabulary of a text."""
+    """Keyword arguments that choose the vocabulary of a text, as `tacenda.Corpus.from_text` describes them."""
 
-    vocabulary: (
-        Vocabulary | None
-    )  #: the vocabulary to use, as for a held-out text; it settles the others
-    max_vocabulary: (
-        int | None
-    )  #: how many proper words become types, the most frequent first; None keeps all
-    min_count: int  #: words that occur less often are left out; 1 by default
-    digits: bool  #: turn each run of digits into ``NUM``; False by default
-    lowercase: bool  #: turn all words into lower case; False by default
-    oov: Oov  #: "single", the default, or "classes"
-    min_class_count: (
-        int  #: classes with fewer occurrences are merged into coarser ones; 50 by default
-    )
+    vocabulary: Vocabulary | None
+    max_vocabulary: int | None
+    min_count: int
+    digits: bool
+    lowercase: bool
+    oov: Oov
+    min_class_count: int
 
 
 @dataclass(frozen=True)
