@@ -25,9 +25,9 @@ def test_the_dispatcher_finds_our_operation():
     assert kernels.operations()["decayed_sum"] == ["classics", "reference"]
 
 
-@pytest.mark.parametrize(
-    ("x", "decay"), [([1, 2], 0.5), ([[1]], 1), ([[1]], -0.1), ([[1]], np.nan)]
-)
-def test_the_operation_refuses_what_no_backend_could_use(x, decay):
-    with pytest.raises(KernelError):
-        decayed_sum(x, decay)
+@pytest.mark.parametrize("decay", [1, -0.1, np.nan])
+def test_the_operation_refuses_what_no_backend_could_use(decay):
+    with pytest.raises(KernelError, match=r"x must be float32 \(tokens, width\)"):
+        decayed_sum([1, 2], 0.5)
+    with pytest.raises(KernelError, match="decayed_sum takes 0 <= decay < 1"):
+        decayed_sum([[1]], decay)

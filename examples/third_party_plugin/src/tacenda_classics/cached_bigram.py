@@ -171,7 +171,7 @@ class CachedBigram(LanguageModel):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Rebuild the model of an artefact: nothing that was read is used before it is checked."""
+        """Rebuild the model of an artifact: nothing that was read is used before it is checked."""
         model = cls.from_settings(config["settings"])
         model._words = Vocabulary.from_arrays(config["vocabulary"], arrays)
         size = len(model._words)

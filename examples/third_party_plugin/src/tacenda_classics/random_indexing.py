@@ -46,7 +46,7 @@ class RandomIndexingSettings(Settings):
 class RandomIndexing(Estimator):
     """Token embeddings of twice ``dimensions`` columns: the word's own, and its context's."""
 
-    # What the registry and the artefact know this class by: the entry point in pyproject.toml.
+    # What the registry and the artifact know this class by: the entry point in pyproject.toml.
     kind: ClassVar[str] = "embedders"
     name: ClassVar[str] = "random_indexing"
     distribution: ClassVar[str] = "tacenda-classics"

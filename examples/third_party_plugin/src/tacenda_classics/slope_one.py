@@ -205,7 +205,7 @@ class SlopeOne(RatingAlgorithm):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Rebuild the model of an artefact. Raises ArtifactError."""
+        """Rebuild the model of an artifact. Raises ArtifactError."""
         model = cls.from_settings(config["settings"])
         catalogue = Catalogue.from_arrays(config["catalogue"], arrays)
         sizes: dict[str, int] = {}
