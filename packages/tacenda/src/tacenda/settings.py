@@ -147,7 +147,10 @@ def option(
 
 
 def group(settings: Callable[[], Any], doc: str = "options that few need to change") -> Any:
-    """Declare a nested group of options, all at their defaults; a mapping is taken for one too."""
+    """Declare a nested group of options, all at their defaults; a mapping is taken for one too.
+
+    Groups are shown after all other options.
+    """
     return field(default_factory=functools.cache(settings), metadata={"doc": doc})
 
 
@@ -177,8 +180,7 @@ class Settings:
             if isinstance(value, np.generic):
                 value = value.item()
             if isinstance(value, Mapping) and one.group is not None:
-                one.group.require_known(value)
-                value = one.group(**value)
+                value = one.group.from_dict(value)
             elif isinstance(value, list):
                 value = tuple(value)
             if not one.admits(value):

@@ -35,10 +35,10 @@ def _sentences(
                 yield first, rows
                 rows = []
             continue
-        # not str.split() alone: words of web text contain no-break and other exotic spaces
-        cells = [cell for cell in line.replace("\t", " ").split(" ") if cell]
         if separator is not None:
             cells = line.split(separator)
+        else:  # not str.split() alone: words of web text contain no-break and other exotic spaces
+            cells = [cell for cell in line.replace("\t", " ").split(" ") if cell]
         width = len(cells) if width is None else width
         if len(cells) != width:
             raise DataError(
