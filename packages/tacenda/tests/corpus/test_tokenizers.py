@@ -125,12 +125,14 @@ TOKENIZED = "mr. vinken is chairman of elsevier n.v. , the dutch publishing grou
 def test_running_text_that_is_split_at_whitespace_brings_one_warning(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("\n".join([RUNNING] * 50), encoding="utf8")
-    for text in (path, [RUNNING] * 50, "\n".join([RUNNING] * 50)):
-        with pytest.warns(
-            UserWarning, match=r"29% of the tokens .*'saw,'.*tokenizer=\"words\""
-        ) as found:
-            Corpus.from_text(text)
-        assert len(found) == 1
+    texts = path, [RUNNING] * 50, "\n".join([RUNNING] * 50)
+    for number, text in enumerate(texts):
+        for cache in (None, tmp_path / str(number)):
+            with pytest.warns(
+                UserWarning, match=r"29% of the tokens .*'saw,'.*tokenizer=\"words\""
+            ) as found:
+                Corpus.from_text(text, cache=cache)
+            assert [each.filename for each in found] == [__file__]
 
 
 @pytest.mark.filterwarnings("error")
