@@ -32,7 +32,7 @@ class Schedule:
             value, least = getattr(self, one.name), int(one.name in ("epochs", "steps"))
             if isinstance(value, Schedule):  # which was checked when it was made
                 continue
-            if not isinstance(value, Real) or not least <= value < math.inf:
+            if not isinstance(value, Real) or not least <= float(value) < math.inf:
                 raise ConfigurationError(
                     f"{type(self).__name__}: {one.name} is {value!r}; give a finite number, at least {least}"
                 )
