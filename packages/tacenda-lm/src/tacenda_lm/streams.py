@@ -334,6 +334,8 @@ class StreamModel(LanguageModel):
     def vectors_from(self, state: State, ids: Integers) -> tuple[_Floats, State]:
         """Return the vector that predicts each id of a sequence that follows a state, and the state after it."""
         words, ends = self._sentences(ids)
+        if not len(ends):
+            return self._fitted.vectors_from(state, words)
         found = []
         for i, sentence in enumerate(np.split(words, ends)):
             vectors, state = self._fitted.vectors_from(self.start() if i else state, sentence)

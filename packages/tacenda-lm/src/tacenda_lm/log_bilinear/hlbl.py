@@ -268,10 +268,12 @@ class HLBLPredictor(Predictor):
             found = context_sum(p.words, span, self.context, tails, self.far)
             tails, after = found.after, None
             if state is not None:
-                words = tuple(ids[max(0, end - n) : end].tolist())
-                after = State((words, np.asarray(tails[0], np.float32).tobytes()))
-            predicted = ~firsts[start - low :]
-            yield found.vectors[predicted], read[start - low :][predicted], after
+                window = tuple(ids[max(0, end - n) : end].tolist())
+                after = State((window, np.asarray(tails[0], np.float32).tobytes()))
+            vectors, words, opening = found.vectors, read[start - low :], firsts[start - low :]
+            if opening.any():
+                vectors, words = vectors[~opening], words[~opening]
+            yield vectors, words, after
 
     def rows(self, vectors: _Floats) -> _Floats:
         rows = tree_softmax_distribution(vectors, self.tree.codes, self.nodes)
