@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -63,14 +62,15 @@ class UnigramCacheSettings(_CacheSettings):
 class NeuralCacheSettings(_CacheSettings):
     """Settings of `NeuralCache`."""
 
-    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"decay": 1.0})
-
     sharpness: float = option(
         5.0,
         "theta: a word whose context is as far from the present one as contexts are on average weighs exp(-theta) of "
         "one with the same context",
         at_least=0,
         at_most=1e3,
+    )
+    decay: float = option(
+        1.0, "factor of a word's weight for every word since; the paper has 1", above=0, at_most=1
     )
     prior_words: float = option(
         0.5,
@@ -205,12 +205,12 @@ class HasContextVectors(Protocol):
 class NeuralCache(_Cache):
     """A model of the words that were read in contexts like the present one.
 
-        p(w_t | h) = (sum_i k_i [w_i = w] + kappa u(w)) / (sum_i k_i + kappa),   k_i = exp(-theta d_i)
+        p(w_t | h) = (sum_i k_i [w_i = w] + kappa u(w)) / (sum_i k_i + kappa),   k_i = decay^{t - 1 - i} exp(-theta d_i)
 
     over the last ``window`` words w_i, where d_i is the squared distance between the vectors r_t and r_i from which
     another model predicts w_t and w_i, in units of its mean over common contexts. (Grave, Joulin and Usunier 2017 have
-    inner products instead of distances, in equations 2 and 3, and no kappa; u and kappa are those of `UnigramCache`.)
-    Where no context was like the present one, the frequencies u remain.
+    inner products instead of distances, in equations 2 and 3, and neither decay nor kappa; u and kappa are those of
+    `UnigramCache`.) Where no context was like the present one, the frequencies u remain.
 
     The vectors are those of an `HLBL` that `fit` fits, or of any model given to `over` that `HasContextVectors`. The
     cache is meant to be a component of a `Mixture`, beside that model itself; score a running text as a stream.
@@ -328,7 +328,7 @@ class NeuralCache(_Cache):
         placed = self._place(self.model.state_vectors([State(s.parts(3)[0]) for s in states]))
         for r, state in zip(placed, states, strict=True):
             words, vectors = self._entries(state, len(r))
-            yield words, self._weights(r[None], vectors)[0]
+            yield words, self._weights(r[None], vectors, len(vectors))[0]
 
     def _entries(self, state: State, width: int) -> tuple[Ids, npt.NDArray[np.float32]]:
         """Return the words of a state, (entries,), and their vectors, (entries, width). Raises DataError."""
@@ -339,14 +339,17 @@ class NeuralCache(_Cache):
         return check_ids(vector_of(words, np.int32, len(placed)), len(self.vocabulary)), placed
 
     def _weights(
-        self, r: npt.NDArray[np.float32], entries: npt.NDArray[np.float32]
+        self, r: npt.NDArray[np.float32], entries: npt.NDArray[np.float32], first: int
     ) -> npt.NDArray[np.float32]:
-        """Return the weights k (rows, entries) that the entries have in the contexts r (rows, width)."""
+        """Return the weights k (rows, entries); row i is that of the word at place ``first + i`` of the entries."""
         squares = np.einsum("td,td->t", r, r)[:, None] + np.einsum("td,td->t", entries, entries)
         k: npt.NDArray[np.float32] = r @ entries.T
         k *= 2
         k -= squares
         np.minimum(k, 0, out=k)  # a distance of zero is not below zero by rounding
+        if self.settings.decay < 1:
+            ages = first - 1 + np.arange(len(r))[:, None] - np.arange(len(entries))
+            k += (np.log(self.settings.decay) * np.maximum(ages, 0)).astype(np.float32)
         np.exp(k, out=k)
         return k
 
@@ -382,7 +385,7 @@ class NeuralCache(_Cache):
             entries = np.concatenate([entries, self._place(r)])
             for row in range(n, len(words), _ROWS):
                 end, low = min(row + _ROWS, len(words)), max(0, row - window)
-                k = self._weights(entries[row:end], entries[low:end])
+                k = self._weights(entries[row:end], entries[low:end], row - low)
                 hits, totals = alike(k, words[low:end], row - low, window)
                 prior = kappa * self._prior[words[row:end]]
                 found[i + row - n : i + end - n] = np.log((hits + prior) / (totals + kappa))

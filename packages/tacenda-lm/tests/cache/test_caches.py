@@ -64,7 +64,7 @@ def by_hand_neural(cache, words):
     total = s.prior_words
     for i in range(max(0, len(words) - s.window), len(words)):
         distance = ((r[-1] - r[i]) ** 2).sum() / mean_distance
-        k = np.exp(-s.sharpness * distance)
+        k = s.decay ** (len(words) - 1 - i) * np.exp(-s.sharpness * distance)
         masses[words[i]] += k
         total += k
     return masses / total
@@ -77,7 +77,7 @@ UNIGRAM = [
 ]
 NEURAL = [
     {"window": 7, "sharpness": 3.0, "prior_words": 0.5},
-    {"window": 4, "sharpness": 30.0, "prior_words": 0.01},
+    {"window": 4, "sharpness": 30.0, "decay": 0.7, "prior_words": 0.01},
     {"window": 1000, "sharpness": 0.0},
 ]
 
