@@ -95,6 +95,7 @@ MODELS = {
         hidden=8,
         context=1,
         learning="mean_field",
+        gibbs_steps=2,
         frbm_epochs=0,
         epochs=5,
         batch_words=64,
@@ -109,7 +110,7 @@ MODELS = {
     "UnigramCacheOfAWindow": lambda: UnigramCache(window=3, decay=1.0, prior_words=60.0),
     "NeuralCache": lambda: NeuralCache(window=40, prior_words=9.0, hlbl=SMALL_HLBL),
     "NeuralCacheOfSentences": lambda: NeuralCache.over(
-        HLBL(**SMALL_HLBL, across_sentences=False), window=30, prior_words=9.0
+        HLBL(**SMALL_HLBL, across_sentences=False), window=30, decay=0.9, prior_words=9.0
     ),
     "NeuralCacheOfARecurrentModel": lambda: NeuralCache.over(
         RecurrentLM(width=8, epochs=2, streams=4, window_words=5),

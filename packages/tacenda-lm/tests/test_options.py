@@ -16,6 +16,7 @@ REFUSED = [
     (HLBL, {"advanced": {"tail_rates": (), "far_words": True}}, "far_words has no effect"),
     (LBL, {"advanced": {"noise_words": 7}}, r"advanced\.noise_words has no effect"),
     (FRBM, {"advanced": {"visible": "mean_field"}}, "no longer has the option advanced"),
+    (FRBM, {"gibbs_steps": 2}, "gibbs_steps has no effect"),
     (TemporalFRBM, {"batch_words": 5, "piece_words": 6}, "piece_words must be at most"),
     (TemporalFRBM, {"hiden": 5}, "did you mean 'hidden'"),
     (StateSpaceLM, {"order": 1, "internal": 0}, "the state is empty"),
@@ -35,3 +36,12 @@ REFUSED = [
 def test_options_that_do_not_go_together_are_refused(kind, options, said):
     with pytest.raises(ConfigurationError, match=f"^{kind.__name__}.*{said}"):
         kind(**options)
+
+
+@pytest.mark.parametrize("kind", [FRBM, TemporalFRBM])
+def test_a_saved_model_keeps_what_a_former_group_says_of_its_training(kind):
+    former = {"visible": "mean_field", "gibbs_steps": 3, "drawn_words": 10}
+    kept = kind.settings_class.without_retired({"learning": "divergence", "advanced": former})
+    assert kept == {"learning": "mean_field", "gibbs_steps": 3}
+    kept = kind.settings_class.without_retired({"learning": "likelihood", "advanced": former})
+    assert kept == {"learning": "likelihood"}

@@ -75,7 +75,8 @@ def test_weights_of_an_adaptive_mixture_are_fitted_as_they_are_used():
 
 
 def test_a_temporal_machine_may_learn_in_another_way_than_the_plain_one():
-    plain = FRBM(features=3, hidden=4, epochs=1, learning="mean_field").fit(SENTENCES)
+    how = {"learning": "mean_field", "gibbs_steps": 2}
+    plain = FRBM(features=3, hidden=4, epochs=1, **how).fit(SENTENCES)
     temporal = TemporalFRBM.starting_from(plain, epochs=1, learning="likelihood")
     assert temporal.settings.learning == "likelihood"
     assert temporal.fit(SENTENCES, valid=None).is_fitted is True

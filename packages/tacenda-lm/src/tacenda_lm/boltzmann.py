@@ -84,9 +84,12 @@ class FRBMSettings(options.SeededSettings):
     learning: Literal["likelihood", "divergence", "mean_field"] = option(
         "likelihood",
         '"likelihood": the gradient of the log-likelihood, with words drawn from the exact prediction instead of its '
-        'expectation; "divergence": contrastive divergence, one step of Gibbs sampling from the word of the text; '
+        'expectation; "divergence": contrastive divergence, steps of Gibbs sampling from the word of the text; '
         '"mean_field": the same with the probabilities of all words instead of a drawn one; in the thesis the FRBM has '
         "the last, and the temporal FRBM the one before",
+    )
+    gibbs_steps: int = options.count(
+        1, "steps of Gibbs sampling in contrastive divergence, k of CD-k; 1 in the thesis", 1000
     )
     epochs: int = options.epochs(10)
     learning_rate: float = options.learning_rate(0.2, "AdaGrad", "a tenth; not given in the thesis")
@@ -100,6 +103,21 @@ class FRBMSettings(options.SeededSettings):
     across_sentences: bool = options.across_sentences(
         ", which are words like others; true in the thesis"
     )
+
+    def idle(self) -> Mapping[str, str]:
+        """Say that nothing is sampled step by step where the likelihood is learned."""
+        reason = 'with learning="likelihood"'
+        return {"gibbs_steps": reason} if self.learning == "likelihood" else {}
+
+    @classmethod
+    def without_retired(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `Settings.without_retired`, with what a former ``advanced`` says of contrastive divergence."""
+        kept, advanced = super().without_retired(values), values.get("advanced", {})
+        if advanced and kept.get("learning") == "divergence":
+            kept["gibbs_steps"] = advanced.get("gibbs_steps", 1)
+            if advanced.get("visible") == "mean_field":
+                kept["learning"] = "mean_field"
+        return kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,7 +310,7 @@ class BoltzmannPredictor(Predictor):
         ``hidden`` if there are any.
         """
         p = self.parameters
-        found = p.words[words] @ p.outputs  # a_w, in the place of p_t
+        found = p.words[words] @ p.outputs  # a_w, instead of p_t
         transposed = np.ascontiguousarray(p.transitions.T)
         found[opening] = 0
         if not opening[0]:
@@ -386,41 +404,45 @@ def by_prediction(
 
 
 def by_divergence(
-    p: BoltzmannParameters, inputs: Floats, targets: _Ints, rng: np.random.Generator
+    p: BoltzmannParameters, inputs: Floats, targets: _Ints, steps: int, rng: np.random.Generator
 ) -> Negative:
-    """Draw one word for each context by a step of Gibbs sampling that begins at the word that is there.
+    """Draw one word for each context by ``steps`` of Gibbs sampling that begin at the word that is there.
 
-    The loss is that of this word given the states of the hidden units.
+    The loss is that of this word given the first states of the hidden units.
     """
-    present = sigmoid(p.words[targets] @ p.outputs + inputs)
-    features = _draw_states(present, rng) @ p.outputs.T
-    points, found, loss = rng.random((len(inputs), 1)), np.empty((len(inputs), 1), np.int64), 0.0
-    for own, chances, lost in _given_hidden(p, features, targets):
-        found[own] = draw(chances, points[own])
-        loss += lost
-    return Negative(found, np.ones(found.shape, inputs.dtype), loss)
+    now, loss = targets, 0.0
+    for step in range(steps):
+        hidden = sigmoid(p.words[now] @ p.outputs + inputs)
+        features = _draw_states(hidden, rng) @ p.outputs.T
+        points, now = rng.random((len(inputs), 1)), np.empty(len(inputs), np.int64)
+        for own, chances, lost in _given_hidden(p, features, targets):
+            now[own] = draw(chances, points[own])[:, 0]
+            loss += 0.0 if step else lost
+    return Negative(now[:, None], np.ones((len(now), 1), inputs.dtype), loss)
 
 
 def by_mean_field(
-    p: BoltzmannParameters, inputs: Floats, targets: _Ints, rng: np.random.Generator
+    p: BoltzmannParameters, inputs: Floats, targets: _Ints, steps: int, rng: np.random.Generator
 ) -> tuple[Contrast, float]:
-    """Return the contrast of one step with the probabilities of all words instead of a word drawn (section 3.1.2).
+    """Return the contrast of as many steps with the probabilities of all words instead of a word drawn (section 3.1.2).
 
-    The loss is that of `by_divergence`. The hidden units are drawn once; given all words, they are summed over.
+    The loss is as in `by_divergence`. The hidden units are drawn in every step; at the end they are summed over.
     """
     visible, loss = p.words[targets], 0.0
     present = sigmoid(visible @ p.outputs + inputs)
-    features = _draw_states(present, rng) @ p.outputs.T
     words = by_word(targets, len(p.words)) @ (present @ p.outputs.T)
     biases = np.bincount(targets, minlength=len(p.words)).astype(np.float64)
-    reached, hidden = np.empty_like(visible), np.empty_like(inputs)
-    for own, chances, lost in _given_hidden(p, features, targets):
-        chances /= chances.sum(axis=1, keepdims=True)
-        reached[own] = chances @ p.words
-        hidden[own] = sigmoid(reached[own] @ p.outputs + inputs[own])
-        words -= chances.T @ (hidden[own] @ p.outputs.T)
-        biases -= chances.sum(axis=0)
-        loss += lost
+    reached, hidden = np.empty_like(visible), present.copy()
+    for step in range(steps):
+        features = _draw_states(hidden, rng) @ p.outputs.T
+        for own, chances, lost in _given_hidden(p, features, targets):
+            chances /= chances.sum(axis=1, keepdims=True)
+            reached[own] = chances @ p.words
+            hidden[own] = sigmoid(reached[own] @ p.outputs + inputs[own])
+            loss += 0.0 if step else lost
+            if step == steps - 1:
+                words -= chances.T @ (hidden[own] @ p.outputs.T)
+                biases -= chances.sum(axis=0)
     outputs = visible.T @ present - reached.T @ hidden
     return Contrast(present - hidden, words, outputs, biases.astype(p.words.dtype)[:, None]), loss
 
@@ -567,13 +589,13 @@ class BoltzmannTrainer(Trainer):
         That is minus the summed log-likelihood, or, for contrastive divergence, which does not know it, minus that of
         the words given the first states of the hidden units.
         """
-        now, rng = self.current, self.draw()
+        now, rng, steps = self.current, self.draw(), self.settings.gibbs_steps
         if self.settings.learning == "likelihood":
             negative = by_prediction(now, packed_words(now), inputs, targets, _DRAWN, rng)
         elif self.settings.learning == "divergence":
-            negative = by_divergence(now, inputs, targets, rng)
+            negative = by_divergence(now, inputs, targets, steps, rng)
         else:
-            return by_mean_field(now, inputs, targets, rng)
+            return by_mean_field(now, inputs, targets, steps, rng)
         return contrast(now, inputs, targets, negative), negative.loss
 
     def climb(self, found: dict[str, Floats], tokens: int, learning_rate: float) -> None:
@@ -596,7 +618,7 @@ class BoltzmannTrainer(Trainer):
 
 
 class TemporalTrainer(BoltzmannTrainer):
-    """A temporal machine under training; batches are those of `Pieces`.
+    """A temporal FRBM under training, in batches of `Pieces`.
 
     There are batch_words / piece_words parts, and fewer where they would be shorter than 16 pieces.
 
@@ -793,6 +815,8 @@ class TemporalFRBM(FRBM):
             raise ConfigurationError(
                 "TemporalFRBM: frbm_epochs has no effect where an FRBM is given; leave it out"
             )
+        if options.get("learning") == "likelihood":
+            del shared["gibbs_steps"]  # of the other ways to learn
         made = cls.from_settings({**shared, "frbm_epochs": 0, **options})
         made._begin = frbm
         return made

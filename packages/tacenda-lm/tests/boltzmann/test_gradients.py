@@ -190,7 +190,7 @@ def test_mean_field_updates_are_those_of_section_3_1_2_in_every_state_of_the_hid
                     present - hidden,
                 ]
             )
-            found, loss = by_mean_field(p, inputs, own, Chosen(h))
+            found, loss = by_mean_field(p, inputs, own, 1, Chosen(h))
             np.testing.assert_allclose(flat(found), expected, atol=1e-12)
             assert loss == pytest.approx(-np.log(v[own[0]]), rel=1e-9)
 

@@ -55,7 +55,8 @@ def test_words_drawn_from_the_prediction_have_its_probabilities(oracles):
     assert np.abs(counts - 400 * 7 * chances).max() < 5.5 * np.sqrt(400 / 4)
 
 
-def test_the_chain_of_contrastive_divergence_reaches_words_as_often_as_it_should(oracles):
+@pytest.mark.parametrize("steps", [1, 3])
+def test_the_chain_of_contrastive_divergence_reaches_words_as_often_as_it_should(oracles, steps):
     """Against the product of the transition matrices of Gibbs sampling (eqs 3.12 and 3.13), all states written out."""
     p = oracles.machine(hidden=3)
     batch = oracles.contexts(p, 1)
@@ -65,10 +66,10 @@ def test_the_chain_of_contrastive_divergence_reaches_words_as_often_as_it_should
     )
     down = (up / up.sum(axis=0)).T
     up /= up.sum(axis=1, keepdims=True)
-    reached = (up @ down)[batch.targets[0]]
+    reached = np.linalg.matrix_power(up @ down, steps)[batch.targets[0]]
     inputs = np.repeat(inputs_of_contexts(p, context_features(p, batch), None), 20_000, axis=0)
     targets = np.repeat(batch.targets, 20_000)
-    found = by_divergence(p, inputs, targets, np.random.default_rng(1))
+    found = by_divergence(p, inputs, targets, steps, np.random.default_rng(1))
     assert found.words.shape == found.weights.shape == (20_000, 1)
     counts = np.bincount(found.words[:, 0], minlength=6)
     assert chisquare(counts, 20_000 * reached).pvalue > 1e-6
