@@ -199,7 +199,7 @@ class Mixture(LanguageModel):
     def _scores_to_fit_on(
         self, text: Text, context: Context, marks: Marks
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """Return log-probabilities (components, tokens), and where a context begins anew (contexts + 1,)."""
+        """Return log-probabilities (components, tokens), and where contexts begin and the last ends (contexts + 1,)."""
         vocabulary = self.vocabulary
         state = Mixture.start(self)
         parts, lengths = [], [np.zeros(1, np.int64)]
@@ -294,7 +294,7 @@ class Mixture(LanguageModel):
             yield mix(rows, self._weights[:, None, None])
 
     def _component_distributions(self, ids: Integers, offsets: Integers) -> Iterator[Float64]:
-        """Yield those of the components, float64 (components, tokens of the block, types)."""
+        """Yield the distributions of the components, float64 (components, tokens of the block, types)."""
         own, cuts = check_sequences(ids, offsets, len(self.vocabulary))
         size = rows_of_block(len(self.vocabulary))
         maps = [ids for _, ids in self._with_maps()]

@@ -905,7 +905,7 @@ def draw_parameters(
 class GradientTrainer(Trainer):
     """A model under training on the likelihood of the text, by AdaGrad with an accumulator for each row of a matrix.
 
-    Batches are those of `Pieces`. The state at the end of a batch is that before the next; an epoch begins
+    Batches come from `Pieces`. The state at the end of a batch is the state before the next; an epoch begins
     with a state of zeros. Gradients go back through the states of a batch; what came before it is taken for constant.
     """
 

@@ -1,8 +1,8 @@
 """Running text: `Stream`, `Predictor`, which predicts it from vectors, and `StreamModel`, a language model made of one.
 
 A stream is one long row of ids with ``</s>`` before and after every sentence. Across sentences, the context of a word
-is everything before it, and one ``</s>`` separates two sentences. Otherwise every sentence begins anew, after a
-``</s>`` of its own.
+is everything before it, and one ``</s>`` separates two sentences. Otherwise every sentence begins without context,
+after its own ``</s>``.
 """
 
 from __future__ import annotations

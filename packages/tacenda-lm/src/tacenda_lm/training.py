@@ -228,7 +228,7 @@ def sum_by_row(
 ) -> Gradient:
     """Return the distinct rows of a table that were read (reads,), ascending, and the sum of the gradients of each.
 
-    ``gradients`` (reads, width) are those of the reads, in any order.
+    ``gradients`` (reads, width) belong to the reads, in any order.
     """
     found, places = np.unique(rows, return_inverse=True)
     # a product with a sparse matrix adds in one pass; np.add.at and sorting copy or wander
