@@ -14,7 +14,7 @@ written out: autograd takes 1.1 to 1.3 times as long, because it holds the score
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
@@ -568,10 +568,11 @@ class ReduceOnPlateau(Schedule):
 
     factor: float = _RATE_DECAY
     least_gain: float = _LEAST_GAIN
-    # lowest nats a token so far, the share of the rate, whether it falls, whether training is over
-    progress: npt.NDArray[np.float64] = field(
-        default_factory=lambda: np.array([_NEVER, 1.0, 0.0, 0.0])
-    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # lowest nats a token so far, the share of the rate, whether it falls, whether training is over
+        self.progress = np.array([_NEVER, 1.0, 0.0, 0.0])
 
     @property
     def settled(self) -> bool:
@@ -589,10 +590,6 @@ class ReduceOnPlateau(Schedule):
 
     def at(self, position: Position) -> float:
         return self.rate * float(self.progress[1])
-
-    def config(self) -> dict[str, Any]:
-        values = {"rate": self.rate, "factor": self.factor, "least_gain": self.least_gain}
-        return {"schedule": type(self).__name__, **values}
 
 
 class WhenSettled(Callback):
