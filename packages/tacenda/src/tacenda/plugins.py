@@ -16,7 +16,7 @@ import importlib.metadata
 import logging
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.parser import HeaderParser
 from functools import cache, cached_property
@@ -348,20 +348,9 @@ def _read_all() -> _Installed:
             # a folder NAME-VERSION.dist-info, which no public attribute tells
             name, _, version = Path(str(getattr(dist, "_path", "?"))).stem.partition("-")
         own: list[PluginRecord] = []
-        group = ""
-        # line by line, as importlib.metadata reads them, but a line that is damaged costs no other
-        for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
+        for group, point, target in _parse(text, damage):
             kind = group.removeprefix("tacenda.")
-            point, _, target = (part.strip() for part in line.partition("="))
-            if not line or line.startswith("#"):
-                continue
-            if line.startswith("[") and line.endswith("]"):
-                group = line[1:-1].strip()
-            elif not group or not point or not EntryPoint.pattern.match(target):
-                damage.append(
-                    f"line {number} of {_FILE}, {line[:60]!r}, is not NAME = MODULE:OBJECT in a [group]"
-                )
-            elif kind in GROUPS and kind != group:
+            if kind in GROUPS and kind != group:
                 own.append(PluginRecord(kind, point, name, version, "not loaded", None, target))
             elif kind != group:
                 near = difflib.get_close_matches(kind, GROUPS, n=1)
@@ -382,3 +371,23 @@ def _read_all() -> _Installed:
             records.setdefault(canonical(name), own)
     together = tuple(chain.from_iterable(records.values()))
     return _Installed(together, found, tuple(dict.fromkeys(torn)))
+
+
+def _parse(text: str, damage: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield group, name and target of each entry point, read as importlib.metadata does, but each line for itself.
+
+    What is wrong with a line is appended to ``damage``.
+    """
+    group = ""
+    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
+        point, _, target = (part.strip() for part in line.partition("="))
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("[") and line.endswith("]"):
+            group = line[1:-1].strip()
+        elif not group or not point or not EntryPoint.pattern.match(target):
+            damage.append(
+                f"line {number} of {_FILE}, {line[:60]!r}, is not NAME = MODULE:OBJECT in a [group]"
+            )
+        else:
+            yield group, point, target
