@@ -98,6 +98,7 @@ def test_conllu_is_read_as_it_is_asked_for(written):
         (conllu_row("2-3", "ab"), "multiword token 2-3 is out of place"),
         (conllu_row("1-3", "ab") + conllu_row(1, "a") + conllu_row("2-3", "b"), "out of place"),
         ("# text = nothing\n\n", "line 2: a sentence without words"),
+        ("# text = nothing\n", "line 1: a sentence without words"),
         (conllu_row("1.1", "a") + "\n", "a sentence without words"),
     ],
 )

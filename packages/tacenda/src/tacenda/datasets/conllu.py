@@ -52,18 +52,18 @@ def read(path: str | Path) -> Iterator[Sentence]:
             if len(lines) > 3 * LONGEST_SENTENCE or size > LONGEST_LINE:
                 raise _fault(path, number, f"a sentence of more than {LONGEST_SENTENCE:,} words")
         elif lines:
-            yield _parse(path, number - len(lines), lines)
+            yield _parse(path, number - len(lines), lines, number)
             lines, size = [], 0
     if lines:
-        yield _parse(path, number - len(lines) + 1, lines)
+        yield _parse(path, number - len(lines) + 1, lines, number)
 
 
 def _fault(path: Path, number: int, message: str) -> DataError:
     return DataError(f"{path}, line {number}: {message}; is it CoNLL-U?")
 
 
-def _parse(path: Path, first: int, lines: list[str]) -> Sentence:
-    """Parse the lines of one sentence, which begins at line ``first``."""
+def _parse(path: Path, first: int, lines: list[str], end_line: int) -> Sentence:
+    """Parse the lines of one sentence, from line ``first``; ``end_line`` is blank, or the last of the file."""
     comments: dict[str, str] = {}
     rows: list[tuple[str, str, str, int, str, bool]] = []
     surface: list[str] = []
@@ -99,7 +99,6 @@ def _parse(path: Path, first: int, lines: list[str]) -> Sentence:
             surface.append(form + " " * spaced)
         elif not _EMPTY_NODE.match(identifier):
             raise _fault(path, number, f"the id is {identifier!r:.80} where {position} is expected")
-    end_line = first + len(lines)
     if not rows:
         raise _fault(path, end_line, "a sentence without words ends here")
     if last > len(rows):
