@@ -471,13 +471,6 @@ class Arrays:
         for name, target in own.items():
             assign(target, arrays[name])
 
-    def has_shapes_of(self, other: Arrays) -> bool:
-        """Return whether names and shapes of all arrays are those of another object."""
-        mine, others = (
-            {name: tuple(array.shape) for name, array in each.items()} for each in (self, other)
-        )
-        return mine == others
-
     @property
     def bytes(self) -> int:
         """The size of all arrays."""
