@@ -1,4 +1,5 @@
 import json
+from dataclasses import dataclass
 
 import pytest
 
@@ -61,11 +62,26 @@ def test_nonsense_is_refused(make):
         lambda: Cosine(0.1, epochs=0),
         lambda: Cosine(0.1, floor=-1.0),
         lambda: WarmUp(Schedule(0.1), 0),
+        lambda: Schedule("0.1"),
     ],
 )
 def test_schedules_that_cannot_be_followed_are_refused_when_they_are_made(make):
     with pytest.raises(ConfigurationError):
         make()
+
+
+def test_a_schedule_of_somebody_elses_may_have_any_fields():
+    @dataclass
+    class Milestones(Schedule):
+        at_epochs: tuple[int, ...] = (3, 5)
+        exponent: float = -0.5
+
+        def at(self, position):
+            return self.rate * 10.0 ** (
+                self.exponent * sum(e <= position.epoch for e in self.at_epochs)
+            )
+
+    assert at(Milestones(1.0), epoch=6) == pytest.approx(0.1)
 
 
 def test_warm_ups_are_equal_if_all_of_them_is():

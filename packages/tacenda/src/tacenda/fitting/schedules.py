@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from numbers import Real
 from typing import Any, NamedTuple
 
 from tacenda.errors import ConfigurationError
+
+_LEAST = {"rate": 0, "factor": 0, "floor": 0, "epochs": 1, "steps": 1}
 
 
 class Position(NamedTuple):
@@ -22,19 +24,18 @@ class Position(NamedTuple):
 class Schedule:
     """Base of all schedules; by itself a constant ``rate``.
 
-    Raises ConfigurationError for a number that is not finite or negative, or epochs or steps below 1.
+    Raises ConfigurationError for a rate, factor or floor that is no finite number or negative, or epochs or steps
+    below 1; a subclass checks what else it has.
     """
 
     rate: float
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value, least = getattr(self, one.name), int(one.name in ("epochs", "steps"))
-            if isinstance(value, Schedule):  # which was checked when it was made
-                continue
+        for name, least in _LEAST.items():
+            value = getattr(self, name, least)
             if not isinstance(value, Real) or not least <= float(value) < math.inf:
                 raise ConfigurationError(
-                    f"{type(self).__name__}: {one.name} is {value!r}; give a finite number, at least {least}"
+                    f"{type(self).__name__}: {name} is {value!r}; give a finite number, at least {least}"
                 )
 
     def at(self, position: Position) -> float:
