@@ -100,16 +100,16 @@ def fit(
     decoding: dict[str, Any] = {"tokenizer": tokenizer, "encoding": encoding, "errors": errors}
     vocabulary = {"max_vocabulary": max_vocabulary or None, "min_count": min_count, "oov": oov}
     vocabulary |= {"digits": digits, "lowercase": lowercase}
-    fit = embedder.fit
+    train = embedder.fit
     if scheduler is not None:
         from tacenda_embeddings import dask
 
         dask.check_model(embedder)
-        fit = partial(dask.fit, embedder)
+        train = partial(dask.fit, embedder)
     with open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
         if valid is not None:
             chosen["valid"] = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
-        fit(corpus, **chosen)
+        train(corpus, **chosen)
     embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **corpus.origin}
     embedder.save(output)
     typer.echo(f"{model}, {embedder.width} columns, saved in {output}", err=True)

@@ -42,7 +42,7 @@ class MorphologicalLDSSettings(Settings):
 
 
 class DirectionMap(Arrays):
-    """A linear map to directions of input rows, of a one, the direction of the stand-in's row and the word's vector."""
+    """The linear map from 1, the direction of the stand-in's row and the word's vector to the direction of a row."""
 
     map: Float32[Array, "features states"]
 

@@ -138,9 +138,9 @@ def compare(
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> Cosines:
-    """Compare the vectors of a model with those of another form of it, on a text or else word by word.
+    """Compare the vectors of two forms of a model, on a text or else word by word.
 
-    Tokens without a vector in either, as a word without a known morpheme, are not counted. Raises CorpusError if
+    Tokens without a vector, such as words without a known morpheme, are not counted. Raises CorpusError if
     the file cannot be read, and DataError if it has no vectors.
     """
     pairs: Iterator[tuple[Rows, Rows]]

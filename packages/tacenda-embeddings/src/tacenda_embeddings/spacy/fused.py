@@ -39,7 +39,7 @@ _WORD_BY_WORD = frozenset(
 )  # fmt: skip
 
 _BLOCK_TOKENS = 512  # what is computed of so many tokens stays in the second-level cache
-_FEW = 128  # tokens of which it is not worth while to find those that are the same word
+_FEW = 128  # among so few tokens it does not pay to look for equal words
 _IN_ORDER = 2  # numbers that are digested in order in the time of one of a row somewhere in a table
 _KEPT_BYTES = 64_000_000  # of rows that a layer keeps before it starts over
 
@@ -75,7 +75,7 @@ class Plan(NamedTuple):
     def rows_read(self, values: np.ndarray, vectors: Any) -> np.ndarray:
         """Return which rows of `tables` words read (words, rows) int32, -1 for none.
 
-        ``values`` (words, attributes) are those of ``attributes``.
+        ``values`` (words, attributes) has a column for each of ``attributes``.
         """
         column = {attribute: values[:, i] for i, attribute in enumerate(self.attributes)}
         read = [np.empty((len(values), 0))]
