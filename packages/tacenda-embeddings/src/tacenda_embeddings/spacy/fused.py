@@ -251,14 +251,15 @@ class _Kept:
         }
 
     def add(self, keys: list[int], rows: _Rows, tables: list[np.ndarray]) -> bool:
-        """Add words under the lock; return False, and add none, if the tables have changed since they were digested.
+        """Add words under the lock; return False, and add none, if `whole` would vouch for rows that do not follow it.
 
         First the rows are added, then their places, so that a reader never finds a place without a row.
         """
-        if not np.array_equal(digest_rows(tables, rows.read), rows.digests):
-            return False
-        if self.whole is not None and self.whole != digest(tables):
-            self.whole = None  # these rows follow other tables than the rest
+        if self.whole is not None:
+            if not np.array_equal(digest_rows(tables, rows.read), rows.digests):
+                return False  # the tables have changed since
+            if self.whole != digest(tables):
+                self.whole = None  # these rows follow other tables than the rest
         used, self.used = self.used, self.used + len(keys)
         if self.used > len(self.rows.table):
             larger = _Rows(*(np.empty((2 * self.used, *a.shape[1:]), a.dtype) for a in self.rows))
