@@ -111,13 +111,10 @@ class FRBMSettings(options.SeededSettings):
 
     @classmethod
     def without_retired(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `Settings.without_retired`, with what a former ``advanced`` says of contrastive divergence."""
-        kept, advanced = super().without_retired(values), values.get("advanced", {})
-        if advanced and kept.get("learning") == "divergence":
-            kept["gibbs_steps"] = advanced.get("gibbs_steps", 1)
-            if advanced.get("visible") == "mean_field":
-                kept["learning"] = "mean_field"
-        return kept
+        """Return `Settings.without_retired`; ``learning`` says what ``advanced.visible`` said."""
+        by_mean_field = values.get("advanced", {}).get("visible") == "mean_field"
+        more = {"learning": "mean_field"} if by_mean_field else {}
+        return super().without_retired(values) | more
 
 
 @dataclass(frozen=True, kw_only=True)

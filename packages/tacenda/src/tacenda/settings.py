@@ -257,6 +257,10 @@ class Settings:
                     f"{cls.model()} no longer has the option {name}: it is always {constant!r}, not {given!r}"
                 )
         kept = {name: value for name, value in values.items() if name not in cls.retired}
+        for group in (values.get(name) for name in cls.retired):
+            if isinstance(group, Mapping):  # options of a retired group may be the class's own now
+                own = {one.name for one in _options_of(cls)}  # type: ignore[arg-type]
+                kept = {name: value for name, value in group.items() if name in own} | kept
         for one in _options_of(cls):  # type: ignore[arg-type]
             if isinstance(kept.get(one.name), Mapping) and one.group is not None:
                 kept[one.name] = one.group.without_retired(kept[one.name])
