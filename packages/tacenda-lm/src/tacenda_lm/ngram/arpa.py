@@ -415,7 +415,7 @@ def _build_table(orders: list[Rows], packing: Packing, words: list[str]) -> tupl
         if len(same):
             twice = " ".join(words[w] for w in packing.words(rows[same[:1]], n)[0])
             raise DataError(f"the {n}-gram {twice!r} is listed twice: one probability for each")
-    prefixes = [_prefixes(orders, n, packing) for n in range(2, len(orders) + 1)]
+    prefixes = _prefixes(orders, packing)
     if all((places >= 0).all() for places in prefixes):
         table = _pack_table(orders, prefixes, packing)
         try:
@@ -423,14 +423,14 @@ def _build_table(orders: list[Rows], packing: Packing, words: list[str]) -> tupl
         except ArtifactError:  # an n-gram is listed without its last words
             pass
     n_added = _complete(orders, packing)
-    prefixes = [_prefixes(orders, n, packing) for n in range(2, len(orders) + 1)]
+    prefixes = _prefixes(orders, packing)
     table = _pack_table(orders, prefixes, packing)
     return table, table.sums(), n_added
 
 
-def _prefixes(orders: list[Rows], n: int, packing: Packing) -> Int64:
-    """The place of every n-gram of n words without its last one in the order below, -1 where it is not listed."""
-    return packing.find_parents(orders[n - 1], n, orders[n - 2])
+def _prefixes(orders: list[Rows], packing: Packing) -> list[Int64]:
+    """Return the place of every n-gram without its last word in the order below, -1 where it is not listed."""
+    return [packing.find_parents(orders[n], n + 1, orders[n - 1]) for n in range(1, len(orders))]
 
 
 def _pack_table(orders: list[Rows], prefixes: list[Int64], packing: Packing) -> Table:
@@ -471,7 +471,7 @@ def _complete(orders: list[Rows], packing: Packing) -> int:
         if len(added):
             below, backoffs = _values(orders[n - 2])
             suffix = packing.keys(packing.words(orders[n - 1][added], n)[:, 1:])
-            prefix = _prefixes(orders, n, packing)[added]
+            prefix = packing.find_parents(orders[n - 1], n, orders[n - 2])[added]
             log_probs[added] = backoffs[prefix] + below[_places(suffix, orders[n - 2])]
     return n_added
 
