@@ -129,9 +129,9 @@ def fitted(
     course, n_types = found.fitted_on["training"], len(train.vocabulary)
     values = [value for _, _, value in course["evaluations"]]
     if isinstance(model, HLBL):
-        plan = model.settings.planned(train.n_tokens, n_types).epochs
+        plan = model.settings.plan(train.n_tokens, n_types).epochs
     else:
-        plan = model.settings.planned(train.n_tokens, n_types, held_out=True).epochs
+        plan = model.settings.plan(train.n_tokens, n_types, held_out=True).epochs
     return found, {
         "what": f"{kind}: {on}, {train.n_tokens:,} tokens, {plan} epochs",
         "model": kind,

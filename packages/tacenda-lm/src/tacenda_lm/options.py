@@ -57,9 +57,9 @@ class Plan(NamedTuple):
         return option(None, doc, at_least=0)
 
 
-def learning_rate(default: float, optimiser: str, floor: str) -> Any:
+def learning_rate(default: float, optimizer: str, floor: str) -> Any:
     """Declare how far a step goes; ``floor`` says where the rate ends."""
-    doc = f"step size of {optimiser}: reached after a warm-up, it falls along half a cosine to {floor}"
+    doc = f"step size of {optimizer}: reached after a warm-up, it falls along half a cosine to {floor}"
     return option(default, doc, at_least=0, below=1e6)
 
 

@@ -88,11 +88,11 @@ class UnknownWords:
         if new:
             if len(known) + len(new) > _REMEMBERED:
                 known, new = {}, list(dict.fromkeys(given))
-            known.update(zip(new, self._found(new).tolist(), strict=True))
+            known.update(zip(new, self._compute(new).tolist(), strict=True))
             self._known = known
         return np.fromiter(map(known.__getitem__, given), np.float64, len(given))
 
-    def _found(self, words: Sequence[str]) -> Float64:
+    def _compute(self, words: Sequence[str]) -> Float64:
         shares = np.zeros(len(words))
         unknown = [i for i, word in enumerate(words) if word not in self._vocabulary]
         if self.way == "even" and self.unseen_types is not None:
@@ -136,7 +136,7 @@ class _Spelling:
         shares = np.empty(len(words))
         for name in np.unique(classes).tolist():
             if name not in self._models:
-                self._models[name] = self._fitted(name)
+                self._models[name] = self._fit(name)
             model, left = self._models[name]
             own = np.flatnonzero(classes == name)
             shares[own] = model.log_probs([spelled[i] for i in own]) - left
@@ -149,8 +149,8 @@ class _Spelling:
             name = coarser_class(name)
         return UNKNOWN if name is None else name
 
-    def _fitted(self, name: str) -> tuple[LetterModel, float]:
-        """The letter model of a class, and the log of what it leaves to strings outside the vocabulary."""
+    def _fit(self, name: str) -> tuple[LetterModel, float]:
+        """Return the letter model of a class, and the log of what it leaves to strings outside the vocabulary."""
         proper = [word for word in self._words if word not in self._classes]
         alike = [word for word in proper if self._class(word) == name]
         model = LetterModel(alike or proper or [""])
@@ -224,7 +224,7 @@ class LetterModel:
 
     @property
     def _size(self) -> int:
-        """How many ids of letters there are."""
+        """Number of ids of letters."""
         return len(self._alphabet) + _FIRST
 
     def log_probs(self, words: Sequence[str]) -> Float64:

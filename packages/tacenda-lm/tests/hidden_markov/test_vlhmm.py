@@ -33,9 +33,9 @@ KINDS = [
 def test_epochs_are_planned_by_the_text_where_no_held_out_text_ends_training(
     n_tokens, n_types, epochs
 ):
-    assert VLHMMSettings().planned(n_tokens, n_types, held_out=False).epochs == epochs
-    assert VLHMMSettings().planned(n_tokens, n_types, held_out=True).epochs == 30
-    assert VLHMMSettings(epochs=4).planned(n_tokens, n_types, held_out=True).epochs == 4
+    assert VLHMMSettings().plan(n_tokens, n_types, held_out=False).epochs == epochs
+    assert VLHMMSettings().plan(n_tokens, n_types, held_out=True).epochs == 30
+    assert VLHMMSettings(epochs=4).plan(n_tokens, n_types, held_out=True).epochs == 4
 
 
 def test_a_fit_without_held_out_text_has_the_epochs_that_were_planned():

@@ -55,8 +55,8 @@ def test_a_dropout_mask_keeps_the_mean_and_its_draws(shape):
 )
 def test_epochs_are_planned_by_the_tokens_that_a_word_has(n_tokens, n_types, epochs):
     """Thirteen for Penn Treebank, and as many as were best on mixed prose of two sizes."""
-    assert HLBLSettings().planned(n_tokens, n_types).epochs == epochs
-    assert HLBLSettings(epochs=4).planned(n_tokens, n_types).epochs == 4
+    assert HLBLSettings().plan(n_tokens, n_types).epochs == epochs
+    assert HLBLSettings(epochs=4).plan(n_tokens, n_types).epochs == 4
 
 
 def test_a_fit_has_the_epochs_that_were_planned():

@@ -84,7 +84,7 @@ class VLHMMSettings(options.SeededSettings):
     device: str = devices.option()
     advanced: VLHMMAdvanced = group(VLHMMAdvanced)
 
-    def planned(self, n_tokens: int, n_types: int, held_out: bool) -> VLHMMSettings:
+    def plan(self, n_tokens: int, n_types: int, held_out: bool) -> VLHMMSettings:
         """Return the settings with as many epochs as a text of this size lasts, unless they are given.
 
         Where held-out text ends training, a rate that stays high finds a better model at all sizes of text.

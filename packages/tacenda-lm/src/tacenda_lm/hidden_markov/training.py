@@ -304,6 +304,7 @@ class Tabular(nn.Module):
     def log_likelihood(
         self, chosen: Chosen, observed: Observed, lexicon: Lexicon, threads: int = 1
     ) -> torch.Tensor:
+        """Return the same as `Network.log_likelihood`."""
         sources, targets = observed.sources, observed.targets
         blocks = self.log_blocks(chosen.kept, sources, targets)
         blocks = blocks + chosen.log_classes[sources, :, targets][:, None]
@@ -315,6 +316,7 @@ class Tabular(nn.Module):
 
     @torch.no_grad()
     def tables(self, lexicon: Lexicon) -> Learned:
+        """Return what was learned, as probabilities."""
         found = self(None)
         blocks = self.log_blocks(found.kept, *np.divmod(self.keys, self.classes))
         logs = blocks, found.log_classes, found.log_emissions, found.log_starts
@@ -449,7 +451,8 @@ def _sum_at(like: Array, rows: _Ints, values: Array) -> Array:
 def fit_vlhmm(
     settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitRun
 ) -> tuple[Learned, History]:
-    settings = settings.planned(corpus.n_tokens, len(corpus.vocabulary), valid is not None)
+    """Return what was learned of a text, and the course of its training. Raises ConfigurationError, FittingError."""
+    settings = settings.plan(corpus.n_tokens, len(corpus.vocabulary), valid is not None)
     device = settings.find_device()
     ids, offsets = text_of(corpus)
     held_out = None if valid is None else text_of(valid)

@@ -134,7 +134,7 @@ class HLBLSettings(options.SeededSettings):
     device: str = devices.option()
     advanced: HLBLAdvanced = group(HLBLAdvanced)
 
-    def planned(self, n_tokens: int, n_types: int) -> HLBLSettings:
+    def plan(self, n_tokens: int, n_types: int) -> HLBLSettings:
         """Return the settings with as many epochs as a text of this size lasts, unless they are given."""
         if self.epochs is not None:
             return self
@@ -321,7 +321,7 @@ class HLBL(StreamModel):
         from tacenda_lm.log_bilinear.tree_building import build_tree  # imports numba
 
         counts = corpus.type_counts
-        settings = self.settings.planned(corpus.n_tokens, len(counts))
+        settings = self.settings.plan(corpus.n_tokens, len(counts))
         advanced = settings.advanced
         text = Stream.of_corpus(corpus, settings.across_sentences)
         held_out = None if valid is None else Stream.of_corpus(valid, settings.across_sentences)

@@ -274,7 +274,7 @@ def _em(x, weights, members, borders, p, steps, found):  # type: ignore[no-untyp
     mass, spread, square = np.empty(2), np.empty(2), np.empty(2)
     for g in range(len(borders) - 1):
         first, last = borders[g], borders[g + 1]
-        # the scatter about the group's centre, by which no variance is lost where groups are small and far out
+        # the scatter about the group's center, by which no variance is lost where groups are small and far out
         center[:] = 0
         for j in range(first, last):
             _add(center, np.float32(1.0 / (last - first)), x[members[j]])

@@ -2,15 +2,15 @@
 
 A row is uint64 (columns,): its key, the words of an n-gram packed from the highest bits down, then what is known of
 the n-gram. A word is packed as its id + 1, and 0 is where no word stands, so rows sort as their words do. The key has
-the first word first ("in the order of prefixes", so that the n-grams that continue one are neighbours) or the last word
-first ("of suffixes", so that those are neighbours that have the last words in common). Blocks of rows are arrays
+the first word first ("in the order of prefixes", so that the n-grams that continue one are neighbors) or the last word
+first ("of suffixes", so that those are neighbors that have the last words in common). Blocks of rows are arrays
 (n-grams, columns).
 
 A sentence is read as ``<s> w_1 ... w_m </s>``, and both marks have the id of ``</s>``: in the first place of an n-gram
 the id can only mean ``<s>``, in the last place only ``</s>``.
 
 Each word is counted with the N - 1 before it, or as many as there are. These rows are sorted by their last words, so
-the n-grams of every lower order come out of one pass: those with the same last n words are neighbours (as in lmplz:
+the n-grams of every lower order come out of one pass: those with the same last n words are neighbors (as in lmplz:
 Heafield et al., "Scalable Modified Kneser-Ney Language Model Estimation", ACL 2013).
 
 Rows may be more than fit into memory. A `Sorter` sorts what fits and writes it to disk as a run; the runs are merged
@@ -65,7 +65,7 @@ class Packing(NamedTuple):
         return cls(bits, 64 // bits)
 
     def columns(self, n: int) -> int:
-        """How many columns the key of an n-gram has."""
+        """Return how many columns the key of an n-gram has."""
         return -(-n // self.per_column)
 
     def without_last(self, n: int) -> tuple[int, np.uint64]:
@@ -115,7 +115,7 @@ class Packing(NamedTuple):
 
 
 class Parents:
-    """The rows of the order below, read along with those of n-grams."""
+    """The rows of the order below, read along with the n-grams."""
 
     def __init__(self, blocks: Iterator[Rows], n: int, packing: Packing, width: int) -> None:
         self._blocks, self._n, self._packing = blocks, n, packing
@@ -123,7 +123,7 @@ class Parents:
         self._held: Rows | None = None
 
     def of(self, rows: Rows) -> tuple[Rows, Int64]:
-        """Return the parents up to that of the last row, and the place among them of each row's, or -1."""
+        """Return the parents up to the last row's, and the place of each row's among them, or -1."""
         key, n_keys = self._packing.parent(rows[-1], self._n), self._packing.columns(self._n - 1)
         taken = [self._none]
         for block in self.rest():
@@ -249,7 +249,7 @@ def count_by_order(rows: Iterable[Rows], n_types: int, order: int, scratch: Scra
         take(n - 1, out[: n_out - 1])
 
     for found in rows:
-        # of the highest order occurrences are the adjusted counts too: nothing longer tells what stands before
+        # of the highest order occurrences are the adjusted counts too: no longer n-gram tells what comes before
         found[:, -1] |= found[:, -1] << np.uint64(32)
         take(order, found)
     for n in range(order, 1, -1):
@@ -306,7 +306,7 @@ class Scratch:
         self._in_memory -= sum(each.nbytes for each in blocks)
 
     def rows_of_block(self, width: int) -> int:
-        """How many rows of so many columns are worked on at once."""
+        """Return how many rows of so many columns are worked on at once."""
         return max(min(self.budget // 128, 1 << 24) // (8 * width), _LEAST)
 
     def close(self) -> None:

@@ -181,7 +181,7 @@ def _encode(values: Float32, codes: Float32 | None) -> Rows:
     """Return the number of the nearest of ascending codes for each value, or without codes its bits."""
     if codes is None:
         return values.view(np.uint32).astype(np.uint64)
-    # in float64 the middle of two neighbours is between them, so that a code stands for itself exactly
+    # in float64 the middle of two neighbors is between them, so that a code stands for itself exactly
     middles = (codes[1:].astype(np.float64) + codes[:-1]) / 2
     return np.searchsorted(middles, values).astype(np.uint64)
 

@@ -60,7 +60,7 @@ def estimate(
     """Smooth the n-grams of a text, and hand them to ``writer``.
 
     Each order is read twice along with the one below: sorted by its last words, where p(w | h') is found for every
-    n-gram h w, and then by its first words, where those that continue a context are neighbours.
+    n-gram h w, and then by its first words, where those that continue a context are neighbors.
     """
     packing, order = counted.packing, len(counted.orders) + 1
     total = 2 * sum(each.n_rows for each in counted.orders)

@@ -1,6 +1,6 @@
 """`Table`: the n-grams of a model with their log-probabilities and back-offs, used as they are packed in an array.
 
-The n-grams of each order are sorted by their words, so those that continue one n-gram are neighbours. Of each its last
+The n-grams of each order are sorted by their words, so those that continue one n-gram are neighbors. Of each its last
 word alone is kept, as in KenLM's trie (Heafield 2011, "KenLM: Faster and Smaller Language Model Queries"), in a record
 of as many bits as are needed, from the lowest up:
 

@@ -33,8 +33,8 @@ HEAT: Color = (214, 84, 20)
 STRENGTH = 0.75
 
 
-def _rgb(colour: Color) -> str:
-    return f"rgb({colour[0]}, {colour[1]}, {colour[2]})"
+def _rgb(color: Color) -> str:
+    return f"rgb({color[0]}, {color[1]}, {color[2]})"
 
 
 def _theme(ink: Color, paper: Color) -> str:

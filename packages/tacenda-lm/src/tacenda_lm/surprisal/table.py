@@ -147,7 +147,7 @@ class SurprisalTable:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the rows as dictionaries of Python values; what is missing is None."""
         for start in range(0, len(self), _ROWS):
-            parts = [_listed(column[start : start + _ROWS]) for column in self._columns.values()]
+            parts = [_to_list(column[start : start + _ROWS]) for column in self._columns.values()]
             for values in zip(*parts, strict=True):
                 yield dict(zip(self.columns, values, strict=True))
 
@@ -218,7 +218,7 @@ class SurprisalTable:
             if isinstance(column, list):
                 found[name] = column
             elif column.dtype == bool:
-                found[name] = pandas.array(_listed(column), dtype="boolean")
+                found[name] = pandas.array(_to_list(column), dtype="boolean")
             elif np.ma.is_masked(column):
                 found[name] = _ma.filled(column.astype(np.float64), np.nan)
             else:
@@ -226,8 +226,8 @@ class SurprisalTable:
         return pandas.DataFrame(found)
 
 
-def _listed(column: Column) -> list[Any]:
-    """The values of a column as Python has them; None where one is missing."""
+def _to_list(column: Column) -> list[Any]:
+    """Return the values of a column as Python has them; None where one is missing."""
     return column if isinstance(column, list) else column.tolist()
 
 
