@@ -146,12 +146,12 @@ def test_shares_are_found_while_another_thread_makes_room_for_more(monkeypatch):
     monkeypatch.setattr(unknown_words, "_REMEMBERED", 3)
     shares = UnknownWords(VOCABULARY, "even", 9)
     shares.log_share("b")
-    found, others = shares._found, [["x", "y", "z", "w"]]
+    found, others = shares._compute, [["x", "y", "z", "w"]]
 
     def interrupted(words):
         if others:
             shares.log_shares(others.pop())
         return found(words)
 
-    monkeypatch.setattr(shares, "_found", interrupted)
+    monkeypatch.setattr(shares, "_compute", interrupted)
     assert len(shares.log_shares(["b", "zebra"])) == 2
