@@ -236,7 +236,7 @@ class ConditionalPMFSettings(FactorizationSettings, RatedSettings):
     reg_yj: float | None = option(
         None,
         """weight of the squared conditioning factors, for each user who has rated the item; None: the
-        standard deviation of the ratings, times more where users and items have few ratings (0.23 for
+        standard deviation of the ratings, times more where users and items have few ratings (0.22 for
         MovieLens-100K, 0.13 for MovieLens-1M); the thesis has 0.003""",
         at_least=0,
     )

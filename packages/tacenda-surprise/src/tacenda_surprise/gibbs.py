@@ -89,7 +89,7 @@ class BayesianPMFSettings(SeededSettings, DeviceSettings):
     n_factors: int | None = option(
         None,
         """D, the width of the factors; averaging keeps wide ones from overfitting, but they mix slowly
-        and take longer; None: 8 to 32, more where users and items have more ratings (22 for
+        and take longer; None: 8 to 32, more where users and items have more ratings (26 for
         MovieLens-100K, 32 for MovieLens-1M)""",
         at_least=0,
     )
@@ -99,7 +99,7 @@ class BayesianPMFSettings(SeededSettings, DeviceSettings):
     n_samples: int | None = option(
         None,
         """sweeps after that; predictions are averages over all of them; None: 160 to 600, more where
-        users and items have fewer ratings, whose factors every sweep draws anew (375 for
+        users and items have fewer ratings, whose factors every sweep draws anew (300 for
         MovieLens-100K, 160 for MovieLens-1M)""",
         at_least=1,
     )
