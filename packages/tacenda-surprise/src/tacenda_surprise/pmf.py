@@ -17,6 +17,7 @@ likewise, without s.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -60,11 +61,16 @@ class Factors(Arrays):
     item_biases: Float32[Array, "items"]
     side_factors: Float32[Array, "sides width"]  # w, no rows without conditioning
     user_prior: Float32[Array, "priors width"]  # s, likewise
-    used: Float64[Array, "16", at_least(0)]  # see `ResolvedOptions.of_numbers`
+    used: Float64[Array, "16", at_least(0)]  # see `resolved`
     spread: PredictiveVariance
     variances: Variances
 
-    @property
+    @cached_property
+    def resolved(self) -> ResolvedOptions:
+        """The numbers of the fit."""
+        return ResolvedOptions.of_numbers(self.used)
+
+    @cached_property
     def tables(self) -> Tables:
         """Everything but s."""
         return Tables(
@@ -194,7 +200,7 @@ class PMF(RatingAlgorithm):
         The default is a quarter of the epochs of the fit.
         """
         old = self._learned(self.learned)
-        before, own = ResolvedOptions.of_numbers(old.used), old.user_factors
+        before, own = old.resolved, old.user_factors
         n = max(before.epochs // 4, 1) if epochs is None else epochs
         used, catalogue = before._replace(epochs=n), self.catalogue.grown(ratings)
         known = self._known(ratings, identities)
@@ -232,8 +238,7 @@ class PMF(RatingAlgorithm):
         prior = np.zeros(self.settings.n_factors, np.float32)
         if self.conditional and len(known):
             prior = found.side_factors[known].mean(axis=0)
-        used = ResolvedOptions.of_numbers(found.used)
-        bias, x = solve_user(used, found.tables, mean, (items, rated), prior)
+        bias, x = solve_user(found.resolved, found.tables, mean, (items, rated), prior)
         q, c = found.item_factors, found.item_biases
         return FoldedFactors(bias, x, spread.of_new_user(len(items)), spread, scale, mean, q, c)
 
