@@ -305,6 +305,11 @@ def test_another_vocabulary_is_refused(model):
         model.perplexity(Corpus.from_sentences([["b", "a"]]))
 
 
+def test_a_context_of_another_name_is_refused(model):
+    with pytest.raises(ConfigurationError, match="context must be 'sentence' or 'stream', not 'doc"):
+        model.perplexity([["a", "b"]], context="document")
+
+
 @pytest.mark.parametrize("sentence", [[1, 2], ["a", None], [["a"]]])
 def test_what_is_no_sentence_is_refused(model, sentence):
     for act in (model.score, model.surprisal, lambda s: model.perplexity([s])):

@@ -1,6 +1,7 @@
 """The draws a chain is made of, against the posteriors they are from; and what is made of its samples."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from scipy.sparse import csr_array
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ArtifactError
 from tacenda.ratings import split
-from tacenda_surprise import PMF, BayesianPMF, BiasOnly, ConditionalBayesianPMF
+from tacenda_surprise import PMF, BayesianPMF, BiasOnly, ConditionalBayesianPMF, ConditionalPMF
 from tacenda_surprise.catalogue import Identities, standardized
 from tacenda_surprise.gibbs import (
     Gibbs,
@@ -202,16 +203,23 @@ def test_samples_that_hold_no_precision_are_refused(folding):
         damaged.fold(np.array([], np.int64), np.array([], np.float32))
 
 
-def test_identities_alone_tell_something_of_a_user():
+@pytest.mark.parametrize(
+    ("make", "margin"),
+    [
+        (partial(ConditionalBayesianPMF, n_factors=5, burn_in=20, n_samples=40), 0.01),
+        (partial(ConditionalPMF, n_factors=8, n_epochs=40), 0.005),
+    ],
+)
+def test_identities_alone_tell_something_of_a_user(make, margin):
     data = synthetic_ratings.generate(600, 120, 14_000, rank=3, noise=0.5, informative=2.0, seed=1)
     quiet = data.ratings.user_ids >= 500
     train, test = data.ratings.select(~quiet), data.ratings.select(quiet)
     found = []
     for identities in (Identities.of(test), None):
-        model = ConditionalBayesianPMF(n_factors=5, burn_in=20, n_samples=40, random_state=0)
-        scores = model.fit(train, identities=identities).score_pairs(test.user_ids, test.item_ids)
+        model = make(random_state=0).fit(train, identities=identities)
+        scores = model.score_pairs(test.user_ids, test.item_ids)
         found.append(float(np.sqrt(np.mean((scores - test.values) ** 2))))
-    assert found[0] < found[1] - 0.01
+    assert found[0] < found[1] - margin
 
 
 @pytest.fixture(scope="module")

@@ -144,6 +144,22 @@ GROWING = {
         n_factors=4, burn_in=20, n_samples=30, random_state=0
     ),
 }
+LOADED = {
+    **GROWING,
+    "machine": machine,
+    "machine by plain steps": MAKERS["machine by plain steps"],
+}
+
+
+@pytest.mark.parametrize("make", LOADED.values(), ids=LOADED)
+def test_training_on_is_the_same_after_a_way_to_disk(later, make, tmp_path):
+    train, early, _ = later
+    model = make().fit(early)
+    model.save(tmp_path / "model")
+    again = tacenda.load(tmp_path / "model").partial_fit(train, n_epochs=2)
+    assert_same(again, model.partial_fit(train, n_epochs=2))
+    again.save(tmp_path / "again")
+    assert_same(tacenda.load(tmp_path / "again"), again)
 
 
 @pytest.mark.parametrize("name", GROWING)
