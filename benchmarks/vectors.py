@@ -33,8 +33,6 @@ PROTOCOL = {
     "timing": "CPU seconds of one thread, both forms interleaved in one process; ratios of the medians",
     "SGD": f"{USERS:,} users of 20 to 300 ratings, {ITEMS:,} items, popularity i^-0.6; an epoch",
     "context": f"{TOKENS:,} tokens of {WORDS:,} words with Zipf's frequencies, one sequence",
-    "scores": "the same text, four random balanced trees joined (one for width 100); float32 by context_sum and "
-    "tree_softmax in blocks of 512 tokens",
 }
 
 
@@ -50,11 +48,11 @@ def plain_product(own, q, i):
 
 
 @numba.njit(nogil=True, error_model="numpy", fastmath=REORDERED)
-def plain_step(own, q, i, following, keep, step):
+def plain_step(own, q, i, following, keep_x, keep_q, step_x, step_q):
     for d in range(q.shape[1]):
         x, old = own[0, d], q[i, d]
-        q[i, d] = keep * old + step * x
-        own[0, d] = keep * x + step * old
+        q[i, d] = keep_q * old + step_q * x
+        own[0, d] = keep_x * x + step_x * old
     return plain_product(own, q, following)
 
 
