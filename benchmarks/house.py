@@ -139,6 +139,52 @@ def lm_pipe(small: bool) -> Prepared:
     )
 
 
+def _tagger() -> Any:
+    """A tagger on hashed features and an LDS, joined by one layer."""
+    import spacy
+
+    from tacenda_embeddings import LDS
+
+    spacy.util.fix_random_seed(0)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lds_embeddings").initialize(artifact=LDS(n_states=50).fit(corpus(4000)))
+    features = {"attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"], "rows": [5000, 1000, 2500, 2500]}
+    embeds = {
+        "hash": {
+            "@architectures": "spacy.MultiHashEmbed.v2", "width": 96, "include_static_vectors": False, **features,
+        },
+        "lds": {"@architectures": "tacenda.DocTensor.v1"},
+    }  # fmt: skip
+    tok2vec = {"@architectures": "tacenda.ConcatEmbed.v1", "width": 96, "embeds": embeds}
+    model = {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}
+    tagger = nlp.add_pipe("tagger", config={"model": model})
+    doc = nlp.make_doc("a b")
+    example = spacy.training.Example.from_dict(doc, {"tags": ["N", "V"]})
+    nlp.initialize(lambda: [example])
+    return nlp, tagger
+
+
+def _tagged(small: bool, n: int, tag: Callable[[Any, list[Any]], list[Any]]) -> Prepared:
+    from spacy.tokens import Doc
+
+    nlp, tagger = _tagger()
+    lines = [words for words in sentences()[4000:] if words]
+    docs = [Doc(nlp.vocab, words=words) for words in lines[: 10 if small else n]]
+    repeats = 1 if small else 4
+    return (
+        lambda: [tag(nlp, [doc.copy() for doc in docs]) for _ in range(repeats)],
+        lambda found: tagger.model.get_ref("tok2vec").predict(found[0][:20]),
+    )
+
+
+def concat_pipe(small: bool) -> Prepared:
+    return _tagged(small, 2000, lambda nlp, docs: list(nlp.pipe(docs)))
+
+
+def concat_one_by_one(small: bool) -> Prepared:
+    return _tagged(small, 400, lambda nlp, docs: [nlp(doc) for doc in docs])
+
+
 def hlbl_epoch(small: bool) -> Prepared:
     from tacenda_lm import HLBL
 
@@ -195,6 +241,17 @@ def kneser_ney_score(small: bool) -> Prepared:
     )
 
 
+def neural_cache_score(small: bool) -> Prepared:
+    from tacenda_lm import NeuralCache
+
+    lm = NeuralCache(hlbl={"width": 32, "epochs": 1}).fit(corpus(1000))
+    text = sentences()[-(10 if small else 1000) :]
+    return (
+        lambda: [lm.perplexity(text, context="stream").value for _ in range(1 if small else 5)],
+        lambda found: found,
+    )
+
+
 def sumembed_fit(small: bool) -> Prepared:
     from tacenda_embeddings import SumEmbed
 
@@ -243,9 +300,9 @@ def load_warm(small: bool) -> Prepared:
 JOBS = {
     job.__name__: job
     for job in (
-        lds_fit, nlp_pipe, lm_pipe, hlbl_epoch, lbl_epoch, vlhmm_epoch, recurrent_epoch, state_space_epoch, frbm_epoch,
-        kneser_ney_fit, kneser_ney_score, sumembed_fit, pmf_fit, conditional_pmf_fit, gibbs_sweeps, rbm_epochs,
-        load_warm,
+        lds_fit, nlp_pipe, concat_pipe, concat_one_by_one, lm_pipe, hlbl_epoch, lbl_epoch, vlhmm_epoch,
+        recurrent_epoch, state_space_epoch, frbm_epoch, kneser_ney_fit, kneser_ney_score, neural_cache_score,
+        sumembed_fit, pmf_fit, conditional_pmf_fit, gibbs_sweeps, rbm_epochs, load_warm,
     )
 }  # fmt: skip
 PROCESSES = {
