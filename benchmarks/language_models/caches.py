@@ -49,4 +49,5 @@ def measure() -> None:
 
 
 if __name__ == "__main__":
+    reporting.Command(__doc__).parse_args()
     measure()

@@ -132,8 +132,9 @@ TRAINED = {"running": running, "apart": apart}
 def main() -> None:
     parser = reporting.Command(__doc__)
     parser.add_argument("--trained", nargs="+", choices=TRAINED, default=list(TRAINED))
+    options = parser.parse_args()
     texts = Texts()
-    for trained in parser.parse_args().trained:
+    for trained in options.trained:
         models: dict[str, LanguageModel] = {}
         name = ""
         for name, models in TRAINED[trained](texts):
