@@ -306,7 +306,9 @@ def test_another_vocabulary_is_refused(model):
 
 
 def test_a_context_of_another_name_is_refused(model):
-    with pytest.raises(ConfigurationError, match="context must be 'sentence' or 'stream', not 'doc"):
+    with pytest.raises(
+        ConfigurationError, match="context must be 'sentence' or 'stream', not 'doc"
+    ):
         model.perplexity([["a", "b"]], context="document")
 
 
