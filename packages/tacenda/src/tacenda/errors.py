@@ -1,4 +1,8 @@
-"""The errors Tacenda raises on purpose: one sentence each: what is wrong, where, what to do."""
+"""The errors Tacenda raises on purpose, and its warnings: one sentence each: what is wrong, where, what to do."""
+
+import sys
+import warnings
+from weakref import WeakKeyDictionary
 
 _LONGEST = 800  # characters of a message; what it quotes may be a whole hostile file
 
@@ -52,6 +56,50 @@ class FittingError(TacendaError, RuntimeError):
 
 class NotFittedError(TacendaError, RuntimeError):
     """A model or component is used before it was fitted or loaded."""
+
+
+class TacendaWarning(UserWarning):
+    """What is asked for can be done, and is probably not what the user means."""
+
+
+#: Packages whose frames are not the user's: ours, the hosts that call us, and what runs context managers and wrappers.
+_NOT_THE_USER = ("tacenda", "spacy", "thinc", "surprise", "lenskit", "contextlib", "functools")
+_given: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()
+
+
+def warn(
+    message: str,
+    category: type[Warning] = TacendaWarning,
+    *,
+    once: tuple[object, str] | None = None,
+) -> None:
+    """Warn of something in one sentence, at the line of the user's that called Tacenda or its host.
+
+    Parameters
+    ----------
+    message
+        What is wrong, where, and what to do.
+    category
+        The class of the warning.
+    once
+        An object, such as a model or a component, and a topic: of a topic an object is told once in its life,
+        whatever the numbers in the message. Without it, Python shows equal messages from one line once.
+    """
+    if once is not None:
+        owner, topic = once
+        topics = _given.setdefault(owner, set())
+        if topic in topics:
+            return
+        topics.add(topic)
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and _is_not_the_user(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(_harmless(message), category, stacklevel=level)
+
+
+def _is_not_the_user(module: str) -> bool:
+    package = module.partition(".")[0]
+    return package in _NOT_THE_USER or package.startswith("tacenda_")
 
 
 def describe(error: BaseException | None) -> str:

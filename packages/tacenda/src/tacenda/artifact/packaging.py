@@ -11,7 +11,6 @@ import json
 import os
 import re
 import tempfile
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 from tacenda.artifact import folder as folders
 from tacenda.artifact.by_name import CARD, NAME, available
 from tacenda.artifact.folder import Artifact
-from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.errors import ArtifactError, ConfigurationError, warn
 from tacenda.plugins import canonical
 
 _COMPONENTS = {"embedders": "token_embeddings", "language_models": "lm_scorer"}
@@ -102,10 +101,9 @@ def package(
         and canonical(model.distribution) != about.distribution
     ]
     if owners:
-        warnings.warn(
+        warn(
             f"{' and '.join(owners)} has a model {about.name!r} too: where both are installed, neither can be loaded "
-            "by its name",
-            stacklevel=2,
+            "by its name"
         )
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, about.module)

@@ -8,7 +8,6 @@ nothing names and the next build removes.
 import hashlib
 import json
 import os
-import warnings
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -42,7 +41,7 @@ from tacenda.corpus.storage import (
     writing,
 )
 from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
-from tacenda.errors import ArtifactError, CorpusError
+from tacenda.errors import ArtifactError, CorpusError, warn
 from tacenda.offsets import check_offsets
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer, tokenizer_version
 from tacenda.vocabulary import Vocabulary
@@ -280,7 +279,7 @@ class Corpus:
         try:
             return cls.open(folder)
         except CorpusError as error:
-            warnings.warn(f"{error}: building it again now", stacklevel=4)
+            warn(f"{error}: building it again now")
             return None
 
     def _commit(self, data: Path, fingerprint: str | None) -> None:

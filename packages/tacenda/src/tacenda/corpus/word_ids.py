@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import pickle
 import threading
-import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 
 from tacenda.corpus.lines import Marks, sentence_without_marks
 from tacenda.corpus.storage import GrowingArray, Place
-from tacenda.errors import CorpusError
+from tacenda.errors import CorpusError, warn
 from tacenda.progress import track
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import UNKNOWN, Normalization, Oov, Vocabulary, not_a_string
@@ -200,7 +199,7 @@ def assemble(
         if is_split_at_whitespace and selection.vocabulary is None:
             said = about_running_text(counts)
             if said:
-                warnings.warn(said, stacklevel=4)
+                warn(said)
         vocabulary = selection.choose(counts, len(offsets) - 1)
         ids.replace(vocabulary.encode(types, remember=False))
         return ids.finish(), offsets.finish(), vocabulary, counts.get(UNKNOWN, 0)

@@ -13,7 +13,6 @@ before anything is sent.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ from tacenda.corpus import word_ids
 from tacenda.corpus.lines import Marks, check_marks
 from tacenda.corpus.word_ids import Selecting, Selection, Types
 from tacenda.dask.partitions import Addresses, Partition, partitions
-from tacenda.errors import ConfigurationError, CorpusError, FittingError
+from tacenda.errors import ConfigurationError, CorpusError, FittingError, warn
 from tacenda.progress import Progress, track
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer
 from tacenda.vocabulary import UNKNOWN, Vocabulary
@@ -178,7 +177,7 @@ class ClusterCorpus:
             if vocabulary is None:
                 raise _no_tokens(sources)
             if said:
-                warnings.warn(said, stacklevel=2)
+                warn(said)
         # What ``scatter`` places dies with the workers that hold it; the result of a task does not. It travels once,
         # and Dask would advise to scatter it.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GiB"}):

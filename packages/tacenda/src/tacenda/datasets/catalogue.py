@@ -16,7 +16,6 @@ import os
 import re
 import sys
 import tomllib
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -26,7 +25,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from tacenda import plugins
-from tacenda.errors import DataError, PluginError
+from tacenda.errors import DataError, PluginError, warn
 
 DATA_VARIABLE = "TACENDA_DATA"
 CACHE_VARIABLE = "TACENDA_CACHE"
@@ -172,7 +171,7 @@ def _registered() -> list[tuple[str, DatasetSpec]]:
             entry = plugins.get("datasets", record.name, distribution=record.distribution)
         except PluginError as error:
             if record.status == "not loaded":  # otherwise it was said before
-                warnings.warn(f"datasets left out: {error}", stacklevel=3)
+                warn(f"datasets left out: {error}")
             continue
         specs = [entry] if isinstance(entry, DatasetSpec) else entry
         found.extend((record.distribution, spec) for spec in specs)

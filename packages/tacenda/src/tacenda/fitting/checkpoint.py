@@ -11,7 +11,6 @@ import json
 import os
 import re
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from tacenda import store
-from tacenda.errors import FittingError
+from tacenda.errors import FittingError, warn
 from tacenda.fitting.trainer import State
 
 Resume = bool | Literal["auto"]
@@ -158,7 +157,7 @@ class Recorder(CheckpointFolder):
         except FittingError as error:
             if not self._saved_once:
                 raise
-            warnings.warn(f"{error}; the fit goes on", RuntimeWarning, stacklevel=2)
+            warn(f"{error}; the fit goes on", RuntimeWarning)
         self._saved_at, self._saved_once = time.monotonic(), True
 
     def find(self, resume: Resume) -> Checkpoint | None:

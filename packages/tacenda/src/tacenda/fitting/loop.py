@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
@@ -23,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacenda.errors import ConfigurationError, FittingError, describe
+from tacenda.errors import ConfigurationError, FittingError, describe, warn
 from tacenda.fitting.checkpoint import Recorder, Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History, read_count
 from tacenda.fitting.schedules import Position, Schedule
@@ -271,7 +270,7 @@ class FitLoop:
             if error.first or self.settings.on_divergence == "raise":
                 raise
             kept = f"training was stopped, and the best model so far is kept: {error}"
-            warnings.warn(kept, RuntimeWarning, stacklevel=3)
+            warn(kept, RuntimeWarning)
             return history
         history.seconds = self._earlier + time.monotonic() - self._began
         if history.best is not None and history.best.step != history.steps:
