@@ -8,6 +8,7 @@ import pytest
 import spacy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from spacy.matcher import Matcher
 from spacy.tokens import Doc, Span, Token
 
 from tacenda import Corpus
@@ -97,13 +98,15 @@ def test_a_written_unk_is_the_unknown_word(pipeline):
     assert [token._.lm_oov for token in doc] == [False, True, False]
 
 
-def test_whitespace_tokens_have_no_score_and_change_none(pipeline):
+def test_whitespace_tokens_have_no_bits_and_change_none(pipeline):
     nlp = pipeline(rank=True, entropy=True)
     doc = nlp(" the  cat \n saw ")
     blank = [token for token in doc if token.is_space]
     assert len(blank) == 3
     for name in ("surprisal", "lm_logprob", "lm_oov", "lm_rank", "lm_entropy"):
-        assert [token._.get(name) for token in blank] == [None] * 3
+        values = [token._.get(name) for token in blank]
+        assert values == [0] * 3
+        assert all(math.copysign(1, value) == 1 for value in values)
     kept = [token._.surprisal for token in doc if not token.is_space]
     assert kept == surprisals(nlp("the cat saw"))
 
@@ -113,9 +116,40 @@ def test_text_without_words_has_a_logprob_of_zero_and_no_perplexity(pipeline, te
     nlp = pipeline(sentences=True)
     for doc in [nlp(text), *nlp.pipe([FIRST, text])][::2]:
         assert doc._.lm_logprob == 0.0
-        assert math.isnan(doc._.perplexity)
-        assert math.isnan(doc._.lm_bpc)
+        assert doc._.perplexity is None
+        assert doc._.lm_bpc is None
+        assert doc[:]._.perplexity is None
+        assert doc.to_json(underscore=["perplexity"])["_"] == {"perplexity": None}
     assert list(nlp.pipe([])) == []
+
+
+@pytest.mark.parametrize("name", ["surprisal", "lm_rank", "lm_entropy", "lm_logprob"])
+def test_matcher_compares_scores_in_a_text_with_whitespace_tokens(pipeline, name):
+    nlp = pipeline(rank=True, entropy=True)
+    doc = nlp("the  cat \n saw a dog")
+    values = [token._.get(name) for token in doc]
+    middle = sorted(values)[len(values) // 2]
+    matcher = Matcher(nlp.vocab)
+    matcher.add("higher", [[{"_": {name: {">": middle}}}]])
+    found = [start for _, start, _ in matcher(doc)]
+    assert found == [i for i, value in enumerate(values) if value > middle]
+
+
+class _Searched(np.ndarray):
+    """An array that refuses a search which would convert all of it to another type."""
+
+    def searchsorted(self, value, *rest, **more):
+        assert np.result_type(self, np.asarray(value)) == self.dtype == np.asarray(value).dtype
+        return np.asarray(self).searchsorted(value, *rest, **more)
+
+
+def test_score_of_a_token_does_not_convert_those_of_the_document(pipeline):
+    doc = pipeline()(FIRST)
+    expected = surprisals(doc)
+    kept = doc.user_data["._.", "lm_scores", None, None]
+    kept["start"] = kept["start"].view(_Searched)
+    assert surprisals(doc) == expected
+    assert doc[1:3]._.lm_logprob == pytest.approx(sum(t._.lm_logprob for t in doc[1:3]))
 
 
 def test_document_that_was_not_scored_has_none_everywhere(pipeline):

@@ -1,5 +1,9 @@
 """The component as every one that holds a model, and documents that it has scored."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 from spacy.tokens import Doc, DocBin
 
@@ -56,3 +60,29 @@ def test_scores_survive_a_docbin_with_user_data(nlp):
     copies = list(DocBin().from_bytes(data).get_docs(nlp.vocab))
     assert [values(copy)[0] for copy in copies] == [values(doc)[0] for doc in docs]
     assert copies[0]._.perplexity == docs[0]._.perplexity
+
+
+_READER = """
+import json, sys, spacy
+from spacy.tokens import Doc, DocBin
+from tacenda_lm.spacy import register, render
+
+register()
+vocab = spacy.blank("en").vocab
+with open(sys.argv[1], "rb") as file:
+    docs = [Doc(vocab).from_bytes(file.read()), *DocBin().from_disk(sys.argv[2]).get_docs(vocab)]
+assert all("zebra" in render(doc) for doc in docs)
+found = [[[t._.surprisal for t in d], [t._.lm_rank for t in d], d._.perplexity, d[1:4]._.lm_logprob] for d in docs]
+print(json.dumps(found))
+"""
+
+
+def test_stored_scores_are_read_in_a_process_without_the_component(pipeline, tmp_path):
+    doc = pipeline(rank=True)(TEXT)
+    (tmp_path / "doc").write_bytes(doc.to_bytes())
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "docs.spacy")
+    files = [str(tmp_path / name) for name in ("doc", "docs.spacy")]
+    printed = subprocess.check_output([sys.executable, "-c", _READER, *files], text=True)
+    ranks = [t._.lm_rank for t in doc]
+    one = [[t._.surprisal for t in doc], ranks, doc._.perplexity, doc[1:4]._.lm_logprob]
+    assert json.loads(printed) == [one, one]

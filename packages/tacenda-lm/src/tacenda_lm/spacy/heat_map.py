@@ -16,7 +16,7 @@ from spacy.util import is_in_jupyter
 
 from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda.vocabulary import UNKNOWN
-from tacenda_lm.spacy.scores import DocScores
+from tacenda_lm.spacy.scores import DocScores, register
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 _MOST_SURPRISING = 5
@@ -122,6 +122,7 @@ def render(
     """
     if not max_bits > 0:
         raise ConfigurationError(f"max_bits must be positive, not {max_bits!r}")
+    register(prefix)  # documents may have been stored, and there need be no component here
     given = [docs] if isinstance(docs, Doc) else list(docs)
     heading = "" if title is None else f"<h1>{_text(title)}</h1>\n"
     figures = "\n".join(_figure(doc, prefix, max_bits) for doc in given)
@@ -158,10 +159,11 @@ def _figure(doc: Doc, prefix: str, max_bits: float) -> str:
         shown.append(f'<span{name} style="--heat:{heat:.3f}" title="{_text(about)}">{text}</span>')
 
     for token in doc:
-        bits: Any = token._.get(f"{prefix}surprisal")
-        if bits is None:
+        words = scores.words(token.idx, token.idx + len(token))
+        if words.start == words.stop:  # whitespace
             shown += [_text(token.text), token.whitespace_]
             continue
+        bits: Any = token._.get(f"{prefix}surprisal")
         most[token.text] = max(bits, most.get(token.text, 0.0))
         oov = token._.get(f"{prefix}lm_oov")
         about = f"{token.text}: {bits:.2f} bits, log p {token._.get(prefix + 'lm_logprob'):.3f}"
@@ -172,7 +174,7 @@ def _figure(doc: Doc, prefix: str, max_bits: float) -> str:
             value = token._.get(prefix + name) if token.has_extension(prefix + name) else None
             about += "" if value is None else f", {value:.4g} {what}"
         add("oov" if oov else "", bits, about, _text(token.text))
-        last = scores.words(token.idx, token.idx + len(token)).stop - 1
+        last = words.stop - 1
         if last in ends:
             bits = -ends[last] / _LN2
             add("end", bits, f"end of sentence: {bits:.2f} bits, log p {ends[last]:.3f}", "¶")

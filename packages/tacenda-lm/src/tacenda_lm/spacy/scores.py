@@ -17,7 +17,8 @@ token has the sum of its words' log-probabilities. The extension attributes of t
 | ``doc._.lm_logprob``, ``doc._.perplexity`` | | as for a span |
 | ``doc._.lm_bpc`` | bits | per character of the words and one after each; None if unknown words pay for none |
 
-All are None where nothing was scored: before the component has run, and for whitespace tokens.
+All are None before the component has run, and perplexities and ``lm_bpc`` where there is no word. The model does not
+see whitespace tokens: they have 0 bits, so that they add nothing to a sum and a `Matcher` can compare them.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ class DocScores(NamedTuple):
 
     def words(self, start: int, end: int) -> slice:
         """Return the words that begin in a range of characters."""
-        find = self.start.searchsorted
-        return slice(int(find(start)), int(find(end)))
+        # numbers of the array's own type: for a Python int NumPy would convert, and so copy, the whole array
+        number, find = self.start.dtype.type, self.start.searchsorted
+        return slice(int(find(number(start))), int(find(number(end))))
 
     def ends(self, words: slice) -> Float64:
         """Return the scores of ``</s>`` after every segment that lies wholly in a range of words."""
@@ -121,8 +123,13 @@ def text_length(doc: Doc) -> int:
     return int(last.idx) + len(last)
 
 
-def register(prefix: str, *, rank: bool, entropy: bool, state: bool = False) -> None:
-    """Define the extensions, with names that begin with ``prefix``; those defined already stay.
+def register(
+    prefix: str = "", *, rank: bool = True, entropy: bool = True, state: bool = True
+) -> None:
+    """Define the attributes, so that scores which are stored with documents can be read without the component.
+
+    Their names begin with ``prefix``; those defined already stay. ``rank``, ``entropy`` and ``state`` tell whether
+    there are attributes for these too, which are None where they were not scored.
 
     Raises ConfigurationError for a prefix with which no attribute can begin, or if another library has an
     extension of one of these names.
@@ -160,13 +167,12 @@ def _set(host: Any, name: str, **definition: Any) -> None:
 
 
 def _words(prefix: str, piece: Token | Span | Doc) -> tuple[DocScores, slice] | None:
-    """The words of a piece, of a merged token more than one; None if the document was not scored."""
+    """The words of a piece: of a merged token several, of whitespace none; None if the document was not scored."""
     scores = DocScores.of(piece if isinstance(piece, Doc) else piece.doc, prefix)
     if scores is None:
         return None
     if isinstance(piece, Token):
-        words = scores.words(piece.idx, piece.idx + len(piece))
-        return (scores, words) if words.stop > words.start else None
+        return scores, scores.words(piece.idx, piece.idx + len(piece))
     if isinstance(piece, Span):
         return scores, scores.words(piece.start_char, piece.end_char)
     return scores, slice(0, len(scores.start))
@@ -185,7 +191,7 @@ def _logprob(prefix: str, token: Token) -> float | None:
 
 def _surprisal(prefix: str, token: Token) -> float | None:
     log_prob = _logprob(prefix, token)
-    return None if log_prob is None else -log_prob / math.log(2)
+    return None if log_prob is None else 0.0 - log_prob / math.log(2)  # 0.0, not -0.0, of whitespace
 
 
 def _oov(prefix: str, token: Token) -> bool | None:
@@ -194,19 +200,22 @@ def _oov(prefix: str, token: Token) -> bool | None:
 
 
 def _single(field: str, prefix: str, token: Token) -> Any:
-    """A value that only one word can have; a merged token has none."""
+    """A value that only one word can have; a merged token has none, and whitespace the number 0 but no state."""
     found = _words(prefix, token)
     values = None if found is None else getattr(found[0], field)
-    if found is None or values is None or found[1].stop - found[1].start > 1:
+    if found is None or values is None:
         return None
-    return values[found[1].start].item()
+    own = values[found[1]]
+    if not len(own) and field != "state":
+        return own.dtype.type(0).item()
+    return own.item() if len(own) == 1 else None
 
 
 def _measure(figure: str, prefix: str, piece: Span | Doc) -> float | None:
-    """A figure of the perplexity of a span or document."""
+    """A figure of the perplexity of a span or document; None, which JSON has, instead of NaN where there is no word."""
     found = _words(prefix, piece)
     value: float | None = None if found is None else getattr(found[0].measure(found[1]), figure)
-    return value
+    return None if value is None or math.isnan(value) else value
 
 
 def _full_logprob(prefix: str, piece: Span | Doc) -> float | None:
