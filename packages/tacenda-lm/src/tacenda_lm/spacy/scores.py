@@ -191,7 +191,9 @@ def _logprob(prefix: str, token: Token) -> float | None:
 
 def _surprisal(prefix: str, token: Token) -> float | None:
     log_prob = _logprob(prefix, token)
-    return None if log_prob is None else 0.0 - log_prob / math.log(2)  # 0.0, not -0.0, of whitespace
+    return (
+        None if log_prob is None else 0.0 - log_prob / math.log(2)
+    )  # 0.0, not -0.0, of whitespace
 
 
 def _oov(prefix: str, token: Token) -> bool | None:
