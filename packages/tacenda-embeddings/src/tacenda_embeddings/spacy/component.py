@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,10 +21,12 @@ from thinc import compat
 from thinc.api import get_array_module, get_current_ops, xp2torch
 
 from tacenda import plugins
-from tacenda.errors import ConfigurationError, PluginError
+from tacenda.errors import ConfigurationError, PluginError, warn
 from tacenda.spacy import sources
 from tacenda.spacy.component import ModelComponent
-from tacenda.spacy.documents import WordCache, sentence_cuts
+from tacenda.spacy.documents import TokenSurvey, WordCache, sentence_cuts
+from tacenda_embeddings.fingerprint import Fingerprint
+from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
 from tacenda_embeddings.spacy.doc_tensor import vectors_of
 from tacenda_embeddings.spacy.ownership import (
     Target,
@@ -34,11 +36,14 @@ from tacenda_embeddings.spacy.ownership import (
     check_sourced,
     describe_pipes,
     earlier_owner,
+    readings,
 )
+from tacenda_embeddings.spacy.training_input import compare, forget
 from tacenda_embeddings.text_vectors import with_output
 
 _SPACYS_WORKER = getattr(language, "_apply_pipes", None)
 _USUAL_TOKENS = 60  # of a sentence; longer ones have little to prepare
+_SAMPLES = 100  # examples of a training whose tokens are looked at
 
 
 class TokenEmbeddings(ModelComponent):
@@ -88,6 +93,11 @@ class TokenEmbeddings(ModelComponent):
         # what spaCy last linked after this component, which may be in another pipeline than the one it was made in
         self._later: list[weakref.ref[Any]] = []
         self._linked_anew = False
+        self._compared = (
+            False  # whether the layers that read the vectors were trained on this model's
+        )
+        self._fingerprint: Fingerprint | None = None  # of the model
+        self._survey: TokenSurvey | None = None  # of the tokens of the pipeline, until it is over
 
     @property
     def embeddings(self) -> Any:
@@ -119,7 +129,7 @@ class TokenEmbeddings(ModelComponent):
         Parameters
         ----------
         get_examples
-            Not used: raw text teaches these models, not annotations.
+            Their tokens are compared with the model's vocabulary; raw text teaches these models, not annotations.
         nlp
             The pipeline; spaCy passes it.
         artifact
@@ -168,6 +178,58 @@ class TokenEmbeddings(ModelComponent):
             return model
 
         self._initialize(nlp, artifact, corpus, fit)
+        self._compared = False
+        if get_examples is None:
+            self._compare_readers()
+            return
+        if (
+            nlp is not None
+        ):  # a whole pipeline is initialized, and so are its components that are enabled
+            for _, _, node, _ in readings(self, [pipe for _, pipe in nlp.pipeline]):
+                if node.name != DOC_TENSOR:  # which forgets by itself
+                    forget(node)
+        self._survey_tokens(each.predicted for each in islice(get_examples(), _SAMPLES))
+
+    def predict(self, docs: Sequence[Doc]) -> list[np.ndarray]:
+        """Return the vectors of documents, one array ``(n_tokens, width)`` each; raises as `ModelComponent.predict`.
+
+        Warns once if a later component was trained on the vectors of another model, or if most tokens are unknown.
+        """
+        vectors: list[np.ndarray] = super().predict(docs)
+        if not self._compared:
+            self._compare_readers()
+        if self._survey is not None:
+            self._survey_tokens(docs)
+        return vectors
+
+    def _compare_readers(self) -> None:
+        """Warn if later components were trained on other vectors than the model's."""
+        nlp = self._nlp()
+        pipes = [] if nlp is None else [pipe for _, pipe in nlp.components]
+        here = next((i for i, pipe in enumerate(pipes) if pipe is self), len(pipes))
+        later = {id(pipe): pipe for pipe in pipes[here + 1 :]}
+        later |= {id(pipe): pipe for ref in self._later if (pipe := ref()) is not None}
+        found = list(readings(self, later.values()))
+        if not found:
+            self._compared = True
+            return
+        if self._fingerprint is None:
+            self._fingerprint = Fingerprint.of(self.fitted)
+        self._compared = compare(found, self._fingerprint, self.fitted, repr(self.name))
+
+    def _survey_tokens(self, docs: Iterable[Doc]) -> None:
+        """Warn once if the vocabulary of the model knows too few of the first tokens of the pipeline."""
+        if self._survey is None:
+            return
+        if unknown := self._survey.read(docs):
+            split = (getattr(self._model, "fitted_on", None) or {}).get("tokenizer")
+            warn(
+                f"the model of {self.name!r} does not know {unknown}: it was fitted to another language, to text of "
+                f"another kind or to text split otherwise{f' (tokenizer {split!r})' if split else ''}; fit one to "
+                "text of this kind, split as the pipeline splits it, as with initialize(corpus=FILE)"
+            )
+        if self._survey.is_over:
+            self._survey = None
 
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
         """Write ``vectors``, as `predict` gives them, to the target of every document.
@@ -219,6 +281,8 @@ class TokenEmbeddings(ModelComponent):
     def _set_model(self, model: Any) -> None:
         """Take a fitted model, with the output that the settings name."""
         super()._set_model(None if model is None else with_output(model, self.output))
+        self._compared, self._fingerprint = False, None
+        self._survey = None if model is None else TokenSurvey(model.vocabulary)
 
     def _load_model(self, source: Any) -> Any:
         return sources.load(source, "embedders", "token embeddings", "transform", self._require)
@@ -252,7 +316,7 @@ class TokenEmbeddings(ModelComponent):
 
     @listener_map.setter
     def listener_map(self, _: dict[str, Any]) -> None:
-        self._later, self._linked_anew = [], True
+        self._later, self._linked_anew, self._compared = [], True, False
         nlp = self._nlp()
         if nlp is not None:
             describe_pipes(nlp)

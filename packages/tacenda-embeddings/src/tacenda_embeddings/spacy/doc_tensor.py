@@ -12,6 +12,8 @@ from spacy.tokens import Doc
 from thinc.api import Linear, Maxout, Model, chain, with_array
 from thinc.types import Floats2d
 
+from tacenda_embeddings.spacy.training_input import forget
+
 #: Name of the thinc node that reads; `ownership.announce_widths` looks for it.
 NAME = "doc_tensor"
 
@@ -88,6 +90,7 @@ def doc_tensor(
 
 def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
     """Set the width; the samples of spaCy have passed no component, so they may have no vectors."""
+    forget(model)
     model.attrs["notes"].samples = list(X or [])
     if model.has_dim("nO"):
         return

@@ -7,18 +7,19 @@ for an extension that holds vectors.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
 from spacy.pipeline.tok2vec import Tok2Vec, Tok2VecListener
 from spacy.tokens import Doc
-from thinc.api import Model, get_array_module, get_current_ops
+from thinc.api import get_array_module, get_current_ops
 
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
 from tacenda_embeddings.spacy.doc_tensor import place_of, vectors_of
+from tacenda_embeddings.spacy.training_input import Reading, nodes_of
 
 
 class _Reader(NamedTuple):
@@ -106,7 +107,7 @@ def check_sourced(nlp: Any, component: Any, later: list[Any]) -> None:
         return
     passed = {component.name}
     for pipe in later:
-        for node in _nodes(pipe):
+        for node in nodes_of(pipe):
             if isinstance(node, Tok2VecListener) and node.upstream_name not in passed:
                 upstream = node.upstream_name
                 owner = "an earlier tok2vec" if upstream == "*" else repr(upstream)
@@ -143,7 +144,7 @@ def announce_width(component: Any, other: Any) -> None:
     spaCy links components in the order of the pipeline, so that widths of those that append add up.
     """
     target = component.target
-    for node in _nodes(other):
+    for node in nodes_of(other):
         if node.name != DOC_TENSOR:
             continue
         notes = node.attrs["notes"]
@@ -157,6 +158,19 @@ def announce_width(component: Any, other: Any) -> None:
         notes.widths[component.name] = component.width
         known = None not in notes.widths.values()
         node.attrs["announced"] = sum(notes.widths.values()) if known else None
+
+
+def readings(component: Any, pipes: Iterable[Any]) -> Iterator[Reading]:
+    """Yield the layers of ``pipes`` that read what ``component`` writes, an input by its place among all writers."""
+    for pipe in pipes:
+        for node in nodes_of(pipe):
+            name = getattr(pipe, "name", "")
+            if node.name == DOC_TENSOR:
+                writers = list(node.attrs["notes"].widths)
+                if component.name in writers and node.attrs["source"] == component.target.name:
+                    yield name, pipe, node, str(writers.index(component.name))
+            elif isinstance(node, Tok2VecListener) and node.upstream_name == component.name:
+                yield name, pipe, node, "0"
 
 
 def announce_widths(nlp: Any) -> None:
@@ -177,7 +191,7 @@ def announce_widths(nlp: Any) -> None:
             totals[key] = width
             ours[name] = key
             continue
-        for node in _nodes(pipe):
+        for node in nodes_of(pipe):
             if node.name == DOC_TENSOR:
                 node.attrs["announced"] = totals.get(node.attrs["source"])
                 node.attrs["notes"].written = dict(ours)
@@ -204,7 +218,7 @@ def describe_pipes(nlp: Any) -> None:
             sentences = ["token.is_sent_start"] if pipe.context == "sentence" else []
             changed = {"assigns": [place_of(pipe.target.name)], "requires": sentences}
         else:
-            read = {place_of(n.attrs["source"]) for n in _nodes(pipe) if n.name == DOC_TENSOR}
+            read = {place_of(n.attrs["source"]) for n in nodes_of(pipe) if n.name == DOC_TENSOR}
             changed = {"requires": sorted({*meta.requires, *read})}
         if any(list(getattr(meta, key)) != value for key, value in changed.items()):
             # a copy: the original is that of all components of this factory
@@ -246,19 +260,12 @@ def _appends(pipe: Any) -> bool:
     return _is_ours(pipe) and bool(pipe.target.mode == "append")
 
 
-def _nodes(pipe: Any) -> Iterator[Any]:
-    """Yield the layers of the model of a component."""
-    model = getattr(pipe, "model", None)
-    if isinstance(model, Model):
-        yield from model.walk()
-
-
 def _readers(pipeline: list[tuple[str, Any]], place: str) -> list[_Reader]:
     """Return every layer that reads ``Doc.tensor``, or an extension, and every listener to a component."""
     tok2vecs = [name for name, pipe in pipeline if isinstance(pipe, Tok2Vec)]
     found = []
     for i, (name, pipe) in enumerate(pipeline):
-        for node in _nodes(pipe):
+        for node in nodes_of(pipe):
             if node.name == DOC_TENSOR and node.attrs["source"] == place:
                 found.append(_Reader(i, name, None))
             elif isinstance(node, Tok2VecListener) and place == "tensor":

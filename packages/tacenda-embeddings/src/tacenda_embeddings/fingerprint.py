@@ -1,0 +1,87 @@
+"""A fingerprint of an embedder: some of its vectors, by which what was trained on them knows them again.
+
+It is a sample and not a hash, because what was trained on a model can go on with the same model in 8 bits a number, on
+another machine, or after a little more text; a model fitted anew has other axes, and then it cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.vocabulary import reserved
+
+#: Words and columns of the sample, and the most frequent words that it is taken from.
+_WORDS, _COLUMNS, _FREQUENT = 32, 32, 1000
+#: Vectors less alike than this are others.
+SAME = 0.9
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Vectors of a few words of a vocabulary, as one sentence.
+
+    Attributes
+    ----------
+    words
+        The words.
+    width
+        The columns of a vector.
+    numbers
+        Some of these columns (words, at most 32) float16, divided by the largest.
+    """
+
+    words: tuple[str, ...]
+    width: int
+    numbers: npt.NDArray[np.float16]
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        """Take the fingerprint of a fitted embedder."""
+        vocabulary = model.vocabulary
+        special = reserved(vocabulary.oov)
+        known = [
+            word for word in vocabulary.words[:_FREQUENT] if word.strip() and word not in special
+        ]
+        places = np.linspace(0, max(len(known) - 1, 0), min(_WORDS, len(known))).astype(int)
+        words = tuple(known[i] for i in places)
+        return cls(words, int(model.width), _sample(model, words))
+
+    def likeness(self, model: Any) -> float:
+        """Return the cosine of these vectors and those that ``model`` gives the same words; 0 for another width."""
+        if int(model.width) != self.width:
+            return 0.0
+        ours, theirs = (
+            each.astype(np.float64).ravel() for each in (self.numbers, _sample(model, self.words))
+        )
+        lengths = float(np.linalg.norm(ours) * np.linalg.norm(theirs))
+        return (
+            float(ours @ theirs) / lengths
+            if lengths
+            else float(not ours.any() and not theirs.any())
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `from_dict` takes: a dictionary of a list, a number and bytes."""
+        return {"words": list(self.words), "width": self.width, "numbers": self.numbers.tobytes()}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Rebuild one. Raises KeyError, TypeError or ValueError for anything that is not what `to_dict` gave."""
+        words, width = tuple(map(str, given["words"])), int(given["width"])
+        numbers = np.frombuffer(given["numbers"], np.float16).reshape(len(words), -1)
+        return cls(words, width, numbers)
+
+
+def _sample(model: Any, words: tuple[str, ...]) -> npt.NDArray[np.float16]:
+    """Return some columns of the vectors of words (words, at most 32), divided by the largest."""
+    if not words:
+        return np.zeros((0, 0), np.float16)
+    [rows] = model.transform([list(words)])
+    width = rows.shape[1]
+    some = np.asarray(rows)[:, np.linspace(0, width - 1, min(_COLUMNS, width)).astype(int)]
+    return (some / max(float(np.abs(some).max()), 1e-30)).astype(np.float16)

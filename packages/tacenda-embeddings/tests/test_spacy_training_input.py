@@ -1,0 +1,222 @@
+"""Layers know the vectors that they were trained on, and components the tokens that their model was fitted to."""
+
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc
+from spacy.training import Example
+
+import tacenda
+from tacenda import Corpus
+from tacenda.errors import ConfigurationError
+from tacenda_embeddings import LDS
+from tacenda_embeddings.fingerprint import SAME, Fingerprint
+
+TEXT = [
+    ["the", "cat", "saw", "a", "dog", "."],
+    ["a", "bird", "ate", "the", "mouse", "."],
+    ["the", "dog", "ate", "the", "red", "bird", "."],
+] * 60  # fmt: skip
+TAGS = [["DET", "N", "V", "DET", "N", "P"], ["DET", "N", "V", "DET", "N", "P"]]
+LAYERS = {
+    "doc_tensor": {"@architectures": "tacenda.DocTensor.v1"},
+    "listener": {
+        "@architectures": "spacy.Tok2VecListener.v1",
+        "width": 8,
+        "upstream": "token_embeddings",
+    },
+}
+MISMATCH = "'tagger' had other vectors in training than those of 'token_embeddings'"
+
+
+@pytest.fixture
+def other(toy_class, toy_corpus):
+    """An embedder of the same width whose numbers are drawn anew."""
+    return toy_class(seed=1).fit(toy_corpus)
+
+
+def examples(nlp):
+    docs = [(Doc(nlp.vocab, words=words), tags) for words, tags in zip(TEXT, TAGS, strict=False)]
+    return [Example.from_dict(doc, {"tags": tags}) for doc, tags in docs]
+
+
+def build(model, layer="doc_tensor"):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("token_embeddings", config={"embedder": "toy"}).initialize(artifact=model)
+    tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": LAYERS[layer]}
+    nlp.add_pipe("tagger", config={"model": tagger})
+    return nlp
+
+
+def train(nlp, optimizer=None):
+    optimizer = optimizer or nlp.initialize(lambda: examples(nlp))
+    optimizer.learn_rate = 0.05
+    for _ in range(3):
+        nlp.update(examples(nlp), sgd=optimizer, annotates=["token_embeddings"])
+    return nlp
+
+
+@pytest.fixture(autouse=True)
+def loud():
+    """What nobody expects is a failure."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*had other vectors|.*does not know")
+        yield
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_model_put_under_a_trained_layer_is_announced_once(toy, other, layer):
+    nlp = train(build(toy, layer))
+    component = nlp.get_pipe("token_embeddings")
+    component.initialize(artifact=toy)
+    with pytest.warns(UserWarning, match=MISMATCH):
+        component.initialize(artifact=other)
+    nlp("the cat")
+    nlp("a dog")
+    component.initialize(artifact=toy)
+    nlp("the cat")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_saved_pipeline_knows_what_it_was_trained_on(toy, other, tmp_path, layer):
+    train(build(toy, layer)).to_disk(tmp_path / "nlp")
+    nlp = spacy.load(tmp_path / "nlp")
+    nlp("the cat")
+    shutil.rmtree(tmp_path / "nlp" / "token_embeddings" / "model")
+    other.save(tmp_path / "nlp" / "token_embeddings" / "model")
+    nlp = spacy.load(tmp_path / "nlp")
+    with pytest.warns(UserWarning, match=MISMATCH):
+        nlp("the cat")
+    with pytest.warns(UserWarning, match=MISMATCH):
+        spacy.load(tmp_path / "nlp")("the cat")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_training_anew_on_another_model_is_silent(toy, other, tmp_path, layer):
+    nlp = train(build(toy, layer))
+    nlp.config["initialize"]["components"] = {}
+    other.save(tmp_path / "other")
+    nlp.config["initialize"]["components"]["token_embeddings"] = {
+        "artifact": str(tmp_path / "other")
+    }
+    train(nlp).to_disk(tmp_path / "nlp")
+    spacy.load(tmp_path / "nlp")("the cat")
+
+
+def test_training_that_goes_on_after_the_announcement_is_silent_from_then_on(toy, other, tmp_path):
+    train(build(toy)).to_disk(tmp_path / "nlp")
+    nlp = spacy.load(tmp_path / "nlp")
+    with pytest.warns(UserWarning, match=MISMATCH):
+        nlp.get_pipe("token_embeddings").initialize(artifact=other)
+    train(nlp, nlp.resume_training()).to_disk(tmp_path / "more")
+    spacy.load(tmp_path / "more")("the cat")
+
+
+def test_a_sourced_tagger_is_compared_with_the_component_it_comes_to(toy, other):
+    trained = train(build(toy))
+    for model in (toy, other):
+        nlp = spacy.blank("en")
+        nlp.add_pipe("token_embeddings", name="vectors", config={"embedder": "toy"}).initialize(
+            artifact=model
+        )
+        nlp.add_pipe("tagger", source=trained)
+        if model is toy:
+            nlp("the cat")
+            continue
+        with pytest.warns(UserWarning, match="'tagger' had other vectors.*of 'vectors'"):
+            nlp("the cat")
+
+
+def test_a_frozen_tagger_hears_of_another_model_when_the_rest_is_initialized(toy, other, tmp_path):
+    nlp = train(build(toy))
+    other.save(tmp_path / "other")
+    nlp.config["initialize"]["components"]["token_embeddings"] = {
+        "artifact": str(tmp_path / "other")
+    }
+    with nlp.select_pipes(disable=["tagger"]):
+        nlp.initialize(lambda: examples(nlp))
+    with pytest.warns(UserWarning, match=MISMATCH):
+        nlp("the cat")
+
+
+def test_a_damaged_record_is_named(toy):
+    nlp = train(build(toy))
+    [node] = [n for n in nlp.get_pipe("tagger").model.walk() if n.name == "doc_tensor"]
+    node.attrs["trained_on"] = {"0": [{"words": ["the"], "width": 8, "numbers": b"123"}, ""]}
+    with pytest.raises(ConfigurationError, match="damaged record of its training"):
+        nlp.get_pipe("token_embeddings").initialize(artifact=toy)
+
+
+# -- the fingerprint -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lds():
+    return LDS(n_states=4, kappa=5.0).fit(Corpus.from_sentences(TEXT))
+
+
+def test_a_model_in_fewer_bits_has_the_same_fingerprint(lds, tmp_path):
+    print_ = Fingerprint.from_dict(Fingerprint.of(lds).to_dict())
+    assert print_.likeness(lds) == pytest.approx(1, abs=1e-6)
+    for precision in ("float16", "int8"):
+        lds.save(tmp_path / "small", precision=precision)
+        assert print_.likeness(tacenda.load(tmp_path / "small")) > 0.99
+
+
+def test_likeness_is_the_cosine_of_all_vectors_where_these_are_few(toy, other):
+    """With no more words and columns than the sample has, it is what numpy says of the whole."""
+    found = Fingerprint.of(toy)
+    ours, theirs = (model.transform([list(found.words)])[0].ravel() for model in (toy, other))
+    cosine = ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs)
+    assert found.likeness(other) == pytest.approx(cosine, abs=1e-3)
+    assert cosine < SAME
+
+
+def test_another_output_of_a_model_is_another_input(lds):
+    found = Fingerprint.of(lds.with_output("mean"))
+    assert found.likeness(lds.with_output("filtered")) < SAME
+    assert found.likeness(lds) == 0
+
+
+# -- tokens --------------------------------------------------------------------------------------------
+
+
+def test_a_model_of_another_language_is_announced_once(toy):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("token_embeddings", config={"embedder": "toy"}).initialize(artifact=toy)
+    text = "un chat voit une souris rouge et la mange . " * 20
+    with pytest.warns(UserWarning, match=r"'token_embeddings' does not know 90% of the"):
+        nlp(text)
+    nlp(text)
+
+
+def test_punctuation_that_the_model_does_not_know_is_announced(toy_class):
+    class Corpus:
+        vocabulary = tacenda.Corpus.from_sentences(
+            [line.split() for line in ["cats, dogs, a b c"]]
+        ).vocabulary
+
+    nlp = spacy.blank("en")
+    component = nlp.add_pipe("token_embeddings", config={"embedder": "toy"})
+    component.initialize(artifact=toy_class().fit(Corpus))
+    with pytest.warns(UserWarning, match="100% of the pipeline's punctuation marks"):
+        nlp("a b c, " * 60)
+
+
+def test_tokens_of_a_training_are_looked_at_when_it_begins(toy):
+    nlp = build(toy)
+    words = ["un", "chat", "voit"] * 100
+    example = Example.from_dict(Doc(nlp.vocab, words=words), {"tags": ["X"] * 300})
+    with pytest.warns(UserWarning, match="does not know 100%"):
+        nlp.initialize(lambda: [example])
+
+
+def test_known_tokens_few_tokens_and_whitespace_are_no_news(toy):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("token_embeddings", config={"embedder": "toy"}).initialize(artifact=toy)
+    nlp("quite unknown words")
+    nlp("the cat saw a mouse .      \n" * 50)
+    nlp("quite unknown words" * 100)
