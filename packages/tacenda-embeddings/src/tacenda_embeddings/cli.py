@@ -23,6 +23,7 @@ from tacenda.cli.options import (
     Output,
     Scheduler,
     Set,
+    TextField,
     Texts,
     Tokenizer,
     check_file,
@@ -80,6 +81,7 @@ def fit(
     checkpoints: Checkpoints = None,
     settings: Set = None,
     scheduler: Scheduler = None,
+    text_field: TextField = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
@@ -98,6 +100,7 @@ def fit(
             )
     check_output(output, force)
     decoding: dict[str, Any] = {"tokenizer": tokenizer, "encoding": encoding, "errors": errors}
+    decoding["text_field"] = text_field
     vocabulary = {"max_vocabulary": max_vocabulary or None, "min_count": min_count, "oov": oov}
     vocabulary |= {"digits": digits, "lowercase": lowercase}
     train = embedder.fit

@@ -33,6 +33,7 @@ from tacenda.cli.options import (
     Output,
     Scheduler,
     Set,
+    TextField,
     Texts,
     as_options,
     check_file,
@@ -226,6 +227,7 @@ def fit(
     lowercase: Lowercase = False,
     digits: Digits = False,
     scheduler: Scheduler = None,
+    text_field: TextField = None,
     marks: Marks = "refuse",
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
@@ -251,6 +253,7 @@ def fit(
         "encoding": encoding,
         "errors": errors,
         "marks": check_marks(marks),
+        "text_field": text_field,
     }
     check_output(output, force)
     held_out = None  # as words, because a corpus does not remember which <unk> were written
@@ -532,6 +535,7 @@ def clusters(
     n_classes: int = Option(256, min=1, help="Leaves of the tree."),
     min_count: int = Option(1, min=1, help="Rarer types get no cluster."),
     tokenizer: str = Option("whitespace", help="As of fit."),
+    text_field: TextField = None,
     marks: Marks = "refuse",
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
@@ -542,7 +546,7 @@ def clusters(
     from tacenda_lm import brown_clusters
 
     check_file(output, force)
-    reading = {"tokenizer": tokenizer, "marks": check_marks(marks)}
+    reading = {"tokenizer": tokenizer, "marks": check_marks(marks), "text_field": text_field}
     with open_corpus(text, None, encoding=encoding, errors=errors, **reading) as corpus:
         found = brown_clusters(corpus, n_classes, min_count=min_count)
     found.save(output)

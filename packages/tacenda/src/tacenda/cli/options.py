@@ -65,6 +65,14 @@ MinCount = Annotated[int, typer.Option(min=1, help="Rarer types are out of vocab
 Lowercase = Annotated[bool, typer.Option(help="Ignore case.")]
 Digits = Annotated[bool, typer.Option(help="Map all numbers to one shape.")]
 
+TextField = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help='The lines are JSON objects, with the text in this field; by default "text" in files named *.jsonl.',
+    ),
+]
+
 #: Addresses of texts, which `open_corpus` reads, here or on a cluster.
 Texts = Annotated[
     list[str],
@@ -86,7 +94,7 @@ Scheduler = Annotated[
 _ELSEWHERE_BYTES = 1 << 26  # of a file at an address, read at a time
 #: Arguments of Python that are options of commands; error messages name them as Python has them.
 _OPTIONS = re.compile(
-    r"\b(blank_lines|duplicates|encoding|errors|marks|split|tokenizer)=([\"'])([\w:-]+)\2"
+    r"\b(blank_lines|duplicates|encoding|errors|marks|split|text_field|tokenizer)=([\"'])([\w:-]+)\2"
 )
 
 
@@ -150,7 +158,10 @@ def open_corpus(texts: Sequence[str], scheduler: str | None, **reading: Any) -> 
         if scheduler is None:
             from tacenda.corpus import Corpus
 
-            text = input_texts(texts, reading["encoding"], reading["errors"])
+            decoding = reading["encoding"], reading["errors"], reading.get("text_field")
+            text = input_texts(texts, *decoding)
+            if not isinstance(text, list):  # text by now, whatever it was
+                reading = reading | {"text_field": None}
             corpus = Corpus.from_text(text, **reading)
         else:
             from tacenda.dask import ClusterCorpus, connected
@@ -207,7 +218,9 @@ def input_text(file: Path, encoding: str, errors: str) -> Path | Iterator[str]:
     return file
 
 
-def input_texts(files: Sequence[str], encoding: str, errors: str) -> list[Path] | Iterator[str]:
+def input_texts(
+    files: Sequence[str], encoding: str, errors: str, text_field: str | None = None
+) -> list[Path] | Iterator[str]:
     """Return the files of a text, globs expanded; or the lines of standard input for ``-`` alone.
 
     If one of them is an address elsewhere, such as ``s3://bucket/*.txt``, the lines of all are returned. Raises as
@@ -217,8 +230,8 @@ def input_texts(files: Sequence[str], encoding: str, errors: str) -> list[Path] 
         from tacenda.dask.partitions import partitions
 
         parts = partitions(files, _ELSEWHERE_BYTES, encoding)
-        blocks = chain.from_iterable(part.blocks(encoding, errors) for part in parts)
-        return chain.from_iterable(blocks)
+        read = (part.blocks(encoding, errors, "keep", text_field) for part in parts)
+        return chain.from_iterable(chain.from_iterable(read))
     named: list[str] = []
     for file in files:
         is_glob = glob.has_magic(file) and not Path(file).exists()
@@ -229,18 +242,18 @@ def input_texts(files: Sequence[str], encoding: str, errors: str) -> list[Path] 
         return [Path(file) for file in named if input_text(Path(file), encoding, errors)]
     if len(named) > 1:
         raise typer.BadParameter("- is standard input, and stands alone: concatenate the files")
-    return _standard_input(encoding, errors)
+    return _standard_input(encoding, errors, text_field)
 
 
-def _standard_input(encoding: str, errors: str) -> Iterator[str]:
-    from tacenda.corpus.lines import BLOCK_BYTES, LONGEST_LINE, decoded_blocks
+def _standard_input(encoding: str, errors: str, text_field: str | None = None) -> Iterator[str]:
+    from tacenda.corpus.lines import BLOCK_BYTES, LONGEST_LINE, decoded_blocks, texts_of
 
     stream: Any = sys.stdin.buffer
     # read1 returns what is there, and does not wait for a whole block
     pieces = chain(iter(lambda: stream.read1(BLOCK_BYTES), b""), [b""])
-    return chain.from_iterable(
-        decoded_blocks(pieces, "standard input", encoding, errors, longest=LONGEST_LINE)
-    )
+    name = "standard input"
+    blocks = decoded_blocks(pieces, name, encoding, errors, longest=LONGEST_LINE)
+    return chain.from_iterable(texts_of(blocks, name, "keep", text_field))
 
 
 def check_file(file: Path, force: bool) -> None:

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from tacenda import store
 from tacenda.corpus import word_ids
+from tacenda.corpus.doubts import look_at
 from tacenda.corpus.lines import (
     START,
     Lines,
     Marks,
     check_marks,
-    file_blocks,
+    field_of,
     refusal,
     text_blocks,
     text_files,
@@ -43,7 +44,7 @@ from tacenda.corpus.storage import (
 from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
 from tacenda.errors import ArtifactError, CorpusError, warn
 from tacenda.offsets import check_offsets
-from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer, tokenizer_version
+from tacenda.tokenizers import Tokenizer, get_tokenizer, tokenizer_version
 from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import CLASSES
 
@@ -102,18 +103,21 @@ class Corpus:
         encoding: str = "utf-8",
         errors: str = "strict",
         marks: Marks = "keep",
+        text_field: str | None = None,
         processes: int = 1,
         **selection: Unpack[Selecting],
     ) -> Self:
         """Tokenize text in one pass: a line is a sentence, empty lines are skipped.
 
-        Text that is split at whitespace and looks as if it was not tokenized causes a warning.
+        Text that does not look like sentences of words, one a line, causes a warning, which says what to do: see
+        `tacenda.corpus.doubts`.
 
         Parameters
         ----------
         text
-            A ``Path`` or a list of them (plain text or .xz, .gz, .bz2), a string, or an iterable of lines. A path
-            is a file and a string is text, here as everywhere in Tacenda.
+            A ``Path`` or a list of them (plain text, a JSON object a line in files named .jsonl, or either in .xz, .gz,
+            .bz2 or .zip), a string, or an iterable of lines. A path is a file and a string is text, here as everywhere
+            in Tacenda.
         tokenizer
             ``"whitespace"``, ``"words"``, ``"spacy:en"`` or a callable; see `tacenda.tokenizers`.
         cache
@@ -128,6 +132,9 @@ class Corpus:
         marks
             What is done with ``<s>`` and ``</s>`` that are written in the text: ``"refuse"`` raises an error, which
             names the line, ``"skip"`` reads them as spaces, and ``"keep"`` as the words that they spell.
+        text_field
+            The lines are JSON objects, and this field of each is its text. By default it is the field ``"text"`` of
+            files named ``*.jsonl`` or ``*.ndjson``, and others are text as they are.
         processes
             Processes that tokenize; the result does not depend on it. They pay for slow tokenizers, which must be
             names or functions of a module.
@@ -163,15 +170,18 @@ class Corpus:
         paths = text_files(text)
         types = Types()
         read = (encoding, errors, marks)
-        blocks = file_blocks(paths, *read) if paths else text_blocks(text, *read)
+        first: list[str] = []
+        blocks = look_at(text_blocks(text, *read, text_field), first)
         coded = word_ids.code_lines(blocks, tokenizer, types, processes)
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
         origin = {"sources": [path.name for path in paths or ()], "tokenizer": name}
         version = tokenizer_version(tokenizer)
-        fingerprint = (
-            None if cache is None else _fingerprint(chosen, cache_key, read, paths, version)
-        )
-        return cls._build(coded, types, chosen, origin, cache, fingerprint)
+        fingerprint = None
+        if cache is not None:
+            fields = [field_of(path.name, text_field) for path in paths or ()] or [text_field]
+            reading = (*read, *fields) if any(fields) else read if marks != "keep" else read[:2]
+            fingerprint = _fingerprint(chosen, cache_key, reading, paths, version)
+        return cls._build(coded, types, chosen, origin, cache, fingerprint, first)
 
     @classmethod
     def from_sentences(
@@ -192,7 +202,8 @@ class Corpus:
         chosen, types = Selection(**selection), Types()
         coded = word_ids.code_sentences(sentences, types, marks)
         origin: dict[str, Any] = {"sources": [], "tokenizer": None}
-        fingerprint = None if cache is None else _fingerprint(chosen, cache_key, ("", "", marks))
+        reading = ("", "", marks) if marks != "keep" else ("", "")
+        fingerprint = None if cache is None else _fingerprint(chosen, cache_key, reading)
         return cls._build(coded, types, chosen, origin, cache, fingerprint)
 
     @classmethod
@@ -204,6 +215,7 @@ class Corpus:
         origin: dict[str, Any],
         cache: Folder | None,
         fingerprint: str | None,
+        first: Sequence[str] = (),
     ) -> Self:
         """Build a corpus, or take it from the cache if the one there has the same fingerprint."""
         folder = None if cache is None else store.path_of(cache, CorpusError)
@@ -213,12 +225,11 @@ class Corpus:
             found.vocabulary = selection.vocabulary or found.vocabulary
             return found
         what = ", ".join(origin["sources"]) or "the text"
-        is_split = origin["tokenizer"] in ("whitespace", ASCII_WHITESPACE)
         with ExitStack() as stack:
             data = None if folder is None else stack.enter_context(_new_data(folder))
             place = Place(data)
             ids, offsets, vocabulary, n_unknown = word_ids.assemble(
-                coded, types, place, selection, what, is_split
+                coded, types, place, selection, what, origin["tokenizer"], first
             )
             if n_unknown:
                 origin["written_unknown"] = n_unknown
@@ -582,15 +593,16 @@ def _sweep(folder: Path) -> None:
 def _fingerprint(
     selection: Selection,
     cache_key: str | None,
-    reading: tuple[str, str, Marks],
+    reading: Sequence[str | None],
     paths: Sequence[Path] | None = None,
     tokenizer: str | None = None,
 ) -> str | None:
     """Return a sha256 (hex) of sources and settings, equal only where the corpus would come out the same.
 
-    Files count by absolute path, size and times of change; ``reading`` is encoding, errors and marks. None is returned
-    where the source is an iterable (``paths`` is None) or the tokenizer a callable (``tokenizer``, its version, is
-    None), unless the user's ``cache_key`` stands for them.
+    Files count by absolute path, size and times of change; ``reading`` is encoding, errors, and what else is not as by
+    default: marks, and the field of the text in each file. None is returned where the source is an iterable (``paths``
+    is None) or the tokenizer a callable (``tokenizer``, its version, is None), unless the user's ``cache_key`` stands
+    for them.
     """
     if cache_key is None and (paths is None or tokenizer is None):
         return None
@@ -607,7 +619,7 @@ def _fingerprint(
         "tokenizer": tokenizer,
         "selection": chosen,
         "vocabulary": None if vocabulary is None else vocabulary.fingerprint,
-        "reading": reading[: 2 if reading[2] == "keep" else 3],
+        "reading": reading,
         "key": cache_key,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -1,8 +1,8 @@
 r"""Lines of text files, plain or compressed, in blocks of bounded size: every reader of text goes through here.
 
 Only ``\n`` and ``\r\n`` end a line; other characters that Unicode counts as line separators do
-not. A byte-order mark at the start of a file is dropped. Compression is known by content, not by
-name.
+not. A byte-order mark at the start of a file is dropped. Compression (gzip, bzip2, xz, a zip archive of one
+file) is known by content, not by name. A file named ``*.jsonl`` has a JSON object a line, with a text in a field.
 
 A few kilobytes of a compressed file may unpack to gigabytes. So a line has a limit, `LONGEST_LINE` in running text and
 `LONGEST_ROW` in a file of rows, beyond which reading ends with an error; and numbers are read by `whole_number`.
@@ -16,9 +16,11 @@ import bz2
 import codecs
 import gzip
 import io
+import json
 import lzma
 import os
 import re
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -42,11 +44,40 @@ LONGEST_ROW: Final = 1 << 20
 LONGEST_SENTENCE: Final = 1 << 18
 """The most words of a sentence in such a file, whose rows are in memory together."""
 
-_TEXT_SUFFIXES: Final = (".txt", ".gz", ".xz", ".bz2")
+_RECORDS: Final = (".jsonl", ".ndjson")
+_COMPRESSED_SUFFIXES: Final = (".gz", ".xz", ".bz2", ".zip")
+_TEXT_SUFFIXES: Final = (".txt", *_RECORDS, *_COMPRESSED_SUFFIXES)
+
+
+def _open_zip(raw: Any) -> Any:
+    """Open the one file in a zip archive. Raises CorpusError if there are none or several, or it needs a password."""
+    archive = zipfile.ZipFile(raw)
+    names = [each.filename for each in archive.infolist() if not each.is_dir()]
+    names = [name for name in names if not name.startswith("__MACOSX/")]
+    if len(names) != 1:
+        some = (
+            f" ({', '.join(map(repr, names[:3]))}{' ...' if len(names) > 3 else ''})"
+            if names
+            else ""
+        )
+        raise CorpusError(
+            f"it is a zip archive of {len(names)} files{some}: unpack it and name the text; of a document such as "
+            "*.docx, save the text"
+        )
+    try:
+        return archive.open(names[0])
+    except (
+        RuntimeError,
+        NotImplementedError,
+    ) as error:  # a password, a compression that Python lacks
+        raise CorpusError(f"its file cannot be unpacked ({error}): unpack it yourself") from error
+
+
 _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any], str], ...]] = (
     (b"\x1f\x8b", gzip.open, "gzip"),
     (b"\xfd7zXZ\x00", lzma.open, "xz"),
     (b"BZh", bz2.open, "bzip2"),
+    (b"PK\x03\x04", _open_zip, "zip"),
 )
 COMPRESSED: Final = tuple(magic for magic, _, _ in _COMPRESSIONS)
 """With what compressed files begin."""
@@ -119,23 +150,27 @@ def refuse_file_name(text: str) -> None:
 
 
 def text_blocks(
-    text: Lines, encoding: str = "utf-8", errors: str = "strict", marks: Marks = "keep"
+    text: Lines,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+    marks: Marks = "keep",
+    text_field: str | None = None,
 ) -> Iterator[list[str]]:
     """Yield the lines of files, of a string, or of an iterable of lines in blocks, by the rule of `text_files`.
 
-    ``marks`` says what is done with ``<s>`` and ``</s>``; see `Marks`. Raises CorpusError where a
-    string, or the first string of a list, is the name of a file.
+    ``marks`` says what is done with ``<s>`` and ``</s>``; see `Marks`. ``text_field`` is a field of JSON objects, one a
+    line; see `texts_of`. Raises CorpusError where a string, or the first string of a list, is the name of a file.
     """
     files = text_files(text)
     if files is not None:
-        return file_blocks(files, encoding, errors, marks)
+        return file_blocks(files, encoding, errors, marks, text_field)
     if isinstance(text, str):
         refuse_file_name(text)
         lines = io.StringIO(text.removeprefix("\ufeff"), newline="\n")
-        return lines_without_marks(line_blocks(lines), marks, "the text")
+        return texts_of(line_blocks(lines), "the text", marks, text_field)
     if isinstance(text, list | tuple) and text and isinstance(text[0], str):
         refuse_file_name(text[0])
-    return lines_without_marks(line_blocks(cast("Iterable[object]", text)), marks, "the text")
+    return texts_of(line_blocks(cast("Iterable[object]", text)), "the text", marks, text_field)
 
 
 def read_blocks(
@@ -249,7 +284,8 @@ def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
             stream: Any = raw
             for magic, opener, name in _COMPRESSIONS:
                 if start.startswith(magic):
-                    stream, compression = opener(raw), name
+                    compression = name
+                    stream = opener(raw)
             position = 0
             while data := stream.read(BLOCK_BYTES):
                 yield data
@@ -257,7 +293,11 @@ def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
                     advance(raw.tell() - position)
                     position = raw.tell()
             yield b""
-    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+    except CorpusError as error:
+        raise CorpusError(f"cannot read {path}: {error}") from error
+    except (
+        EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile,
+    ) as error:  # fmt: skip
         raise CorpusError(f"{path} is a damaged {compression} file: {error}") from error
     except MemoryError as error:  # the header of an xz file may ask for gigabytes
         raise CorpusError(f"{path} needs more memory to be unpacked than there is") from error
@@ -267,7 +307,11 @@ def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
 
 
 def file_blocks(
-    paths: Sequence[Path], encoding: str, errors: str, marks: Marks = "keep"
+    paths: Sequence[Path],
+    encoding: str,
+    errors: str,
+    marks: Marks = "keep",
+    text_field: str | None = None,
 ) -> Iterator[list[str]]:
     """Yield the lines of files in blocks, one file after the other, with a progress bar."""
     total = sum(path.stat().st_size for path in paths)
@@ -276,7 +320,7 @@ def file_blocks(
         for path in paths:
             chunks = byte_chunks(path, bar.update)
             blocks = decoded_blocks(chunks, str(path), encoding, errors, longest=LONGEST_LINE)
-            yield from lines_without_marks(blocks, marks, str(path))
+            yield from texts_of(blocks, str(path), marks, field_of(str(path), text_field))
 
 
 def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
@@ -298,6 +342,70 @@ def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
                 block, size = [], 0
     if block:
         yield block
+
+
+# ---- JSON objects with a text ----
+
+
+def field_of(name: str, text_field: str | None) -> str | None:
+    """Return the field of the text in a file of this name; None if its lines are the text itself.
+
+    Files named ``*.jsonl`` or ``*.ndjson``, compressed or not, have the field ``text`` unless another is named.
+    """
+    name = name.lower()
+    for suffix in _COMPRESSED_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return text_field or ("text" if name.endswith(_RECORDS) else None)
+
+
+def texts_of(
+    blocks: Iterable[list[str]], name: str, marks: Marks, field: str | None
+) -> Iterator[list[str]]:
+    """Yield the lines of running text in the lines of ``name``, without the marks of sentences as ``marks`` says.
+
+    With a ``field`` each line is a JSON object with a text of one or more lines. Raises CorpusError, which names the
+    line, for one that is not, and for a mark that is refused.
+    """
+    if field is None:
+        return lines_without_marks(blocks, marks, name)
+    return lines_without_marks(_read_records(blocks, name, field), marks, f"the text in {name}")
+
+
+def _read_records(blocks: Iterable[list[str]], name: str, field: str) -> Iterator[list[str]]:
+    n_lines = 0
+    for block in blocks:
+        texts: list[str] = []
+        for number, line in enumerate(block, n_lines + 1):
+            if line and not line.isspace():
+                try:
+                    texts += _read_text(line, field).split("\n")
+                except CorpusError as error:
+                    raise CorpusError(f"{name}, line {number}: {error}") from error
+        yield texts
+        n_lines += len(block)
+
+
+def _read_text(line: str, field: str) -> str:
+    """Return the text of a JSON object. Raises CorpusError."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"it is no JSON object, as each line of *.jsonl is ({error})") from error
+    if not isinstance(record, dict):
+        raise CorpusError(
+            "it is no JSON object, as each line of *.jsonl is: rename a file of plain text"
+        )
+    if field not in record:
+        texts = [name for name, value in record.items() if isinstance(value, str)]
+        advice = f', such as text_field="{texts[0]}"' if texts else ""
+        raise CorpusError(
+            f"the object has no field {field!r}: name the field with the text{advice}"
+        )
+    if not isinstance(text := record[field], str):
+        raise CorpusError(
+            f"its field {field!r} is {text!r:.40}, and not a text: leave the line out"
+        )
+    return text
 
 
 # ---- marks of a sentence ----

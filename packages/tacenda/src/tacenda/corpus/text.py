@@ -105,16 +105,17 @@ def sentences_of(
     encoding: str = "utf-8",
     errors: str = "strict",
     marks: Marks = "keep",
+    text_field: str | None = None,
 ) -> Iterator[list[str]]:
     """Yield the token lists of a text in any form but a `Corpus`, those without tokens too.
 
     The forms of ``text``, ``marks`` and what is raised are those of `as_corpus`; ``encoding`` and ``errors`` are of
-    files.
+    files, and ``text_field`` names a field of JSON objects, as in `Corpus.from_text`.
     """
     split = get_tokenizer(tokenizer)
     check_marks(marks)
     if isinstance(text, str) or text_files(text) is not None:
-        for lines in text_blocks(cast("Lines", text), encoding, errors, marks):
+        for lines in text_blocks(cast("Lines", text), encoding, errors, marks, text_field):
             yield from map(split, lines)
         return
     for number, sentence in enumerate(_checked(text), 1):

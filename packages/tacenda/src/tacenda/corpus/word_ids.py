@@ -25,6 +25,7 @@ from typing import Final, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda.corpus.doubts import doubt_lines, doubt_tokens
 from tacenda.corpus.lines import Marks, sentence_without_marks
 from tacenda.corpus.storage import GrowingArray, Place
 from tacenda.errors import CorpusError, warn
@@ -34,12 +35,6 @@ from tacenda.vocabulary import UNKNOWN, Normalization, Oov, Vocabulary, not_a_st
 
 BLOCK_TOKENS = 1 << 15
 _IN_FLIGHT: Final = 3  # blocks per process that are read ahead
-
-#: Of running text that is split at whitespace, 5 to 14% of the tokens are words with a comma or the like at their end
-#: (English, Finnish, German and Turkish corpora); of text that was tokenized, at most 0.03%. Full stops do not tell
-#: the two apart, as abbreviations keep theirs.
-_RUNNING_TEXT: Final = 0.02
-_ENOUGH_TOKENS: Final = 500
 
 #: Provisional ids of the tokens of a block, and the length of each of its sentences.
 CodedBlock = tuple[NDArray[np.int32], NDArray[np.int64]]
@@ -175,12 +170,13 @@ def assemble(
     place: Place,
     selection: Selection,
     what: str,
-    is_split_at_whitespace: bool,
+    tokenizer: str | None,
+    first: Sequence[str],
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], Vocabulary, int]:
     """Gather coded blocks, choose the vocabulary, and renumber.
 
     Also return how many ``<unk>`` were written in the text. ``what`` is the text in words, for the error when it has no
-    tokens. Text that was split at whitespace causes a warning if it looks as if it should not have been.
+    tokens. ``first`` are its first lines; with the counts they may cause a warning, see `tacenda.corpus.doubts`.
     """
     ids = GrowingArray("ids", np.int32, place)
     offsets = GrowingArray("offsets", np.int64, place)
@@ -196,10 +192,11 @@ def assemble(
         for block in ids.blocks():
             occurrences += np.bincount(block, minlength=len(types))
         counts = dict(zip(types, occurrences.tolist(), strict=True))
-        if is_split_at_whitespace and selection.vocabulary is None:
-            said = about_running_text(counts)
-            if said:
-                warn(said)
+        said = doubt_lines(first)
+        if selection.vocabulary is None:  # a held-out text may be short or odd
+            said = said or doubt_tokens(counts, len(offsets) - 1, tokenizer)
+        if said:
+            warn(said)
         vocabulary = selection.choose(counts, len(offsets) - 1)
         ids.replace(vocabulary.encode(types, remember=False))
         return ids.finish(), offsets.finish(), vocabulary, counts.get(UNKNOWN, 0)
@@ -207,21 +204,6 @@ def assemble(
         ids.close()
         offsets.close()
         raise
-
-
-def about_running_text(counts: Mapping[str, int]) -> str | None:
-    """Return a warning if many tokens are words with punctuation at their end."""
-    glued = [
-        word for word in counts if len(word) > 1 and word[-1] in ",;:!?" and word[-2].isalpha()
-    ]
-    n_tokens = sum(counts.values())
-    share = sum(counts[word] for word in glued) / n_tokens
-    if n_tokens < _ENOUGH_TOKENS or share <= _RUNNING_TEXT:
-        return None
-    return (
-        f"{share:.0%} of the tokens are words with punctuation at their end, such as {glued[0]!r}: "
-        'the text seems not to be tokenized; tokenizer="words" splits punctuation off'
-    )
 
 
 def _code_in_processes(

@@ -25,12 +25,13 @@ from distributed import CancelledError, Client, KilledWorker, as_completed, get_
 from numpy.typing import NDArray
 
 from tacenda.corpus import word_ids
+from tacenda.corpus.doubts import doubt_lines, doubt_tokens, look_at
 from tacenda.corpus.lines import Marks, check_marks
 from tacenda.corpus.word_ids import Selecting, Selection, Types
 from tacenda.dask.partitions import Addresses, Partition, partitions
 from tacenda.errors import ConfigurationError, CorpusError, FittingError, warn
 from tacenda.progress import Progress, track
-from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer
+from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import UNKNOWN, Vocabulary
 
 PARTITION_BYTES: Final = 64 << 20
@@ -119,6 +120,7 @@ class ClusterCorpus:
         encoding: str = "utf-8",
         errors: str = "strict",
         marks: Marks = "keep",
+        text_field: str | None = None,
         **selection: Unpack[Selecting],
     ) -> Self:
         """Read and tokenize files on a cluster: a line is a sentence, empty lines are skipped.
@@ -136,7 +138,7 @@ class ClusterCorpus:
             How much text a task reads. A compressed file is never cut: make its parts files of their own.
         storage_options
             For the file system of the addresses, such as an endpoint or credentials.
-        tokenizer, encoding, errors, marks, selection
+        tokenizer, encoding, errors, marks, text_field, selection
             As of `tacenda.Corpus.from_text`. A tokenizer that is a function is sent to the workers.
 
         Raises
@@ -164,16 +166,13 @@ class ClusterCorpus:
         sources = [each.name.rpartition("/")[2] for each in plan if not each.begin]
         sizes = [each.n_bytes for each in plan]
         coded: list[Any] = [
-            delayed(_code)(each, tokenizer, (encoding, errors, marks)) for each in plan
+            delayed(_code)(each, tokenizer, (encoding, errors, marks, text_field)) for each in plan
         ]
         if vocabulary is None:
             coded = _finish(client, coded, "Tokenizing", sizes)
             tallies = [delayed(_tally)(each) for each in coded]
             total = add_in_tree(tallies, _add_tallies, find_holders(client, coded))
-            is_split_at_whitespace = tokenizer in ("whitespace", ASCII_WHITESPACE)
-            vocabulary, said = compute(
-                client, delayed(_choose)(total, chosen, is_split_at_whitespace)
-            )
+            vocabulary, said = compute(client, delayed(_choose)(total, chosen, name))
             if vocabulary is None:
                 raise _no_tokens(sources)
             if said:
@@ -359,6 +358,7 @@ class _Coded(NamedTuple):
     words: list[str]
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
+    first: list[str]  # lines, if it is the first of its file
 
 
 class _Tally(NamedTuple):
@@ -367,23 +367,25 @@ class _Tally(NamedTuple):
     words: list[str]
     counts: NDArray[np.int64]  # (words,)
     n_sentences: int
+    first: list[str]  # lines of the text
 
 
 def _code(partition: Partition, tokenizer: str | Tokenizer, reading: tuple[Any, ...]) -> _Coded:
     types = Types()
     ids: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
     lengths: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-    lines = partition.blocks(*reading)
+    first: list[str] = []
+    lines = look_at(partition.blocks(*reading), first)
     for block_ids, block_lengths in word_ids.code_lines(lines, tokenizer, types, 1):
         ids.append(block_ids)
         lengths.append(block_lengths[block_lengths > 0])
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(lengths))])
-    return _Coded(list(types), np.concatenate(ids), offsets)
+    return _Coded(list(types), np.concatenate(ids), offsets, [] if partition.begin else first)
 
 
 def _tally(coded: _Coded) -> _Tally:
     counts = np.bincount(coded.ids, minlength=len(coded.words))
-    return _Tally(coded.words, counts, len(coded.offsets) - 1)
+    return _Tally(coded.words, counts, len(coded.offsets) - 1, coded.first)
 
 
 def _add_tallies(tallies: list[_Tally]) -> _Tally:
@@ -395,17 +397,18 @@ def _add_tallies(tallies: list[_Tally]) -> _Tally:
     counts = np.zeros(len(types), np.int64)
     for at, each in zip(places, tallies, strict=True):
         counts[at] += each.counts  # a tally has each string once
-    return _Tally(list(types), counts, sum(each.n_sentences for each in tallies))
+    first = next((each.first for each in tallies if each.first), [])
+    return _Tally(list(types), counts, sum(each.n_sentences for each in tallies), first)
 
 
 def _choose(
-    tally: _Tally, selection: Selection, is_split_at_whitespace: bool
+    tally: _Tally, selection: Selection, tokenizer: str
 ) -> tuple[Vocabulary | None, str | None]:
     """Return the vocabulary of a whole text, None if it has no words, and a warning for the client."""
     if not tally.words:
         return None, None
     counts = dict(zip(tally.words, tally.counts.tolist(), strict=True))
-    said = word_ids.about_running_text(counts) if is_split_at_whitespace else None
+    said = doubt_lines(tally.first) or doubt_tokens(counts, tally.n_sentences, tokenizer)
     return selection.choose(counts, tally.n_sentences), said
 
 

@@ -25,7 +25,8 @@ from tacenda.corpus.lines import (
     Marks,
     byte_chunks,
     decoded_blocks,
-    lines_without_marks,
+    field_of,
+    texts_of,
 )
 from tacenda.errors import ConfigurationError, CorpusError
 
@@ -62,7 +63,11 @@ class Partition:
         return io.BufferedReader(self.file.fs.open(self.file.path, "rb"), BLOCK_BYTES)
 
     def blocks(
-        self, encoding: str = "utf-8", errors: str = "strict", marks: Marks = "keep"
+        self,
+        encoding: str = "utf-8",
+        errors: str = "strict",
+        marks: Marks = "keep",
+        text_field: str | None = None,
     ) -> Iterator[list[str]]:
         """Yield its lines in blocks, as `tacenda.corpus.lines` reads those of a file on disk.
 
@@ -72,7 +77,7 @@ class Partition:
         name = self.name if not self.begin else f"{self.name} from byte {self.begin} on"
         chunks = byte_chunks(self) if self.end is None else self._range()
         blocks = decoded_blocks(chunks, name, encoding, errors, longest=LONGEST_LINE)
-        yield from lines_without_marks(blocks, marks, name)
+        yield from texts_of(blocks, name, marks, field_of(self.name, text_field))
 
     def _range(self) -> Iterator[bytes]:
         assert self.end is not None
