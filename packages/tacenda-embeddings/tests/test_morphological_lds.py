@@ -78,6 +78,13 @@ def test_more_rows_than_words_are_those_of_a_larger_vocabulary(lds, output):
         lds.transform_extended([np.array([types + 2])], extra)
 
 
+def test_it_knows_words_that_one_of_its_models_knows(model, lds, words):
+    assert model.knows(lds.vocabulary.words[9])
+    assert not lds.knows("unbefriended")
+    assert model.knows("unbefriended")
+    assert not model.knows("我喜欢猫")
+
+
 def test_words_of_one_class_differ_by_their_morphemes(model, lds):
     one, two = "unbefriended", "rewalled"
     assert lds.vocabulary.id_of(one) == lds.vocabulary.id_of(two)

@@ -42,6 +42,16 @@ def test_tensor_equals_the_model_without_spacy(nlp, lds, sentences):
         assert doc.tensor.shape == (len(doc), lds.width)
 
 
+def test_unknown_words_alone_have_no_vectors_to_compare(nlp, lds):
+    assert lds.knows(lds.vocabulary.words[9])
+    assert not lds.knows("我喜欢猫")
+    one, other = nlp("我喜欢猫"), nlp("股票市场下跌")
+    assert not one.has_vector
+    assert one.tensor.any()
+    with pytest.warns(UserWarning, match="W008"):
+        assert one.similarity(other) == 0.0
+
+
 def test_vectors_depend_on_the_context(nlp, sentences):
     word = sentences[0][0]
     alone, inside = nlp(word), nlp(" ".join([*sentences[1][:-1], word]))

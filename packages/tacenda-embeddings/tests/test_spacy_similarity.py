@@ -80,6 +80,24 @@ def test_whitespace_and_empty_documents_are_similar_to_nothing(nlp):
         assert doc.similarity(nlp.make_doc("the")) == 0.0
 
 
+def test_documents_of_unknown_words_alone_are_similar_to_nothing(nlp, toy):
+    """What a layer reads of them, the tensor, stays what the model gives."""
+    toy.knows = toy.vocabulary.__contains__
+    unknown, other, known = nlp("qqq \n rrr"), nlp("sss"), nlp("sss cat")
+    np.testing.assert_array_equal(unknown.tensor[[0, 2]], toy.transform([["qqq", "rrr"]])[0])
+    for each in (unknown, unknown[0], unknown[2:]):
+        assert not each.has_vector
+        assert each.vector.shape == (toy.width,)
+        assert not each.vector.any()
+        with pytest.warns(UserWarning, match="W008"):
+            assert each.similarity(other) == 0.0
+        with pytest.warns(UserWarning, match="W008"):
+            assert known.similarity(each) == 0.0
+    assert known.has_vector
+    assert known[0].has_vector  # its context is known
+    assert known.similarity(nlp("cat")) > 0
+
+
 def test_vectors_of_another_pipeline_cannot_be_compared(nlp, toy_class, toy_corpus):
     wide = pipeline(toy_class(n_states=7).fit(toy_corpus))
     with pytest.raises(ConfigurationError, match=r"of 8 columns .* of 14"):

@@ -5,7 +5,7 @@ import pytest
 
 from tacenda import Vocabulary
 from tacenda.errors import DataError
-from tacenda_embeddings.text_vectors import compare
+from tacenda_embeddings.text_vectors import compare, nearest_words
 
 
 class Table:
@@ -27,6 +27,13 @@ def test_cosines_of_words_are_those_of_their_rows():
     assert (found.n_vectors, found.of) == (2, "words")
     assert found.mean == pytest.approx((1 + 0.5**0.5) / 2)
     assert found.least == pytest.approx(0.5**0.5)
+
+
+def test_a_word_without_a_vector_has_no_neighbours():
+    model = Table(a=[1, 0], b=[0, 2])
+    assert nearest_words(model, "a", 5) == [("b", 0.0)]
+    with pytest.raises(DataError, match="'nothing' has no vector"):
+        nearest_words(model, "nothing", 5)
 
 
 def test_cosines_of_a_text_count_its_tokens_that_have_vectors(tmp_path):

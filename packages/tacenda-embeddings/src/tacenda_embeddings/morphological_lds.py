@@ -129,6 +129,10 @@ class MorphologicalLDS(Estimator):
         self._fitted()
         return self.lds.vocabulary
 
+    def knows(self, word: str) -> bool:
+        """Return whether one of the two models knows a word. Raises NotFittedError."""
+        return word in self.vocabulary or self.words.knows(word)
+
     @property
     def width(self) -> int:
         """The number of columns of what `transform` returns; known before fitting."""

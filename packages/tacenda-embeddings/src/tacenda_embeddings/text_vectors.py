@@ -92,9 +92,13 @@ def save_npz(path: Path, lines: Iterator[tuple[list[str], Rows]], width: int) ->
 def nearest_words(model: Any, word: str, n: int) -> list[tuple[str, float]]:
     """Return the ``n`` words of the vocabulary nearest to ``word`` by cosine, nearest first.
 
-    Every word is embedded alone, as a sentence of one token.
+    Every word is embedded alone, as a sentence of one token. Raises DataError for a word without a vector.
     """
     query = embed_alone(model, [word])[0]
+    if not query.any():
+        raise DataError(
+            f"{word!r} has no vector, because the model knows none of its morphemes: name another word"
+        )
     known, scores = [], []
     for part in blocks_of_words(model):
         vectors = embed_alone(model, part)

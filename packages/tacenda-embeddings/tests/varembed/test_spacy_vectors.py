@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from tacenda.errors import ConfigurationError
-from tacenda_embeddings import LDS
+from tacenda_embeddings import LDS, SumEmbed
 from tacenda_embeddings.spacy import vectors
 from tacenda_embeddings.spacy.vectors import NAME, MorphologicalVectors, use_vectors
 
@@ -200,7 +200,7 @@ def test_words_never_seen_are_made_once(nlp, varembed, monkeypatch):
     asked = []
     make = varembed.scaled_vectors
     monkeypatch.setattr(
-        varembed, "scaled_vectors", lambda words: asked.extend(words) or make(words)
+        nlp.vocab.vectors.model, "scaled_vectors", lambda words: asked.extend(words) or make(words)
     )
     keys = [nlp.vocab.strings.add(word) for word in (UNSEEN, "zzzz", UNSEEN)]
     first = nlp.vocab.vectors.get_batch(keys)
@@ -215,7 +215,9 @@ def test_words_never_seen_are_kept_up_to_a_number(nlp, varembed, monkeypatch):
     table, asked = nlp.vocab.vectors, []
     make = varembed.scaled_vectors
     monkeypatch.setattr(
-        varembed, "scaled_vectors", lambda words: asked.append(list(words)) or make(words)
+        nlp.vocab.vectors.model,
+        "scaled_vectors",
+        lambda words: asked.append(list(words)) or make(words),
     )
     batches = [
         ["zza", "zzb"],
@@ -273,6 +275,235 @@ def test_hashes_nobody_knows_have_no_vector(nlp):
 def test_they_cannot_be_changed_word_by_word(nlp):
     with pytest.raises(ConfigurationError, match="cannot be changed word by word"):
         nlp.vocab.set_vector("cat", np.zeros(8, "f"))
+    with pytest.raises(ConfigurationError, match="cannot be changed word by word"):
+        nlp.vocab.set_vector(UNSEEN, np.ones(8, "f"))
+
+
+@pytest.mark.parametrize(
+    "pair", [("我喜欢猫", "股票市场下跌"), ("😀", "🚗"), ("Привет", "Мир"), ("∑∑", "ππ")]
+)
+def test_words_without_a_known_morpheme_have_no_vector_and_are_similar_to_nothing(nlp, pair):
+    """Capitals are no knowledge of a word either."""
+    one, other = (nlp(text) for text in pair)
+    for each in (one, one[0], one[:1], nlp.vocab[pair[0]]):
+        assert not each.has_vector
+        assert not each.vector.any()
+    assert one[0].is_oov
+    assert nlp.vocab[pair[0]].is_oov
+    assert nlp.vocab.strings[pair[0]] not in nlp.vocab.vectors
+    with pytest.raises(KeyError):
+        nlp.vocab.vectors[pair[0]]
+    for a, b in [
+        (one, other),
+        (one[0], other[0]),
+        (one, nlp("the cat")),
+        (one[:1], nlp("the cat")),
+    ]:
+        with pytest.warns(UserWarning, match="W008"):
+            assert a.similarity(b) == 0.0
+    assert nlp("the cat").has_vector
+    assert not nlp("the cat")[0].is_oov
+    assert not nlp(UNSEEN)[0].is_oov
+
+
+def test_a_hash_that_becomes_a_word_has_its_vector(nlp, varembed):
+    key = spacy.strings.hash_string(UNSEEN)
+    assert key not in nlp.vocab.vectors
+    nlp.vocab.strings.add(UNSEEN)
+    assert_array_equal(nlp.vocab.vectors[key], varembed.scaled_vectors([UNSEEN])[0])
+
+
+# -- tokens that are merged, and words that are given a vector ------------------------------------------
+
+
+def merge(doc, start, stop):
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[start:stop])
+    return doc[start]
+
+
+@pytest.mark.parametrize(
+    ("words", "start", "stop"),
+    [
+        (["the", "cat", UNSEEN, "saw"], 1, 3),
+        (["the", "我", "cat"], 1, 3),
+        (["a", " ", "cat"], 0, 3),
+        ([" ", "\n ", "cat"], 0, 2),
+        (["的", "我", "cat"], 0, 2),
+    ],
+)
+def test_a_merged_token_has_the_mean_of_the_vectors_of_its_words(nlp, words, start, stop):
+    """As spaCy's own vectors do it: whitespace among the tokens has no part in it, unknown words have zeros."""
+    doc = Doc(nlp.vocab, words=words)
+    parts = [token.vector for token in doc[start:stop] if token.text.strip()]
+    expected = np.mean(parts, axis=0) if parts else np.zeros(nlp.vocab.vectors_length)
+    token = merge(doc, start, stop)
+    assert len(token.text.split()) == len(parts)
+    assert_allclose(token.vector, expected, rtol=1e-5, atol=1e-6)
+    assert token.has_vector == bool(expected.any())
+    assert_allclose(doc.vector, np.mean([t.vector for t in doc], axis=0), rtol=1e-5, atol=1e-6)
+
+
+def test_spaces_are_merged_by_spacys_own_components(nlp):
+    nlp.add_pipe("merge_entities")
+    ruler = nlp.add_pipe("entity_ruler", first=True)
+    ruler.add_patterns([{"label": "X", "pattern": [{"IS_SPACE": True}, {"IS_SPACE": True}]}])
+    ruler.add_patterns([{"label": "X", "pattern": [{"LOWER": "the"}, {"LOWER": "cat"}]}])
+    assert [token.text for token in nlp("saw the cat")] == ["saw", "the cat"]
+    assert nlp.vocab["the cat"].has_vector
+
+
+def test_a_word_that_the_model_does_not_know_can_be_given_a_vector(nlp, varembed, tmp_path):
+    width, table = varembed.width, nlp.vocab.vectors
+    given = {"我": np.arange(1, width + 1, dtype="f"), "猫": np.full(width, 1 / 3, "f")}
+    fitted = table.data.copy()
+    for word, vector in given.items():
+        nlp.vocab.set_vector(word, vector)
+    nlp.vocab.set_vector("猫", 2 * given["猫"])
+    given["猫"] = 2 * given["猫"]
+    nlp.to_disk(tmp_path / "p")
+    copies = [
+        nlp,
+        spacy.load(tmp_path / "p"),
+        blank().from_bytes(nlp.to_bytes()),
+        pickle.loads(pickle.dumps(nlp)),  # noqa: S301 - our own
+    ]
+    for each in copies:
+        vectors = each.vocab.vectors
+        for word, vector in given.items():
+            assert each(word).has_vector
+            assert not each(word)[0].is_oov
+            assert_array_equal(each.vocab[word].vector, vector)
+            assert vectors.find(row=vectors.find(key=word)) == each.vocab.strings[word]
+            keys, rows, scores = vectors.most_similar(vector[None], n=1)
+            assert each.vocab.strings[int(keys[0, 0])] == word
+            assert rows[0, 0] == vectors.find(key=word)
+            assert scores[0, 0] == pytest.approx(1)
+        assert_array_equal(vectors.data[: len(fitted)], fitted)
+        assert vectors.n_keys == len(fitted) + 2
+        assert each("的")[0].is_oov
+
+
+def test_a_vector_of_zeros_gives_a_word_none(nlp, varembed):
+    rows = nlp.vocab.vectors.shape
+    nlp.vocab.set_vector("我", np.zeros(varembed.width, "f"))
+    assert nlp.vocab.vectors.shape == rows
+    assert nlp.vocab["我"].is_oov
+
+
+# -- all that spaCy's own vectors offer -----------------------------------------------------------------
+
+FLORET = {"bow", "eow", "hash_count", "hash_seed", "maxn", "minn"}  # settings of that mode
+
+
+def test_everything_public_of_spacys_vectors_is_there(nlp):
+    from spacy.vectors import Vectors
+
+    public = {name for name in dir(Vectors) if not name.startswith("_")}
+    assert {name for name in public if not hasattr(nlp.vocab.vectors, name)} == FLORET
+
+
+def test_keys_values_and_items_are_those_of_the_table(nlp, varembed):
+    table = nlp.vocab.vectors
+    words = [nlp.vocab.strings[key] for key in table.keys()]  # noqa: SIM118 - not a mapping
+    expected = varembed.scaled_vectors(words)
+    assert_array_equal(list(table.values()), expected)
+    assert [key for key, _ in table.items()] == list(table)
+    assert_array_equal([vector for _, vector in table.items()], expected)
+    assert table.n_keys == len(table) == len(words)
+
+
+def test_room_can_be_made_but_not_taken(nlp, varembed):
+    table = nlp.vocab.vectors
+    n, width = table.shape
+    before = table.get_batch(["cat", UNSEEN])
+    assert table.resize((n + 5, width)) == []
+    assert table.shape == (n + 5, width)
+    assert table.n_keys == n
+    assert len(list(table.values())) == n
+    assert_array_equal(table.get_batch(["cat", UNSEEN]), before)
+    for shape in ((n - 1, width), (n, width + 1)):
+        with pytest.raises(ConfigurationError, match="can have more rows"):
+            table.resize(shape)
+
+
+def test_what_cannot_be_done_is_said_in_a_sentence(nlp, varembed):
+    table = nlp.vocab.vectors
+    wrong = [
+        lambda: table.add("我", row=1),
+        lambda: table.add("我"),
+        lambda: table.add("我", vector=np.ones(3, "f")),
+        lambda: table.__setitem__("cat", np.ones(varembed.width, "f")),
+        lambda: table.find(),
+        lambda: table.find(key=1, row=2),
+    ]
+    for act in wrong:
+        with pytest.raises(ConfigurationError, match=r"^[^\n]{20,300}$"):
+            act()
+    table["我"] = np.ones(varembed.width, "f")
+    assert "我" in table
+
+
+def test_cleared_vectors_are_those_of_no_model(nlp):
+    nlp.vocab.vectors.clear()
+    assert nlp.vocab.vectors.shape == (0, 0)
+    assert not nlp("cat").has_vector
+    assert nlp.vocab.vectors.to_bytes() == b""
+
+
+def test_a_model_that_is_fitted_again_leaves_the_vectors_of_a_pipeline_as_they_are(texts, corpus):
+    from tacenda import Corpus
+
+    pytest.importorskip("torch")
+    model = SumEmbed(width=8, epochs=0, advanced={"n_morphemes": 200}).fit(corpus)
+    nlp = spacy.blank("en")
+    use_vectors(nlp, model)
+    before = nlp.vocab.vectors.get_batch(["cat", UNSEEN])
+    model.fit(Corpus.from_sentences(texts[:50]))
+    assert_array_equal(nlp.vocab.vectors.get_batch(["cat", UNSEEN, "unwalkable"])[:2], before)
+    again = blank().from_bytes(nlp.to_bytes())
+    assert_array_equal(again.vocab.vectors.get_batch(["cat", UNSEEN]), before)
+
+
+# -- memory zones, copies, processes ----------------------------------------------------------------------
+
+
+def test_words_of_a_memory_zone_are_forgotten_at_its_end(nlp, varembed):
+    table = nlp.vocab.vectors
+    _ = nlp(UNSEEN).vector
+    before, rows = dict(table._others), table.n_keys
+    for _ in range(2):
+        with nlp.memory_zone():
+            words = [f"unfriend{i}" for i in range(50)]
+            for word in words:
+                assert_array_equal(nlp(word)[0].vector, varembed.scaled_vectors([word])[0])
+            assert_array_equal(nlp(UNSEEN)[0].vector, varembed.scaled_vectors([UNSEEN])[0])
+            nlp.vocab.set_vector("我", np.ones(varembed.width, "f"))
+            assert nlp("我").has_vector
+        assert table._others.keys() == before.keys()
+        assert table.n_keys == rows
+    assert_array_equal(nlp("unfriend7")[0].vector, varembed.scaled_vectors(["unfriend7"])[0])
+
+
+def test_a_deep_copy_has_the_same_vectors_and_words_of_its_own(nlp, varembed):
+    from copy import deepcopy
+
+    twin = deepcopy(nlp.vocab)
+    assert_array_equal(twin[UNSEEN].vector, nlp.vocab[UNSEEN].vector)
+    twin.set_vector("我", np.ones(varembed.width, "f"))
+    assert not nlp.vocab["我"].has_vector
+
+
+def test_another_process_gets_a_pipeline_with_them(nlp):
+    joblib = pytest.importorskip("joblib")
+    found = joblib.Parallel(n_jobs=2)(
+        joblib.delayed(_vector_of)(nlp, text) for text in ("the cat", UNSEEN)
+    )
+    assert_array_equal(found, [nlp("the cat").vector, nlp(UNSEEN).vector])
+
+
+def _vector_of(nlp, text):
+    return nlp(text).vector
 
 
 def test_a_model_of_context_is_refused(corpus):

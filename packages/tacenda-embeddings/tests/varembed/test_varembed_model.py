@@ -13,6 +13,7 @@ from tacenda.errors import (
 from tacenda_embeddings import VarEmbed
 from tacenda_embeddings.varembed.initial_vectors import fit_morphemes
 from tacenda_embeddings.varembed.model import sigmoid
+from tacenda_embeddings.varembed.settings import OUTPUTS
 
 torch = pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
 
@@ -68,6 +69,32 @@ def test_an_unseen_word_has_its_priors_logits(varembed):
     state = varembed.learned
     expected = state.morphemes[found.ids].sum(0) + found.n_unknown * state.unknown
     assert_allclose(vector, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("word", ["我喜欢猫", "😀", "Привет", "ПРИВЕТ", ""])
+def test_a_word_without_a_known_morpheme_has_no_vector_in_any_output(varembed, sumembed, word):
+    """The base and the capitals, which all words share, are no knowledge of one."""
+    assert varembed.inventory.base
+    for output in OUTPUTS:
+        rows = varembed.vectors(["walk", word, word + "ed"], output=output)
+        assert not rows[1].any()
+        assert rows[[0, 2]].any(axis=1).all()
+    for model in (varembed, sumembed):
+        assert not model.vectors([word], prior=True).any()
+        assert not model.scaled_vectors([word]).any()
+        assert not model.transform([[word]])[0].any()
+        assert not model.knows(word)
+        assert model.knows(word + "ed")
+        assert model.knows(model.vocabulary.words[9])
+    assert (varembed.entropy([word]) == 1).all()  # nothing is known
+
+
+def test_words_without_a_vector_are_not_exported(sumembed, tmp_path):
+    n = sumembed.save_word2vec(tmp_path / "v.txt", ["我", "unwalked", "我"])
+    words = [line.split()[0] for line in (tmp_path / "v.txt").read_text("utf8").splitlines()[1:]]
+    assert len(words) == n
+    assert "unwalked" in words
+    assert "我" not in words
 
 
 def test_a_seen_word_has_its_own_vector_and_can_show_its_prior(varembed):

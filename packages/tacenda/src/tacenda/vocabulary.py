@@ -31,7 +31,7 @@ Oov = Literal["single", "classes"]
 _DIGITS: Final = re.compile(r"\d+")
 # what an earlier normalization left behind must survive the next one, lower-casing included
 _NUMBER_WORD: Final = re.compile(r"((?<![A-Z])(?:NUM)+(?![A-Z]))")
-_CACHE_LIMIT: Final = 500_000
+_CACHE_LIMIT: Final = 100_000  # spellings; some 15 MB of Python objects
 
 
 # ---- how any string finds its id ----
@@ -326,8 +326,9 @@ class Vocabulary:
     # ---- from words to ids and back ----
 
     def id_of(self, word: str) -> int:
-        """Return the id of a word: its own, else its class's, else that of ``<unk>``."""
-        return self._ids[word]
+        """Return the id of a word: its own, else its class's, else that of ``<unk>``; it is not remembered."""
+        ids = self._ids
+        return ids[word] if word in ids else ids.find(word)
 
     def encode(self, tokens: Iterable[str], *, remember: bool = True) -> NDArray[np.int32]:
         """Return the ids of the tokens of a text, int32 (tokens,).

@@ -280,6 +280,10 @@ class LDS(Estimator):
         """The word types that the model knows. Raises NotFittedError."""
         return self._learned(self._vocabulary)
 
+    def knows(self, word: str) -> bool:
+        """Return whether a word has a row of its own; others share those of classes. Raises NotFittedError."""
+        return word in self.vocabulary
+
     @property
     def width(self) -> int:
         """The number of columns of what `transform` returns; known before fitting."""

@@ -89,6 +89,11 @@ class TokenEmbeddings(ModelComponent):
             "vector": partial(_vector, target),
             "has_vector": partial(_has_vector, target),
         }
+        self._hooks_of_unknown = {
+            "similarity": cosine,
+            "vector": partial(_no_vector, target),
+            "has_vector": _is_blank,
+        }
         self._previous_owner = "other"
         # what spaCy last linked after this component, which may be in another pipeline than the one it was made in
         self._later: list[weakref.ref[Any]] = []
@@ -271,9 +276,19 @@ class TokenEmbeddings(ModelComponent):
             return
         for doc in docs:
             if self.similarity or not doc.vocab.vectors.size:
-                doc.user_token_hooks.update(self._hooks)
-                doc.user_span_hooks.update(self._hooks)
-                doc.user_hooks.update(self._hooks)
+                hooks = self._hooks if self._knows(doc) else self._hooks_of_unknown
+                doc.user_token_hooks.update(hooks)
+                doc.user_span_hooks.update(hooks)
+                doc.user_hooks.update(hooks)
+
+    def _knows(self, doc: Doc) -> bool:
+        """Return whether the model knows a word of a document, or there is none to know.
+
+        Two documents of unknown words alone may have the same vectors, of which a layer can make something, but
+        which do not make them similar.
+        """
+        knows = getattr(self._model, "knows", None)
+        return knows is None or any(knows(token.text) for token in doc) or _is_blank(doc)
 
     def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], list[np.ndarray]]:
         return partial(DocEncoder(model), sentences=self.context == "sentence")
@@ -482,4 +497,14 @@ def _vector(source: str, given: Any) -> Any:
 
 
 def _has_vector(source: str, given: Any) -> bool:
-    return _rows(source, given) is not None
+    rows = _rows(source, given)
+    return rows is not None and (bool(rows.any()) or _is_blank(given))
+
+
+def _no_vector(source: str, given: Any) -> Any:
+    """Return zeros (width,), which a text has of which the model knows no word."""
+    return 0 * _vector(source, given)
+
+
+def _is_blank(given: Any) -> bool:
+    return not given.text.strip()

@@ -1,21 +1,24 @@
 """``tacenda.MorphologicalVectors.v1``: the vectors of a pipeline, for every word there can be.
 
 With these in ``nlp.vocab``, ``Token.vector``, ``similarity`` and ``StaticVectors`` use a fitted `VarEmbed` or
-`SumEmbed`; a word outside its vocabulary has the vector its morphemes predict, so no word is without one
-but whitespace. In a configuration they take one section, which names the model:
+`SumEmbed`; a word outside its vocabulary has the vector its morphemes predict. Whitespace, and a word of which no
+morpheme is known, have none. In a configuration they take one section, which names the model:
 
     [initialize.before_init]
     @callbacks = "tacenda.use_vectors.v1"
     source = "FOLDER"
 
-This module imports spaCy, thinc and the standard library; the model is loaded at need.
+This module imports spaCy and what spaCy needs; the model is loaded at need.
 """
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import srsly
 from spacy.attrs import ORTH
 from spacy.strings import StringStore, get_string_id
@@ -28,8 +31,8 @@ FOLDER = "morphological_vectors"
 
 _OUTSIDE = "\ue000" * 8  # letters for private use: no word of any vocabulary
 
-#: Words outside the vocabulary whose vectors are kept.
-_KEPT_WORDS = 100_000
+#: Words outside the vocabulary whose vectors are kept; some 15 MB at a width of 100.
+_KEPT_WORDS = 20_000
 
 
 def morphological_vectors() -> Callable[[Any], "MorphologicalVectors"]:
@@ -108,29 +111,41 @@ def _fail(message: str) -> NoReturn:
 class MorphologicalVectors(BaseVectors):
     """Vectors of a fitted model, by the hash of a token's text.
 
-    Rows of ``data`` are those of the model's vocabulary; ``key2row`` says which word has which. A word that
-    has no row has a vector all the same: ``vectors[key]`` and `get_batch` make it. All are of one length, a
-    mean square of 1, so that frequent words do not drown out the others in ``Doc.vector`` and in layers.
-    ``strings``, those of the pipeline, turn hashes into words; without a ``model`` there is no vector.
+    Rows of ``data`` are those of the model's vocabulary; ``key2row`` says which word has which. A word that has no row
+    has a vector all the same, unless the model knows none of its morphemes: ``vectors[key]`` and `get_batch` make it.
+    Several words in one token, which were merged, have the mean of theirs. All are of one length, a mean square of 1,
+    so that frequent words do not drown out the others in ``Doc.vector`` and in layers. ``strings``, those of the
+    pipeline, turn hashes into words; without a ``model`` there is no vector.
+
+    What the model says of a word cannot be changed. A word that it does not know can be given a vector, as spaCy does
+    for tokens that are merged: `add` puts it into a row after the model's, and it is saved with them.
     """
 
     attr = ORTH
     mode = "morphological"
-    is_full = True
 
     def __init__(self, *, strings: Any = None, model: Any = None) -> None:
         self.strings = StringStore() if strings is None else strings
         # an unpickled vocabulary hands its vectors a store of strings that it then replaces
         self._pickled_strings: Any = None
         self.name: str | None = "tacenda_vectors"
-        self.model: Any = None
-        self.key2row: dict[int, int] = {}  # the row of every listed word, by its hash
-        self._others: dict[str, Any] = {}  # vectors of words outside the vocabulary, as they came
         self._ops: Any = NumpyOps()
-        # (rows, width) float32, where ``_ops`` has its arrays
-        self.data: Any = self._ops.alloc2f(0, 0)
+        self.clear()
         if model is not None:
             self._set(model)
+
+    def clear(self) -> None:
+        """Have no model, and no vectors."""
+        self.model: Any = None
+        self.key2row: dict[
+            int, int
+        ] = {}  # the row of every listed word, by its hash, in the order of the rows
+        self._n_fitted = 0  # rows of the model's vocabulary; after them come words that were added
+        self._others: dict[
+            int, Any
+        ] = {}  # vectors of words without a row, zeros if there is none; in host memory
+        # (rows, width) float32, where ``_ops`` has its arrays
+        self.data: Any = self._ops.alloc2f(0, 0)
 
     def take(self, source: Any) -> "MorphologicalVectors":
         """Take a model, or the one in a folder; raise what `use_vectors` raises."""
@@ -141,12 +156,14 @@ class MorphologicalVectors(BaseVectors):
         """Make a table of the vocabulary of a model."""
         from tacenda.vocabulary import reserved
 
-        self.model = model
+        self.clear()
+        # its options and what it has learned so far: a later fit of the same object makes other vectors than these
+        self.model = copy(model)
         special = reserved(model.vocabulary.oov)
         words = [word for word in model.vocabulary.words if word.strip() and word not in special]
         # the words go into the store of strings, so that the keys of `most_similar` can be read
         self.key2row = {int(self.strings.add(word)): row for row, word in enumerate(words)}
-        self._others = {}
+        self._n_fitted = len(self.key2row)
         self.data = self._ops.asarray2f(model.scaled_vectors(words), dtype="float32")
         # what a model prepares for the first word outside its vocabulary belongs to loading it, not to the first text
         model.scaled_vectors([_OUTSIDE])
@@ -154,11 +171,13 @@ class MorphologicalVectors(BaseVectors):
     # -- the table, as ``spacy.vectors.Vectors`` has it -----------------------------------------------
 
     def find(self, *, key: Any = None, keys: Any = None, row: Any = None, rows: Any = None) -> Any:
-        """Return rows of keys (-1 for a word outside the vocabulary), or keys of rows, as ``Vectors.find``."""
+        """Return rows of keys (-1 for a word without one), or keys of rows, as ``Vectors.find``."""
+        if sum(each is not None for each in (key, keys, row, rows)) != 1:
+            _fail("find takes one of key, keys, row and rows: give exactly one")
         if key is not None:
-            return self.key2row.get(int(get_string_id(key) if isinstance(key, str) else key), -1)
+            return self._row(key)
         if keys is not None:
-            return self._ops.xp.asarray([self.find(key=each) for each in keys], dtype="i")
+            return self._ops.xp.asarray([self._row(each) for each in keys], dtype="i")
         by_row = list(self.key2row)
         if row is not None:
             return by_row[row]
@@ -169,7 +188,8 @@ class MorphologicalVectors(BaseVectors):
     ) -> tuple[Any, Any, Any]:
         """Return keys, rows and cosines (queries, n) of the nearest listed words, as ``Vectors.most_similar``."""
         xp = self._ops.xp
-        table = self.data / xp.maximum(xp.linalg.norm(self.data, axis=1, keepdims=True), 1e-12)
+        table = self.data[: self.n_keys]
+        table = table / xp.maximum(xp.linalg.norm(table, axis=1, keepdims=True), 1e-12)
         n = min(n, len(table))
         rows, scores = [], []
         for i in range(0, len(queries), batch_size):
@@ -204,9 +224,22 @@ class MorphologicalVectors(BaseVectors):
         """The number of words with a row."""
         return len(self.key2row)
 
+    @property
+    def is_full(self) -> bool:
+        """False: there is room for another word, because `add` makes it."""
+        return False
+
     def keys(self) -> Any:
         """Return the hashes of the words with a row, in their order."""
         return self.key2row.keys()
+
+    def values(self) -> Iterator[Any]:
+        """Yield the vectors (width,) of the words with a row, in the order of `keys`."""
+        return iter(self.data[: self.n_keys])
+
+    def items(self) -> Iterator[tuple[int, Any]]:
+        """Yield the hash and the vector (width,) of every word with a row."""
+        return zip(self.key2row, self.values(), strict=True)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -221,51 +254,135 @@ class MorphologicalVectors(BaseVectors):
 
     # -- one word, or many -------------------------------------------------------------------------
 
-    def _word(self, key: Any) -> str | None:
-        """Return the word of a string or hash; None for whitespace, or a hash that no store has."""
+    def _row(self, key: Any) -> int:
+        """Return the row of a string or hash, or -1."""
+        return self.key2row.get(int(get_string_id(key)), -1)
+
+    def _text(self, key: Any) -> str:
+        """Return the text of a string or hash; none of a hash that no store has."""
         if isinstance(key, str):
-            return key if key.strip() else None
+            return key
         for strings in (self.strings, self._pickled_strings):
             if strings is not None and int(key) in strings:
-                return self._word(str(strings[int(key)]))
-        return None
+                return str(strings[int(key)])
+        return ""
 
     def __contains__(self, key: Any) -> bool:
-        """Return whether there is a vector: for every word, but not for whitespace."""
-        return self.model is not None and self._word(key) is not None
+        """Return whether there is a vector: for a word whose morphemes, or some of them, the model knows."""
+        if self._row(key) >= 0:
+            return True
+        return self.model is not None and bool(self._vectors_of([key])[0].any())
 
     def __getitem__(self, key: Any) -> Any:
         """Return the vector of a string or hash (width,). Raises KeyError where `__contains__` says no."""
+        row = self._row(key)
+        if row >= 0:
+            return self.data[row].copy()
         if key not in self:
             raise KeyError(key)
-        return self.get_batch([key])[0]
+        return self._ops.asarray1f(self._vectors_of([key])[0])
 
     def get_batch(self, keys: Iterable[Any]) -> Any:
-        """Return vectors (keys, width) float32; zeros for what is no word."""
+        """Return vectors (keys, width) float32; zeros for what has none."""
         listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
         found = self._ops.alloc2f(len(listed), self.vectors_length)
-        rows = [self.find(key=key) for key in listed]
+        rows = [self._row(key) for key in listed]
         seen = [i for i, row in enumerate(rows) if row >= 0]
         found[seen] = self.data[[rows[i] for i in seen]]
-        unseen = [(i, self._word(listed[i])) for i, row in enumerate(rows) if row < 0]
-        places = [i for i, word in unseen if word is not None]
-        if self.model is not None and places:
-            given = self._vectors_of([word for _, word in unseen if word is not None])
-            found[places] = self._ops.asarray2f(given, dtype="float32")
+        unseen = [i for i, row in enumerate(rows) if row < 0]
+        if self.model is not None and unseen:
+            given = self._vectors_of([listed[i] for i in unseen])
+            found[unseen] = self._ops.asarray2f(given, dtype="float32")
         return found
 
-    def _vectors_of(self, words: list[str]) -> Any:
-        """Return the vectors of words outside the vocabulary (words, width), made once for every word."""
-        kept = self._others
-        new = list(dict.fromkeys(word for word in words if word not in kept))
-        if len(kept) + len(new) > _KEPT_WORDS:
-            kept, new = {}, list(dict.fromkeys(words))
+    def _vectors_of(self, keys: list[Any]) -> Any:
+        """Return the vectors of words without a row (words, width), made once for every word."""
+        kept, ids = self._others, [int(get_string_id(key)) for key in keys]
+        texts = {i: self._text(key) for i, key in zip(ids, keys, strict=True) if i not in kept}
+        if len(kept) + len(texts) > _KEPT_WORDS:
+            kept = {}
+            texts = {i: self._text(key) for i, key in zip(ids, keys, strict=True)}
+        new = {
+            i: text.split() for i, text in texts.items() if text
+        }  # a hash may get its text later
         if new:
-            kept.update(zip(new, self.model.scaled_vectors(new), strict=True))
+            kept.update(zip(new, self._make(list(new.values())), strict=True))
             self._others = kept
-        return self._ops.xp.stack([self._ops.asarray1f(kept[word]) for word in words])
+        nothing = np.zeros(self.vectors_length, np.float32)
+        return np.stack([kept.get(i, nothing) for i in ids])
 
-    # -- read-only ----------------------------------------------------------------------------------
+    def _make(self, texts: list[list[str]]) -> Any:
+        """Return the mean of the vectors of the words of every text (texts, width), zeros for one without words."""
+        made = np.zeros((len(texts), self.vectors_length), np.float32)
+        lengths = np.array([len(text) for text in texts])
+        full = np.flatnonzero(lengths)
+        if len(full):
+            vectors = self.model.scaled_vectors([word for text in texts for word in text])
+            starts = (np.cumsum(lengths) - lengths)[full]
+            made[full] = np.add.reduceat(vectors, starts, axis=0) / lengths[full, None]
+        return made
+
+    @contextmanager
+    def memory_zone(self, mem: Any = None) -> Iterator[Any]:
+        """Forget at its end the words that came within it, as ``nlp.memory_zone`` asks of a vocabulary's parts."""
+        model, before, n_keys = self.model, self._others, self.n_keys
+        self._others = {}
+        try:
+            yield mem
+        finally:
+            if self.model is model:
+                self._others = before
+                while self.n_keys > n_keys:
+                    self.key2row.popitem()
+
+    # -- words that the model does not know -----------------------------------------------------------
+
+    def add(self, key: Any, *, vector: Any = None, row: Any = None) -> int:
+        """Give a word that has no vector one, and return its row, or -1 for a vector of zeros, which gives it none.
+
+        Raises ConfigurationError for a word that has a vector, which is what the model says, and for ``row``.
+        """
+        if row is not None or vector is None:
+            _fail(
+                f"the vectors {NAME} add a word with a vector of its own: give vector, and not row"
+            )
+        given = self._ops.asarray1f(vector, dtype="float32")
+        if given.shape != (self.vectors_length,):
+            _fail(
+                f"the vectors {NAME} have {self.vectors_length} columns, not {given.shape}: give one of that width"
+            )
+        place = self._row(key)
+        if place < self._n_fitted and key in self:
+            _fail(
+                f"the vectors {NAME} cannot be changed word by word where the model knows the word: use spaCy's own "
+                "(tacenda embed export, then spacy init vectors)"
+            )
+        if place < 0 and not given.any():
+            return -1
+        if place < 0:
+            place = self.n_keys
+            if place == len(self):
+                self.resize((max(100, int(1.3 * len(self))), self.vectors_length))
+            self.key2row[int(self.strings.add(key) if isinstance(key, str) else key)] = place
+        self.data[place] = given
+        return place
+
+    def __setitem__(self, key: Any, vector: Any) -> None:
+        """Do what `add` does."""
+        self.add(key, vector=vector)
+
+    def resize(self, shape: tuple[int, int], inplace: bool = False) -> list[tuple[int, int]]:
+        """Make room for more words, and return no removed ones. Raises ConfigurationError for less room."""
+        rows, width = shape
+        if rows < self.n_keys or width != self.vectors_length:
+            _fail(
+                f"the vectors {NAME} are {self.n_keys} words of {self.vectors_length} columns and can have more rows, "
+                f"but not the shape {tuple(shape)}: use spaCy's own (tacenda embed export, then spacy init vectors)"
+            )
+        data = self._ops.alloc2f(rows, width)
+        data[: self.n_keys] = self.data[: self.n_keys]
+        self.data = data
+        return []
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MorphologicalVectors):
@@ -274,29 +391,32 @@ class MorphologicalVectors(BaseVectors):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def add(self, key: Any, *, vector: Any = None, row: Any = None) -> int:
-        """Refuse: these vectors are what a model says, and nothing else."""
-        _fail(
-            f"the vectors {NAME} cannot be changed word by word: use spaCy's own "
-            "(tacenda embed export, then spacy init vectors)"
-        )
-
-    def resize(self, shape: tuple[int, int], inplace: bool = False) -> Any:
-        """Refuse, as `add` does."""
-        return self.add(None)
-
     # -- to disk and back --------------------------------------------------------------------------
 
+    def _added(self) -> dict[str, list[float]]:
+        """Return the vectors of words that were added, by the word."""
+        added = list(self.key2row.items())[self._n_fitted :]
+        return {self._text(key): self.data[row].tolist() for key, row in added}
+
+    def _add_all(self, added: dict[str, list[float]]) -> None:
+        for word, vector in added.items():
+            self.add(word, vector=vector)
+
     def to_bytes(self, **kwargs: Any) -> bytes:
-        """Return the model as an artifact in one piece; empty without one."""
-        return b"" if self.model is None else bytes(self.model.to_artifact().to_bytes())
+        """Return the model as an artifact in one piece, and words that were added after it; empty without a model."""
+        if self.model is None:
+            return b""
+        added = self._added()
+        artifact = bytes(self.model.to_artifact().to_bytes())
+        return bytes(srsly.msgpack_dumps([artifact, added])) if added else artifact
 
     def from_bytes(self, data: bytes, **kwargs: Any) -> "MorphologicalVectors":
         """Take back what `to_bytes` gave, which may be no model."""
-        if data:
-            return self.take(data)
-        self.model, self.key2row, self._others = None, {}, {}
-        self.data = self._ops.alloc2f(0, 0)
+        if not data:
+            self.clear()
+            return self
+        artifact, added = (data, {}) if data.startswith(b"TACENDA") else srsly.msgpack_loads(data)
+        self.take(artifact)._add_all(added)
         return self
 
     def to_disk(self, path: str | Path, **kwargs: Any) -> None:
@@ -307,7 +427,10 @@ class MorphologicalVectors(BaseVectors):
             return
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save(folder / "model")
-        srsly.write_json(folder / "cfg.json", {"name": self.name})
+        added = self._added()
+        srsly.write_json(
+            folder / "cfg.json", {"name": self.name, **({"added": added} if added else {})}
+        )
 
     def from_disk(self, path: str | Path, **kwargs: Any) -> "MorphologicalVectors":
         """Load what `to_disk` saved; nothing where there is nothing."""
@@ -315,8 +438,9 @@ class MorphologicalVectors(BaseVectors):
 
         folder = Path(path) / FOLDER
         if (folder / "cfg.json").exists():
-            self.take(folder / "model")
-            self.name = read_cfg(folder).get("name")
+            cfg = read_cfg(folder)
+            self.take(folder / "model")._add_all(cfg.get("added", {}))
+            self.name = cfg.get("name")
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

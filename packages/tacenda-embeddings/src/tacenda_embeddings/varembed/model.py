@@ -6,8 +6,8 @@
 Binary word vectors b are latent. Their posterior is approximated by independent Bernoullis, whose logits are
 the word vectors; words that are rare stay near their prior, and a word never seen has its prior's logits.
 
-`SumEmbed` is the baseline of the paper. Both are static embedders: they have a vector for any string,
-in any context.
+`SumEmbed` is the baseline of the paper. Both are static embedders: they have a vector for any word of which they know
+a morpheme, whatever its context.
 """
 
 from __future__ import annotations
@@ -89,6 +89,10 @@ class FittedWords(Arrays):
             found[i] = self._impute(words[i])
         return found
 
+    def knows(self, word: str) -> bool:
+        """Return whether a word was trained, or has a morpheme that was."""
+        return self._row(word) >= 0 or bool(self._impute(word).any())
+
     def _row(self, word: str) -> int:
         """Return the row of a word that was trained, or -1."""
         row = self._rows.get(word)
@@ -103,11 +107,13 @@ class FittedWords(Arrays):
         return row
 
     def _impute(self, word: str) -> Vectors:
-        """Return the logits of the prior of a word without a row of its own."""
+        """Return the logits of the prior of a word without a row of its own; zeros if none of its pieces is known."""
         vector = self._made.get(word)
         if vector is None:
             ids, n_unknown = self.inventory.morphemes(word)
             vector = self.morphemes[ids].sum(0) + np.float32(n_unknown) * self.unknown
+            if self.inventory.shared_ids.issuperset(ids.tolist()):
+                vector = np.zeros_like(vector)
             if len(self._made) < _CACHE:
                 self._made[word] = vector
         return vector
@@ -216,6 +222,10 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         """Return the morphemes of any word. Raises NotFittedError."""
         return self.inventory.pieces(word)
 
+    def knows(self, word: str) -> bool:
+        """Return whether a word was seen, or one of its morphemes was: others have no vector. Raises NotFittedError."""
+        return self._learned(self.learned).knows(word)
+
     def transform(self, sentences: Iterable[Sequence[str]]) -> list[Vectors]:
         """Return the vectors of every token of every sentence; they do not depend on the sentence.
 
@@ -230,8 +240,8 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
     def vectors(self, words: Iterable[str], *, prior: bool = False) -> Vectors:
         """Return one vector for every word, (words, width) float32. Raises NotFittedError.
 
-        With ``prior``, vectors are made from the morphemes even of words that were seen (the paper's "morphemes
-        only").
+        A word of which no morpheme is known has no vector, and a row of zeros. With ``prior``, vectors are made from
+        the morphemes even of words that were seen (the paper's "morphemes only").
         """
         return self._learned(self.learned).look_up(token_list(words), prior)
 
@@ -259,7 +269,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         path
             The file, which appears only when it is complete. Raises DataError if it cannot be written.
         words
-            Words to write besides those of the vocabulary, seen or not.
+            Words to write besides those of the vocabulary, seen or not. Words that have no vector are left out.
         scaled
             Whether to write `scaled_vectors`, as trained layers want them, or `vectors`.
         """
@@ -267,7 +277,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         special = reserved(self.vocabulary.oov)
         chosen = [
             word
-            for word in dict.fromkeys((*self.vocabulary.words, *words))
+            for word in dict.fromkeys((*self.vocabulary.words, *filter(self.knows, words)))
             if word not in special and word.split() == [word]
         ]
         path = store.path_of(path, DataError)
@@ -345,13 +355,12 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
                 f"VarEmbed: output must be one of {', '.join(OUTPUTS)}, not {output!r:.80}"
             )
         logits = super().vectors(words, prior=prior)
-        if output == "probabilities":
-            return np.asarray(sigmoid(logits), np.float32)
-        return (
-            np.asarray(logits - self._learned(self.learned).morphemes[0])
-            if output == "log_odds"
-            else logits
-        )
+        if output == "logits":
+            return logits
+        base = self._learned(self.learned).morphemes[0]
+        found = sigmoid(logits) if output == "probabilities" else logits - base
+        found[~logits.any(axis=1)] = 0  # a word without a vector has none in any output
+        return np.asarray(found, np.float32)
 
     def entropy(self, words: Iterable[str], *, prior: bool = False) -> Vectors:
         """Return the uncertainty about every dimension of the words, in bits: 0 is certain, 1 knows nothing.

@@ -29,6 +29,8 @@ Ints = npt.NDArray[np.int64]
 BASE = "<base>"
 """The first morpheme: every word has it, or none where the model has no base."""
 
+_CAPITALS = "<Xx>", "<XX>", "<xX>"
+
 MAX_PIECES = 16  # of a word, base and capitals not counted; the last one takes the rest
 
 
@@ -101,6 +103,11 @@ class Inventory:
         unknown = 0 if self.segmenter.skips_unknown else len(pieces) - len(ids)
         return Morphemes(np.array([0] * self.base + ids, np.int64), unknown)
 
+    @cached_property
+    def shared_ids(self) -> frozenset[int]:
+        """The ids of the base and of capitals, which say nothing of what a word means."""
+        return frozenset(self._ids[name] for name in (BASE, *_CAPITALS) if name in self._ids)
+
     def type_counts(self) -> Ints:
         """Return in how many words of the vocabulary each morpheme occurs, int64 (morphemes,)."""
         words = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
@@ -159,9 +166,10 @@ def _capitals(word: str) -> tuple[str, ...]:
     """Return the morpheme of the capitals of a word, if it has any."""
     if word == word.lower():
         return ()
+    title, upper, mixed = _CAPITALS
     if word[0].isupper() and word[1:] == word[1:].lower():
-        return ("<Xx>",)
-    return ("<XX>",) if word == word.upper() else ("<xX>",)
+        return (title,)
+    return (upper,) if word == word.upper() else (mixed,)
 
 
 # -- segmenters -----------------------------------------------------------------------------------------
