@@ -1,8 +1,8 @@
 """What the documentation shows works: Python blocks, commands and configurations, on a small text.
 
-The blocks of a page run in order, in one namespace and one empty folder that holds ``text.txt``. Only the
-number of states is changed, because the text is small. A block that begins with the path of a file is written
-there, so that later blocks can import it.
+The blocks of a page run in order, in one namespace and one folder that holds two texts, ``text.txt`` to fit to and
+``new.txt`` to score. Only the number of states is changed, because the text is small. A block that begins with the path
+of a file is written there, so that later blocks can import it.
 """
 
 import configparser
@@ -65,9 +65,10 @@ def small(text):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    sentences = synthetic_text.generate(1500, seed=5)
-    lines = [" ".join(sentence.words) for sentence in sentences]
-    (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf8")
+    for name, n, seed in (("text.txt", 1500, 5), ("new.txt", 150, 6)):
+        sentences = synthetic_text.generate(n, seed=seed)
+        lines = [" ".join(sentence.words) for sentence in sentences]
+        (tmp_path / name).write_text("\n".join(lines), encoding="utf8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TACENDA_DATA", raising=False)
     monkeypatch.setenv("TACENDA_CACHE", str(tmp_path / "cache"))

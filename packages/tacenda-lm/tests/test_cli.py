@@ -2,6 +2,7 @@
 
 import io
 import json
+import random
 import sys
 import warnings
 
@@ -476,6 +477,72 @@ def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, saved, valid, 
     text = [line.split() for line in valid.read_text(encoding="utf8").splitlines()]
     figures = [f"{each.perplexity(text).value:.2f}" for each in (before, found)]
     assert f"tokens: {figures[0]}, now {figures[1]}\n" in out
+
+
+@pytest.mark.parametrize("content", [None, b"a \xff b\n", b"a <s> b\n"])
+def test_compact_saves_nothing_if_its_text_cannot_be_read(run, saved, tmp_path, content):
+    text, small = tmp_path / "held-out.txt", tmp_path / "small"
+    if content is not None:
+        text.write_bytes(content)
+    status, _, err = run("compact", saved, "--output", small, "--text", text)
+    assert (status, err.count("\n")) == (1, 1)
+    assert not small.exists()
+
+
+def test_a_save_that_was_killed_does_not_hinder_the_next(run, text, tmp_path):
+    out = tmp_path / "out"
+    left = out / ".tacenda-0123456789abcdef0123456789abcdef"
+    left.mkdir(parents=True)
+    (left / "tensors").write_bytes(b"half")
+    (out / f"tensors-{'0' * 32}.safetensors").write_bytes(b"half")
+    assert run("fit", "--text", text, "--output", out, "--order", 2)[0] == 0
+    assert not left.exists()
+    assert tacenda.load(out).order == 2
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".tacenda-notes").touch()
+    status, _, err = run("fit", "--text", text, "--output", tmp_path / "other")
+    assert (status, "holds other files" in err) == (1, True)
+
+
+def test_text_that_the_model_was_fitted_to_is_announced(run, tmp_path):
+    old, new = tmp_path / "old.txt", tmp_path / "new.txt"
+    words = [f"w{i}" for i in range(40)]
+    for path, seed in ((old, 0), (new, 1)):
+        lines = [" ".join(random.Random(1000 * seed + i).sample(words, 10)) for i in range(60)]
+        path.write_text("\n".join(lines), encoding="utf8")
+    first, second = tmp_path / "first", tmp_path / "second"
+    fit = ("fit", "--text", old, "--order")
+    for text, said in ((old, True), (new, False)):
+        for command in (
+            (*fit, 1, "-o", first, "--valid", text, "--force"),
+            (*fit, 2, "-o", second, "--vocabulary", first, "--valid", text, "--force"),
+            ("perplexity", first, text),
+            ("perplexity", first, text, "--json"),
+            ("surprisal", first, text),
+            ("mix", first, second, "-o", tmp_path / "mixed", "--valid", text, "--force"),
+            ("compact", first, "-o", tmp_path / "small", "--text", text, "--force"),
+        ):
+            status, _, err = run(*command)
+            assert status == 0, err
+            assert ("60 of 60 sentences of 8 words" in err) == said, command
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "said"),
+    [
+        (["-n", 10**23], 2, "-n"),
+        (["--max-words", 10**23], 2, "--max-words"),
+        (["--beam", 10**23], 2, "--beam"),
+        (["--beam", 5, "-n", 5000], 2, "--beam finds at most 1,000"),
+        (["--temperature", "1e400"], 1, "temperature must be a finite number"),
+        (["--temperature", "nan"], 1, "temperature must be a finite number"),
+    ],
+)
+def test_what_no_run_could_end_with_is_refused(run, saved, options, status, said):
+    found, out, err = run("generate", saved, *options)
+    assert (found, out) == (status, "")
+    assert said in err.replace("\n", " ")
+    assert "Traceback" not in err
 
 
 def test_compact_measures_an_installed_model_where_it_lies(run, saved, tmp_path, monkeypatch):

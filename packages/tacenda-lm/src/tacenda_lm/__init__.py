@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tacenda_lm.state_space import StateSpaceLM, StateSpaceLMAdvanced
     from tacenda_lm.states import State
     from tacenda_lm.surprisal.items import read_items
-    from tacenda_lm.surprisal.table import SurprisalTable, surprisal_table
+    from tacenda_lm.surprisal.scoring import surprisal_table
+    from tacenda_lm.surprisal.table import SurprisalTable
     from tacenda_lm.unknown_words import UnknownWords
 
 __version__ = "0.1.0"
@@ -97,7 +98,7 @@ _HOMES = {
     "SurprisalTable": "tacenda_lm.surprisal.table",
     "UnknownWords": "tacenda_lm.unknown_words",
     "read_items": "tacenda_lm.surprisal.items",
-    "surprisal_table": "tacenda_lm.surprisal.table",
+    "surprisal_table": "tacenda_lm.surprisal.scoring",
 }
 
 

@@ -49,6 +49,7 @@ from tacenda.errors import ArtifactError, ConfigurationError
 if TYPE_CHECKING:
     from tacenda import Vocabulary
     from tacenda_lm.language_model import LanguageModel
+    from tacenda_lm.perplexity import Perplexity
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and mix language models.")
 
@@ -65,6 +66,8 @@ BlankLines = Annotated[
 ]
 
 _SENTENCES = 2000  # scored at once
+_TABS = {"\\t": "\t", "tab": "\t"}  # as a tab is written on a command line
+_MOST_FOUND = 1000  # sentences of a beam search, which keeps as many states
 
 
 @app.command()
@@ -88,8 +91,16 @@ def surprisal(
     sentence: str | None = Option(
         None, metavar="COLUMN", help="Column that tells the sentences of an item apart."
     ),
+    words: bool = Option(
+        False, "--words", help="The column of --region holds sentences; each word gets a row."
+    ),
+    delimiter: str | None = Option(
+        None, help="What separates the columns of item files; by default as their first row has it."
+    ),
     quotes: bool = Option(True, help="Values of item files may stand in double quotes."),
-    previous: int = Option(1, min=0, help="Words before, whose figures each row has too."),
+    previous: int = Option(
+        1, min=0, max=1000, help="Words before, whose figures each row has too."
+    ),
     unknown: str = Option("spelling", help='Unknown words: "spelling", "even" or "class".'),
     unseen_types: int | None = Option(None, min=1, help='For "even": how many words are unknown.'),
     split: str = Option(
@@ -111,27 +122,27 @@ def surprisal(
     surprisal_with_punctuation, known, log_frequency (base 2, of the training text), length, and with _prev1 ... the
     same of the words before. What can be misread in them is said on standard error.
     """
-    from tacenda_lm.surprisal.items import read_items
-    from tacenda_lm.surprisal.table import check_ending, surprisal_table
+    from tacenda_lm.surprisal.scoring import surprisal_table
+    from tacenda_lm.surprisal.table import check_ending
 
-    if (item or sentence) and region is None:
-        name = "--item" if item else "--sentence"
-        raise typer.BadParameter(f"{name} needs --region COLUMN, the column of the regions")
-    if [str(file) for file in files].count("-") > 1:
-        raise typer.BadParameter("- is standard input, which can be read once: give it once")
+    of_items: dict[str, Any] = {
+        "text": item or [],
+        "sentence": sentence,
+        "words": words,
+        "delimiter": None if delimiter is None else _TABS.get(delimiter, delimiter),
+    }
+    idle = next((name for name, value in of_items.items() if value), None)
+    if region is None and idle is not None:
+        name = "item" if idle == "text" else idle
+        raise typer.BadParameter(f"--{name} needs --region COLUMN, the column of the regions")
     if output is not None:
         check_ending(output)
         check_file(output, force)
     model = _load(folder)
     reading: dict[str, Any] = {"encoding": encoding, "errors": errors}
-    texts: list[Any] = []
-    for given in (input_text(file, **reading) for file in files):
-        if region is not None:
-            columns: dict[str, Any] = {"region": region, "text": item or [], "sentence": sentence}
-            texts += read_items(given, **columns, quotes=quotes, **reading)
-        else:
-            # with a line end behind it no text is taken for the name of a file
-            texts.append(given if isinstance(given, Path) else "\n".join([*given, ""]))
+    if region is not None:
+        of_items |= {"region": region, "quotes": quotes}
+    texts = _read_texts(files, of_items if region is not None else None, reading)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # they are notes of the table
         table = surprisal_table(
@@ -140,8 +151,8 @@ def surprisal(
             previous=previous,
             unknown=cast("Any", unknown),
             unseen_types=unseen_types,
-            split=cast("Any", split),
             context=cast("Any", context),
+            split=cast("Any", split),
             tokenizer=tokenizer,
             **reading,
         )
@@ -150,6 +161,21 @@ def surprisal(
     if output is None and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as a file is
     table.write(sys.stdout if output is None else output, delimiter="\t" if tabs else None)
+
+
+def _read_texts(
+    files: list[Path], of_items: dict[str, Any] | None, reading: dict[str, Any]
+) -> list[Any]:
+    """Return the texts of files, or their items, for `surprisal_table`; ``of_items`` says how these are read."""
+    from tacenda_lm.surprisal.items import read_items
+
+    if [str(file) for file in files].count("-") > 1:
+        raise typer.BadParameter("- is standard input, which can be read once: give it once")
+    given = [input_text(file, **reading) for file in files]  # all are looked for before one is read
+    if of_items is not None:
+        return [found for each in given for found in read_items(each, **of_items, **reading)]
+    # with a line end behind it no text is taken for the name of a file
+    return [each if isinstance(each, Path) else "\n".join([*each, ""]) for each in given]
 
 
 @app.command()
@@ -184,17 +210,21 @@ def compact(
         if given:
             raise ConfigurationError(f"a model {model.name!r} has no --{name}: leave it out")
     check_output(output, force)
+
+    def measure(measured: LanguageModel) -> Perplexity:
+        return measured.perplexity(sentences, context=measured.own_context, marks="keep")
+
+    if text is not None:  # before anything is saved: it may not be there, or not be text
+        read = _sentences(model, text, tokenizer, "refuse", encoding, errors)
+        sentences = list(_noting_fitted_lines(model, read))
+        old = measure(model)
     if isinstance(model, KneserNey):
         smaller = model.smaller(prune=prune, bits=8 if bits is None else bits)
         small = save_smaller(smaller, folder, output, None)
     else:
         small = save_smaller(model, folder, output, precision or "int8")
     if text is not None:
-        sentences = list(_sentences(model, text, tokenizer, "refuse", encoding, errors))
-        old, new = (
-            each.perplexity(sentences, context=each.own_context, marks="keep")
-            for each in (model, small)
-        )
+        new = measure(small)
         typer.echo(
             f"perplexity of {text}, {new.n_tokens:,} tokens: {old.value:.2f}, now {new.value:.2f}"
         )
@@ -234,20 +264,11 @@ def fit(
     force: Force = False,
 ) -> None:
     """Fit a language model to text and save it; on a cluster, if a scheduler is named and the model counts n-grams."""
-    from tacenda import plugins
     from tacenda.corpus.lines import check_marks
     from tacenda.corpus.text import sentences_of
-    from tacenda_lm.language_model import check_keeps_checkpoints
-    from tacenda_lm.mixture import Mixture
 
     options = options_of(settings, order=order, lds=lds)
-    if issubclass(plugins.get("language_models", model, distribution=distribution), Mixture):
-        raise ConfigurationError(
-            "a mixture is made of saved models: fit each, and mix them with `tacenda lm mix`"
-        )
-    unfitted = plugins.make("language_models", model, options, distribution=distribution)
-    if checkpoints is not None:
-        check_keeps_checkpoints(unfitted)  # none that a cluster fits does
+    unfitted = _make_model(model, distribution, options, checkpoints, scheduler)
     reading: dict[str, Any] = {
         "tokenizer": tokenizer,
         "encoding": encoding,
@@ -266,19 +287,45 @@ def fit(
         "lowercase": lowercase,
         "digits": digits,
     }
-    if scheduler is not None:
-        from tacenda_lm import dask
-
-        dask.check_model(unfitted)
     with open_corpus(text, scheduler, **reading) as corpus:
         if scheduler is not None:
-            fitted = dask.fit(unfitted, corpus, held_out, marks="keep")
+            from tacenda_lm import dask
+
+            fitted: LanguageModel = dask.fit(unfitted, corpus, held_out, marks="keep")
         else:
             fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
+    for _ in _noting_fitted_lines(fitted, iter(held_out or [])):
+        pass
     fitted.save(output)
     for figure in fitted.figures:
         typer.echo(f"{figure['measure']} of the {figure['text']}: {figure['value']:.2f}", err=True)
     typer.echo(f"{model}, saved in {output}", err=True)
+
+
+def _make_model(
+    name: str,
+    distribution: str | None,
+    options: dict[str, Any],
+    checkpoints: Path | None,
+    scheduler: str | None,
+) -> Any:
+    """Return the model to fit. Raises ConfigurationError for one that cannot be fitted, saved or counted as asked."""
+    from tacenda import plugins
+    from tacenda_lm.language_model import check_keeps_checkpoints
+    from tacenda_lm.mixture import Mixture
+
+    if issubclass(plugins.get("language_models", name, distribution=distribution), Mixture):
+        raise ConfigurationError(
+            "a mixture is made of saved models: fit each, and mix them with `tacenda lm mix`"
+        )
+    made = plugins.make("language_models", name, options, distribution=distribution)
+    if checkpoints is not None:
+        check_keeps_checkpoints(made)  # none that a cluster fits does
+    if scheduler is not None:
+        from tacenda_lm import dask
+
+        dask.check_model(made)
+    return made
 
 
 @app.command()
@@ -337,7 +384,8 @@ def perplexity(
 
     checked, blank = check_context(context), check_blank_lines(blank_lines)
     model = _load(folder)
-    sentences = _sentences(model, file, tokenizer, marks, encoding, errors)
+    given = _sentences(model, file, tokenizer, marks, encoding, errors)
+    sentences = _noting_fitted_lines(model, given)
     found = model.perplexity(sentences, context=checked, marks="keep", blank_lines=blank)
     if as_json:
         typer.echo(json.dumps({"file": str(file), **found.to_dict()}))
@@ -370,15 +418,19 @@ def perplexity(
 def generate(
     folder: Folder,
     context: str = Option("", help="What every sentence begins with."),
-    n: int = Option(5, "-n", "--n", min=1, help="How many sentences."),
-    max_words: int = Option(50, min=1, help="The longest continuation."),
+    n: int = Option(5, "-n", "--n", min=1, max=1_000_000, help="How many sentences."),
+    max_words: int = Option(50, min=1, max=100_000, help="The longest continuation."),
     seed: int | None = Option(None, min=0, help="Seed of the random choices; 0 by default."),
     temperature: float | None = Option(
         None, help="Below 1, probable words are drawn more often; 1 by default."
     ),
     k: int | None = Option(None, "--k", min=1, help="Draw from the K most probable words only."),
     beam: int | None = Option(
-        None, min=1, metavar="WIDTH", help="Search for the most probable sentences instead."
+        None,
+        min=1,
+        max=_MOST_FOUND,
+        metavar="WIDTH",
+        help="Search for the most probable sentences instead.",
     ),
     tokenizer: Tokenizer = None,
     as_json: AsJson = False,
@@ -394,20 +446,20 @@ def generate(
         raise typer.BadParameter(
             f"--beam searches and draws nothing at random: leave out {' and '.join(drawing)}"
         )
+    if beam is not None and n > _MOST_FOUND:
+        raise typer.BadParameter(f"--beam finds at most {_MOST_FOUND:,} sentences, not {n:,}")
     model = _load(folder)
     begin = list(get_tokenizer(_tokenizer_of(model, tokenizer))(context)) if context else []
     if beam is not None:
-        found = model.beam(begin, width=max(beam, n), n=n, max_words=max_words)
+        found = iter(model.beam(begin, width=max(beam, n), n=n, max_words=max_words))
     else:
         rng, heat = np.random.default_rng(seed or 0), 1.0 if temperature is None else temperature
-        found = [
-            model.sample(begin, max_words=max_words, seed=rng, temperature=heat, k=k)
-            for _ in range(n)
-        ]
+        drawn: dict[str, Any] = {"max_words": max_words, "temperature": heat, "k": k}
+        found = (model.sample(begin, seed=rng, **drawn) for _ in range(n))
     if as_json:
         typer.echo(json.dumps([each._asdict() for each in found]))
         return
-    for each in found:
+    for each in found:  # each as soon as it is drawn
         typer.echo(" ".join([*begin, *each.words, *([] if each.ended else ["..."])]))
 
 
@@ -459,7 +511,8 @@ def mix(
         dict(zip(names, models, strict=True)), given
     )
     if valid is not None:
-        text = list(_sentences(mixture, valid, tokenizer, marks, encoding, errors))
+        given_text = _sentences(mixture, valid, tokenizer, marks, encoding, errors)
+        text = list(_noting_fitted_lines(mixture, given_text))
         mixture.fit_weights(text, marks="keep")
         name = "text the weights were fitted on"
         mixture.record(text, name, context=mixture.own_context, marks="keep")
@@ -582,6 +635,22 @@ def _sentences(
     text = input_text(file, encoding, errors)
     split = _tokenizer_of(model, tokenizer)
     return sentences_of(text, split, encoding, errors, check_marks(marks))
+
+
+def _noting_fitted_lines(
+    model: LanguageModel, sentences: Iterator[list[str]]
+) -> Iterator[list[str]]:
+    """Yield the sentences; say on standard error at their end if the model was fitted to them."""
+    from tacenda_lm.line_sketch import Found, find_lines
+    from tacenda_lm.sequences import encoded
+
+    total: Found | None = None
+    while batch := list(islice(sentences, _SENTENCES)):
+        found = find_lines(model, *encoded(batch, model.vocabulary))
+        total = found if total is None or found is None else total + found
+        yield from batch
+    if total is not None and total.note is not None:
+        typer.echo(f"note: {total.note}", err=True)
 
 
 def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,8 +101,10 @@ def sample(
         The temperature, k or max_words is out of range.
     """
     _at_least_one(max_words, "max_words")
-    if not temperature > 0:
-        raise ConfigurationError(f"temperature must be above 0, not {temperature!r}")
+    if not 0 < temperature < math.inf:
+        raise ConfigurationError(
+            f"temperature must be a finite number above 0, not {temperature!r}"
+        )
     if k is not None:
         _at_least_one(k, "k")
     rng = np.random.default_rng(seed)

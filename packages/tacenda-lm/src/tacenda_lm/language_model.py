@@ -20,6 +20,8 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.artifact.arrays import Precision
+from tacenda.artifact.folder import Artifact
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import Marks
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
@@ -31,6 +33,7 @@ from tacenda.store import path_of
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import generation, kenlm_interface
+from tacenda_lm.line_sketch import LineSketch
 from tacenda_lm.perplexity import Context, Perplexity, check_context
 from tacenda_lm.sequences import (
     BlankLines,
@@ -95,6 +98,8 @@ class LanguageModel(Estimator):
     start_log_prob: float = -99.0
     indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({"vocabulary": Vocabulary})
     _fitted_to: ClassVar[str] = "text"
+    #: Which lines it was fitted to; None where that is not known, as of models that earlier versions saved.
+    line_sketch: LineSketch | None = None
     _vocabulary: Vocabulary | None = None
 
     # -- what a model says -------------------------------------------------------------------------
@@ -292,6 +297,8 @@ class LanguageModel(Estimator):
             **corpus.origin,
             **self.fitted_on,
         }
+        # the lines of a cluster's text are not here
+        self.line_sketch = LineSketch.of(corpus) if isinstance(corpus, Corpus) else None
         if valid is not None:
             self.record(valid, "validation text", context=self.own_context, marks=marks)
 
@@ -321,6 +328,19 @@ class LanguageModel(Estimator):
             "fitted_on": self.fitted_on,
             "figures": self.figures,
         }
+
+    def to_artifact(self, precision: Precision | None = None) -> Artifact:
+        """Return the model as tensors and metadata, as every `Estimator`; the sketch of its lines is with them."""
+        found = super().to_artifact(precision)
+        return found if self.line_sketch is None else self.line_sketch.put_into(found)
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact) -> Self:
+        """Rebuild the model of an artifact. Raises ArtifactError if it is of another class or unfit."""
+        sketch, artifact = LineSketch.take_from(artifact)
+        model = super().from_artifact(artifact)
+        model.line_sketch = sketch
+        return model
 
     # -- scoring -----------------------------------------------------------------------------------
 

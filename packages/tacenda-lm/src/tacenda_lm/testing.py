@@ -28,7 +28,7 @@ from tacenda.corpus import Corpus
 from tacenda.errors import DataError, NotFittedError, TacendaError
 from tacenda.testing.models import assert_refuses, check_estimator, refusal_of
 from tacenda.testing.samples import Sentences, sample_sentences
-from tacenda_lm.surprisal.table import surprisal_table
+from tacenda_lm.surprisal.scoring import surprisal_table
 from tacenda_lm.unknown_words import UnknownWords
 
 

@@ -5,11 +5,13 @@ import io
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 
 import tacenda
 from tacenda import Corpus
+from tacenda.errors import ConfigurationError
 from tacenda_lm import KneserNey, surprisal_table
 
 LINES = ["The cat sat on the mat, and didn't stir.", "The dog sat."]
@@ -34,8 +36,10 @@ def rows(text, delimiter=","):
 
 def test_rows_are_those_of_the_function(run, saved, story):
     status, out, err = run("surprisal", saved, story, "--previous", 2, "--split", "sentences")
-    assert (status, err) == (0, "")
-    table = surprisal_table(tacenda.load(saved), story, previous=2, split="sentences")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = surprisal_table(tacenda.load(saved), story, previous=2, split="sentences")
+    assert (status, err) == (0, "".join(f"note: {note}\n" for note in table.notes))
     found = rows(out)
     assert tuple(found[0]) == table.columns
     assert [row["word"] for row in found] == table["word"]
@@ -62,6 +66,25 @@ def test_regions_of_items(run, saved, tmp_path):
         ("310", "sat.", "1"),
         ("299", "The", "2"),
     ]
+
+
+def test_a_sentence_a_row_becomes_a_row_a_word(run, saved, tmp_path):
+    path = tmp_path / "items.txt"
+    path.write_text("id|text\n7|The cat sat.\n8|The dog\n", encoding="utf8")
+    status, out, err = run(
+        "surprisal", saved, path, "--region", "text", "--words", "--delimiter", "|"
+    )
+    assert status == 0
+    found = [(row["id"], row["word"], row["file_text"], row["text"]) for row in rows(out)]
+    assert found[:3] == [("7", word, "The cat sat.", "1") for word in ("The", "cat", "sat.")]
+    assert found[3:] == [("8", word, "The dog", "2") for word in ("The", "dog")]
+    assert "calls 'text' of the file 'file_text'" in err
+    path.write_text("id\ttext\n7\tThe; cat, sat.\n", encoding="utf8")
+    for tab in ("\t", "\\t", "tab"):
+        options = ("--region", "text", "--delimiter", tab)
+        assert [row["word"] for row in rows(run("surprisal", saved, path, *options)[1])] == [
+            "The; cat, sat."
+        ]
 
 
 def test_items_may_come_from_standard_input_or_have_undecodable_bytes(
@@ -156,6 +179,21 @@ def test_a_note_names_the_option(run, saved, tmp_path):
     status, out, err = run("surprisal", saved, path, "--region", "word", "--sentence", "s")
     assert (status, [row["sentence"] for row in rows(out)]) == (0, ["1", "1", "2", "2"])
     assert "--split" not in err
+
+
+@pytest.mark.parametrize("option", [["--words"], ["--delimiter", ";"], ["--sentence", "s"]])
+def test_an_option_of_items_without_a_region_is_wrong_usage(run, saved, story, option):
+    status, _, err = run("surprisal", saved, story, *option)
+    assert status == 2
+    assert f"{option[0]} needs --region" in err
+
+
+def test_more_words_before_than_a_row_can_hold_are_refused(run, saved, story):
+    status, out, err = run("surprisal", saved, story, "--previous", 10**23)
+    assert (status, out) == (2, "")
+    assert "--previous" in err
+    with pytest.raises(ConfigurationError, match="at most 1,000 words"):
+        surprisal_table(tacenda.load(saved), story, previous=10**23)
 
 
 def test_an_item_column_without_a_region_is_wrong_usage(run, saved, story):

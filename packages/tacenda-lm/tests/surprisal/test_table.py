@@ -160,14 +160,34 @@ def test_spans_are_places_in_the_text(fitted, tmp_path):
     assert values(from_file, "start") == values(table, "start")
 
 
-def test_a_word_of_several_tokens_is_known_if_all_are_and_as_frequent_as_their_product(fitted):
-    table = surprisal_table(fitted, "didn't shouldn't")
-    assert values(table, "known") == [True, False]
+def test_a_word_of_several_tokens_is_known_if_all_are_and_has_no_frequency(fitted):
+    with pytest.warns(UserWarning, match="log_frequency of 2 of 3 words is empty"):
+        table = surprisal_table(fitted, "didn't shouldn't mat,")
+    assert values(table, "known") == [True, False, True]
     counts = dict(zip(fitted.vocabulary.words, fitted.vocabulary.counts.tolist(), strict=True))
     n = sum(counts.values()) - counts["</s>"]
-    assert values(table, "log_frequency")[0] == pytest.approx(
-        math.log2(counts["did"] / n) + math.log2(counts["n't"] / n)
-    )
+    assert values(table, "log_frequency") == [
+        None,
+        None,
+        pytest.approx(math.log2(counts["mat"] / n)),
+    ]
+
+
+def test_the_frequency_of_a_region_is_the_sum_of_those_of_its_words(fitted):
+    lines = ["word", "The cat", '"sat, on"', "didn't stir."]
+    items = read_items(lines, region="word")
+    with pytest.warns(UserWarning, match="log_frequency of 1 of 6 words"):
+        table = surprisal_table(fitted, items)
+    words = surprisal_table(fitted, "The cat sat on stir")
+    alone = dict(zip(words["word"], words["log_frequency"].tolist(), strict=True))
+    expected = [alone["The"] + alone["cat"], alone["sat"] + alone["on"], None]
+    assert values(table, "log_frequency") == pytest.approx(expected)
+
+
+def test_a_word_with_unknown_punctuation_is_not_known(fitted):
+    with pytest.warns(UserWarning, match="1 of 4 tokens are unknown"):
+        table = surprisal_table(fitted, "The cat; sat")
+    assert values(table, "known") == [True, False, True]
 
 
 def test_unknown_words_cost_what_was_asked_for(model):
@@ -379,7 +399,8 @@ def test_regions_of_items_are_words_and_keep_their_columns(model, tmp_path):
     items = read_items(path, region="region", text=["item", "cond"])
     assert [item.name for item in items] == ["1 x", "1 y", "2 x"]
     table = surprisal_table(model, items)
-    assert table.columns[:4] == ("item", "cond", "rt", "text")
+    assert table.columns[:5] == ("item", "cond", "region", "rt", "text")
+    assert values(table, "region") == values(table, "word")
     assert values(table, "rt") == ["300", "310", "299", "1"]
     assert values(table, "word") == ["a b", "b.", "a", "b"]
     assert values(table, "surprisal")[0] == pytest.approx(bits("</s>", "a") + bits("a", "b"))
@@ -481,11 +502,69 @@ def test_texts_of_several_files_have_names_of_their_own(model, tmp_path):
     assert values(same, "text")[1:3] == [str(texts[0]), f"{texts[0]} (2)"]
 
 
-def test_a_column_of_the_file_may_not_be_one_of_the_table(model, tmp_path):
+def test_columns_of_the_file_that_bear_our_names_stay_under_others(model, tmp_path):
     path = tmp_path / "items.csv"
-    path.write_text("region,length\na,1\n", encoding="utf8")
-    with pytest.raises(DataError, match=r"'length'.*rename"):
-        surprisal_table(model, read_items(path, region="region"))
+    path.write_text("word,length,file_length,surprisal_prev1\na,1,x,2\n", encoding="utf8")
+    items = read_items(path, region="word")
+    with pytest.warns(UserWarning, match="'length' of the file 'file_file_length'"):
+        table = surprisal_table(model, items)
+    assert table.columns[:4] == ("file_file_length", "file_length", "file_surprisal_prev1", "text")
+    assert [values(table, name) for name in table.columns[:3]] == [["1"], ["x"], ["2"]]
+    assert values(table, "word") == ["a"]
+    assert "surprisal_prev1" in surprisal_table(model, items, previous=0).columns
+
+
+def test_a_table_can_be_scored_again_by_another_model(model, fitted, tmp_path):
+    surprisal_table(model, "a b\nb a", previous=1).write(tmp_path / "first.csv")
+    items = read_items(tmp_path / "first.csv", region="word", text="text", sentence="sentence")
+    with pytest.warns(UserWarning, match="'surprisal' of the file 'file_surprisal'"):
+        table = surprisal_table(fitted, items)
+    first = values(surprisal_table(model, "a b\nb a"), "surprisal")
+    assert [float(bits) for bits in table["file_surprisal"]] == pytest.approx(first)
+    assert values(table, "sentence") == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("options", [{}, {"text": "story"}])
+def test_a_sentence_a_row_becomes_a_row_a_word(model, tmp_path, options):
+    path = tmp_path / "items.csv"
+    path.write_text('story,text,rating\ns,"a b.",7\ns,b a b,2\nz,a,3\n', encoding="utf8")
+    items = read_items(path, region="text", words=True, **options)
+    with pytest.warns(UserWarning, match="'text' of the file 'file_text'"):
+        table = surprisal_table(model, items)
+    assert values(table, "word") == ["a", "b.", "b", "a", "b", "a"]
+    assert values(table, "rating") == ["7", "7", "2", "2", "2", "3"]
+    assert values(table, "file_text") == ["a b."] * 2 + ["b a b"] * 3 + ["a"]
+    assert values(table, "text") == (["s"] * 5 + ["z"] if options else list("112223"))
+    assert values(table, "sentence") == ([1, 1, 2, 2, 2, 1] if options else [1] * 6)
+    assert values(table, "surprisal")[2] == pytest.approx(bits("</s>", "b"))
+    before = [None, *values(table, "surprisal")[:-1]]
+    starts = [0, 5] if options else [0, 2, 5]
+    expected = [None if i in starts else each for i, each in enumerate(before)]
+    assert values(table, "surprisal_prev1") == expected
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "sep=;\nitem;word;rt\n1;a, b;3\n1;b;4\n",
+        '"sep=;"\r\nitem;word;rt\r\n1;a, b;3\r\n1;b;4\r\n',
+        "item;word;rt;;;\n1;a, b;3;;;\n1;b;4;;;\n;;;;;\n;;;;;\n",
+        "item;word;rt\n1;a, b;3;;;\n\n  \n1;b;4;;;;\n;;\n",
+        "\nitem\tword\trt\n1\ta, b\t3\n1\tb\t4\t\t\n",
+    ],
+)
+def test_what_spreadsheets_add_to_a_file_is_left_out(content):
+    [item] = read_items(io.StringIO(content, newline="").read().splitlines(), region="word")
+    assert item.regions == ["a, b", "b"]
+    assert item.others == {"item": ["1", "1"], "rt": ["3", "4"]}
+
+
+def test_the_delimiter_may_be_named():
+    lines = ["item|word;", "1|a;b"]
+    [item] = read_items(lines, region="word;", delimiter="|")
+    assert item.regions == ["a;b"]
+    with pytest.raises(DataError, match=r"row 3 of .* 2 values, separated by ','.*delimiter"):
+        read_items(["sep=,", "word", "a,b"], region="word")
 
 
 # -- writing -------------------------------------------------------------------------------------------

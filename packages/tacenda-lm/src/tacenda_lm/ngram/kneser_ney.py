@@ -235,6 +235,7 @@ class KneserNey(LanguageModel):
         model.learned = _make_smaller(self.table, settings)
         model.is_normalized = self.is_normalized and bits is None
         model.fitted_on = {**self.fitted_on, "n_grams": model.table.sizes}
+        model.line_sketch = self.line_sketch
         return model
 
     # -- ARPA files --------------------------------------------------------------------------------

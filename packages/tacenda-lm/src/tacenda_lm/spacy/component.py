@@ -6,7 +6,6 @@ extension attributes of ``tacenda_lm.spacy.scores`` read them. The model is load
 """
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from inspect import signature
@@ -22,7 +21,7 @@ from spacy.tokens import Doc
 from tacenda import plugins
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import text_blocks
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, warn
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import WordCache, sentence_cuts
 from tacenda.spacy.sources import as_corpus, as_text, load, resolve_tokenizer
@@ -31,7 +30,8 @@ from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.spacy.scores import DocScores, register, scored_text, text_length
 from tacenda_lm.states import State, distributions_of, ranks_and_entropies, states_before
-from tacenda_lm.surprisal.table import SurprisalTable, caveats, tabulate
+from tacenda_lm.surprisal.notes import caveats
+from tacenda_lm.surprisal.table import SurprisalTable, tabulate
 from tacenda_lm.unknown_words import Unknown, UnknownWords, check_way
 
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*")
@@ -325,10 +325,18 @@ class LanguageModelScorer(ModelComponent):
         ]
         fitted = (getattr(self.language_model, "fitted_on", None) or {}).get("tokenizer")
         as_fitted = str(fitted).startswith("spacy:")
-        notes = list(caveats(vocabulary, self.unknown, texts, as_fitted=as_fitted))
-        for note in notes:
-            warnings.warn(note, stacklevel=2)
-        return tabulate(texts, previous, notes)
+        split = get_tokenizer(resolve_tokenizer("spacy", self._nlp()))
+        notes = caveats(
+            self.language_model,
+            self.unknown,
+            texts,
+            lambda word: list(map(self.normalize, split(word))),
+            as_fitted=as_fitted,
+        )
+        table = tabulate(texts, previous, list(notes))
+        for note in table.notes:
+            warn(note)
+        return table
 
     def restart_stream(self) -> None:
         """Forget the documents so far, with ``context="stream"``: the next one is then the first."""

@@ -276,7 +276,8 @@ def scored_text(
         if i == len(tokens) or starts[i] > ends[i - 1]:
             own = tuple(tokens[first:i])
             start, end = starts[first], ends[i - 1]
-            words.append(Word(text[start:end], start, end, sentences[first], own, bare_tokens(own)))
+            bare = bare_tokens(own)
+            words.append(Word(text[start:end], start, end, sentences[first], own, bare, (bare,)))
             first = i
     ids = vocabulary.encode([normalize(token) for token in tokens])
     shares = np.zeros(len(ids)) if scores.share is None else scores.share

@@ -1,16 +1,22 @@
-"""`read_items`: the regions of an experiment's items, from the file that the experiment was run with."""
+"""`read_items`: the texts of an experiment's items, from the file that the experiment was run with."""
 
 from __future__ import annotations
 
 import csv
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypedDict, Unpack, cast
 
 from tacenda.corpus.lines import read_blocks, text_file
 from tacenda.errors import DataError
+
+_SEPARATOR = re.compile(r'"?sep=(.)"?')  # the line with which Excel names the delimiter
+_QUOTES_ADVICE = "; if its quotes are part of the text, read it with quotes=False (--no-quotes)"
+_DELIMITER_ADVICE = "; if something else separates them, name it (delimiter, --delimiter)"
 
 
 class Item(NamedTuple):
@@ -18,26 +24,52 @@ class Item(NamedTuple):
 
     name: str
     regions: list[str]
-    others: dict[str, list[str]]  # the other columns of the file, a value for every region
+    others: dict[str, list[str]]  # the columns of the file, a value for every region
     # whether a sentence begins with the region; None where the file says nothing
     starts: list[bool] | None = None
     longer_names: tuple[str, ...] = ()  # with the file, for where other files have this name too
+
+
+class Form(TypedDict, total=False):
+    """Keyword arguments that say how a file of columns is written, as `read_items` describes them."""
+
+    delimiter: str | None
+    quotes: bool
+    encoding: str
+    errors: str
+
+
+@dataclass(frozen=True)
+class _Form:
+    """`Form` with all defaults."""
+
+    delimiter: str | None = None
+    quotes: bool = True
+    encoding: str = "utf-8"
+    errors: str = "strict"
+
+
+class _Row(NamedTuple):
+    """A row of a file, and its first and last line."""
+
+    start: int
+    end: int
+    values: list[str]
 
 
 def read_items(
     path: str | os.PathLike[str] | Iterable[str],
     *,
     region: str,
+    words: bool = False,
     text: str | Sequence[str] = (),
     sentence: str | None = None,
-    delimiter: str | None = None,
-    quotes: bool = True,
-    encoding: str = "utf-8",
-    errors: str = "strict",
+    **form: Unpack[Form],
 ) -> list[Item]:
-    """Read a file with a row for each region, in the order in which they are read.
+    """Read a file with a row for each region, or for each sentence, in the order in which they are read.
 
-    Columns without a name and without a value, as spreadsheets leave them, are left out.
+    What spreadsheets add is left out: a first line such as ``sep=;``, rows without a value, and columns with neither a
+    name nor a value.
 
     Parameters
     ----------
@@ -45,15 +77,19 @@ def read_items(
         The file, plain or compressed, or its lines; its first row names the columns.
     region
         The column that holds the region: a word, or several with spaces between them.
+    words
+        Whether that column holds whole sentences, each of whose words becomes a region. The other columns are repeated
+        for every word.
     text
         The column, or columns, that tell texts apart, such as ``["item", "condition"]``. The rows of a text stand
-        together. Without any the whole file is one text.
+        together. Without any the whole file is one text; with ``words`` each row is.
     sentence
         A column that tells the sentences of a text apart: one begins where its value is another than in the row before.
-        Without it a text is one sentence, unless it is split at its punctuation when it is scored. A column that is
-        called ``sentence`` gives way to the numbers of the table.
+        Without it a text is one sentence, unless it is split at its punctuation when it is scored, or consists of rows
+        of ``words``: each begins one.
     delimiter
-        What separates columns; by default a tab, a semicolon or a comma, whichever the first row has.
+        What separates columns; by default what a line ``sep=`` says, else a tab, a semicolon or a comma, whichever the
+        first row has.
     quotes
         Whether a value may stand in double quotes. Turn it off for a file in which these are part of the text.
     encoding, errors
@@ -67,51 +103,63 @@ def read_items(
         A column is missing, two have one name, a row has more or fewer values than there are columns, a region is
         empty or goes over several lines, or the rows of a text do not stand together; the message names the row.
     """
+    how = _Form(**form)
     names: tuple[str, ...] = ("standard input",)
     if isinstance(path, str | os.PathLike):
         found = text_file(path)
         names = (found.name, str(found))
-        path = chain.from_iterable(read_blocks(found, encoding, errors))
+        path = chain.from_iterable(read_blocks(found, how.encoding, how.errors))
     file = names[-1]
-    lines = (f"{line}\n" for line in path)
-    first = next(lines, "")
-    if delimiter is None:
-        delimiter = next((each for each in "\t;," if each in first), ",")
-    rows = list(_rows(chain([first], lines), delimiter, quotes, file)) or [(1, 1, [])]
+    rows = list(_rows(path, how.delimiter, how.quotes, file))
     apart = (text,) if isinstance(text, str) else tuple(text)
     columns = _columns(rows, (region, *apart, *([sentence] if sentence else [])), file)
-    kept = [name for name in columns if name != region and (name, sentence) != ("sentence",) * 2]
+    # the regions of a column "word" are the column of that name of the table
+    kept = [name for name in columns if words or (name, region) != ("word",) * 2]
+    is_text = words and not apart  # each row by itself
     items: dict[tuple[str, ...], Item] = {}
     last: tuple[str, ...] | None = None
-    before = ""
-    for start, end, values in rows[1:]:
-        own = {name: values[place] for name, place in columns.items()}
-        key = tuple(own[each] for each in apart)
+    before = None
+    for number, row in enumerate(rows[1:], start=1):
+        own = {name: row.values[place] for name, place in columns.items()}
+        key = (str(number),) if is_text else tuple(own[each] for each in apart)
         if key != last and key in items:
             raise DataError(
-                f"row {end} of {file} goes back to the text {' '.join(key)!r}: sort the file, or name all columns that "
-                "tell texts apart"
+                f"row {row.end} of {file} goes back to the text {' '.join(key)!r}: sort the file, or name all columns "
+                "that tell texts apart"
             )
-        last = key
-        if "\n" in own[region] or "\r" in own[region]:
-            raise DataError(
-                f"lines {start} to {end} of {file} are one region, {own[region]!r:.60}, for it stands in double "
-                "quotes: if the quotes of this file are part of the text, read it with quotes=False (--no-quotes); "
-                "if not, write the region in one line"
-            )
-        if not own[region].strip():
-            raise DataError(f"row {end} of {file} has an empty region: fill it or leave it out")
-        if key not in items:
-            items[key] = Item("", [], {each: [] for each in kept}, [] if sentence else None)
-        item = items[key]
-        if item.starts is not None and sentence is not None:
-            item.starts.append(not item.regions or own[sentence] != before)
-            before = own[sentence]
-        item.regions.append(own[region].strip())
-        for each in kept:
-            item.others[each].append(own[each])
+        if key != last:
+            has_starts = sentence is not None or (words and not is_text)
+            items[key] = Item("", [], {each: [] for each in kept}, [] if has_starts else None)
+            before = None
+        item, last = items[key], key
+        regions = _regions(own[region], words, row, file)
+        if item.starts is not None:
+            begins = before is None or (own[sentence] != before if sentence else True)
+            item.starts.extend([begins, *[False] * (len(regions) - 1)])
+            before = own[sentence] if sentence else ""
+        item.regions.extend(regions)
+        for name, values in item.others.items():
+            values.extend([own[name]] * len(regions))
+    return _named(items, names)
+
+
+def _regions(value: str, words: bool, row: _Row, file: str) -> list[str]:
+    """Return the regions of one row. Raises DataError where there is none, or it goes over several lines."""
+    if "\n" in value or "\r" in value:
+        raise DataError(
+            f"lines {row.start} to {row.end} of {file} are one region, {value!r:.60}, for it stands in double "
+            "quotes: if the quotes of this file are part of the text, read it with quotes=False (--no-quotes); "
+            "if not, write the region in one line"
+        )
+    if not value.strip():
+        raise DataError(f"row {row.end} of {file} has an empty region: fill it or leave it out")
+    return value.split() if words else [value.strip()]
+
+
+def _named(items: dict[tuple[str, ...], Item], names: Sequence[str]) -> list[Item]:
+    """Name items by the values that tell them apart, or by their file if there are none."""
     if not any(items):  # of one file without columns that tell texts apart
-        own_names = [names for _ in items]
+        own_names = [tuple(names) for _ in items]
     else:
         short = [" ".join(key) for key in items]
         if len(set(short)) < len(short):
@@ -123,41 +171,46 @@ def read_items(
     ]
 
 
-def _rows(
-    lines: Iterator[str], delimiter: str, quotes: bool, file: str
-) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield the first and the last line of each row that is not empty, and its values, as many as in the first."""
-    advice = "; if its quotes are part of the text, read it with quotes=False (--no-quotes)"
+def _rows(lines: Iterable[str], delimiter: str | None, quotes: bool, file: str) -> Iterator[_Row]:
+    """Yield the rows that have a value, each with as many values as the first, in which the columns are named."""
+    given = (f"{line}\n" for line in lines)
+    first, n_skipped = next(given, ""), 0
+    while first and (not first.strip() or _SEPARATOR.fullmatch(first.strip())):
+        if (named := _SEPARATOR.fullmatch(first.strip())) and delimiter is None:
+            delimiter = named[1]
+        first, n_skipped = next(given, ""), n_skipped + 1
+    if delimiter is None:
+        delimiter = next((each for each in "\t;," if each in first), ",")
     style = {"delimiter": delimiter, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE}
-    n_columns, end = 0, 0
+    n_columns, end = 0, n_skipped
     try:
-        reader = csv.reader(lines, strict=True, **cast("Any", style))
+        reader = csv.reader(chain([first], given), strict=True, **cast("Any", style))
         for values in reader:
-            start, end = end + 1, reader.line_num
-            if not values:
+            start, end = end + 1, reader.line_num + n_skipped
+            if not any(map(str.strip, values)):
                 continue
             n_columns = n_columns or len(values)
-            if len(values) != n_columns:
+            if len(values) < n_columns or any(map(str.strip, values[n_columns:])):
                 raise DataError(
-                    f"row {end} of {file} has {len(values)} values and the first row has {n_columns}"
-                    f"{advice if quotes else ''}"
+                    f"row {end} of {file} has {len(values)} values, separated by {delimiter!r}, and the first row has "
+                    f"{n_columns}{_DELIMITER_ADVICE}{_QUOTES_ADVICE if quotes else ''}"
                 )
-            yield start, end, values
+            yield _Row(start, end, values[:n_columns])
     except TypeError as error:
         raise DataError(f"{file} cannot be read as columns: {error}") from error
     except csv.Error as error:
         raise DataError(
-            f"{file} cannot be read as columns: {error}{advice if quotes else ''}"
+            f"{file} cannot be read as columns: {error}{_QUOTES_ADVICE if quotes else ''}"
         ) from error
+    if not n_columns:
+        yield _Row(1, 1, [])
 
 
-def _columns(
-    rows: Sequence[tuple[int, int, list[str]]], asked: Sequence[str], file: str
-) -> dict[str, int]:
+def _columns(rows: Sequence[_Row], asked: Sequence[str], file: str) -> dict[str, int]:
     """The places of the columns by their names, without those that have neither a name nor a value."""
-    names = rows[0][2]
+    names = rows[0].values
     places = [
-        i for i, name in enumerate(names) if name.strip() or any(row[2][i] for row in rows[1:])
+        i for i, name in enumerate(names) if name.strip() or any(row.values[i] for row in rows[1:])
     ]
     named = Counter(names[i] for i in places)
     twice = next((name for name, n in named.items() if n > 1), None)

@@ -38,6 +38,9 @@ class Word(NamedTuple):
     sentence: int  # the number of its sentence in the text, from 1
     tokens: tuple[str, ...]  # what a model reads
     bare: slice  # its tokens without those of attached punctuation
+    parts: tuple[
+        slice, ...
+    ]  # the same of each word between whitespace in it; a word of running text is one
 
 
 def check_split(split: str) -> None:
@@ -79,17 +82,26 @@ def region_words(
         start += len(region) + 1
 
 
-def _tokens_of(tokenize: Tokenizer) -> Callable[[str], tuple[tuple[str, ...], slice]]:
-    """Tokenizes a word or a region, word by word, and remembers what it found."""
+def _tokens_of(
+    tokenize: Tokenizer,
+) -> Callable[[str], tuple[tuple[str, ...], slice, tuple[slice, ...]]]:
+    """Tokenizes a word or a region, word by word, and remembers what it found: the last fields of `Word`."""
 
     @lru_cache(maxsize=1 << 16)
-    def tokens_of(region: str) -> tuple[tuple[str, ...], slice]:
-        tokens = tuple(token for word in region.split() for token in tokenize(word))
+    def tokens_of(region: str) -> tuple[tuple[str, ...], slice, tuple[slice, ...]]:
+        found: list[str] = []
+        parts = []
+        for word in region.split():
+            own = tokenize(word)
+            bare = bare_tokens(own)
+            parts.append(slice(len(found) + bare.start, len(found) + bare.stop))
+            found += own
+        tokens = tuple(found)
         if not tokens:
             raise DataError(
                 f"the tokenizer makes no token of {region!r}: give regions with words in them, or another tokenizer"
             )
-        return tokens, bare_tokens(tokens)
+        return tokens, bare_tokens(tokens), tuple(parts)
 
     return tokens_of
 

@@ -201,6 +201,11 @@ def check_name(name: str) -> str:
     return name
 
 
+def is_part(name: str) -> bool:
+    """Tell whether a name is one of those in the folder of a model, or what a killed save leaves there."""
+    return name == MANIFEST or store.is_temporary(name) or bool(_PART.fullmatch(name))
+
+
 def _check_replaceable(folder: Path) -> None:
     """Raise ArtifactError unless what is there is a model, or an empty folder."""
     if not folder.is_dir():
@@ -212,8 +217,7 @@ def _check_replaceable(folder: Path) -> None:
         return
     for entry in folder.iterdir():
         # a manifest that is there by now is another writer's, who has just finished
-        ours = entry.name == MANIFEST or store.is_temporary(entry.name)
-        if not ours and not _PART.fullmatch(entry.name):
+        if not is_part(entry.name):
             raise ArtifactError(
                 "it holds other files and no model: choose an empty or a new folder"
             )

@@ -286,14 +286,18 @@ def check_file(file: Path, force: bool) -> None:
 def check_output(folder: Path, force: bool = False) -> None:
     """Find out before the work what would make saving a model in ``folder`` fail after it.
 
-    A model that is there is replaced only with ``force``. Raises ArtifactError.
+    A model that is there is replaced only with ``force``; what a killed save has left is no hindrance. Raises
+    ArtifactError.
     """
+    from tacenda.artifact.folder import MANIFEST, is_part
+
     there = os.path.lexists(folder)
     if there and not folder.is_dir():
         raise ArtifactError(f"{folder} is not a folder, and a model is saved as a folder")
-    if there and not (folder / "model.json").exists() and any(folder.iterdir()):
+    has_model = (folder / MANIFEST).exists()
+    if there and not has_model and not all(is_part(path.name) for path in folder.iterdir()):
         raise ArtifactError(f"{folder} holds other files and no model: choose a new folder")
-    if (folder / "model.json").exists() and not force:
+    if has_model and not force:
         raise ArtifactError(
             f"{folder} holds a model: choose a new folder, or replace it by --force"
         )

@@ -1,0 +1,218 @@
+"""Notes on a table: what can be misread in the figures of scored texts, a sentence each."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from tacenda.tokenizers import Tokenizer
+from tacenda.vocabulary import UNKNOWN, Vocabulary
+from tacenda_lm.language_model import LanguageModel
+from tacenda_lm.line_sketch import find_lines
+from tacenda_lm.surprisal.table import ScoredText
+from tacenda_lm.surprisal.words import sentence_starts
+from tacenda_lm.unknown_words import Unknown
+
+_MANY = 0.1  # of the items, or of the words, from which on something is said of them
+_ENOUGH = 100  # words, of whose share something is said
+_FEW = 0.001  # of the words, below which nothing is said of their characters
+_ATTACHED = ".,;:!?…\"'“”‘’()[]"
+
+
+def caveats(
+    model: LanguageModel,
+    way: Unknown,
+    texts: Sequence[ScoredText],
+    tokenize: Tokenizer,
+    *,
+    as_fitted: bool = False,
+) -> Iterator[str]:
+    """Yield one sentence for each thing that can be misread in the figures of scored texts.
+
+    Parameters
+    ----------
+    model
+        The one that scored them.
+    way
+        How unknown words were scored.
+    texts
+        What was found.
+    tokenize
+        Cuts a word as those of the texts were cut.
+    as_fitted
+        Whether the tokens are known to be cut as those of the text that the model was fitted to.
+    """
+    vocabulary = model.vocabulary
+    yield from _of_unknown_tokens(vocabulary, way, texts, as_fitted)
+    yield from _of_unknown_words(vocabulary, texts, tokenize)
+    if not vocabulary.counts.any():
+        yield "the model has no counts of its training text, so log_frequency is empty"
+    elif n := sum(part.stop - part.start > 1 for t in texts for w in t.words for part in w.parts):
+        n_words = sum(len(word.parts) for text in texts for word in text.words)
+        yield (
+            f"log_frequency of {n:,} of {n_words:,} words is empty, for they consist of several tokens, of which each "
+            "was counted and not the word: take it from elsewhere, or leave these words out"
+        )
+    yield from _of_fitted_lines(model, texts)
+
+
+def _of_fitted_lines(model: LanguageModel, texts: Sequence[ScoredText]) -> Iterator[str]:
+    """Yield whether the sentences are lines that the model was fitted to."""
+    cuts = [text.sentences() for text in texts]
+    starts = np.cumsum([0, *(len(text.ids) for text in texts)])
+    offsets = [own[:-1] + start for own, start in zip(cuts, starts, strict=False)]
+    ids = np.concatenate([np.empty(0, np.int32), *(text.ids for text in texts)])
+    found = find_lines(model, ids, np.concatenate([*offsets, starts[-1:]]))
+    if found is not None and found.note is not None:
+        yield found.note
+
+
+def _of_unknown_tokens(
+    vocabulary: Vocabulary, way: Unknown, texts: Sequence[ScoredText], as_fitted: bool
+) -> Iterator[str]:
+    """Yield what the bits of unknown tokens are not."""
+    known = np.concatenate([text.known for text in texts]) if texts else np.ones(0, bool)
+    tokens = [token for text in texts for word in text.words for token in word.tokens]
+    unknown = [tokens[i] for i in np.flatnonzero(~known).tolist()]
+    written = sum(token in vocabulary for token in unknown)
+    n = len(unknown) - written
+    share = f"{n:,} of {len(tokens):,} tokens are unknown"
+    counts = vocabulary.counts
+    if written:
+        yield (
+            f"{_tokens(written)} written {UNKNOWN} in the text: nothing tells which words are meant, so the surprisal "
+            "is that of all unknown words together"
+        )
+    if n and way == "class":
+        yield (
+            f"{share} and have the probability of all unknown words together: their surprisal is too low to be "
+            "compared with that of known words; leave these words out, or use unknown='spelling'"
+        )
+    if n and counts.any() and not counts[vocabulary.oov_ids].any():
+        yield (
+            f"{share}, and the text the model was fitted to had no unknown words: how likely one is was not learnt, "
+            "and their surprisal is a matter of smoothing; leave these words out, or fit the model with min_count=2"
+        )
+    attached = sum(
+        token.strip(_ATTACHED) != token and token.strip(_ATTACHED) in vocabulary
+        for token in unknown
+    )
+    if attached and not as_fitted:
+        yield (
+            f"{_tokens(attached)} unknown only because punctuation is attached: give the tokenizer of the text the "
+            "model was fitted to, such as 'words'"
+        )
+
+
+def _of_unknown_words(
+    vocabulary: Vocabulary, texts: Sequence[ScoredText], tokenize: Tokenizer
+) -> Iterator[str]:
+    """Yield how many words are unknown if they are many, and which would be known in other characters."""
+    n_words = sum(len(text.words) for text in texts)
+    unknown = Counter(
+        text.words[i].text for text in texts for i in np.flatnonzero(~text.known_words()).tolist()
+    )
+    n = unknown.total()
+    if n_words >= _ENOUGH and n >= _MANY * n_words:
+        yield (
+            f"{n:,} of {n_words:,} words ({n / n_words:.0%}) are not wholly in the vocabulary, which was made of other "
+            "text or of text that was tokenized or spelled otherwise: fit the model to text of the same kind, and "
+            "report this share"
+        )
+    spellings = _spellings(vocabulary)
+    better: dict[
+        str, tuple[int, str, str]
+    ] = {}  # a way to write words: how many, the first, and its new form
+    for word, times in unknown.items():
+        way, new = _known_spelling(word, vocabulary, tokenize, spellings)
+        if way is not None:
+            before, first, of_first = better.get(way, (0, word, new))
+            better[way] = before + times, first, of_first
+    total = sum(times for times, _, _ in better.values())
+    if total and total >= _FEW * n_words:
+        ways = "; ".join(
+            f"{times:,} with {way}, such as {new!r} for {word!r}"
+            for way, (times, word, new) in better.items()
+        )
+        yield (
+            f"{total:,} of {n_words:,} words have unknown tokens only because of the characters they are written in: "
+            f"{ways}; write the text in the characters of the text that the model was fitted to"
+        )
+
+
+# -- the same word in other characters -----------------------------------------------------------------
+
+_APOSTROPHES, _QUOTES, _DASHES = "‘’‚‛ʼ′", "“”„‟″«»", "‐‑‒–−"
+_PLAIN = {
+    **dict.fromkeys(map(ord, _APOSTROPHES), "'"),
+    **dict.fromkeys(map(ord, _QUOTES), '"'),
+    **dict.fromkeys(map(ord, _DASHES), "-"),
+    **{ord("—"): "--", ord("…"): "..."},
+}
+_OPENING = re.compile(r"""^(["'])(?=\S)""")
+
+_Spellings = dict[str, Callable[[str], str]]
+
+
+def _spellings(vocabulary: Vocabulary) -> _Spellings:
+    """Ways to write a word in other characters; in lower case only if no word of the vocabulary has a capital."""
+    found: _Spellings = {
+        "composed accents (Unicode NFC)": lambda word: unicodedata.normalize("NFC", word),
+        "decomposed accents (Unicode NFD)": lambda word: unicodedata.normalize("NFD", word),
+        "plain quotation marks and dashes": lambda word: word.translate(_PLAIN),
+        "typographic quotation marks and dashes": _typographic,
+        "the quotation marks `` and ''": lambda word: _OPENING.sub("`` ", word).replace('"', " ''"),
+        "the usual forms of its characters (Unicode NFKC)": lambda word: unicodedata.normalize(
+            "NFKC", word
+        ).translate(_PLAIN),
+    }
+    if all(word == word.lower() for word in vocabulary.words):
+        found["lower case"] = lambda word: found["plain quotation marks and dashes"](word).lower()
+    return found
+
+
+def _typographic(word: str) -> str:
+    """Return a word with the quotation marks, dashes and ellipses that printed text has."""
+    opened = _OPENING.sub(lambda mark: "“" if mark[1] == '"' else "‘", word)
+    return opened.replace('"', "”").replace("'", "’").replace("--", "—").replace("...", "…")
+
+
+def _known_spelling(
+    word: str, vocabulary: Vocabulary, tokenize: Tokenizer, spellings: _Spellings
+) -> tuple[str | None, str]:
+    """Return in which way, and how, a word is written with the fewest unknown tokens; None if it is as it stands."""
+
+    def n_unknown(spelled: str) -> int:
+        tokens = [token for part in spelled.split() for token in tokenize(part)]
+        return sum(token not in vocabulary for token in tokens)
+
+    best: tuple[str | None, str] = None, word
+    fewest = n_unknown(word)
+    for way, respell in spellings.items():
+        spelled = respell(word)
+        if spelled != word and fewest and (n := n_unknown(spelled)) < fewest:
+            best, fewest = (way, spelled), n
+    return best
+
+
+def caveats_of_items(items: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a sentence if many items, given by their regions, seem to hold several sentences, and are read as one."""
+    several = 0
+    for regions in items:
+        inner = zip(regions[1:], sentence_starts(regions, "sentences")[1:], strict=True)
+        # a capital letter, behind the end of another sentence
+        several += any(begins and next(filter(str.isalnum, r), "").isupper() for r, begins in inner)
+    if several and several >= _MANY * len(items):
+        yield (
+            f"{several:,} of {len(items):,} items seem to hold several sentences, and each item is read as one, with "
+            "nothing between a full stop and the word behind it: use split='sentences', or name the column that "
+            "tells sentences apart (sentence), unless the text the model was fitted to has several sentences in a line"
+        )
+
+
+def _tokens(n: int) -> str:
+    return "1 token is" if n == 1 else f"{n:,} tokens are"

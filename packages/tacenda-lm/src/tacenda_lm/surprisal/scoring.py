@@ -1,0 +1,234 @@
+"""`surprisal_table`: a language model applied to texts or to the items of an experiment, one row for each word.
+
+A word w of the tokens t_1 ... t_m, in the context h of all tokens before it, has
+
+    surprisal(w | h) = -log2 p(w | h) = sum_i -log2 p(t_i | h, t_1 ... t_{i-1}),
+
+the chain rule: tokens are summed and never averaged. ``surprisal_with_punctuation`` sums all tokens of the word, and
+``surprisal`` those that are not punctuation at its ends, each given all tokens before it.
+
+minicons (Misra, 2022, ``word_score_tokenized`` with ``surprisal=True, base_two=True, bos_token=True``) and
+`SurprisalTable` agree in what a word of a model with subwords has: the sum over the tokens of what stands between
+whitespace, in bits, the first word given the beginning of the text. That is ``surprisal_with_punctuation`` here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_args
+
+import numpy as np
+
+from tacenda.corpus.lines import lines_without_marks, sentence_without_marks, text_blocks
+from tacenda.errors import ConfigurationError, CorpusError, warn
+from tacenda.tokenizers import Tokenizer, get_tokenizer
+from tacenda_lm.language_model import LanguageModel, fitted_tokenizer, fitted_tokenizers
+from tacenda_lm.sequences import with_ends
+from tacenda_lm.surprisal.items import Item
+from tacenda_lm.surprisal.notes import caveats, caveats_of_items
+from tacenda_lm.surprisal.table import ScoredText, SurprisalTable, check_previous, tabulate
+from tacenda_lm.surprisal.words import Split, Word, check_split, region_words, text_words
+from tacenda_lm.unknown_words import Unknown, UnknownWords
+
+#: A text is a string or, as a path, a file.
+_OneText: TypeAlias = str | os.PathLike[str]
+#: One text, several, texts by their names, or the items of an experiment.
+Texts: TypeAlias = _OneText | Iterable[_OneText] | Mapping[str, _OneText] | Sequence[Item]
+#: Whether a word is scored given all that stands before it in its text, or in its sentence.
+Reach: TypeAlias = Literal["text", "sentence"]
+
+
+class Reading(TypedDict, total=False):
+    """Keyword arguments that say how texts are cut into sentences and tokens, as `surprisal_table` describes them."""
+
+    split: Split
+    tokenizer: str | Tokenizer | None
+    encoding: str
+    errors: str
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """`Reading` with all defaults. Raises ConfigurationError for a split that there is not."""
+
+    split: Split = "lines"
+    tokenizer: str | Tokenizer | None = None
+    encoding: str = "utf-8"
+    errors: str = "strict"
+
+    def __post_init__(self) -> None:
+        check_split(self.split)
+
+
+def surprisal_table(
+    model: LanguageModel,
+    texts: Texts,
+    *,
+    previous: int = 1,
+    unknown: Unknown = "spelling",
+    unseen_types: int | None = None,
+    context: Reach = "text",
+    **reading: Unpack[Reading],
+) -> SurprisalTable:
+    """Return the surprisal of every word of running text, and what a regression on reading times needs besides.
+
+    Parameters
+    ----------
+    model
+        Any fitted language model.
+    texts
+        A string is a text and a ``Path`` is the file of one; several in a list, or in a dictionary with their names; or
+        what `tacenda_lm.read_items` returns, whose regions are then the words. Texts without a name are numbered from
+        1, and files have their own, with their folders where several files have one name.
+    previous
+        How many words before a word have their figures in its row (spill-over).
+    unknown
+        What a word outside the vocabulary has of the probability that the model gives to all such words together, as
+        `tacenda_lm.unknown_words` explains: ``"spelling"`` (a letter model), ``"even"`` (an even share among
+        ``unseen_types``), or ``"class"`` (all of it, as other packages do, which makes unknown words look easy).
+    unseen_types
+        For ``"even"``: how many words are thought to be outside the vocabulary.
+    context
+        ``"text"``: a word is scored given all words before it in its text; ``"sentence"``: given those in its sentence.
+        Only models that look beyond ``</s>`` differ.
+    split
+        ``"lines"``: a line is a sentence, as in the text a model is usually fitted to; ``"sentences"``: a line is split
+        at . ! ? and … too. The model sees ``</s>`` behind each sentence.
+    tokenizer
+        Cuts words into the model's tokens, each word by itself; see ``tacenda.tokenizers``. By default that of the
+        text the model was fitted to.
+    encoding, errors
+        Of files, as in ``open``.
+
+    Returns
+    -------
+    A table whose ``notes`` say what can be misread in it; each is a warning too.
+
+    Raises
+    ------
+    CorpusError
+        A text cannot be read, or ``<s>`` or ``</s>`` is written in it.
+    DataError
+        There is no text, or the tokenizer makes no token of a word.
+    ConfigurationError
+        A setting is out of its range, the model is no language model, or its tokenizer was a function of your own and
+        has to be given again.
+    NotFittedError
+        The model is not fitted.
+    """
+    if not hasattr(model, "score_corpus"):
+        raise ConfigurationError(f"a {type(model).__name__} is no language model")
+    if context not in get_args(Reach):
+        raise ConfigurationError(f"context must be 'text' or 'sentence', not {context!r}")
+    check_previous(previous)
+    how = _Reading(**reading)
+    given = how.tokenizer
+    tokenize = get_tokenizer(fitted_tokenizer(model) if given is None else given)
+    shares = UnknownWords(model.vocabulary, unknown, unseen_types)
+    read = list(_read(texts, tokenize, how))
+    found = [_score(model, shares, context, each) for each in read]
+    as_fitted = _is_as_fitted(model, given)
+    notes = list(caveats(model, shares.way, found, tokenize, as_fitted=as_fitted))
+    notes += caveats_of_items([[word.text for word in each.words] for each in read if each.unsplit])
+    table = tabulate(found, previous, notes)
+    for note in table.notes:
+        warn(note)
+    return table
+
+
+def _is_as_fitted(model: LanguageModel, tokenizer: str | Tokenizer | None) -> bool:
+    """Whether the text that a model was fitted to was certainly cut by the tokenizer, None for that of the fit."""
+    fitted = fitted_tokenizers(model)
+    same = tokenizer is None or {"callable" if callable(tokenizer) else tokenizer} == fitted
+    # what splits at spaces only says nothing of how the text was tokenized before
+    return same and not any("whitespace" in name for name in fitted)
+
+
+class _Text(NamedTuple):
+    """A text before it is scored."""
+
+    name: str
+    words: list[Word]
+    others: Mapping[str, list[str]]
+    unsplit: bool = (
+        False  # whether this is an item that nothing was said of where its sentences begin
+    )
+
+
+def _read(texts: Texts, tokenize: Tokenizer, how: _Reading) -> Iterator[_Text]:
+    """The words of each text."""
+    split = how.split
+    if isinstance(texts, str | os.PathLike):
+        texts = [texts]
+    named: list[tuple[str | None, Any]] = list(
+        texts.items() if isinstance(texts, Mapping) else ((None, each) for each in texts)
+    )
+    names = _distinct([_names(number, *each) for number, each in enumerate(named, start=1)])
+    for number, (name, (_, text)) in enumerate(zip(names, named, strict=True), start=1):
+        if isinstance(text, Item):
+            for region in text.regions:
+                sentence_without_marks(region.split(), "refuse", number, skippable=False)
+            if text.starts is not None and split == "sentences":
+                raise ConfigurationError(
+                    "a column of the items says where sentences begin (sentence): leave out split='sentences'"
+                )
+            words = list(region_words(text.regions, tokenize, split, text.starts))
+            unsplit = text.starts is None and split == "lines"
+            yield _Text(name, words, text.others, unsplit)
+            continue
+        blocks = text_blocks(text, how.encoding, how.errors)
+        blocks = lines_without_marks(blocks, "refuse", name, skippable=False)
+        whole = "\n".join(chain.from_iterable(blocks))
+        if isinstance(text, str):  # spans are places in the string as it was given
+            whole = f" {text[1:]}" if text.startswith("\ufeff") else text
+        yield _Text(name, list(text_words(whole, tokenize, split)), {})
+
+
+def _names(number: int, name: str | None, text: object) -> tuple[str, ...]:
+    """What a text may be called, the shortest first. Raises CorpusError for what is no text."""
+    if isinstance(text, Item):
+        return (text.name, *text.longer_names)
+    if not isinstance(text, str | os.PathLike):
+        raise CorpusError(
+            f"a text is a string, a Path or an item, not {text!r:.40}, a {type(text).__name__}"
+        )
+    if name:
+        return (name,)
+    return (str(number),) if isinstance(text, str) else (Path(text).name, str(Path(text)))
+
+
+def _distinct(choices: Sequence[Sequence[str]]) -> list[str]:
+    """A name for each text that no other has: the shortest that will do, or its longest with a number behind it."""
+    names = [each[0] for each in choices]
+    for longer in (1, 2):
+        times = Counter(names)
+        names = [
+            each[min(longer, len(each) - 1)] if times[name] > 1 else name
+            for name, each in zip(names, choices, strict=True)
+        ]
+    seen: Counter[str] = Counter()
+    for i, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[i] = f"{name} ({seen[name]})"
+    return names
+
+
+def _score(model: LanguageModel, shares: UnknownWords, context: Reach, text: _Text) -> ScoredText:
+    """A text with the figures of its tokens."""
+    vocabulary = model.vocabulary
+    tokens = [token for word in text.words for token in word.tokens]
+    sentences = groupby(text.words, key=lambda word: word.sentence)
+    lengths = [sum(len(word.tokens) for word in words) for _, words in sentences]
+    ids = vocabulary.encode(tokens)
+    longer, ends = with_ends(ids, np.cumsum([0, *lengths]), vocabulary.boundary_id)
+    log_probs = model.score_corpus(longer, ends if context == "sentence" else ends[[0, -1]])
+    words = np.ones(len(longer), bool)  # but the </s> behind each sentence, which no row is about
+    words[ends[1:] - 1] = False
+    own = shares.log_shares(tokens)
+    return ScoredText.of(vocabulary, text.name, text.words, ids, log_probs[words], own, text.others)

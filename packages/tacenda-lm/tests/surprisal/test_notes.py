@@ -1,0 +1,173 @@
+"""What is said of texts in other characters, of many unknown words, and of lines that the model was fitted to."""
+
+import re
+import unicodedata
+import warnings
+
+import numpy as np
+import pytest
+
+import tacenda
+from tacenda import Corpus
+from tacenda_lm import KneserNey, Mixture, surprisal_table
+from tacenda_lm.line_sketch import SHORTEST, LineSketch, find_lines
+
+LINES = [
+    '"I don\'t know the caf\u00e9," said the old man - "and you?"',
+    "The caf\u00e9 was closed, and the man went home...",
+    "It's a long way -- she said it herself.",
+]
+
+
+def fit(lines=LINES, **options):
+    return KneserNey(order=2).fit(Corpus.from_text(lines * 3, tokenizer="words", **options))
+
+
+def notes(model, text, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [n for n in surprisal_table(model, text, **options).notes if "log_freq" not in n]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit()
+
+
+def spelling_note(model, text, **options):
+    found = [note for note in notes(model, text, **options) if "characters" in note]
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("I don\u2019t know", "1 of 3 words .* plain quotation marks.*\"don't\" for 'don\u2019t'"),
+        ("\u201cThe man\u201d went home\u2026", "3 of 4 words .* plain"),
+        ("the cafe\u0301 was closed", "1 of 4 words .* NFC"),
+        ("\uff34\uff48\uff45 man", "1 of 2 words .* NFKC.* 'The' for"),
+    ],
+)
+def test_words_that_other_characters_would_make_known_are_named(model, text, said):
+    note = spelling_note(model, text)
+    assert note is not None
+
+    assert re.search(said, note)
+
+
+def test_words_of_plain_text_are_known_in_the_characters_of_printed_text():
+    typographic = [
+        line.replace("'", "\u2019").replace(' "', " \u201c").replace('"', "\u201d")
+        for line in LINES
+    ]
+    note = spelling_note(fit(typographic), "I don't know")
+    assert "with typographic quotation marks and dashes, such as 'don\u2019t'" in note
+    decomposed = [unicodedata.normalize("NFD", line) for line in LINES]
+    assert "NFD" in spelling_note(fit(decomposed), "the caf\u00e9 was closed")
+
+
+def test_capitals_are_named_only_where_the_vocabulary_has_none(model):
+    assert spelling_note(model, "THE MAN") is None
+    lower = fit([line.lower() for line in LINES])
+    assert "lower case, such as 'the' for 'THE'" in spelling_note(lower, "THE zebra")
+    assert spelling_note(fit(lowercase=True), "THE MAN went") is None
+
+
+def test_text_in_the_characters_of_the_model_has_no_note(model):
+    assert spelling_note(model, "\n".join([*LINES, "a zebra's caf\u00e9"])) is None
+
+
+def test_many_unknown_words_are_announced_with_their_share(model):
+    text = " ".join(["the man"] * 48)
+    few, many = f"{text} {'zebra ' * 10}", f"{text} {'zebra ' * 12}"
+    assert not any("vocabulary" in note for note in notes(model, few))
+    [note] = [note for note in notes(model, many) if "vocabulary" in note]
+    assert note.startswith("12 of 108 words (11%) are not wholly in the vocabulary")
+    assert not any("vocabulary" in note for note in notes(model, "zebra zebra"))
+
+
+# -- lines that the model was fitted to ----------------------------------------------------------------
+
+WORDS = [f"w{i}" for i in range(500)]
+
+
+def sentences(n, seed, shortest=8):
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, rng.integers(shortest, 20))) for _ in range(n)]
+
+
+@pytest.fixture(scope="module")
+def old():
+    return sentences(2000, 0)
+
+
+@pytest.fixture(scope="module")
+def fitted(old):
+    return KneserNey(order=1).fit(Corpus.from_text([*old, " ".join(WORDS)]))
+
+
+def seen_note(model, text):
+    found = [note for note in notes(model, text) if "lines of the text" in note]
+    return found[0] if found else None
+
+
+def test_lines_that_the_model_was_fitted_to_are_announced(fitted, old):
+    assert seen_note(fitted, "\n".join(old[:50])).startswith("50 of 50 sentences of 8 words")
+    new = sentences(90, 1)
+    assert seen_note(fitted, "\n".join([*new, *old[:10]])) is not None
+    assert seen_note(fitted, [*new, *old[:10]]) is not None  # of many texts, too
+    assert seen_note(fitted, "\n".join(new)) is None
+
+
+def test_a_model_made_of_models_knows_their_lines(fitted, old):
+    other = KneserNey(order=1).fit(Corpus.from_text(sentences(20, 2), vocabulary=fitted.vocabulary))
+    assert seen_note(Mixture({"a": other, "b": fitted}), "\n".join(old[:20])) is not None
+    assert seen_note(other, "\n".join(old[:20])) is None
+
+
+def test_the_sketch_is_saved_with_the_model_and_with_a_smaller_one(fitted, old, tmp_path):
+    for number, model in enumerate((fitted, fitted.smaller(bits=8))):
+        model.save(tmp_path / str(number))
+        again = tacenda.load(tmp_path / str(number))
+        assert again.fitted_on == model.fitted_on
+        np.testing.assert_array_equal(again.line_sketch.bits, fitted.line_sketch.bits)
+        assert seen_note(again, "\n".join(old[:20])) is not None
+
+
+def test_a_model_without_a_sketch_stays_silent(fitted, old, tmp_path):
+    folder = tmp_path / "old"
+    sketch, plain = LineSketch.take_from(fitted.to_artifact())
+    assert sketch is not None
+    model = KneserNey.from_artifact(plain)
+    model.save(folder)
+    assert "line_sketch" not in (folder / "model.json").read_text(encoding="utf8")
+    assert tacenda.load(folder).line_sketch is None
+    assert seen_note(tacenda.load(folder), "\n".join(old[:20])) is None
+
+
+@pytest.mark.parametrize("most", [1 << 20, 300])
+def test_every_line_passes_and_few_others_do(old, most, monkeypatch):
+    monkeypatch.setattr("tacenda_lm.line_sketch._MOST", most)
+    corpus = Corpus.from_text([*old, " ".join(WORDS)])
+    sketch = LineSketch.of(corpus)
+    assert (sketch.one_in > 1) == (most < len(old))
+    unknown = corpus.vocabulary.oov_ids
+    own = sketch.find(corpus.ids, corpus.offsets, unknown)
+    assert own.n_seen == own.n_lines
+    assert own.n_lines == pytest.approx(corpus.n_sentences / sketch.one_in, rel=0.2)
+    assert 8 * len(sketch.bits) <= 10 * own.n_lines + 8
+    new = Corpus.from_text(sentences(20_000, 3), vocabulary=corpus.vocabulary)
+    others = sketch.find(new.ids, new.offsets, unknown)
+    # 1% of 2,500 lines or more: five standard deviations are below 1%
+    assert others.n_seen / others.n_lines == pytest.approx(sketch.false_positives, abs=0.01)
+    assert 0.005 < sketch.false_positives < 0.011
+    assert not others.is_fitted_text
+
+
+def test_short_lines_and_unknown_words_do_not_count(fitted):
+    vocabulary = fitted.vocabulary
+    short = " ".join(WORDS[: SHORTEST - 1])
+    unknown = " ".join([*WORDS[: SHORTEST - 1], "zebra"])
+    for line, n in ((short, 0), (unknown, 0), (" ".join(WORDS[:SHORTEST]), 1)):
+        ids = vocabulary.encode(line.split())
+        assert find_lines(fitted, ids, np.array([0, len(ids)])).n_lines == n
