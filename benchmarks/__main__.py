@@ -1,7 +1,7 @@
 """Measures what the documentation states: the parts that are missing or older than the code, then the tables.
 
     python -m benchmarks                          # what `make bench` does: hours, and it resumes
-    python -m benchmarks --list                   # fresh, stale, partial and missing parts
+    python -m benchmarks --list                   # fresh, changed and missing parts, and what has changed
     python -m benchmarks ratings "ratings.accuracy ml-1m"    # some parts, by name or by what it begins with
     python -m benchmarks --again language_models.ngrams      # also if it is fresh
 
@@ -12,18 +12,33 @@ reported at the end and does not stop the others.
 from __future__ import annotations
 
 import argparse
-import os
+import json
 import subprocess
 import sys
 
-from benchmarks import freshness
-from benchmarks.parts import PARTS, ROOT, Part
+from benchmarks import freshness, reporting
+from benchmarks.parts import PARTS, Part
 
 QUIET = 0.5  # processes that want a core: above, timings say more about the others
 
 
+def state(part: Part) -> str:
+    """Return `fresh`, `missing`, or `changed` with the modules that were different when the part was measured."""
+    modules: dict[str, None] = {}
+    for result in part.results:
+        path = reporting.RESULTS / f"{result}.json"
+        if not path.exists():
+            return "missing"
+        report = json.loads(path.read_text(encoding="utf-8"))
+        for run, rows in reporting.runs_of(report, report["rows"]):
+            if reporting.ours(rows):
+                modules |= dict.fromkeys(freshness.changed(run))
+    named = ", ".join("code that was not recorded" if name == "?" else name for name in modules)
+    return f"changed: {named}" if modules else "fresh"
+
+
 def chosen(names: list[str]) -> list[Part]:
-    """The parts whose names are or begin with one of these; all if there are none."""
+    """Return the parts whose names are or begin with one of these; all if there are none."""
     found = [part for part in PARTS if not names or any(_called(part, name) for name in names)]
     for name in names:
         if not any(_called(part, name) for part in PARTS):
@@ -38,13 +53,13 @@ def _called(part: Part, name: str) -> bool:
 
 
 def run(part: Part) -> bool:
-    """Whether the part's process ended well."""
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    """Return whether the part's process ended well."""
+    load = reporting.load() or 0.0
     if part.timed and load > QUIET:
         print(f"{part.name}: the load is {load:.1f}; its times want a quiet machine.", flush=True)
     print(f"\n{part.name}", flush=True)
-    command = [sys.executable, "-m", part.module, *part.arguments]
-    return subprocess.run(command, cwd=ROOT).returncode == 0
+    command = [sys.executable, "-m", f"benchmarks.{part.module}", *part.arguments]
+    return subprocess.run(command, cwd=freshness.ROOT).returncode == 0
 
 
 def main() -> None:
@@ -56,18 +71,15 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the state of each, run nothing")
     parser.add_argument("--again", action="store_true", help="run those that are fresh too")
     options = parser.parse_args()
-    parts = chosen(options.parts)
-    if options.list:
-        for part in parts:
-            print(f"{freshness.of_part(part):8}{'timed' if part.timed else '':7}{part.name}")
-        return
     failed = []
-    for part in parts:
-        if not options.again and freshness.of_part(part) == "fresh":
-            print(f"{part.name}: fresh", flush=True)
+    for part in chosen(options.parts):
+        if options.list or (state(part) == "fresh" and not options.again):
+            print(f"{part.name}{' (timed)' * part.timed}: {state(part)}", flush=True)
         elif not run(part):
             failed.append(part.name)
-    subprocess.run([sys.executable, "-m", "benchmarks.tables"], cwd=ROOT, check=True)
+    if not options.list:
+        command = [sys.executable, "-m", "benchmarks.tables"]
+        subprocess.run(command, cwd=freshness.ROOT, check=True)
     if failed:
         raise SystemExit(f"These parts failed; the others stand: {', '.join(failed)}.")
 

@@ -3,88 +3,66 @@
     python -m benchmarks.lagged_counts [--tokens N]
 
 With TACENDA_DATA the ids are those of the Wikipedia training text there (words and punctuation by a
-regular expression, V = 40,000); without it they are drawn from Zipf's law. Compilation is timed apart.
-The peers: scipy.sparse (coo_array of ones -> csr_array, sum_duplicates) and numpy (one int64 key for
-each pair, np.sort, run lengths). All three give the same matrices, which is checked.
+regular expression, V = 40,000); without it they are drawn from Zipf's law. The peers: scipy.sparse
+(coo_array of ones -> csr_array, sum_duplicates) and numpy (one int64 key for each pair, np.sort, run
+lengths). All three give the same matrices, which is checked.
 """
 
 import lzma
 import os
 import re
-import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 
-from benchmarks import reporting
+from benchmarks import kept, reporting
+from benchmarks.reporting import Row, Table, interleaved, main
 from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
 from tacenda.vocabulary import Vocabulary
 from tacenda_embeddings import LaggedCounts
 
 VOCABULARY, LAGS, BLOCK = 40_000, 7, 4_000_000
 WIKIPEDIA = Path("lm/wikipedia-good-articles/train.txt.xz")
-CACHE = Path(tempfile.gettempdir()) / "tacenda-benchmarks" / "wikipedia_ids.npy"
 
 
-def main() -> None:
-    parser = reporting.Command(__doc__)
-    parser.add_argument("--tokens", type=int, help="use only so many ids")
-    parser.add_argument("--repeats", type=int, default=5)
-    options = parser.parse_args()
-    ids, source = real_ids() if os.environ.get("TACENDA_DATA") else drawn_ids()
+PROTOCOL = {
+    "text": "good and featured articles of Wikipedia, a boundary before every paragraph"
+    if os.environ.get("TACENDA_DATA")
+    else "drawn from Zipf's law, seed 0",
+    "vocabulary": VOCABULARY,
+    "lags": LAGS,
+    "unit": "(pair, lag) updates per second, one thread, warm, results allocated anew",
+    "turns": "the ways take turns; one turn to warm up; medians, and of the ratios of the same turn",
+}
+
+
+def rows(options: Any) -> Iterator[Row]:
+    ids = real_ids() if os.environ.get("TACENDA_DATA") else drawn_ids()
     ids = np.ascontiguousarray(ids[: options.tokens])
-    start = time.perf_counter()
-    lagged_counts(ids[:1000], LAGS, VOCABULARY)
     merge_counts(lagged_counts(ids[:1000], LAGS, VOCABULARY), VOCABULARY)
-    first_call = time.perf_counter() - start
     check(ids[:200_000])
-
-    block = ids[:BLOCK]
-    corpus = Stream(ids)
-    ways = [
-        ("tacenda kernel, one block", block, lambda: lagged_counts(block, LAGS, VOCABULARY)),
-        ("tacenda kernel, whole text at once", ids, lambda: lagged_counts(ids, LAGS, VOCABULARY)),
-        ("tacenda LaggedCounts, 2 GB budget", ids, lambda: LaggedCounts.from_corpus(corpus, LAGS)),
-        (
-            "tacenda LaggedCounts, 512 MB budget",
-            ids,
-            lambda: LaggedCounts.from_corpus(corpus, LAGS, 512 << 20),
+    block, corpus, small = ids[:BLOCK], Stream(ids), 512 << 20
+    ways = {
+        "tacenda kernel, one block": lambda: lagged_counts(block, LAGS, VOCABULARY),
+        "tacenda kernel, whole text at once": lambda: lagged_counts(ids, LAGS, VOCABULARY),
+        "tacenda LaggedCounts, 2 GB budget": lambda: LaggedCounts.from_corpus(corpus, LAGS),
+        "tacenda LaggedCounts, 512 MB budget": lambda: LaggedCounts.from_corpus(
+            corpus, LAGS, small
         ),
-        ("numpy: sort of int64 keys, one block", block, lambda: by_sorting(block)),
-        ("scipy: coo to csr, one block", block, lambda: by_scipy(block)),
-    ]
-    rates: dict[str, list[float]] = {name: [] for name, _, _ in ways}
-    for turn in range(options.repeats + 1):  # the first warms up
-        for name, counted, function in ways:
-            [seconds] = reporting.timed(function, repeats=1, warmup=0)
-            if turn:
-                rates[name].append(len(counted) * LAGS / seconds / 1e6)
-    rows = []
-    for name, counted, _ in ways:
-        found = reporting.summary(rates[name])
-        against = [a / b for a, b in zip(rates[name], rates[ways[-1][0]], strict=True)]
-        rows.append(
-            {
-                "way": name,
-                "tokens": len(counted),
-                "M updates/s": found["median"],
-                "least": found["min"],
-                "most": found["max"],
-                "repeats": found["repeats"],
-                "times scipy": reporting.summary(against),
-            }
-        )
-    protocol = {
-        "text": source,
-        "vocabulary": VOCABULARY,
-        "lags": LAGS,
-        "unit": "(pair, lag) updates per second, one thread, warm, results allocated anew",
-        "turns": "the ways take turns; one turn to warm up; medians, and of the ratios of the same turn",
-        "first call (import, compilation or its cache), seconds": round(first_call, 2),
+        "numpy: sort of int64 keys, one block": lambda: by_sorting(block),
+        "scipy: coo to csr, one block": lambda: by_scipy(block),
     }
-    reporting.save("lagged_counts", protocol, rows)
+    seconds = interleaved(ways, options.repeats, time.perf_counter)
+    counted = {name: len(block if "one block" in name else ids) for name in ways}
+    rates = {name: [counted[name] * LAGS / s / 1e6 for s in own] for name, own in seconds.items()}
+    for name, own in rates.items():
+        against = reporting.ratio(own, rates["scipy: coo to csr, one block"])
+        found = reporting.timing(own, "M updates/s")
+        yield {"way": name, "tokens": counted[name], **found, "times scipy": against}
 
 
 class Stream:
@@ -134,13 +112,15 @@ def check(ids):
 
 def drawn_ids(n=26_000_000):
     ids = np.random.default_rng(0).zipf(1.1, n).astype(np.float64)
-    return np.minimum(ids - 1, VOCABULARY - 1).astype(np.int32), "drawn from Zipf's law, seed 0"
+    return np.minimum(ids - 1, VOCABULARY - 1).astype(np.int32)
 
 
 def real_ids():
-    source = "good and featured articles of Wikipedia, a boundary before every paragraph"
-    if CACHE.exists():
-        return np.load(CACHE), source
+    """Return the ids of the Wikipedia text, 0 before every paragraph; found once, and kept."""
+    return np.load(kept.folder("wikipedia-ids", VOCABULARY, number, ours=False)[0] / "ids.npy")
+
+
+def number(folder):
     pattern, known, pieces = re.compile(r"\w+|[^\w\s]"), {}, []
     with lzma.open(Path(os.environ["TACENDA_DATA"]) / WIKIPEDIA, "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -151,10 +131,9 @@ def real_ids():
     frequent = np.argsort(-np.bincount(provisional), kind="stable")[: VOCABULARY - 1]
     final = np.full(len(known) + 1, VOCABULARY - 1, np.int32)
     final[frequent] = np.arange(len(frequent))
-    CACHE.parent.mkdir(exist_ok=True)
-    np.save(CACHE, final[provisional])
-    return np.load(CACHE), source
+    np.save(folder / "ids.npy", final[provisional])
 
 
 if __name__ == "__main__":
-    main()
+    # tokens: use only so many ids
+    main(__doc__, Table("lagged_counts", PROTOCOL, rows, seeds=None), tokens=10**9, repeats=5)

@@ -1,354 +1,139 @@
-"""The parts of `make bench`: what each one runs, which result files it makes, and which code those measure."""
+"""The parts of `make bench`: the modules that measure, and the results files that each of them writes."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = Path(__file__).resolve().parent / "results"
-SOURCES = {
-    "core": Path("packages/tacenda/src/tacenda"),
-    "embeddings": Path("packages/tacenda-embeddings/src/tacenda_embeddings"),
-    "lm": Path("packages/tacenda-lm/src/tacenda_lm"),
-    "surprise": Path("packages/tacenda-surprise/src/tacenda_surprise"),
-}
-
-LDS = ("embeddings/lds", "core/kernels/sequences", "core/corpus/pair_counts.py")
-LDS_IN_SPACY = (*LDS, "embeddings/spacy", "core/spacy")
-VAREMBED = (
-    "embeddings/varembed",
-    "embeddings/lds/lagged_counts.py",
-    "core/corpus/pair_counts.py",
-    "core/kernels/sequences",
-)
-NGRAMS = ("lm/ngram",)
-TRAINING = ("core/fitting", "lm/training.py")
-STREAMS = (*TRAINING, "lm/streams.py")
-BILINEAR = (*STREAMS, "lm/log_bilinear", "core/kernels/trees")
-MACHINES = (*STREAMS, "lm/boltzmann.py", "core/kernels/shared")
-MARKOV = ("lm/hidden_markov", "core/kernels/hidden_markov", "core/word_classes.py")
-RECURRENT = (*STREAMS, "lm/recurrent.py")
-CACHES = ("lm/cache.py", "lm/compiled.py")
-ON_CLUSTER = (
-    "core/dask",
-    "core/kernels/sequences",
-    "embeddings/dask.py",
-    "lm/dask.py",
-    "lm/ngram/counting.py",
-)
-STATE_SPACE = (*STREAMS, "lm/state_space.py", "lm/compiled.py")
-MIXTURE = ("lm/mixture.py",)
-RATINGS = (
-    "surprise/bayesian.py",
-    "surprise/bias.py",
-    "surprise/boltzmann.py",
-    "surprise/catalogue.py",
-    "surprise/factorization.py",
-    "surprise/gibbs.py",
-    "surprise/top_n.py",
-    "surprise/pmf.py",
-    "surprise/rbm.py",
-    "surprise/samples.py",
-    "surprise/variance.py",
-    "core/kernels/ratings",
-)
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Part:
-    """One process of `make bench`.
+class Part(NamedTuple):
+    """What one process of `make bench` measures.
 
     Attributes
     ----------
-    name
-        The module below `benchmarks`, as `language_models.ngrams`; with a word after it where one module makes
-        several parts, as `ratings.accuracy ml-1m`.
+    module
+        Below `benchmarks`, as `language_models.ngrams`.
     results
-        The names of the result files it writes.
-    measures
-        Files and folders of the packages that its figures depend on, as `lm/ngram`. One of another part's figures
-        that it uses is measured there.
-    arguments
-        Of the command line.
+        The names of the result files.
     timed
         Whether it times anything: such a part wants a quiet machine.
+    arguments
+        Of the command line; by default the module writes all of its tables.
     """
 
-    name: str
+    module: str
     results: tuple[str, ...]
-    measures: tuple[str, ...]
-    arguments: tuple[str, ...] = ()
     timed: bool = False
+    arguments: tuple[str, ...] = ()
 
     @property
-    def module(self) -> str:
-        return "benchmarks." + self.name.split()[0]
+    def name(self) -> str:
+        """What tells it from other parts: its module, and the last words of the arguments."""
+        return " ".join(
+            (self.module, *(each for each in self.arguments if not each.startswith("--")))
+        )
 
 
-def _of_texts(*studies: str) -> tuple[str, ...]:
-    return tuple(f"lm-thesis-{study}-{data}" for data in ("ptb", "wikitext-2") for study in studies)
+def _part(module: str, results: str, timed: bool = False, arguments: str = "") -> Part:
+    return Part(module, tuple(results.split()), timed, tuple(arguments.split()))
+
+
+def _of_texts(studies: str) -> str:
+    texts = "ptb", "wikitext-2"
+    return " ".join(f"lm-thesis-{study}-{text}" for text in texts for study in studies.split())
 
 
 PARTS = (
-    Part("embeddings.local", ("embeddings-local",), LDS),
-    Part("embeddings.start", ("embeddings-start",), LDS_IN_SPACY),
-    Part("embeddings.spacy_rows", ("embeddings-spacy",), LDS_IN_SPACY),
-    Part("embeddings.unseen", ("embeddings-unseen",), LDS_IN_SPACY),
-    Part("embeddings.whole", ("embeddings-whole",), (*LDS_IN_SPACY, *VAREMBED)),
-    Part("embeddings.variants", ("embeddings-variants",), (*LDS_IN_SPACY, *VAREMBED)),
-    Part("embeddings.raw_text", ("embeddings-raw-text",), (*LDS_IN_SPACY, *VAREMBED)),
-    Part(
-        "embeddings.lexicalized", ("embeddings-lexicalized",), (*LDS, "lm/hidden_markov/brown.py")
+    *(
+        _part(f"embeddings.{name}", f"embeddings-{name.replace('_', '-')}")
+        for name in ("local", "start", "unseen", "whole", "variants", "raw_text", "lexicalized")
     ),
-    Part(
-        "embeddings.pipeline_speed",
-        ("embeddings-pipeline-speed",),
-        LDS_IN_SPACY,
-        timed=True,
+    _part("embeddings.spacy_rows", "embeddings-spacy"),
+    *(
+        _part(f"embeddings.{name}", f"embeddings-{name.replace('_', '-')}", timed=True)
+        for name in ("pipeline_speed", "training_speed", "fit", "smoothing")
     ),
-    Part(
-        "embeddings.training_speed",
-        ("embeddings-training-speed",),
-        LDS_IN_SPACY,
-        timed=True,
-    ),
-    Part("embeddings.fit", ("embeddings-fit",), LDS, timed=True),
-    Part("embeddings.smoothing", ("embeddings-smoothing",), LDS, timed=True),
-    Part(
+    # gensim gets as many epochs as take our CPU time
+    _part("varembed.intrinsic", "varembed-intrinsic varembed-differences", timed=True),
+    _part(
         "varembed.intrinsic",
-        ("varembed-intrinsic", "varembed-differences"),
-        VAREMBED,
-        timed=True,  # gensim gets as many epochs as take our CPU time
-    ),
-    Part(
-        "varembed.intrinsic 1.5",
-        ("varembed-intrinsic-1.5", "varembed-differences-1.5"),
-        VAREMBED,
-        ("--tokens", "1.5"),
+        "varembed-intrinsic-1.5 varembed-differences-1.5",
         timed=True,
+        arguments="--tokens 1.5",
     ),
-    Part("varembed.qvec", ("varembed-qvec",), VAREMBED),
-    Part("varembed.tagging", ("varembed-tagging",), VAREMBED),
-    Part(
-        "varembed.unseen",
-        ("varembed-unseen",),
-        (*VAREMBED, *LDS, "embeddings/morphological_lds.py"),
+    *(
+        _part(f"varembed.{name}", f"varembed-{name}")
+        for name in ("qvec", "tagging", "unseen", "turkish", "static")
     ),
-    Part("varembed.turkish", ("varembed-turkish",), VAREMBED),
-    Part("varembed.static", ("varembed-static",), (*VAREMBED, "embeddings/spacy/vectors.py")),
-    Part("varembed.speed", ("varembed-speed",), VAREMBED, ("--tokens", "1"), timed=True),
-    Part("scale.cluster", ("scale-cluster",), ON_CLUSTER, timed=True),
-    Part("scale.arithmetic", ("scale-arithmetic", "scale-ratings"), ON_CLUSTER),
-    Part(
-        "scale.slopes",
-        ("scale-slopes",),
-        (*LDS, *NGRAMS, *BILINEAR, *MARKOV, *VAREMBED),
-        timed=True,
+    _part("varembed.speed", "varembed-speed", timed=True),
+    _part("scale.cluster", "scale-cluster", timed=True),
+    _part("scale.arithmetic", "scale-arithmetic scale-ratings"),
+    _part("scale.slopes", "scale-slopes", timed=True),
+    _part("scale.memory", "scale-memory"),
+    _part("ratings.defaults", "ratings-defaults"),
+    *(
+        _part(f"ratings.{name}", f"ratings-{kind}{data}", timed, f"--data {data}")
+        for name, kind, timed in (
+            ("peer_settings", "peer-settings-", False),
+            ("accuracy", "", True),
+        )
+        for data in ("ml-100k", "ml-1m")
     ),
-    Part(
-        "scale.memory",
-        ("scale-memory",),
-        (*BILINEAR, *MARKOV, *VAREMBED, "core/corpus"),
+    _part("ratings.uncertainty", "ratings-uncertainty"),
+    *(
+        _part(f"ratings.{name}", f"ratings-{name}", timed=True)
+        for name in ("lists", "speed", "scale")
     ),
-    Part("ratings.defaults", ("ratings-defaults",), RATINGS),
-    Part("ratings.peer_settings ml-100k", ("ratings-peer-settings-ml-100k",), ()),
-    Part("ratings.peer_settings ml-1m", ("ratings-peer-settings-ml-1m",), (), ("--data", "ml-1m")),
-    Part(
-        "ratings.accuracy ml-100k",
-        ("ratings-ml-100k",),
-        (*RATINGS, "surprise/blend.py"),
-        timed=True,
-    ),
-    Part(
-        "ratings.accuracy ml-1m",
-        ("ratings-ml-1m",),
-        (*RATINGS, "surprise/blend.py"),
-        ("--data", "ml-1m"),
-        timed=True,
-    ),
-    Part(
-        "ratings.uncertainty",
-        ("ratings-uncertainty",),
-        (*RATINGS, "surprise/variance.py"),
-    ),
-    Part("ratings.lists", ("ratings-lists",), RATINGS, timed=True),
-    Part("ratings.speed", ("ratings-speed",), RATINGS, timed=True),
-    Part("ratings.scale", ("ratings-scale",), RATINGS, timed=True),
-    Part(
+    _part(
         "ratings.thesis",
-        (
-            *("ratings-thesis-" + study for study in ("biases", "cold", "conditioning")),
-            *("ratings-thesis-" + study for study in ("factorizations", "frequency", "machines")),
-            *("ratings-thesis-" + study for study in ("parameters", "spread")),
-        ),
-        RATINGS,
-    ),
-    Part("language_models.ngrams", ("lm-ngrams",), NGRAMS),
-    Part("language_models.ngrams_speed", ("lm-ngrams-speed",), NGRAMS, timed=True),
-    Part(
-        "language_models.ngrams_size",
-        ("lm-ngrams-training", "lm-ngrams-files"),
-        NGRAMS,
-        timed=True,
-    ),
-    Part("language_models.log_bilinear", ("lm-log-bilinear",), (*BILINEAR, *NGRAMS, *MIXTURE)),
-    Part("language_models.log_bilinear_speed", ("lm-log-bilinear-speed",), BILINEAR, timed=True),
-    Part("language_models.recurrent", ("lm-recurrent",), (*RECURRENT, *LDS)),
-    Part(
-        "language_models.recurrent choice",
-        ("lm-recurrent-choice",),
-        (*RECURRENT, *LDS),
-        ("--choose",),
-    ),
-    Part("language_models.caches", ("lm-caches",), (*CACHES, *BILINEAR, *NGRAMS, *MIXTURE)),
-    Part("language_models.budgets", ("lm-budgets",), (*BILINEAR, *MIXTURE)),
-    Part(
-        "language_models.budgets choice",
-        ("lm-budgets-chosen",),
-        BILINEAR,
-        ("choose",),
-    ),
-    Part(
-        "language_models.mixtures",
-        ("lm-mixtures",),
-        (*TRAINING, *MARKOV, *NGRAMS, *BILINEAR, *MACHINES, *CACHES, *RECURRENT, *MIXTURE),
-    ),
-    Part("language_models.scale", ("lm-scale",), (*NGRAMS, *BILINEAR, *MIXTURE)),
-    Part(
-        "language_models.unknown",
-        ("lm-unknown",),
-        (*NGRAMS, "lm/surprisal", "lm/unknown_words.py"),
-    ),
-    Part(
-        "language_models.reading",
-        ("lm-reading",),
-        (
-            *NGRAMS,
-            *BILINEAR,
-            *MARKOV,
-            *MIXTURE,
-            "lm/surprisal",
-            "lm/unknown_words.py",
+        " ".join(
+            f"ratings-thesis-{study}"
+            for study in (
+                *("biases", "cold", "conditioning", "factorizations"),
+                *("frequency", "machines", "parameters", "spread"),
+            )
         ),
     ),
-    Part("language_models.sizes", ("lm-sizes",), (*BILINEAR, *MARKOV)),
-    Part(
-        "language_models.sizes choice",
-        ("lm-sizes-chosen",),
-        (*BILINEAR, *MARKOV),
-        ("choose",),
+    *(
+        _part(f"language_models.{name}", f"lm-{name.replace('_', '-')}")
+        for name in (
+            *("ngrams", "log_bilinear", "caches", "mixtures", "scale", "unknown", "reading"),
+            *("boltzmann_ways", "state_space"),
+        )
     ),
-    Part(
-        "language_models.scorer",
-        ("lm-scorer",),
-        (*NGRAMS, *BILINEAR, *MIXTURE, "lm/spacy", "core/spacy"),
-        timed=True,
+    *(
+        _part(f"language_models.{name}", f"lm-{name.replace('_', '-')}", timed=True)
+        for name in ("ngrams_speed", "log_bilinear_speed", "scorer")
     ),
-    Part(
-        "language_models.hidden_markov",
-        ("lm-hidden-markov",),
-        (*TRAINING, *MARKOV, *NGRAMS, *MIXTURE),
+    _part("language_models.ngrams_size", "lm-ngrams-training lm-ngrams-files", timed=True),
+    _part("language_models.recurrent", "lm-recurrent lm-recurrent-choice"),
+    _part("language_models.budgets", "lm-budgets lm-budgets-chosen"),
+    _part("language_models.sizes", "lm-sizes lm-sizes-chosen"),
+    *(
+        _part("language_models.hidden_markov", name, name.endswith("speed"), f"--tables {name}")
+        for name in (
+            "lm-hidden-markov",
+            *(
+                f"lm-hidden-markov-{each}"
+                for each in ("speed", "memory", "studies", "mixtures", "baselines", "wikitext-2")
+            ),
+        )
     ),
-    Part(
-        "language_models.hidden_markov speed",
-        ("lm-hidden-markov-speed",),
-        MARKOV,
-        ("--only", "classes", "step", "scoring"),
-        timed=True,
-    ),
-    Part(
-        "language_models.hidden_markov memory",
-        ("lm-hidden-markov-memory",),
-        MARKOV,
-        ("--only", "memory"),
-    ),
-    Part(
-        "language_models.hidden_markov studies",
-        ("lm-hidden-markov-studies",),
-        (*TRAINING, *MARKOV),
-        ("--only", "studies"),
-    ),
-    Part(
-        "language_models.hidden_markov mixtures",
-        ("lm-hidden-markov-mixtures",),
-        (*TRAINING, *MARKOV, *NGRAMS, *BILINEAR, *MIXTURE),
-        ("--only", "mixtures"),
-    ),
-    Part(
-        "language_models.hidden_markov baselines",
-        ("lm-hidden-markov-baselines",),
-        (*TRAINING, *MARKOV, *NGRAMS),
-        ("--only", "baselines"),
-    ),
-    Part(
-        "language_models.hidden_markov wikitext-2",
-        ("lm-hidden-markov-wikitext-2",),
-        (*TRAINING, *MARKOV, *NGRAMS, *MIXTURE),
-        ("--only", "wikitext-2"),
-    ),
-    Part(
+    _part(
         "language_models.thesis",
-        (
-            *_of_texts("bias-variance", "diversity", "eighths", "flat", "last-word", "neighbours"),
-            *_of_texts("next-word", "next-words", "pairs", "predictions", "random-trees"),
-            *_of_texts("tags", "tree-figures", "trees", "widths", "windows"),
+        _of_texts(
+            "bias-variance diversity eighths flat last-word neighbours next-word next-words pairs predictions "
+            "random-trees tags tree-figures trees widths windows"
         ),
-        (*BILINEAR, *NGRAMS, *MIXTURE),
-        ("--without", "speed", "machines"),
+        arguments="--without speed machines",
     ),
-    Part(
-        "language_models.thesis machines",
-        _of_texts("machines"),
-        (*MACHINES, *NGRAMS),
-        ("--only", "machines"),
-    ),
-    Part(
-        "language_models.boltzmann_ways",
-        ("lm-boltzmann-ways",),
-        (*MACHINES, *NGRAMS, *MIXTURE),
-    ),
-    Part(
-        "language_models.thesis speed",
-        _of_texts("speed"),
-        BILINEAR,
-        ("--only", "speed"),
-        timed=True,
-    ),
-    Part(
-        "language_models.state_space",
-        ("lm-state-space",),
-        (*STATE_SPACE, *NGRAMS),
-    ),
-    Part("vectors", ("kernel-vectors",), ("core/kernels",), timed=True),
-    Part(
-        "gpu",
-        ("gpu",),
-        (
-            "core/kernels",
-            "embeddings/lds",
-            "embeddings/varembed",
-            *BILINEAR,
-            "surprise/bayesian.py",
-            "surprise/boltzmann.py",
-            "surprise/factorization.py",
-            "surprise/gibbs.py",
-            "surprise/pmf.py",
-            "surprise/rbm.py",
-        ),
-        timed=True,
-    ),
-    Part("lagged_counts", ("lagged_counts",), ("core/kernels/sequences",), timed=True),
+    _part("language_models.thesis", _of_texts("machines"), arguments="--only machines"),
+    _part("language_models.thesis", _of_texts("speed"), True, "--only speed"),
+    _part("vectors", "kernel-vectors", timed=True),
+    _part("gpu", "gpu", timed=True),
+    _part("lagged_counts", "lagged_counts", timed=True),
 )
 
 
-def kept_folder() -> Path:
-    """Where benchmarks keep corpora, models and unfinished work: TACENDA_BENCH_CACHE, or below the user's cache."""
-    user = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tacenda-bench"
-    return Path(os.environ.get("TACENDA_BENCH_CACHE", user))
-
-
 def part_of(result: str) -> Part | None:
-    """The part that makes this result file; None if no part of `make bench` does."""
+    """Return the part that makes this result file; None if no part of `make bench` does."""
     return next((part for part in PARTS if result in part.results), None)

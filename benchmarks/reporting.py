@@ -1,4 +1,17 @@
-"""What every benchmark shares: timing, a description of the run, one JSON file of results."""
+"""What every benchmark shares: its command line, timing by turns, processes of its own, and one JSON file a table.
+
+A script hands `main` its tables and its options, and has no command line of its own:
+
+    TABLE = Table("lm-ngrams", PROTOCOL, rows, key="what")
+
+    if __name__ == "__main__":
+        main(__doc__, TABLE, repeats=7)
+
+A table is of one protocol and one state of our code. Rows measured before stay in it as long as both are the same; what
+would mix with others waits below TACENDA_BENCH_CACHE until the table can be replaced whole (`save`).
+"""
+
+from __future__ import annotations
 
 import argparse
 import json
@@ -8,18 +21,23 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
-from benchmarks import freshness, parts
+from benchmarks import freshness, kept
 from tacenda.kernels.machinery.threads import usable_cores
 
-RESULTS = parts.RESULTS
+Row = dict[str, Any]
+K = TypeVar("K", bound=Hashable)
+RESULTS = Path(__file__).resolve().parent / "results"
 LIBRARIES = (
     "tacenda", "tacenda-embeddings", "tacenda-lm", "tacenda-surprise",
     "numpy", "scipy", "numba", "torch", "spacy", "thinc", "gensim", "scikit-surprise",
@@ -27,46 +45,182 @@ LIBRARIES = (
 )  # fmt: skip
 
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "cache": {
-        "type": Path,
-        "default": parts.kept_folder(),
-        "help": "where finished work is kept (default: TACENDA_BENCH_CACHE)",
-    },
-    "only": {"nargs": "*", "default": [], "help": "rows with one of these in the name"},
-    "again": {"action": "store_true", "help": "measure what is finished too"},
-    "no-save": {"action": "store_true", "help": "measure, leave results/ alone"},
-}
+# -- the command line ----------------------------------------------------------------------------------
 
 
-class Command(argparse.ArgumentParser):
-    """The command line of a benchmark, described by the first line of its docstring, with some of `OPTIONS`."""
+class Options(argparse.Namespace):
+    """The command line of a script: what it declared, and the options of all."""
 
-    def __init__(self, description: str | None, *options: str, **more: Any) -> None:
-        super().__init__(description=(description or "").partition("\n")[0], **more)
-        for name in options:
-            self.add_argument(f"--{name}", **OPTIONS[name])
+    only: list[str]
+    again: bool
+    no_save: bool
+    tables: Sequence[str]
+    whole: bool  # whether all rows are asked for, as they are by default
+
+    def wants(self, name: str) -> bool:
+        """Whether a row is asked for: all are where ``--only`` names none."""
+        return not self.only or any(part in name for part in self.only)
+
+    def chosen(self, names: Iterable[str]) -> list[str]:
+        """Return the names that are called just so or, of what none is called just so, have it in them."""
+        every = list(names)
+        exact = {part for part in self.only if part in every}
+        parts = [part for part in self.only if part not in exact]
+        return [
+            name
+            for name in every
+            if not self.only or name in exact or any(p in name for p in parts)
+        ]
+
+    def leave_out(self, what: str, why: str) -> None:
+        """Say that rows cannot be measured here: those of an earlier run are not to be lost by that."""
+        print(f"{what} is left out: {why}", flush=True)
+        self.whole = False
 
 
-def timed(fn: Callable[[], Any], repeats: int = 5, warmup: int = 1) -> list[float]:
-    """Wall seconds of each of ``repeats`` calls, after ``warmup`` calls that do not count.
+@dataclass(frozen=True)
+class Table:
+    """A results file and what measures its rows.
 
-    The warm-up takes compilation and cold caches out; time those apart where they matter. What a call returns is
-    freed when the clock has stopped.
+    Attributes
+    ----------
+    name
+        Of the file below ``benchmarks/results``.
+    protocol
+        What is measured and how: data, sizes, units, what is left out; or a function of the options that says it.
+    rows
+        Measures: yields rows, ours and our peers', with the same keys.
+    key
+        The column that tells rows apart, of a table whose rows can be measured one by one. None: all are new.
+    seeds
+        Of everything random in the rows; None where nothing is, or a function of the options.
+    after
+        Called with all rows when the file is written: draws pictures.
     """
-    for _ in range(warmup):
-        fn()
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        result = fn()
-        seconds.append(time.perf_counter() - start)
-        del result
+
+    name: str
+    protocol: Any
+    rows: Callable[[Any], Iterable[Row]]
+    key: str | None = None
+    seeds: Any = (0,)
+    after: Callable[[list[Row]], None] | None = None
+
+    def run(self, options: Options) -> None:
+        """Measure and save; rows that can be told apart as soon as they are found."""
+        print(f"\n{self.name}", flush=True)
+        found: list[Row] = []
+        for row in self.rows(options):
+            found.append(row)
+            print(
+                *(f"{k}: {cell(v)}" for k, v in row.items() if not isinstance(v, dict)),
+                sep=", ",
+                flush=True,
+            )
+            if self.key and not options.no_save:
+                self._save(found, options, False)
+        print_table(found)
+        if found and not options.no_save:
+            path = self._save(found, options, options.whole)
+            if self.after and path:
+                self.after(json.loads(path.read_text(encoding="utf-8"))["rows"])
+
+    def _save(self, rows: list[Row], options: Options, whole: bool) -> Path | None:
+        protocol = self.protocol(options) if callable(self.protocol) else self.protocol
+        seeds = self.seeds(options) if callable(self.seeds) else self.seeds
+        return save(self.name, protocol, rows, seeds=seeds, key=self.key, whole=whole)
+
+
+def main(doc: str | None, *tables: Table, **declared: Any) -> None:
+    """Run a script: its tables, or those that ``--tables`` names, with what the command line says."""
+    options = parse(doc, [table.name for table in tables], **declared)
+    for table in tables:
+        if table.name in options.tables:
+            table.run(options)
+
+
+def parse(doc: str | None, names: Sequence[str] = (), **declared: Any) -> Options:
+    """Read the command line of a script.
+
+    Parameters
+    ----------
+    doc
+        Its docstring, whose first line describes it.
+    names
+        Of its tables, if it has several.
+    declared
+        The defaults of its own options, by name: numbers, words and lists of them, and tuples of choices, of which any
+        may be named and all are by default. With the defaults a run is whole, with others a part of it.
+    """
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    parser.add_argument("--only", nargs="*", default=[], help="rows with one of these in the name")
+    parser.add_argument("--again", action="store_true", help="measure what is kept too")
+    parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
+    parser.set_defaults(tables=names)
+    if len(names) > 1:
+        parser.add_argument("--tables", nargs="+", choices=names, help="(default: all)")
+    for name, default in declared.items():
+        add_option(parser, name, default)
+    options = parser.parse_args(namespace=Options())
+    given = vars(options)
+    options.whole = not options.only and all(given[n] == _listed(d) for n, d in declared.items())
+    freshness.watch_models()
+    return options
+
+
+def add_option(parser: argparse.ArgumentParser, name: str, default: Any) -> None:
+    """Declare an option by its default."""
+    flag = f"--{name.replace('_', '-')}"
+    if isinstance(default, bool):
+        parser.add_argument(flag, action="store_true")
+    elif isinstance(default, tuple):
+        kind = type(default[0])
+        choices = default if kind is str else None
+        parser.add_argument(flag, nargs="+", type=kind, choices=choices, default=list(default))
+    elif isinstance(default, list):
+        parser.add_argument(
+            flag, nargs="+", type=type(default[0]) if default else str, default=default
+        )
+    else:
+        parser.add_argument(
+            flag, type=type(default), default=default, help="(default: %(default)s)"
+        )
+
+
+def _listed(default: Any) -> Any:
+    return list(default) if isinstance(default, tuple) else default
+
+
+# -- measuring -----------------------------------------------------------------------------------------
+
+TURNS = (
+    "the median of the repeats, with the least and the most; what is compared takes turns, one run of each after "
+    "another, after one round that does not count; seconds of the processor, one thread"
+)
+
+
+def interleaved(
+    works: Mapping[K, Callable[[], Any]],
+    repeats: int,
+    clock: Callable[[], float] = time.process_time,
+) -> dict[K, list[float]]:
+    """Return the seconds of every run of each work, by its name; they take turns, and a first round is left out.
+
+    A busy moment of the machine falls on all that is compared.
+    """
+    seconds: dict[K, list[float]] = {name: [] for name in works}
+    for turn in range(repeats + 1):
+        for name, work in works.items():
+            start = clock()
+            result = work()
+            took = clock() - start
+            del result  # freed when the clock has stopped
+            if turn:
+                seconds[name].append(took)
     return seconds
 
 
-def summary(values: list[float]) -> dict[str, float | int]:
-    """Median and spread of repeated measurements, as the ``rows`` of `save` carry them."""
+def summary(values: Sequence[float]) -> dict[str, float | int]:
+    """Return the median and the ends of repeated measurements."""
     return {
         "median": statistics.median(values),
         "min": min(values),
@@ -75,26 +229,57 @@ def summary(values: list[float]) -> dict[str, float | int]:
     }
 
 
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """Return mean and sample standard deviation (zero for a single value)."""
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return {"mean": statistics.fmean(values), "sd": deviation, "n": len(values)}
+
+
+def timing(seconds: Sequence[float], unit: str = "seconds", times: float = 1.0) -> Row:
+    """Return columns of repeated times: their median under ``unit``, the least and the most, and how many."""
+    own = [times * each for each in seconds]
+    return {unit: statistics.median(own), "least": min(own), "most": max(own), "runs": len(own)}
+
+
+def rate(n: float, seconds: Sequence[float], unit: str) -> Row:
+    """Return how many of ``n`` units were done in a second: median, least and most of the runs."""
+    return {"runs": len(seconds), **timing([n / each for each in seconds], unit)}
+
+
+def ratio(own: Sequence[float], other: Sequence[float]) -> dict[str, float | int]:
+    """Return the ratios of runs of the same turn, summarized."""
+    return summary([a / b for a, b in zip(own, other, strict=True)])
+
+
 def load() -> float | None:
-    """Processes that wanted a core during the last minute, on average; None where the system does not say."""
+    """Return how many processes wanted a core in the last minute; None where the system does not say."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
-def of_process(module: str, *arguments: object) -> Any:
-    """What a module prints as JSON on its last line, in a process of its own."""
-    command = [sys.executable, "-m", module, *map(str, arguments)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of a module in a process of its own, with JSON values, and return what it returns."""
+    module = function.__module__
+    if module == "__main__":
+        module = sys.modules["__main__"].__spec__.name  # type: ignore[union-attr]
+    command = [sys.executable, "-m", "benchmarks.reporting", module, function.__name__]
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [*command, json.dumps(arguments)],
+            env={**os.environ, freshness.HANDED: folder}, stdout=subprocess.PIPE, text=True, check=True,
+        )  # fmt: skip
+        for file in Path(folder).iterdir():
+            freshness.take(json.loads(file.read_text(encoding="utf-8")))
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def peak() -> int:
-    """The most bytes that were resident in this process so far."""
+    """Return the most bytes that were resident in this process so far."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def pyplot() -> Any:
-    """Matplotlib, which comes with the benchmarks only, without a screen."""
+    """Return Matplotlib's, which comes with the benchmarks only, without a screen."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -103,40 +288,48 @@ def pyplot() -> Any:
     return pyplot
 
 
+def published(beside: str) -> Any:
+    """Return what others report, in `published.json` beside a file: an attribute a table, numbers as keys."""
+
+    def keyed(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
+        return {int(key) if key.isdigit() else key: value for key, value in pairs}
+
+    text = (Path(beside).parent / "published.json").read_text(encoding="utf-8")
+    return SimpleNamespace(**json.loads(text, object_pairs_hook=keyed))
+
+
+# -- results -------------------------------------------------------------------------------------------
+
+
 def _git(*arguments: str) -> str | None:
     try:
         done = subprocess.run(
-            ("git", *arguments), cwd=parts.ROOT, capture_output=True, text=True, check=True
+            ("git", *arguments), cwd=freshness.ROOT, capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()
 
 
-# As it was when the benchmark started: the code may change while a long one runs.
 STARTED = {
     "commit": _git("rev-parse", "--short=10", "HEAD"),
     "modified": bool(_git("status", "--porcelain", "--", "packages")),
     "load at the start": load(),
 }
-CODE = {
-    each: freshness.code(each) for each in {each for part in parts.PARTS for each in part.measures}
-}
 
 
-def description(name: str, seeds: Sequence[int] | None) -> dict[str, Any]:
-    """The run: commit, digests of the code measured, seeds, processor, load, threads, versions, date (UTC)."""
+def description(seeds: Sequence[int] | None) -> dict[str, Any]:
+    """Describe the run: commit, code and settings used, seeds, processor, load, threads, versions, date (UTC)."""
     libraries = {}
     for library in LIBRARIES:
         try:
             libraries[library] = version(library)
         except PackageNotFoundError:
             continue
-    part = parts.part_of(name)
     return {
         **STARTED,
         "load at the end": load(),
-        "code": {each: CODE[each] for each in part.measures} if part else {},
+        **freshness.used(),
         "seeds": None if seeds is None else list(seeds),
         "cpu": _cpu_model(),
         "cores": usable_cores(),
@@ -150,115 +343,101 @@ def description(name: str, seeds: Sequence[int] | None) -> dict[str, Any]:
 
 def save(
     name: str,
-    protocol: dict[str, Any],
-    rows: list[dict[str, Any]],
+    protocol: Mapping[str, Any],
+    rows: list[Row],
     *,
     seeds: Sequence[int] | None = None,
-    keep: str | None = None,
-    unfinished: bool = False,
-    dry: bool = False,
-) -> Path:
-    """Write ``benchmarks/results/<name>.json`` in one step and print the rows as a table.
+    key: str | None = None,
+    whole: bool = True,
+) -> Path | None:
+    """Write ``benchmarks/results/<name>.json`` in one step; return its path, or None where the rows have to wait.
 
-    Parameters
-    ----------
-    protocol
-        What was measured and how: data, sizes, units, what was left out.
-    rows
-        One dict for each measured thing, ours and its peers', with the same keys.
-    seeds
-        Of everything random in the rows; None where nothing is.
-    keep
-        Name of the key that tells rows apart: rows of the file that were not measured this time stay,
-        each with the description of its own run under ``earlier``. None: all rows are new.
-    unfinished
-        Whether rows or seeds are still missing, which `make bench` then measures.
-    dry
-        Print the rows, write nothing.
+    With a ``key`` rows that were measured before stay, as long as the same protocol and the same code measured them.
+    Where the file has rows of others that are not measured yet, and these are not ``whole`` either, the new ones wait
+    below TACENDA_BENCH_CACHE, and the file stays as it is.
     """
-    print_table(rows)
-    path = RESULTS / f"{name}.json"
-    if dry:
-        return path
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    report = {
-        "name": name,
-        "run": description(name, seeds),
-        "protocol": protocol,
-        "keep": keep,
-        "unfinished": unfinished,
-        "rows": rows,
-    }
-    if keep is not None and path.exists():
-        report = _with_earlier(report, json.loads(path.read_text(encoding="utf-8")), keep)
-    write(path, report)
+    path, waiting = RESULTS / f"{name}.json", kept.place() / "waiting" / f"{name}.json"
+    run = json.loads(json.dumps(description(seeds), default=kept._plain))
+    report = {"name": name, "run": run, "protocol": dict(protocol), "key": key, "rows": rows}
+    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    if key is not None:
+        for each in (path, waiting):
+            before = json.loads(each.read_text(encoding="utf-8")) if each.exists() else None
+            if before and goes_with(before, report):
+                report = joined(report, before, key)
+    lacking = (
+        {row.get(key) for row in old["rows"]} - {row.get(key) for row in report["rows"]}
+        if old and key
+        else ()
+    )
+    if lacking and not whole:
+        kept.write_json(waiting, report)
+        print(
+            f"{len(report['rows'])} rows wait: {len(lacking)} of {path.name} are of another protocol or of other code"
+        )
+        return None
+    kept.write_json(path, report)
+    waiting.unlink(missing_ok=True)
     return path
 
 
-def write(path: Path, content: Any) -> None:
-    """Write JSON in one step, so that a file is never half written."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(content, indent=2, default=_plain) + "\n", encoding="utf-8")
-    temporary.replace(path)
+def goes_with(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether rows of two reports can stand in one table: the same protocol, and no code of ours has changed."""
+    same = json.loads(json.dumps(new["protocol"], default=kept._plain)) == old["protocol"]
+    runs = runs_of(old, old["rows"])
+    return same and not any(ours(rows) and freshness.changed(run) for run, rows in runs)
 
 
-def published(beside: str) -> Any:
-    """What others report, in `published.json` beside a file: an attribute a table, keys that are numbers as numbers."""
-
-    def keyed(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
-        return {int(key) if key.isdigit() else key: value for key, value in pairs}
-
-    text = (Path(beside).parent / "published.json").read_text(encoding="utf-8")
-    return SimpleNamespace(**json.loads(text, object_pairs_hook=keyed))
+def ours(rows: list[Row]) -> bool:
+    """Whether any of these rows is ours: no change of ours makes other libraries' figures old."""
+    return any(row.get("library", "tacenda").startswith("tacenda") for row in rows)
 
 
-def machine() -> dict[str, Any]:
-    """What the digits of a result may depend on: processor and libraries."""
-    versions = {each: version(each) for each in ("numpy", "scipy", "numba", "torch", "spacy")}
-    return {"cpu": _cpu_model(), "python": platform.python_version(), "libraries": versions}
-
-
-def _with_earlier(new: dict[str, Any], old: dict[str, Any], key: str) -> dict[str, Any]:
-    """The new report with the rows of the old one that it has none for, in the old order."""
+def joined(new: dict[str, Any], old: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the new report with the rows of the old one that it has none for, in the old order, with their runs."""
     measured = {row[key]: row for row in new["rows"]}
     rows = [measured.pop(row[key], row) for row in old["rows"]] + list(measured.values())
     names = {row[key] for row in new["rows"]}
-    runs = [*old.get("earlier", []), {"run": old["run"]}]
-    runs[-1]["rows"] = [
-        row[key] for row in old["rows"] if not _in(old.get("earlier", []), row[key])
+    known = [*new.get("earlier", ())]
+    known += [
+        {"run": run, "rows": [row[key] for row in own if row[key] not in names]}
+        for run, own in runs_of(old, old["rows"])
     ]
-    for run in runs:
-        run["rows"] = [name for name in run["rows"] if name not in names]
-    earlier = [run for run in runs if run["rows"]]
+    earlier = [each for each in known if each["rows"] and each["run"]["date"] != new["run"]["date"]]
     return {**new, "rows": rows, **({"earlier": earlier} if earlier else {})}
 
 
-def _in(runs: list[dict[str, Any]], name: Any) -> bool:
-    return any(name in run["rows"] for run in runs)
+def runs_of(report: dict[str, Any], rows: list[Row]) -> list[tuple[dict[str, Any], list[Row]]]:
+    """Return the runs in which these rows of a report were measured, the newest first, each with its rows."""
+    if "run" not in report:
+        return []
+    left, found = list(rows), []
+    key = report.get("key")
+    for earlier in report.get("earlier", ()):
+        own = [row for row in left if row.get(key) in earlier["rows"]]
+        left = [row for row in left if row.get(key) not in earlier["rows"]]
+        found += [(earlier["run"], own)] if own else []
+    return ([(report["run"], left)] if left else []) + found
 
 
-def print_table(rows: list[dict[str, Any]]) -> None:
-    """The rows as an aligned text table; nested values are left to the JSON file."""
+def print_table(rows: list[Row]) -> None:
+    """Print the rows as an aligned text table; nested values are left to the JSON file."""
     keys = list(dict.fromkeys(k for row in rows for k, v in row.items() if not isinstance(v, dict)))
-    cells = [keys] + [[_cell(row.get(k)) for k in keys] for row in rows]
+    cells = [keys] + [[cell(row.get(k)) for k in keys] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(keys))]
     for line in cells:
         print(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            "  ".join(each.ljust(width) for each, width in zip(line, widths, strict=True)).rstrip()
         )
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """One value as a log shows it."""
     if value is None:
         return "-"
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _plain(value: Any) -> Any:
-    """NumPy scalars and arrays, and paths, as JSON has them."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _cpu_model() -> str:
@@ -268,3 +447,13 @@ def _cpu_model() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or "unknown"
+
+
+if __name__ == "__main__":  # what `in_process` starts
+    _module, _name, _arguments = sys.argv[1:]
+    freshness.watch_models()
+    print(
+        json.dumps(
+            getattr(import_module(_module), _name)(*json.loads(_arguments)), default=kept._plain
+        )
+    )

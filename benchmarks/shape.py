@@ -11,9 +11,8 @@ How each row counts, all of it in ``packages/*/src``:
 - parameters: of every ``def``, without self and cls; and the same without kernels that are compiled and without what
   only a host calls (commands, spaCy's components and factories), whose parameters are a user's options.
 - state: lines of all functions whose name is one of `STATE`.
-- kernels: ``__init__.py`` and ``naive.py`` files below ``tacenda/kernels``; where the specification is the public
-  function (`operation`), every module there but the dispatcher, its machinery and the fast paths (cpu, gpu, torch,
-  triton).
+- kernels: every module below ``tacenda/kernels`` but the dispatcher, its machinery and the fast paths (cpu, gpu,
+  torch, triton).
 - MRO: without ``object``. Options: fields declared in settings classes (an inherited field counts once), and the
   constructor's parameters of models that have no settings class.
 - walks: different functions of ours that a second run enters, by the profiler, comprehensions and lambdas aside;
@@ -184,14 +183,11 @@ def n_lines(function: Any) -> int:
     return int(function.end_lineno) - first + 1
 
 
-def is_public_kernel(name: str, source: Source, new: bool) -> bool:
+def is_public_kernel(name: str) -> bool:
     """Whether a module is of the layer that says what an operation is."""
     parts = name.split(".")
-    if parts[:2] != ["tacenda", "kernels"]:
-        return False
-    if not new:
-        return source.path.name in ("__init__.py", "naive.py")
-    return not (MACHINERY & set(parts[2:3])) and parts[-1] not in FAST | MACHINERY
+    aside = MACHINERY & set(parts[2:3]) or parts[-1] in FAST | MACHINERY
+    return parts[:2] == ["tacenda", "kernels"] and not aside
 
 
 def declared(modules: dict[str, Source]) -> dict[str, int]:
@@ -248,11 +244,8 @@ def read(tree: Path) -> tuple[dict[str, float], dict[str, list[str]]]:
         for module, each, _ in functions(modules)
         if each.name in STATE
     ]
-    new = not any(source.path.name == "naive.py" for source in modules.values())
     public = {
-        name: source.text.count("\n")
-        for name, source in modules.items()
-        if is_public_kernel(name, source, new)
+        name: source.text.count("\n") for name, source in modules.items() if is_public_kernel(name)
     }
     lines = sum(source.text.count("\n") for source in modules.values())
     comments = sum(
@@ -407,48 +400,26 @@ def third_party() -> Callable[[], Any]:
     import numpy as np
 
     from tacenda import kernels, plugins
+    from tacenda.kernels.shared import adagrad as step
 
     def adagrad(table: Any, sums: Any, rows: Any, gradient: Any, rate: float, *_: Any) -> Any:
         sums[rows] += (gradient**2).mean(axis=1)
         table[rows] -= rate * gradient / (np.sqrt(sums[rows])[:, None] + 1e-8)
         return table, sums
 
-    operation, step = adagrad_operation()
     names = iter(range(1_000_000))
     table, sums = np.ones((2, 3), np.float32), np.ones(2, np.float32)
     rows, gradient = np.array([1]), np.ones((1, 3), np.float32)
 
     def job() -> None:
         name = f"mine{next(names)}"
-        backend = kernels.Backend(priority=1, **{operation: adagrad})
+        backend = kernels.Backend(priority=1, adagrad=adagrad)
         plugins.register("kernels", name, backend)
         with kernels.use(name):
             for _ in range(2):
                 step(table, sums, rows, gradient, 0.1)
 
     return job
-
-
-def adagrad_operation() -> tuple[str, Callable[..., Any]]:
-    """The name of the operation that steps rows, and its public function, wherever it is today."""
-    import importlib
-
-    for module in (
-        "tacenda.kernels.shared.adagrad",
-        "tacenda.kernels.shared.steps",
-        "tacenda.kernels.shared.optimizers",
-        "tacenda.kernels.shared",
-        "tacenda.fitting.adagrad",
-        "tacenda.fitting.steps",
-        "tacenda.fitting.optimizers",
-    ):
-        try:
-            step = getattr(importlib.import_module(module), "adagrad", None)
-        except ImportError:
-            continue
-        if callable(step):
-            return "adagrad", step
-    raise LookupError("no module has adagrad: say in benchmarks/shape.py where it is")
 
 
 def live() -> dict[str, Any]:
@@ -475,7 +446,8 @@ def live() -> dict[str, Any]:
     try:
         job = third_party()
         found["calls: two small steps of a third party's kernel"] = calls(job)
-        found |= adagrad_ratios()
+        for n in (1, 60, 1000):
+            found[f"adagrad on {n} row{'s' * (n > 1)}, public over bare"] = adagrad_ratio(n)
     except Exception as error:
         print(f"kernels: {type(error).__name__}: {error}", file=sys.stderr)
     ours, theirs = (
@@ -486,22 +458,15 @@ def live() -> dict[str, Any]:
     return {"found": found, "details": details}
 
 
-def adagrad_ratios() -> dict[str, float]:
-    """How many times as long the public step takes as the compiled loop that it ends in, on the same arrays."""
-    return {
-        f"adagrad on {n} row{'s' * (n > 1)}, public over bare": adagrad_ratio(n)
-        for n in (1, 60, 1000)
-    }
-
-
 def adagrad_ratio(n: int) -> float:
+    """How many times as long the public step takes as the compiled loop that it ends in, on the same arrays."""
     import numpy as np
 
     from tacenda import kernels
+    from tacenda.kernels.shared import adagrad
 
-    operation, step = adagrad_operation()
     with kernels.use("cpu"):
-        resolved = kernels.resolve(operation)
+        resolved = kernels.resolve("adagrad")
     compiled = [
         each
         for each in vars(sys.modules[resolved.__module__]).values()
@@ -513,7 +478,7 @@ def adagrad_ratio(n: int) -> float:
     narrow, rate = rows.astype(np.int32), np.float32(1e-9)
 
     def public() -> None:
-        step(table, sums, rows, gradient, 1e-9)
+        adagrad(table, sums, rows, gradient, 1e-9)
 
     given = {
         "table": table,

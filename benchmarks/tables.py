@@ -12,16 +12,15 @@ The name is that of the results file, or `ratings/published` for a file beside a
 others have published. `key=value` keeps the rows that have this value; `columns`
 names what is shown, in order (an underscore may stand for a space). Figures with a spread are
 printed as mean ± standard deviation over seeds, repeated timings as their median; `decimals=4`
-gives all figures that are not whole as many. Below the table stands when it was measured, and whether the code
-that it measures has changed since; where it has for some rows alone, they have a dagger.
+gives all figures that are not whole as many. The line below the table says when and at which commit it was measured,
+and whether the code that it measures has changed since.
 
 A figure in prose stands between two markers on one line and is a column of exactly one row:
 
     <!-- figure:lm-ngrams data=ptb order=5 column=test decimals=1 -->141.2<!-- /figure -->
 
-It has a dagger where the code has changed since; the page then ends with what a dagger means. `unmarked` finds
-the figures in prose that no marker vouches for: a page names those that are not measured, with the reason, in a
-comment:
+The page ends with the same line about all of them. `unmarked` finds the figures in prose that no marker vouches for: a
+page names those that are not measured, with the reason, in a comment:
 
     <!-- not measured: 3.11 (Python), 0.05 (a setting), 1.04 (the paper, table 2) -->
 
@@ -38,19 +37,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import freshness, parts
+from benchmarks import freshness, parts, reporting
 from benchmarks.registry_tables import TABLES
 
-ROOT = parts.ROOT
-RESULTS = parts.RESULTS
+ROOT = freshness.ROOT
+RESULTS = reporting.RESULTS
 MARKER = re.compile(r"<!-- table:(?P<call>[^>]*?) -->\n(?P<body>.*?)<!-- /table -->", re.DOTALL)
 REGISTRY = re.compile(
     r"<!-- registry:(?P<call>\w+) -->\n(?P<body>.*?)<!-- /registry -->", re.DOTALL
 )
 FIGURE = re.compile(r"<!-- figure:(?P<call>[^>]*?) -->(?P<body>[^<]*)<!-- /figure -->")
 LEGEND = re.compile(r"\n<!-- legend -->.*?<!-- /legend -->\n", re.DOTALL)
-DAGGER = "†"
-OLDER = f"{DAGGER} Measured before the code it measures was last changed."
 SKIPPED = {
     ".venv",
     ".venv-peers",
@@ -79,9 +76,6 @@ UNITS = (
     r"%|percent\b|[kMG]\b|[mµn]?s\b|seconds?\b|min\b|minutes?\b|hours?\b|[kKMG]i?B\b"
     r"|times\b|x\b|×|points?\b|(?:words|tokens|ratings|sentences|lookups)(?:/s\b| a second\b)"
 )
-COST = re.compile(
-    r"(?:^|[ _])(?:m?s|[kMG]B|seconds|bytes|resident|time|speed\w*)\b|/s$"
-)  # a column of times or sizes
 NUMBER = "two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|forty|fifty|a hundred"
 IN_WORDS = re.compile(rf"\b(?:twice|(?:{NUMBER})\s+times)\s+(?:as|the|faster|slower|more|less)\b")
 STATED = re.compile(rf"(?<![\w.,])(?:\d[\d,]*)?\.?\d+(?:[\s-]?(?:{UNITS}))?(?![\w])")
@@ -96,21 +90,19 @@ def render(call: str) -> str:
         raise SystemExit(f"The table {call!r} has no rows: check its conditions.")
     if columns is None:
         columns = list(dict.fromkeys(key for row in rows for key in row))
-    said, marked = _said_of_runs(report, rows, columns)
+    said = said_of([(report, rows)])
     body = [[cell(_get(row, column), decimals) for column in columns] for row in rows]
-    for line, old in zip(body, marked, strict=True):
-        line[0] += DAGGER if old else ""
     # figures stand under each other by their last digits, words by their first letters
     others = list(zip(*body, strict=True))[1:]
     rule = ["---", *("---:" if all(map(NUMERIC.match, cells)) else "---" for cells in others)]
     lines = [[_spaced(c) for c in columns], rule, *body]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return f"{table}\n{said}\n" if said else table
+    return f"{table}\n*Measured {said}.*\n" if said else table
 
 
 def figure(call: str) -> str:
-    """The figure that a marker in prose asks for, with a dagger if it is older than the code."""
-    report, rows, options = _found(call)
+    """Return the figure that a marker in prose asks for."""
+    _, rows, options = _found(call)
     if len(rows) != 1 or "column" not in options:
         raise SystemExit(
             f"The figure {call!r} wants one row and one column; it has {len(rows)} rows."
@@ -118,10 +110,7 @@ def figure(call: str) -> str:
     value = _get(rows[0], options["column"])
     if value is None:
         raise SystemExit(f"The figure {call!r} has no value: check its column.")
-    text = cell(value, int(options["decimals"]) if "decimals" in options else None)
-    shown = [options["column"]]
-    stale = any(_changed(report["name"], run, shown) for run in freshness.runs_of(report, rows))
-    return text + (DAGGER if stale else "")
+    return cell(value, int(options["decimals"]) if "decimals" in options else None)
 
 
 def _found(call: str) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, str]]:
@@ -144,41 +133,25 @@ def _found(call: str) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, s
     return report, rows, options
 
 
-def _said_of_runs(
-    report: dict[str, Any], rows: list[dict[str, Any]], columns: list[str]
-) -> tuple[str, list[bool]]:
-    """One line in italics: when and at which commits the rows were measured, and what has changed since.
-
-    And whether each row is to be marked: it is older than the code, and others are not.
-    """
-    runs = freshness.runs_of(report, rows)
-    if not runs:
-        return "", [False] * len(rows)
-    name = report["name"]
-    said = f"{_days(runs)}{_commits(runs)}{_load(name, runs)}"
-    rewritten = [run for run in runs if run.ours and freshness.rewritten(name, run.run)]
-    changes = [(run, freshness.changed(name, run.run)) for run in rewritten]
-    old = [run for run, changed in changes if changed]
-    if not old:
-        costs = ", costs apart" if _of_costs(columns) else ""
-        same = f"; today's code gives the same{costs}" if rewritten else ""
-        return f"*Measured {said}{same}.*", [False] * len(rows)
-    parts_of = [each for run, changed in changes if "code" in run.run for each in changed]
-    folders = dict.fromkeys("/".join(each.split("/")[:2]) for each in parts_of)
-    what = ", ".join(f"`{each}`" for each in folders) or "the code"
-    some = len(old) < len(runs)
-    marked = [some and any(row in run.rows for run in old) for row in rows]
-    since = (
-        f"rows with {DAGGER} before {what} was last changed"
-        if some
-        else f"since then {what} changed"
+def said_of(reports: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> str:
+    """When and at which commits rows of some reports were measured, and whether our code has changed since."""
+    found = [each for report, rows in reports for each in reporting.runs_of(report, rows)]
+    if not found:
+        return ""
+    runs = [run for run, _ in found]
+    old = any(reporting.ours(rows) and freshness.changed(run) for run, rows in found)
+    # results of before rows of two protocols were kept apart; the differences are in the file
+    others = dict.fromkeys(
+        run.get("commit") or run["recorded in"] for run in runs if "protocol" in run
     )
-    return f"*Measured {said}; {since}.*", marked
+    mixed = f"; those of {_listed(list(others))} by an earlier protocol" if others else ""
+    since = f"; the code has changed since{mixed}" if old else mixed
+    return f"{_days(runs)}{_commits(runs)}{_load(reports, runs)}{since}"
 
 
-def _days(runs: list[freshness.Run]) -> str:
-    """The day of the runs, or the first and the last."""
-    days = sorted(datetime.fromisoformat(run.run["date"]).date() for run in runs)
+def _days(runs: list[dict[str, Any]]) -> str:
+    """Return the day of the runs, or the first and the last."""
+    days = sorted(datetime.fromisoformat(run["date"]).date() for run in runs)
     first, last = (f"{day.day} {day:%B %Y}" for day in (days[0], days[-1]))
     if days[0] == days[-1]:
         return last
@@ -186,40 +159,33 @@ def _days(runs: list[freshness.Run]) -> str:
     return f"{days[0].day if same_month else first} to {last}"
 
 
-def _commits(runs: list[freshness.Run]) -> str:
-    """The commits that were measured, of those runs that name one."""
-    found = dict.fromkeys(
-        f"{run.run['commit']}{', with changes' if run.run.get('modified') else ''}"
+def _commits(runs: list[dict[str, Any]]) -> str:
+    """Return the commits that were measured; of runs that name none those that their results were recorded in."""
+    changes = {
+        run["commit"]: ", with changes" * bool(run.get("modified"))
         for run in runs
-        if run.run.get("commit")
-    )
-    return f" at {_listed(list(found))}" if found else ""
+        if run.get("commit")
+    }
+    measured = [f"{commit}{changed}" for commit, changed in changes.items()]
+    recorded = dict.fromkeys(run["recorded in"] for run in runs if run.get("recorded in"))
+    named = {"at": measured, "recorded in": list(recorded)}
+    found = [f"{where} {_listed(names)}" for where, names in named.items() if names]
+    return f"{'' if measured else ','} {', '.join(found)}" if found else ""
 
 
 def _listed(words: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
-def _changed(name: str, run: freshness.Run, columns: list[str]) -> list[str]:
-    """The code that has changed since a run; that it gives the same says nothing of what it costs."""
-    if not run.ours:
-        return []
-    return (freshness.rewritten if _of_costs(columns) else freshness.changed)(name, run.run)
-
-
-def _of_costs(columns: list[str]) -> bool:
-    return any(COST.search(_spaced(column)) for column in columns)
-
-
-def _load(name: str, runs: list[freshness.Run]) -> str:
+def _load(reports: list[tuple[dict[str, Any], Any]], runs: list[dict[str, Any]]) -> str:
     """How many processes wanted a core while something was timed, of the benchmark itself one at least."""
-    part = parts.part_of(name)
+    made_by = [parts.part_of(report["name"]) for report, _ in reports if "run" in report]
     keys = ("load at the start", "load at the end", "load_average")
-    loads = [run.run[key] for run in runs for key in keys if run.run.get(key) is not None]
-    if not loads or not part or not part.timed:
+    loads = [run[key] for run in runs for key in keys if run.get(key) is not None]
+    if not loads or not all(part and part.timed for part in made_by):
         return ""
     ends = dict.fromkeys(f"{load:.1f}" for load in (min(loads), max(loads)))
-    return f", load {' to '.join(ends)} on {runs[0].run['cores']} cores"
+    return f", load {' to '.join(ends)} on {runs[0]['cores']} cores"
 
 
 def _spaced(text: str) -> str:
@@ -272,8 +238,10 @@ def fill(text: str) -> str:
         text,
     )
     text = LEGEND.sub("", text)
-    if any(match["body"].endswith(DAGGER) for match in FIGURE.finditer(text)):
-        text = f"{text.rstrip()}\n\n<!-- legend -->\n{OLDER}\n<!-- /legend -->\n"
+    figures = [_found(match["call"])[:2] for match in FIGURE.finditer(text)]
+    said = said_of([(report, rows) for report, rows in figures])
+    if said:
+        text = f"{text.rstrip()}\n\n<!-- legend -->\nFigures in the text: measured {said}.\n<!-- /legend -->\n"
     return text
 
 

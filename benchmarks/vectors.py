@@ -12,7 +12,7 @@ for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any
@@ -21,6 +21,7 @@ import numba
 import numpy as np
 
 from benchmarks import reporting
+from benchmarks.reporting import Row, Table, main
 from tacenda.kernels.ratings import ByUser, Penalties, Rates, Tables, rating_sgd
 from tacenda.kernels.ratings import cpu as ratings_cpu
 from tacenda.kernels.trees import Context, Spans, context_sum, context_sum_backward
@@ -141,27 +142,15 @@ def plain(module: ModuleType, name: str) -> Iterator[None]:
 # -- the comparisons -------------------------------------------------------------------------------
 
 
-def seconds(calls: list[Callable[[], Any]], repeats: int) -> list[dict[str, Any]]:
-    """CPU seconds of each call, interleaved."""
-    taken: list[list[float]] = [[] for _ in calls]
-    for i in range(repeats + 1):
-        for call, own in zip(calls, taken, strict=True):
-            start = time.thread_time()
-            call()
-            if i:
-                own.append(time.thread_time() - start)
-    return [reporting.summary(own) for own in taken]
+def row(loop: str, case: str, fast: Any, slow: Any, repeats: int) -> Row:
+    works = {"seconds": fast, "plain seconds": slow}
+    taken = reporting.interleaved(works, repeats, time.thread_time)
+    found = {name: reporting.summary(own) for name, own in taken.items()}
+    ratio = found["plain seconds"]["median"] / found["seconds"]["median"]
+    return {"loop": loop, "case": case, "plain over vectors": ratio, **found}
 
 
-def row(loop: str, case: str, fast: Any, slow: Any, repeats: int) -> dict[str, Any]:
-    first, second = seconds([fast, slow], repeats)
-    ratio = second["median"] / first["median"]
-    print(f"{loop}, {case}: {ratio:.2f}", flush=True)
-    found = {"loop": loop, "case": case, "plain over vectors": ratio}
-    return {**found, "seconds": first, "plain seconds": second}
-
-
-def sgd_rows(repeats: int) -> Iterator[dict[str, Any]]:
+def sgd_rows(repeats: int) -> Iterator[Row]:
     rng = np.random.default_rng(0)
     popularity = np.arange(1, ITEMS + 1) ** -0.6
     lengths = rng.integers(20, 300, USERS)
@@ -184,7 +173,7 @@ def sgd_rows(repeats: int) -> Iterator[dict[str, Any]]:
         yield row("SGD of PMF", f"{width} factors", ours, theirs, repeats)
 
 
-def text_rows(repeats: int) -> Iterator[dict[str, Any]]:
+def text_rows(repeats: int) -> Iterator[Row]:
     rng = np.random.default_rng(0)
     frequency = 1.0 / np.arange(1, WORDS + 1)
     ids = rng.choice(WORDS, TOKENS, p=frequency / frequency.sum()).astype(np.int32)
@@ -218,13 +207,10 @@ def text_rows(repeats: int) -> Iterator[dict[str, Any]]:
             yield row(loop, case, call, theirs, repeats)
 
 
-def main() -> None:
-    parser = reporting.Command(__doc__)
-    parser.add_argument("--repeats", type=int, default=9)
-    repeats = parser.parse_args().repeats
-    rows = [*sgd_rows(repeats), *text_rows(repeats)]
-    print(reporting.save("kernel-vectors", PROTOCOL, rows))
+def rows(options: Any) -> Iterator[Row]:
+    yield from sgd_rows(options.repeats)
+    yield from text_rows(options.repeats)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, Table("kernel-vectors", PROTOCOL, rows, seeds=None), repeats=9)

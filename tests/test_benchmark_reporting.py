@@ -1,55 +1,255 @@
-"""A result describes its run; a benchmark that measures only some rows leaves the others with theirs."""
+"""A result names what made it; a table is of one protocol and one state of the code; finished work is kept."""
 
 import json
 
 import pytest
 
-from benchmarks import freshness, parts, reporting
+from benchmarks import freshness, kept, reporting
+from benchmarks.reporting import Options, Table
+
+SOURCE = "def f():\n    return 1\n"
 
 
 @pytest.fixture
-def read(tmp_path, monkeypatch):
+def results(tmp_path, monkeypatch):
     monkeypatch.setattr(reporting, "RESULTS", tmp_path)
-    return lambda: json.loads((tmp_path / "made-up.json").read_text())
+    monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path / "kept"))
+    return tmp_path
 
 
-def save(monkeypatch, run, **figures):
-    monkeypatch.setattr(reporting, "description", lambda name, seeds: {"cpu": run})
+@pytest.fixture
+def code(monkeypatch):
+    """What can be changed: the code of the one module that is used."""
+    monkeypatch.setattr(freshness, "_taken", {})
+    monkeypatch.setattr(freshness, "_settings", {})
+    monkeypatch.setattr(freshness, "SOURCES", {"json": SOURCE})
+    return lambda text: monkeypatch.setitem(freshness.SOURCES, "json", text)
+
+
+def read(folder):
+    return json.loads((folder / "made-up.json").read_text())
+
+
+def save(protocol="as always", whole=False, **figures):
     rows = [{"who": who, "figure": figure} for who, figure in figures.items()]
-    reporting.save("made-up", {}, rows, keep="who")
+    return reporting.save("made-up", {"how": protocol}, rows, key="who", whole=whole)
 
 
-def test_rows_not_measured_stay_in_their_order_with_their_own_run(read, monkeypatch):
-    save(monkeypatch, "first", a=1, b=2, c=3)
-    assert "earlier" not in read()
-    save(monkeypatch, "second", d=4, b=20)
-    found = read()
-    assert [(row["who"], row["figure"]) for row in found["rows"]] == [
-        ("a", 1), ("b", 20), ("c", 3), ("d", 4)
+def figures(folder):
+    return {row["who"]: row["figure"] for row in read(folder)["rows"]}
+
+
+def test_rows_of_the_same_protocol_and_code_stay_in_their_order_with_their_runs(
+    results, code, monkeypatch
+):
+    days = iter(("first", "second", "third"))
+    monkeypatch.setattr(
+        reporting, "description", lambda seeds: {**freshness.used(), "date": next(days)}
+    )
+    save(a=1, b=2, c=3)
+    save(d=4, b=20)
+    assert figures(results) == {"a": 1, "b": 20, "c": 3, "d": 4}
+    assert list(figures(results)) == ["a", "b", "c", "d"]
+    runs = reporting.runs_of(read(results), read(results)["rows"])
+    assert [(run["date"], [row["who"] for row in rows]) for run, rows in runs] == [
+        ("second", ["b", "d"]), ("first", ["a", "c"])
     ]  # fmt: skip
-    assert found["run"] == {"cpu": "second"}
-    assert found["earlier"] == [{"run": {"cpu": "first"}, "rows": ["a", "c"]}]
-    save(monkeypatch, "third", c=30)
-    assert read()["earlier"] == [
-        {"run": {"cpu": "first"}, "rows": ["a"]},
-        {"run": {"cpu": "second"}, "rows": ["b", "d"]},
-    ]
-    save(monkeypatch, "fourth", a=0, b=0, c=0, d=0)
-    assert "earlier" not in read()
+    save(a=0, b=0, c=0, d=0)
+    assert "earlier" not in read(results)
 
 
-def test_without_a_key_everything_is_new(read, monkeypatch):
-    save(monkeypatch, "first", a=1)
-    reporting.save("made-up", {}, [{"who": "b"}])
-    assert [row["who"] for row in read()["rows"]] == ["b"]
+def test_a_digest_leaves_words_out_and_nothing_else():
+    worded = 'def f():\n    """Say."""\n\n    return 1  # one\n'
+    assert freshness.digest(worded) == freshness.digest(SOURCE)
+    assert freshness.digest(SOURCE.replace("1", "2")) != freshness.digest(SOURCE)
 
 
-def test_a_result_names_its_commit_code_seeds_load_and_versions(read):
+def test_a_run_is_old_once_a_module_that_it_used_has_changed_or_gone(code):
+    run = freshness.used()
+    assert list(run["code"]) == ["json"]
+    assert freshness.changed(run) == []
+    code("# better words\n" + SOURCE)
+    assert freshness.changed(run) == []
+    code(SOURCE.replace("1", "2"))
+    assert freshness.changed(run) == ["json"]
+    freshness.SOURCES.clear()
+    assert freshness.changed(run) == ["json"]
+    assert freshness.changed({"commit": "of before there were digests"})
+
+
+def test_a_result_names_commit_code_settings_with_defaults_seeds_load_and_versions(results):
+    from tacenda_lm import KneserNey
+
+    freshness.watch_models()
+    KneserNey(order=2)
     reporting.save("made-up", {}, [{"who": "a"}], seeds=range(3))
-    run = read()["run"]
+    run = read(results)["run"]
     assert run["seeds"] == [0, 1, 2]
     assert {"commit", "modified", "load at the start", "load at the end", "cpu"} <= run.keys()
     assert run["libraries"]["tacenda"]
-    assert run["code"] == {}
-    described = reporting.description("lm-ngrams", None)
-    assert described["code"] == {each: freshness.code(each) for each in parts.NGRAMS}
+    assert KneserNey(order=2).settings.to_dict() in run["settings"]["KneserNey"]
+    assert "tacenda_lm.ngram.kneser_ney" in run["code"]
+    assert freshness.changed(run) == []
+
+
+def test_without_a_key_everything_is_new(results, code):
+    save(a=1)
+    reporting.save("made-up", {}, [{"who": "b"}])
+    assert [row["who"] for row in read(results)["rows"]] == ["b"]
+
+
+@pytest.mark.parametrize("other", ["protocol", "code"])
+def test_rows_of_another_protocol_or_other_code_never_enter_a_table(results, code, other):
+    save(a=1, b=2, whole=True)
+    if other == "code":
+        code("def f():\n    return 2\n")
+    protocol = "otherwise" if other == "protocol" else "as always"
+    assert save(protocol, a=10) is None  # waits: b would mix with it
+    assert figures(results) == {"a": 1, "b": 2}
+    assert save(protocol, c=30) is None
+    assert save(protocol, b=20)
+    assert figures(results) == {"a": 10, "c": 30, "b": 20}
+    assert not list((results / "kept").rglob("made-up.json"))
+    if other == "code":
+        assert not freshness.changed(read(results)["run"])
+
+
+def test_a_whole_run_replaces_a_table_of_another_protocol(results, code):
+    save(a=1, b=2, whole=True)
+    save("otherwise", a=10, whole=True)
+    assert figures(results) == {"a": 10}
+
+
+def test_a_run_can_be_called_old_only_by_rows_of_ours(results, code):
+    rows = [{"who": "a", "library": "another 1.0"}]
+    reporting.save("made-up", {"how": "as always"}, rows, key="who")
+    code("def f():\n    return 2\n")
+    save(b=2)
+    assert [row["who"] for row in read(results)["rows"]] == ["a", "b"]
+
+
+def test_a_table_saves_rows_as_they_come_and_draws_when_it_is_written(results, code, monkeypatch):
+    seen, drawn = [], []
+
+    def rows(options):
+        for who in options.chosen("ab"):
+            seen.append((results / "made-up.json").exists())
+            yield {"who": who}
+
+    table = Table("made-up", lambda options: {"n": options.n}, rows, key="who", after=drawn.append)
+    monkeypatch.setattr("sys.argv", ["script", "--n", "3"])
+    reporting.main("A script.", table, n=2)
+    assert seen == [False, True]
+    assert read(results)["protocol"] == {"n": 3}
+    assert drawn == [[{"who": "a"}, {"who": "b"}]]
+    monkeypatch.setattr("sys.argv", ["script", "--no-save", "--only", "a"])
+    reporting.main("A script.", table, n=2)
+    assert len(drawn) == 1
+
+
+def test_options_are_declared_by_their_defaults(monkeypatch):
+    declared = {"repeats": 3, "data": ("ptb", "wikitext-2"), "sizes": [250], "slow": False}
+    monkeypatch.setattr("sys.argv", ["script"])
+    options = reporting.parse("A script.", **declared)
+    assert (options.repeats, options.data, options.sizes, options.slow) == (
+        3,
+        ["ptb", "wikitext-2"],
+        [250],
+        False,
+    )
+    assert options.whole
+    monkeypatch.setattr("sys.argv", ["script", "--data", "ptb", "--sizes", "1", "2", "--slow"])
+    options = reporting.parse("A script.", **declared)
+    assert (options.data, options.sizes, options.slow) == (["ptb"], [1, 2], True)
+    assert not options.whole
+    monkeypatch.setattr("sys.argv", ["script", "--data", "other"])
+    with pytest.raises(SystemExit):
+        reporting.parse("A script.", **declared)
+
+
+def test_a_row_that_is_called_so_is_wanted_alone():
+    rows = ["SVD", "SVDpp", "SVD, chosen"]
+
+    def chosen(*only):
+        return Options(only=list(only)).chosen(rows)
+
+    assert chosen("SVD") == ["SVD"]
+    assert chosen("SVD,", "pp") == ["SVDpp", "SVD, chosen"]
+    assert chosen() == rows
+
+
+def test_works_take_turns_and_the_first_round_does_not_count():
+    done, ticks = [], iter(range(100))
+    works = {"a": lambda: done.append("a"), "b": lambda: done.append("b")}
+    found = reporting.interleaved(works, 3, lambda: next(ticks))
+    assert done == ["a", "b"] * 4
+    assert found == {"a": [1, 1, 1], "b": [1, 1, 1]}
+    rate = reporting.rate(12, [2.0, 3.0, 6.0], "words/s")
+    assert rate == {"words/s": 4.0, "least": 2.0, "most": 6.0, "runs": 3}
+
+
+def test_what_another_process_used_is_used_by_this_one(results, monkeypatch):
+    monkeypatch.setattr(freshness, "_taken", {})
+    assert reporting.in_process(reporting.spread, [1.0, 3.0])["mean"] == 2
+    assert "tacenda.kernels.machinery.threads" in freshness._taken
+
+
+def test_work_is_kept_until_its_facts_or_the_code_change(results, code):
+    made = []
+
+    def make(folder):
+        made.append((folder / "checkpoints").exists())
+        (folder / "checkpoints").mkdir(exist_ok=True)
+        (folder / "model").touch()
+        return {"figure": 7}
+
+    first, figures = kept.folder("model", {"order": 2}, make)
+    assert (first / "model").exists()
+    assert not (first / "checkpoints").exists()
+    assert figures["figure"] == 7
+    assert kept.folder("model", {"order": 2}, make) == (first, figures)
+    kept.folder("model", {"order": 3}, make)
+    assert len(made) == 2
+    code("def f():\n    return 2\n")
+    assert kept.folder("model", {"order": 2}, make, ours=False)[1] == figures
+    kept.folder("model", {"order": 2}, make)
+    assert made == [False] * 3
+
+
+def test_work_that_was_broken_off_goes_on_and_states_no_seconds(results, code):
+    def broken_off(folder):
+        (folder / "checkpoints").mkdir()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kept.folder("model", {}, broken_off)
+    _, figures = kept.folder(
+        "model", {}, lambda folder: {"there": (folder / "checkpoints").exists()}
+    )
+    assert figures == {"there": True, "seconds": None}
+
+
+def test_cells_are_measured_once_and_again_when_our_code_has_changed(results, code):
+    def measure(ours=True):
+        cells, asked = kept.Cells("rows"), []
+        value = cells.measure("a", lambda: asked.append(1) or {"x": 1}, ours=ours)
+        assert value == {"x": 1}
+        return bool(asked)
+
+    assert [measure(), measure()] == [True, False]
+    code("def f():\n    return 2\n")
+    assert [measure(), measure()] == [True, False]
+    kept.Cells("rows").clear()
+    assert measure(ours=False)
+    code(SOURCE)
+    assert not measure(ours=False)
+
+
+def test_a_cell_records_the_models_made_for_it_alone(results, monkeypatch):
+    monkeypatch.setattr(freshness, "_settings", {})
+    freshness.note("Before", {"x": 1})
+    cells = kept.Cells("rows")
+    cells.measure("a", lambda: freshness.note("Within", {"y": 2}))
+    [cell] = json.loads(cells.path.read_text())["cells"].values()
+    assert cell["settings"] == {"Within": [{"y": 2}]}
+    assert set(freshness.used()["settings"]) == {"Before", "Within"}

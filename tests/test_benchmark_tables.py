@@ -2,11 +2,11 @@
 
 import importlib.util
 import json
-from dataclasses import replace
 
 import pytest
 
-from benchmarks import freshness, parts, tables
+from benchmarks import __main__ as bench
+from benchmarks import freshness, parts, reporting, tables
 
 ROWS = [
     {"row": "a", "size": 250, "test 250": {"mean": 91.234, "sd": 0.056, "n": 3}, "words/s": 12345},
@@ -77,136 +77,88 @@ def test_a_stale_table_is_noticed_and_filled(folder, monkeypatch, capsys):
 
 @pytest.fixture
 def measured(folder, monkeypatch):
-    """A result of a made-up part, whose code can be changed."""
-    source = folder / "core" / "model.py"
-    source.parent.mkdir()
-    source.write_text("x = 1\n")
-    part = parts.Part("made", ("made-up",), ("core/model.py",))
-    monkeypatch.setattr(parts, "PARTS", (part,))
-    monkeypatch.setattr(parts, "RESULTS", folder)
-    monkeypatch.setitem(parts.SOURCES, "core", source.parent)
-    freshness.code.cache_clear()
-    run = {
-        "date": "2026-11-22T09:00:00+00:00",
-        "commit": "abcdef1234",
-        "code": {"core/model.py": freshness.code("core/model.py")},
-    }
-    (folder / "made-up.json").write_text(json.dumps({"name": "made-up", "run": run, "rows": ROWS}))
-    yield lambda text: (source.write_text(text), freshness.code.cache_clear())
-    freshness.code.cache_clear()
+    """A result of a made-up part, whose code can be changed and whose report can be added to."""
+    monkeypatch.setattr(parts, "PARTS", (parts.Part("made", ("made-up",)),))
+    monkeypatch.setattr(reporting, "RESULTS", folder)
+    monkeypatch.setattr(freshness, "SOURCES", {"model": "x = 1\n"})
+    code = {"model": freshness.digest("x = 1\n")}
+    run = {"date": "2026-11-22T09:00:00+00:00", "commit": "abcdef1234", "code": code}
+    report = {"name": "made-up", "run": run, "key": "row", "rows": ROWS}
+
+    def change(source=None, **more):
+        if source:
+            freshness.SOURCES["model"] = source
+        report.update(more)
+        (folder / "made-up.json").write_text(json.dumps(report))
+        return report
+
+    change()
+    return change
 
 
-def test_a_table_says_when_it_was_measured_and_what_has_changed_since(measured):
-    assert tables.render("made-up columns=row").endswith(
-        "\n\n*Measured 22 November 2026 at abcdef1234.*\n"
-    )
+def test_a_table_says_when_it_was_measured_and_whether_code_has_changed_since(measured):
+    line = "\n\n*Measured 22 November 2026 at abcdef1234.*\n"
+    assert tables.render("made-up columns=row").endswith(line)
     measured('"""Better words."""\nx = 1  # and a comment\n')
-    assert "changed" not in tables.render("made-up columns=row")
+    assert tables.render("made-up columns=row").endswith(line)
     measured("x = 2\n")
-    assert "; since then `core/model.py` changed.*" in tables.render("made-up columns=row")
-
-
-def test_figures_stand_where_witnesses_of_the_changed_code_give_the_same(
-    measured, folder, monkeypatch
-):
-    then = json.loads((folder / "made-up.json").read_text())["run"]["code"]
-    measured("x = 1 + 0\n")
-    now = {"core/model.py": freshness.code("core/model.py")}
-    heard = [
-        {"machine": "a", "code": code, "said": {"made": [made, 3.0], "other": [other]}}
-        for code, made, other in ((then, 1.0, 1.0), (now, 1.0001, 1.001))
-    ]
-    monkeypatch.setattr(freshness, "WITNESSES_OF", {"core/model": ("made",)})
-    monkeypatch.setattr(freshness, "heard", lambda: heard)
-    assert tables.render("made-up columns=row").endswith("; today's code gives the same.*\n")
-    assert freshness.of_part(parts.PARTS[0]) == "fresh"
-    costs = tables.render("made-up columns=row,words/s")
-    assert costs.endswith("; today's code gives the same, costs apart.*\n")
-    monkeypatch.setattr(freshness, "WITNESSES_OF", {"core/model": ("made", "other")})
-    assert "`core/model.py` changed" in tables.render("made-up columns=row")
-    monkeypatch.setattr(freshness, "WITNESSES_OF", {"core/model": ("made", "missing")})
-    assert "`core/model.py` changed" in tables.render("made-up columns=row")
-    monkeypatch.setattr(freshness, "WITNESSES_OF", {"core/model": ("made",)})
-    heard[0]["machine"] = "b"  # digits are compared on one machine only
-    assert "`core/model.py` changed" in tables.render("made-up columns=row")
-    heard[0]["machine"] = "a"
-    monkeypatch.setattr(parts, "PARTS", (replace(parts.PARTS[0], timed=True),))
-    assert tables.render("made-up columns=row").endswith("; today's code gives the same.*\n")
-    assert freshness.of_part(parts.PARTS[0]) == "stale"  # its times are
-
-
-def test_no_change_of_ours_makes_figures_of_other_libraries_old(measured, folder):
-    path = folder / "made-up.json"
-    report = json.loads(path.read_text())
-    libraries = ("surprise 1.1", "tacenda-surprise 1.0")
-    report["rows"] = [
-        row | {"library": library} for row, library in zip(ROWS, libraries, strict=True)
-    ]
-    report |= {"keep": "row", "earlier": [{"run": report["run"], "rows": ["a"]}]}
-    path.write_text(json.dumps(report))
-    measured("x = 2\n")
-    theirs, ours = (tables.figure(f"made-up row={row} column=size") for row in "ab")
-    assert (theirs, ours) == ("250", "1,000†")
-    table = tables.render("made-up columns=row")
-    assert table.endswith(
-        "*Measured 22 November 2026 at abcdef1234; rows with † before `core/model.py` was last changed.*\n"
+    assert tables.render("made-up columns=row").endswith(
+        " at abcdef1234; the code has changed since.*\n"
     )
-    assert "| a |" in table
-    assert "| b† |" in table
-    assert freshness.of_part(parts.PARTS[0]) == "stale"
-    report["rows"][1]["library"] = "another 2.0"
-    path.write_text(json.dumps(report))
-    assert freshness.of_part(parts.PARTS[0]) == "fresh"
 
 
-def test_a_part_is_run_again_until_all_its_rows_are_measured(measured, folder):
-    path = folder / "made-up.json"
-    assert freshness.of_part(parts.PARTS[0]) == "fresh"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"unfinished": True}))
-    assert freshness.of_part(parts.PARTS[0]) == "partial"
-    measured("x = 2\n")
-    assert freshness.of_part(parts.PARTS[0]) == "stale"
-    path.unlink()
-    assert freshness.of_part(parts.PARTS[0]) == "missing"
+def test_runs_of_before_there_were_digests_name_where_they_were_recorded(measured):
+    older = {"date": "2026-11-20T00:00:00", "recorded in": "fedcba4321"}
+    measured(earlier=[{"run": older, "rows": ["b"]}])
+    said = tables.render("made-up columns=row").splitlines()[-1]
+    assert said == (
+        "*Measured 20 to 22 November 2026 at abcdef1234, recorded in fedcba4321; the code has changed since.*"
+    )
+    assert tables.render("made-up row=a").endswith("*Measured 22 November 2026 at abcdef1234.*\n")
+    measured(earlier=[{"run": {**older, "protocol": {"training": "otherwise"}}, "rows": ["b"]}])
+    assert "; those of fedcba4321 by an earlier protocol.*" in tables.render("made-up columns=row")
 
 
-def test_a_table_of_times_says_how_busy_the_machine_was(measured, folder, monkeypatch):
-    monkeypatch.setattr(parts, "PARTS", (replace(parts.PARTS[0], timed=True),))
-    path = folder / "made-up.json"
-    report = json.loads(path.read_text())
-    report["run"] |= {"load at the start": 0.04, "load at the end": 1.26, "cores": 2}
-    path.write_text(json.dumps(report))
+def test_no_change_of_ours_makes_figures_of_other_libraries_old(measured):
+    libraries = ("surprise 1.1", "tacenda-surprise 1.0")
+    rows = [row | {"library": name} for row, name in zip(ROWS, libraries, strict=True)]
+    run = measured()["run"]
+    measured("x = 2\n", rows=rows, earlier=[{"run": run, "rows": ["a"]}])
+    assert "changed" not in tables.render("made-up row=a columns=row")
+    assert "changed" in tables.render("made-up columns=row")
+    assert bench.state(parts.PARTS[0]) == "changed: model"
+    rows[1]["library"] = "another 2.0"
+    measured(rows=rows)
+    assert bench.state(parts.PARTS[0]) == "fresh"
+
+
+def test_a_part_is_missing_without_its_file(measured, folder):
+    assert bench.state(parts.PARTS[0]) == "fresh"
+    (folder / "made-up.json").unlink()
+    assert bench.state(parts.PARTS[0]) == "missing"
+
+
+def test_a_table_of_times_says_how_busy_the_machine_was(measured, monkeypatch):
+    run = measured()["run"]
+    measured(run=run | {"load at the start": 0.04, "load at the end": 1.26, "cores": 2})
+    assert "load" not in tables.render("made-up columns=row")
+    monkeypatch.setattr(parts, "PARTS", (parts.Part("made", ("made-up",), timed=True),))
     assert tables.render("made-up columns=row").endswith(
         " at abcdef1234, load 0.0 to 1.3 on 2 cores.*\n"
     )
 
 
-def test_rows_of_an_earlier_run_say_so(measured, folder):
-    path = folder / "made-up.json"
-    report = json.loads(path.read_text())
-    report |= {"keep": "row", "earlier": [{"run": {"date": "2026-11-20T00:00:00"}, "rows": ["b"]}]}
-    path.write_text(json.dumps(report))
-    *_, row, _, said = tables.render("made-up columns=row").splitlines()
-    assert said == (
-        "*Measured 20 to 22 November 2026 at abcdef1234; rows with † before the code was last changed.*"
-    )
-    assert row == "| b† |"
-    assert tables.render("made-up row=a").endswith("*Measured 22 November 2026 at abcdef1234.*\n")
-
-
-def test_a_figure_in_prose_has_a_dagger_once_the_code_has_changed(measured):
+def test_a_page_with_figures_in_prose_ends_with_when_they_were_measured(measured):
     page = "It takes <!-- figure:made-up row=b column=speed decimals=1 -->?<!-- /figure --> s.\n"
     filled = tables.fill(page)
     assert " -->2.35<!-- /figure --> s." in filled
+    assert "\nFigures in the text: measured 22 November 2026 at abcdef1234.\n" in filled
     assert tables.fill(filled) == filled
     assert tables.unmarked(filled) == []
     measured("x = 2\n")
-    stale = tables.fill(filled)
-    assert " -->2.35†<!-- /figure --> s." in stale
-    assert tables.OLDER in stale
-    assert tables.fill(stale) == stale
+    assert " at abcdef1234; the code has changed since.\n" in tables.fill(filled)
     measured("x = 1\n")
-    assert tables.fill(stale) == filled
+    assert tables.fill(tables.fill(filled)) == filled
 
 
 def test_a_figure_wants_one_row_and_a_value(measured):
@@ -225,14 +177,13 @@ def test_figures_that_no_result_vouches_for_are_found():
     assert tables.unmarked(page) == ["141.2", "18 %", "57k", "1.5", "2.5", "three\ntimes as"]
 
 
-def test_every_part_measures_code_that_exists_and_has_a_module():
+def test_every_part_has_a_module():
     names = [part.name for part in parts.PARTS]
     results = [result for part in parts.PARTS for result in part.results]
     assert len(set(names)) == len(names)
     assert len(set(results)) == len(results)
     for part in parts.PARTS:
-        assert importlib.util.find_spec(part.module), part.name
-        assert all(len(freshness.code(each)) == 16 for each in part.measures)
+        assert importlib.util.find_spec(f"benchmarks.{part.module}"), part.name
 
 
 def test_every_table_is_made_by_a_part_of_make_bench():

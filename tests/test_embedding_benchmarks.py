@@ -1,12 +1,10 @@
-"""Benchmarks of the embeddings: what they score, and which models and cells count for a table."""
-
-import json
+"""Benchmarks of the embeddings: what they score, and what is in a row."""
 
 import numpy as np
 import pytest
 
-from benchmarks import freshness
-from benchmarks.embeddings import common, labelled, models
+from benchmarks.embeddings import labelled
+from benchmarks.reporting import Options
 
 unseen = pytest.importorskip("benchmarks.embeddings.unseen")
 spacy_rows = pytest.importorskip("benchmarks.embeddings.spacy_rows")
@@ -33,52 +31,20 @@ def test_runs_of_words_have_equal_codes_exactly_where_the_words_are_equal():
     assert len(unseen._n_gram_codes(ids[:5])) == 0
 
 
-@pytest.fixture
-def cells(tmp_path):
-    cells = common.Cells(tmp_path, "rows")
-    for size in labelled.SIZES:
-        for seed in (0, 1):
-            key = spacy_rows.key_of("task", "row", size, seed, "model")
-            cell = {
-                "dev": 50.0,
-                "test": 40.0 + 2 * seed,
-                "step": 200,
-                "steps": 1800,
-                "seconds": 9.0,
-            }
-            cells.measure(key, lambda: cell)  # noqa: B023
-    return cells
+def test_a_row_has_the_mean_of_its_seeds_for_every_size_and_score(tmp_path, monkeypatch):
+    monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path))
+    options = Options(only=[], tasks=["task"], sizes=["250", "all"], seeds=[0, 1])
+    asked = []
 
+    def measure(task, row, size, seed):
+        asked.append((row, size, seed))
+        return {"dev": 50.0, "test": {"tags": 40.0 + 2 * seed, "F": 1.0}, "width": 7}
 
-def test_a_figure_is_the_mean_of_the_seeds_that_were_measured(cells):
-    found = spacy_rows.row_of(cells, ("task", "row", "model"))
-    assert found["test 250"] == {"mean": 41.0, "sd": pytest.approx(2**0.5), "n": 2}
-    assert {f"{p} {s}" for p in ("dev", "test") for s in (250, 1000, "all")} <= set(found)
-
-
-def test_a_row_is_complete_when_every_size_and_seed_was_measured(cells, monkeypatch):
-    found = spacy_rows.row_of(cells, ("task", "row", "model"))
-    assert not spacy_rows.complete(found)
-    monkeypatch.setattr(common, "SEEDS", (0, 1))
-    assert spacy_rows.complete(found)
-    assert spacy_rows.row_of(cells, ("task", "row", "another model")) == {}
-    assert not spacy_rows.complete({})
-
-
-def test_cells_of_the_results_are_not_measured_again(cells, tmp_path, monkeypatch):
-    found = spacy_rows.row_of(cells, ("task", "row", "model"))
-    old = {**found, "what": "task, old", "row": "old", "training": "another"}
-    monkeypatch.setattr(spacy_rows.reporting, "RESULTS", tmp_path)
-    (tmp_path / "rows.json").write_text(json.dumps({"rows": [found, old]}))
-
-    study = spacy_rows.Study("rows", {}, {}, {}, "rows")
-    kept = study.cells(tmp_path / "elsewhere")
-
-    assert spacy_rows.row_of(kept, ("task", "row", "model")) == found
-    assert spacy_rows.row_of(kept, ("task", "old", "model")) == {}
-
-
-def test_a_model_of_other_code_is_not_taken_for_one_of_this_code(tmp_path, monkeypatch):
-    before = models.folder(tmp_path, "em")
-    monkeypatch.setattr(freshness, "code", lambda measured: "other code")
-    assert models.folder(tmp_path, "em") != before
+    [row, other] = spacy_rows.rows_of(options, "rows", {"a": "made so", "b": "made so"}, measure)
+    assert asked[:4] == [("made so", size, seed) for size in (250, None) for seed in (0, 1)]
+    assert (row["what"], row["task"], row["row"], row["width"]) == ("task, a", "task", "a", 7)
+    assert row["test tags 250"] == {"mean": 41.0, "sd": pytest.approx(2**0.5), "n": 2}
+    assert row["dev all"] == {"mean": 50.0, "sd": 0.0, "n": 2}
+    again = list(spacy_rows.rows_of(options, "rows", {"a": "made so", "b": "otherwise"}, measure))
+    assert again == [row, other]
+    assert len(asked) == 12  # what is made otherwise is measured again

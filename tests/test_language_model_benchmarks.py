@@ -1,13 +1,12 @@
-"""What the benchmarks of language models share: contexts, turns, models that are kept, and their own peers."""
-
-import json
+"""What the benchmarks of language models share: contexts, models that are kept, and their own peers."""
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks.language_models import contexts, held_back, kept, recurrent, timing
+from benchmarks.language_models import contexts, recurrent
 from benchmarks.language_models.hidden_markov import baselines, speed
+from benchmarks.reporting import Options
 from tacenda import Corpus
 from tacenda_lm import HLBL, KneserNey, Mixture
 from tacenda_lm.sequences import with_ends
@@ -56,51 +55,39 @@ def test_a_model_that_wrongly_says_it_begins_anew_is_noticed(texts, monkeypatch)
         list(contexts.perplexities(model, {"valid": texts["valid"]}))
 
 
-def test_works_take_turns_and_the_first_round_does_not_count():
-    done, ticks = [], iter(range(100))
-    found = timing.interleaved(
-        {"a": lambda: done.append("a"), "b": lambda: done.append("b")}, 3, lambda: next(ticks)
-    )
-    assert done == ["a", "b"] * 4
-    assert found == {"a": [1, 1, 1], "b": [1, 1, 1]}
-    rate = timing.rate(12, [2.0, 3.0, 6.0], "words/s")
-    assert rate == {"words/s": 4.0, "least": 2.0, "most": 6.0, "runs": 3}
-
-
-def test_a_kept_model_is_fitted_once_and_anew_for_other_settings(texts, tmp_path, monkeypatch):
+@pytest.fixture
+def kept_here(tmp_path, monkeypatch):
     monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path))
-    fitted = []
 
-    def fit(checkpoints):
-        fitted.append(checkpoints)
-        return KneserNey(order=2).fit(texts["train"])
 
-    first, row = kept.kept("ngrams", {"order": 2}, ("lm/ngram",), fit)
-    again, same = kept.kept("ngrams", {"order": 2}, ("lm/ngram",), fit)
+def test_a_kept_model_is_fitted_once_and_anew_for_other_settings(texts, kept_here, monkeypatch):
+    fitted, fit = [], KneserNey.fit
+    monkeypatch.setattr(KneserNey, "fit", lambda *given: fitted.append(1) or fit(*given))
+    first, row = contexts.fitted(KneserNey(order=2), "made-up", texts["train"])
+    again, same = contexts.fitted(KneserNey(order=2), "made-up", lambda: pytest.fail("read"))
     assert len(fitted) == 1
     assert row == same
-    assert row["fit s"] > 0
+    assert row["fit s"] > 0 < row["CPU s"]
+    assert row["on disk GB"] > 0
     assert again.perplexity(texts["valid"]) == first.perplexity(texts["valid"])
-    kept.kept("ngrams", {"order": 3}, ("lm/ngram",), fit)
-    assert len(fitted) == 2
+    contexts.fitted(KneserNey(order=3), "made-up", texts["train"])
+    contexts.fitted(KneserNey(order=2), "other", texts["train"])
+    assert len(fitted) == 3
 
 
-def test_a_fit_that_went_on_from_a_checkpoint_states_no_seconds(texts, tmp_path, monkeypatch):
-    monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path))
+def test_a_fit_that_went_on_from_a_checkpoint_states_no_seconds(texts, kept_here, monkeypatch):
+    fit = HLBL.fit
 
-    def broken_off(checkpoints):
+    def break_off(model, train, valid, checkpoints):
         checkpoints.mkdir(parents=True)
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(HLBL, "fit", break_off)
     with pytest.raises(KeyboardInterrupt):
-        kept.kept("ngrams", {}, ("lm/ngram",), broken_off)
-    _, row = kept.kept(
-        "ngrams", {}, ("lm/ngram",), lambda _: KneserNey(order=2).fit(texts["train"])
-    )
-    assert row["fit s"] is None
-    assert row["CPU s"] is None
-    [stored] = tmp_path.rglob("fit.json")
-    assert json.loads(stored.read_text()) == row
+        contexts.fitted(HLBL(**SMALL), "made-up", texts["train"], texts["valid"])
+    monkeypatch.setattr(HLBL, "fit", fit)
+    _, row = contexts.fitted(HLBL(**SMALL), "made-up", texts["train"], texts["valid"])
+    assert (row["fit s"], row["CPU s"]) == (None, None)
 
 
 def test_a_stream_of_the_networks_has_every_word_after_the_one_before_it():
@@ -140,7 +127,7 @@ def test_the_reference_has_the_same_gradients_with_either_library_of_products():
 
 def test_text_that_is_held_back_follows_the_rest(texts):
     train = texts["train"]
-    first, last = held_back.cut(train, 100, 15)
+    first, last = contexts.cut(train, 100, 15)
     assert (len(first), len(last)) == (100, 15)
     assert first.vocabulary.fingerprint == last.vocabulary.fingerprint
     for part, offset in ((first, 0), (last, 100)):
@@ -148,9 +135,11 @@ def test_text_that_is_held_back_follows_the_rest(texts):
             np.testing.assert_array_equal(part.sentence(i), train.sentence(offset + i))
 
 
-def test_starts_take_turns_and_go_on_where_they_were(texts, tmp_path, monkeypatch):
+def test_a_network_has_its_course_and_its_perplexities_from_every_start(
+    texts, kept_here, monkeypatch
+):
     class Texts(contexts.Texts):
-        train, valid, test = texts["train"], texts["valid"], texts["valid"]
+        name, train, valid, test = "made-up", texts["train"], texts["valid"], texts["valid"]
 
         def __init__(self):
             pass
@@ -158,19 +147,11 @@ def test_starts_take_turns_and_go_on_where_they_were(texts, tmp_path, monkeypatc
     small = {"width": 4, "streams": 2, "window_words": 8}
     for name, value in (("Texts", Texts), ("RUNS", {"paper": small}), ("WIDTH", 4), ("MOST", 2)):
         monkeypatch.setattr(recurrent, name, value)
-    monkeypatch.setattr(recurrent, "draw", lambda *arguments, **options: None)
-    monkeypatch.setattr(recurrent.parts, "RESULTS", tmp_path)
-    monkeypatch.setattr(recurrent.reporting, "RESULTS", tmp_path)
-    monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path / "kept"))
-    seen = []
-    for turns in (1, 1, 0, 0):
-        recurrent.train_in_turns(["paper"], list(recurrent.STARTS), turns)
-        report = json.loads((tmp_path / "lm-recurrent.json").read_text())
-        seen.append([row["what"] for row in report["rows"]])
-        assert report["unfinished"] == (len(seen) < 3)
-    assert [len(rows) for rows in seen] == [3, 6, 15, 15]
-    curves = {row["what"]: row for row in report["rows"] if row["part"] == "curve"}
-    assert [row["epoch"] for row in curves.values()] == [0] * 3 + [1] * 3 + [2] * 3
+    rows = list(recurrent.rows(Options(runs=["paper"], starts=recurrent.STARTS)))
+    assert len({row["what"] for row in rows}) == len(rows) == 15
+    curves = {row["what"]: row for row in rows if row["part"] == "curve"}
+    assert [row["epoch"] for row in curves.values()] == [0, 1, 2] * 3
     whole = recurrent.RecurrentLM(**small, epochs=2).fit(Texts.train, Texts.valid)
     values = [value for *_, value in whole.fitted_on["training"]["evaluations"]]
     assert [curves[f"paper, random, epoch {epoch}"]["valid"] for epoch in (1, 2)] == values
+    assert list(recurrent.rows(Options(runs=["paper"], starts=["EM"]))) == rows[10:]

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from surprise import Dataset, Reader
 
-from benchmarks import parts
-from benchmarks.embeddings.common import Cells
+from benchmarks import kept, reporting
 from benchmarks.ratings import accuracy, data, measuring, peer_process, peers
 from benchmarks.ratings.data import Fold
 from benchmarks.ratings.peers import PEERS, Measured, Peer, told
@@ -113,7 +112,8 @@ def test_a_factorization_machine_is_told_only_of_what_it_knows():
     assert np.array_equal(rows, expected)
 
 
-def test_folds_that_are_measured_are_not_measured_again(tmp_path, fold):
+def test_folds_that_are_measured_are_not_measured_again(tmp_path, fold, monkeypatch):
+    monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path))
     asked = []
 
     def measure(folds):
@@ -122,7 +122,7 @@ def test_folds_that_are_measured_are_not_measured_again(tmp_path, fold):
             yield Measured(np.full(len(each.testset), 3.0), fit=1.0, test=2.0)
 
     def row(entry, repeats=1):
-        return accuracy.figures(entry, [fold, fold], repeats, Cells(tmp_path, "cells"))
+        return accuracy.figures(entry, [fold, fold], repeats, kept.Cells("cells"))
 
     entry = accuracy.Entry("a", "defaults", "library 1", measure)
     first = row(entry)
@@ -136,13 +136,6 @@ def test_folds_that_are_measured_are_not_measured_again(tmp_path, fold):
     truth = np.array([rating for _, _, rating in fold.testset])
     assert first["RMSE"] == pytest.approx(np.sqrt(((truth - 3) ** 2).mean()), abs=1e-4)
     assert first["spread"] == 0
-
-
-def test_a_row_that_is_called_so_is_wanted_alone():
-    rows = ["SVD", "SVDpp", "SVD, chosen"]
-    assert data.wanted(rows, ["SVD"]) == ["SVD"]
-    assert data.wanted(rows, ["SVD,", "pp"]) == ["SVDpp", "SVD, chosen"]
-    assert data.wanted(rows, []) == rows
 
 
 def test_settings_of_peers_are_chosen_on_ratings_of_the_training_part(fold):
@@ -182,7 +175,7 @@ BETTER = (
 
 @pytest.mark.parametrize("name", data.NAMES)
 def test_what_the_pages_call_better_is_better_in_every_fold(name):
-    report = json.loads((parts.RESULTS / f"ratings-{name}.json").read_text(encoding="utf8"))
+    report = json.loads((reporting.RESULTS / f"ratings-{name}.json").read_text(encoding="utf8"))
     folds = {row["algorithm"]: row["RMSE of folds"] for row in report["rows"]}
     for better, worse in BETTER:
         assert all(np.array(folds[better]) < folds[worse]), f"{better}, {worse}"

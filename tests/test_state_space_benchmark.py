@@ -95,11 +95,11 @@ def test_the_tables_are_those_of_the_paper(monkeypatch):
     rows = [
         row
         for study in ("dense", "test-dense", "rules-dense")
-        for row in studies.rows_of(study, (0, 900))
+        for row in studies.STUDIES[study](studies.Measured((0, 900)))
     ]
     tables = {row["part"] for row in rows}
     assert tables == {"development, dense", "test, dense", "rules, dense"}
     assert [row["order"] for row in rows if row["part"] == "development, dense"] == [2, 3, 5]
     best = next(row for row in rows if row["part"] == "test, dense")
     assert best["ratio"]["mean"] == pytest.approx(1)
-    assert len(list(studies.rows_of("figure", (0,)))) == 2 * (1 + len(fits.LIMITS))
+    assert len(list(studies.figure(studies.Measured((0,))))) == 2 * (1 + len(fits.LIMITS))

@@ -1,13 +1,12 @@
 """What the benchmark of the thesis learns from, is told and is tested on."""
 
-import logging
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from surprise import Dataset, Reader
 from surprise.model_selection import train_test_split
 
-from benchmarks.embeddings.common import Cells
 from benchmarks.ratings.thesis import fits, published, studies
 from tacenda.datasets import synthetic_ratings
 from tacenda_surprise import PMF, BiasOnly, ConditionalPMF, ConditionalRBM
@@ -25,6 +24,8 @@ def pairs(ratings):
 class Noted(fits.Bench):
     """Notes what a fit would be given; the figures are made up."""
 
+    cells: ClassVar[list] = []
+
     def fit(self, model, told="", train=None, identities=None, test=None):
         self.cells.append((model, train, identities, test))
         return fits.Figures([1.0], [1], 1, 1, 0.0)
@@ -32,7 +33,8 @@ class Noted(fits.Bench):
 
 @pytest.fixture
 def noted(parts):
-    return Noted(parts, fits.equal_bins(np.diff(parts.train.user_offsets)), [], None)
+    Noted.cells.clear()
+    return Noted.of(parts)
 
 
 def test_the_split_is_the_one_of_surprise(parts):
@@ -107,7 +109,8 @@ def test_parameters_are_those_learned(parts):
 
 
 def test_a_cell_is_measured_once_and_pooled_by_its_errors(parts, tmp_path, monkeypatch):
-    bench = fits.Bench.of(parts, Cells(tmp_path, "x"), logging.getLogger("test"))
+    monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path))
+    bench = fits.Bench.of(parts)
     found = bench.fit(BiasOnly())
     test, model = parts.test, BiasOnly().fit(parts.train)
     scores = np.clip(model.score_pairs(test.user_ids, test.item_ids), *test.scale)
@@ -116,7 +119,7 @@ def test_a_cell_is_measured_once_and_pooled_by_its_errors(parts, tmp_path, monke
     assert sum(found.tested) == len(test)
     assert fits.pooled([found, found]).rmse == found.rmse
     monkeypatch.setattr(fits, "measured", None)
-    again = fits.Bench.of(parts, Cells(tmp_path, "x"), logging.getLogger("test"))
+    again = fits.Bench.of(parts)
     assert again.fit(BiasOnly()) == found
     with pytest.raises(TypeError):
         again.fit(BiasOnly(), "otherwise")

@@ -1,8 +1,5 @@
 """Benchmarks of the word vectors: models are found again by what made them, and claims need more than one seed."""
 
-import json
-from argparse import Namespace
-
 import numpy as np
 import pytest
 
@@ -19,36 +16,30 @@ def text():
 
 
 @pytest.fixture
-def narrow(monkeypatch):
+def narrow(monkeypatch, tmp_path):
     monkeypatch.setattr(models, "WIDTH", 4)
+    monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path))
 
 
-def test_a_model_is_trained_once_and_found_again(text, narrow, tmp_path):
+def test_a_model_is_trained_once_and_found_again(text, narrow, monkeypatch):
     row = models.ROWS["VarEmbed"]
-    assert models.fitted(row, 0, tmp_path, text, fit=False) is None
-    made = models.fitted(row, 0, tmp_path, text)
-    again = models.fitted(row, 0, tmp_path, text, fit=False)
+    made = models.fitted(row, 0, text)
+    monkeypatch.setattr(models, "_train_ours", None)
+    again = models.fitted(row, 0, text)
     assert again.key == made.key
     assert made.seconds is not None
     assert again.seconds == made.seconds
     np.testing.assert_array_equal(again.make(["kind"]), made.make(["kind"]))
+    other = Corpus.from_sentences([["other", "words"]] * 40)
+    for name, seed, corpus in (
+        ("VarEmbed", 1, text), ("VarEmbed, no base", 0, text), ("VarEmbed", 0, other)
+    ):  # fmt: skip
+        with pytest.raises(TypeError):  # it would be trained
+            models.fitted(models.ROWS[name], seed, corpus)
 
 
-def test_another_seed_setting_text_or_code_is_another_model(text, narrow, tmp_path, monkeypatch):
-    def found(name, seed, corpus):
-        return models.fitted(models.ROWS[name], seed, tmp_path, corpus, fit=False)
-
-    models.fitted(models.ROWS["VarEmbed"], 0, tmp_path, text)
-    assert found("VarEmbed", 0, text) is not None
-    assert found("VarEmbed", 1, text) is None
-    assert found("VarEmbed, no base", 0, text) is None
-    assert found("VarEmbed", 0, Corpus.from_sentences([["other", "words"]] * 40)) is None
-    monkeypatch.setattr(models.freshness, "code", lambda measured: "changed")
-    assert found("VarEmbed", 0, text) is None
-
-
-def test_every_option_of_a_row_is_told_but_for_the_seed(text, narrow, tmp_path):
-    settings = models.fitted(models.ROWS["VarEmbed, no refit"], 0, tmp_path, text).settings
+def test_every_option_of_a_row_is_told_but_for_the_seed(text, narrow):
+    settings = models.fitted(models.ROWS["VarEmbed, no refit"], 0, text).settings
     assert settings["epochs"] == 1
     assert settings["learning_rate"] > 0
     assert settings["advanced"]["refit_morphemes"] is False
@@ -56,9 +47,9 @@ def test_every_option_of_a_row_is_told_but_for_the_seed(text, narrow, tmp_path):
 
 
 def test_rows_with_and_without_the_last_regression_share_one_training(text, narrow, tmp_path):
-    refitted = models.fitted(models.ROWS["VarEmbed"], 0, tmp_path, text)
-    shared = models.fitted(models.ROWS["VarEmbed, no refit"], 0, tmp_path, text)
-    assert len(list(tmp_path.glob("*-checkpoint"))) == 1
+    refitted = models.fitted(models.ROWS["VarEmbed"], 0, text)
+    shared = models.fitted(models.ROWS["VarEmbed, no refit"], 0, text)
+    assert len(list(tmp_path.rglob("VarEmbed-training-*"))) == 1
     assert shared.seconds is None  # its own seconds would leave the training out
     both = [each.model.vectors(["kind"], output="logits") for each in (refitted, shared)]
     np.testing.assert_array_equal(*both)  # the words' own vectors
@@ -66,31 +57,19 @@ def test_rows_with_and_without_the_last_regression_share_one_training(text, narr
     assert np.abs(unseen[0] - unseen[1]).max() > 1e-6
 
 
-def test_the_clock_of_an_interrupted_training_goes_on(tmp_path):
-    path = tmp_path / "seconds.json"
-    path.write_text(json.dumps({"seconds": 100.0, "finished": False}))
-    clock = models.Clock(path)
-    with pytest.raises(KeyboardInterrupt), clock:
-        raise KeyboardInterrupt
-    kept = json.loads(path.read_text())
-    assert kept["seconds"] >= 100
-    assert not kept["finished"]
-
-
-def test_gensim_gets_as_many_epochs_as_take_our_time(monkeypatch, tmp_path):
+def test_gensim_gets_as_many_epochs_as_take_our_time(monkeypatch):
     seconds = {"VarEmbed": 48.0, "Word2Vec": 10.0}
     trained = []
 
-    def fitted(row, seed, where, text, *, fit=True):
+    def fitted(row, seed, text):
         trained.append(row.settings.get("epochs"))
         return models.Vectors(None, None, {}, seconds[row.kind], "key")
 
     monkeypatch.setattr(models, "fitted", fitted)
-    options = Namespace(cache=tmp_path, no_fit=False)
-    assert models.trained("word2vec CBOW, CPU time of VarEmbed", 2, options, None) is not None
+    assert models.trained("word2vec CBOW, CPU time of VarEmbed", 2, None) is not None
     assert trained[-1] == 24
     seconds["Word2Vec"] = 60.0  # takes longer than ours already
-    assert models.trained("word2vec CBOW, CPU time of VarEmbed", 2, options, None) is None
+    assert models.trained("word2vec CBOW, CPU time of VarEmbed", 2, None) is None
 
 
 def test_a_difference_is_bold_only_where_its_interval_leaves_out_zero():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -15,15 +14,15 @@ Words = Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class Row:
-    """`encode(cache, sentences)` gives the features; `lds` names the model behind them, if any."""
+    """`encode(sentences)` gives the features; `lds` names the model behind them, if any."""
 
-    encode: Callable[[Path, Words], np.ndarray]
+    encode: Callable[[Words], np.ndarray]
     lds: str | None = None
 
 
 def lds(variant: str, output: str) -> Row:
-    def encode(cache: Path, sentences: Words) -> np.ndarray:
-        model = models.fitted(cache, variant)
+    def encode(sentences: Words) -> np.ndarray:
+        model = models.fitted(variant)
         return np.concatenate(model.transform(sentences, output=output))
 
     return Row(encode, variant)
@@ -33,9 +32,9 @@ def static(width: int, window: int = 1) -> Row:
     """word2vec vectors of the token and its neighbors side by side, zeros outside the sentence."""
     reach = window // 2
 
-    def encode(cache: Path, sentences: Words) -> np.ndarray:
+    def encode(sentences: Words) -> np.ndarray:
         parts = []
-        for own in _own(cache, width, sentences):
+        for own in _own(width, sentences):
             padded = np.pad(own, ((reach, reach), (0, 0)))
             shifted = [padded[k : k + len(own)] for k in range(window)]
             parts.append(np.concatenate(shifted, axis=1))
@@ -47,9 +46,9 @@ def static(width: int, window: int = 1) -> Row:
 def neighbor_sum(width: int, decay: float = 0.5, reach: int = 5) -> Row:
     """The control: own vector beside a decayed sum of the neighbors' vectors, each unit length."""
 
-    def encode(cache: Path, sentences: Words) -> np.ndarray:
+    def encode(sentences: Words) -> np.ndarray:
         parts = []
-        for own in _own(cache, width, sentences):
+        for own in _own(width, sentences):
             padded = np.pad(own, ((reach, reach), (0, 0)))
             around = np.zeros_like(own)
             for k in range(1, reach + 1):
@@ -62,9 +61,9 @@ def neighbor_sum(width: int, decay: float = 0.5, reach: int = 5) -> Row:
     return Row(encode)
 
 
-def _own(cache: Path, width: int, sentences: Words) -> list[np.ndarray]:
-    vectors = text.word2vec(cache, width)
-    vocabulary = text.corpus(cache).vocabulary
+def _own(width: int, sentences: Words) -> list[np.ndarray]:
+    vectors = text.word2vec(width)
+    vocabulary = text.corpus().vocabulary
     return [vectors[vocabulary.encode(words)] for words in sentences]
 
 

@@ -1,22 +1,22 @@
 """The labelled data: sentences as (words, tags), split into train, dev and test.
 
-Nothing is trained on text it is tested on: the unlabelled text is Wikipedia (with `--text`, training
-parts and novels too), the labelled text web English (EWT), newswire (treebank sample, CoNLL-2000,
-CoNLL-2003) and social media (WNUT-17).
+Nothing is trained on text it is tested on: the unlabelled text is Wikipedia and novels, the labelled text
+web English (EWT), newswire (treebank sample, CoNLL-2000, CoNLL-2003) and social media (WNUT-17).
 """
 
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.embeddings import common
 from tacenda.datasets import columns, conllu, treebank
 
 SIZES: tuple[int | None, ...] = (250, 1000, None)
@@ -44,8 +44,17 @@ class Task:
         return np.random.default_rng(seed).permutation(len(self.train))[:size]
 
 
+def data_folder() -> Path:
+    """Return the evaluation data's folder, from TACENDA_DATA."""
+    folder = os.environ.get("TACENDA_DATA")
+    if not folder or not Path(folder).is_dir():
+        raise SystemExit("These benchmarks measure on real text: set TACENDA_DATA to its folder.")
+    return Path(folder)
+
+
+@cache
 def load(name: str) -> Task:
-    folder = common.data_folder()
+    folder = data_folder()
     if name in ("ewt-upos", "ewt-xpos"):
         return _ewt(name, folder / "ud" / "UD_English-EWT")
     if name in ("treebank-xpos", "treebank-drawn"):
@@ -59,22 +68,6 @@ def load(name: str) -> Task:
         names = ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated")
         return _entities(name, [folder / "tagging" / "wnut17" / file for file in names], "iob2")
     raise ValueError(f"No labelled data set is called {name!r}.")
-
-
-def ewt_documents(part: str) -> list[list[str]]:
-    """The words of every document (`# newdoc`) of a part of EWT; for timing only."""
-    path = common.data_folder() / "ud" / "UD_English-EWT" / f"en_ewt-ud-{part}.conllu"
-    documents: list[list[str]] = []
-    starts = {
-        block.split("# sent_id = ")[1].split("\n")[0]
-        for block in path.read_text(encoding="utf8").split("\n\n")
-        if "# newdoc id" in block
-    }
-    for sentence in conllu.read(path):
-        if sentence.sent_id in starts or not documents:
-            documents.append([])
-        documents[-1].extend(sentence.words)
-    return documents
 
 
 def _ewt(name: str, folder: Path) -> Task:

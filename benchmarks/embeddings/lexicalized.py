@@ -10,18 +10,19 @@ token's vector (word2vec 200, LDS). The weight of the penalty is chosen on the d
 
 from __future__ import annotations
 
-import argparse
 import re
-import time
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pycrfsuite
 from spacy.training import biluo_to_iob, iob_to_biluo
 
-from benchmarks import reporting
-from benchmarks.embeddings import brown, common, features, labelled, models, text
+from benchmarks import kept
+from benchmarks.embeddings import features, labelled, models, text
+from benchmarks.reporting import Row, Table, main
 
 PREFIXES = (4, 6, 10, 20)
 VECTORS = {
@@ -32,10 +33,10 @@ VECTORS = {
     "Lex + LDS weighted_mean": features.lds("em", "weighted_mean"),
     "Lex + LDS own_context": features.lds("em", "own_context"),
 }
-SCALE = 0.3
+SCALE, ITERATIONS = 0.3, 100
 PROTOCOL = {
     "measure": "CoNLL-2003 English entity F1 in percent, exact match, gold tokens",
-    "tagger": "first-order CRF (crfsuite, L-BFGS, 100 iterations); deterministic, so no seeds",
+    "tagger": f"first-order CRF (crfsuite, L-BFGS, {ITERATIONS} iterations); deterministic, so no seeds",
     "penalty": "c2 chosen on the dev part (eng.testa)",
     "vectors": f"columns divided by their common standard deviation, times {SCALE}",
 }
@@ -81,72 +82,47 @@ def items(
         yield pycrfsuite.ItemSequence(sequence)
 
 
-def measure(
-    options: argparse.Namespace, task: labelled.Task, name: str, c2: float
-) -> dict[str, Any]:
+def measure(task: labelled.Task, name: str, c2: float) -> Row:
     paths, vectors = None, {"train": None, "dev": None, "test": None}
     if "Brown" in name:
-        bits, vocabulary = brown.clusters(options.cache), text.corpus(options.cache).vocabulary
+        bits, vocabulary = text.clusters(), text.corpus().vocabulary
         paths = lambda word: bits.get(vocabulary.decode([vocabulary.id_of(word)])[0], "")  # noqa: E731
     if row := VECTORS[name]:
-        vectors = {
-            part: row.encode(options.cache, [s.words for s in getattr(task, part)])
-            for part in vectors
-        }
+        vectors = {part: row.encode([s.words for s in getattr(task, part)]) for part in vectors}
         factor = SCALE / vectors["train"].std()
         vectors = {part: x * factor for part, x in vectors.items()}
-    model = options.cache / f"crf-{abs(hash((name, c2)))}.model"
     trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
-    trainer.set_params({"c1": 0.0, "c2": c2, "max_iterations": options.iterations})
-    start = time.perf_counter()
+    trainer.set_params({"c1": 0.0, "c2": c2, "max_iterations": ITERATIONS})
     encoded = items(task.train, paths, vectors["train"])
     for sentence, sequence in zip(task.train, encoded, strict=True):
         trainer.append(sequence, iob_to_biluo(sentence.tags))
-    trainer.train(str(model))
     tagger = pycrfsuite.Tagger()
-    tagger.open(str(model))
-    scores = {
-        part: labelled.span_f1(
-            (biluo_to_iob(tagger.tag(each)) for each in items(getattr(task, part), paths, x)),
-            (sentence.tags for sentence in getattr(task, part)),
-        )
-        for part, x in vectors.items()
-        if part != "train"
-    }
-    tagger.close()
-    model.unlink()
-    return {**scores, "c2": c2, "seconds": round(time.perf_counter() - start, 1)}
+    with tempfile.TemporaryDirectory() as folder:
+        trainer.train(str(Path(folder, "model")))
+        tagger.open(str(Path(folder, "model")))
+        scores = {
+            part: labelled.span_f1(
+                (biluo_to_iob(tagger.tag(each)) for each in items(getattr(task, part), paths, x)),
+                (sentence.tags for sentence in getattr(task, part)),
+            )
+            for part, x in vectors.items()
+            if part != "train"
+        }
+        tagger.close()
+    return {**scores, "c2": c2}
 
 
-def main() -> None:
-    parser = common.arguments(__doc__)
-    parser.add_argument("--c2", type=float, nargs="*", default=[0.1, 0.3, 1.0])
-    parser.add_argument("--iterations", type=int, default=100)
-    options = parser.parse_args()
-    log = common.logger("lexicalized", options.cache)
-    cells = common.Cells(options.cache, "lexicalized")
-    task = labelled.load("conll2003")
-    rows = []
-    for name in common.chosen(VECTORS, options.only):
-        row = VECTORS[name]
-        version = models.version(options.cache, row.lds if row else None, name != "Lex")
-        found = []
+def rows(options: Any) -> Iterator[Row]:
+    cells, task = kept.Cells("lexicalized"), labelled.load("conll2003")
+    for name in options.chosen(VECTORS):
+        row, found = VECTORS[name], []
         for c2 in options.c2:
-            key = common.cell_key(
-                row=name, c2=c2, iterations=options.iterations, scale=SCALE, model=version
-            )
-            found.append(
-                cells.measure(key, lambda: measure(options, task, name, c2))  # noqa: B023
-            )
-            log.info("%s: %s", key, found[-1])
-        rows.append({"row": name, **max(found, key=lambda cell: cell["dev"])})
-    if not options.no_save:
-        reporting.save(
-            common.results_name("embeddings-lexicalized", options.cache),
-            {**PROTOCOL, "text": common.text_of(options.cache)},
-            rows,
-        )
+            made = models.settings(row.lds) if row and row.lds else None
+            key = kept.cell_key(row=name, c2=c2, made=made)
+            found.append(cells.measure(key, lambda: measure(task, name, c2)))  # noqa: B023
+        yield {"row": name, **max(found, key=lambda cell: cell["dev"])}
 
 
 if __name__ == "__main__":
-    main()
+    table = Table("embeddings-lexicalized", PROTOCOL, rows, key="row", seeds=None)
+    main(__doc__, table, c2=[0.1, 0.3, 1.0])

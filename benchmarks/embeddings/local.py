@@ -3,21 +3,20 @@
 A two-layer network (64 hidden units) reads the features of a token and nothing else; it stops on
 the dev set. The subsets of sentences are drawn by seed and are the same for every row.
 
-    python -m benchmarks.embeddings.local [--tasks ewt-upos] [--only own word2vec] [--seeds 0-2]
+    python -m benchmarks.embeddings.local [--tasks ewt-upos] [--only own word2vec] [--seeds 0 1 2]
 """
 
 from __future__ import annotations
 
-import argparse
-import time
-from pathlib import Path
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from benchmarks import reporting
-from benchmarks.embeddings import common, features, labelled, models
+from benchmarks.embeddings import features, labelled, models, spacy_rows
 from benchmarks.local_classifier import MLPClassifier
+from benchmarks.reporting import Row, Table, main
 
 TASKS = ("ewt-upos", "ewt-xpos", "treebank-xpos")
 EPOCHS = {250: 60, 1000: 40, None: 12}
@@ -36,12 +35,12 @@ PROTOCOL = {
 class Encoded:
     """Features and tags of one task under one row."""
 
-    def __init__(self, row: features.Row, task: labelled.Task, cache: Path) -> None:
+    def __init__(self, row: features.Row, task: labelled.Task) -> None:
         self.offsets = np.cumsum([0] + [len(s.words) for s in task.train])
         self.x, self.y = {}, {}
         for part in ("train", "dev", "test"):
             sentences = getattr(task, part)
-            self.x[part] = row.encode(cache, [s.words for s in sentences]).astype(np.float32)
+            self.x[part] = row.encode([s.words for s in sentences]).astype(np.float32)
             self.y[part] = np.array([tag for s in sentences for tag in s.tags])
         self.width = self.x["train"].shape[1]
 
@@ -49,86 +48,32 @@ class Encoded:
         return np.concatenate([np.arange(self.offsets[i], self.offsets[i + 1]) for i in sentences])
 
 
-def measure(data: Encoded, task: labelled.Task, size: int | None, seed: int) -> dict[str, Any]:
+@lru_cache(maxsize=1)
+def encoded(task: str, row: str) -> Encoded:
+    return Encoded(features.ROWS[row], labelled.load(task))
+
+
+def measure(name: str, made: list[Any], size: int | None, seed: int) -> Row:
+    task, data = labelled.load(name), encoded(name, made[0])
     chosen = data.tokens(task.subset(size, seed))
-    start = time.perf_counter()
     model = MLPClassifier(
         hidden=64, epochs=EPOCHS[size], seed=seed, dropout=DROPOUT[size], patience=10
     )
     model.fit(data.x["train"][chosen], data.y["train"][chosen], data.x["dev"], data.y["dev"])
-    seconds = time.perf_counter() - start
     scores = {part: 100 * model.score(data.x[part], data.y[part]) for part in ("dev", "test")}
-    return {**scores, "width": data.width, "seconds": round(seconds, 1)}
+    return {**scores, "width": data.width}
 
 
-def run(options: argparse.Namespace) -> None:
-    log = common.logger("local", options.cache)
-    cells = common.Cells(options.cache, "local")
-    for name in options.tasks:
-        task = labelled.load(name)
-        for row in common.chosen(features.ROWS, options.only):
-            spec = features.ROWS[row]
-            try:
-                version = models.version(options.cache, spec.lds, not spec.lds)
-            except Exception as error:
-                log.warning("row %s left out: %s", row, error)
-                continue
-            data: Encoded | None = None
-            for size in labelled.SIZES:
-                for seed in options.seeds:
-                    key = common.cell_key(
-                        task=name, row=row, size=size or "all", seed=seed, model=version
-                    )
-                    if key in cells.values:
-                        continue
-                    data = data or Encoded(spec, task, options.cache)
-                    cell = cells.measure(key, lambda: measure(data, task, size, seed))  # noqa: B023
-                    log.info("%s: %.2f (%.0f s)", key, cell["test"], cell["seconds"])
-
-
-def report(options: argparse.Namespace) -> None:
-    """Write benchmarks/results/embeddings-local.json from the cells that are there."""
-    cells = common.Cells(options.cache, "local")
-    rows: list[dict[str, Any]] = []
-    unfinished = False
-    for task in TASKS:
-        for name, spec in features.ROWS.items():
-            if spec.lds and not models.folder(options.cache, spec.lds).exists():
-                unfinished = True
-                continue
-            version = models.version(options.cache, spec.lds, not spec.lds)
-            row: dict[str, Any] = {"task": task, "row": name}
-            for size in labelled.SIZES:
-                label = size or "all"
-                keys = [
-                    common.cell_key(task=task, row=name, size=label, seed=seed, model=version)
-                    for seed in options.seeds
-                ]
-                found = [cells.values[key] for key in keys if key in cells.values]
-                unfinished |= len(found) < len(common.SEEDS)
-                if found:
-                    row["width"] = found[0]["width"]
-                    for part in ("dev", "test"):
-                        row[f"{part} {label}"] = common.spread([c[part] for c in found])
-            if len(row) > 2:
-                rows.append(row)
-    reporting.save(
-        common.results_name("embeddings-local", options.cache),
-        {**PROTOCOL, "text": common.text_of(options.cache)},
-        rows,
-        seeds=options.seeds,
-        unfinished=unfinished,
-    )
-
-
-def main() -> None:
-    parser = common.arguments(__doc__)
-    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
-    options = parser.parse_args()
-    run(options)
-    if not options.no_save:
-        report(options)
+def rows(options: Any) -> Iterator[Row]:
+    made = {
+        name: [name, models.settings(row.lds) if row.lds else None]
+        for name, row in features.ROWS.items()
+    }
+    yield from spacy_rows.rows_of(options, "local", made, measure)
 
 
 if __name__ == "__main__":
-    main()
+    table = Table(
+        "embeddings-local", PROTOCOL, rows, key="what", seeds=lambda options: options.seeds
+    )
+    main(__doc__, table, tasks=TASKS, sizes=spacy_rows.SIZES, seeds=spacy_rows.SEEDS)

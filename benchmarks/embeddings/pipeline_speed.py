@@ -12,11 +12,7 @@ is installed, which multiplies with BLIS.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import hashlib
-import os
-import shutil
 import time
 from collections.abc import Iterator
 from itertools import islice, product
@@ -29,8 +25,9 @@ from spacy.training import Example
 from spacy.training.batchers import minibatch_by_words
 from thinc.api import Adam
 
-from benchmarks import freshness, reporting
-from benchmarks.embeddings import common, labelled, models, pipelines
+from benchmarks import kept, reporting
+from benchmarks.embeddings import labelled, pipelines
+from benchmarks.reporting import Row, Table, main
 from tacenda import datasets
 from tacenda.datasets import conllu
 
@@ -70,31 +67,43 @@ PROTOCOL = {
 # -- pipelines -----------------------------------------------------------------------------------------
 
 
-def saved(options: argparse.Namespace, kind: str, name: str) -> Path:
-    """The folder of a pipeline, trained unless this code has done so before."""
-    row = pipelines.ROWS[pipelines.DEFAULT if name == AS_INSTALLED else name]
-    made_by = f"{models.code()}-{freshness.code('embeddings/spacy')}-{EPOCHS}"
-    layers = hashlib.sha256(repr(row).encode()).hexdigest()[:8]
-    tokens = f"-{options.words_tokens:g}" if row.words else ""
-    folder = options.cache / "pipelines" / f"{kind}-{layers}{tokens}-{made_by}"
-    if not folder.exists():
-        scratch = folder.with_name(folder.name + ".tmp")
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.parent.mkdir(parents=True, exist_ok=True)
-        trained(options, kind, row).to_disk(scratch)
-        scratch.rename(folder)
-    return folder
+def row_of(name: str) -> pipelines.Row:
+    return pipelines.ROWS[pipelines.DEFAULT if name == AS_INSTALLED else name]
 
 
-def trained(options: argparse.Namespace, kind: str, row: pipelines.Row) -> spacy.Language:
+def saved(kind: str, name: str) -> Path:
+    """Return the folder of a trained pipeline."""
+    row = row_of(name)
+    facts = [HEADS[kind], repr(row), EPOCHS]
+    make = lambda folder: trained(kind, row).to_disk(folder / "pipeline")  # noqa: E731
+    return kept.folder(f"pipeline-{kind}", facts, make)[0] / "pipeline"
+
+
+def prepared(
+    kind: str, row: pipelines.Row, as_installed: bool = False
+) -> tuple[spacy.Language, list[Example], Any]:
+    """Return a pipeline before its training, its examples and its optimizer."""
     spacy.util.fix_random_seed(0)
-    nlp = pipelines.configured(HEADS[kind], row, options.cache, vectors_of(options, row))
+    tasks = [labelled.load("ewt-upos"), labelled.load("wnut17")]
+    nlp = pipelines.configured(HEADS[kind], row, pipelines.word_vectors(tasks, row))
+    if as_installed:
+        config = nlp.config.copy()
+        config["nlp"]["after_pipeline_creation"] = None
+        nlp = spacy.util.load_model_from_config(config)
     examples = list(gold(nlp))
-    optimizer = nlp.initialize(lambda: examples, sgd=Adam(0.001))
+    return nlp, examples, nlp.initialize(lambda: examples, sgd=Adam(0.001))
+
+
+def epoch(nlp: spacy.Language, batches: Any, optimizer: Any, row: pipelines.Row) -> None:
     annotates = ["lds_embeddings"] if row.output else []
+    for batch in batches:
+        nlp.update(batch, sgd=optimizer, drop=0.1, annotates=annotates)
+
+
+def trained(kind: str, row: pipelines.Row) -> spacy.Language:
+    nlp, examples, optimizer = prepared(kind, row)
     for _ in range(EPOCHS):
-        for batch in minibatch_by_words(examples, size=500):
-            nlp.update(batch, sgd=optimizer, drop=0.1, annotates=annotates)
+        epoch(nlp, minibatch_by_words(examples, size=500), optimizer, row)
     return nlp
 
 
@@ -102,13 +111,6 @@ def loaded(folder: Path, name: str) -> spacy.Language:
     """A pipeline as a user loads it; its configuration says what it multiplies with."""
     multiplies = {"after_pipeline_creation": None} if name == AS_INSTALLED else {}
     return spacy.load(folder, config={"nlp": multiplies})
-
-
-def vectors_of(options: argparse.Namespace, row: pipelines.Row) -> Any:
-    if row.words:
-        return pipelines.words(options.cache, options.words_tokens).model
-    tasks = [labelled.load("ewt-upos"), labelled.load("wnut17")]
-    return pipelines.word_vectors(options.cache, tasks, row)
 
 
 def gold(nlp: spacy.Language) -> Iterator[Example]:
@@ -170,57 +172,45 @@ def words_per_second(nlp: spacy.Language, text: Text, kind: str, batch_size: int
     return text.n_words / (time.perf_counter() - start)
 
 
-def measure(options: argparse.Namespace, kind: str) -> list[dict[str, Any]]:
-    log = common.logger("pipeline_speed", options.cache)
-    folders = {name: saved(options, kind, name) for name in common.chosen(ROWS, options.only)}
+def measure(options: Any, kind: str) -> list[Row]:
+    folders = {name: saved(kind, name) for name in options.chosen(ROWS)}
     texts = {name: Text(name, options.sentences) for name in TEXTS}
     shapes = list(product(TEXTS, INPUTS, BATCHES))
     found: dict[tuple[Any, ...], list[float]] = {}
-    for turn in range(options.repeats):
-        for shape in shapes:
-            for name, folder in folders.items():
-                nlp = loaded(folder, name)
-                if turn == 0:
-                    words_per_second(loaded(folder, name), texts["sentences"], "raw text", 64)
-                for state in ("first", "warm"):
-                    text, given, batch_size = shape
-                    speed = words_per_second(nlp, texts[text], given, batch_size)
-                    found.setdefault((name, *shape, state), []).append(speed)
-                    said = f"{text}, {given}, {batch_size}, {state}"
-                    log.info("%s, %s, %s, turn %d: %.0f words/s", kind, name, said, turn, speed)
-    return [
-        summarized(kind, name, (*shape, state), found)
-        for shape in shapes
-        for state in ("first", "warm")
-        for name in folders
-    ]
+    for turn, shape, (name, folder) in product(range(options.repeats), shapes, folders.items()):
+        nlp = loaded(folder, name)
+        if turn == 0:
+            words_per_second(loaded(folder, name), texts["sentences"], "raw text", 64)
+        for state in ("first", "warm"):
+            text, given, batch_size = shape
+            speed = words_per_second(nlp, texts[text], given, batch_size)
+            found.setdefault((name, *shape, state), []).append(speed)
+            print(f"{kind}, {name}, {shape}, {state}, turn {turn}: {speed:.0f} words/s", flush=True)
+    cases = product(shapes, ("first", "warm"), folders)
+    return [summarized(kind, name, (*shape, state), found) for shape, state, name in cases]
 
 
 def summarized(
     kind: str, name: str, shape: tuple[Any, ...], found: dict[tuple[Any, ...], list[float]]
-) -> dict[str, Any]:
-    own = found[(name, *shape)]
-    text, given, batch_size, state = shape
-    spread = reporting.summary(own)
-    row = {
-        "pipeline": kind,
-        "text": text,
-        "input": given,
-        "batch": batch_size,
-        "pass": state,
-        "row": name,
-        "words/s": round(spread["median"]),
-        "least": round(spread["min"]),
-        "most": round(spread["max"]),
+) -> Row:
+    own, (text, given, batch_size, state) = found[(name, *shape)], shape
+    about = {"text": text, "input": given, "batch": batch_size, "pass": state}
+    peers = {
+        f"times {label}": found.get((peer, *shape))
+        for label, peer in (("default", pipelines.DEFAULT), ("as installed", AS_INSTALLED))
     }
-    for label, peer in (("default", pipelines.DEFAULT), ("as installed", AS_INSTALLED)):
-        if theirs := found.get((peer, *shape)):
-            ratios = reporting.summary([a / b for a, b in zip(own, theirs, strict=True)])
-            row[f"times {label}"] = round(ratios["median"], 3)
-    return row
+    return {"pipeline": kind, **about, "row": name, **compared(own, peers)}
 
 
-def by_shape(rows: list[dict[str, Any]], label: str, text: str) -> list[dict[str, Any]]:
+def compared(own: list[float], peers: dict[str, list[float] | None]) -> Row:
+    """Return columns of words per second, and of their ratios to those of peers in the same turn."""
+    row = {key: round(value) for key, value in reporting.timing(own, "words/s").items()}
+    del row["runs"]
+    ratios = {label: reporting.ratio(own, each) for label, each in peers.items() if each}
+    return row | {label: round(each["median"], 3) for label, each in ratios.items()}
+
+
+def by_shape(rows: list[Row], label: str, text: str) -> list[Row]:
     """For each pipeline and row its ratio to a peer in every shape, the smallest and the largest."""
     found = []
     for kind, name in dict.fromkeys((row["pipeline"], row["row"]) for row in rows):
@@ -238,24 +228,22 @@ def by_shape(rows: list[dict[str, Any]], label: str, text: str) -> list[dict[str
     return found
 
 
-def main() -> None:
-    parser = common.arguments(__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--pipelines", nargs="*", default=list(HEADS), choices=list(HEADS))
-    parser.add_argument(
-        "--words-tokens", type=float, default=0, help="million tokens under SumEmbed; 0: all"
-    )
-    parser.add_argument("--sentences", type=int, default=10**9, help="of the text, for a trial")
-    options = parser.parse_args()
-    rows = [row for kind in options.pipelines for row in measure(options, kind)]
-    rows += [
-        *by_shape(rows, "times default", "all shapes"),
-        *by_shape(rows, "times as installed", "all shapes, as installed"),
-    ]
-    threads = {k: v for k, v in os.environ.items() if k.endswith("_NUM_THREADS")}
-    protocol = {**PROTOCOL, "repeats": options.repeats, "threads": threads}
-    reporting.save("embeddings-pipeline-speed", protocol, rows, seeds=[0], dry=options.no_save)
+def rows(options: Any) -> Iterator[Row]:
+    found = [row for kind in options.pipelines for row in measure(options, kind)]
+    yield from found
+    yield from by_shape(found, "times default", "all shapes")
+    yield from by_shape(found, "times as installed", "all shapes, as installed")
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table(
+            "embeddings-pipeline-speed",
+            lambda options: {**PROTOCOL, "repeats": options.repeats},
+            rows,
+        ),
+        repeats=5,
+        pipelines=tuple(HEADS),
+        sentences=10**9,  # of the text: fewer for a trial
+    )

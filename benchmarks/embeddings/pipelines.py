@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import random
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import spacy
@@ -24,13 +22,11 @@ from spacy.vectors import Vectors
 from thinc.api import Adam, compounding
 
 from benchmarks.embeddings import labelled, models, subwords, text
-from tacenda_embeddings import LDS
 from tacenda_embeddings.spacy.configuration import pipeline_config
 from tacenda_embeddings.spacy.linear_algebra import use_numpy_blas
 from tacenda_embeddings.spacy.vectors import use_vectors
 
 EVERY, PATIENCE, MOST_STEPS = 200, 1600, 20_000  # steps, as `spacy init config` sets them
-KIND = f"patience {PATIENCE}"  # in the key of a cell: what was trained otherwise does not count
 PROTOCOL = (
     "spaCy's own loop with its default Adam, batches (100 to 1000 words) and dropout 0.1; {} scored every "
     f"{EVERY} steps, until {PATIENCE} have brought no better score; the best step on the dev part"
@@ -178,17 +174,14 @@ def build(component: str, row: Row, vectors: Any) -> spacy.Language:
     return use_numpy_blas(nlp)
 
 
-def configured(heads: Sequence[str], row: Row, cache: Path, vectors: Any) -> spacy.Language:
+def configured(heads: Sequence[str], row: Row, vectors: Any) -> spacy.Language:
     """An uninitialized pipeline as `tacenda embed init-config` writes it, with the layers of a row.
 
     Several heads listen to one ``tok2vec``; a lone one has the layers for itself.
     """
     shared = len(heads) > 1
     source = "lds" if shared else "tensor"
-    if row.output:
-        models.fitted(cache)
-    lds = str(models.folder(cache, "em"))
-    config = pipeline_config(heads, lds, shared=shared, target=source)
+    config = pipeline_config(heads, str(models.folder()), shared=shared, target=source)
     for place in ["tok2vec"] if shared else heads:
         component = config["components"][place]
         if shared:
@@ -215,28 +208,27 @@ def take_vectors(nlp: spacy.Language, row: Row, vectors: Any) -> None:
         nlp.vocab.vectors = vectors
 
 
-def word_vectors(cache: Path, tasks: list[labelled.Task], row: Row) -> Any:
-    """What `take_vectors` wants for a row: a table of vectors, a fitted SumEmbed, or None."""
+def word_vectors(tasks: list[labelled.Task], row: Row) -> Any:
+    """Return what `take_vectors` wants for a row: a table of vectors, a fitted SumEmbed, or None."""
     if row.words:
-        return words(cache).model
+        return words().model
     if row.subwords:
-        return subwords.vectors(cache, row.subwords, words_of(tasks))
-    return static_vectors(cache, tasks, row.static) if row.static else None
+        return subwords.vectors(row.subwords, words_of(tasks))
+    return static_vectors(tasks, row.static) if row.static else None
 
 
-@lru_cache(maxsize=1)
-def words(cache: Path, tokens: float = 0) -> Any:
-    """The SumEmbed of the tables of word vectors, fitted to the text of the LDS (so many million tokens; 0: all)."""
+@cache
+def words(millions: float = 0, **settings: Any) -> Any:
+    """Return the SumEmbed of the text of the LDS, of so many million tokens; 0: all."""
     from benchmarks.varembed import models as word_models
 
-    options = Namespace(cache=cache, tokens=tokens, no_fit=False)
-    return word_models.trained("SumEmbed", 0, options, word_models.corpus(options))
+    row = word_models.Row("SumEmbed", {"epochs": 1, **settings})
+    return word_models.fitted(row, 0, word_models.corpus(millions))
 
 
-def static_vectors(cache: Path, tasks: list[labelled.Task], width: int) -> Vectors:
-    """word2vec as spaCy vectors: every word of the data points at the row of its type or class."""
-    rows = text.word2vec(cache, width)
-    vocabulary = text.corpus(cache).vocabulary
+def static_vectors(tasks: list[labelled.Task], width: int) -> Vectors:
+    """Return word2vec as spaCy vectors: every word of the data points at the row of its type or class."""
+    rows, vocabulary = text.word2vec(width), text.corpus().vocabulary
     vectors = Vectors(data=rows, name="word2vec")
     strings = spacy.blank("en").vocab.strings
     for word in sorted(words_of(tasks) | set(vocabulary.words)):
@@ -251,19 +243,15 @@ def words_of(tasks: list[labelled.Task]) -> set[str]:
 
 
 def documents(
-    nlp: spacy.Language,
-    task: labelled.Task,
-    part: str,
-    row: Row,
-    cache: Path,
-    lds: LDS | None = None,
-) -> list[Doc]:
-    """One Doc per sentence, gold tokens, vectors of `lds` (the row's own) in its tensor where the row reads them."""
-    sentences = [s.words for s in getattr(task, part)]
-    docs = [Doc(nlp.vocab, words=words) for words in sentences]
-    if row.output is not None:
-        lds = lds or models.fitted(cache)
-        tensors = lds.transform(sentences, output=row.output)
-        for doc, tensor in zip(docs, tensors, strict=True):
-            doc.tensor = tensor
-    return docs
+    nlp: spacy.Language, task: labelled.Task, row: Row, lds: Any = None
+) -> dict[str, list[Doc]]:
+    """Return the Docs of each part, gold tokens; vectors of ``lds`` (the row's own) in tensors if it reads them."""
+    found = {}
+    for part in ("train", "dev", "test"):
+        sentences = [s.words for s in getattr(task, part)]
+        found[part] = [Doc(nlp.vocab, words=words) for words in sentences]
+        if row.output is not None:
+            tensors = (lds or models.fitted()).transform(sentences, output=row.output)
+            for doc, tensor in zip(found[part], tensors, strict=True):
+                doc.tensor = tensor
+    return found

@@ -3,22 +3,21 @@
     python -m benchmarks.embeddings.raw_text [--millions 1 3 10 0 43] [--seeds 0]
 
 EWT with 1,000 labelled sentences; pipelines and training are those of `spacy_rows`. The text is the beginning of
-Wikipedia (0: all of it), and past its end of the novels. Every size has models of its own, kept in the cache.
+Wikipedia (0: all of it), and past its end of the novels. Every size has models of its own, which are kept.
 """
 
 from __future__ import annotations
 
-import argparse
-from functools import partial
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
-import tacenda
-from benchmarks import reporting
-from benchmarks.embeddings import common, labelled, models, pipelines, spacy_rows, text
-from tacenda_embeddings import LDS
+from benchmarks import kept
+from benchmarks.embeddings import labelled, models, pipelines, spacy_rows, text
+from benchmarks.reporting import Row, Table, main, spread
 
 TASK, SIZE = "ewt-upos", 1000
-MILLIONS = (1.0, 3.0, 10.0, 0.0, 43.0)
+MILLIONS = [1.0, 3.0, 10.0, 0.0, 43.0]
 ROWS = (
     pipelines.RECOMMENDED,
     "hash + SumEmbed + LDS, no CNN",
@@ -32,53 +31,27 @@ PROTOCOL = {
 }
 
 
-def fitted(options: argparse.Namespace, millions: float) -> LDS:
-    """The LDS of the first so many million tokens, loaded or fitted and saved."""
-    if not millions:
-        return models.fitted(options.cache)
-    path = options.cache / f"lds-{millions:g}-{models.code()}"
-    if not path.exists():
-        LDS().fit(text.corpus(options.cache, millions)).save(path)
-    return tacenda.load(path)
-
-
-def measure(
-    options: argparse.Namespace, row: pipelines.Row, lds: LDS, vectors: Any, seed: int
-) -> dict[str, Any]:
-    task = labelled.load(TASK)
-    nlp = pipelines.build(spacy_rows.TASKS[TASK], row, vectors)
-    docs = spacy_rows.documents(nlp, task, row, options.cache, lds)
+def measure(name: str, millions: float, seed: int) -> Row:
+    task, row = labelled.load(TASK), pipelines.ROWS[name]
+    nlp = pipelines.build("tagger", row, pipelines.words(millions).model)
+    docs = pipelines.documents(nlp, task, row, models.fitted(millions=millions))
     return spacy_rows.measure(task, SIZE, seed, nlp, docs)
 
 
-def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    log = common.logger("raw_text", options.cache)
-    cells = common.Cells(options.cache, "raw_text")
-    rows = []
-    for millions in options.millions:
-        lds, words = fitted(options, millions), pipelines.words(options.cache, millions)
-        n_tokens = text.corpus(options.cache, millions).n_tokens
-        made_by = f"{n_tokens}+{models.code()}+{words.key}"
-        for name in common.chosen(ROWS, options.only):
-            found = []
-            for seed in options.seeds:
-                key = spacy_rows.key_of(TASK, name, SIZE, seed, made_by)
-                row = pipelines.ROWS[name]
-                run = partial(measure, options, row, lds, words.model, seed)
-                found.append(cells.measure(key, run))
-                log.info("%s: %.2f (%.0f s)", key, found[-1]["test"], found[-1]["seconds"])
-            scores = {part: common.spread([c[part] for c in found]) for part in ("dev", "test")}
-            rows.append({"tokens": n_tokens, "row": name, **scores})
-    return rows
-
-
-def main() -> None:
-    parser = common.arguments(__doc__, seeds="0")
-    parser.add_argument("--millions", nargs="*", type=float, default=list(MILLIONS))
-    options = parser.parse_args()
-    rows = run(options)
-    reporting.save("embeddings-raw-text", PROTOCOL, rows, seeds=options.seeds, dry=options.no_save)
+def rows(options: Any) -> Iterator[Row]:
+    cells = kept.Cells("raw_text")
+    for millions, name in product(options.millions, options.chosen(ROWS)):
+        found = []
+        for seed in options.seeds:
+            key = kept.cell_key(row=name, millions=millions, seed=seed)
+            found.append(cells.measure(key, lambda: measure(name, millions, seed)))  # noqa: B023
+        scores = {part: spread([cell[part] for cell in found]) for part in ("dev", "test")}
+        tokens = text.corpus(millions).n_tokens
+        yield {"what": f"{tokens}, {name}", "tokens": tokens, "row": name, **scores}
 
 
 if __name__ == "__main__":
-    main()
+    table = Table(
+        "embeddings-raw-text", PROTOCOL, rows, key="what", seeds=lambda options: options.seeds
+    )
+    main(__doc__, table, millions=MILLIONS, seeds=[0])

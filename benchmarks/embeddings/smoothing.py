@@ -11,13 +11,14 @@ medians, and of the ratios of the same turn.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from benchmarks import reporting
-from benchmarks.embeddings import common, labelled, models, text
+from benchmarks.embeddings import labelled, models, text
+from benchmarks.reporting import Row, Table, interleaved, main
 
 MACHINE = "sgemm 2048 x 2048"
 PROTOCOL = {
@@ -28,12 +29,6 @@ PROTOCOL = {
     "input": "ids of EWT training sentences, in memory; of Wikipedia paragraphs for the long ones",
     "peer": "numpy float32 matrix product, single thread, same run, alternating",
 }
-
-
-def rate(run: Callable[[], Any], work: float) -> float:
-    start = time.perf_counter()
-    run()
-    return work / (time.perf_counter() - start)
 
 
 def product(n: int, m: int, calls: int) -> tuple[Callable[[], Any], float]:
@@ -50,16 +45,13 @@ def product(n: int, m: int, calls: int) -> tuple[Callable[[], Any], float]:
     return run, 2.0 * n * m * m * calls
 
 
-def main() -> None:
-    parser = common.arguments(__doc__)
-    parser.add_argument("--repeats", type=int, default=9)
-    options = parser.parse_args()
-    model = models.fitted(options.cache)
-    corpus = text.corpus(options.cache)
+def rows(options: Any) -> Iterator[Row]:
+    model = models.fitted()
+    corpus = text.corpus()
     sentences = [s.words for s in labelled.load("ewt-upos").train]
     short = [model.vocabulary.encode(words) for words in sentences]
     long = [corpus.sentence(i) for i in range(min(2500, corpus.n_sentences))]
-    flops = 4.0 * models.VARIANTS["em"].get("n_states", 200) ** 2
+    flops = 4.0 * model.settings.n_states**2
     runs: dict[str, tuple[Callable[[], Any], float]] = {
         MACHINE: product(2048, 2048, 4),
         "sgemm 256 x 200 x 200": product(256, 200, 2000),
@@ -85,26 +77,17 @@ def main() -> None:
         runs[f"LDS own_context, EWT packed, {ends} ends"] = run, tokens * flops
     run = lambda: model.transform(sentences, output="own_context")  # noqa: E731
     runs["LDS own_context, EWT words"] = run, sum(map(len, short)) * flops
-    measured: dict[str, list[float]] = {name: [] for name in runs}
-    for repeat in range(options.repeats + 1):  # the first warms up
-        for name, (call, work) in runs.items():
-            value = rate(call, work)
-            if repeat:
-                measured[name].append(value)
-    rows = []
-    for name, values in measured.items():
-        found = reporting.summary(values)
-        shares = [a / b for a, b in zip(values, measured[MACHINE], strict=True)]
-        row = {"row": name, "GFLOP/s": found["median"] / 1e9}
-        row["share of sgemm"] = reporting.summary(shares)
+    calls = {name: call for name, (call, _) in runs.items()}
+    seconds = interleaved(calls, options.repeats, time.perf_counter)
+    rates = {name: [work / each for each in seconds[name]] for name, (_, work) in runs.items()}
+    for name, values in rates.items():
+        row = {"row": name, "GFLOP/s": reporting.summary(values)["median"] / 1e9}
+        row["share of sgemm"] = reporting.ratio(values, rates[MACHINE])
         if name.startswith("LDS"):
-            row["tokens/s"] = round(found["median"] / flops)
-            row["least"] = round(found["min"] / flops)
-            row["most"] = round(found["max"] / flops)
-        rows.append(row)
-    protocol = {**PROTOCOL, "repeats": options.repeats}
-    reporting.save("embeddings-smoothing", protocol, rows, seeds=[0], dry=options.no_save)
+            found = reporting.timing(values, "tokens/s", 1 / flops)
+            row |= {key: round(value) for key, value in found.items()}
+        yield row
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, Table("embeddings-smoothing", PROTOCOL, rows), repeats=9)

@@ -1,10 +1,7 @@
-"""The unlabelled text of the benchmarks, tokenized once, and word2vec trained on the same ids.
+"""The unlabelled text of the benchmarks, tokenized once, and what other libraries have learned from the same ids.
 
-    python -m benchmarks.embeddings.text [--text wiki+ewt]
-
-Texts: `wiki`, English Wikipedia's good and featured articles (26M tokens), is the default; `wiki+ewt`
-adds the raw text of the training part of EWT, `wiki+novels+ewt` a hundred English novels as well
-(together about 45M tokens). Dev and test parts of the labelled data are never among them.
+English Wikipedia's good and featured articles (26M tokens), and past their end a hundred English novels. Dev and test
+parts of the labelled data are never among them.
 """
 
 from __future__ import annotations
@@ -12,43 +9,40 @@ from __future__ import annotations
 import io
 import lzma
 import tarfile
-import time
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.embeddings import common
+from benchmarks import kept
+from benchmarks.embeddings.labelled import data_folder
 from tacenda import Corpus
-from tacenda.datasets import conllu
 from tacenda.tokenizers import get_tokenizer
+from tacenda_lm import BrownClusters, brown_clusters
 
 MAX_VOCABULARY = 40_000
+N_CLASSES = 320  # of Brown et al. 1992
 
 
 def lines(name: str) -> Iterator[str]:
-    """The lines of one text."""
-    data = common.data_folder()
+    """Yield the lines of one text."""
+    data = data_folder() / "lm"
     if name == "wiki":
-        path = data / "lm" / "wikipedia-good-articles" / "train.txt.xz"
+        path = data / "wikipedia-good-articles" / "train.txt.xz"
         with lzma.open(path, "rt", encoding="utf8") as stream:
             yield from stream
-    elif name == "novels":
-        with tarfile.open(data / "lm" / "english-novels" / "english-novels.tar.xz") as archive:
-            for member in archive:
-                if content := archive.extractfile(member) if member.isfile() else None:
-                    yield from io.TextIOWrapper(content, encoding="utf8")
-    elif name == "ewt":
-        path = data / "ud" / "UD_English-EWT" / "en_ewt-ud-train.conllu.xz"
-        for sentence in conllu.read(path):
-            yield sentence.text.replace("\n", " ")
-    else:
-        raise ValueError(f"No text is called {name!r}.")
+        return
+    with tarfile.open(data / "english-novels" / "english-novels.tar.xz") as archive:
+        for member in archive:
+            if content := archive.extractfile(member) if member.isfile() else None:
+                yield from io.TextIOWrapper(content, encoding="utf8")
 
 
 def beginning(millions: float) -> Iterator[str]:
-    """The lines of Wikipedia, and if these are not enough of novels, with about so many tokens; 0: Wikipedia's."""
+    """Yield lines of Wikipedia, and if these are not enough of novels, with about so many tokens; 0: Wikipedia's."""
     words = get_tokenizer("words")
     n = 0
     for line in chain(lines("wiki"), lines("novels") if millions else ()):
@@ -59,19 +53,14 @@ def beginning(millions: float) -> Iterator[str]:
                 return
 
 
-def corpus(cache: Path, millions: float = 0) -> Corpus:
-    """The text that the cache folder is named after, or the `beginning` of Wikipedia and novels.
-
-    40,000 types, digits to NUM, OOV classes.
-    """
-    name = f"beginning-{millions:g}" if millions else common.text_of(cache)
-    folder = cache / (f"corpus-{name}" if millions else "corpus-wiki")
+def corpus(millions: float = 0) -> Corpus:
+    """Return the `beginning`: 40,000 types, digits to NUM, OOV classes."""
+    name = f"beginning-{millions:g}" if millions else "wiki"
+    folder = kept.place() / f"corpus-{name}"
     if folder.exists():
         return Corpus.open(folder)
-    log = common.logger("text", cache)
-    start = time.perf_counter()
-    found = Corpus.from_text(
-        beginning(millions) if millions else chain.from_iterable(map(lines, name.split("+"))),
+    return Corpus.from_text(
+        beginning(millions),
         tokenizer="words",
         max_vocabulary=MAX_VOCABULARY,
         digits=True,
@@ -79,74 +68,54 @@ def corpus(cache: Path, millions: float = 0) -> Corpus:
         cache=folder,
         cache_key=name,
     )
-    seconds = time.perf_counter() - start
-    size = f"{found.n_tokens} tokens in {found.n_sentences} lines, {len(found.vocabulary)} types"
-    log.info("tokenized %s: %s, %.0f s", name, size, seconds)
-    return found
 
 
-class WordSentences:
-    """The corpus as lists of strings, out-of-vocabulary words as their class."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        self.corpus = corpus
-        self.words = np.array(corpus.vocabulary.words, dtype=object)
-
-    def __iter__(self) -> Iterator[list[str]]:
-        for ids in self.corpus:
-            yield list(self.words[ids])
+def word_sentences(found: Corpus) -> Iterator[list[str]]:
+    """Yield the corpus as lists of strings, out-of-vocabulary words as their class."""
+    words = np.array(found.vocabulary.words, dtype=object)
+    for ids in found:
+        yield list(words[ids])
 
 
-def word_file(cache: Path) -> Path:
-    """The same as a file, which gensim reads fastest."""
-    path = cache / "corpus-wiki-words.txt"
-    if not path.exists():
-        temporary = path.with_suffix(".tmp")
-        with temporary.open("w", encoding="utf8") as stream:
-            stream.writelines(" ".join(words) + "\n" for words in WordSentences(corpus(cache)))
-        temporary.replace(path)
-    return path
+def word_file(found: Corpus) -> Path:
+    """Return a corpus as a file with a line a sentence, which gensim reads fastest."""
+
+    def make(folder: Path) -> None:
+        with (folder / "words.txt").open("w", encoding="utf8") as stream:
+            stream.writelines(" ".join(words) + "\n" for words in word_sentences(found))
+
+    facts = [found.vocabulary.fingerprint, found.n_tokens]
+    return kept.folder("words", facts, make, ours=False)[0] / "words.txt"
 
 
-def word2vec(cache: Path, width: int, seed: int = 1) -> np.ndarray:
-    """CBOW vectors, (vocabulary, width) float32, gensim's defaults (window 5, 5 epochs).
+def word2vec(width: int, seed: int = 1) -> np.ndarray:
+    """Return CBOW vectors, (vocabulary, width) float32, gensim's defaults (window 5, 5 epochs).
 
     A type that does not occur in the text (the boundary) has a zero row.
     """
-    path = cache / f"w2v{width}-seed{seed}.npy"
-    if path.exists():
-        return np.load(path)
-    from gensim.models import Word2Vec
+    tokens = corpus()
 
-    log = common.logger("text", cache)
-    tokens = corpus(cache)
-    start = time.perf_counter()
-    model = Word2Vec(
-        corpus_file=str(word_file(cache)),
-        vector_size=width,
-        min_count=1,
-        workers=1,
-        epochs=5,
-        seed=seed,
-    )
-    log.info("word2vec %d in %.0f s", width, time.perf_counter() - start)
-    vectors = np.zeros((len(tokens.vocabulary), width), dtype=np.float32)
-    for row, word in enumerate(tokens.vocabulary.words):
-        if word in model.wv:
-            vectors[row] = model.wv[word]
-    temporary = path.with_suffix(".tmp.npy")
-    np.save(temporary, vectors)
-    temporary.replace(path)
-    return vectors
+    def make(folder: Path) -> None:
+        from gensim.models import Word2Vec
+
+        given: dict[str, Any] = {"min_count": 1, "workers": 1, "epochs": 5, "seed": seed}
+        model = Word2Vec(corpus_file=str(word_file(tokens)), vector_size=width, **given)
+        vectors = np.zeros((len(tokens.vocabulary), width), dtype=np.float32)
+        for row, word in enumerate(tokens.vocabulary.words):
+            if word in model.wv:
+                vectors[row] = model.wv[word]
+        np.save(folder / "vectors.npy", vectors)
+
+    facts = [tokens.vocabulary.fingerprint, width, seed]
+    return np.load(kept.folder("word2vec", facts, make, ours=False)[0] / "vectors.npy")
 
 
-def main() -> None:
-    """Prepare what the other benchmarks read."""
-    cache = common.arguments(main.__doc__).parse_args().cache
-    corpus(cache)
-    for width in (100, 200):
-        word2vec(cache, width)
+@cache
+def clusters() -> dict[str, str]:
+    """Return Brown clusters of the same text, as `tacenda lm clusters` finds them: word -> bit string."""
 
+    def make(folder: Path) -> None:
+        brown_clusters(corpus(), N_CLASSES).save(folder / "paths")
 
-if __name__ == "__main__":
-    main()
+    folder, _ = kept.folder("brown", [corpus().vocabulary.fingerprint, N_CLASSES], make)
+    return dict(BrownClusters.load(folder / "paths").paths)

@@ -1,19 +1,16 @@
 """Other vectors for the recommended configuration, compared on the dev part of EWT.
 
-    python -m benchmarks.embeddings.variants [--only ...] [--sizes 250] [--seeds 0-2]
+    python -m benchmarks.embeddings.variants [--only ...] [--sizes 250] [--seeds 0 1 2]
 
 What the configuration reads is chosen here: a row changes one thing of the recommended tagger, and no test part is
-looked at. Pipelines and training are those of `spacy_rows`. An LDS and a SumEmbed that are not in the cache are
-fitted first; one training is one cell.
+looked at. Pipelines and training are those of `spacy_rows`. An LDS and a SumEmbed that are not kept are fitted first;
+one training is one cell.
 """
 
 from __future__ import annotations
 
-import argparse
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,16 +18,13 @@ from typing import Any
 import numpy as np
 
 import tacenda
-from benchmarks import reporting
-from benchmarks.embeddings import common, labelled, models, pipelines, raw_text, spacy_rows, text
-from benchmarks.varembed import models as word_models
+from benchmarks import kept
+from benchmarks.embeddings import labelled, models, pipelines, spacy_rows, text
+from benchmarks.reporting import Row, Table, main
 from tacenda import Corpus
 from tacenda_embeddings import LDS
 from tacenda_embeddings.morphological_lds import MorphologicalLDS
 
-NAME = "embeddings-variants"
-TASK = "ewt-upos"
-SIZES: tuple[int | None, ...] = (250,)
 N_CLASSES, CLASS_TOKENS, SAMPLE = 500, 10e6, 200_000  # of the second reading
 PROTOCOL = {
     **{key: spacy_rows.PROTOCOL[key] for key in ("tokens", "training", "layers")},
@@ -44,27 +38,27 @@ PROTOCOL = {
 class Variant:
     """What a row reads: makers of an LDS and of word vectors; and its layers of convolution."""
 
-    lds: Callable[[Path], Any]
-    words: Callable[[Path], Any]
+    lds: Callable[[], Any] = models.fitted
+    words: Callable[[], Any] = pipelines.words
     depth: int = 1
 
 
 class TwoReadings:
     """The vectors of an LDS, and beside them those of a second one, which has read classes of the first's."""
 
-    def __init__(self, cache: Path) -> None:
-        self.first = models.fitted(cache)
-        path = cache / f"two-readings-{models.code()}"
-        corpus = text.corpus(cache, CLASS_TOKENS / 1e6)
-        centres = path / "centres.npy"
-        if not centres.exists():
-            path.mkdir(exist_ok=True)
-            np.save(centres, self._clustered(islice(text.WordSentences(corpus), 2500)))
-        self._centres = np.load(centres)
-        if not (path / "lds").exists():
-            read = Corpus.from_sentences(self._read(text.WordSentences(corpus)))
-            LDS(n_states=100).fit(read).save(path / "lds")
-        self.second: LDS = tacenda.load(path / "lds")
+    def __init__(self) -> None:
+        self.first = models.fitted()
+        corpus = text.corpus(CLASS_TOKENS / 1e6)
+
+        def make(folder: Path) -> None:
+            self._centres = self._clustered(islice(text.word_sentences(corpus), 2500))
+            np.save(folder / "centres.npy", self._centres)
+            read = Corpus.from_sentences(self._read(text.word_sentences(corpus)))
+            LDS(n_states=100).fit(read).save(folder / "lds")
+
+        folder, _ = kept.folder("two-readings", [N_CLASSES, CLASS_TOKENS, SAMPLE], make)
+        self._centres = np.load(folder / "centres.npy")
+        self.second: LDS = tacenda.load(folder / "lds")
 
     def _clustered(self, sentences: Iterator[list[str]]) -> np.ndarray:
         """Centres (1 + classes, columns) of the classes; the first row is the deviation of each column."""
@@ -94,74 +88,37 @@ class TwoReadings:
         return [np.hstack(pair) for pair in zip(first, second, strict=True)]
 
 
-@cache
-def words(cache: Path, millions: float = 0, **settings: Any) -> Any:
-    """A SumEmbed of the text of the LDS."""
-    options = Namespace(cache=cache, tokens=millions, no_fit=False)
-    row = word_models.Row("SumEmbed", {"epochs": 1, **settings})
-    found = word_models.fitted(row, 0, cache / "varembed", word_models.corpus(options))
-    assert found is not None
-    return found
-
-
-def lds_of(cache: Path, millions: float) -> LDS:
-    return raw_text.fitted(Namespace(cache=cache), millions)
-
-
-def morphological(cache: Path) -> MorphologicalLDS:
-    return MorphologicalLDS.join(models.fitted(cache), words(cache).model)
-
-
 ROWS = {
-    pipelines.RECOMMENDED: Variant(models.fitted, words),
-    "LDS of 300 states": Variant(lambda cache: models.fitted(cache, "h300"), words),
-    "morphological LDS": Variant(morphological, words),
-    "43 million tokens": Variant(lambda cache: lds_of(cache, 43), lambda cache: words(cache, 43)),
-    "SumEmbed of 3 epochs": Variant(models.fitted, lambda cache: words(cache, epochs=3)),
-    "two layers of convolution": Variant(models.fitted, words, depth=2),
-    "second reading": Variant(TwoReadings, words),
+    pipelines.RECOMMENDED: Variant(),
+    "LDS of 300 states": Variant(lambda: models.fitted("h300")),
+    "morphological LDS": Variant(
+        lambda: MorphologicalLDS.join(models.fitted(), pipelines.words().model)
+    ),
+    "43 million tokens": Variant(lambda: models.fitted(millions=43), lambda: pipelines.words(43)),
+    "SumEmbed of 3 epochs": Variant(words=lambda: pipelines.words(epochs=3)),
+    "two layers of convolution": Variant(depth=2),
+    "second reading": Variant(TwoReadings),
 }
 
 
-def measure(
-    options: argparse.Namespace, variant: Variant, size: int | None, seed: int
-) -> dict[str, Any]:
-    task = labelled.load(TASK)
+def measure(_: str, name: str, size: int | None, seed: int) -> Row:
+    variant, task = ROWS[name], labelled.load("ewt-upos")
     task = replace(task, test=task.dev)
     row = replace(pipelines.ROWS[pipelines.RECOMMENDED], depth=variant.depth)
-    lds = variant.lds(options.cache)
-    nlp = pipelines.build("tagger", row, variant.words(options.cache).model)
-    dev = pipelines.documents(nlp, task, "dev", row, options.cache, lds)
-    train = pipelines.documents(nlp, task, "train", row, options.cache, lds)
-    found = spacy_rows.measure(task, size, seed, nlp, {"train": train, "dev": dev, "test": dev})
+    nlp = pipelines.build("tagger", row, variant.words().model)
+    docs = pipelines.documents(nlp, task, row, variant.lds())
+    found = spacy_rows.measure(task, size, seed, nlp, docs)
     return {key: found[key] for key in ("dev", "step", "steps", "seconds")}
 
 
-def run(options: argparse.Namespace) -> None:
-    log = common.logger("variants", options.cache)
-    cells = common.Cells(options.cache, "variants")
-    rows = []
-    for name in common.chosen(ROWS, options.only):
-        scores = {}
-        for size in options.sizes:
-            found = []
-            for seed in options.seeds:
-                version = f"{models.code()}+{words(options.cache).key}"
-                key = spacy_rows.key_of(TASK, name, size, seed, version)
-                cell = cells.measure(key, lambda: measure(options, ROWS[name], size, seed))  # noqa: B023
-                log.info("%s: %.2f (%.0f s)", key, cell["dev"], cell["seconds"])
-                found.append(cell["dev"])
-            scores[f"dev {size or 'all'}"] = common.spread(found)
-        rows.append({"what": name, "row": name, **scores})
-        more = {"keep": "what", "dry": options.no_save}
-        reporting.save(NAME, PROTOCOL, rows, seeds=options.seeds, **more)
-
-
-def main() -> None:
-    parser = common.arguments(__doc__)
-    parser.add_argument("--sizes", nargs="*", type=spacy_rows.size_of, default=list(SIZES))
-    run(parser.parse_args())
+def rows(options: Any) -> Iterator[Row]:
+    options.tasks = ["ewt-upos"]
+    for row in spacy_rows.rows_of(options, "variants", {name: name for name in ROWS}, measure):
+        yield {**row, "what": row["row"]}
 
 
 if __name__ == "__main__":
-    main()
+    table = Table(
+        "embeddings-variants", PROTOCOL, rows, key="what", seeds=lambda options: options.seeds
+    )
+    main(__doc__, table, sizes=["250"], seeds=spacy_rows.SEEDS)

@@ -1,16 +1,16 @@
 """Tags, trees and entities of whole pipelines, one `tok2vec` for tagger, parser and ner, by number of sentences.
 
-    python -m benchmarks.embeddings.whole [--only ...] [--sizes 250 1000] [--seeds 0-2]
+    python -m benchmarks.embeddings.whole [--only ...] [--sizes 250 1000] [--seeds 0 1 2]
 
 Penn tags and labelled trees of EWT, and entities of WNUT-17, as many sentences of each; gold tokens, one Doc
 a sentence. A pipeline is configured as `tacenda embed init-config` does it, with the layers of a row of `spacy_rows`,
 and trains as `spacy train` does, until the mean of its three scores on the dev parts stops improving; the step that is
-best there is tested. One training is one cell, and the results have every cell.
+best there is tested. One training is one cell.
 """
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from benchmarks.embeddings import common, labelled, pipelines, spacy_rows
+from benchmarks.embeddings import labelled, pipelines, spacy_rows
+from benchmarks.reporting import Row, Table, main
 from tacenda import datasets
 from tacenda.datasets import conllu
 
@@ -29,7 +30,6 @@ ROWS = (
     "hash + SumEmbed + LDS, no CNN",
     pipelines.RECOMMENDED,
 )
-SIZES: tuple[int | None, ...] = (1000,)
 SCORES = {"tags": "tag_acc", "LAS": "dep_las", "F": "ents_f"}
 PROTOCOL = {
     "measure": "tags: accuracy of Penn tags, LAS: of labelled attachments, both EWT; F: of entities, WNUT-17; percent",
@@ -70,15 +70,13 @@ def drawn(examples: list[Example], size: int | None, seed: int) -> list[Example]
     return [examples[i] for i in (order if size is None else order[:size])]
 
 
-def measure(
-    options: argparse.Namespace, row: pipelines.Row, size: int | None, seed: int
-) -> dict[str, Any]:
+def measure(_: str, row: pipelines.Row, size: int | None, seed: int) -> Row:
     """Train a pipeline until the dev parts say stop; all scores of its best step."""
     spacy.util.fix_random_seed(seed)
     task = labelled.load("wnut17")
     tasks = [labelled.load("ewt-upos"), task]
-    vectors = pipelines.word_vectors(options.cache, tasks, row)
-    nlp = pipelines.configured(HEADS, row, options.cache, vectors)
+    vectors = pipelines.word_vectors(tasks, row)
+    nlp = pipelines.configured(HEADS, row, vectors)
     held_out = {
         part: [trees(nlp, part), entities(nlp, getattr(task, part))] for part in ("dev", "test")
     }
@@ -102,22 +100,15 @@ def scores(nlp: spacy.Language, parts: list[list[Example]]) -> dict[str, float]:
     return {name: 100 * by_part[name][key] for name, key in SCORES.items()}
 
 
-STUDY = spacy_rows.Study(
-    "whole",
-    {"whole": ("", spacy_rows.score)},
-    {name: pipelines.ROWS[name] for name in ROWS},
-    PROTOCOL,
-    "embeddings-whole",
-    SIZES,
-)
-
-
-def main() -> None:
-    parser = common.arguments(__doc__)
-    parser.add_argument("--sizes", nargs="*", type=spacy_rows.size_of, default=list(SIZES))
-    options = parser.parse_args()
-    STUDY.run(options, lambda _, row, size, seed: measure(options, row, size, seed))
+def rows(options: Any) -> Iterator[Row]:
+    options.tasks = ["whole"]
+    yield from spacy_rows.rows_of(
+        options, "whole", {name: pipelines.ROWS[name] for name in ROWS}, measure
+    )
 
 
 if __name__ == "__main__":
-    main()
+    table = Table(
+        "embeddings-whole", PROTOCOL, rows, key="what", seeds=lambda options: options.seeds
+    )
+    main(__doc__, table, sizes=["1000"], seeds=spacy_rows.SEEDS)

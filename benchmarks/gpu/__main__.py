@@ -14,12 +14,13 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from benchmarks import parts, reporting
+from benchmarks import freshness, reporting
 from benchmarks.gpu import hidden_markov, linear_dynamics, log_bilinear, ratings, word_vectors
 from benchmarks.gpu.case import Case, Work
+from benchmarks.reporting import Row
 
 NAME = "gpu"
 PROTOCOL = {
@@ -82,14 +83,9 @@ def measured(case: Case, device: str, rates: tuple[float, float], repeats: int) 
         "ratio": median / max(found["flop floor ms"], found["byte floor ms"]),
         f"{case.unit}s/s": case.units / median * 1e3,
         "card": torch.cuda.get_device_name(device),
-        "code": code(),
+        "rates": f"{rates[0] / 1e12:.1f} Tflop/s, {rates[1] / 1e12:.2f} TB/s",
+        "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
     }
-
-
-def code() -> dict[str, str]:
-    """Digests of what is measured."""
-    part = parts.part_of(NAME)
-    return {each: reporting.CODE[each] for each in part.measures} if part else {}
 
 
 def timed(call: Callable[[], Any], repeats: int) -> list[float]:
@@ -122,22 +118,28 @@ def rates_of(device: str) -> tuple[float, float]:
     return 2 * 8192**3 / product * 1e3, 2 * source.nbytes / copy * 1e3
 
 
-def kept() -> dict[str, dict[str, Any]]:
-    """Rows that were measured before, by what they are of."""
+def known(card: str | None = None) -> set[str]:
+    """Return what was measured before; on this card, with the present code, where one is named."""
     path = reporting.RESULTS / f"{NAME}.json"
-    if not path.exists():
-        return {}
-    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    return {one["what"]: one for one in rows if one.get("ms") is not None}
+    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": []}
+    return {
+        one["what"]
+        for run, rows in reporting.runs_of(report, report["rows"])
+        for one in rows
+        if one.get("ms") is not None
+        and (card is None or (one.get("card") == card and not freshness.changed(run)))
+    }
+
+
+def counts(groups: Iterable[str], done: set[str]) -> list[Row]:
+    every = (row(case, case.work, DATA_SHEET) for group in groups for case in GROUPS[group]())
+    return [one for one in every if one["what"] not in done]
 
 
 def count(groups: list[str]) -> None:
     """Write the counts of all that was never measured."""
-    done = kept()
-    rows = [row(case, case.work, DATA_SHEET) for group in groups for case in GROUPS[group]()]
-    rows = [one for one in rows if one["what"] not in done]
-    if rows:
-        reporting.save(NAME, PROTOCOL, rows, seeds=(0,), keep="what", unfinished=True)
+    if rows := counts(groups, known()):
+        reporting.save(NAME, PROTOCOL, rows, seeds=(0,), key="what", whole=False)
 
 
 def measure(groups: list[str], device: str, repeats: int, minutes: float, again: bool) -> None:
@@ -146,45 +148,39 @@ def measure(groups: list[str], device: str, repeats: int, minutes: float, again:
 
     torch.cuda.set_device(device)
     end, card = time.monotonic() + 60 * minutes, torch.cuda.get_device_name(device)
-    rates, done = rates_of(device), {} if again else kept()
-    protocol = PROTOCOL | {
-        "device": card,
-        "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
-        "rates": f"{rates[0] / 1e12:.1f} Tflop/s, {rates[1] / 1e12:.2f} TB/s",
-    }
+    rates, done = rates_of(device), set[str]() if again else known(card)
     cases = [case for group in groups for case in GROUPS[group]()]
     for i, case in enumerate(cases):
-        earlier = done.get(f"{case.operation}, {case.case}", {})
-        if earlier.get("card") == card and earlier.get("code") == code():
+        if f"{case.operation}, {case.case}" in done:
             continue
         if time.monotonic() > end:
             print(f"no minutes left: {len(cases) - i} rows are not measured; run the same again")
             return
         try:
-            found = [measured(case, device, rates, repeats)]
+            found = measured(case, device, rates, repeats)
         except torch.cuda.OutOfMemoryError as error:
             print(f"{case.operation}, {case.case}: left out, the card is full ({error})")
             continue
-        left = i + 1 < len(cases) or len(groups) < len(GROUPS)
-        reporting.save(NAME, protocol, found, seeds=(0,), keep="what", unfinished=left)
+        print(found, flush=True)
+        done.add(found["what"])  # a card is lent for minutes, so every row is saved at once
+        left = counts(GROUPS, done)
+        reporting.save(NAME, PROTOCOL, [found, *left], seeds=(0,), key="what")
         torch.cuda.empty_cache()
 
 
 def main() -> None:
-    parser = reporting.Command(__doc__, "again")
-    parser.add_argument("--device", default="cuda", help="cuda, or cuda:1 (default: cuda)")
-    parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS))
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no row after so many")
-    parser.add_argument("--count", action="store_true", help="only count; nothing is measured")
-    options = parser.parse_args()
+    # minutes: begin no row after so many; count: only count, nothing is measured
+    options = reporting.parse(
+        __doc__, device="cuda", groups=tuple(GROUPS), repeats=9, minutes=1e9, count=False
+    )
     import torch
 
+    groups = options.chosen(options.groups)
     if options.count or not torch.cuda.is_available():
         print("nothing is measured" + ("" if options.count else ": there is no CUDA device"))
-        count(options.only)
+        count(groups)
         return
-    measure(options.only, options.device, options.repeats, options.minutes, options.again)
+    measure(groups, options.device, options.repeats, options.minutes, options.again)
 
 
 if __name__ == "__main__":

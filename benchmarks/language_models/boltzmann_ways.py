@@ -8,12 +8,12 @@ touched. Every fit is kept; a run that was interrupted goes on.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
-from benchmarks import parts, reporting
 from benchmarks.language_models import contexts
-from benchmarks.language_models.kept import kept
+from benchmarks.reporting import Row, Table, main
 from tacenda import Corpus, datasets
 from tacenda.corpus.text import sentences_of
 from tacenda_lm import FRBM, KneserNey, LanguageModel, Mixture, TemporalFRBM
@@ -36,16 +36,11 @@ PROTOCOL = {
     "mixture": "with modified Kneser-Ney 5-grams, weights fitted on valid in the context of the row",
     "CPU s": "of the fits of the row at this rate, on a machine busy with other work",
 }
-Row = dict[str, Any]
 
 
 def texts() -> dict[str, Corpus]:
-    """The three parts of the text, over the words of the first."""
-    lines: list[list[str]] = []
-    for sentence in sentences_of(datasets.locate("ptb")["train"]):
-        lines.append(sentence)
-        if len(lines) == TRAIN + 2 * HELD_OUT:
-            break
+    """Return the three parts of the text, over the words of the first."""
+    lines = list(islice(sentences_of(datasets.locate("ptb")["train"]), TRAIN + 2 * HELD_OUT))
     train = Corpus.from_sentences(lines[:TRAIN], max_vocabulary=TYPES)
     found = {"train": train}
     for i, name in enumerate(("valid", "test")):
@@ -55,62 +50,47 @@ def texts() -> dict[str, Corpus]:
 
 
 def plain(text: dict[str, Corpus], way: str) -> tuple[FRBM, float, float]:
-    """The machine of the best rate, that rate, and the CPU seconds of its fit."""
-    best: tuple[float, FRBM, float, float] | None = None
+    """Return the machine of the best rate, that rate, and the CPU seconds of its fit."""
+    found = []
     for rate in RATES:
-        settings = {**SHARED, **WAYS[way], "learning_rate": rate}
-
-        def fit(folder: Path, settings: dict[str, Any] = settings) -> FRBM:
-            return FRBM(**settings).fit(text["train"], text["valid"], checkpoints=folder)
-
-        model, took = kept("frbm-small", settings, parts.MACHINES, fit)
-        found = model.perplexity(text["valid"], context="stream").value
-        print(f"{way}, {rate}: {found:.2f} (valid)", flush=True)
-        if best is None or found < best[0]:
-            best = found, model, rate, took["CPU s"]
-    assert best is not None
-    return best[1:]
+        machine = FRBM(**SHARED, **WAYS[way], learning_rate=rate)
+        model, took = contexts.fitted(machine, "ptb-small", text["train"], text["valid"])
+        value = model.perplexity(text["valid"], context="stream").value
+        print(f"{way}, {rate}: {value:.2f} (valid)", flush=True)
+        found.append((value, rate, model, took["CPU s"]))
+    _, rate, model, seconds = min(found, key=lambda each: each[:2])
+    return model, rate, seconds
 
 
-def temporal(text: dict[str, Corpus], begin: FRBM) -> tuple[TemporalFRBM, float]:
-    """The temporal machine that begins with a plain one, and the CPU seconds of its fit."""
-    likelihood = begin.settings.learning == "likelihood"
-    options = {} if likelihood else {"piece_words": 1}
-    model, took = kept(
-        "temporal-frbm-small",
-        {**begin.settings.to_dict(), **options},
-        parts.MACHINES,
-        lambda folder: TemporalFRBM.starting_from(begin, **options).fit(
-            text["train"], text["valid"], checkpoints=folder
-        ),
-    )
+def temporal(text: dict[str, Corpus], begin: FRBM, way: str) -> tuple[TemporalFRBM, float]:
+    """Return the temporal machine that begins with a plain one, and the CPU seconds of its fit."""
+    options = {} if begin.settings.learning == "likelihood" else {"piece_words": 1}
+    machine = TemporalFRBM.starting_from(begin, **options)
+    model, took = contexts.fitted(machine, "ptb-small", text["train"], text["valid"], begin=way)
     return model, took["CPU s"]
 
 
-def main() -> None:
-    reporting.Command(__doc__).parse_args()
+def rows(_: Any) -> Iterator[Row]:
     text = texts()
     held_out = {name: text[name] for name in ("valid", "test")}
     ngrams = KneserNey(order=5).fit(text["train"])
-    rows: list[Row] = []
 
-    def add(name: str, model: LanguageModel, **more: Any) -> None:
+    def of(name: str, model: LanguageModel, **more: Any) -> Iterator[Row]:
         for row in contexts.perplexities(model, held_out, weights_on=text["valid"]):
-            rows.append({"model": name, **more, **row})
+            yield {"model": name, **more, **row}
 
-    add("KneserNey(5)", ngrams)
+    yield from of("KneserNey(5)", ngrams)
     for way in WAYS:
         begin, rate, took = plain(text, way)
-        remembering, took_more = temporal(text, begin)
+        remembering, took_more = temporal(text, begin, way)
         for name, model, seconds in (
             ("FRBM", begin, took),
             ("temporal FRBM", remembering, took_more),
         ):
-            add(name, model, learning=way, rate=rate, **{"CPU s": seconds})
+            yield from of(name, model, learning=way, rate=rate, **{"CPU s": seconds})
             mixture = Mixture({"machine": model, "kneser_ney": ngrams})
-            add(f"{name} + KneserNey(5)", mixture, learning=way)
-    reporting.save("lm-boltzmann-ways", PROTOCOL, rows, seeds=(0,))
+            yield from of(f"{name} + KneserNey(5)", mixture, learning=way)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, Table("lm-boltzmann-ways", PROTOCOL, rows))

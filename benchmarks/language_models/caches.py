@@ -8,13 +8,14 @@ The HLBL is the default one that `log_bilinear` measures.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from benchmarks import reporting
 from benchmarks.language_models import contexts, log_bilinear
-from tacenda_lm import KneserNey, LanguageModel, Mixture, NeuralCache, UnigramCache
+from benchmarks.reporting import Row, Table, main
+from tacenda_lm import HLBL, KneserNey, LanguageModel, Mixture, NeuralCache, UnigramCache
 
 PROTOCOL = {
-    "text": log_bilinear.PROTOCOL["text"],
+    "text": contexts.TEXT,
     "context": contexts.PROTOCOL,
     "settings": "the defaults; those of UnigramCache were chosen by the last tenth of the training text",
     "mixture": log_bilinear.PROTOCOL["mixture"],
@@ -22,13 +23,13 @@ PROTOCOL = {
 
 
 def models_of(texts: contexts.Texts) -> Iterator[tuple[str, LanguageModel]]:
-    """The caches alone, and mixtures with one and with both; those without the HLBL first."""
+    """Yield the caches alone, and mixtures with one and with both; those without the HLBL first."""
     train = texts.train
     ngrams, cache = KneserNey(order=5).fit(train), UnigramCache().fit(train)
     yield "UnigramCache", cache
     yield "KneserNey(5)", ngrams
     yield "KneserNey(5) + UnigramCache", Mixture({"kneser_ney": ngrams, "cache": cache})
-    hlbl, _ = log_bilinear.fitted(train, texts.valid)
+    hlbl, _ = contexts.fitted(HLBL(), "ptb", train, texts.valid)
     neural, both = NeuralCache.over(hlbl), {"kneser_ney": ngrams, "hlbl": hlbl}
     yield "NeuralCache", neural
     yield "HLBL + NeuralCache", Mixture({"hlbl": hlbl, "neural": neural})
@@ -38,16 +39,12 @@ def models_of(texts: contexts.Texts) -> Iterator[tuple[str, LanguageModel]]:
     yield "KneserNey(5) + HLBL + both", Mixture({**both, "cache": cache, "neural": neural})
 
 
-def measure() -> None:
-    """Save the perplexities of every model as soon as they are found."""
-    texts, rows = contexts.Texts(), []
+def rows(_: Any) -> Iterator[Row]:
+    texts = contexts.Texts()
     for name, model in models_of(texts):
         for row in contexts.perplexities(model, texts.held_out, weights_on=texts.valid):
-            rows.append({"model": name, **row})
-        reporting.save("lm-caches", PROTOCOL, rows, seeds=(0,), unfinished=True)
-    reporting.save("lm-caches", PROTOCOL, rows, seeds=(0,))
+            yield {"model": name, **row}
 
 
 if __name__ == "__main__":
-    reporting.Command(__doc__).parse_args()
-    measure()
+    main(__doc__, Table("lm-caches", PROTOCOL, rows))

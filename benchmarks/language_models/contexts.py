@@ -1,29 +1,86 @@
-"""Perplexities in both contexts, as every table of language models shows them."""
+"""Texts, kept models, and perplexities in both contexts, as every table of language models shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
+import tacenda
+from benchmarks import kept, reporting
+from benchmarks.reporting import Row
 from tacenda import Corpus, datasets
 from tacenda_lm import LanguageModel, Mixture
 from tacenda_lm.perplexity import Context
+
+TEXT = "a line is a sentence; <unk> is an ordinary word; </s> is predicted, <s> is not; closed vocabulary"
 
 
 class Texts:
     """Train, valid and test of a data set over the words of its training text; empty lines are left out."""
 
     def __init__(self, name: str = "ptb") -> None:
-        files = datasets.locate(name)
-        self.train = Corpus.from_text(files["train"])
+        self.name, self.files = name, datasets.locate(name)
+        self.train = Corpus.from_text(self.files["train"])
         words = self.train.vocabulary
         self.valid, self.test = (
-            Corpus.from_text(files[role], vocabulary=words) for role in ("dev", "test")
+            Corpus.from_text(self.files[role], vocabulary=words) for role in ("dev", "test")
         )
 
     @property
     def held_out(self) -> dict[str, Corpus]:
         return {"valid": self.valid, "test": self.test}
+
+    @property
+    def test_lines(self) -> list[str]:
+        lines = self.files["test"].read_text("utf-8").splitlines()
+        return [line for line in lines if line.strip()]
+
+
+def cut(corpus: Corpus, n_sentences: int, n_held_back: int) -> tuple[Corpus, Corpus]:
+    """Return the first sentences of a corpus and those that follow them, in the vocabulary of the whole."""
+    words = corpus.vocabulary
+    sentences = map(words.decode, corpus.sentences())
+    first = Corpus.from_sentences(islice(sentences, n_sentences), vocabulary=words)
+    return first, Corpus.from_sentences(islice(sentences, n_held_back), vocabulary=words)
+
+
+def fitted(
+    model: Any,
+    on: str,
+    train: Corpus | Callable[[], Corpus],
+    valid: Corpus | None = None,
+    **more: Any,
+) -> tuple[Any, Row]:
+    """Return a model fitted to a text called ``on``, and what its fit took; fitted now unless it is kept.
+
+    ``train`` may be a function that reads the text; ``more`` are further facts that tell the fit from others.
+
+    Returns
+    -------
+    The model, and a row with ``fit s`` by the clock, ``CPU s`` of the processor, ``peak GB`` that were resident in the
+    process up to the end of the fit, and ``on disk GB``. A fit that went on from a checkpoint has no seconds.
+    """
+
+    def make(folder: Path) -> Row:
+        text = train() if callable(train) else train
+        arguments = [] if valid is None else [valid]
+        resumed = {"checkpoints": folder / "checkpoints"} if model.keeps_checkpoints else {}
+        wall, processor = time.perf_counter(), time.process_time()
+        found = model.fit(text, *arguments, **resumed)
+        took = {"fit s": time.perf_counter() - wall, "CPU s": time.process_time() - processor}
+        found.save(folder / "model")
+        disk = sum(each.stat().st_size for each in (folder / "model").rglob("*")) / 1e9
+        return {**took, "peak GB": reporting.peak() / 1e9, "on disk GB": disk}
+
+    facts = {"text": on, "settings": model.settings.to_dict(), **more}
+    folder, row = kept.folder(f"{model.name}-{on}", facts, make)
+    seconds = row.pop("seconds")
+    if seconds is None:
+        row |= {"fit s": None, "CPU s": None}
+    return tacenda.load(folder / "model"), row
 
 
 CONTEXTS: tuple[Context, ...] = ("sentence", "stream")
@@ -39,8 +96,8 @@ def perplexities(
     texts: Mapping[str, Corpus],
     weights_on: Corpus | None = None,
     without_unknown: bool = False,
-) -> Iterator[dict[str, Any]]:
-    """One row for each context, or one for both if the model begins anew after ``</s>``.
+) -> Iterator[Row]:
+    """Yield one row for each context, or one for both if the model begins anew after ``</s>``.
 
     Parameters
     ----------
@@ -55,7 +112,7 @@ def perplexities(
     """
     rows = []
     for context in CONTEXTS:
-        row: dict[str, Any] = {"context": context}
+        row: Row = {"context": context}
         if isinstance(model, Mixture) and weights_on is not None:
             row["weights"] = model.fit_weights(weights_on, context=context).weights
         for name, text in texts.items():

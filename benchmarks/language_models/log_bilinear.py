@@ -8,16 +8,15 @@ the same one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from benchmarks import parts, reporting
 from benchmarks.language_models import contexts
-from benchmarks.language_models.kept import kept
-from tacenda import Corpus
+from benchmarks.reporting import Row, Table, main
 from tacenda_lm import HLBL, KneserNey, LanguageModel, Mixture
 
 PROTOCOL = {
-    "text": "a line is a sentence; <unk> is an ordinary word; </s> is predicted, <s> is not; closed vocabulary",
+    "text": contexts.TEXT,
     "context": contexts.PROTOCOL,
     "settings": "the defaults of HLBL, which were chosen by the perplexity of this validation text; the test text was "
     "scored after that",
@@ -26,38 +25,20 @@ PROTOCOL = {
 }
 
 
-def fitted(
-    train: Corpus, valid: Corpus | None, on: str = "ptb", **settings: Any
-) -> tuple[HLBL, dict[str, Any]]:
-    """The model of a text with these settings, kept under the name ``on``, and what its fit took."""
-    model = HLBL(**settings)
-    return kept(
-        f"hlbl-{on}",
-        model.settings.to_dict(),
-        parts.BILINEAR,
-        lambda checkpoints: model.fit(train, valid, checkpoints=checkpoints),
-    )
-
-
-def main() -> None:
-    reporting.Command(__doc__).parse_args()
+def rows(_: Any) -> Iterator[Row]:
     texts = contexts.Texts()
-    train = texts.train
-    hlbl, fit = fitted(train, texts.valid)
-    ngrams = KneserNey(order=5).fit(train)
+    hlbl, fit = contexts.fitted(HLBL(), "ptb", texts.train, texts.valid)
+    yield {"part": "fit", "model": "HLBL", **fit, "epochs": hlbl.settings.epochs}
+    ngrams = KneserNey(order=5).fit(texts.train)
     models: dict[str, LanguageModel] = {
         "HLBL": hlbl,
         "KneserNey(5)": ngrams,
         "HLBL + KneserNey(5)": Mixture({"hlbl": hlbl, "kneser_ney": ngrams}),
     }
-    rows: list[dict[str, Any]] = [
-        {"part": "fit", "model": "HLBL", **fit, "epochs": hlbl.settings.epochs}
-    ]
     for name, model in models.items():
         for row in contexts.perplexities(model, texts.held_out, weights_on=texts.valid):
-            rows.append({"part": "perplexity", "model": name, **row})
-    reporting.save("lm-log-bilinear", PROTOCOL, rows, seeds=(0,))
+            yield {"part": "perplexity", "model": name, **row}
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, Table("lm-log-bilinear", PROTOCOL, rows))

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import reporting
-from benchmarks.language_models import contexts, timing
-from benchmarks.language_models.log_bilinear import fitted
-from tacenda import Corpus, datasets
+from benchmarks.language_models import contexts
+from benchmarks.reporting import Row, Table, interleaved, main
+from tacenda import Corpus
 from tacenda_lm import HLBL, build_tree
 from tacenda_lm.log_bilinear.hlbl import (
     BATCH_PIECES,
@@ -30,10 +30,10 @@ from tacenda_lm.log_bilinear.lbl import LBLAdvanced, LBLSettings, LBLTrainer
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.streams import Stream
 
-Row = dict[str, Any]
-DEFAULT, THESIS = "default", "the thesis's: 100 features, 5 words"
+DEFAULT, THESIS = "HLBL, default", "HLBL, the thesis's: 100 features, 5 words"
+SGEMM = "sgemm, 1024 x 1024 x 1024"
 PROTOCOL = {
-    "repeats": timing.PROTOCOL,
+    "repeats": reporting.TURNS,
     "clock": "tokens a second by the clock where two threads work, else by the processor's time; load: processes that "
     "wanted a core in the last minute",
     "scoring": "the test text as one stream: ids (score_corpus), a list of lines (score_batch), line by line (score)",
@@ -45,23 +45,22 @@ PROTOCOL = {
 
 
 def training_steps(model: HLBL, corpus: Corpus, threads: int, steps: int = 40) -> tuple[Any, int]:
-    """A stretch of training, and how many tokens it has."""
+    """Return a stretch of training, and how many tokens it has."""
     settings, counts = replace(model.settings, threads=threads), corpus.type_counts
     tree, rng = model.tree, np.random.default_rng(0)
     parameters = Parameters.draw(settings, len(counts), tree.biases(counts), rng)
     trainer = HLBLTrainer(settings, parameters, tree, Stream.of_corpus(corpus, True), None)
-    size = BATCH_PIECES
-    starts = rng.permutation(trainer.begins)[: steps * size]
+    starts = rng.permutation(trainer.begins)[: steps * BATCH_PIECES]
 
     def work() -> None:
         for part in np.split(starts, steps):
             trainer.step((part,), 0.1)
 
-    return work, steps * size * PIECE_WORDS
+    return work, steps * BATCH_PIECES * PIECE_WORDS
 
 
 def lbl_steps(corpus: Corpus, width: int, context: int, steps: int = 3) -> tuple[Any, Any, float]:
-    """A stretch of an LBL's training; one product of it alone; floating-point operations of such a product."""
+    """Return a stretch of an LBL's training; one product of it alone; floating-point operations of such a product."""
     size = 512
     advanced = LBLAdvanced(context_matrices="diagonal")
     settings = LBLSettings(width=width, context=context, batch_words=size, advanced=advanced)
@@ -77,101 +76,81 @@ def lbl_steps(corpus: Corpus, width: int, context: int, steps: int = 3) -> tuple
     return work, lambda: r @ q.T, 2.0 * size * width * len(q)
 
 
-def scoring(hlbl: HLBL, test: Corpus, lines: list[str], repeats: int) -> Iterator[Row]:
-    """Tokens a second in every form of text; and what the machine can do."""
+def scoring(hlbl: HLBL, texts: contexts.Texts, repeats: int) -> Iterator[Row]:
+    """Time every form of text; and what the machine can do."""
+    test, lines = texts.test, texts.test_lines
     ids, _ = with_ends(test.ids, test.offsets, test.vocabulary.boundary_id)
     whole = np.array([0, len(ids)])
     x = np.random.default_rng(0).standard_normal((1024, 1024), np.float32)
     works: dict[str, Callable[[], Any]] = {
-        "sgemm": lambda: x @ x,
+        SGEMM: lambda: x @ x,
         "ids": lambda: hlbl.score_corpus(ids, whole),
         "list of lines": lambda: hlbl.score_batch(lines),
         "line by line": lambda: [hlbl.score(line) for line in lines],
     }
-    seconds = timing.interleaved(works, repeats)
+    seconds = interleaved(works, repeats)
+    product = reporting.rate(2 * 1024**3 / 1e9, seconds.pop(SGEMM), "GFLOP/s")
     for name, found in seconds.items():
-        if name != "sgemm":
-            row = {"part": "scoring", "form": "float32", "given": name}
-            yield {**row, **timing.rate(len(ids), found, "tokens/s"), "load": reporting.load()}
-    product = timing.rate(2 * 1024**3 / 1e9, seconds["sgemm"], "GFLOP/s")
-    yield {
-        "part": "machine",
-        "what": "sgemm, 1024 x 1024 x 1024",
-        **product,
-        "load": reporting.load(),
-    }
+        row = {"part": "scoring", "form": "float32", "given": name}
+        yield {**row, **reporting.rate(len(ids), found, "tokens/s")}
+    yield {"part": "machine", "what": SGEMM, **product}
 
 
 def training(hlbl: HLBL, train: Corpus, repeats: int) -> Iterator[Row]:
-    """Tokens a second of training, ours on one thread and on two, and the flat model's."""
+    """Time training, ours on one thread and on two, and the flat model's."""
     advanced = HLBLAdvanced(tail_rates=(), frequency_power=0.0)
-    plain = HLBL(width=100, context=5, copies=1, dropout=0.0, epochs=0, advanced=advanced).fit(
-        train
-    )
+    plain = HLBL(width=100, context=5, copies=1, dropout=0.0, epochs=0, advanced=advanced)
+    models = {DEFAULT: hlbl, THESIS: plain.fit(train)}
     works, tokens, operations = {}, {}, {}
-    for name, model in ((DEFAULT, hlbl), (THESIS, plain)):
-        works[f"HLBL, {name}"], tokens[f"HLBL, {name}"] = training_steps(model, train, 1)
+    for name, model in models.items():
+        works[name], tokens[name] = training_steps(model, train, 1)
     for width, context in ((100, 5), (hlbl.settings.width, hlbl.settings.context)):
         name = f"LBL, exact softmax: {width} features, {context} words"
         works[name], works[f"sgemm of {name}"], operations[name] = lbl_steps(train, width, context)
         tokens[name] = 3 * 512
-    seconds = timing.interleaved(works, repeats)
+    seconds = interleaved(works, repeats)
     ours = 0.0
     for name, n in tokens.items():
         row: Row = {"part": "training", "model": name, "threads": 1}
-        row |= timing.rate(n, seconds[name], "tokens/s")
+        row |= reporting.rate(n, seconds[name], "tokens/s")
         ours = ours or row["tokens/s"]
         if name in operations:
             row["times LBL"] = ours / row["tokens/s"]
             row["GFLOP/s"] = 3 * operations[name] / 512 * row["tokens/s"] / 1e9
-            alone = timing.rate(operations[name] / 1e9, seconds[f"sgemm of {name}"], "GFLOP/s")
+            alone = reporting.rate(operations[name] / 1e9, seconds[f"sgemm of {name}"], "GFLOP/s")
             row["sgemm GFLOP/s"] = alone["GFLOP/s"]
-        yield {**row, "load": reporting.load()}
-    works, tokens = {}, {}
-    for name, model in ((DEFAULT, hlbl), (THESIS, plain)):
-        works[f"HLBL, {name}"], tokens[f"HLBL, {name}"] = training_steps(model, train, 2)
-    for name, found in timing.interleaved(works, repeats, time.perf_counter).items():
+        yield row
+    both = {name: training_steps(model, train, 2) for name, model in models.items()}
+    timed = interleaved(
+        {name: work for name, (work, _) in both.items()}, repeats, time.perf_counter
+    )
+    for name, found in timed.items():
         row = {"part": "training", "model": name, "threads": 2}
-        yield {**row, **timing.rate(tokens[name], found, "tokens/s"), "load": reporting.load()}
+        yield {**row, **reporting.rate(both[name][1], found, "tokens/s")}
 
 
 def tree(repeats: int, words: int = 18_000, width: int = 100) -> Iterator[Row]:
-    """Seconds to build one tree."""
+    """Time building one tree."""
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((500, width))
     vectors = centres[rng.integers(0, 500, words)] + 0.7 * rng.standard_normal((words, width))
     weights = (1 / np.sqrt(np.arange(1, words + 1))).astype(np.float32)
     build = {"tree": lambda: build_tree("adaptive", words, vectors=vectors, weights=weights)}
-    found = reporting.summary(timing.interleaved(build, repeats)["tree"])
-    row = {"part": "tree", "what": f"tree over {words:,} words", "CPU s": found["median"]}
-    yield {
-        **row,
-        "least": found["min"],
-        "most": found["max"],
-        "runs": repeats,
-        "load": reporting.load(),
-    }
+    found = reporting.timing(interleaved(build, repeats)["tree"], "CPU s")
+    yield {"part": "tree", "what": f"tree over {words:,} words", **found}
 
 
-def main() -> None:
-    parser = reporting.Command(__doc__, "no-save")
-    parser.add_argument("--repeats", type=int, default=7)
-    options = parser.parse_args()
-    texts = contexts.Texts()
-    hlbl, _ = fitted(texts.train, texts.valid)
-    test_file = datasets.locate("ptb")["test"]
-    lines = [line for line in test_file.read_text("utf-8").splitlines() if line.strip()]
-    rows: list[Row] = []
+def rows(options: Any) -> Iterator[Row]:
+    texts, repeats = contexts.Texts(), options.repeats
+    hlbl, _ = contexts.fitted(HLBL(), "ptb", texts.train, texts.valid)
     for part in (
-        scoring(hlbl, texts.test, lines, options.repeats),
-        training(hlbl, texts.train, options.repeats),
-        tree(min(options.repeats, 3)),
+        scoring(hlbl, texts, repeats),
+        training(hlbl, texts.train, repeats),
+        tree(min(repeats, 3)),
     ):
         for row in part:
-            rows.append(row)
-            print(row, flush=True)
-    reporting.save("lm-log-bilinear-speed", PROTOCOL, rows, seeds=(0,), dry=options.no_save)
+            yield {**row, "load": reporting.load()}
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, Table("lm-log-bilinear-speed", PROTOCOL, rows), repeats=7)

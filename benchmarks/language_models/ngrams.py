@@ -7,19 +7,21 @@ The data are in TACENDA_DATA or the cache. `benchmarks.language_models.ngrams_sp
 
 from __future__ import annotations
 
-from benchmarks import reporting
+from collections.abc import Iterator
+from typing import Any
+
 from benchmarks.language_models import contexts
+from benchmarks.reporting import Row, Table, main
 from tacenda_lm import KneserNey
 
-MODELS = [
-    *(KneserNey(order=order) for order in (2, 3, 4, 5, 6)),
-    *(KneserNey(order=order, smoothing="backoff", min_count=2) for order in (3, 5)),
-    *(KneserNey(order=order, smoothing="good_turing", min_count=2) for order in (3, 5)),
-]
-NAMES = {
-    "interpolated": "modified Kneser-Ney",
-    "backoff": "Kneser-Ney, back-off",
-    "good_turing": "Good-Turing (Katz)",
+MODELS = {
+    "modified Kneser-Ney": [KneserNey(order=order) for order in (2, 3, 4, 5, 6)],
+    "Kneser-Ney, back-off": [
+        KneserNey(order=order, smoothing="backoff", min_count=2) for order in (3, 5)
+    ],
+    "Good-Turing (Katz)": [
+        KneserNey(order=order, smoothing="good_turing", min_count=2) for order in (3, 5)
+    ],
 }
 PROTOCOL = {
     "text": "a line is a sentence, empty lines left out; <unk> in the text is an ordinary word; "
@@ -30,24 +32,22 @@ PROTOCOL = {
 }
 
 
-def main() -> None:
-    reporting.Command(__doc__).parse_args()
-    rows = []
-    for data in ("ptb", "wikitext-2"):
+def rows(options: Any) -> Iterator[Row]:
+    for data in options.data:
         texts = contexts.Texts(data)
-        for model in MODELS:
-            model.fit(texts.train)
-            about = {
-                "data": data,
-                "model": NAMES[model.settings.smoothing],
-                "order": model.order,
-                "n-grams": sum(model.table.sizes),
-            }
-            for row in contexts.perplexities(model, texts.held_out):
-                rows.append({**about, **row})
-                print(rows[-1], flush=True)
-    reporting.save("lm-ngrams", PROTOCOL, rows)
+        for name, models in MODELS.items():
+            for model in models:
+                what = f"{data}, {name}, {model.order}"
+                if options.wants(what):
+                    n_grams = sum(model.fit(texts.train).table.sizes)
+                    for row in contexts.perplexities(model, texts.held_out):
+                        about = {"data": data, "model": name, "order": model.order}
+                        yield {"what": what, **about, "n-grams": n_grams, **row}
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table("lm-ngrams", PROTOCOL, rows, key="what", seeds=None),
+        data=("ptb", "wikitext-2"),
+    )

@@ -1,6 +1,6 @@
 """N-gram models by size: the memory that training takes within a budget, files on disk, what pruning and 8 bits cost.
 
-    python -m benchmarks.language_models.ngrams_size [--only training files] [--millions 0] [--budgets 1 0]
+    python -m benchmarks.language_models.ngrams_size [--tables lm-ngrams-files] [--millions 0] [--budgets 1 0]
 
 Texts are Wikipedia's good articles, and as many million tokens as ``--millions`` says, made of them: sentences drawn
 again and again, with every tenth word replaced by one drawn from all. Each training has a process of its own, whose
@@ -10,28 +10,27 @@ training by `lmplz` from the same text and with as much memory, where these are 
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
 import resource
 import shutil
 import subprocess
-import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import parts, reporting
+from benchmarks import kept, reporting
 from benchmarks.language_models.scale import corpora
+from benchmarks.reporting import Row, Table, in_process, main
 from tacenda import Corpus
 from tacenda.corpus.storage import GrowingArray, Place
 from tacenda_lm import KneserNey
 
-Row = dict[str, Any]
 PROTOCOL = {
     "text": "good and featured articles of English Wikipedia, 40,000 most frequent words; generated: sentences of it "
     "drawn again, every tenth word drawn from all; order 5",
@@ -48,12 +47,13 @@ PROTOCOL = {
 THRESHOLDS = (1e-9, 1e-8, 1e-7)
 
 
-def generated(millions: int) -> Corpus:
-    """That many million tokens on disk, drawn from Wikipedia."""
-    train, _, _ = corpora(0)
-    folder = parts.kept_folder() / f"corpus-generated-{millions}"
-    if not (folder / "done").exists():
-        folder.mkdir(parents=True, exist_ok=True)
+def text_of(millions: int) -> Corpus:
+    """Return Wikipedia, or that many million tokens on disk, drawn from it."""
+    train, _, _ = corpora()
+    if not millions:
+        return train
+
+    def make(folder: Path) -> None:
         rng = np.random.default_rng(0)
         ids = GrowingArray("ids", np.int32, Place(folder))
         offsets = GrowingArray("offsets", np.int64, Place(folder))
@@ -66,30 +66,39 @@ def generated(millions: int) -> Corpus:
             offsets.append(len(ids) + np.cumsum(list(map(len, chosen))))
             ids.append(text)
         ids.finish(), offsets.finish()
-        (folder / "done").touch()
-    ids, offsets = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "offsets"))
-    return Corpus(ids, offsets, train.vocabulary)
+
+    folder, _ = kept.folder("corpus-generated", {"millions": millions}, make)
+    parts = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "offsets"))
+    return Corpus(*parts, train.vocabulary)
 
 
-def text_of(millions: int) -> Corpus:
-    return generated(millions) if millions else corpora(0)[0]
+def what(trainer: str, millions: int, budget: float) -> str:
+    return f"{trainer}, {'generated' if millions else 'wikipedia'} {millions or ''}, {budget or 'default'}"
 
 
 def train(millions: int, budget: float) -> Row:
-    """One training, in this process."""
-    corpus = text_of(millions)
-    before = _peak()
+    """Train in this process, and watch its memory."""
+    corpus, most = text_of(millions), [0]
+    before, done = reporting.peak() / 1e9, threading.Event()
+
+    def watch() -> None:
+        status = Path("/proc/self/status")
+        while status.exists() and not done.wait(0.05):
+            lines = status.read_text(encoding="utf-8").splitlines()
+            most.extend(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
     start = time.process_time()
     model = KneserNey(order=5, memory_gb=budget or None).fit(corpus)
-    seconds, peak = (
-        time.process_time() - start,
-        _peak(),
-    )  # the digest touches all of the mapped table
+    # the digest touches all of the mapped table
+    seconds, peak = time.process_time() - start, reporting.peak() / 1e9
+    done.set(), watcher.join()
     digest = hashlib.sha256(model.table.layout.tobytes())
     for block in np.array_split(model.table.data, 64):
         digest.update(np.ascontiguousarray(block).data)
     return {
-        "what": f"tacenda, {'generated' if millions else 'wikipedia'} {millions or ''}, {budget or 'default'}",
+        "what": what("tacenda", millions, budget),
         "trainer": "tacenda",
         "tokens": corpus.n_tokens,
         "n-grams": sum(model.table.sizes),
@@ -98,18 +107,15 @@ def train(millions: int, budget: float) -> Row:
         "peak GB": peak,
         "before GB": before,
         "table": digest.hexdigest()[:12],
+        **({"anonymous GB": max(most) * 1024 / 1e9} if max(most) else {}),
     }
 
 
-def _peak() -> float:
-    return reporting.peak() / 1e9
-
-
-def lmplz(millions: int, budget: float) -> Row | None:
-    """The same by lmplz, from the text with the words of the vocabulary; None where it is not installed."""
+def lmplz(millions: int, budget: float) -> Iterator[Row]:
+    """Train with lmplz, from the text with the words of the vocabulary; nothing where it is not installed."""
     program = shutil.which("lmplz")
     if program is None or not budget:
-        return None
+        return
     corpus = text_of(millions)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "text")
@@ -121,23 +127,31 @@ def lmplz(millions: int, budget: float) -> Row | None:
         with path.open("rb") as text:
             subprocess.run([program, *arguments], stdin=text, stdout=subprocess.DEVNULL, check=True)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
-    return {
-        "what": f"lmplz, {'generated' if millions else 'wikipedia'} {millions or ''}, {budget}",
+    yield {
+        "what": what("lmplz", millions, budget),
         "trainer": "lmplz",
         "tokens": corpus.n_tokens,
         "budget GB": budget,
-        "seconds": seconds,
+        "seconds": used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime,
         "peak GB": used.ru_maxrss * 1024 / 1e9,
     }
 
 
-def files() -> Iterator[Row]:
-    """Sizes on disk and perplexities: exact, 8 bits, pruned; KenLM's of the exact model."""
-    corpus, dev, test = corpora(0)
-    options: dict[str, dict[str, Any]] = {"exact": {}, "8 bits": {"bits": 8}}
-    options |= {f"pruned {t:g}": {"prune": t} for t in THRESHOLDS}
-    for name, given in options.items():
+def trainings(options: Any) -> Iterator[Row]:
+    for millions, budget in product(options.millions, options.budgets):
+        if millions and not budget:
+            continue  # whether a budget holds is what generated text is for
+        text_of(millions)  # made once, before the process that reads it
+        yield in_process(train, millions, budget)
+        yield from lmplz(millions, budget)
+
+
+def files(_: Any) -> Iterator[Row]:
+    """Measure sizes on disk and perplexities: exact, 8 bits, pruned; KenLM's of the exact model."""
+    corpus, dev, test = corpora()
+    forms: dict[str, dict[str, Any]] = {"exact": {}, "8 bits": {"bits": 8}}
+    forms |= {f"pruned {t:g}": {"prune": t} for t in THRESHOLDS}
+    for name, given in forms.items():
         model = KneserNey(order=5, **given).fit(corpus)
         with tempfile.TemporaryDirectory() as folder:
             model.save(Path(folder, "model"))
@@ -150,10 +164,10 @@ def files() -> Iterator[Row]:
                 "test": model.perplexity(test).value,
             }
             if name == "exact":
-                yield from _kenlm_files(model, Path(folder))
+                yield from kenlm_files(model, Path(folder))
 
 
-def _kenlm_files(model: KneserNey, folder: Path) -> Iterator[Row]:
+def kenlm_files(model: KneserNey, folder: Path) -> Iterator[Row]:
     program = shutil.which("build_binary")
     if program is None:
         print("build_binary is not on PATH: the sizes of KenLM's files are missing.")
@@ -166,63 +180,11 @@ def _kenlm_files(model: KneserNey, folder: Path) -> Iterator[Row]:
         yield {"what": f"kenlm {name}", "n-grams": sum(model.table.sizes), "MB": size / 1e6}
 
 
-def main() -> None:
-    parser = reporting.Command(__doc__, "no-save")
-    parser.add_argument(
-        "--only", nargs="+", choices=("training", "files"), default=("training", "files")
-    )
-    parser.add_argument(
-        "--millions", type=int, nargs="+", default=[0, 200], help="tokens; 0 is Wikipedia"
-    )
-    parser.add_argument(
-        "--budgets", type=float, nargs="+", default=[1, 0], help="GB; 0 is the default"
-    )
-    parser.add_argument("--in-this-process", nargs=2, type=float, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.in_this_process:
-        millions, budget = options.in_this_process
-        print(json.dumps(train(int(millions), budget)))
-        return
-    works: dict[str, Callable[[], Iterator[Row]]] = {
-        "training": lambda: _trainings(options.millions, options.budgets),
-        "files": files,
-    }
-    for name in options.only:
-        rows = list(works[name]())
-        result = f"lm-ngrams-{name}"
-        reporting.save(result, PROTOCOL, rows, seeds=(0,), keep="what", dry=options.no_save)
-
-
-def _trainings(millions: list[int], budgets: list[float]) -> Iterator[Row]:
-    for n in millions:
-        text_of(n)  # made once, before the processes that read it
-        for budget in budgets:
-            if n and not budget:
-                continue  # whether a budget holds is what generated text is for
-            command = [sys.executable, "-m", "benchmarks.language_models.ngrams_size"]
-            command += ["--in-this-process", str(n), str(budget)]
-            yield _watched(command)
-            theirs = lmplz(n, budget)
-            if theirs is not None:
-                yield theirs
-
-
-def _watched(command: list[str]) -> Row:
-    """The row that a process prints, and the most memory that it had of its own, looked up twenty times a second."""
-    most = 0
-    with tempfile.TemporaryFile("w+") as printed:
-        process = subprocess.Popen(command, stdout=printed)
-        status = Path(f"/proc/{process.pid}/status")
-        while process.poll() is None:
-            lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
-            most = max([most, *(int(line.split()[1]) for line in lines if line[:8] == "RssAnon:")])
-            time.sleep(0.05)
-        if process.returncode:
-            raise SystemExit(process.returncode)
-        printed.seek(0)
-        row: Row = json.loads(printed.read().splitlines()[-1])
-    return row | ({"anonymous GB": most * 1024 / 1e9} if most else {})
-
-
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table("lm-ngrams-training", PROTOCOL, trainings, key="what"),
+        Table("lm-ngrams-files", PROTOCOL, files, key="what"),
+        millions=[0, 200],
+        budgets=[1.0, 0.0],
+    )

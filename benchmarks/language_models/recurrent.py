@@ -1,39 +1,31 @@
 """A recurrent network on Penn Treebank from three starts: the LDS paper's Figure 1 and Table 4 (section 7.4).
 
-    python -m benchmarks.language_models.recurrent [--only averaged dropout paper] [--starts random EM] [--epochs 1]
-    python -m benchmarks.language_models.recurrent --planned 9 --only dropout --starts EM
-    python -m benchmarks.language_models.recurrent --choose        learning rates, on the training text alone
+    python -m benchmarks.language_models.recurrent [--runs averaged dropout paper] [--starts random EM]
+    python -m benchmarks.language_models.recurrent --tables lm-recurrent-choice     learning rates, on training text
 
 The starts are random numbers, an LDS by subspace identification alone, and one after EM; each LDS is fitted to the same
-text. The starts take turns, an epoch each, and a row is saved after every epoch, so that a run can be broken off at any
-time and goes on where it was; ``--epochs`` ends it after so many turns. Unfinished fits are kept below
-TACENDA_BENCH_CACHE.
+text. A run can be broken off at any time and goes on where it was.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import time
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import freshness, parts, reporting
+from benchmarks import kept
 from benchmarks.language_models import contexts
-from benchmarks.language_models.held_back import cut
-from benchmarks.language_models.hidden_markov.fits import Row, Texts, measured, rows_of
-from benchmarks.ratings.thesis.pictures import Curve, Panel, draw
+from benchmarks.language_models.contexts import Texts
+from benchmarks.pictures import Curve, Panel, draw
+from benchmarks.reporting import Row, Table, main
 from tacenda import Corpus
 from tacenda_embeddings import LDS
 from tacenda_lm import RecurrentLM
 
-NAME, CHOICE = "lm-recurrent", "lm-recurrent-choice"
 PROTOCOL = {
-    "text": "a line is a sentence; <unk> is an ordinary word; </s> is predicted, <s> is not; closed vocabulary",
+    "text": contexts.TEXT,
     "context": contexts.PROTOCOL,
     "schedule": "the learning rate is constant until an epoch lowers the negative log-probability of the validation "
     "text by less than 0.3 %, then halved after every epoch until one lowers it by less again, which ends training; "
@@ -46,7 +38,7 @@ PROTOCOL = {
     "planned": "no held-out text: three fifths of the epochs at the first learning rate, which then is halved after "
     "every epoch",
     "choices": "learning rates: lm-recurrent-choice; seed 0",
-    "CPU s": "of the processor, one thread: the epoch, its evaluation of the validation text and its checkpoint",
+    "CPU s": "of the processor, one thread: the whole fit, its evaluations and checkpoints included",
 }
 WIDTH = 300
 STARTS = ("random", "SSID", "EM")
@@ -58,187 +50,106 @@ RUNS: dict[str, dict[str, Any]] = {
     "paper": {"width": WIDTH, "averaging": 0.0},
 }
 TITLES = {"averaged": "averaged", "dropout": "averaged, with dropout", "paper": "as in the paper"}
-MOST = 60  # epochs
+MOST, PLANNED = 60, 9  # epochs
 CHOICES = (0.5, 1.0, 2.0)
 CHOOSING_WORDS = 200_000  # of the training text, and a tenth as many after them to choose by
 CHOOSING_EPOCHS = 5
+CHOICE = {
+    "text": f"the first {CHOOSING_WORDS} words of the training text of Penn Treebank to train, a tenth as "
+    "many after them to measure perplexity by; its vocabulary",
+}
 
 
-def folder_of(*names: str) -> Path:
-    """Where unfinished work of the present code lies."""
-    code = {each: freshness.code(each) for each in parts.RECURRENT}
-    digest = hashlib.sha256(json.dumps([RUNS, RATES, code], sort_keys=True).encode()).hexdigest()
-    return parts.kept_folder().joinpath("recurrent", digest[:12], *names)
-
-
-def lds_of(start: str, train: Corpus, folder: Path) -> str | None:
-    """The folder of the LDS of a start, fitted now unless it is there; None for the random start."""
+def lds_of(start: str, on: str, train: Corpus) -> str | None:
+    """Return the folder of the LDS of a start, fitted now unless it is kept; None for the random start."""
     if start == "random":
         return None
-    if not (folder / "model.json").exists():
-        subspace, full = EM_ITERATIONS[start]
-        options = {"subspace_iterations": subspace, "full_iterations": full, "threads": 1}
-        LDS(n_states=WIDTH, **options).fit(train).save(folder)
-    return str(folder)
+    subspace, full = EM_ITERATIONS[start]
+    options = {"subspace_iterations": subspace, "full_iterations": full, "threads": 1}
+    model = LDS(n_states=WIDTH, **options)
+    facts = {"text": on, "settings": model.settings.to_dict()}
+    folder, _ = kept.folder(f"lds-{on}", facts, lambda to: model.fit(train).save(to / "model"))
+    return str(folder / "model")
 
 
-def epochs_of(run: str, start: str, texts: Texts) -> Iterator[list[Row]]:
-    """The new rows of one start, after each of its epochs; at the end those of the texts."""
-    what = f"{run}, {start}"
-    known = measured(NAME)
-    if f"{what}, valid and test, stream" in known:
-        return
-    done = sum(f"{what}, epoch {epoch}" in known for epoch in range(MOST + 1))
-    lds = lds_of(start, texts.train, folder_of(f"lds-{start}"))
-    settings = {**RUNS[run], "learning_rate": RATES[start], "lds": lds}
-    if not done:
+def network(run: str, start: str, texts: Texts, planned: int = 0) -> RecurrentLM:
+    """Return the network of a run and a start; of ``planned`` epochs without held-out text, or of those it needs."""
+    return fitted(run, start, texts, planned)[0]
+
+
+def fitted(run: str, start: str, texts: Texts, planned: int = 0) -> tuple[RecurrentLM, Row]:
+    lds = lds_of(start, texts.name, texts.train)
+    model = RecurrentLM(**RUNS[run], learning_rate=RATES[start], lds=lds, epochs=planned or MOST)
+    return contexts.fitted(model, texts.name, texts.train, None if planned else texts.valid)
+
+
+def rows(options: Any) -> Iterator[Row]:
+    """Yield the course of each fit by epochs, and its perplexities."""
+    texts = Texts()
+    for run, start in product(options.runs, options.starts):
+        what, about = f"{run}, {start}", {"run": run, "start": start}
+        lds = lds_of(start, texts.name, texts.train)
+        settings = {**RUNS[run], "learning_rate": RATES[start], "lds": lds}
         untrained = RecurrentLM(**settings, epochs=0).fit(texts.train)
-        found = untrained.perplexity(texts.valid, context="stream").value
-        yield [{"what": f"{what}, epoch 0", "part": "curve", "run": run, "start": start,
-                "epoch": 0, "valid": found}]  # fmt: skip
-    for epoch in range(max(done, 1), MOST + 1):
-        began = time.process_time()
-        model = RecurrentLM(**settings, epochs=epoch)
-        model.fit(texts.train, texts.valid, checkpoints=folder_of(run, start))
-        seconds, training = time.process_time() - began, model.fitted_on["training"]
-        if training["epochs"] == epoch:
-            yield [{
-                "what": f"{what}, epoch {epoch}", "part": "curve", "run": run, "start": start, "epoch": epoch,
-                "training": float(np.exp(training["epoch_losses"][-1])),
-                "valid": training["evaluations"][-1][2],
-                "learning rate": training["learning_rates"][-1], "CPU s": seconds,
-            }]  # fmt: skip
-        if training["stopped"] == "callback" or epoch == MOST:
-            yield list(final_rows(what, run, start, model, texts))
-            return
+        first = untrained.perplexity(texts.valid, context="stream").value
+        yield {"what": f"{what}, epoch 0", "part": "curve", **about, "epoch": 0, "valid": first}
+        model, took = fitted(run, start, texts)
+        course = model.fitted_on["training"]
+        epochs = zip(
+            course["evaluations"], course["epoch_losses"], course["learning_rates"], strict=True
+        )
+        for (_, epoch, valid), loss, rate in epochs:
+            named = {"what": f"{what}, epoch {epoch}", "part": "curve", **about, "epoch": epoch}
+            yield {**named, "training": float(np.exp(loss)), "valid": valid, "learning rate": rate}
+        for row in contexts.perplexities(model, texts.held_out):
+            yield {
+                "what": f"{what}, valid and test, {row['context']}", "part": "perplexity", **about,
+                "epochs": course["epochs"], "best epoch": course["best"][1], **row, "CPU s": took["CPU s"],
+            }  # fmt: skip
+    if "dropout" in options.runs and "EM" in options.starts:
+        model, took = fitted("dropout", "EM", texts, PLANNED)
+        for row in contexts.perplexities(model, texts.held_out):
+            yield {
+                "what": f"dropout, EM, {PLANNED} epochs planned, {row['context']}", "part": "planned", "run": "dropout",
+                "start": "EM", "epochs": PLANNED, **row, "CPU s": took["CPU s"],
+            }  # fmt: skip
 
 
-def network(run: str, start: str, texts: Texts) -> RecurrentLM:
-    """The network of a run and a start, trained to the end, or as far as it still has to go."""
-    lds = lds_of(start, texts.train, folder_of(f"lds-{start}"))
-    model = RecurrentLM(**RUNS[run], learning_rate=RATES[start], lds=lds, epochs=MOST)
-    return model.fit(texts.train, texts.valid, checkpoints=folder_of(run, start))
-
-
-def planned(run: str, start: str, epochs: int, texts: Texts) -> RecurrentLM:
-    """The network of a fit of so many epochs without held-out text, trained to the end likewise."""
-    lds = lds_of(start, texts.train, folder_of(f"lds-{start}"))
-    model = RecurrentLM(**RUNS[run], learning_rate=RATES[start], lds=lds, epochs=epochs)
-    return model.fit(texts.train, checkpoints=folder_of(run, f"{start}-{epochs}"))
-
-
-def planned_rows(run: str, start: str, epochs: int, texts: Texts) -> Iterator[Row]:
-    """Its perplexities in both contexts, unless they are known."""
-    what = f"{run}, {start}, {epochs} epochs planned"
-    if f"{what}, stream" in measured(NAME):
-        return
-    began = time.process_time()
-    model = planned(run, start, epochs, texts)
-    seconds = time.process_time() - began
-    for row in contexts.perplexities(model, texts.held_out):
-        yield {
-            "what": f"{what}, {row['context']}", "part": "planned", "run": run, "start": start,
-            "epochs": epochs, **row, "CPU s": seconds,
-        }  # fmt: skip
-
-
-def final_rows(what: str, run: str, start: str, model: RecurrentLM, texts: Texts) -> Iterator[Row]:
-    """The rows of a finished fit: perplexities in both contexts, and after how many epochs."""
-    training = model.fitted_on["training"]
-    best = training["best"][1]
-    for row in contexts.perplexities(model, texts.held_out):
-        yield {
-            "what": f"{what}, valid and test, {row['context']}", "part": "perplexity", "run": run, "start": start,
-            "epochs": training["epochs"], "best epoch": best, **row,
-        }  # fmt: skip
-
-
-def draw_curves() -> None:
-    """Figure 1: perplexity of the validation text by epoch, a panel for each run."""
-    rows = [row for row in rows_of(NAME) if row["part"] == "curve"]
+def draw_curves(rows: list[Row]) -> None:
+    """Draw Figure 1: perplexity of the validation text by epoch, a panel for each run."""
     panels = []
     for run in RUNS:
-        last = max((row["epoch"] for row in rows if row["run"] == run), default=0)
-        if not last:
-            continue
-        curves = []
-        for n, start in enumerate(STARTS):
-            values = {
-                row["epoch"]: row["valid"]
-                for row in rows
-                if (row["run"], row["start"]) == (run, start) and row["epoch"]
-            }
-            if values:
-                curve = [values[epoch] for epoch in sorted(values)]
-                curves.append(Curve(start, curve, color=f"C{n}"))
-        ticks = [str(epoch) for epoch in range(1, last + 1)]
-        panels.append(Panel(TITLES[run], "epoch", curves, ticks))
-    draw(NAME, panels, y_label="perplexity of the validation text")
+        own = [row for row in rows if row["part"] == "curve" and row["run"] == run and row["epoch"]]
+        values = {start: [row["valid"] for row in own if row["start"] == start] for start in STARTS}
+        curves = [
+            Curve(start, values[start], color=f"C{n}")
+            for n, start in enumerate(STARTS)
+            if values[start]
+        ]
+        ticks = [str(n) for n in range(1, max(map(len, values.values())) + 1)]
+        panels += [Panel(TITLES[run], "epoch", curves, ticks)] if curves else []
+    draw("lm-recurrent", panels, y_label="perplexity of the validation text")
 
 
-def train_in_turns(runs: list[str], starts: list[str], turns: int) -> None:
-    """Every start an epoch at a time, until all are done or so many turns were taken."""
-    texts = Texts()
-    going = {(run, start): epochs_of(run, start, texts) for run in runs for start in starts}
-    found: list[Row] = []
-    for turn in range(MOST + 2):
-        for key, rows in list(going.items()):
-            new = next(rows, None)
-            if new is None:
-                del going[key]
-                continue
-            found += new
-            reporting.save(NAME, PROTOCOL, found, seeds=(0,), keep="what", unfinished=True)
-        if not going or turn + 1 == turns:
-            break
-    if found:
-        unfinished = bool(going) or set(runs) != set(RUNS) or set(starts) != set(STARTS)
-        reporting.save(NAME, PROTOCOL, found, seeds=(0,), keep="what", unfinished=unfinished)
-        draw_curves()
-
-
-def choose() -> None:
-    """The learning rate of each start, by words of the training text that were held back."""
+def choices(_: Any) -> Iterator[Row]:
+    """Yield the learning rates of each start, by words of the training text that were held back."""
     whole = Texts().train
     ends = np.cumsum(np.diff(whole.offsets) + 1)
     n, end = np.searchsorted(ends, [CHOOSING_WORDS, 1.1 * CHOOSING_WORDS]).tolist()
-    train, held_back = cut(whole, n, end - n)
-    rows: list[Row] = []
-    for start in STARTS:
-        lds = lds_of(start, train, folder_of(f"choosing-lds-{start}"))
-        for rate in CHOICES:
-            model = RecurrentLM(width=WIDTH, learning_rate=rate, lds=lds, epochs=CHOOSING_EPOCHS)
-            found = model.fit(train, held_back).fitted_on["training"]["evaluations"]
-            row = {f"epoch {epoch}": value for _, epoch, value in found}
-            rows.append({"what": f"{start}, {rate}", "start": start, "learning rate": rate, **row})
-            protocol = {
-                "text": f"the first {CHOOSING_WORDS} words of the training text of Penn Treebank to train, a tenth as "
-                "many after them to measure perplexity by; its vocabulary",
-            }
-            reporting.save(CHOICE, protocol, rows, seeds=(0,), keep="what")
-
-
-def main() -> None:
-    parser = reporting.Command(__doc__)
-    parser.add_argument("--only", nargs="+", choices=tuple(RUNS), default=list(RUNS))
-    parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
-    parser.add_argument(
-        "--epochs", type=int, default=0, help="turns to take; 0: until all are done"
-    )
-    parser.add_argument("--choose", action="store_true", help="try learning rates instead")
-    parser.add_argument("--planned", type=int, help="fits of so many epochs, planned, instead")
-    options = parser.parse_args()
-    if options.choose:
-        choose()
-    elif options.planned:
-        texts = Texts()
-        for run, start in product(options.only, options.starts):
-            rows = list(planned_rows(run, start, options.planned, texts))
-            if rows:
-                reporting.save(NAME, PROTOCOL, rows, seeds=(0,), keep="what", unfinished=True)
-    else:
-        train_in_turns(options.only, options.starts, options.epochs)
+    train, held_back = contexts.cut(whole, n, end - n)
+    for start, rate in product(STARTS, CHOICES):
+        lds = lds_of(start, "ptb-beginning", train)
+        model = RecurrentLM(width=WIDTH, learning_rate=rate, lds=lds, epochs=CHOOSING_EPOCHS)
+        found = model.fit(train, held_back).fitted_on["training"]["evaluations"]
+        row = {f"epoch {epoch}": value for _, epoch, value in found}
+        yield {"what": f"{start}, {rate}", "start": start, "learning rate": rate, **row}
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table("lm-recurrent", PROTOCOL, rows, key="what", after=draw_curves),
+        Table("lm-recurrent-choice", CHOICE, choices, key="what"),
+        runs=tuple(RUNS),
+        starts=STARTS,
+    )

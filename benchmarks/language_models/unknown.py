@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from benchmarks import reporting
+from benchmarks.reporting import Row, Table, main
 from tacenda import Corpus, datasets
 from tacenda_lm import KneserNey, surprisal_table
 
@@ -29,20 +30,16 @@ PROTOCOL = {
 }
 
 
-def main() -> None:
-    reporting.Command(__doc__).parse_args()
-    files = datasets.locate("wikipedia-good-articles")
-    with files["test"].open(encoding="utf-8") as stream:
+def fitted(size: int | None) -> KneserNey:
+    dev = datasets.locate("wikipedia-good-articles")["dev"]
+    options: dict[str, Any] = {"max_vocabulary": size, "min_count": MIN_COUNT}
+    return KneserNey(order=ORDER).fit(Corpus.from_text(dev, tokenizer="words", **options))
+
+
+def rows(_: Any) -> Iterator[Row]:
+    with datasets.locate("wikipedia-good-articles")["test"].open(encoding="utf-8") as stream:
         text = "".join(islice(stream, PARAGRAPHS))
-
-    def fitted(size: int | None) -> KneserNey:
-        corpus = Corpus.from_text(
-            files["dev"], tokenizer="words", max_vocabulary=size, min_count=MIN_COUNT
-        )
-        return KneserNey(order=ORDER).fit(corpus)
-
     model = fitted(None)
-    rows: list[dict[str, Any]] = []
     for way, options in WAYS.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of the way "class"
@@ -51,23 +48,19 @@ def main() -> None:
         frequency = np.asarray(found["log_frequency"], float)
         rare = known & (frequency <= np.quantile(frequency[known], 0.1))
         row = {"unknown": bits[~known].mean(), "rare": bits[rare].mean(), "all": bits.mean()}
-        rows.append({"part": "way", "way": way, "unknown words": int((~known).sum()), **row})
+        yield {"part": "way", "way": way, "unknown words": int((~known).sum()), **row}
     for size in SIZES:
         measured = fitted(size).perplexity(text, tokenizer="words")
         assert measured.n_characters is not None
-        unpaid = -measured.log_prob / math.log(2) / measured.n_characters
-        rows.append(
-            {
-                "part": "vocabulary",
-                "words kept": size or "all",
-                "unknown share": measured.oov_rate,
-                "bits per character": measured.bits_per_character,
-                "unpaid": unpaid,
-                "perplexity": measured.value,
-            }
-        )
-    reporting.save("lm-unknown", PROTOCOL, rows)
+        yield {
+            "part": "vocabulary",
+            "words kept": size or "all",
+            "unknown share": measured.oov_rate,
+            "bits per character": measured.bits_per_character,
+            "unpaid": -measured.log_prob / math.log(2) / measured.n_characters,
+            "perplexity": measured.value,
+        }
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, Table("lm-unknown", PROTOCOL, rows, seeds=None))

@@ -1,13 +1,12 @@
 """RMSE and time of every algorithm, ours, Surprise's and other libraries', on the same folds.
 
-    python -m benchmarks.ratings.accuracy [--data ml-1m] [--only NAME ...] [--folds 5] [--repeats 1] [--again]
+    python -m benchmarks.ratings.accuracy [--data ml-1m] [--only NAME ...] [--repeats 1] [--again]
 
 Ours have their defaults. The others have two rows: their defaults, and settings chosen on ratings held out
 (`benchmarks.ratings.peer_settings`). All test pairs are scored and clipped to the scale; compiled code is warm. cornac,
-LensKit and myFM run under an interpreter of their own (`benchmarks.ratings.other_libraries`); one that is not
-installed is left out, a line says so, and its rows of an earlier run stay. A row is saved when its last fold is done.
-Every finished fold is kept, so that an interrupted run goes on where it was, and what was measured of the same code and
-libraries is not measured anew, but with ``--again``.
+LensKit and myFM run under an interpreter of their own (`benchmarks.ratings.peers`); one that is not installed is left
+out, a line says so, and the table is not replaced. Every finished fold is kept, so that an interrupted run goes on
+where it was, and what was measured of the same code and libraries is not measured anew, but with ``--again``.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from typing import Any, NamedTuple
 
 from surprise import AlgoBase
 
-from benchmarks import reporting
-from benchmarks.embeddings import common
+from benchmarks import kept, reporting
 from benchmarks.ratings import data, measuring, peer_process, peer_settings, peers
 from benchmarks.ratings.data import Fold
 from benchmarks.ratings.measuring import SEED
 from benchmarks.ratings.peers import PEERS, Measured, told
+from benchmarks.reporting import Options, Row, Table
 from tacenda_surprise import (
     PMF,
     RBM,
@@ -79,8 +78,8 @@ class Entry(NamedTuple):
     measure: Callable[[Sequence[Fold]], Iterator[Measured]]
 
 
-def entries(name: str) -> Iterator[Entry]:
-    """Every row of a data set whose library is installed."""
+def entries(name: str, options: Options) -> Iterator[Entry]:
+    """Yield every row of a data set whose library is installed."""
     own = f"tacenda-surprise {reporting.version('tacenda-surprise')}"
     for row, make in OURS.items():
         yield Entry(row, "defaults", own, lambda folds, make=make: measuring.here(make, folds))
@@ -88,7 +87,7 @@ def entries(name: str) -> Iterator[Entry]:
     for peer in PEERS:
         library = measuring.library(peer)
         if library is None:
-            print(f"{peer.name} is left out: {peer.library} is not installed", flush=True)
+            options.leave_out(peer.name, f"{peer.library} is not installed")
             continue
         rows = {peer.name: peer.default}
         if chosen.get(peer.name, peer.default) != peer.default:
@@ -104,25 +103,23 @@ def entries(name: str) -> Iterator[Entry]:
             )
 
 
-def figures(
-    entry: Entry, folds: Sequence[Fold], repeats: int, cells: common.Cells, code: Sequence[str] = ()
-) -> dict[str, Any]:
-    """The row of ``entry``, its folds measured now or found in the cells, of ``code`` if it is ours."""
+def figures(entry: Entry, folds: Sequence[Fold], repeats: int, cells: kept.Cells) -> Row:
+    """Return the row of ``entry``, its folds measured now or found in the cells."""
     found: list[dict[str, Any]] = []
+    ours = entry.library.startswith("tacenda")
     for repeat in range(repeats):
         if repeat and found[0]["fit"] + found[0]["test"] > SLOW:
             break
-        keys = [_key(entry, code, repeat, number) for number in range(len(folds))]
-        left = [
-            (key, fold) for key, fold in zip(keys, folds, strict=True) if key not in cells.values
-        ]
+        about = {"row": entry.name, "settings": entry.settings, "library": entry.library}
+        keys = [kept.cell_key(**about, repeat=repeat, fold=n) for n in range(len(folds))]
+        left = [(key, fold) for key, fold in zip(keys, folds, strict=True) if key not in cells]
         measured = entry.measure([fold for _, fold in left]) if left else ()
         for (key, fold), (estimates, fit, test) in zip(left, measured, strict=True):
             rmse, mae = measuring.rmse(estimates, fold), measuring.mae(estimates, fold)
             cell = {"rmse": rmse, "mae": mae, "fit": fit, "test": test}
-            cells.measure(key, lambda cell=cell: cell)
+            cells.measure(key, lambda cell=cell: cell, ours=ours)
             print(f"{entry.name}: {rmse:.4f}", flush=True)
-        found += [cells.values[key] for key in keys]
+        found += [cells[key] for key in keys]
     once = found[: len(folds)]
     return {
         "algorithm": entry.name,
@@ -138,39 +135,31 @@ def figures(
     }
 
 
-def _key(entry: Entry, code: Sequence[str], repeat: int, fold: int) -> str:
-    """What was measured: library and settings are part of it, and of ours the code."""
-    code = code if entry.library.startswith("tacenda") else ""
-    row = common.cell_key(row=entry.name, settings=entry.settings, library=entry.library)
-    return f"{row} | {common.cell_key(code=code, repeat=repeat, fold=fold)}"
+def table(name: str) -> Table:
+    """Return the table of a data set."""
 
+    def protocol(options: Any) -> dict[str, Any]:
+        return {
+            "data": data.SPLITS[name],
+            "settings seen": SEEN,
+            **PROTOCOL,
+            "cornac, LensKit and myFM under": peers.versions(peers.interpreter()),
+            "the others under": peer_process.installed(),
+            "repeats": options.repeats,
+        }
 
-def main() -> None:
-    parser = data.parser(__doc__)
-    parser.add_argument("--folds", type=int, default=5, help="how many folds, the first ones")
-    parser.add_argument("--repeats", type=int, default=1, help="fits of every fold, for the times")
-    options = parser.parse_args()
-    name = f"ratings-{options.data}"
-    cells = common.Cells(options.cache, name)
-    if options.again:
-        cells.clear()
-    every = list(entries(options.data))
-    wanted = data.wanted([entry.name for entry in every], options.only)
-    folds = data.folds(options.data, options.folds)
-    protocol = {
-        "data": data.SPLITS[options.data],
-        "settings seen": SEEN,
-        **PROTOCOL,
-        "cornac, LensKit and myFM under": peers.versions(peers.interpreter()),
-        "the others under": peer_process.installed(),
-        "repeats": options.repeats,
-    }
-    rows: list[dict[str, Any]] = []
-    for entry in (entry for entry in every if entry.name in wanted):
-        rows.append(figures(entry, folds, options.repeats, cells, measuring.code(name)))
-        more = {"unfinished": not options.only and len(rows) < len(every), "dry": options.no_save}
-        reporting.save(name, protocol, rows, seeds=[SEED], keep="algorithm", **more)
+    def rows(options: Any) -> Iterator[Row]:
+        cells, folds = kept.Cells(f"ratings-{name}"), data.folds(name)
+        if options.again:
+            cells.clear()
+        every = {entry.name: entry for entry in entries(name, options)}
+        for row in options.chosen(every):
+            yield figures(every[row], folds, options.repeats, cells)
+
+    return Table(f"ratings-{name}", protocol, rows, key="algorithm", seeds=(SEED,))
 
 
 if __name__ == "__main__":
-    main()
+    options = reporting.parse(__doc__, data=data.NAMES, repeats=1)
+    for each in options.data:
+        table(each).run(options)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from surprise import Dataset, Reader, Trainset
 from surprise.model_selection import KFold, train_test_split
 
-from benchmarks import parts
 from tacenda import datasets
 from tacenda.ratings import Ratings, read_ratings
 
@@ -58,31 +54,6 @@ def trainset(ratings: Ratings) -> Trainset:
     ids = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), strict=True)
     rows = [(*pair, r, None) for pair, r in zip(ids, ratings.values.tolist(), strict=True)]
     return Dataset(Reader(rating_scale=ratings.scale)).construct_trainset(rows)
-
-
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """The options of the benchmarks that measure rows on one of the data sets."""
-    found = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
-    found.add_argument("--data", default=NAMES[0], choices=NAMES)
-    found.add_argument("--only", nargs="*", default=[], help="rows with one of these in the name")
-    found.add_argument(
-        "--cache",
-        type=Path,
-        default=parts.kept_folder(),
-        help="where finished fits are kept (default: TACENDA_BENCH_CACHE)",
-    )
-    found.add_argument("--again", action="store_true", help="measure what is finished too")
-    found.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
-    return found
-
-
-def wanted(rows: Sequence[str], only: Sequence[str]) -> list[str]:
-    """The rows that are called so or, where none is called just so, have it in their names; all for no name."""
-    return [
-        row
-        for row in rows
-        if not only or any(name == row or (name not in rows and name in row) for name in only)
-    ]
 
 
 def held_out(fold: Fold, share: float = 0.1) -> Fold:

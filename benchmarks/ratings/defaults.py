@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from itertools import product
 from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
@@ -20,10 +21,10 @@ from unittest import mock
 import numpy as np
 from surprise import SVD
 
-from benchmarks import reporting
-from benchmarks.embeddings import common
-from benchmarks.ratings import data, measuring
+from benchmarks import kept
+from benchmarks.ratings import data
 from benchmarks.ratings.generated import SHAPES, generate
+from benchmarks.reporting import Row, Table, main
 from tacenda.ratings import Ratings, split
 from tacenda_surprise import (
     PMF,
@@ -206,8 +207,8 @@ def cells_of(train: Ratings, test: Ratings) -> Iterator[tuple[str, Callable[[], 
             yield row, lambda name=name, value=value: ranking().hits(name, value)  # type: ignore[misc]
 
 
-def table(found: Mapping[str, Mapping[str, list[dict[str, float]]]]) -> list[dict[str, Any]]:
-    """One row for each measure of a row: means over the seeds of each set, and over the sets."""
+def table(found: Mapping[str, Mapping[str, list[dict[str, float]]]]) -> list[Row]:
+    """Return one row for each measure of a row: means over the seeds of each set, and over the sets."""
     rows = []
     for row, of_sets in found.items():
         measures = dict.fromkeys(name for each in of_sets.values() for name in each[0])
@@ -235,33 +236,30 @@ def table(found: Mapping[str, Mapping[str, list[dict[str, float]]]]) -> list[dic
     return rows
 
 
-def main() -> None:
-    parser = reporting.Command(__doc__, "cache", "only", "no-save")
-    parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1])
-    parser.add_argument("--sets", nargs="*", default=list(SHAPES), choices=list(SHAPES))
-    options = parser.parse_args()
-    cells = common.Cells(options.cache, "ratings-defaults")
-    rows: dict[str, dict[str, list[dict[str, float]]]] = {}
-    for name in options.sets:
-        for seed in options.seeds:
-            train, test = split(generate(name, seed), HELD_OUT, seed=seed)
-            every = dict(cells_of(train, test))
-            for row in data.wanted(list(every), options.only and [*options.only, BiasOnly.name]):
-                key = common.cell_key(
-                    set=name, seed=seed, row=row, code=measuring.code("ratings-defaults")
-                )
-                found = cells.measure(key, every[row])
-                rows.setdefault(row, {}).setdefault(name, []).append(found)
-            print(f"{name}, seed {seed}: done", flush=True)
-    protocol = {
-        "data": f"generated sets; a fraction of {HELD_OUT} of the ratings held out",
-        "errors": "percent above the RMSE of BiasOnly with its defaults, means over the seeds",
-        "chains": f"constants of Bayesian models but for the width are compared with {SHORT}",
-        "lists": f"hit rate of {PLACES} items by both; liked: of items that were rated above the mean",
-    }
-    more = {"keep": "tried", "dry": options.no_save}
-    reporting.save("ratings-defaults", protocol, table(rows), seeds=options.seeds, **more)
+def rows(options: Any) -> list[Row]:
+    cells = kept.Cells("ratings-defaults")
+    found: dict[str, dict[str, list[dict[str, float]]]] = {}
+    for name, seed in product(options.sets, options.seeds):
+        train, test = split(generate(name, seed), HELD_OUT, seed=seed)
+        every = dict(cells_of(train, test))
+        for row in dict.fromkeys([BiasOnly.name, *options.chosen(every)]):
+            key = kept.cell_key(set=name, seed=seed, row=row)
+            cell = cells.measure(key, every[row])
+            found.setdefault(row, {}).setdefault(name, []).append(cell)
+        print(f"{name}, seed {seed}: done", flush=True)
+    return table(found)
 
 
+PROTOCOL = {
+    "data": f"generated sets; a fraction of {HELD_OUT} of the ratings held out",
+    "errors": "percent above the RMSE of BiasOnly with its defaults, means over the seeds",
+    "chains": f"constants of Bayesian models but for the width are compared with {SHORT}",
+    "lists": f"hit rate of {PLACES} items by both; liked: of items that were rated above the mean",
+}
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table("ratings-defaults", PROTOCOL, rows, key="tried", seeds=lambda options: options.seeds),
+        seeds=[0, 1],
+        sets=tuple(SHAPES),
+    )

@@ -15,16 +15,17 @@ from __future__ import annotations
 import importlib.metadata
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 from surprise import SVD
 
-from benchmarks import reporting
-from benchmarks.embeddings import common
-from benchmarks.ratings import data, measuring
+from benchmarks import kept
+from benchmarks.ratings import data
 from benchmarks.ratings.generated import SHAPES, generate
+from benchmarks.reporting import Row, Table, main
 from tacenda.ratings import Ratings, split, split_last
 from tacenda_surprise import PMF, ConditionalPMF
 from tacenda_surprise.algorithm import best_items
@@ -155,54 +156,49 @@ def measure(name: str, row: str) -> dict[str, Any]:
     return {**good, "fit": found.fit, "rank": found.ranking, "settings": told}
 
 
-def main() -> None:
-    parser = reporting.Command(__doc__, "cache", "only")
-    sets = [MOVIELENS, *SHAPES]
-    parser.add_argument("--data", nargs="*", default=sets, choices=sets)
-    options = parser.parse_args()
-    cells = common.Cells(options.cache, "ratings-lists")
-    names = [*OURS, POPULAR]
+def version() -> str:
     try:
-        version = importlib.metadata.version("implicit")
-        names += [IMPLICIT, CHOSEN]
+        return importlib.metadata.version("implicit")
     except importlib.metadata.PackageNotFoundError:
-        version = "not installed"
-        print("implicit is left out: it is not installed", flush=True)
-    rows = []
-    for name in options.data:
-        for row in data.wanted(names, options.only):
-            told = (
-                version
-                if row in (IMPLICIT, CHOSEN)
-                else measuring.code("ratings-lists")
-                if row in OURS
-                else ""
-            )
-            key = common.cell_key(data=name, row=row, of=told)
-            found = cells.measure(key, lambda: measure(name, row))  # noqa: B023
-            rows.append(
-                {
-                    "row": f"{name}: {row}",
-                    "data": name,
-                    "ranked by": row,
-                    "HR": round(found["hit_rate"], 3),
-                    "NDCG": round(found["ndcg"], 3),
-                    "MRR": round(found["mrr"], 3),
-                    "recall": round(found["recall"], 3),
-                    "fit s": round(found["fit"], 2),
-                    "lists s": round(found["rank"], 3),
-                    "settings": found.get("settings", {}),
-                }
-            )
-            print(rows[-1], flush=True)
-    protocol = {
+        return "not installed"
+
+
+def protocol(_: Any) -> dict[str, Any]:
+    return {
         "data": f"{MOVIELENS}: each user's last fifth held out; the others: a random fifth",
         "lists": f"{PLACES} items that the user has not rated in the training part",
-        "implicit": f"{version}; chosen settings: NDCG on a fifth of the training part",
+        "implicit": f"{version()}; chosen settings: NDCG on a fifth of the training part",
         "time": "seconds of processor time, one thread",
     }
-    reporting.save("ratings-lists", protocol, rows, seeds=[SEED], keep="row")
+
+
+def rows(options: Any) -> Iterator[Row]:
+    cells, names = kept.Cells("ratings-lists"), [*OURS, POPULAR]
+    if version() == "not installed":
+        options.leave_out("implicit", "it is not installed")
+    else:
+        names += [IMPLICIT, CHOSEN]
+    for name, row in product(options.data, options.chosen(names)):
+        theirs = row in (IMPLICIT, CHOSEN)
+        key = kept.cell_key(data=name, row=row, of=version() if theirs else "ours")
+        found = cells.measure(key, lambda: measure(name, row), ours=not theirs)  # noqa: B023
+        yield {
+            "row": f"{name}: {row}",
+            "data": name,
+            "ranked by": row,
+            "HR": round(found["hit_rate"], 3),
+            "NDCG": round(found["ndcg"], 3),
+            "MRR": round(found["mrr"], 3),
+            "recall": round(found["recall"], 3),
+            "fit s": round(found["fit"], 2),
+            "lists s": round(found["rank"], 3),
+            "settings": found.get("settings", {}),
+        }
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table("ratings-lists", protocol, rows, key="row", seeds=(SEED,)),
+        data=(MOVIELENS, *SHAPES),
+    )

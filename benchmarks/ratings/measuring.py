@@ -13,16 +13,29 @@ import numpy as np
 import surprise
 from surprise import AlgoBase, Dataset, Reader
 
-from benchmarks import freshness, parts
 from benchmarks.ratings import peers
 from benchmarks.ratings.data import Fold
 from benchmarks.ratings.peers import Floats, Measured, Peer, Settings
 from tacenda.datasets import synthetic_ratings
+from tacenda.fitting import Callback, FitLoop
 
 SEED = 0
 # One fit instead of two, to all but a few ratings, so that a callback sees every epoch.
 ONE_FIT: dict[str, Any] = {"validation": 1e-4, "refit": False, "patience": 100}
 RANDOM = "SVD", "SVDpp", "NMF"  # those of Surprise that take a random_state
+
+
+class Clock(Callback):
+    """Clock and processor time at the end of each epoch."""
+
+    def __init__(self) -> None:
+        self.wall: list[float] = []
+        self.processor: list[float] = []
+
+    def on_epoch_end(self, run: FitLoop) -> bool | None:
+        self.wall.append(time.perf_counter())
+        self.processor.append(time.process_time())
+        return None
 
 
 def here(make: Callable[[], AlgoBase], folds: Sequence[Fold]) -> Iterator[Measured]:
@@ -67,12 +80,6 @@ def warm(algo: AlgoBase) -> None:
     rows = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), ratings.values, strict=True)
     trainset = data.construct_trainset([(str(u), str(i), float(r), None) for u, i, r in rows])
     algo.fit(trainset).test(trainset.build_testset())
-
-
-def code(result: str) -> list[str]:
-    """Digests of the code that our figures of a result depend on: part of the name of what is kept of them."""
-    part = parts.part_of(result)
-    return [freshness.code(each) for each in part.measures] if part else []
 
 
 def rmse(estimates: Floats, fold: Fold) -> float:

@@ -11,15 +11,15 @@ only favour the peers. Every finished candidate is kept, so that an interrupted 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchmarks import parts, reporting
-from benchmarks.embeddings import common
+from benchmarks import kept, reporting
 from benchmarks.ratings import data, measuring
 from benchmarks.ratings.data import Fold
 from benchmarks.ratings.measuring import SEED
 from benchmarks.ratings.peers import PEERS, Peer, Settings, told
+from benchmarks.reporting import Row, Table
 
 PROTOCOL = {
     "measure": "RMSE of a tenth of the training part, held out; the test part decides nothing",
@@ -35,7 +35,7 @@ def results(name: str) -> str:
 
 def chosen(name: str) -> dict[str, Settings]:
     """The settings of every peer, by name, that were best on the data set, as far as they are searched."""
-    path = parts.RESULTS / f"{results(name)}.json"
+    path = reporting.RESULTS / f"{results(name)}.json"
     if not path.exists():
         print(f"Defaults alone: run python -m benchmarks.ratings.peer_settings --data {name}")
         return {}
@@ -43,30 +43,30 @@ def chosen(name: str) -> dict[str, Settings]:
     return {row["peer"]: row["options"] for row in rows if row["chosen"] == "yes"}
 
 
-def rows_of(
-    peer: Peer, candidates: Sequence[Settings], fold: Fold, cells: common.Cells
-) -> list[dict[str, Any]]:
-    """One row a candidate; the best is chosen."""
+def rows_of(peer: Peer, candidates: Sequence[Settings], fold: Fold, cells: kept.Cells) -> list[Row]:
+    """Return one row a candidate; the best is chosen."""
     library = measuring.library(peer)
     keys = {
-        common.cell_key(peer=peer.name, library=library, settings=told(settings)): settings
+        kept.cell_key(peer=peer.name, library=library, settings=told(settings)): settings
         for settings in candidates
     }
-    missing = {key: settings for key, settings in keys.items() if key not in cells.values}
+    missing = {key: settings for key, settings in keys.items() if key not in cells}
     measured = measuring.of_peer(peer, list(missing.values()), [fold])
     for key, (estimates, fit, _) in zip(missing, measured, strict=True):
         rmse = round(measuring.rmse(estimates, fold), 4)
-        cells.measure(key, lambda rmse=rmse, fit=fit: {"rmse": rmse, "fit": round(fit, 2)})
+        cells.measure(
+            key, lambda rmse=rmse, fit=fit: {"rmse": rmse, "fit": round(fit, 2)}, ours=False
+        )
         print(f"{key}: {rmse:.4f}", flush=True)
-    best = min(keys, key=lambda key: cells.values[key]["rmse"])
+    best = min(keys, key=lambda key: cells[key]["rmse"])
     return [
         {
             "row": f"{peer.name}: {told(settings)}",
             "peer": peer.name,
             "library": library,
             "settings": told(settings),
-            "RMSE held out": cells.values[key]["rmse"],
-            "fit s": cells.values[key]["fit"],
+            "RMSE held out": cells[key]["rmse"],
+            "fit s": cells[key]["fit"],
             "chosen": "yes" if key == best else "no",
             "options": dict(settings),
         }
@@ -74,29 +74,25 @@ def rows_of(
     ]
 
 
-def main() -> None:
-    options = data.parser(__doc__).parse_args()
-    cells = common.Cells(options.cache, results(options.data))
-    if options.again:
-        cells.clear()
-    tried = {peer: peer.tried(options.data) for peer in PEERS if peer.tried(options.data)}
-    wanted = data.wanted([peer.name for peer in tried], options.only)
-    fold = data.held_out(data.folds(options.data, 1)[0])
-    protocol = {"data": data.SPLITS[options.data], **PROTOCOL}
-    rows: list[dict[str, Any]] = []
-    for peer, candidates in tried.items():
-        if peer.name not in wanted:
-            continue
-        if measuring.library(peer) is None:
-            print(f"{peer.name} is left out: {peer.library} is not installed", flush=True)
-            continue
-        rows += rows_of(peer, candidates, fold, cells)
-        more = {
-            "unfinished": not options.only and peer is not list(tried)[-1],
-            "dry": options.no_save,
-        }
-        reporting.save(results(options.data), protocol, rows, seeds=[SEED], keep="row", **more)
+def table(name: str) -> Table:
+    """Return the table of a data set."""
+
+    def rows(options: Any) -> Iterator[Row]:
+        cells, fold = kept.Cells(results(name)), data.held_out(data.folds(name, 1)[0])
+        if options.again:
+            cells.clear()
+        tried = {peer.name: peer for peer in PEERS if peer.tried(name)}
+        for peer in map(tried.__getitem__, options.chosen(tried)):
+            if measuring.library(peer) is None:
+                options.leave_out(peer.name, f"{peer.library} is not installed")
+                continue
+            yield from rows_of(peer, peer.tried(name), fold, cells)
+
+    protocol = {"data": data.SPLITS[name], **PROTOCOL}
+    return Table(results(name), protocol, rows, key="row", seeds=(SEED,))
 
 
 if __name__ == "__main__":
-    main()
+    options = reporting.parse(__doc__, data=data.NAMES)
+    for each in options.data:
+        table(each).run(options)

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import parts
+from benchmarks import freshness
 from benchmarks.ratings import peer_process
 from benchmarks.ratings.data import Fold
 from tacenda_surprise.trainsets import numbers, ratings_of
@@ -54,7 +54,7 @@ class Measured(NamedTuple):
 def interpreter() -> Path:
     """The Python that has the libraries."""
     named = os.environ.get("TACENDA_PEERS_PYTHON")
-    own = parts.ROOT / ".venv-peers" / "bin" / "python"
+    own = freshness.ROOT / ".venv-peers" / "bin" / "python"
     return Path(named) if named else own if own.exists() else Path(sys.executable)
 
 

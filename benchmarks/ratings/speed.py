@@ -9,10 +9,8 @@ each time, ratings shaped like Netflix's: 480,000 users and 17,800 items, skewed
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -22,9 +20,9 @@ from surprise.model_selection import KFold, cross_validate
 
 from benchmarks import reporting
 from benchmarks.ratings import data
-from benchmarks.ratings.measuring import ONE_FIT
+from benchmarks.ratings.measuring import ONE_FIT, Clock
+from benchmarks.reporting import Row, Table, in_process, main
 from tacenda.datasets import synthetic_ratings
-from tacenda.fitting import Callback, FitLoop
 from tacenda.ratings import Ratings
 from tacenda_surprise import PMF, ConditionalPMF
 from tacenda_surprise.trainsets import ratings_of
@@ -37,46 +35,34 @@ PROTOCOL = {
     "pairs": "score_pairs of 10 million random pairs of MovieLens-1M",
     "cross-validation": "cross_validate, 5 folds of MovieLens-100K, everything included",
 }
-_COLD = """
-import time, numpy as np
-from tacenda.ratings import Ratings
-from tacenda_surprise import ConditionalPMF
-start = time.perf_counter()
-ConditionalPMF(n_factors=2, n_epochs=1).fit(Ratings.from_triples([("u", "i", 3.0)]))
-print(time.perf_counter() - start)
-"""
+
+
+def first_fit() -> float:
+    """Return the seconds of the first fit of a process."""
+    start = time.perf_counter()
+    ConditionalPMF(n_factors=2, n_epochs=1).fit(Ratings.from_triples([("u", "i", 3.0)]))
+    return time.perf_counter() - start
 
 
 def seconds(call: Callable[[], Any], repeats: int) -> dict[str, float | int]:
-    return reporting.summary(reporting.timed(call, repeats))
+    return reporting.summary(reporting.interleaved({"": call}, repeats, time.perf_counter)[""])
 
 
-class Clock(Callback):
-    """Notes when each epoch ends."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    def on_epoch_end(self, run: FitLoop) -> bool | None:
-        self.times.append(time.perf_counter())
-        return None
-
-
-def sgd_rates(name: str, ratings: Ratings, epochs: int) -> list[dict[str, Any]]:
+def sgd_rates(name: str, ratings: Ratings, epochs: int) -> list[Row]:
     rows = []
     for model_class in (PMF, ConditionalPMF):
         clock = Clock()
         model_class(n_epochs=epochs + 1, random_state=0, **ONE_FIT).fit(ratings, callbacks=(clock,))
-        rates = [len(ratings) / (b - a) for a, b in pairwise(clock.times)]
+        rates = [len(ratings) / (b - a) for a, b in pairwise(clock.wall)]
         found = reporting.summary(rates)
         row = f"SGD, {name}, {model_class.name}"
         rows.append({"row": row, "ratings/s": round(found["median"]), "epochs": found})
     return rows
 
 
-def hundred_thousand(repeats: int) -> list[dict[str, Any]]:
+def hundred_thousand(repeats: int) -> list[Row]:
     """What is measured on MovieLens-100K, in a process that holds nothing larger yet."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     small = data.movielens("ml-100k")
     trainset, testset = next(KFold(5, random_state=0).split(small))
     for name, algo in (("PMF", PMF(n_epochs=2)), ("Surprise SVD", SVD(n_epochs=2))):
@@ -88,12 +74,11 @@ def hundred_thousand(repeats: int) -> list[dict[str, Any]]:
     for name, algo in (("ConditionalPMF", ConditionalPMF()), ("Surprise SVD", SVD())):
         found = seconds(lambda algo=algo: cross_validate(algo, small, cv=folds), 3)
         rows.append({"row": f"5-fold cross_validate, {name}", "seconds": found})
-    cold = subprocess.run([sys.executable, "-c", _COLD], capture_output=True, text=True, check=True)
-    first = float(cold.stdout)
+    first = in_process(first_fit)
     return [*rows, {"row": "first fit in a new process, compiled code cached", "seconds": first}]
 
 
-def million(repeats: int) -> list[dict[str, Any]]:
+def million(repeats: int) -> list[Row]:
     """What is measured on MovieLens-1M."""
     loaded = data.movielens("ml-1m")
     trainset = loaded.construct_trainset(loaded.raw_ratings)
@@ -114,19 +99,15 @@ def million(repeats: int) -> list[dict[str, Any]]:
     return [*rows, {"row": "top_n(10) for all users of MovieLens-1M", "seconds": found}]
 
 
-def main() -> None:
-    parser = reporting.Command(__doc__, "no-save")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--netflix", type=int, default=20_000_000, help="ratings to generate")
-    options = parser.parse_args()
-    rows = [*hundred_thousand(options.repeats), *million(options.repeats)]
+def rows(options: Any) -> Iterator[Row]:
+    yield from hundred_thousand(options.repeats)
+    yield from million(options.repeats)
     if options.netflix:
         start = time.perf_counter()
         shaped = synthetic_ratings.generate(480_000, 17_800, options.netflix, seed=0).ratings
-        rows.append({"row": "generating ratings", "seconds": time.perf_counter() - start})
-        rows += sgd_rates(f"Netflix-shaped, {len(shaped):,}", shaped, 3)
-    reporting.save("ratings-speed", PROTOCOL, rows, seeds=[0], dry=options.no_save)
+        yield {"row": "generating ratings", "seconds": time.perf_counter() - start}
+        yield from sgd_rates(f"Netflix-shaped, {len(shaped):,}", shaped, 3)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, Table("ratings-speed", PROTOCOL, rows), repeats=5, netflix=20_000_000)

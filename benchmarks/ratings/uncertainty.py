@@ -14,16 +14,17 @@ in which each level or bin has one rating more than it has. Every cell that is f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from benchmarks import reporting
-from benchmarks.embeddings import common
-from benchmarks.ratings import data, measuring
+from benchmarks import kept
+from benchmarks.ratings import data
 from benchmarks.ratings.generated import SHAPES, generate
+from benchmarks.reporting import Row, Table, main
 from tacenda.ratings import Ratings, split
 from tacenda_surprise import PMF, RBM, BayesianPMF, BiasOnly, ConditionalPMF, RatingAlgorithm
 
@@ -157,38 +158,32 @@ def row(name: str, model: str, found: dict[str, Any], of_biases: float) -> dict[
     }
 
 
-def main() -> None:
-    parser = reporting.Command(__doc__, "cache", "only", "no-save")
-    sets = [MOVIELENS, *SHAPES]
-    parser.add_argument("--sets", nargs="*", default=sets, choices=sets)
-    options = parser.parse_args()
-    cells = common.Cells(options.cache, "ratings-uncertainty")
-    models = {model.name: model for model in MODELS}
-    code, rows = measuring.code("ratings-uncertainty"), []
+def rows(options: Any) -> Iterator[Row]:
+    cells, models = kept.Cells("ratings-uncertainty"), {model.name: model for model in MODELS}
     for name in options.sets:
 
         def found(model: str) -> dict[str, Any]:
-            key = common.cell_key(set=name, model=model, code=code)  # noqa: B023
-            return cells.measure(key, lambda: measure(name, models[model]))  # noqa: B023
+            key = kept.cell_key(set=name, model=model)  # noqa: B023
+            return cells.measure(key, lambda: measure(name, models[model]))  # type: ignore[no-any-return] # noqa: B023
 
         of_biases = found(BiasOnly.name)["likelihood"]
-        for model in data.wanted(list(models), options.only):
-            rows.append(row(name, model, found(model), of_biases))
-            print(rows[-1], flush=True)
-    protocol = {
-        "data": f"{data.SPLITS[MOVIELENS]}, the first; generated sets, a fraction of {HELD_OUT} held out",
-        "within": "percent of the errors within one and two deviations; parts: thirds by the number of training "
-        "ratings of user and of item",
-        "expected": "the same shares by the model's own probabilities of levels; of a normal distribution on a "
-        "continuous scale",
-        "off": "percentage points by which the shares of all errors, or of the part furthest away, differ from those "
-        "of a normal distribution",
-        "log-likelihood": f"nats per rating, of probabilities of at least {LEAST:g}",
-    }
-    reporting.save(
-        "ratings-uncertainty", protocol, rows, seeds=[SEED], keep="row", dry=options.no_save
-    )
+        for model in options.chosen(models):
+            yield row(name, model, found(model), of_biases)
 
 
+PROTOCOL = {
+    "data": f"{data.SPLITS[MOVIELENS]}, the first; generated sets, a fraction of {HELD_OUT} held out",
+    "within": "percent of the errors within one and two deviations; parts: thirds by the number of training "
+    "ratings of user and of item",
+    "expected": "the same shares by the model's own probabilities of levels; of a normal distribution on a "
+    "continuous scale",
+    "off": "percentage points by which the shares of all errors, or of the part furthest away, differ from those "
+    "of a normal distribution",
+    "log-likelihood": f"nats per rating, of probabilities of at least {LEAST:g}",
+}
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table("ratings-uncertainty", PROTOCOL, rows, key="row", seeds=(SEED,)),
+        sets=(MOVIELENS, *SHAPES),
+    )

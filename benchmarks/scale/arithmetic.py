@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
+from typing import Any
 
-from benchmarks import parts, reporting
+from benchmarks.reporting import RESULTS, Row, Table, main
 from benchmarks.scale.cluster import _WORDS
 from tacenda.dask.corpus import PARTITION_BYTES
 from tacenda_lm.dask import _PIECE_BYTES
@@ -37,40 +39,32 @@ RATINGS_PROTOCOL = {
 }
 
 
-def _ratings() -> None:
-    """Whether a billion ratings want a cluster."""
-    measured = json.loads((parts.RESULTS / "ratings-scale.json").read_text(encoding="utf-8"))[
-        "rows"
-    ]
-    rows = []
-    for row in measured:
-        memory = row["peak GB"] * 1e9 * 10**9 / row["ratings"]
-        minutes = 10**9 / row["ratings/s"] / 60
-        rows.append(
-            {
-                "model": row["model"],
-                "ratings": 10**9,
-                "memory GB": memory / 1e9,
-                "minutes": minutes,
-                "sent MB": 17_770 * 100 * 4 / 1e6,
-            }
-        )
-    reporting.save("scale-ratings", RATINGS_PROTOCOL, rows)
+def measured(name: str) -> list[Row]:
+    return list(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["rows"])
 
 
-def _client_bytes(row: dict[str, float]) -> float:
-    return 8 * row["pairs"] + 24 * row["5-grams"]
+def ratings(_: Any) -> Iterator[Row]:
+    """Say whether a billion ratings want a cluster."""
+    for row in measured("ratings-scale"):
+        yield {
+            "model": row["model"],
+            "ratings": 10**9,
+            "memory GB": row["peak GB"] * 10**9 / row["ratings"],
+            "minutes": 10**9 / row["ratings/s"] / 60,
+            "sent MB": 17_770 * 100 * 4 / 1e6,
+        }
 
 
-def main() -> None:
-    measured = json.loads((parts.RESULTS / "scale-cluster.json").read_text(encoding="utf-8"))[
-        "rows"
-    ]
-    alone = sorted((row for row in measured if row["workers"] == 1), key=lambda row: row["tokens"])
+def client_bytes(row: Row) -> float:
+    return float(8 * row["pairs"] + 24 * row["5-grams"])
+
+
+def rows(_: Any) -> Iterator[Row]:
+    cluster = measured("scale-cluster")
+    alone = sorted((row for row in cluster if row["workers"] == 1), key=lambda row: row["tokens"])
     short, long = alone[-2:]
-    pair = next(row for row in measured if row["workers"] == 2 and row["tokens"] == long["tokens"])
+    pair = next(row for row in cluster if row["workers"] == 2 and row["tokens"] == long["tokens"])
     share = long["seconds"] / pair["seconds"] / 2
-    rows = []
     for n in SIZES:
         times = n / long["tokens"]
         text_bytes = long["text_bytes"] * times
@@ -79,8 +73,8 @@ def main() -> None:
         for name in ("pairs", "5-grams"):
             power = math.log(long[name] / short[name]) / math.log(long["tokens"] / short["tokens"])
             row[name] = long[name] * times**power
-        row["client GB"] = _client_bytes(row) / 1e9
-        between = pair["moved MB"] / 1e3 - _client_bytes(pair) / 1e9
+        row["client GB"] = client_bytes(row) / 1e9
+        between = pair["moved MB"] / 1e3 - client_bytes(pair) / 1e9
         row["moved GB"] = row["client GB"] + 2 * between * times
         ranges = 1 + 24 * (n + n // _WORDS) // _PIECE_BYTES
         row["tasks"] = math.ceil(text_bytes / PARTITION_BYTES) * ranges
@@ -88,11 +82,12 @@ def main() -> None:
             row[f"hours {name}"] = long[name] * times / WORKERS / share / 3600
         row["hours"] = long["seconds"] * times / WORKERS / share / 3600
         row["serial"] = long["seconds"] * times / 3600
-        rows.append(row)
-    _ratings()
-    protocol = {**PROTOCOL, "measured": [short["what"], long["what"], pair["what"]]}
-    reporting.save("scale-arithmetic", protocol, rows)
+        yield row
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table("scale-arithmetic", PROTOCOL, rows, seeds=None),
+        Table("scale-ratings", RATINGS_PROTOCOL, ratings, seeds=None),
+    )

@@ -1,22 +1,21 @@
 """Lags and n-grams of generated text counted on a local Dask cluster of one worker and of two.
 
-python -m benchmarks.scale.cluster --tokens 200e6 [--scratch FOLDER]
+    python -m benchmarks.scale.cluster [--tokens 200e6]
 
-Needs two processors with nothing else to do, Dask, and in FOLDER some 60 bytes for every token.
+Needs two processors with nothing else to do, Dask, and below TACENDA_BENCH_CACHE some 60 bytes for every token.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import parts
+from benchmarks import kept, reporting
+from benchmarks.reporting import Row, Table, in_process, main
 
 PROTOCOL = {
     "text": "generated: words drawn independently by Zipf's law with exponent 1.1 from a million, in lines of 20; real "
@@ -35,10 +34,12 @@ _LINES = 50_000  # generated at once
 _WORDS = 20
 
 
-def generate(path: Path, n_tokens: int, seed: int = 0) -> None:
-    """Write the text, unless it is there."""
+def generated(n_tokens: int, seed: int = 0) -> Path:
+    """Return a file with the text, written now unless it is there."""
+    path = kept.place() / "scale" / f"generated-{n_tokens}.txt"
     if path.exists():
-        return
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     shares = np.cumsum(np.arange(1, 1_000_001) ** -1.1)
     words = np.array([f"w{np.base_repr(i, 36).lower()}" for i in range(len(shares))], dtype=object)
@@ -50,10 +51,12 @@ def generate(path: Path, n_tokens: int, seed: int = 0) -> None:
             lines = (" ".join(drawn[i : i + _WORDS]) for i in range(0, n, _WORDS))
             file.write("\n".join(lines) + "\n")
     temporary.replace(path)
+    return path
 
 
-def measure(path: Path, n_workers: int, partition_bytes: int) -> dict[str, Any]:
+def measure(n_tokens: int, n_workers: int, partition_bytes: int) -> Row:
     """Count on so many workers, in this process."""
+    path = generated(n_tokens)
     from distributed import Client, LocalCluster
 
     import tacenda_embeddings.dask
@@ -79,7 +82,7 @@ def measure(path: Path, n_workers: int, partition_bytes: int) -> dict[str, Any]:
         rows = sum(len(each) for each in tacenda_lm.dask._rows_of(corpus, PROTOCOL["order"]))
         times.append(time.perf_counter())
         moved = client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total)
-        peaks = client.run(_peak)
+        peaks = client.run(reporting.peak)
         seconds = np.diff(times)
         return {
             "what": f"{corpus.n_tokens / 1e6:g} million tokens, {n_workers} worker{'s' * (n_workers > 1)}",
@@ -111,36 +114,20 @@ def _warm(client: Any, path: Path) -> None:
         pass
 
 
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tokens", type=float, default=200e6)
-    parser.add_argument("--scratch", type=Path, default=parts.kept_folder() / "scale")
-    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
-    parser.add_argument("--partition", type=float, default=64 << 20, help="bytes of a partition")
-    parser.add_argument("--here", type=int, help="measure in this process and print a row")
-    options = parser.parse_args()
-    options.scratch.mkdir(parents=True, exist_ok=True)
-    path = options.scratch / f"generated-{options.tokens:.0f}.txt"
-    generate(path, int(options.tokens))
-    if options.here:
-        print(json.dumps(measure(path, options.here, int(options.partition)), default=float))
-        return
-    from benchmarks import reporting  # here, because every worker imports this module
-
-    shared = ("--tokens", options.tokens, "--scratch", options.scratch)
-    shared += ("--partition", options.partition)
-    rows = [
-        reporting.of_process("benchmarks.scale.cluster", "--here", n, *shared)
-        for n in options.workers
-    ]
-    for row in rows:
-        row["speedup"] = rows[0]["seconds"] / row["seconds"]
-    reporting.save("scale-cluster", PROTOCOL, rows, seeds=[0], keep="what")
+def rows(options: Any) -> Iterator[Row]:
+    n, first = int(options.tokens), 0.0
+    generated(n)
+    for workers in options.workers:
+        row = in_process(measure, n, workers, options.partition)
+        first = first or row["seconds"]
+        yield {**row, "speedup": first / row["seconds"]}
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table("scale-cluster", PROTOCOL, rows, key="what"),
+        tokens=200e6,
+        workers=[1, 2],
+        partition=64 << 20,  # bytes of a partition
+    )

@@ -1,20 +1,23 @@
 """Resident memory of fits against the length of their text, which lies in a file, and ten times of it.
 
-python -m benchmarks.scale.memory --tokens 10e6 [--scratch FOLDER]
+    python -m benchmarks.scale.memory [--tokens 10e6]
 
 A model is trained for some steps only: memory that grows with the text is taken before the first step or in it.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import importlib
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks import parts, reporting
-from benchmarks.scale.cluster import generate
+from benchmarks.reporting import Row, Table, in_process, main
+from benchmarks.scale.cluster import generated
+from tacenda import Corpus
+from tacenda.corpus import storage
+from tacenda.fitting import loop
 
 PROTOCOL = {
     "text": "generated as for scale-cluster, a corpus with cache=, 10,000 word types",
@@ -44,14 +47,8 @@ class _Over(BaseException):
     """There were enough steps."""
 
 
-def measure(model: str, folder: Path, steps: int) -> dict[str, int]:
+def measure(model: str, n_tokens: int, steps: int) -> dict[str, int]:
     """Fit for some steps in this process; return the largest memory and the tokens."""
-    import importlib
-
-    from tacenda import Corpus
-    from tacenda.corpus import storage
-    from tacenda.fitting import loop
-
     storage.SPILL_BYTES = 1 << 20
     package, options = MODELS[model]
     unfitted = getattr(importlib.import_module(package), model)(**options)
@@ -62,7 +59,7 @@ def measure(model: str, folder: Path, steps: int) -> dict[str, int]:
         )
     )  # so that what is loaded and compiled is there
     most = _memory()
-    corpus = Corpus.open(folder)
+    corpus = text(n_tokens)
 
     def sample(*_: object) -> None:
         for name, now in _memory().items():
@@ -92,54 +89,30 @@ def measure(model: str, folder: Path, steps: int) -> dict[str, int]:
     return {"tokens": corpus.n_tokens, **most}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tokens", type=float, default=10e6)
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--scratch", type=Path, default=parts.kept_folder() / "scale")
-    parser.add_argument("--models", nargs="*", default=list(MODELS))
-    parser.add_argument("--here", nargs=2, help="a model and a corpus: measure in this process")
-    options = parser.parse_args()
-    if options.here:
-        print(json.dumps(measure(options.here[0], Path(options.here[1]), options.steps)))
-        return
-    from tacenda import Corpus
+def text(n_tokens: int) -> Corpus:
+    path = generated(n_tokens)
+    return Corpus.from_text(path, max_vocabulary=10_000, cache=path.with_suffix(".corpus"))
 
-    options.scratch.mkdir(parents=True, exist_ok=True)
-    folders = []
-    for n in (options.tokens, 10 * options.tokens):
-        path = options.scratch / f"generated-{n:.0f}.txt"
-        generate(path, int(n))
-        folders.append(path.with_suffix(".corpus"))
-        Corpus.from_text(path, max_vocabulary=10_000, cache=folders[-1])
-    rows = []
-    for model in options.models:
-        found = []
-        for folder in folders:
-            here = ("--here", model, folder, "--steps", options.steps)
-            found.append(reporting.of_process("benchmarks.scale.memory", *here))
-        short, long = found
+
+def rows(options: Any) -> Iterator[Row]:
+    sizes = int(options.tokens), int(10 * options.tokens)
+    for n in sizes:
+        text(n)  # made once, before the processes that read it
+    for model in options.chosen(MODELS):
+        short, long = (in_process(measure, model, n, options.steps) for n in sizes)
         more = long["tokens"] - short["tokens"]
-        rows.append(
-            {
-                "what": model,
-                "tokens": short["tokens"],
-                "anonymous MB": short["RssAnon"] / 1e6,
-                "anonymous MB 10x": long["RssAnon"] / 1e6,
-                "resident MB": short["VmRSS"] / 1e6,
-                "resident MB 10x": long["VmRSS"] / 1e6,
-                "bytes a token": (long["RssAnon"] - short["RssAnon"]) / more,
-                "settings": MODELS[model][1],
-            }
-        )
-        reporting.save(
-            "scale-memory",
-            {**PROTOCOL, "steps": options.steps},
-            rows[-1:],
-            seeds=[0],
-            keep="what",
-        )
+        yield {
+            "what": model,
+            "tokens": short["tokens"],
+            "anonymous MB": short["RssAnon"] / 1e6,
+            "anonymous MB 10x": long["RssAnon"] / 1e6,
+            "resident MB": short["VmRSS"] / 1e6,
+            "resident MB 10x": long["VmRSS"] / 1e6,
+            "bytes a token": (long["RssAnon"] - short["RssAnon"]) / more,
+            "settings": MODELS[model][1],
+        }
 
 
 if __name__ == "__main__":
-    main()
+    protocol = lambda options: {**PROTOCOL, "steps": options.steps}  # noqa: E731
+    main(__doc__, Table("scale-memory", protocol, rows, key="what"), tokens=10e6, steps=50)

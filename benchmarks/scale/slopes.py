@@ -7,17 +7,16 @@ A fit takes two seconds or more, so that what does not grow, and the clock, are 
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from benchmarks import reporting
+from benchmarks.reporting import Row, Table, main
 from tacenda import Corpus, Vocabulary, plugins
 from tacenda.datasets import synthetic_ratings
 
@@ -104,8 +103,8 @@ def measure(name: str, at: dict[str, int], runs: int) -> tuple[list[float], int]
     )
 
 
-def rows_of(name: str, size: float, runs: int, report: Callable[[dict[str, Any]], None]) -> None:
-    """Report a row for each thing that is doubled."""
+def rows_of(name: str, size: float, runs: int) -> Iterator[Row]:
+    """Yield a row for each thing that is doubled."""
     _, _, _, base, states = MODELS[name]
 
     def sized(factor: float) -> dict[str, int]:
@@ -117,36 +116,28 @@ def rows_of(name: str, size: float, runs: int, report: Callable[[dict[str, Any]]
     for axis, n in at.items():
         more, larger = measure(name, {**at, axis: 2 * n}, runs)
         times = statistics.median(seconds), statistics.median(more)
-        report(
-            {
-                "what": f"{name}, {states if axis == 'states' else axis}",
-                "model": name,
-                "grows": states if axis == "states" else axis,
-                "from": n,
-                "to": 2 * n,
-                "seconds": times[0],
-                "doubled": times[1],
-                "spread": max(max(some) / min(some) - 1 for some in (seconds, more)),
-                "time grows with": math.log2(times[1] / times[0]),
-                "bytes": n_bytes,
-                "model grows with": math.log2(larger / n_bytes),
-            }
-        )
+        yield {
+            "what": f"{name}, {states if axis == 'states' else axis}",
+            "model": name,
+            "grows": states if axis == "states" else axis,
+            "from": n,
+            "to": 2 * n,
+            "seconds": times[0],
+            "doubled": times[1],
+            "spread": max(max(some) / min(some) - 1 for some in (seconds, more)),
+            "time grows with": math.log2(times[1] / times[0]),
+            "bytes": n_bytes,
+            "model grows with": math.log2(larger / n_bytes),
+        }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--only", nargs="*", default=list(MODELS))
-    parser.add_argument("--size", type=float, default=1.0, help="factor of tokens and ratings")
-    parser.add_argument("--runs", type=int, default=3)
-    options = parser.parse_args()
+def rows(options: Any) -> Iterator[Row]:
     warnings.simplefilter("ignore")
-    for name in options.only:
-        rows: list[dict[str, Any]] = []
-        rows_of(name, options.size, options.runs, rows.append)
-        protocol = {**PROTOCOL, "runs": options.runs}
-        reporting.save("scale-slopes", protocol, rows, seeds=[0], keep="what")
+    for name in options.chosen(MODELS):
+        yield from rows_of(name, options.size, options.runs)
 
 
 if __name__ == "__main__":
-    main()
+    protocol = lambda options: {**PROTOCOL, "runs": options.runs}  # noqa: E731
+    # size: a factor of tokens and ratings
+    main(__doc__, Table("scale-slopes", protocol, rows, key="what"), size=1.0, runs=3)

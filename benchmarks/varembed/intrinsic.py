@@ -1,25 +1,24 @@
 """Word similarity (the paper's Table 1) and QVEC (Table 2) of word vectors trained on one text.
 
-    python -m benchmarks.varembed.intrinsic [--tokens 1.5]
+    python -m benchmarks.varembed.intrinsic [--tokens 1.5] [--only VarEmbed SumEmbed]
 
-Everything is trained here that is not in the cache yet, seed by seed, and every row is saved as it is made: the
-command can be stopped at any time and goes on where it was. The whole text takes hours of a core.
+Everything is trained here that is not kept yet: the command can be stopped at any time and goes on where it was. The
+whole text takes hours of a core.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
 from scipy.stats import t as student
 
-from benchmarks import reporting
-from benchmarks.embeddings import common
+from benchmarks import kept, reporting
+from benchmarks.reporting import Row, Table
 from benchmarks.varembed import models, qvec
-from tacenda import Corpus
 from tacenda.datasets import locate, word_similarity
 
 Make = Callable[[Sequence[str]], np.ndarray]
@@ -53,7 +52,6 @@ PAIRS = (
     ("VarEmbed, n-grams", "VarEmbed"),
     ("VarEmbed, n-grams", "FastText skip-gram"),
 )
-SEEDS = {0, 1, 2}
 MEASURES = ("WS353 all", "WS353 in vocabulary", "RW all", "RW in vocabulary", "QVEC", "QVEC-CCA")
 
 
@@ -100,7 +98,7 @@ def difference(first: list[float], second: list[float]) -> dict[str, Any]:
     }
 
 
-def differences(cells: dict[str, dict[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+def differences(cells: dict[str, dict[int, Row]]) -> list[Row]:
     """Rows of paired differences over the seeds that both rows have; none of fewer than two seeds."""
     rows = []
     for first, second in PAIRS:
@@ -122,66 +120,53 @@ def differences(cells: dict[str, dict[int, dict[str, Any]]]) -> list[dict[str, A
     return rows
 
 
-def main() -> None:
-    options = models.arguments(__doc__).parse_args()
-    log = common.logger("varembed", options.cache)
-    cache = common.Cells(options.cache, f"varembed-intrinsic-{options.tokens:g}")
-    text = models.corpus(options)
-    table = list(models.ROWS) + (list(models.ABLATIONS) if options.tokens else [])
-    cells: dict[str, dict[int, dict[str, Any]]] = {}
-    left = [(seed, row) for seed in options.seeds for row in models.chosen(table, options)]
-    for fit in (
-        False,
-        True,
-    ):  # what is there first, so that no row is saved with fewer seeds than it had
-        for seed, row in list(left) if not (fit and options.no_fit) else ():
-            found = models.trained(row, seed, options, text, fit=fit)
-            if found is None:
-                continue
-            key = common.cell_key(row=row, seed=seed, model=found.key)
-            cell = cache.measure(key, lambda: measure(found))  # noqa: B023
-            cells.setdefault(row, {})[seed] = cell
-            left.remove((seed, row))
-            log.info("%s: %s", key, {k: v for k, v in cell.items() if k != "settings"})
-            if fit and not options.no_save:
-                save(options, text, table, cells, finished=False)
-    everything = set(models.chosen(table, options)) == set(table) and set(options.seeds) >= SEEDS
-    finished = everything and not options.no_fit
-    save(options, text, table, cells, finished)
+EXPLAINED = (
+    "mean over the seeds that both rows have, ± half the width of its 95 per cent interval (Student's t, "
+    "paired by seed); bold where the interval leaves out 0. It says what another seed would give, not "
+    "what other words or another text would"
+)
 
 
-def save(
-    options: argparse.Namespace,
-    text: Corpus,
-    table: list[str],
-    cells: dict[str, dict[int, dict[str, Any]]],
-    finished: bool,
-) -> None:
-    """Save the table and the differences, or print them."""
-    protocol = {
-        **PROTOCOL,
-        "text": f"{text.n_tokens} tokens of Wikipedia, lower case, NUM, {len(text.vocabulary)} types",
-    }
-    measured = [
-        {"row": row, **models.combined([cells[row][seed] for seed in sorted(cells[row])])}
-        for row in table
-        if row in cells
-    ]
-    paired = differences(cells)
-    explained = (
-        "mean over the seeds that both rows have, ± half the width of its 95 per cent interval (Student's t, "
-        "paired by seed); bold where the interval leaves out 0. It says what another seed would give, not "
-        "what other words or another text would"
+def tables(tokens: float) -> tuple[Table, Table]:
+    """Return the table of a text, and that of the differences between its rows."""
+    found: dict[str, dict[int, Row]] = {}
+
+    def rows(options: Any) -> Iterator[Row]:
+        cells, text = kept.Cells(f"varembed-intrinsic-{tokens:g}"), models.corpus(tokens)
+        names = options.chosen([*models.ROWS, *(models.ABLATIONS if tokens else ())])
+        for seed, row in product(options.seeds, names):
+            vectors = models.trained(row, seed, text)
+            if vectors is not None:
+                key = kept.cell_key(row=row, seed=seed, model=vectors.key)
+                cell = cells.measure(key, lambda: measure(vectors))  # noqa: B023
+                found.setdefault(row, {})[seed] = cell
+        for row, of_seeds in found.items():
+            yield {"row": row, **models.combined([of_seeds[seed] for seed in sorted(of_seeds)])}
+
+    def protocol(_: Any) -> dict[str, Any]:
+        text = models.corpus(tokens)
+        about = (
+            f"{text.n_tokens} tokens of Wikipedia, lower case, NUM, {len(text.vocabulary)} types"
+        )
+        return {**PROTOCOL, "text": about}
+
+    name = f"-{tokens:g}" if tokens else ""
+    of = {"seeds": lambda options: options.seeds}
+    explained = lambda options: {**protocol(options), "difference": EXPLAINED}  # noqa: E731
+    return (
+        Table(f"varembed-intrinsic{name}", protocol, rows, key="row", **of),
+        Table(
+            f"varembed-differences{name}",
+            explained,
+            lambda _: differences(found),
+            "difference",
+            **of,
+        ),
     )
-    for name, what, found, key in (
-        ("varembed-intrinsic", protocol, measured, "row"),
-        ("varembed-differences", {**protocol, "difference": explained}, paired, "difference"),
-    ):
-        if found:
-            more = {"keep": None if finished else key, "unfinished": not finished}
-            results, seeds = models.results_name(name, options), options.seeds
-            reporting.save(results, what, found, seeds=seeds, dry=options.no_save, **more)
 
 
 if __name__ == "__main__":
-    main()
+    options = reporting.parse(__doc__, tokens=0.0, seeds=[0, 1, 2])
+    options.whole = not options.only and options.seeds == [0, 1, 2]
+    for table in tables(options.tokens):
+        table.run(options)

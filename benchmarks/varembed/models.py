@@ -1,24 +1,17 @@
-"""The word vectors that are compared, all trained on the same text and kept in the cache.
+"""The word vectors that are compared, all trained on the same text and kept.
 
 The text is the beginning of English Wikipedia's good and featured articles, `--tokens` million tokens of it (0:
-all 26), in lower case, numbers as NUM, with the 50,000 most frequent types, as in the paper (section 3.1).
-
-A model is found again under a name made of all its settings, its text and the code that fits it: what has changed
-is trained anew. An interrupted training of ours goes on where it was.
+all 26), in lower case, numbers as NUM, with the 50,000 most frequent types, as in the paper (section 3.1). An
+interrupted training of ours goes on where it was.
 """
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import inspect
-import json
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +19,10 @@ import numpy as np
 
 import tacenda
 import tacenda_embeddings
-from benchmarks import freshness, parts
-from benchmarks.embeddings import common, text
+from benchmarks import kept
+from benchmarks.embeddings import text
+from benchmarks.reporting import Row as Columns
+from benchmarks.reporting import spread
 from tacenda import Corpus
 from tacenda.vocabulary import Vocabulary
 
@@ -105,7 +100,7 @@ class Vectors:
     make: Callable[[Sequence[str]], np.ndarray]
     settings: dict[str, Any]  # all of them, but for the seed
     seconds: float | None  # of CPU; None for a fit that took over another one's training
-    key: str  # of the model in the cache
+    key: str  # of the folder where it is kept
     model: Any = None  # of ours, the model itself
     fixed: float = 0.0  # of gensim, CPU seconds that more epochs do not change
 
@@ -118,32 +113,6 @@ class Vectors:
         return {"cpu seconds": self.seconds, "settings": self.settings, "model": self.key}
 
 
-# -- the command line and the text ---------------------------------------------------------------------
-
-
-def arguments(description: str | None, seeds: str = "0-2") -> common.Parser:
-    parser = common.arguments(description, seeds)
-    parser.add_argument("--tokens", type=float, default=0, help="millions of tokens; 0 is all")
-    parser.add_argument("--rows", nargs="*", default=[], help="rows of exactly these names")
-    parser.add_argument("--no-fit", action="store_true", help="leave out what is not trained yet")
-    return parser
-
-
-def chosen(rows: Iterable[str], options: argparse.Namespace) -> list[str]:
-    """The rows that `--rows` and `--only` ask for; all if neither is given."""
-    rows = list(rows)
-    unknown = sorted(set(options.rows) - set(rows))
-    if unknown:
-        raise SystemExit(f"No row is called {unknown[0]!r}: the rows are {', '.join(rows)}.")
-    wanted = [row for row in rows if not options.rows or row in options.rows]
-    return common.chosen(wanted, options.only)
-
-
-def results_name(name: str, options: argparse.Namespace) -> str:
-    """`name`, and the millions of tokens where it is not the whole text."""
-    return f"{name}-{options.tokens:g}" if options.tokens else name
-
-
 def combined(cells: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One row of a table, from the cells of its seeds."""
     facts = ("cpu seconds", "settings", "model")
@@ -153,20 +122,21 @@ def combined(cells: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "seeds": len(cells),
         "epochs": settings.get("epochs"),
-        "cpu seconds": common.spread(seconds) if seconds else None,
-        **{key: common.spread([cell[key] for cell in cells]) for key in figures},
+        "cpu seconds": spread(seconds) if seconds else None,
+        **{key: spread([cell[key] for cell in cells]) for key in figures},
         "settings": settings,
         "models": [cell["model"] for cell in cells],
     }
 
 
-def corpus(options: argparse.Namespace, max_vocabulary: int = MAX_VOCABULARY) -> Corpus:
-    name = f"varembed-{options.tokens:g}-{max_vocabulary}"
-    folder = options.cache / f"corpus-{name}"
+@cache
+def corpus(tokens: float, max_vocabulary: int = MAX_VOCABULARY) -> Corpus:
+    name = f"varembed-{tokens:g}-{max_vocabulary}"
+    folder = kept.place() / f"corpus-{name}"
     if folder.exists():
         return Corpus.open(folder)
     return Corpus.from_text(
-        text.beginning(options.tokens),
+        text.beginning(tokens),
         tokenizer="words",
         max_vocabulary=max_vocabulary,
         digits=True,
@@ -179,63 +149,39 @@ def corpus(options: argparse.Namespace, max_vocabulary: int = MAX_VOCABULARY) ->
 # -- models by row and seed ----------------------------------------------------------------------------
 
 
-def trained(
-    row: str, seed: int, options: argparse.Namespace, found: Corpus, *, fit: bool | None = None
-) -> Vectors | None:
-    """The model of a row, from the cache or, unless ``--no-fit`` or ``fit`` says otherwise, trained now.
-
-    None if it is not to be had, or is a row of gensim that would be the same as the one of its default epochs,
-    because these take our CPU time already.
-    """
-    fit = not options.no_fit if fit is None else fit
+def trained(row: str, seed: int, found: Corpus) -> Vectors | None:
+    """Return the model of a row; None of a row of gensim whose default epochs take our CPU time already."""
     wanted = {**ROWS, **ABLATIONS}[row]
-    where = options.cache / "varembed"
     if wanted.as_long_as is not None:
-        epochs = _epochs_as_long_as(wanted, options, found, fit)
-        if epochs is None or epochs <= PEER_EPOCHS:
+        ours = fitted(ROWS[wanted.as_long_as], 0, found)
+        theirs = fitted(Row(wanted.kind, wanted.settings), 0, found)
+        if ours.seconds is None or theirs.seconds is None:
+            return None
+        an_epoch = (theirs.seconds - theirs.fixed) / PEER_EPOCHS
+        epochs = round((ours.seconds - theirs.fixed) / an_epoch)
+        if epochs <= PEER_EPOCHS:
             return None
         wanted = Row(wanted.kind, {**wanted.settings, "epochs": epochs})
-    return fitted(wanted, seed, where, found, fit=fit)
+    return fitted(wanted, seed, found)
 
 
-def _epochs_as_long_as(
-    row: Row, options: argparse.Namespace, found: Corpus, fit: bool
-) -> int | None:
-    """The epochs in which gensim uses the CPU seconds of ours, both of seed 0."""
-    assert row.as_long_as is not None
-    where = options.cache / "varembed"
-    ours = fitted(ROWS[row.as_long_as], 0, where, found, fit=fit)
-    theirs = fitted(Row(row.kind, row.settings), 0, where, found, fit=fit)
-    if ours is None or theirs is None or ours.seconds is None or theirs.seconds is None:
-        return None
-    an_epoch = (theirs.seconds - theirs.fixed) / PEER_EPOCHS
-    return round((ours.seconds - theirs.fixed) / an_epoch)
-
-
-def fitted(row: Row, seed: int, where: Path, found: Corpus, *, fit: bool = True) -> Vectors | None:
-    """The model of these settings in the cache; one that is not there is trained if ``fit``."""
+def fitted(row: Row, seed: int, found: Corpus) -> Vectors:
+    """Return the model of these settings, trained now unless it is kept."""
     settings = _all_settings(row)
-    ours = [*map(freshness.code, parts.VAREMBED), version("torch")]
-    made_by = ours if row.ours else [version("gensim"), "corpus_file"]
-    shared = {**settings, "seed": seed, "text": [found.vocabulary.fingerprint, found.n_tokens]}
-    key = _key(row.kind, shared, made_by)
-    if not (where / key).exists():
-        if not fit:
-            return None
-        where.mkdir(parents=True, exist_ok=True)
-        if row.ours:
-            _train_ours(row, seed, where, key, _key(row.kind, _training(shared), made_by), found)
-        else:
-            _train_gensim(row, seed, where, key, found)
-    return (
-        _ours_from(where, key, settings, found)
-        if row.ours
-        else _gensim_from(where, key, settings, row.kind, found)
+    facts = {**settings, "seed": seed, "text": [found.vocabulary.fingerprint, found.n_tokens]}
+    make = _train_ours if row.ours else _train_gensim
+    folder, figures = kept.folder(
+        row.kind, facts, lambda to: make(row, seed, to, facts, found), ours=row.ours
     )
+    if not row.ours:
+        return _gensim_from(folder, settings, row.kind, found, figures)
+    model: Any = tacenda.load(folder / "model")
+    seconds = figures["seconds"]
+    return Vectors(found.vocabulary, model.vectors, settings, seconds, folder.name, model)
 
 
 def _all_settings(row: Row) -> dict[str, Any]:
-    """Every option of a row, with the defaults, but for the seed."""
+    """Return every option of a row, with the defaults, but for the seed."""
     if row.ours:
         settings = getattr(tacenda_embeddings, row.kind)(width=WIDTH, **row.settings).settings
         found = dict(settings.to_dict())
@@ -246,32 +192,24 @@ def _all_settings(row: Row) -> dict[str, Any]:
         defaults = {name: option.default for name, option in signature.parameters.items()}
         found = {**defaults, "vector_size": WIDTH, "min_count": 1, "workers": 1, **row.settings}
         found = {name: value for name, value in found.items() if isinstance(value, int | float)}
+        found["gensim"] = gensim.__version__
     found.pop("seed")
     return found
 
 
-def _training(settings: dict[str, Any]) -> dict[str, Any]:
-    """What decides the training: the last regression follows it, so rows with and without share one."""
-    advanced = {k: v for k, v in settings["advanced"].items() if k != "refit_morphemes"}
-    return {**settings, "advanced": advanced}
-
-
-def _key(kind: str, settings: dict[str, Any], made_by: list[str]) -> str:
-    described = json.dumps([kind, settings, made_by], sort_keys=True)
-    return f"{kind}-{hashlib.sha256(described.encode()).hexdigest()[:16]}"
-
-
-# -- ours ----------------------------------------------------------------------------------------------
-
-
-def _train_ours(row: Row, seed: int, where: Path, key: str, training: str, found: Corpus) -> None:
-    clock = Clock(where / f"{training}-seconds.json")
+def _train_ours(row: Row, seed: int, to: Path, facts: dict[str, Any], found: Corpus) -> Columns:
+    """Train VarEmbed or SumEmbed; rows with and without the last regression, which follows the training, share it."""
+    advanced = {k: v for k, v in facts["advanced"].items() if k != "refit_morphemes"}
+    name = kept.digest([row.kind, {**facts, "advanced": advanced}, kept.whole()])
+    checkpoints = kept.place() / "work" / f"{row.kind}-training-{name}"
+    shared = checkpoints.exists()
     model = getattr(tacenda_embeddings, row.kind)(width=WIDTH, seed=seed, **row.settings)
     _compile()
-    with clock:
-        model.fit(found, checkpoints=where / f"{training}-checkpoint")
-    model.fitted_on["cpu_seconds"] = clock.seconds
-    model.save(where / key)
+    begun = time.process_time()
+    model.fit(found, checkpoints=checkpoints)
+    seconds = round(time.process_time() - begun, 1)
+    model.save(to / "model")
+    return {"seconds": None if shared else seconds}
 
 
 @cache
@@ -280,92 +218,33 @@ def _compile() -> None:
     tacenda_embeddings.VarEmbed(width=4, epochs=1).fit(Corpus.from_sentences([["a", "word"]] * 99))
 
 
-def _ours_from(where: Path, key: str, settings: dict[str, Any], found: Corpus) -> Vectors:
-    model: Any = tacenda.load(where / key)
-    seconds = model.fitted_on["cpu_seconds"]
-    return Vectors(found.vocabulary, model.vectors, settings, seconds, key, model)
-
-
-class Clock:
-    """CPU seconds of a training, those before an interruption included.
-
-    Within ten seconds, that is: they are written to a file as they pass. ``seconds`` is None if the training
-    had been finished before, by a row that shares it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        before = json.loads(path.read_text()) if path.exists() else {"seconds": 0.0}
-        self._before, self._shared = before["seconds"], before.get("finished", False)
-        self._stop = threading.Event()
-
-    @property
-    def seconds(self) -> float | None:
-        return None if self._shared else round(self._passed, 1)
-
-    def __enter__(self) -> None:
-        self._start = time.process_time()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._write(finished=error[0] is None)
-
-    @property
-    def _passed(self) -> float:
-        return self._before + time.process_time() - self._start
-
-    def _watch(self) -> None:
-        while not self._stop.wait(10):
-            self._write(finished=False)
-
-    def _write(self, finished: bool) -> None:
-        if not self._shared:
-            common.write_json(self.path, {"seconds": self._passed, "finished": finished})
-
-
-# -- gensim --------------------------------------------------------------------------------------------
-
-
-def _train_gensim(row: Row, seed: int, where: Path, key: str, found: Corpus) -> None:
+def _train_gensim(row: Row, seed: int, to: Path, _: dict[str, Any], found: Corpus) -> Columns:
     """From a file, which gensim reads fastest, in our words; one thread; other options are gensim's defaults."""
     import gensim.models
 
-    lines = where / f"words-{found.vocabulary.fingerprint[:16]}-{found.n_tokens}.txt"
-    if not lines.exists():
-        temporary = lines.with_suffix(".tmp")
-        with temporary.open("w", encoding="utf8") as stream:
-            stream.writelines(" ".join(words) + "\n" for words in text.WordSentences(found))
-        temporary.replace(lines)
+    lines = str(text.word_file(found))
     start = time.process_time()
-    model = getattr(gensim.models, row.kind)(
-        **{"vector_size": WIDTH, "min_count": 1, "workers": 1, **row.settings}, seed=seed + 1
-    )
-    model.build_vocab(corpus_file=str(lines))
+    given = {"vector_size": WIDTH, "min_count": 1, "workers": 1, **row.settings}
+    model = getattr(gensim.models, row.kind)(**given, seed=seed + 1)
+    model.build_vocab(corpus_file=lines)
     built = time.process_time()
     model.train(
-        corpus_file=str(lines),
+        corpus_file=lines,
         total_examples=model.corpus_count,
         total_words=model.corpus_total_words,
         epochs=model.epochs,
     )
-    seconds = {"cpu_seconds": time.process_time() - start, "fixed": built - start}
-    unfinished = where / f".{key}-unfinished"
-    unfinished.mkdir(exist_ok=True)
-    model.wv.save(str(unfinished / "vectors"))
-    common.write_json(unfinished / "seconds.json", seconds)
-    unfinished.rename(where / key)
+    seconds = time.process_time() - start
+    model.wv.save(str(to / "vectors"))
+    return {"seconds": round(seconds, 1), "fixed": built - start}
 
 
 def _gensim_from(
-    where: Path, key: str, settings: dict[str, Any], kind: str, found: Corpus
+    folder: Path, settings: dict[str, Any], kind: str, found: Corpus, figures: Columns
 ) -> Vectors:
     import gensim.models
 
-    vectors = gensim.models.KeyedVectors.load(str(where / key / "vectors"))
-    seconds = json.loads((where / key / "seconds.json").read_text())
+    vectors = gensim.models.KeyedVectors.load(str(folder / "vectors"))
     normalize = found.vocabulary.normalization
 
     def make(words: Sequence[str]) -> np.ndarray:
@@ -376,6 +255,6 @@ def _gensim_from(
         return rows
 
     return Vectors(
-        *(found.vocabulary, make, settings, round(seconds["cpu_seconds"], 1), key),
-        fixed=seconds["fixed"],
+        *(found.vocabulary, make, settings, figures["seconds"], folder.name),
+        fixed=figures["fixed"],
     )

@@ -11,14 +11,13 @@ on what a linear map can find in the vectors and on nothing else; so does the me
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from benchmarks import reporting
-from benchmarks.embeddings import common
+from benchmarks.reporting import Row, Table, main
 from benchmarks.varembed import models
 from tacenda.datasets import locate
 
@@ -95,29 +94,27 @@ def mixed(make: Make, knows: Callable[[str], bool], seed: int) -> dict[str, floa
     }
 
 
-def main() -> None:
-    options = models.arguments(__doc__).parse_args()
-    log = common.logger("varembed", options.cache)
-    text = models.corpus(options)
-    cells: dict[str, list[dict[str, Any]]] = {}
-    for seed in options.seeds:
-        for row in models.chosen(ROWS, options):
-            found = models.trained(row, seed, options, text)
-            if found is None:
-                continue
-            cell = mixed(found.make, found.vocabulary.__contains__, seed)
-            log.info("%s, seed %d: %s", row, seed, cell)
-            cells.setdefault(row, []).append({**cell, **found.facts()})
-    rows = [{"row": row, **models.combined(found)} for row, found in cells.items()]
-    protocol = {
+def protocol(options: Any) -> dict[str, Any]:
+    return {
         "what": "QVEC of vectors as they are, and changed: turned by a random rotation, cut to the directions of "
         "most variance and turned, all directions given the same variance, rows given the same length",
-        "text": f"{text.n_tokens} tokens of Wikipedia",
+        "text": f"{models.corpus(options.tokens).n_tokens} tokens of Wikipedia",
         "seeds": "of the vectors and of the rotation",
     }
-    name = models.results_name("varembed-qvec", options)
-    reporting.save(name, protocol, rows, seeds=options.seeds, keep="row", dry=options.no_save)
+
+
+def rows(options: Any) -> Iterator[Row]:
+    text = models.corpus(options.tokens)
+    for row in options.chosen(ROWS):
+        cells = []
+        for seed in options.seeds:
+            found = models.trained(row, seed, text)
+            if found is not None:
+                cell = mixed(found.make, found.vocabulary.__contains__, seed)
+                cells.append({**cell, **found.facts()})
+        yield {"row": row, **models.combined(cells)}
 
 
 if __name__ == "__main__":
-    main()
+    table = Table("varembed-qvec", protocol, rows, key="row", seeds=lambda options: options.seeds)
+    main(__doc__, table, tokens=0.0, seeds=[0, 1, 2])

@@ -1,15 +1,17 @@
 """Tokens a second in training, with 20,000 types and one or two threads (a quiet machine).
 
-python -m benchmarks.varembed.speed --tokens 1
+python -m benchmarks.varembed.speed [--tokens 1]
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from benchmarks import reporting
-from benchmarks.embeddings import common
+from benchmarks.reporting import Row, Table, main
 from benchmarks.varembed import models
 from tacenda import Corpus
 from tacenda_embeddings import SumEmbed, VarEmbed
@@ -25,7 +27,7 @@ def fitted(name: str, epochs: int, threads: int, text: Corpus) -> tuple[Any, flo
     return model, time.process_time() - start
 
 
-def measure(name: str, threads: int, text: Corpus, repeats: int) -> dict[str, Any]:
+def measure(name: str, threads: int, text: Corpus, repeats: int) -> Row:
     fitted(name, 0, threads, text)  # compiles
     before = fitted(name, 0, threads, text)[1]  # segmentation and start
     wall, cpu = [], []
@@ -45,25 +47,21 @@ def measure(name: str, threads: int, text: Corpus, repeats: int) -> dict[str, An
     }
 
 
-def main() -> None:
-    parser = models.arguments(__doc__)
-    parser.add_argument("--threads", type=common.number_range, default=[1, 2])
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
-    text = models.corpus(options, TYPES)
-    rows = [
-        measure(name, threads, text, options.repeats)
-        for name in models.chosen(MODELS, options)
-        for threads in options.threads
-    ]
-    protocol = {
+def protocol(options: Any) -> dict[str, Any]:
+    text = models.corpus(options.tokens, TYPES)
+    return {
         "what": "one epoch of training, start and segmentation not counted; wall clock and CPU time; "
         "median of the repeats",
         "text": f"{text.n_tokens} tokens of Wikipedia, {len(text.vocabulary)} types",
         "model": "defaults, but for one epoch and a random start",
     }
-    reporting.save("varembed-speed", protocol, rows, seeds=[0], dry=options.no_save)
+
+
+def rows(options: Any) -> Iterator[Row]:
+    text = models.corpus(options.tokens, TYPES)
+    for name, threads in product(options.chosen(MODELS), options.threads):
+        yield measure(name, threads, text, options.repeats)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, Table("varembed-speed", protocol, rows), tokens=1.0, threads=[1, 2], repeats=3)

@@ -9,15 +9,17 @@ know has zeros.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
 from spacy.strings import StringStore
 from spacy.vectors import Vectors
 
-from benchmarks import reporting
-from benchmarks.embeddings import common, labelled, pipelines, spacy_rows
+from benchmarks import kept
+from benchmarks.embeddings import labelled, pipelines, spacy_rows
+from benchmarks.reporting import Row, Table, main
 from benchmarks.varembed import models
 from tacenda_embeddings.spacy.vectors import MorphologicalVectors
 
@@ -39,58 +41,48 @@ def in_spacy(found: models.Vectors, task: labelled.Task) -> Any:
     return Vectors(strings=strings, keys=words, data=rows, name="gensim")
 
 
-def measure(
-    found: models.Vectors | None, task: labelled.Task, size: int | None, seed: int, cache: Path
-) -> dict[str, Any]:
+def measure(found: models.Vectors | None, task: labelled.Task, size: int | None, seed: int) -> Row:
     pipeline = WITHOUT if found is None else WITH
     vectors = None if found is None else in_spacy(found, task)
     nlp = pipelines.build(spacy_rows.TASKS[task.name], pipeline, vectors)
-    docs = {p: pipelines.documents(nlp, task, p, pipeline, cache) for p in PARTS}
-    return spacy_rows.measure(task, size, seed, nlp, docs)
+    return spacy_rows.measure(task, size, seed, nlp, pipelines.documents(nlp, task, pipeline))
 
 
-def main() -> None:
-    parser = models.arguments(__doc__)
-    parser.add_argument("--tasks", nargs="*", default=["ewt-upos"], choices=spacy_rows.TASKS)
-    parser.add_argument("--sizes", nargs="*", type=spacy_rows.size_of, default=[250])
-    options = parser.parse_args()
-    log = common.logger("varembed", options.cache)
-    cells = common.Cells(options.cache, f"varembed-static-{options.tokens:g}")
-    text = models.corpus(options)
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for name in options.tasks:
-        task = labelled.load(name)
-        for seed in options.seeds:
-            for row in (NONE, *models.chosen(ROWS, options)):
-                vectors = None if row == NONE else models.trained(row, seed, options, text)
-                if vectors is None and row != NONE:
-                    continue
-                facts: dict[str, Any] = {"cpu seconds": None, "settings": {}, "model": None}
-                facts = facts if vectors is None else vectors.facts()
-                figures = {}
-                for size in options.sizes:
-                    key = spacy_rows.key_of(name, row, size, seed, facts["model"])
-                    cell = cells.measure(
-                        key,
-                        lambda: measure(vectors, task, size, seed, options.cache),  # noqa: B023
-                    )
-                    log.info("%s: %.2f", key, cell["test"])
-                    figures |= {f"{part} {size or 'all'}": cell[part] for part in ("dev", "test")}
-                found.setdefault((name, row), []).append({**figures, **facts})
-    rows = [
-        {"task": task, "row": row, "key": f"{task} {row}", **models.combined(each)}
-        for (task, row), each in found.items()
-    ]
-    protocol = {
+def protocol(options: Any) -> dict[str, Any]:
+    return {
         **spacy_rows.PROTOCOL,
         "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500, "
         "include_static_vectors; MaxoutWindowEncoder of depth 4",
-        "vectors": f"{models.WIDTH} columns, all of one length, {text.n_tokens} tokens of Wikipedia",
+        "vectors": f"{models.WIDTH} columns, all of one length, {models.corpus(options.tokens).n_tokens} tokens of "
+        "Wikipedia",
         "seeds": "of the vectors, the labelled sentences and the network",
     }
-    name = models.results_name("varembed-static", options)
-    reporting.save(name, protocol, rows, seeds=options.seeds, keep="key", dry=options.no_save)
+
+
+def rows(options: Any) -> Iterator[Row]:
+    cells, text = kept.Cells("varembed-static"), models.corpus(options.tokens)
+    for name, row in product(options.tasks, options.chosen([NONE, *ROWS])):
+        task, found = labelled.load(name), []
+        for seed in options.seeds:
+            vectors = None if row == NONE else models.trained(row, seed, text)
+            facts: Row = {"cpu seconds": None, "settings": {}, "model": None}
+            facts = facts if vectors is None else vectors.facts()
+            figures = {}
+            for size in options.sizes:
+                key = kept.cell_key(task=name, row=row, size=size, seed=seed, model=facts["model"])
+                n = None if size == "all" else int(size)
+                cell = cells.measure(key, lambda: measure(vectors, task, n, seed))  # noqa: B023
+                figures |= {f"{part} {size}": cell[part] for part in ("dev", "test")}
+            found.append({**figures, **facts})
+        yield {"task": name, "row": row, "key": f"{name} {row}", **models.combined(found)}
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table("varembed-static", protocol, rows, key="key", seeds=lambda options: options.seeds),
+        tokens=0.0,
+        tasks=["ewt-upos"],
+        sizes=["250"],
+        seeds=[0, 1, 2],
+    )

@@ -1,6 +1,6 @@
 """A tagger that sees the vectors of five words (the paper's Table 3), errors by frequency (its Fig. 2).
 
-    python -m benchmarks.varembed.tagging --tokens 6 --tasks ewt-xpos --seeds 0-2
+    python -m benchmarks.varembed.tagging [--tokens 6] [--tasks ewt-xpos] [--seeds 0 1 2]
 
 Features are the vectors of the word and its two neighbours on either side, zeros outside the sentence and for
 words a model does not have; the network is `benchmarks.local_classifier` with 256 hidden units, early-stopped
@@ -9,15 +9,17 @@ on dev (the paper's: two layers of 625). A seed is that of the word vectors and 
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from benchmarks import reporting
-from benchmarks.embeddings import common, labelled
+from benchmarks import kept
+from benchmarks.embeddings import labelled
 from benchmarks.local_classifier import MLPClassifier
-from benchmarks.ratings.thesis.pictures import Curve, Panel, draw
+from benchmarks.pictures import Curve, Panel, draw
+from benchmarks.reporting import Row, Table, main
 from benchmarks.varembed import models
 from tacenda import Corpus
 
@@ -58,15 +60,13 @@ def frequencies(text: Corpus, sentences: list[labelled.Sentence]) -> np.ndarray:
     return np.array([counts[vocabulary.id_of(w)] if w in vocabulary else 0 for w in words])
 
 
-def measure(
-    found: models.Vectors, task: labelled.Task, seed: int, epochs: int, text: Corpus
-) -> dict[str, Any]:
+def measure(found: models.Vectors, task: labelled.Task, seed: int, text: Corpus) -> Row:
     tags = {
         part: np.array([tag for s in getattr(task, part) for tag in s.tags])
         for part in ("train", "dev", "test")
     }
     features = {part: windows(found, getattr(task, part)) for part in tags}
-    model = MLPClassifier(hidden=HIDDEN, epochs=epochs, seed=seed, scale="none")
+    model = MLPClassifier(hidden=HIDDEN, epochs=EPOCHS, seed=seed, scale="none")
     model.fit(features["train"], tags["train"], features["dev"], tags["dev"])
     wrong = model.predict(features["test"]) != tags["test"]
     counts = frequencies(text, task.test)
@@ -81,8 +81,8 @@ def measure(
     return {**cell, **found.facts()}
 
 
-def picture(name: str, rows: list[dict[str, Any]]) -> None:
-    """Errors by frequency, as in the paper's Fig. 2: `benchmarks/results/<name>.png`."""
+def picture(rows: list[Row]) -> None:
+    """Draw errors by frequency, as in the paper's Fig. 2."""
     panels = []
     for task in dict.fromkeys(row["task"] for row in rows):
         shown = {row["row"]: row for row in rows if row["task"] == task and row["row"] in DRAWN}
@@ -92,52 +92,36 @@ def picture(name: str, rows: list[dict[str, Any]]) -> None:
             if label in shown
         ]
         panels.append(Panel(task, "occurrences in the unlabelled text", curves, ticks=list(BINS)))
-    draw(name, panels, y_label="errors, per cent")
+    draw("varembed-tagging", panels, y_label="errors, per cent")
 
 
-def main() -> None:
-    parser = models.arguments(__doc__)
-    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help="of the classifier at most")
-    options = parser.parse_args()
-    log = common.logger("varembed", options.cache)
-    cells = common.Cells(options.cache, f"varembed-tagging-{options.tokens:g}")
-    text = models.corpus(options)
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for name in options.tasks:
-        task = labelled.load(name)
-        for seed in options.seeds:
-            for row in models.chosen(ROWS, options):
-                vectors = models.trained(row, seed, options, text)
-                if vectors is None:
-                    continue
-                key = common.cell_key(
-                    task=name, row=row, seed=seed, epochs=options.epochs, model=vectors.key
-                )
-                cell = cells.measure(
-                    key,
-                    lambda: measure(vectors, task, seed, options.epochs, text),  # noqa: B023
-                )
-                log.info("%s: %.2f", key, cell["test"])
-                found.setdefault((name, row), []).append(cell)
-    rows = [
-        {"task": task, "row": row, "key": f"{task} {row}", **models.combined(each)}
-        for (task, row), each in found.items()
-    ]
-    protocol = {
+def protocol(options: Any) -> dict[str, Any]:
+    return {
         "features": "vectors of a window of five words, 640 columns, each of the same length",
-        "classifier": f"{HIDDEN} hidden units, at most {options.epochs} epochs, best on dev",
+        "classifier": f"{HIDDEN} hidden units, at most {EPOCHS} epochs, best on dev",
         "bins": "frequency of the word in the unlabelled text, errors in per cent",
-        "text": f"{text.n_tokens} tokens of Wikipedia",
+        "text": f"{models.corpus(options.tokens).n_tokens} tokens of Wikipedia",
         "seeds": "of the vectors and of the classifier",
     }
-    name = models.results_name("varembed-tagging", options)
-    path = reporting.save(
-        name, protocol, rows, seeds=options.seeds, keep="key", dry=options.no_save
-    )
-    if not options.no_save:
-        picture(name, json.loads(path.read_text(encoding="utf8"))["rows"])
+
+
+def rows(options: Any) -> Iterator[Row]:
+    cells, text = kept.Cells("varembed-tagging"), models.corpus(options.tokens)
+    for name, row in product(options.tasks, options.chosen(ROWS)):
+        task, found = labelled.load(name), []
+        for seed in options.seeds:
+            vectors = models.trained(row, seed, text)
+            assert vectors is not None
+            key = kept.cell_key(task=name, row=row, seed=seed, model=vectors.key)
+            found.append(cells.measure(key, lambda: measure(vectors, task, seed, text)))  # noqa: B023
+        yield {"task": name, "row": row, "key": f"{name} {row}", **models.combined(found)}
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table("varembed-tagging", protocol, rows, "key", lambda each: each.seeds, picture),
+        tokens=0.0,
+        tasks=TASKS,
+        seeds=[0, 1, 2],
+    )

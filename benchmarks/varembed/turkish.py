@@ -1,6 +1,6 @@
 """Turkish: vectors from the training text of a treebank, tags of words that it does not have.
 
-    python -m benchmarks.varembed.turkish --seeds 0-2
+    python -m benchmarks.varembed.turkish [--treebanks BOUN] [--seeds 0 1 2]
 
 IMST: all vectors are trained on the words of its training part (37,500 tokens); a classifier reads the vectors of
 five words, as in `tagging`, and learns UPOS from the same part.
@@ -13,15 +13,15 @@ last fifth; the vectors are trained on these words and those of IMST's training 
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks import reporting
-from benchmarks.embeddings import common, labelled
+from benchmarks import kept
+from benchmarks.embeddings import labelled
 from benchmarks.local_classifier import MLPClassifier
+from benchmarks.reporting import Row, Table, main
 from benchmarks.varembed import models, tagging
 from tacenda import Corpus
 from tacenda.datasets import conllu
@@ -39,7 +39,7 @@ MIN_COUNT = 2
 
 
 def sentences(treebank: str, part: str) -> list[labelled.Sentence]:
-    folder = common.data_folder() / "ud" / f"UD_Turkish-{treebank}"
+    folder = labelled.data_folder() / "ud" / f"UD_Turkish-{treebank}"
     (path,) = (p for p in folder.glob(f"*-ud-{part}.conllu*") if p.suffix in (".conllu", ".xz"))
     return [labelled.Sentence(list(s.words), list(s.upos)) for s in conllu.read(path)]
 
@@ -55,7 +55,7 @@ def lower(found: Sequence[labelled.Sentence]) -> list[labelled.Sentence]:
 
 def measure(
     found: models.Vectors, seed: int, text: Corpus, parts: dict[str, list[labelled.Sentence]]
-) -> dict[str, Any]:
+) -> Row:
     features = {part: tagging.windows(found, each) for part, each in parts.items()}
     tags = {part: np.array([t for s in each for t in s.tags]) for part, each in parts.items()}
     model = MLPClassifier(hidden=tagging.HIDDEN, epochs=8, seed=seed, scale="none")
@@ -93,42 +93,42 @@ def boun() -> tuple[dict[str, list[labelled.Sentence]], list[labelled.Sentence]]
 TREEBANKS = {"IMST": imst, "BOUN": boun}
 
 
-def main() -> None:
-    parser = common.arguments(__doc__, "0-2")
-    parser.add_argument("--treebanks", nargs="*", default=list(TREEBANKS), choices=TREEBANKS)
-    options: argparse.Namespace = parser.parse_args()
-    log = common.logger("varembed", options.cache)
-    cells = common.Cells(options.cache, "varembed-turkish")
-    rows, texts = [], {}
-    for treebank in options.treebanks:
-        parts, unlabelled = TREEBANKS[treebank]()
-        words = [s.words for s in unlabelled]
-        text = Corpus.from_sentences(words, min_count=MIN_COUNT, digits=True)
-        texts[treebank] = f"{text.n_tokens} tokens, {len(text.vocabulary)} types"
-        for row in common.chosen(ROWS, options.only):
-            found = []
-            for seed in options.seeds:
-                vectors = models.fitted(ROWS[row], seed, options.cache / "varembed", text)
-                assert vectors is not None
-                key = common.cell_key(treebank=treebank, row=row, seed=seed, model=vectors.key)
-                cell = cells.measure(key, lambda: measure(vectors, seed, text, parts))  # noqa: B023
-                log.info("%s: %.2f", key, cell["test"])
-                found.append(cell)
-            key = f"{treebank} {row}"
-            rows.append({"treebank": treebank, "row": row, "key": key, **models.combined(found)})
-    protocol = {
+def read(treebank: str) -> tuple[dict[str, list[labelled.Sentence]], Corpus]:
+    parts, unlabelled = TREEBANKS[treebank]()
+    words = [s.words for s in unlabelled]
+    return parts, Corpus.from_sentences(words, min_count=MIN_COUNT, digits=True)
+
+
+def protocol(_: Any) -> dict[str, Any]:
+    texts = {name: read(name)[1] for name in TREEBANKS}
+    about = {name: f"{t.n_tokens} tokens, {len(t.vocabulary)} types" for name, t in texts.items()}
+    return {
         "text": f"training part of IMST; for BOUN four fifths of its development part too; lower case, types that "
-        f"occur at least {MIN_COUNT} times: {texts}",
+        f"occur at least {MIN_COUNT} times: {about}",
         "task": "UPOS, accuracy in per cent on the test part; unseen: not among the types",
         "classifier": f"window of five words, {tagging.HIDDEN} hidden units, 8 epochs, best on dev",
         "VarEmbed, SumEmbed": "400 unigram pieces: chosen on the development part of IMST",
         "gensim": "20 epochs, one thread; a word without a vector has zeros",
         "seeds": "of the vectors and of the classifier",
     }
-    reporting.save(
-        "varembed-turkish", protocol, rows, seeds=options.seeds, keep="key", dry=options.no_save
-    )
+
+
+def rows(options: Any) -> Iterator[Row]:
+    cells = kept.Cells("varembed-turkish")
+    for treebank in options.treebanks:
+        parts, text = read(treebank)
+        for row in options.chosen(ROWS):
+            found = []
+            for seed in options.seeds:
+                vectors = models.fitted(ROWS[row], seed, text)
+                key = kept.cell_key(treebank=treebank, row=row, seed=seed, model=vectors.key)
+                found.append(cells.measure(key, lambda: measure(vectors, seed, text, parts)))  # noqa: B023
+            about = {"treebank": treebank, "row": row, "key": f"{treebank} {row}"}
+            yield {**about, **models.combined(found)}
 
 
 if __name__ == "__main__":
-    main()
+    table = Table(
+        "varembed-turkish", protocol, rows, key="key", seeds=lambda options: options.seeds
+    )
+    main(__doc__, table, treebanks=tuple(TREEBANKS), seeds=[0, 1, 2])

@@ -1,6 +1,6 @@
 """Tags of words that an LDS has never seen: by their classes alone, and by their morphemes.
 
-    python -m benchmarks.varembed.unseen --tokens 0 --seeds 0-2
+    python -m benchmarks.varembed.unseen [--seeds 0 1 2]
 
 The LDS is that of `benchmarks.embeddings` (cased, 40,000 types, OOV classes); the word vectors are those of
 `models`. A classifier reads a token's vector alone, as in `benchmarks.embeddings.local`.
@@ -8,14 +8,16 @@ The LDS is that of `benchmarks.embeddings` (cased, 40,000 types, OOV classes); t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from benchmarks import reporting
-from benchmarks.embeddings import common, labelled
+from benchmarks import kept
+from benchmarks.embeddings import labelled
 from benchmarks.embeddings import models as lds_models
 from benchmarks.local_classifier import MLPClassifier
+from benchmarks.reporting import Row, Table, main
 from benchmarks.varembed import models
 from tacenda_embeddings import MorphologicalLDS
 
@@ -25,7 +27,7 @@ CLASSES = "OOV classes alone"
 WORDS = ("VarEmbed", "VarEmbed, n-grams", "SumEmbed")
 
 
-def measure(model: Any, task: labelled.Task, unseen: np.ndarray, seed: int) -> dict[str, Any]:
+def measure(model: Any, task: labelled.Task, unseen: np.ndarray, seed: int) -> Row:
     x, y = {}, {}
     for part in ("train", "dev", "test"):
         sentences = getattr(task, part)
@@ -43,41 +45,34 @@ def measure(model: Any, task: labelled.Task, unseen: np.ndarray, seed: int) -> d
     }
 
 
-def main() -> None:
-    options = models.arguments(__doc__).parse_args()
-    log = common.logger("varembed", options.cache)
-    cells = common.Cells(options.cache, f"varembed-unseen-{options.tokens:g}")
-    lds = lds_models.fitted(options.cache, "em")
-    read = lds_models.version(options.cache, "em")
-    text = models.corpus(options)
-    task = labelled.load(TASK)
+PROTOCOL = {
+    "task": "UPOS of EWT, a token's vector alone, errors in per cent; unseen: not in the LDS's vocabulary",
+    "output": OUTPUT,
+    "LDS": lds_models.settings("em"),
+    "seeds": "of the word vectors and of the classifier; the LDS is fitted once",
+}
+
+
+def rows(options: Any) -> Iterator[Row]:
+    cells, lds = kept.Cells("varembed-unseen"), lds_models.fitted()
+    text, task = models.corpus(options.tokens), labelled.load(TASK)
     words = [word for sentence in task.test for word in sentence.words]
     unseen = np.array([word not in lds.vocabulary for word in words])
-    found: dict[str, list[dict[str, Any]]] = {}
-    for seed in options.seeds:
-        for row in (CLASSES, *models.chosen(WORDS, options)):
+    for row in options.chosen((CLASSES, *WORDS)):
+        found = []
+        for seed in options.seeds:
             model: Any = lds
-            facts: dict[str, Any] = {"cpu seconds": None, "settings": lds.settings.to_dict()}
-            facts["model"] = f"lds-{read}"
+            facts: Row = {"cpu seconds": None, "settings": PROTOCOL["LDS"], "model": "lds"}
             if row != CLASSES:
-                vectors = models.trained(row, seed, options, text)
-                if vectors is None:
-                    continue
+                vectors = models.trained(row, seed, text)
+                assert vectors is not None
                 model, facts = MorphologicalLDS.join(lds, vectors.model), vectors.facts()
-            key = common.cell_key(row=row, seed=seed, model=facts["model"], lds=read)
+            key = kept.cell_key(row=row, seed=seed, model=facts["model"])
             cell = cells.measure(key, lambda: measure(model, task, unseen, seed))  # noqa: B023
-            log.info("%s: %s", key, cell)
-            found.setdefault(row, []).append({**cell, **facts})
-    rows = [{"row": row, **models.combined(each)} for row, each in found.items()]
-    protocol = {
-        "task": "UPOS of EWT, a token's vector alone, errors in per cent; unseen: not in the LDS's vocabulary",
-        "output": OUTPUT,
-        "LDS": lds.settings.to_dict(),
-        "seeds": "of the word vectors and of the classifier; the LDS is fitted once",
-    }
-    name = models.results_name("varembed-unseen", options)
-    reporting.save(name, protocol, rows, seeds=options.seeds, keep="row", dry=options.no_save)
+            found.append({**cell, **facts})
+        yield {"row": row, **models.combined(found)}
 
 
 if __name__ == "__main__":
-    main()
+    table = Table("varembed-unseen", PROTOCOL, rows, key="row", seeds=lambda options: options.seeds)
+    main(__doc__, table, tokens=0.0, seeds=[0, 1, 2])

@@ -1,121 +1,92 @@
 """Hidden Markov language models on Penn Treebank and WikiText-2.
 
-    python -m benchmarks.language_models.hidden_markov [--only quick fit large]         perplexities
-    python -m benchmarks.language_models.hidden_markov --only classes step scoring      times
-    python -m benchmarks.language_models.hidden_markov --only memory
-    python -m benchmarks.language_models.hidden_markov --only studies baselines mixtures wikitext-2
+    python -m benchmarks.language_models.hidden_markov                                         all tables
+    python -m benchmarks.language_models.hidden_markov --tables lm-hidden-markov-speed         one of them
 
-Penn Treebank (Mikolov's split) and WikiText-2 from TACENDA_DATA or the cache. ``studies`` are those of the slides:
-``states``, ``ablations`` and ``features``; ``baselines`` are the models that the slides compare with. Rows of both
-that were measured on the same code are kept, so they go on where they stopped; single fits go on where they were
-killed, from their checkpoints below TACENDA_BENCH_CACHE.
+Penn Treebank (Mikolov's split) and WikiText-2 from TACENDA_DATA or the cache. The studies are those of the slides:
+number of states, ablations and size of the feature map; baselines are the models that the slides compare with. Fitted
+models are kept, and a fit that was killed goes on from its checkpoints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks import parts, reporting
-from benchmarks.language_models.hidden_markov import baselines, memory, mixtures, speed, studies
-from benchmarks.language_models.hidden_markov.fits import (
-    PROTOCOL,
-    Row,
-    Texts,
-    fitted,
-    mixed,
-    ngrams,
-    save,
-)
+from benchmarks.language_models.contexts import Texts
+from benchmarks.language_models.hidden_markov import baselines, mixtures, speed, studies
+from benchmarks.language_models.hidden_markov.fits import PROTOCOL, fitted, mixed, ngrams
+from benchmarks.reporting import Row, Table, in_process, main
 from tacenda_lm import VLHMM
 
-MIXTURE = "linear, weights fitted by EM on the validation text, in the context of the row"
-FIT_PROTOCOL = {**PROTOCOL, "mixture": MIXTURE}
 MAIN: dict[str, Any] = {"n_classes": 256, "states_per_class": 64, "batch_words": 16384,
                         "learning_rate": 0.08}  # fmt: skip
 LARGE: dict[str, Any] = {**MAIN, "states_per_class": 128, "state_dropout": 0.75}
 SMALL: dict[str, Any] = {**MAIN, "states_per_class": 32, "learning_rate": 0.07}
-QUICK, FIT, LARGEST = 14, 17, 45  # epochs
+FITS: dict[str, tuple[str, dict[str, Any]]] = {  # parts: names and settings
+    "quick": ("VLHMM, 14 epochs", {**SMALL, "epochs": 14}),
+    "fit": ("VLHMM", {**MAIN, "epochs": 17}),
+    "large": ("VLHMM, 2^15 states, 45 epochs", {**LARGE, "epochs": 45}),
+}
 WIKITEXT: dict[str, Any] = {**MAIN, "epochs": 10, "advanced": {"evaluate_every": 5}}
-FITS, TIMES = ("quick", "fit", "large"), ("classes", "step", "scoring")
-FURTHER = ("memory", "studies", *studies.PARTS, "baselines", "mixtures", "wikitext-2")
 
 
-def fit(texts: Texts, name: str, settings: dict[str, Any], folder: Path | None) -> Iterator[Row]:
-    """A model alone and mixed with n-grams."""
-    model, row = fitted(texts, name, settings, folder)
+def fit(texts: Texts, name: str, settings: dict[str, Any]) -> Iterator[Row]:
+    """Yield a model alone and mixed with n-grams."""
+    model, row = fitted(texts, name, settings)
     yield row
     others, row = ngrams(texts)
     yield row
     yield from mixed(texts, f"{name} + KneserNey(5)", {"vlhmm": model, "kneser_ney": others})
 
 
-def fits_of(part: str, texts: Texts, folder: Path) -> Iterator[Row]:
-    """The rows of a fit."""
-    if part == "quick":
-        return fit(texts, f"VLHMM, {QUICK} epochs", {**SMALL, "epochs": QUICK}, None)
-    if part == "fit":
-        return fit(texts, "VLHMM", {**MAIN, "epochs": FIT}, folder / "fit")
-    name = f"VLHMM, 2^15 states, {LARGEST} epochs"
-    return fit(texts, name, {**LARGE, "epochs": LARGEST}, folder / "large")
+def fits(options: Any) -> Iterator[Row]:
+    texts, seen = Texts(), set[str]()
+    for part in options.chosen(FITS):
+        for row in fit(texts, *FITS[part]):
+            if row["what"] not in seen:  # n-grams once
+                yield {"part": part, **row}
+            seen.add(row["what"])
 
 
-def times_of(part: str, texts: Texts, repeats: int) -> Iterator[Row]:
-    """The rows of a part that is timed."""
-    if part == "classes":
-        yield from speed.class_seconds(texts.train, min(repeats, 3))
-    elif part == "step":
-        for size in ((4096, 512), (4096, 4096), (8192, 512)):
-            yield from speed.step_seconds(texts.train, *size, repeats)
-    else:  # at 2^14 states, in the classes of the paper and in finer ones; an untrained model scores as fast
-        for n_classes in (128, 256):
-            model = VLHMM(n_classes=n_classes, states_per_class=(1 << 14) // n_classes, epochs=0)
-            yield from speed.scoring_rates(model.fit(texts.train), texts.test, repeats)
+def wikitext(_: Any) -> Iterator[Row]:
+    for row in fit(Texts("wikitext-2"), "VLHMM, 2^14 states, 10 epochs", WIKITEXT):
+        yield {"part": "wikitext-2", **row}
 
 
-def main() -> None:
-    """Measures and saves each row as it is found."""
-    parser = reporting.Command(__doc__)
-    parser.add_argument("--only", nargs="+", choices=(*FITS, *TIMES, *FURTHER), default=FITS)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--again", action="store_true", help="measure rows of studies anew")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    texts, folder = Texts(), parts.kept_folder() / "hidden-markov"
-    for part in options.only:
-        if part in FITS:
-            save("lm-hidden-markov", FIT_PROTOCOL, part, fits_of(part, texts, folder))
-        elif part in TIMES:
-            rows = times_of(part, texts, options.repeats)
-            save("lm-hidden-markov-speed", speed.PROTOCOL, part, rows)
-        else:
-            further(part, texts, folder, options.again)
+def times(options: Any) -> Iterator[Row]:
+    texts, repeats = Texts(), options.repeats
+    if options.wants("classes"):
+        for row in speed.class_seconds(texts.train, min(repeats, 3)):
+            yield {"part": "classes", **row}
+    for size in ((4096, 512), (4096, 4096), (8192, 512)) if options.wants("step") else ():
+        for row in speed.step_seconds(texts.train, *size, repeats):
+            yield {"part": "step", **row}
+    # at 2^14 states, in the classes of the paper and in finer ones; an untrained model scores as fast
+    for n_classes in (128, 256) if options.wants("scoring") else ():
+        model = VLHMM(n_classes=n_classes, states_per_class=(1 << 14) // n_classes, epochs=0)
+        for row in speed.scoring_rates(model.fit(texts.train), texts.test, repeats):
+            yield {"part": "scoring", **row}
 
 
-def further(part: str, texts: Texts, folder: Path, again: bool) -> None:
-    """What has a results file of its own."""
-    for study in studies.PARTS:
-        if part in ("studies", study):
-            rows = studies.rows_of(study, texts, None, again)
-            save(studies.NAME, studies.STUDIES_PROTOCOL, study, rows)
-            studies.draw(study)
-    if part == "memory":
-        rows = memory.rows_of({"2^14 states": MAIN, "2^15 states, 3/4 left out": LARGE})
-        save("lm-hidden-markov-memory", {"memory": memory.MEMORY_PROTOCOL}, part, rows)
-    elif part == "baselines":
-        rows = baselines.rows_of(texts, folder / part, again)
-        save(baselines.NAME, baselines.BASELINES_PROTOCOL, part, rows)
-    elif part == "mixtures":
-        rows = mixtures.rows_of(texts, folder / part)
-        save(mixtures.NAME, FIT_PROTOCOL, part, rows)
-    elif part == "wikitext-2":
-        name = f"VLHMM, 2^14 states, {WIKITEXT['epochs']} epochs"
-        rows = fit(Texts(part), name, WIKITEXT, folder / part)
-        save(f"lm-hidden-markov-{part}", FIT_PROTOCOL, part, rows)
+def memory(_: Any) -> Iterator[Row]:
+    for what, settings in {"2^14 states": MAIN, "2^15 states, 3/4 left out": LARGE}.items():
+        found = in_process(studies.measure_memory, settings)
+        yield {"part": "memory", "what": f"memory, {what}", **found, "settings": settings}
 
 
+NAME = "lm-hidden-markov"
+TABLES = (
+    Table(NAME, PROTOCOL, fits, key="what"),
+    Table(f"{NAME}-speed", speed.PROTOCOL, times, key="what"),
+    Table(f"{NAME}-memory", studies.MEMORY_PROTOCOL, memory, key="what"),
+    Table(studies.NAME, studies.STUDIES_PROTOCOL, studies.rows, key="what", after=studies.pictures),
+    Table(f"{NAME}-mixtures", PROTOCOL, mixtures.rows, key="what"),
+    Table(f"{NAME}-baselines", baselines.PROTOCOL, baselines.rows, key="what"),
+    Table(f"{NAME}-wikitext-2", PROTOCOL, wikitext, key="what"),
+)
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    main(__doc__, *TABLES, repeats=5)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,12 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, linear
 
-from benchmarks.language_models.contexts import CONTEXTS
-from benchmarks.language_models.hidden_markov.fits import (
-    PROTOCOL,
-    Row,
-    Texts,
-    measured,
-    ngrams,
-    perplexities,
-)
+from benchmarks import kept
+from benchmarks.language_models import contexts
+from benchmarks.language_models.contexts import CONTEXTS, Texts
+from benchmarks.language_models.hidden_markov import fits
+from benchmarks.language_models.hidden_markov.fits import ngrams, perplexities
+from benchmarks.reporting import Row
 from tacenda_lm import HMM
 from tacenda_lm.hidden_markov.tables import text_of
 from tacenda_lm.perplexity import Context
@@ -245,13 +243,12 @@ def _stretches(
         yield inputs[:, begin : begin + length], targets[:, begin : begin + length]
 
 
-NAME = "lm-hidden-markov-baselines"
-BASELINES_PROTOCOL = {
-    **PROTOCOL,
+PROTOCOL = {
+    **fits.PROTOCOL,
     "neural": "plain torch, 256 units, one matrix of word vectors for input and output, exact softmax, Adam, the rate "
     "falling along half a cosine; products in bfloat16 while training and for the training text's perplexity",
     "choices": "dropout as it is usual at this size, not tuned; the epoch that was best on the validation text",
-    "context": f"{PROTOCOL['context']}. A network is trained in the context in which it is scored",
+    "context": f"{fits.PROTOCOL['context']}. A network is trained in the context in which it is scored",
 }
 PLANS: dict[str, tuple[type[FeedForward | Recurrent], dict[str, Any], dict[str, Any]]] = {
     "LSTM, 2 layers of 256": (Recurrent, {"dropout": 0.3}, {"epochs": 8}),
@@ -260,59 +257,50 @@ PLANS: dict[str, tuple[type[FeedForward | Recurrent], dict[str, Any], dict[str, 
 EM: dict[str, Any] = {"n_states": 256, "epochs": 20}
 
 
-def neural(texts: Texts, what: str, context: Context, folder: Path) -> Row:
-    """A network of torch, trained and scored in this context."""
+def neural(texts: Texts, what: str, context: Context) -> Row:
+    """Return the row of a network of torch, trained and scored in this context."""
     kind, shape, way = PLANS[what]
-    torch.manual_seed(0)
-    model = kind(len(texts.train.vocabulary), **shape)
-    checkpoint = folder / f"{kind.__name__}-{context}.pt"
     train, valid, test = (text_of(text) for text in (texts.train, texts.valid, texts.test))
-    fit = Fit(model, train, valid, context, checkpoint=checkpoint, **way)
-    found = fit.run()
-    return {
-        "what": named_in(what, context),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        **found,
-        "context": context,
-        "train": fit.perplexity(*train),
-        "valid": fit.perplexity(*valid, precise=True),
-        "test": fit.perplexity(*test, precise=True),
-        "settings": {**shape, **way},
-    }
+
+    def make(folder: Path) -> Row:
+        torch.manual_seed(0)
+        model = kind(len(texts.train.vocabulary), **shape)
+        checkpoint = folder / "checkpoints" / "state.pt"
+        fit = Fit(model, train, valid, context, checkpoint=checkpoint, **way)
+        return {
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            **fit.run(),
+            "context": context,
+            "train": fit.perplexity(*train),
+            "valid": fit.perplexity(*valid, precise=True),
+            "test": fit.perplexity(*test, precise=True),
+        }
+
+    settings = {**shape, **way}
+    _, row = kept.folder(f"{kind.__name__}-{context}", settings, make)
+    del row["seconds"]
+    name = f"{what}, stream" if context == "stream" else what
+    return {"what": name, **row, "settings": settings}
 
 
-def named_in(what: str, context: Context) -> str:
-    return f"{what}, stream" if context == "stream" else what
-
-
-def plain(texts: Texts, what: str, folder: Path) -> Row:
-    """A hidden Markov model of scalars, by EM."""
-    model = HMM(**EM)
-    start = time.process_time()
-    model.fit(texts.train, texts.valid, checkpoints=folder / "hmm")
-    seconds = time.process_time() - start
+def plain(texts: Texts) -> Row:
+    """Return the row of a hidden Markov model of scalars, by EM."""
+    model, took = contexts.fitted(HMM(**EM), texts.name, texts.train, texts.valid)
     Z, V = model.settings.n_states, len(texts.train.vocabulary)
     [found] = perplexities(model, texts)
     return {
-        "what": what,
+        "what": f"HMM of {Z} states, EM",
         "parameters": Z * Z + Z * V + Z,
         "epochs": model.fitted_on["training"]["epochs"],
-        "CPU seconds": seconds,
+        "CPU seconds": took["CPU s"],
         **found,
         "settings": model.settings.to_dict(),
     }
 
 
-def rows_of(texts: Texts, folder: Path, again: bool) -> Iterator[Row]:
-    """Every baseline; those measured before are taken over unless ``again``."""
-    before = {} if again else measured(NAME)
-    plans: dict[str, Callable[[], Row]] = {"KneserNey(5)": lambda: ngrams(texts)[1]}
-    for what in PLANS:
-        for context in CONTEXTS:
-            plans[named_in(what, context)] = lambda what=what, context=context: (  # type: ignore[misc]
-                neural(texts, what, context, folder)
-            )
-    markov = f"HMM of {EM['n_states']} states, EM"
-    plans[markov] = lambda: plain(texts, markov, folder)
-    for what, measure in plans.items():
-        yield before[what] if what in before else measure()
+def rows(_: Any) -> Iterator[Row]:
+    texts = Texts()
+    yield {"part": "baselines", **ngrams(texts)[1]}
+    for what, context in product(PLANS, CONTEXTS):
+        yield {"part": "baselines", **neural(texts, what, context)}
+    yield {"part": "baselines", **plain(texts)}

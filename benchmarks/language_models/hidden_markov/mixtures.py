@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from benchmarks.language_models import log_bilinear
+from benchmarks.language_models import contexts
+from benchmarks.language_models.contexts import Texts
 from benchmarks.language_models.hidden_markov.fits import (
-    Row,
-    Texts,
     fitted,
-    measured,
     mixed,
     named,
     ngrams,
     perplexities,
 )
-from tacenda_lm import VLHMM
-from tacenda_lm.language_model import LanguageModel
+from benchmarks.reporting import Row
+from tacenda_lm import HLBL, LanguageModel
 
-NAME = "lm-hidden-markov-mixtures"
 SHARED: dict[str, Any] = {"n_classes": 256, "batch_words": 16384, "learning_rate": 0.08}
 COMPONENTS: dict[str, dict[str, Any]] = {
     "exchange": {"states_per_class": 128, "state_dropout": 0.75, "epochs": 45},
@@ -44,28 +40,13 @@ MIXTURES = (
 )
 
 
-def component(
-    texts: Texts, name: str, settings: dict[str, Any], folder: Path | None
-) -> tuple[VLHMM, Row]:
-    """A model and its row; taken from ``folder`` where it was fitted with the same settings before."""
-    if folder is None:
-        return fitted(texts, name, settings)
-    at, known = folder / name, measured(NAME).get(name)
-    wanted = VLHMM(**settings).settings.to_dict()
-    if (at / "model").exists() and known and known["settings"] == wanted:
-        return VLHMM.load(at / "model"), known
-    model, row = fitted(texts, name, settings, at / "fit")
-    model.save(at / "model")
-    return model, row
-
-
-def rows_of(texts: Texts, folder: Path | None) -> Iterator[Row]:
-    """Each model alone, and mixtures of some, all on the same texts."""
-    models: dict[str, LanguageModel] = {}
+def rows(_: Any) -> Iterator[Row]:
+    """Yield each model alone, and mixtures of some, all on the same texts."""
+    texts, models = Texts(), dict[str, LanguageModel]()
     for name, settings in COMPONENTS.items():
-        models[name], row = component(texts, name, {**SHARED, **settings}, folder)
+        models[name], row = fitted(texts, name, {**SHARED, **settings})
         yield row
-    models[BILINEAR], fit = log_bilinear.fitted(texts.train, texts.valid)
+    models[BILINEAR], fit = contexts.fitted(HLBL(), texts.name, texts.train, texts.valid)
     for row in named(BILINEAR, perplexities(models[BILINEAR], texts, ("valid", "test"))):
         yield {**row, "CPU seconds": fit["CPU s"]}
     models[NGRAMS], row = ngrams(texts)

@@ -23,12 +23,12 @@ import numpy as np
 import torch
 
 from benchmarks import reporting
-from benchmarks.language_models import timing
+from benchmarks.reporting import Row, Table, interleaved, main
 from tacenda import Corpus, datasets
 from tacenda.errors import TacendaError
 from tacenda_lm import VLHMM
 from tacenda_lm.hidden_markov.settings import Method, VLHMMSettings
-from tacenda_lm.hidden_markov.tables import Lexicon, Observed, text_of
+from tacenda_lm.hidden_markov.tables import BlockStore, Lexicon, Observed, text_of
 from tacenda_lm.hidden_markov.training import Network, Trainer, draw_network
 from tacenda_lm.hidden_markov.word_classes import word_classes
 
@@ -135,7 +135,7 @@ def _marginals(potentials: list[torch.Tensor], alive: list[torch.Tensor]) -> Any
 
 _WIDTH, _CLASSES = 256, 128  # of the paper
 PROTOCOL = {
-    "repeats": timing.PROTOCOL,
+    "repeats": reporting.TURNS,
     "step": f"parameterisation with width {_WIDTH}, {_CLASSES} classes, half the states dropped, forward-backward, "
     "gradient, Adam; ours and the log-space reference on the same sentences, in one process and turn by turn, checked "
     "to give the same log-likelihood; the reference with torch's matrix products and with NumPy's, which ours are; "
@@ -146,7 +146,7 @@ PROTOCOL = {
 }
 
 
-def class_seconds(train: Corpus, repeats: int) -> Iterator[dict[str, Any]]:
+def class_seconds(train: Corpus, repeats: int) -> Iterator[Row]:
     """Time of clustering the words."""
     ids, _ = text_of(train)
     boundary, types = train.vocabulary.boundary_id, len(train.vocabulary)
@@ -158,13 +158,18 @@ def class_seconds(train: Corpus, repeats: int) -> Iterator[dict[str, Any]]:
             works[f"{n_classes} classes by {method}"] = lambda n=n_classes, how=method: (  # type: ignore[misc]
                 word_classes(stream, types, n, boundary=boundary, method=how)
             )
-    for what, seconds in timing.interleaved(works, repeats).items():
-        yield {"what": what, "words": types, **_spread(seconds, "CPU seconds")}
+    for what, seconds in interleaved(works, repeats).items():
+        yield {
+            "what": what,
+            "words": types,
+            **reporting.timing(seconds, "CPU seconds"),
+            "load": reporting.load(),
+        }
 
 
 def step_seconds(
     train: Corpus, active: int, tokens: int, repeats: int, device: str = "cpu"
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Row]:
     """A step at ``active`` states of twice as many, ours and the log-space reference, on the same sentences."""
     ids, offsets = text_of(train)
     counts = train.type_counts.copy()
@@ -212,12 +217,12 @@ def step_seconds(
         f"log-space reference, {name}'s products": theirs(product)
         for name, product in products.items()
     }
-    seconds = timing.interleaved({**references, **works}, repeats, _clock(device))
+    seconds = interleaved({**references, **works}, repeats, _clock(device))
     unit = "CPU seconds" if device == "cpu" else "seconds"
     best = min(statistics.median(seconds[name]) for name in references)
     for name, found in seconds.items():
         row = {"what": f"step, {active:,} active states, {n_words:,} words, {name}"}
-        row |= _spread(found, unit)
+        row |= {**reporting.timing(found, unit), "load": reporting.load()}
         yield row | ({"times faster": best / row[unit]} if name in works else {})
 
 
@@ -233,16 +238,6 @@ def _clock(device: str) -> Callable[[], float]:
     return wait
 
 
-def _spread(seconds: list[float], unit: str) -> dict[str, Any]:
-    return {
-        unit: statistics.median(seconds),
-        "least": min(seconds),
-        "most": max(seconds),
-        "runs": len(seconds),
-        "load": reporting.load(),
-    }
-
-
 def _by_frequency(counts: np.ndarray) -> np.ndarray:
     """Classes dealt out by frequency: the times of a step need no better ones."""
     classes = np.empty(len(counts), np.int32)
@@ -250,51 +245,55 @@ def _by_frequency(counts: np.ndarray) -> np.ndarray:
     return classes
 
 
-def scoring_rates(model: VLHMM, text: Corpus, repeats: int) -> Iterator[dict[str, Any]]:
+def scoring_rates(model: VLHMM, text: Corpus, repeats: int) -> Iterator[Row]:
     """Tokens scored a second, blocks of class pairs made anew and kept from before."""
     ids, offsets = text_of(text)
-    store = model.tables.store
+    given = model.tables.store._given
 
     def cold() -> None:
-        store._empty()
+        model.tables.store = BlockStore(*given)
         model.score_corpus(ids, offsets)
 
     works: dict[str, Callable[[], Any]] = {
         "nothing kept": cold,
         "blocks kept": lambda: model.score_corpus(ids, offsets),
     }
-    what = f"scoring, {model.settings.n_states:,} states ({model.settings.n_classes} classes)"
-    for name, seconds in timing.interleaved(works, repeats).items():
-        found = timing.rate(len(ids), seconds, "tokens per CPU second")
+    n_states = model.settings.n_classes * model.settings.states_per_class
+    what = f"scoring, {n_states:,} states ({model.settings.n_classes} classes)"
+    for name, seconds in interleaved(works, repeats).items():
+        found = reporting.rate(len(ids), seconds, "tokens per CPU second")
         yield {"what": f"{what}, {name}", **found, "load": reporting.load()}
 
 
-def main() -> None:
-    """Measures a step on a device, and saves each row as it is found."""
-    parser = reporting.Command(__doc__)
-    parser.add_argument("--device", default="cuda", help="cuda, or cuda:1 (default: cuda)")
-    parser.add_argument("--repeats", type=int, default=5)
-    options = parser.parse_args()
-    try:
-        VLHMM(device=options.device)
-        train = Corpus.from_text(datasets.locate("ptb")["train"])
-    except TacendaError as error:
-        raise SystemExit(f"error: {error}") from None
-    if options.device == "cpu":
-        raise SystemExit("error: on the CPU steps are measured by the package, with --only step")
-    protocol = {
+def device_protocol(options: Any) -> dict[str, Any]:
+    return {
         "step": f"parameterisation with width {_WIDTH}, {_CLASSES} classes, half the states dropped, forward-backward, "
         "gradient, Adam, float32 without TF32; medians, turn by turn, synchronised before and after; both "
         "formulations on the same sentences, checked to give the same log-likelihood",
         "device": torch.cuda.get_device_name(options.device),
         "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
     }
-    rows: list[dict[str, Any]] = []
+
+
+def on_device(options: Any) -> Iterator[Row]:
+    """Measure a step on a device."""
+    try:
+        VLHMM(device=options.device)
+        train = Corpus.from_text(datasets.locate("ptb")["train"])
+    except TacendaError as error:
+        raise SystemExit(f"error: {error}") from None
+    if options.device == "cpu":
+        raise SystemExit(
+            "error: on the CPU steps are measured by the package: lm-hidden-markov-speed"
+        )
     for tokens in (512, 4096):
-        for row in step_seconds(train, 1 << 14, tokens, options.repeats, options.device):
-            rows.append(row)
-            reporting.save("lm-hidden-markov-device", protocol, rows, seeds=(0,), keep="what")
+        yield from step_seconds(train, 1 << 14, tokens, options.repeats, options.device)
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table("lm-hidden-markov-device", device_protocol, on_device, key="what"),
+        device="cuda",
+        repeats=5,
+    )

@@ -1,37 +1,27 @@
 """How much of the times in which people read words a model's surprisal explains, beyond length and frequency.
 
-    python -m benchmarks.language_models.reading [--only given unigrams ngrams mixture hlbl hlbl-mixture vlhmm]
+    python -m benchmarks.language_models.reading [--only GPT-3 "KneserNey(5), novels"]
 
 Natural Stories, 100 English novels and English Wikipedia, from TACENDA_DATA or the cache. Fitted models are kept and a
-fit that was broken off goes on; rows that were measured stay in the result until they are measured again.
+fit that was broken off goes on.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import parts, reporting
-from benchmarks.language_models.kept import kept
+from benchmarks.language_models import contexts
 from benchmarks.language_models.reading import texts
 from benchmarks.language_models.reading.stories import Matrix, Stories, before, gain
+from benchmarks.reporting import Row, Table, main
 from tacenda import Corpus
-from tacenda_lm import (
-    HLBL,
-    VLHMM,
-    KneserNey,
-    LanguageModel,
-    Mixture,
-    SurprisalTable,
-)
+from tacenda_lm import HLBL, VLHMM, KneserNey, LanguageModel, Mixture
 
-Row = dict[str, Any]
-RESULT = "lm-reading"
 ORDERS = {"novels": (2, 3, 4, 5, 6), "wikipedia": (2, 3, 4, 5, 6), "both": (2, 3, 4, 5)}
 #: Chosen before any reading time was looked at, from what is known of texts of this size: two passes are too few to
 #: overfit, so little is dropped out.
@@ -44,11 +34,6 @@ MIXTURES = {
         "KneserNey(5), novels",
         "KneserNey(5), wikipedia",
     ),
-}
-EXPECTED = {
-    *("GPT-3", "Google's bigrams", "Google's trigrams", "HLBL, both", "VLHMM, novels", *MIXTURES),
-    *(f"unigrams, {text}" for text in ("novels", "wikipedia")),
-    *(f"KneserNey({order}), {text}" for text, orders in ORDERS.items() for order in orders),
 }
 PROTOCOL = {
     "times": "Natural Stories: log of the geometric mean of the readers' self-paced reading times of a word",
@@ -132,21 +117,15 @@ class Models:
             return self._last[1]  # type: ignore[no-any-return]
         kind, _, text = name.partition(", ")
         model: Any
-        measures: tuple[str, ...]
         if kind == "HLBL":
-            model, measures, short = HLBL(**HLBL_SETTINGS), parts.BILINEAR, "hlbl"
+            model = HLBL(**HLBL_SETTINGS)
         elif kind == "VLHMM":
-            model, measures, short = VLHMM(**VLHMM_SETTINGS), parts.MARKOV, "vlhmm"
+            model = VLHMM(**VLHMM_SETTINGS)
         else:
-            model, measures, short = KneserNey(order=int(kind[-2])), parts.NGRAMS, "kneser_ney"
-
-        def fit(checkpoints: Any) -> LanguageModel:
-            if not model.keeps_checkpoints:
-                return model.fit(self.text(text))  # type: ignore[no-any-return]
-            return model.fit(self.text(text), self.held_out, checkpoints=checkpoints)  # type: ignore[no-any-return]
-
+            model = KneserNey(order=int(kind[-2]))
+        held_out = self.held_out if model.keeps_checkpoints else None
         # that of Wikipedia is the one of `scale`, if it is kept
-        found, _ = kept(f"{short}-{text}-0", model.settings.to_dict(), measures, fit)
+        found, _ = contexts.fitted(model, text, lambda: self.text(text), held_out)
         self._last = (name, found)
         return found  # type: ignore[no-any-return]
 
@@ -156,96 +135,35 @@ class Models:
         return mixture.fit_weights(self.held_out)
 
 
-def given(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
-    """What was published with the stories."""
-    row = study.row(stories.gpt3("whole"), stories.gpt3("word"))
-    yield {"what": "GPT-3", **row, "on GPT-3": None}
-    for order, name in ((2, "bigrams"), (3, "trigrams")):
-        found = [stories.google(order, part) for part in ("whole", "word")]
-        yield {"what": f"Google's {name}", **study.row(*found)}
+def scored(name: str, stories: Stories, study: Study, models: Models) -> Row:
+    """Return the row of a model, or of a mixture with its weights."""
+    model = models.mixed(MIXTURES[name]) if name in MIXTURES else models.fitted(name)
+    table = stories.scored(model)
+    columns = ("surprisal_with_punctuation", "surprisal")
+    weights = {"weights": model.weights} if isinstance(model, Mixture) else {}
+    return {**study.row(*(np.asarray(table[each], float) for each in columns)), **weights}
 
 
-def unigrams(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
-    """The frequencies of our texts."""
-    for text in ("novels", "wikipedia"):
-        model = models.fitted(f"KneserNey(1), {text}")
-        yield {"what": f"unigrams, {text}", **_scored(study, stories.scored(model))}
-
-
-def ngrams(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
-    """Kneser-Ney of every order on every text."""
-    for text, orders in ORDERS.items():
-        for order in orders:
-            name = f"KneserNey({order}), {text}"
-            yield {"what": name, **_scored(study, stories.scored(models.fitted(name)))}
-
-
-def alone(name: str) -> Callable[[Stories, Study, Models], Iterator[Row]]:
-    """One model."""
-
-    def rows(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
-        yield {"what": name, **_scored(study, stories.scored(models.fitted(name)))}
-
-    return rows
-
-
-def mixed(name: str) -> Callable[[Stories, Study, Models], Iterator[Row]]:
-    """One mixture, with its weights."""
-
-    def rows(stories: Stories, study: Study, models: Models) -> Iterator[Row]:
-        model = models.mixed(MIXTURES[name])
-        row = _scored(study, stories.scored(model))
-        yield {"what": name, **row, "weights": model.weights}
-
-    return rows
-
-
-def _scored(study: Study, table: SurprisalTable) -> Row:
-    columns = [
-        np.asarray(table[each], float) for each in ("surprisal_with_punctuation", "surprisal")
-    ]
-    return study.row(*columns)
-
-
-PARTS: dict[str, Callable[[Stories, Study, Models], Iterator[Row]]] = {
-    "given": given,
-    "unigrams": unigrams,
-    "ngrams": ngrams,
-    "mixture": mixed("KneserNey(5), novels + Wikipedia"),
-    "hlbl": alone("HLBL, both"),
-    "hlbl-mixture": mixed("HLBL + KneserNey(5), novels + Wikipedia"),
-    "vlhmm": alone("VLHMM, novels"),
-}
-
-
-def main() -> None:
-    parser = reporting.Command(__doc__)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument(
-        "--texts", nargs="+", choices=texts.TEXTS, default=texts.TEXTS, help="of the n-grams"
-    )
-    parser.add_argument("--orders", type=int, nargs="+", help="of the n-grams; by default all")
-    options = parser.parse_args()
-    for text, orders in ORDERS.items():
-        chosen = options.orders or orders if text in options.texts else ()
-        ORDERS[text] = tuple(each for each in orders if each in chosen)
+def rows(options: Any) -> Iterator[Row]:
+    """Yield what was published with the stories, and our models."""
     stories, models = Stories(), Models()
     study = Study(stories, stories.known(models.text("wikipedia").vocabulary))
-    rows: list[Row] = []
-    for part in options.only:
-        for row in PARTS[part](stories, study, models):
-            rows.append(row)
-            reporting.save(
-                RESULT, PROTOCOL, rows, seeds=(0,), keep="what", unfinished=missing(rows)
-            )
-
-
-def missing(rows: list[Row]) -> bool:
-    """Whether rows are in neither the result nor these."""
-    path = reporting.RESULTS / f"{RESULT}.json"
-    kept_rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    return not {row["what"] for row in [*kept_rows, *rows]} >= EXPECTED
+    if options.wants("GPT-3"):
+        row = study.row(stories.gpt3("whole"), stories.gpt3("word"))
+        yield {"what": "GPT-3", **row, "on GPT-3": None}
+    for order, name in ((2, "Google's bigrams"), (3, "Google's trigrams")):
+        if options.wants(name):
+            row = study.row(*(stories.google(order, part) for part in ("whole", "word")))
+            yield {"what": name, **row}
+    for text in ("novels", "wikipedia"):
+        name = f"unigrams, {text}"
+        if options.wants(name):
+            yield {"what": name, **scored(f"KneserNey(1), {text}", stories, study, models)}
+    names = [f"KneserNey({n}), {text}" for text, orders in ORDERS.items() for n in orders]
+    ngrams, both = MIXTURES
+    for name in options.chosen([*names, ngrams, "HLBL, both", both, "VLHMM, novels"]):
+        yield {"what": name, **scored(name, stories, study, models)}
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, Table("lm-reading", PROTOCOL, rows, key="what"))

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from benchmarks import parts
+from benchmarks import kept
 from benchmarks.language_models import scale
 from tacenda import Corpus, Vocabulary, datasets
 from tacenda.store import replacing
 
-TEXTS = ("novels", "wikipedia", "both")
 #: All novels of these authors are held out, for the weights of mixtures.
 HELD_OUT_AUTHORS = ("Forster", "Hardy")
 HELD_OUT_PARAGRAPHS = 3_000  # of each text
@@ -25,9 +24,9 @@ _STRAIGHT = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "\ufe
 
 
 def training_text(name: str, vocabulary: Vocabulary | None = None) -> Corpus:
-    """One of `TEXTS`; that of Wikipedia needs no vocabulary, and all others have its."""
+    """Return novels, wikipedia or both; that of Wikipedia needs no vocabulary, and all others have its."""
     if name == "wikipedia":
-        return scale.corpora(0)[0]
+        return scale.corpora()[0]
     files = [_novels_file("novels")]
     if name == "both":
         files.append(datasets.locate("wikipedia-good-articles")["train"])
@@ -35,7 +34,7 @@ def training_text(name: str, vocabulary: Vocabulary | None = None) -> Corpus:
         files,
         tokenizer="words",
         vocabulary=vocabulary,
-        cache=parts.kept_folder() / f"corpus-lm-reading-{name}",
+        cache=kept.place() / f"corpus-lm-reading-{name}",
     )
 
 
@@ -51,7 +50,7 @@ def held_out(vocabulary: Vocabulary) -> Corpus:
 
 def _novels_file(name: str) -> Path:
     """All novels but those held out, or these, in a file that is written when it is first needed."""
-    path = parts.kept_folder() / f"reading-{name}.txt"
+    path = kept.place() / f"reading-{name}.txt"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as new, new.open("w", encoding="utf-8") as stream:

@@ -1,21 +1,21 @@
 """Letter prediction on a Finnish book, after Siivola and Honkela: state-space models beside n-grams.
 
-    python -m benchmarks.language_models.state_space [--only test-sparse sparse test-dense dense ...]
+    python -m benchmarks.language_models.state_space [--studies test-sparse sparse test-dense dense ...]
 
-The book (`alastalon-salissa`) is in TACENDA_DATA or the cache. What each fit finds is kept under TACENDA_BENCH_CACHE,
-so an interrupted run goes on where it stopped.
+The book (`alastalon-salissa`) is in TACENDA_DATA or the cache. What each fit finds is kept, so
+an interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from benchmarks import reporting
-from benchmarks.language_models.hidden_markov.fits import rows_of as rows_in
 from benchmarks.language_models.state_space import fits
 from benchmarks.language_models.state_space.fits import GRID
-from benchmarks.language_models.state_space.studies import SEEDS, STUDIES, rows_of
-from benchmarks.ratings.thesis.pictures import Curve, Panel, draw
+from benchmarks.language_models.state_space.studies import SEEDS, STUDIES, Measured
+from benchmarks.pictures import Curve, Panel, draw
+from benchmarks.reporting import Row, Table, main
 
 
 def _listed(offsets: tuple[int, ...]) -> str:
@@ -41,30 +41,16 @@ PROTOCOL = {
 NAME = "lm-state-space"
 
 
-def main() -> None:
-    parser = reporting.Command(__doc__)
-    parser.add_argument("--only", nargs="+", choices=list(STUDIES), default=list(STUDIES))
-    options = parser.parse_args()
-    for place, study in enumerate(options.only, start=1):
-        found = list[dict[str, Any]]()
-        for row in rows_of(study, fits.OFFSETS):
-            found.append({"row": f"{row['part']}, {list(row.values())[1]}", **row})
-            save(found, unfinished=True)
-        if set(options.only[:place]) == set(STUDIES):
-            save(found, unfinished=False)
-        if study == "figure":
-            draw_figure()
+def rows(options: Any) -> Iterator[Row]:
+    for study in options.studies:
+        for row in STUDIES[study](Measured(fits.OFFSETS)):
+            yield {"row": f"{row['part']}, {list(row.values())[1]}", **row}
 
 
-def save(rows: list[dict[str, Any]], unfinished: bool) -> None:
-    """Save rows; those of other studies stay as they are."""
-    reporting.save(NAME, PROTOCOL, rows, seeds=SEEDS, keep="row", unfinished=unfinished)
-
-
-def draw_figure() -> None:
-    """Figure 2: a panel for each way of training, a curve for each size of the internal state."""
+def draw_figure(rows: list[Row]) -> None:
+    """Draw Figure 2: a panel for each way of training, a curve for each size of the internal state."""
     panels: dict[str, list[Curve]] = {}
-    for row in rows_in(NAME):
+    for row in rows:
         _, _, way = row["part"].partition("figure 2, ")
         if way:
             curves = panels.setdefault(way, [])
@@ -76,4 +62,8 @@ def draw_figure() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        __doc__,
+        Table(NAME, PROTOCOL, rows, key="row", seeds=SEEDS, after=draw_figure),
+        studies=tuple(STUDIES),
+    )

@@ -5,25 +5,23 @@ else stands between letters is a space, and several are one. An excerpt begins a
 training text comes first, then the development text, then the test text. The sparse training text is the end of the
 dense one. All settings but the order and the dimensions were chosen on the excerpts at `TUNING`.
 
-What a fit has found is kept under TACENDA_BENCH_CACHE, by its settings, its excerpt and the code that fitted it, so
-that an interrupted run goes on where it stopped.
+What a fit has found is kept, so that an interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import freshness, parts
+from benchmarks import kept
 from tacenda import Corpus, datasets
 from tacenda_lm import KneserNey, StateSpaceLM
 from tacenda_lm.mixture import fit_weights
@@ -106,14 +104,6 @@ class Plan:
         n_q = self.settings.get("internal")
         return n_q, self.settings.get("features") if self.order > 1 else None
 
-    def key(self, offset: int) -> str:
-        """What tells this fit on the excerpt at an offset from others."""
-        own = ["lm/state_space.py", "lm/compiled.py"]
-        measured = ["lm/ngram"] if self.family == "n-gram" else own
-        code = [freshness.code(part) for part in measured]
-        facts = [self.family, self.size, self.settings, offset, code]
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:20]
-
 
 class Found(NamedTuple):
     """What a model says: the natural log-probability of every letter that it knows, and what its fit took."""
@@ -136,18 +126,18 @@ def perplexity(scores: Scores) -> float:
 
 
 def found(plan: Plan, offset: int) -> Found:
-    """What the model says of the excerpt at an offset; it is fitted unless that is known."""
-    file = parts.kept_folder() / "state-space" / f"{plan.key(offset)}.npz"
-    if file.exists():
-        with np.load(file) as kept:
-            return Found(*(kept[name] for name in _TEXTS), *kept["numbers"].tolist())
-    result = _fitted(plan, Excerpt.at(offset))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(".tmp.npz")
-    numbers = np.array([result.train, result.epochs, result.seconds])
-    np.savez(temporary, development=result.development, test=result.test, numbers=numbers)
-    temporary.replace(file)
-    return result
+    """Return what the model says of the excerpt at an offset; it is fitted unless that is kept."""
+
+    def make(folder: Path) -> dict[str, Any]:
+        found = _fitted(plan, Excerpt.at(offset))
+        np.savez(folder / "scores.npz", development=found.development, test=found.test)
+        return {"train": found.train, "epochs": found.epochs, "CPU s": found.seconds}
+
+    facts = [plan.family, plan.size, plan.settings, offset]
+    folder, known = kept.folder("state-space", facts, make)
+    with np.load(folder / "scores.npz") as scores:
+        of_texts = [scores[name] for name in _TEXTS]
+    return Found(*of_texts, known["train"], known["epochs"], known["CPU s"])
 
 
 def _fitted(plan: Plan, excerpt: Excerpt) -> Found:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
-from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import NamedTuple
 
 from benchmarks.language_models.state_space.fits import (
     BY_GRADIENTS,
@@ -29,6 +29,7 @@ from benchmarks.language_models.state_space.fits import (
     rules,
     runs,
 )
+from benchmarks.reporting import Row, spread
 
 
 class Published(NamedTuple):
@@ -58,7 +59,6 @@ DEVELOPMENT = {
 TEST = {"sparse": (12.3, 11.8), "dense": (9.5, 5.7)}
 
 
-Row = dict[str, Any]
 SEEDS = (0, 1, 2)  # of the models of an ensemble
 
 
@@ -85,15 +85,6 @@ class Measured:
 
 def values(results: Iterable[Found], text: str) -> list[float]:
     return [each.perplexities[text] for each in results]
-
-
-def spread(numbers: Sequence[float]) -> dict[str, float | int]:
-    """Mean and standard deviation over the excerpts, as tables show them."""
-    return {
-        "mean": fmean(numbers),
-        "sd": stdev(numbers) if len(numbers) > 1 else 0.0,
-        "n": len(numbers),
-    }
 
 
 def development(size: str, measured: Measured) -> Iterator[Row]:
@@ -236,8 +227,3 @@ STUDIES = {
     "rules-sparse": lambda measured: by_rules("sparse", measured),
     "rules-dense": lambda measured: by_rules("dense", measured),
 }
-
-
-def rows_of(study: str, offsets: Sequence[int]) -> Iterator[Row]:
-    """The rows of a study over the excerpts at these offsets."""
-    yield from STUDIES[study](Measured(offsets))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tacenda
-from benchmarks import reporting
-from benchmarks.embeddings.common import Cells
+from benchmarks import kept, reporting
 from benchmarks.language_models.contexts import CONTEXTS
 from benchmarks.language_models.thesis import published, recipes
 from benchmarks.language_models.thesis.recipes import (
@@ -136,37 +133,33 @@ def mixed(first: Fit, second: Fit) -> Mixed:
 
 
 class Bench:
-    """The texts, and the fits made so far in a folder of the cache."""
+    """The texts, and the fits of them that are kept."""
 
-    def __init__(self, texts: Texts, cache: Path, log: logging.Logger) -> None:
-        self.texts, self.log = texts, log
-        self.cells = Cells(cache, f"lm-thesis-{texts.data}")
-        self.folder = cache / "lm-thesis" / texts.data
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
 
     def fit(self, recipe: Recipe, context: Context | None = None) -> Fit:
-        """The cell of a recipe: fitted, scored and saved unless it is there.
+        """Return what is left of the fit of a recipe: fitted, scored and saved unless it is kept.
 
         ``context`` is that of the scores, by default the model's own.
         """
-        key = recipes.key_of(recipe, self.texts.data)
-        place = self.folder / hashlib.sha256(key.encode()).hexdigest()[:16]
-        if not (place / "scores.npz").exists():  # the folder was deleted, the figures were not
-            self.cells.values.pop(key, None)
-        facts = self.cells.measure(key, lambda: self._measure(recipe, place))
+        folder, facts = self._kept(recipe)
         names = scored_as(recipe, context or own_context(recipe))
-        with np.load(place / "scores.npz") as scores:
+        with np.load(folder / "scores.npz") as scores:
             valid, test = (scores[name].astype(np.float64) for name in names)
         fit = Fit(recipe.name, valid, test, facts)
-        self.log.info("%s: %.1f, %.0f s", recipe, fit.perplexity, facts["seconds"])
+        print(f"{recipe}: {fit.perplexity:.1f}", flush=True)
         return fit
 
     def model(self, recipe: Recipe) -> LanguageModel:
-        """The fitted model itself, of a recipe that is kept."""
-        self.fit(recipe)
-        key = recipes.key_of(recipe, self.texts.data)
-        found = tacenda.load(self.folder / hashlib.sha256(key.encode()).hexdigest()[:16] / "model")
+        """Return the fitted model itself, of a recipe whose model is kept."""
+        found = tacenda.load(self._kept(recipe)[0] / "model")
         assert isinstance(found, LanguageModel)
         return found
+
+    def _kept(self, recipe: Recipe) -> tuple[Path, dict[str, Any]]:
+        facts = recipes.facts_of(recipe, self.texts.data)
+        return kept.folder("lm-thesis", facts, lambda folder: self._measure(recipe, folder))
 
     def tree(self, shape: Shape) -> Tree:
         """Built anew: it takes a second, and is always the same."""
@@ -178,7 +171,6 @@ class Bench:
         return tree_of(shape, len(self.texts.train.vocabulary), vectors)
 
     def _measure(self, recipe: Recipe, place: Path) -> dict[str, Any]:
-        place.mkdir(parents=True, exist_ok=True)
         start = time.process_time()
         model, facts = self._fitted(recipe, place)
         facts["seconds"] = round(time.process_time() - start, 1)
@@ -187,9 +179,7 @@ class Bench:
         for context in CONTEXTS if own_context(recipe) == "stream" else CONTEXTS[:1]:
             for name, text in zip(scored_as(recipe, context), texts, strict=True):
                 scores[name] = scores_of(model, text, context).astype(np.float32)
-        temporary = place / "unfinished.npz"
-        np.savez(temporary, **scores)  # type: ignore[arg-type]
-        temporary.replace(place / "scores.npz")
+        np.savez(place / "scores.npz", **scores)  # type: ignore[arg-type]
         if recipe in KEPT or isinstance(recipe, Machine):
             model.save(place / "model")
         return facts
@@ -291,8 +281,8 @@ class Study:
         print(f"\n{what}", flush=True)
         if scored is not None:
             rows = [{"scored": scored, **row} for row in rows]
+        reporting.print_table(rows)
         if not self.write:
-            reporting.print_table(rows)
             return
         texts = self.bench.texts
         protocol = {

@@ -5,11 +5,9 @@ The same recipe in two studies is one fit.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from benchmarks import freshness, parts
 from tacenda_lm.boltzmann import FRBMSettings, TemporalFRBMSettings
 from tacenda_lm.log_bilinear.hlbl import HLBLAdvanced, HLBLSettings
 from tacenda_lm.log_bilinear.lbl import LBLSettings
@@ -190,15 +188,11 @@ SETTINGS = {
 }
 
 
-def key_of(recipe: Recipe, data: str) -> str:
-    """Everything a fit depends on: the recipe, the text, and the code."""
-    key: dict[str, Any] = {"data": data, "kind": type(recipe).__name__, **asdict(recipe)}
-    measures = parts.NGRAMS
-    if not isinstance(recipe, NGrams):
-        key["settings"] = recipe.settings.to_dict()
-        measures = parts.MACHINES if isinstance(recipe, Machine) else parts.BILINEAR
-    key["code"] = {each: freshness.code(each) for each in measures}
-    return json.dumps(key, sort_keys=True)
+def facts_of(recipe: Recipe, data: str) -> dict[str, Any]:
+    """Return what a fit depends on: the recipe, the settings with their defaults, and the text."""
+    facts: dict[str, Any] = {"data": data, "kind": type(recipe).__name__, **asdict(recipe)}
+    settings = {} if isinstance(recipe, NGrams) else recipe.settings.to_dict()
+    return {**facts, "settings": settings}
 
 
 @dataclass(frozen=True)

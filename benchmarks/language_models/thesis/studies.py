@@ -13,8 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks import reporting
-from benchmarks.embeddings.common import spread
-from benchmarks.language_models import timing
 from benchmarks.language_models.contexts import CONTEXTS, EITHER
 from benchmarks.language_models.thesis import published, recipes
 from benchmarks.language_models.thesis.fits import Fit, Scores, Study, mixed, perplexity, trainer_on
@@ -29,8 +27,8 @@ from benchmarks.language_models.thesis.recipes import (
     Shape,
 )
 from benchmarks.language_models.thesis.texts import BINS, PARTS, Texts, tokens
-from benchmarks.ratings.thesis import pictures
-from benchmarks.ratings.thesis.pictures import Curve, Panel
+from benchmarks.pictures import Curve, Panel, draw
+from benchmarks.reporting import spread
 from tacenda import datasets
 from tacenda.datasets import conllu
 from tacenda_lm import HLBL, LBL, KneserNey
@@ -315,7 +313,7 @@ def predictions(study: Study) -> None:
             )
             for part, title in enumerate(("words", "cost: share of the negative log-probability"))
         ]
-        pictures.draw(study.name("predictions"), panels, y_label="%")
+        draw(study.name("predictions"), panels, y_label="%")
 
 
 EXPECTED_SHOWN = 10
@@ -580,7 +578,7 @@ def vectors(study: Study) -> None:
         tagged,
     )
     if study.write:
-        draw(study.name("vectors"), vectors, groups, words)
+        draw_words(study.name("vectors"), vectors, groups, words)
 
 
 def grouped(counts: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.int64]]:
@@ -598,7 +596,7 @@ def placed(vectors: _Floats) -> _Floats:
     return np.asarray(found, np.float32)
 
 
-def draw(
+def draw_words(
     name: str,
     vectors: dict[str, _Floats],
     groups: dict[str, npt.NDArray[np.int64]],
@@ -720,7 +718,7 @@ def speed(study: Study) -> None:
     works = {tree.name: tree_work(study, Hierarchical(tree)) for tree in recipes.TREES}
     works["LBL"] = flat_work(study, Flat(loss="softmax"))
     works["LBL by NCE"] = flat_work(study, Flat())
-    seconds = timing.interleaved({name: work for name, (work, _) in works.items()}, REPEATS)
+    seconds = reporting.interleaved({name: work for name, (work, _) in works.items()}, REPEATS)
     rates = {name: n / statistics.median(seconds[name]) for name, (_, n) in works.items()}
     rows = []
     for name, rate in rates.items():
@@ -739,7 +737,7 @@ def speed(study: Study) -> None:
         rows.append(row)
     told = {
         "tokens/s": f"of {STEPS} steps ({FLAT_STEPS} of the exact LBL) of 512 tokens, evaluation left out",
-        "repeats": timing.PROTOCOL,
+        "repeats": reporting.TURNS,
         "APNews": "14 million words, 17,964 types, one core of its time",
     }
     study.save("speed", told, rows)

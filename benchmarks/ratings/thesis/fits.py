@@ -10,8 +10,6 @@ One fit and its test, as a cell that is measured once and kept.
 
 from __future__ import annotations
 
-import json
-import logging
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -22,10 +20,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import freshness, parts, reporting
-from benchmarks.embeddings.common import Cells
-from benchmarks.ratings.thesis import pictures, published
-from benchmarks.ratings.thesis.pictures import Panel
+from benchmarks import kept, pictures, reporting
+from benchmarks.pictures import Panel
+from benchmarks.ratings.thesis import published
 from tacenda import datasets
 from tacenda.ratings import Ratings, read_ratings
 from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalPMF, ConditionalRBM, RatingAlgorithm
@@ -177,13 +174,15 @@ class Figures:
 
 @dataclass(frozen=True)
 class Bench:
-    """The split that everything but the cold start is measured on, and the cells measured so far."""
+    """The split that everything but the cold start is measured on; every fit is a cell that is kept."""
 
     parts: Parts
     bins: Numbers
-    cells: Cells
-    log: logging.Logger
-    dry: bool = False  # print results, write none
+    write: bool = True
+
+    @cached_property
+    def cells(self) -> kept.Cells:
+        return kept.Cells("ratings-thesis")
 
     @cached_property
     def known(self) -> Identities:
@@ -196,9 +195,8 @@ class Bench:
         return self.known.union(Identities.of(self.parts.test), self.parts.train.n_items)
 
     @classmethod
-    def of(cls, parts: Parts, cells: Cells, log: logging.Logger, dry: bool = False) -> Bench:
-        bins = equal_bins(np.diff(parts.train.user_offsets))
-        return cls(parts, bins, cells, log, dry)
+    def of(cls, parts: Parts, write: bool = True) -> Bench:
+        return cls(parts, equal_bins(np.diff(parts.train.user_offsets)), write)
 
     def report(
         self,
@@ -213,8 +211,10 @@ class Bench:
         """Print the rows of a study, save them and draw its panels."""
         name = f"ratings-thesis-{study}"
         protocol = {"data": SPLIT, "published": published.SOURCE, **told}
-        reporting.save(name, protocol, rows, seeds=seeds, dry=self.dry)
-        if panels and not self.dry:
+        reporting.print_table(rows)
+        if self.write:
+            reporting.save(name, protocol, rows, seeds=seeds)
+        if panels and self.write:
             pictures.draw(name, panels, columns)
 
     def fit(
@@ -239,22 +239,17 @@ class Bench:
             Instead of the whole test part.
         """
         train, test = train or self.parts.train, test or self.parts.test
-        key = key_of(model, train, test, told)
-
-        def measure() -> dict[str, Any]:
-            return measured(model, train, test, identities, self.bins)
-
-        found = Figures(**self.cells.measure(key, measure))
-        self.log.info("%s %s: %.4f", model.name, told, found.rmse)
+        key = kept.cell_key(
+            model=model.name,
+            told=told,
+            settings=model.settings.to_dict(),
+            train=train.fingerprint[:10],
+            test=test.fingerprint[:10],
+        )
+        cell = self.cells.measure(key, lambda: measured(model, train, test, identities, self.bins))
+        found = Figures(**cell)
+        print(f"{model.name} {told}: {found.rmse:.4f}", flush=True)
         return found
-
-
-def key_of(model: RatingAlgorithm, train: Ratings, test: Ratings, told: str) -> str:
-    """Model, what it is told, its settings, the data, and the code that learns and predicts."""
-    settings = json.dumps(model.settings.to_dict(), sort_keys=True)  # type: ignore[attr-defined]
-    data = f"{train.fingerprint[:10]} {test.fingerprint[:10]}"
-    code = " ".join(freshness.code(each) for each in parts.RATINGS)
-    return " | ".join((model.name, told, settings, data, code))
 
 
 def measured(

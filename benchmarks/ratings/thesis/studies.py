@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.pictures import Curve, Panel
 from benchmarks.ratings.thesis import fits, published
 from benchmarks.ratings.thesis.fits import Bench, Figures, pooled
-from benchmarks.ratings.thesis.pictures import Curve, Panel
 from tacenda.ratings import Ratings
 from tacenda_surprise import RatingAlgorithm
 from tacenda_surprise.catalogue import Identities
