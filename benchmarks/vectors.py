@@ -49,7 +49,8 @@ def plain_product(own, q, i):
 
 
 @numba.njit(nogil=True, error_model="numpy", fastmath=REORDERED)
-def plain_step(own, q, i, following, keep_x, keep_q, step_x, step_q):
+def plain_step(own, q, i, following, keeps, steps):
+    (keep_x, keep_q), (step_x, step_q) = keeps, steps
     for d in range(q.shape[1]):
         x, old = own[0, d], q[i, d]
         q[i, d] = keep_q * old + step_q * x
@@ -58,7 +59,10 @@ def plain_step(own, q, i, following, keep_x, keep_q, step_x, step_q):
 
 
 @numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
-def plain_predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, out, place):
+def plain_predict(tables, context, ids, stretch, u, out, place):
+    table, far = tables
+    c, b, rates, a = context
+    t0, t1, begin, current = stretch
     n, width = len(c), table.shape[1]
     for t in range(t0, t1):
         row, leaving = place + t - t0, t - 1 - n
@@ -89,10 +93,13 @@ def plain_predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, ou
 
 
 @numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
-def plain_gradients(table, far, d_c, d_b, rates, d_a, ids, t0, t1, begin, current, u, grad, place):
+def plain_gradients(tables, rates, gradients, ids, stretch, u, grad):
+    table, far = tables
+    d_c, d_b, d_a = gradients
+    t0, t1, begin, current = stretch
     n, width = len(d_c), table.shape[1]
     for t in range(t0, t1):
-        row, leaving = place + t - t0, t - 1 - n
+        row, leaving = t - t0, t - 1 - n
         for d in range(width):
             d_b[d] += grad[row, d]
         for k in range(len(rates)):

@@ -58,18 +58,18 @@ def alike(
 
 
 @njit(fastmath=_FAST)
-def read_side_by_side(
-    words, limit, from_inputs, outputs, transition, gain, live, seen, keep, rows, q, states, errors
-):
+def read_side_by_side(words, limit, from_inputs, matrices, masks, rows, q, found):
     """Read texts side by side, with one step of ascent from every predicted state (see `state_space.forward`).
 
     With few types a product of matrices has too few numbers to be worth a call. All arrays are in C order and of one
     dtype but ``words``. ``rows`` (steps, texts, types) hold what inputs and biases give to the scores, and become
-    log-probabilities. ``outputs`` (types, internal) and ``transition`` (internal, internal) are the columns of B and A
-    for the internal state, ``from_inputs`` (steps, texts, internal) is what the others give, ``gain`` (types, internal)
-    is Lambda B A'. ``keep`` (steps, texts, internal) may be empty. ``q`` (texts, internal) is changed; ``states`` and
-    ``errors`` are written.
+    log-probabilities. ``from_inputs`` (steps, texts, internal) is what the columns of B and A for the inputs give. The
+    ``matrices`` are those for the internal state, of B (types, internal) and A (internal, internal), and Lambda B A'
+    (types, internal). The ``masks`` are those of live and seen places (steps, texts) and what is kept of the states
+    (steps, texts, internal), which may be empty. ``q`` (texts, internal) is changed; the states and errors ``found``
+    are written.
     """
+    (outputs, transition, gain), (live, seen, keep), (states, errors) = matrices, masks, found
     length, texts, types = rows.shape
     n = q.shape[1]
     shown, following = np.empty(n, q.dtype), np.empty(n, q.dtype)

@@ -576,11 +576,14 @@ def forward(p: Parameters, piece: Piece, before: Floats, keep: Floats | None = N
 
         q, dtype = np.array(before, rows.dtype), rows.dtype
         own = keep[..., :n_q] if keep is not None else np.empty((0, 0, 0))
-        tables = from_inputs, p.outputs[:, :n_q], p.transition[:, :n_q], gain
-        given = *tables, piece.live, piece.seen, own
-        arrays = (np.ascontiguousarray(each, dtype) for each in given)
+        matrices = p.outputs[:, :n_q], p.transition[:, :n_q], gain
+        tables, masks = (
+            tuple(np.ascontiguousarray(each, dtype) for each in given)
+            for given in (matrices, (piece.live, piece.seen, own))
+        )
         words = np.ascontiguousarray(piece.words, np.int64)
-        read_side_by_side(words, dtype.type(LIMIT), *arrays, rows, q, states, errors)
+        given = words, dtype.type(LIMIT), np.ascontiguousarray(from_inputs, dtype), tables, masks
+        read_side_by_side(*given, rows, q, (states, errors))
         return Forward(rows, q, states, errors, np.exp(rows))
     q, reached, product = before, np.empty_like(rows), p.product
     for t in range(steps):

@@ -76,7 +76,8 @@ def word_classes(
         G = N * np.log(np.maximum(N, 1))
         NT, GT = np.ascontiguousarray(N.T), np.ascontiguousarray(G.T)
         one_pass = _bigram_pass
-        given = pairs.before, pairs.after, own, counts, classes, sizes, N, G, NT, GT, mass
+        words = pairs.before, pairs.after, own, counts
+        given = words, classes, sizes, (N, G, NT, GT), mass
     for _ in track(range(passes), "word classes", unit="pass"):
         moved = 0
         for start in range(0, len(order), _WORDS):
@@ -137,8 +138,9 @@ def _shift(near, N, G, NT, GT, q, sign):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=_FAST)
-def _move(q, sign, left, right, own, count, N, G, NT, GT, mass):  # type: ignore[no-untyped-def]
+def _move(q, sign, left, right, own, count, pairs, mass):  # type: ignore[no-untyped-def]
     """Put a word into class q (sign 1), or take it out (sign -1)."""
+    N, G, NT, GT = pairs
     _shift(left, N, G, NT, GT, q, sign)
     _shift(right, NT, GT, N, G, q, sign)
     N[q, q] += sign * (left[q] + right[q] + own)
@@ -149,12 +151,14 @@ def _move(q, sign, left, right, own, count, N, G, NT, GT, mass):  # type: ignore
 
 
 @njit(fastmath=_FAST)
-def _bigram_pass(order, before, after, own, counts, classes, sizes, N, G, NT, GT, mass):  # type: ignore[no-untyped-def]
+def _bigram_pass(order, words, classes, sizes, pairs, mass):  # type: ignore[no-untyped-def]
     """Make one pass over the words, and return how many moved.
 
     ``before`` and ``after`` are neighbors as (borders, words, counts); N (M, M) counts pairs of classes, NT is its
     transpose, G and GT are their terms n log n, ``mass`` (M,) the tokens of each class. All are kept up to date.
     """
+    before, after, own, counts = words
+    N, G, NT, GT = pairs
     M = len(mass)
     left, right, score = np.empty(M), np.empty(M), np.empty(M)
     moved = 0
@@ -165,7 +169,7 @@ def _bigram_pass(order, before, after, own, counts, classes, sizes, N, G, NT, GT
         _by_class(before[1], before[2], before[0][word], before[0][word + 1], word, classes, left)
         _by_class(after[1], after[2], after[0][word], after[0][word + 1], word, classes, right)
         # without the word: what every class would gain by it
-        _move(home, -1.0, left, right, own[word], counts[word], N, G, NT, GT, mass)
+        _move(home, -1.0, left, right, own[word], counts[word], pairs, mass)
         score[:] = 0
         _add_gains(left, N, G, score)
         _add_gains(right, NT, GT, score)
@@ -180,7 +184,7 @@ def _bigram_pass(order, before, after, own, counts, classes, sizes, N, G, NT, GT
         for q in range(1, M):  # class 0 is closed
             if score[q] > score[best] + 1e-9:
                 best = q
-        _move(best, 1.0, left, right, own[word], counts[word], N, G, NT, GT, mass)
+        _move(best, 1.0, left, right, own[word], counts[word], pairs, mass)
         if best != home:
             sizes[home] -= 1
             sizes[best] += 1

@@ -57,7 +57,7 @@ class Backend(SimpleNamespace):
 
 _Choice = tuple[str, ...]
 _Owned = tuple[str, str, Any]  # name, distribution and backend
-chosen: ContextVar[_Choice] = ContextVar("tacenda_kernelschosen", default=())
+chosen: ContextVar[_Choice] = ContextVar("tacenda_kernels_chosen", default=())
 _warned: set[tuple[str, str]] = set()
 # Looking through the registry costs as much as running a kernel over a sentence, so what was found is kept, by
 # operation, kind of device, choice and generation of the registry. The environment is read when something is not there.

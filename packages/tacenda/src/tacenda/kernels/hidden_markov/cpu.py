@@ -112,8 +112,10 @@ _Array = NDArray[Any]
 
 
 @njit(fastmath=_FAST)
-def _filter(A, o, s, pairs, words, first, offsets, a, c, begin, end):
+def _filter(model, observed, a, c, begin, end):
     """Filter the sequences begin .. end: fill a, and the c_t."""
+    A, o, s = model
+    pairs, words, first, offsets = observed
     k = o.shape[1]
     zero = a.dtype.type(0)
     for n in range(begin, end):
@@ -143,8 +145,9 @@ def _filter(A, o, s, pairs, words, first, offsets, a, c, begin, end):
 
 
 @njit(fastmath=_FAST)
-def _messages(A, o, pairs, words, offsets, a, c, v, posteriors, begin, end):
+def _messages(A, o, observed, found, v, posteriors, begin, end):
     """Go back through the sequences begin .. end: fill the messages v and the posteriors."""
+    (pairs, words, _, offsets), (a, c) = observed, found
     k = o.shape[1]
     b = np.empty(k, a.dtype)
     zero = a.dtype.type(0)
@@ -200,9 +203,8 @@ def _add_rows(table, rows, added):
 def hmm_block(blocks, emissions, starts, observed, threads):
     a = np.empty((len(observed.words), emissions.shape[1]), blocks.dtype)
     c = np.empty(len(a), blocks.dtype)
-    in_parts(
-        _filter, len(observed.offsets) - 1, threads, blocks, emissions, starts, *observed, a, c
-    )
+    given = (blocks, emissions, starts), tuple(observed), a, c
+    in_parts(_filter, len(observed.offsets) - 1, threads, *given)
     with np.errstate(divide="ignore"):
         return Forward(np.log(c, dtype=np.float64), a)
 
@@ -212,7 +214,7 @@ def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
     a = found.states
     c = np.exp(found.log_probs).astype(blocks.dtype)
     v, posteriors = np.empty_like(a), np.empty_like(a)
-    made = blocks, emissions, pairs, words, offsets, a, c, v, posteriors
+    made = blocks, emissions, tuple(observed), (a, c), v, posteriors
     in_parts(_messages, len(offsets) - 1, threads, *made)
     # Threads have pairs of their own, so no two of them write to one block of counts.
     inner = inner_tokens(offsets)
@@ -331,8 +333,9 @@ def _gather(table, rows, out):
 
 
 @njit(fastmath=_FAST)
-def _make_blocks(x, y, b, sources, targets, borders, w, norms, A, A_bits, first, last):
+def _make_blocks(vectors, pairs, scales, A, A_bits, first, last):
     """Fill the blocks of the pairs of the sources first .. last; exactly one of w and norms has rows."""
+    (x, y, b), (sources, targets, borders), (w, norms) = vectors, pairs, scales
     k, width = x.shape[1], x.shape[2]
     most = max(1, _CELLS // (k * k))
     near = np.empty((most, k, width), x.dtype)
@@ -360,13 +363,13 @@ def _make_blocks(x, y, b, sources, targets, borders, w, norms, A, A_bits, first,
 
 
 @njit(fastmath=_FAST)
-def _move_vectors(
-    x, y, sources, targets, borders, A, N, w, dx, db, moved, departures, first, last
-):  # fmt: skip
+def _move_vectors(vectors, pairs, blocks, moves, first, last):
     """Fill what the pairs of the sources first .. last move: dx is summed here, since the pairs are sorted by them.
 
     ``moved`` is D_u x_c and ``db`` its bias, pair by pair, for `_sum_by_target`.
     """
+    (x, y, _), (sources, targets, borders), (A, N, w) = vectors, pairs, blocks
+    dx, db, moved, departures = moves
     k, width = x.shape[1], x.shape[2]
     most = max(1, _CELLS // (k * k))
     near, D = np.empty((most, k, width), x.dtype), np.empty((most, k, k), x.dtype)
@@ -423,9 +426,9 @@ def block_softmax(vectors, sources, targets, weights, norms, threads):
     classes, k, _ = vectors.left.shape
     A = np.empty((len(sources), k, k), vectors.left.dtype)
     none = np.empty((0, k), A.dtype)
-    w, norm = (none if array is None else array for array in (weights, norms))
+    scales = tuple(none if array is None else array for array in (weights, norms))
     borders = np.searchsorted(sources, np.arange(classes + 1))  # of each source's pairs
-    made = *vectors, sources, targets, borders, w, norm, A, A.view(np.int32)
+    made = tuple(vectors), (sources, targets, borders), scales, A, A.view(np.int32)
     in_parts(_make_blocks, classes, threads, *made)
     return A
 
@@ -439,8 +442,8 @@ def block_softmax_backward(vectors, sources, targets, blocks, counts, weights, t
     moved = np.empty((pairs, k, width), x.dtype)
     biases, departures = (np.empty((pairs, k), x.dtype) for _ in range(2))
     borders = np.searchsorted(sources, np.arange(classes + 1))  # of each source's pairs
-    made = x, y, sources, targets, borders, blocks, counts, w, dx, biases, moved, departures
-    in_parts(_move_vectors, classes, threads, *made)
+    given = tuple(vectors), (sources, targets, borders), (blocks, counts, w)
+    in_parts(_move_vectors, classes, threads, *given, (dx, biases, moved, departures))
     # Targets are in no order, so what each pair moves is kept and summed afterwards, target by target.
     order = np.argsort(targets, kind="stable")
     ends = np.searchsorted(targets[order], np.arange(classes + 1))

@@ -18,7 +18,7 @@ from tacenda.kernels.machinery.vectors import (
     spread,
     store,
 )
-from tacenda.kernels.ratings import Descent, Divergence, Expected, Identities, Visited
+from tacenda.kernels.ratings import Divergence, Expected, Identities, Visited
 
 # -- rating sgd -------------------------------------------------------------------------------------
 #
@@ -54,13 +54,14 @@ def _product(own, q, i):
 
 
 @njit
-def _step(own, q, i, following, keep_x, keep_q, step_x, step_q):
+def _step(own, q, i, following, keeps, steps):
     """Both factors of a rating of item i, from their old values; returns the product for the rating that follows.
 
         x, q_i = keep_x x + step_x q_i, keep_q q_i + step_q x,     return x . q_following
 
     with keep_x = 1 - alpha_u lambda_u, step_x = alpha_u e, and likewise of the item.
     """
+    (keep_x, keep_q), (step_x, step_q) = keeps, steps
     width = q.shape[1]
     here, there = i * width, following * width
     keeps_x, keeps_q, total = spread(keep_x), spread(keep_q), spread(0)
@@ -77,8 +78,9 @@ def _step(own, q, i, following, keep_x, keep_q, step_x, step_q):
 
 
 @njit(fastmath={"contract", "reassoc", "nsz"})
-def _conditioned_step(own, q, i, following, keep_x, keep_q, step_x, step_q, error):
+def _conditioned_step(own, q, i, following, keeps, steps, error):
     """The same with x = keep_x x + step_x q_i + alpha_u lambda_u s, and g += error q_i."""
+    (keep_x, keep_q), (step_x, step_q) = keeps, steps
     width, total = q.shape[1], np.float32(0)
     for d in range(width):
         old_x, old_q = own[_X, d], q[i, d]
@@ -92,7 +94,7 @@ def _conditioned_step(own, q, i, following, keep_x, keep_q, step_x, step_q, erro
 
 @njit(fastmath={"contract"})
 def _side_mean(w, ids, first, last, s):
-    """S = the mean of w_j over j in ``ids[first:last]``."""
+    """Fill s with the mean of w_j over j in ``ids[first:last]``."""
     width = w.shape[1]
     s[:] = 0
     for k in range(first, last):
@@ -121,11 +123,10 @@ def _side_step(w, ids, first, last, own, rate, penalty):
 
 
 @njit
-def _visit_users(
-    offsets, item_ids, values, users, tables, mean, rates, penalties, seed, side, side_offsets, side_ids,
-    weights,
-):  # fmt: skip
-    """Visit the users; returns the sum of squared errors before each update (visited,)."""
+def _visit_users(ratings, users, tables, mean, rates, penalties, seed, sides):
+    """Visit the users; return the sum of squared errors before each update (visited,)."""
+    offsets, item_ids, values, weights = ratings
+    side, side_offsets, side_ids = sides
     p, q, b, c, w = tables
     alpha_u, alpha_i, beta_u, beta_i, gamma = rates
     lambda_u, lambda_i, eta_u, eta_i, lambda_w = penalties
@@ -165,13 +166,12 @@ def _visit_users(
             e *= weights[u]
             bias += beta_u * (e - eta_u[u] * bias)
             c[i] += beta_i * (e - eta_i[i] * c[i])
-            keep_q = np.float32(1) - alpha_i * lambda_i[i]
+            keeps = keep_x, np.float32(1) - alpha_i * lambda_i[i]
+            steps = alpha_u * e, alpha_i * e
             if side:
-                product = _conditioned_step(
-                    own, q, i, following, keep_x, keep_q, alpha_u * e, alpha_i * e, e
-                )
+                product = _conditioned_step(own, q, i, following, keeps, steps, e)
             else:
-                product = _step(own, q, i, following, keep_x, keep_q, alpha_u * e, alpha_i * e)
+                product = _step(own, q, i, following, keeps, steps)
         b[u], errors[v] = bias, total
         for d in range(width):
             p[u, d] = own[_X, d] - s[d]
@@ -184,8 +184,8 @@ def rating_sgd(ratings, users, tables, mean, rates, penalties, seed, sides):
     known = sides if sides is not None else Identities(ratings.offsets, ratings.item_ids)
     numbers = tuple(np.float32(n) for n in rates), (*penalties[:4], np.float32(penalties.side))
     errors = _visit_users(
-        *ratings[:3], users, tuple(tables), np.float32(mean), *numbers, np.uint64(seed), sides is not None,
-        *known, ratings.weights,
+        tuple(ratings), users, tuple(tables), np.float32(mean), *numbers, np.uint64(seed),
+        (sides is not None, *known),
     )  # fmt: skip
     return errors, tables
 
@@ -199,10 +199,12 @@ _VISITS_AHEAD = 8  # rows that are asked for before they are needed
 
 
 @njit(fastmath={"contract", "reassoc", "nsz"})
-def _visit_rows(
-    offsets, ids, values, rows, y, b, lambdas, etas, v, z, c, w, mean, alpha, beta, seed, prior, errors, sums
-):  # fmt: skip
-    """Visit the rows; ``prior`` and ``sums`` have no rows where there is no prior."""
+def _visit_rows(visits, side, others, mean, rates, seed, prior, found):
+    """Visit the rows; ``prior`` and the sums found have no rows where there is no prior."""
+    offsets, ids, values, rows = visits
+    y, b, lambdas, etas, v = side
+    z, c, w = others
+    (alpha, beta), (errors, sums) = rates, found
     width, known = y.shape[1], len(prior) > 0
     s, g = np.zeros(width, np.float32), np.zeros(width, np.float32)
     for k in range(len(rows)):
@@ -236,12 +238,12 @@ def _visit_rows(
 
 def rating_visits(visits, side, others, mean, rates, seed, prior):
     offsets, ids, values, rows = visits
+    given = offsets, ids.astype(np.int32, copy=False), values, rows.astype(np.int64, copy=False)
     known = np.zeros((0, others.factors.shape[1]), np.float32) if prior is None else prior
     errors, sums = np.empty(len(rows), np.float32), np.empty_like(known)
     _visit_rows(
-        offsets, ids.astype(np.int32, copy=False), values, rows.astype(np.int64, copy=False), *side, *others,
-        np.float32(mean), *(np.float32(rate) for rate in rates), np.uint64(seed % (1 << 64)), known,
-        errors, sums,
+        given, tuple(side), tuple(others), np.float32(mean), tuple(map(np.float32, rates)),
+        np.uint64(seed % (1 << 64)), known, (errors, sums),
     )  # fmt: skip
     return Visited(side.factors, side.biases, errors, sums)
 
@@ -301,7 +303,7 @@ def rating_solves(targets, table, means, precision, weights, noise, scaled):
     # Narrow rows are padded to whole vector registers.
     if (spare := -table.shape[1] % _LANES) and table.shape[1] <= _NARROW:
         table = np.pad(table, ((0, 0), (0, spare)))
-    failed = _solve(*targets, table, means, precision, weights, e, noisy, scaled, out)
+    failed = _solve(tuple(targets), table, (means, precision), weights, e, noisy, scaled, out)
     if failed >= 0:
         raise KernelError(f"the system of row {failed} is not positive definite")
     return out
@@ -369,8 +371,9 @@ def _narrow_gram(z, targets, n, width, gram, projected):
 
 
 @njit
-def _solve(offsets, ids, targets, table, means, precision, weights, noise, noisy, scaled, out):
+def _solve(rows, table, prior, weights, noise, noisy, scaled, out):
     """Fill out; return the first row that cannot be solved, or -1. ``table`` has columns of zeros beyond the width."""
+    (offsets, ids, targets), (means, precision) = rows, prior
     width, padded = out.shape[1], table.shape[1]
     longest = 0
     for u in range(len(out)):
@@ -432,30 +435,30 @@ _uniform = njit(xorshift.uniform)
 
 
 def boltzmann_divergence(cases, chosen, machine, seed):
-    own = _by_level(machine)
+    own, tied = _by_level(machine), machine.weights.ndim == 2
     gradients = tuple(np.zeros_like(part) for part in own[:4])
-    tied = machine.weights.ndim == 2
-    error = _divergence(cases, chosen, own, np.uint64(seed), tied, gradients)
+    error = _divergence(tuple(cases), chosen, own, np.uint64(seed), tied, gradients)
     return Divergence(float(error), gradients[0].reshape(machine.weights.shape), *gradients[1:])
 
 
 def boltzmann_descent(cases, chosen, machine, seed, descent):
-    descent = Descent(*map(float, descent))
-    tied = machine.weights.ndim == 2
-    return float(_descend(cases, chosen, _by_level(machine), np.uint64(seed), tied, descent))
+    own, tied = _by_level(machine), machine.weights.ndim == 2
+    return float(
+        _descend(tuple(cases), chosen, own, np.uint64(seed), tied, tuple(map(float, descent)))
+    )
 
 
 def _by_level(machine):
-    """The machine with weights (visible, levels, hidden); tied ones have one level."""
+    """The parts of a machine, with weights (visible, levels, hidden); tied ones have one level."""
     shape = len(machine.weights), -1, len(machine.hidden_biases)
-    return machine._replace(weights=machine.weights.reshape(shape))
+    return machine.weights.reshape(shape), *machine[1:]
 
 
 def boltzmann_expectations(visible, cases, weights, b, p, s, o):
     W = weights.reshape(len(weights), -1, p.shape[1])
     chances = np.empty((len(visible), len(s)), np.float32)
     means = np.empty(len(visible), np.float32)
-    _expect(visible, cases, W, b, p, s, o, weights.ndim == 2, chances, means)
+    _expect(visible, cases, (W, b, p, s, o), weights.ndim == 2, chances, means)
     return Expected(chances, means)
 
 
@@ -609,11 +612,12 @@ def _follow(c, cases, s, tied, scratch, rates, tables):
 def _divergence(cases, chosen, machine, seed, tied, gradients):
     """Add the cases' gradients to those of W, b, d and U; return the error."""
     d_W, d_b, d_d, d_U = gradients
-    scratch, one = _scratch(cases.offsets, chosen, len(d_d), d_b.shape[1]), np.float32(1)
+    s, one = machine[4], np.float32(1)
+    scratch = _scratch(cases[0], chosen, len(d_d), len(s))
     error = 0.0
     for c in chosen:
         error += _recall(c, cases, machine, seed, tied, scratch)
-        _follow(c, cases, machine.scores, tied, scratch, (one, one, one), (d_W, d_b, d_U))
+        _follow(c, cases, s, tied, scratch, (one, one, one), (d_W, d_b, d_U))
         _add(one, scratch[0][0], d_d)
     return error
 
@@ -633,12 +637,7 @@ def _shrink(keep, step, m, made, x):
 def _descend(cases, chosen, machine, seed, tied, descent):
     """Step after every case; return the error."""
     W, b, d, U, s = machine
-    offsets, ids, side_offsets, side_ids = (
-        cases.offsets,
-        cases.ids,
-        cases.side_offsets,
-        cases.side_ids,
-    )
+    offsets, ids, _, _, side_offsets, side_ids = cases
     rate, bias_rate, penalty, bias_penalty, side_penalty = descent
     scratch = _scratch(offsets, chosen, len(d), len(s))
     keep = 1 - rate * penalty
@@ -675,8 +674,9 @@ def _descend(cases, chosen, machine, seed, tied, descent):
 
 
 @njit
-def _expect(visible, cases, W, b, p, s, o, tied, chances, means):
+def _expect(visible, cases, machine, tied, chances, means):
     """Fill chances and means; a negative number means the last row of its table."""
+    W, b, p, s, o = machine
     w_size, p_size = W.shape[1] * W.shape[2], p.shape[1]
     for n in range(len(visible)):
         if n + _AHEAD < len(visible):

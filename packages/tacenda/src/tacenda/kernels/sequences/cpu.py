@@ -391,18 +391,18 @@ def modal_scan(modes, table, ids, offsets, initial, reverse, out, column):
     rotation = np.ascontiguousarray(complex[:, 1], table.dtype)
     last = np.empty_like(initial)
     target = np.empty((0, 0), table.dtype) if out is None else out
-    _modal_scan(
-        decay, rotation, len(real), table, ids, offsets, initial, reverse, target, column,
-        out is not None, last,
-    )  # fmt: skip
+    text, place = (ids, offsets), (target, column, out is not None)
+    _modal_scan((decay, rotation, len(real)), table, text, initial, reverse, place, last)
     return Scan(out, last)
 
 
 @njit
-def _modal_scan(
-    decay, rotation, n_real, table, ids, offsets, initial, reverse, out, column, keep, last
-):
-    """Fill out[t] with what comes into token t, and last[s] with what goes on from the last token, undecayed."""
+def _modal_scan(modes, table, text, initial, reverse, place, last):
+    """Fill out[t] with what comes into token t, and last[s] with what goes on from the last token, undecayed.
+
+    ``place`` is the array to write to, the first column, and whether anything is written there.
+    """
+    (decay, rotation, n_real), (ids, offsets), (out, column, keep) = modes, text, place
     states = len(decay)
     before = np.empty_like(decay)
     for s in range(len(offsets) - 1):

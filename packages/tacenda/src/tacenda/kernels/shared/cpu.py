@@ -73,7 +73,7 @@ def adam(table, mean, square, gradient, rate, t):
     numbers = 1.0 - BETA_1, BETA_2, 1.0 - BETA_2, EPSILON, *correction
     changed = [np.ascontiguousarray(array) for array in (table, mean, square)]
     rows = [array.reshape(-1) for array in (*changed, np.ascontiguousarray(gradient))]
-    _adam(*rows, *(table.dtype.type(number) for number in numbers))
+    _adam(*rows, tuple(map(table.dtype.type, numbers)))
     for given, own in zip((table, mean, square), changed, strict=True):
         if own is not given:  # it was not in C order
             given[...] = own
@@ -81,7 +81,8 @@ def adam(table, mean, square, gradient, rate, t):
 
 
 @njit
-def _adam(w, m, v, g, fresh, kept, fresh_square, epsilon, of_square, rate):
+def _adam(w, m, v, g, numbers):
+    fresh, kept, fresh_square, epsilon, of_square, rate = numbers
     for i in range(len(w)):
         m[i] += fresh * (g[i] - m[i])
         v[i] = v[i] * kept + fresh_square * (g[i] * g[i])

@@ -56,28 +56,44 @@ def _row_of(ids, p, there, width):
 
 
 @njit
-def predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, out, place):
-    """Write r_t of the positions t0 .. t1 of the sequence from ``begin`` on to the rows of ``out`` from ``place`` on.
+def _look_back(ids, t, t1, begin, n, fades, width):
+    """What up to four tokens from t on read, of n words before each and of tails that fade before the first or not."""
+    m = min(t1 - t, _TOGETHER)
+    # the words that leave the window for the tails before each of the four tokens
+    first = t - 1 - n
+    far = (
+        _row_of(ids, first, fades and first >= begin, width),
+        _row_of(ids, first + 1, m > 1 and first + 1 >= begin, width),
+        _row_of(ids, first + 2, m > 2 and first + 2 >= begin, width),
+        _row_of(ids, first + 3, m > 3 and first + 3 >= begin, width),
+    )
+    # the last words before the second, third and fourth token: tokens of this round themselves
+    near = (
+        _row_of(ids, t, m > 1, width),
+        _row_of(ids, t + 1, m > 2, width),
+        _row_of(ids, t + 2, m > 3, width),
+    )
+    # positions at which even the first token has a word, and at which the last one has
+    return m, far, near, min(n, t - begin), min(n, t + m - 1 - begin)
 
-    The tails u are those at t0 where they are ``current``, otherwise those at t0 - 1; they become those at t1 - 1.
+
+@njit
+def predict(tables, context, ids, stretch, u, out, place):
+    """Write r_t of a stretch of a text to the rows of ``out`` from ``place`` on.
+
+    A stretch is t0, t1, begin, current: the positions t0 .. t1 of the sequence from ``begin`` on. The tails u are those
+    at t0 where they are ``current``, otherwise those at t0 - 1; they become those at t1 - 1.
     """
+    table, far = tables
+    c, b, rates, a = context
+    t0, t1, begin, current = stretch
     n, tails, width = len(c), len(rates), table.shape[1]
     one = np.float32(1)
     for t in range(t0, t1, _TOGETHER):
-        m = min(t1 - t, _TOGETHER)
-        # the words that leave the window for the tails before each of the four tokens
-        first = t - 1 - n
         fades = not (current and t == t0)
-        far0, left0 = _row_of(ids, first, fades and first >= begin, width)
-        far1, left1 = _row_of(ids, first + 1, m > 1 and first + 1 >= begin, width)
-        far2, left2 = _row_of(ids, first + 2, m > 2 and first + 2 >= begin, width)
-        far3, left3 = _row_of(ids, first + 3, m > 3 and first + 3 >= begin, width)
-        # the last words before the second, third and fourth token: tokens of this round themselves
-        near1, there1 = _row_of(ids, t, m > 1, width)
-        near2, there2 = _row_of(ids, t + 1, m > 2, width)
-        near3, there3 = _row_of(ids, t + 2, m > 3, width)
-        all_four = min(n, t - begin)  # positions at which even the first token has a word
-        some = min(n, t + m - 1 - begin)
+        m, leaving, near, all_four, some = _look_back(ids, t, t1, begin, n, fades, width)
+        (far0, left0), (far1, left1), (far2, left2), (far3, left3) = leaving
+        (near1, there1), (near2, there2), (near3, there3) = near
         row = (place + t - t0) * width
         for d in range(0, width, LANES):
             w = width - d
@@ -117,26 +133,22 @@ def predict(table, far, c, b, rates, a, ids, t0, t1, begin, current, u, out, pla
 
 
 @njit
-def _add_gradients(table, far, d_c, d_b, rates, d_a, ids, t0, t1, begin, current, u, grad, place):
-    """Add to d_c, d_b and d_a the gradients of a loss, of which ``grad`` holds those by r_t, where `predict` has r_t.
+def _add_gradients(tables, rates, gradients, ids, stretch, u, grad):
+    """Add to d_c, d_b and d_a the gradients of a loss, of which ``grad`` holds those by r_t from t0 on.
 
     The same walk over the text as in `predict`, with the same arguments otherwise.
     """
+    table, far = tables
+    d_c, d_b, d_a = gradients
+    t0, t1, begin, current = stretch
     n, tails, width = len(d_c), len(rates), table.shape[1]
     one = np.float32(1)
     for t in range(t0, t1, _TOGETHER):
-        m = min(t1 - t, _TOGETHER)
-        first = t - 1 - n
         fades = not (current and t == t0)
-        far0, left0 = _row_of(ids, first, fades and first >= begin, width)
-        far1, left1 = _row_of(ids, first + 1, m > 1 and first + 1 >= begin, width)
-        far2, left2 = _row_of(ids, first + 2, m > 2 and first + 2 >= begin, width)
-        far3, left3 = _row_of(ids, first + 3, m > 3 and first + 3 >= begin, width)
-        near1, there1 = _row_of(ids, t, m > 1, width)
-        near2, there2 = _row_of(ids, t + 1, m > 2, width)
-        near3, there3 = _row_of(ids, t + 2, m > 3, width)
-        all_four, some = min(n, t - begin), min(n, t + m - 1 - begin)
-        row = (place + t - t0) * width
+        m, leaving, near, all_four, some = _look_back(ids, t, t1, begin, n, fades, width)
+        (far0, left0), (far1, left1), (far2, left2), (far3, left3) = leaving
+        (near1, there1), (near2, there2), (near3, there3) = near
+        row = (t - t0) * width
         for d in range(0, width, LANES):
             w = width - d
             g0, g1 = load(grad, row + d, w), load(grad, row + width + d, w if m > 1 else 0)
@@ -182,10 +194,10 @@ def fade(far, rates, ids, first, last, u):
 
 
 @njit
-def _predict_spans(
-    table, far, ids, offsets, starts, ends, places, c, b, rates, a, given, before, after, out, first, last
-):  # fmt: skip
-    """The predicted vectors of the spans first .. last, and the tails at both of their ends."""
+def _predict_spans(tables, text, context, tails, out, first, last):
+    """The predicted vectors of the spans first .. last, and the tails at both of their ends, given or not."""
+    (_, far), (c, b, rates, _), (given, before, after) = tables, context, tails
+    ids, offsets, starts, ends, places = text
     n, tokens = len(c), len(ids)
     for s in range(first, last):
         start, end, place = starts[s], ends[s], places[s]
@@ -205,8 +217,8 @@ def _predict_spans(
                 u[:] = 0
             limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
             current = t == start or t == offsets[at]
-            row = place + t - start
-            predict(table, far, c, b, rates, a, ids, t, limit, offsets[at], current, u, out, row)
+            stretch = t, limit, offsets[at], current
+            predict(tables, context, ids, stretch, u, out, place + t - start)
             t = limit
         # The word that leaves the window behind the last position, unless that is behind the last word.
         p = end - 1 - n
@@ -215,12 +227,15 @@ def _predict_spans(
 
 
 @njit
-def _by_position(of_rows, of_far, c, rates, a, grad, begin, start, end, low, high, apart):
-    """The gradients of the words of one sequence before the positions start .. end: into the rows high - 1 - p.
+def _by_position(context, grad, stretch, window, of_words, apart):
+    """The gradients of the words in a window before a stretch of one sequence: into the rows high - 1 - p.
 
     That of word p is a predicted vector in a text of gradients, read backwards from the last one:
     sum_i c_i g_(p + i) + sum_k a_k v_k(p), v_k(p) = lambda_k v_k(p + 1) + g_(p + n + 1).
     """
+    c, _, rates, a = context
+    (start, end, begin, _), (low, high) = stretch, window
+    of_rows, of_far = of_words
     m, width = end - start, grad.shape[1]
     count = end - 1 - max(begin, low)
     if count <= 0:
@@ -231,20 +246,21 @@ def _by_position(of_rows, of_far, c, rates, a, grad, begin, start, end, low, hig
     for i in range(min(m, count + 1)):
         order[i] = m - 1 - i
     v, zeros, place = np.zeros_like(a), np.zeros(width, np.float32), high + 1 - end
+    texts, back = (text, text), (1, count + 1, 0, False)
     if not apart:
-        predict(text, text, c, zeros, rates, a, order, 1, count + 1, 0, False, v, of_rows, place)
+        predict(texts, (c, zeros, rates, a), order, back, v, of_rows, place)
         return
-    predict(text, text, c, zeros, rates[:0], a, order, 1, count + 1, 0, False, v, of_rows, place)
-    none = np.zeros_like(c)
-    predict(text, text, none, zeros, rates, a, order, 1, count + 1, 0, False, v, of_far, place)
+    predict(texts, (c, zeros, rates[:0], a), order, back, v, of_rows, place)
+    predict(texts, (np.zeros_like(c), zeros, rates, a), order, back, v, of_far, place)
 
 
 @njit
-def _move_spans(
-    table, far, ids, offsets, starts, ends, places, lows, highs, firsts, c, rates, a, before, grad, rows, far_rows,
-    apart, d_c, d_b, d_a, first, last,
-):  # fmt: skip
+def _move_spans(tables, text, windows, context, given, apart, gradients, first, last):
     """The gradients of the spans first .. last: each of its own weights, and by position those of its words."""
+    ids, offsets, starts, ends, places = text
+    lows, highs, firsts = windows
+    before, grad = given
+    rows, far_rows, d_c, d_b, d_a = gradients
     tokens = len(ids)
     for s in range(first, last):
         start, end, place = starts[s], ends[s], places[s]
@@ -254,7 +270,7 @@ def _move_spans(
                     d_b[s, d] += grad[r, d]
             continue
         at, t, u = sequence_of(offsets, start), start, before[s].copy()
-        of_rows, of_far = rows[firsts[s] : firsts[s + 1]], far_rows[firsts[s] : firsts[s + 1]]
+        of_words = rows[firsts[s] : firsts[s + 1]], far_rows[firsts[s] : firsts[s + 1]]
         while t < end:
             while t < tokens and t >= offsets[at + 1]:
                 at += 1
@@ -262,13 +278,9 @@ def _move_spans(
             begin = offsets[at]
             limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
             here = grad[place + t - start : place + limit - start]
-            current = t in (start, begin)
-            _add_gradients(
-                table, far, d_c[s], d_b[s], rates, d_a[s], ids, t, limit, begin, current, u, here, 0
-            )
-            _by_position(
-                of_rows, of_far, c, rates, a, here, begin, t, limit, lows[s], highs[s], apart
-            )
+            stretch, own = (t, limit, begin, t in (start, begin)), (d_c[s], d_b[s], d_a[s])
+            _add_gradients(tables, context[2], own, ids, stretch, u, here)
+            _by_position(context, here, stretch, (lows[s], highs[s]), of_words, apart)
             t = limit
 
 
@@ -283,7 +295,7 @@ def _by_word(rows, order, borders, out, first, last):
                 out[k, d] += rows[p, d]
 
 
-def _summed(rows: _Array, order: _Array, borders: _Array, threads: int) -> _Array:
+def _sum_by_word(rows: _Array, order: _Array, borders: _Array, threads: int) -> _Array:
     """The rows of every word added up, (words, width) float32."""
     out = np.empty((len(borders) - 1, rows.shape[1]), np.float32)
     shared = threads if rows.size >= _SHARED else 1
@@ -300,8 +312,8 @@ def context_sum(table, text, context, tails, far, threads):
         before[:] = tails
     out, after = np.empty((places[-1], table.shape[1]), np.float32), before.copy()
     tables = table, table if far is None else far
-    made = *tables, *text, places, *context, tails is not None, before, after, out
-    in_parts(_predict_spans, spans, threads, *made)
+    made = tables, (*text, places), tuple(context), (tails is not None, before, after)
+    in_parts(_predict_spans, spans, threads, *made, out)
     return Predicted(out, before, after)
 
 
@@ -316,23 +328,19 @@ def context_sum_backward(table, text, context, before, grad, far, threads):
     firsts = np.concatenate([[0], np.cumsum(highs - lows)]).astype(np.int64)
     rows = np.zeros((firsts[-1], width), np.float32)
     far_rows = rows if far is None else np.zeros_like(rows)
-    d_c, d_b = np.zeros((spans, n, width), np.float32), np.zeros((spans, width), np.float32)
-    d_a = np.zeros(before.shape, np.float32)
-    in_parts(
-        _move_spans, spans, threads, table, table if far is None else far, *text, places, lows, highs, firsts,
-        context.weights, context.rates, context.tail_weights, before, grad, rows, far_rows, far is not None,
-        d_c, d_b, d_a,
-    )  # fmt: skip
+    shapes = (spans, n, width), (spans, width), before.shape
+    gradients = tuple(np.zeros(shape, np.float32) for shape in shapes)
+    tables, windows = (table, table if far is None else far), (lows, highs, firsts)
+    made = tables, (*text, places), windows, tuple(context), (before, grad), far is not None
+    in_parts(_move_spans, spans, threads, *made, (rows, far_rows, *gradients))
     words = ids[np.repeat(firsts[1:] + lows, highs - lows) - 1 - np.arange(len(rows))]
     order = np.argsort(words, kind="stable")
     ordered = words[order]
     new = np.flatnonzero(np.diff(ordered, prepend=-1))
     borders = np.append(new, len(words)).astype(np.int64)
-    d_rows = _summed(rows, order, borders, threads)
-    d_far = d_rows[:0] if far is None else _summed(far_rows, order, borders, threads)
-    return ContextGradients(
-        ordered[new], d_rows, d_far, *(part.sum(axis=0) for part in (d_c, d_b, d_a))
-    )
+    d_rows = _sum_by_word(rows, order, borders, threads)
+    d_far = d_rows[:0] if far is None else _sum_by_word(far_rows, order, borders, threads)
+    return ContextGradients(ordered[new], d_rows, d_far, *(part.sum(axis=0) for part in gradients))
 
 
 # -- tree softmax -----------------------------------------------------------------------------------
@@ -354,8 +362,9 @@ _CELLS = 1 << 21  # activations of a block of whole distributions: 8 MB
 
 
 @njit
-def _ask_for_nodes(word, heads, steps, nodes, q):
+def _ask_for_nodes(word, codes, q):
     """Prefetch the nodes of the next token while this one is worked on, but for those near the root."""
+    heads, steps, nodes, _ = codes
     width = q.shape[1]
     for j in range(steps[heads[word]], steps[heads[word + 1]]):
         if np.int64(nodes[j]) * width >= _NEAR:
@@ -363,9 +372,9 @@ def _ask_for_nodes(word, heads, steps, nodes, q):
 
 
 @njit
-def _activate(vectors, t, q, b, nodes, first, last, x, powers, e):
-    """Fill x[j] = r_t . q_i + b_i for the nodes i of the steps first .. last, and e with their `decay`."""
-    n = last - first
+def _activate(vectors, t, tree, nodes, first, n, scratch):
+    """Fill x[j] = r_t . q_i + b_i for the nodes i of n steps from ``first`` on, and e with their `decay`."""
+    (q, b), (x, e, powers) = tree, scratch
     multiply_rows(vectors, t, q, nodes, first, n, x, 0)
     for j in range(n):
         x[j] += b[nodes[first + j]]
@@ -374,7 +383,7 @@ def _activate(vectors, t, q, b, nodes, first, last, x, powers, e):
 
 @njit(fastmath={"contract"})
 def decay(x, powers, out):
-    """Out = exp(-|x|), NaN for NaN, as 2^n 2^f with a whole number n and |f| <= 1/2.
+    """Fill out = exp(-|x|), NaN for NaN, as 2^n 2^f with a whole number n and |f| <= 1/2.
 
     A float32 near 1.5 * 2^23 holds whole numbers, in its last bits: adding that constant rounds to n, and leaves n to
     be shifted to where an exponent is. Every loop names one view of ``powers``, int32 like the bits of a float32, so
@@ -401,11 +410,12 @@ def decay(x, powers, out):
 
 
 @njit
-def _log_prob_of(c0, c1, steps, signs, x, e, negatives, products):
+def _log_prob_of(c0, c1, codes, x, e, parts):
     """Log P of the codes c0 .. c1 together; leaves the two parts of each code's logarithm.
 
     ``x`` are the activations of the codes' nodes and ``e`` what `decay` makes of them.
     """
+    (_, steps, _, signs), (negatives, products) = codes, parts
     first, least = steps[c0], np.inf
     for c in range(c0, c1):
         s, p = np.float32(0), 1.0
@@ -425,11 +435,12 @@ def _log_prob_of(c0, c1, steps, signs, x, e, negatives, products):
 
 
 @njit
-def _slopes_of(c0, c1, steps, signs, e, negatives, products, log_prob, grad, x):
+def _slopes_of(c0, c1, codes, x, e, parts, log_prob, grad):
     """Turn the activations x into the gradients of ``grad`` log P with respect to them.
 
     The other arguments are as `_log_prob_of` left them.
     """
+    (_, steps, _, signs), (negatives, products) = codes, parts
     j = 0
     for c in range(c1 - c0):
         share = grad  # of this code in the probability of the word
@@ -467,17 +478,17 @@ def _multiply_turns(c0, c1, steps, right, products):
 
 
 @njit
-def _log_probs(vectors, words, heads, steps, nodes, signs, q, b, most, longest, log_probs):
+def _log_probs(vectors, words, codes, tree, most, longest, log_probs):
     """Fill the log-probabilities, one token after another."""
+    heads, steps, nodes, _ = codes
     x, e = np.empty(longest, np.float32), np.empty(longest, np.float32)
-    powers = np.empty(longest, np.int32)
-    negatives, products = np.empty(most), np.empty(most)
+    powers, parts = np.empty(longest, np.int32), (np.empty(most), np.empty(most))
     for t in range(len(words)):
         if t + 1 < len(words):
-            _ask_for_nodes(words[t + 1], heads, steps, nodes, q)
+            _ask_for_nodes(words[t + 1], codes, tree[0])
         c0, c1 = heads[words[t]], heads[words[t] + 1]
-        _activate(vectors, t, q, b, nodes, steps[c0], steps[c1], x, powers, e)
-        log_probs[t] = _log_prob_of(c0, c1, steps, signs, x, e, negatives, products)
+        _activate(vectors, t, tree, nodes, steps[c0], steps[c1] - steps[c0], (x, e, powers))
+        log_probs[t] = _log_prob_of(c0, c1, codes, x, e, parts)
 
 
 @njit
@@ -508,26 +519,28 @@ def _visits_of(words, heads, steps, nodes, n_nodes, n_visits):
 
 
 @njit
-def _token_steps(
-    vectors, words, heads, steps, nodes, signs, q, b, starts, grad, most, longest, slopes, log_probs, d_r, first, last
-):  # fmt: skip
+def _token_steps(tokens, codes, tree, most, longest, found, first, last):
     """Forward and backward pass over the tokens first .. last; ``slopes`` are gradients of the activations."""
+    vectors, words, starts, grad = tokens
+    heads, steps, nodes, signs = codes
+    slopes, log_probs, d_r = found
     x, e = np.empty(longest, np.float32), np.empty(longest, np.float32)
     powers = np.empty(longest, np.int32)
     right, wrong = np.empty_like(e), np.empty_like(e)
-    negatives, products = np.empty(most), np.empty(most)
+    parts = np.empty(most), np.empty(most)
+    products = parts[1]
     for t in range(first, last):
         if t + 1 < last:
-            _ask_for_nodes(words[t + 1], heads, steps, nodes, q)
+            _ask_for_nodes(words[t + 1], codes, tree[0])
         c0, c1, place = heads[words[t]], heads[words[t] + 1], starts[t]
         begin, n = steps[c0], starts[t + 1] - place
-        _activate(vectors, t, q, b, nodes, begin, begin + n, x, powers, e)
+        _activate(vectors, t, tree, nodes, begin, n, (x, e, powers))
         # P(word) is a sum of products of probabilities, unless these are so small that float32 has lost them.
         _turns(signs, begin, n, x, e, right, wrong)
         total = _multiply_turns(c0, c1, steps, right, products)
         if total < _FAINT:
-            log_probs[t] = _log_prob_of(c0, c1, steps, signs, x, e, negatives, products)
-            _slopes_of(c0, c1, steps, signs, e, negatives, products, log_probs[t], grad[t], x)
+            log_probs[t] = _log_prob_of(c0, c1, codes, x, e, parts)
+            _slopes_of(c0, c1, codes, x, e, parts, log_probs[t], grad[t])
             slopes[place : place + n] = x[:n]
         else:
             log_probs[t] = math.log(total)
@@ -537,12 +550,13 @@ def _token_steps(
                     slopes[place + j] = share * wrong[j]
         # The gradient of the vector, while its nodes are still in the cache.
         d_r[t] = 0
-        add_rows(q, nodes, begin, slopes, place, n, d_r, t)
+        add_rows(tree[0], nodes, begin, slopes, place, n, d_r, t)
 
 
 @njit
-def _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient):
+def _sum_of_node(k, visits, weights, gradient):
     """Fill the gradient of the k-th visited node's vector; return that of its bias."""
+    slopes, vectors, _, begins, tokens, places, _, _ = visits
     total, n = np.float32(0), begins[k + 1] - begins[k]
     for i in range(n):
         weights[i] = slopes[places[begins[k] + i]]
@@ -553,22 +567,21 @@ def _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient):
 
 
 @njit
-def _node_gradients(
-    d_q, d_b, slopes, vectors, visited, begins, tokens, places, longest, done, first, last
-):  # fmt: skip
+def _node_gradients(d_q, d_b, visits, first, last):
     """Fill the gradients of the visited nodes that the share first .. last of the work is on."""
+    longest, done = visits[6:]
     first, last = np.searchsorted(done, first), np.searchsorted(done, last)
     weights, gradient = np.empty(longest, np.float32), np.empty((1, d_q.shape[1]), np.float32)
     for k in range(first, last):
-        d_b[k] = _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient)
+        d_b[k] = _sum_of_node(k, visits, weights, gradient)
         d_q[k] = gradient[0]
 
 
 @njit(fastmath={"contract", "reassoc"})
-def _node_steps(
-    q, b, sums, bias_sums, rate, epsilon, slopes, vectors, visited, begins, tokens, places, longest, done, first, last
-):  # fmt: skip
+def _node_steps(tree, both_sums, rate, epsilon, visits, first, last):
     """AdaGrad on the visited nodes of a share of the work, each as soon as its gradient is known."""
+    (q, b), (sums, bias_sums) = tree, both_sums
+    visited, longest, done = visits[2], visits[6], visits[7]
     first, last = np.searchsorted(done, first), np.searchsorted(done, last)
     width = q.shape[1]
     weights, gradient = np.empty(longest, np.float32), np.empty((1, width), np.float32)
@@ -576,7 +589,7 @@ def _node_steps(
         if k + _AHEAD < last:
             prefetch(q, np.int64(visited[k + _AHEAD]) * width, width)
         node = visited[k]
-        total = _sum_of_node(k, slopes, vectors, begins, tokens, places, weights, gradient)
+        total = _sum_of_node(k, visits, weights, gradient)
         square = np.float32(0)
         for d in range(width):
             square += gradient[0, d] * gradient[0, d]
@@ -623,14 +636,14 @@ def tree_softmax(vectors, words, codes, nodes):
     if vectors.dtype != np.float32:
         raise UnsupportedShape(_SINGLE)
     log_probs = np.empty(len(words))
-    _log_probs(vectors, words, *codes, *nodes, *codes.most, log_probs)
+    _log_probs(vectors, words, tuple(codes), tuple(nodes), *codes.most, log_probs)
     return log_probs
 
 
 def tree_softmax_step(vectors, words, codes, nodes, grad, sums, rate, threads):
     found, visits = _by_token(vectors, words, codes, nodes, grad, threads)
-    moved = *nodes, *sums, np.float32(rate), np.float32(EPSILON)
-    in_parts(_node_steps, visits[-1][-1], threads, *moved, *visits)
+    moved = tuple(nodes), tuple(sums), np.float32(rate), np.float32(EPSILON)
+    in_parts(_node_steps, visits[-1][-1], threads, *moved, visits)
     return found
 
 
@@ -639,7 +652,7 @@ def tree_softmax_backward(vectors, words, codes, nodes, grad, threads):
     visited = visits[2]
     d_q = np.empty((len(visited), vectors.shape[1]), np.float32)
     d_b = np.empty(len(visited), np.float32)
-    in_parts(_node_gradients, visits[-1][-1], threads, d_q, d_b, *visits)
+    in_parts(_node_gradients, visits[-1][-1], threads, d_q, d_b, visits)
     order = np.argsort(visited)
     return TreeGradients(*found, visited[order], d_q[order], d_b[order])
 
@@ -655,7 +668,8 @@ def _by_token(
     starts = np.concatenate([[0], np.cumsum(np.diff(bounds)[words])]).astype(np.int64)
     slopes, log_probs = np.empty(starts[-1], np.float32), np.empty(len(words))
     d_r = np.empty_like(vectors)
-    made = vectors, words, *codes, *nodes, starts, grad, *codes.most, slopes, log_probs, d_r
+    tokens, found = (vectors, words, starts, grad), (slopes, log_probs, d_r)
+    made = tokens, tuple(codes), tuple(nodes), *codes.most, found
     in_parts(_token_steps, len(words), threads, *made)
     visited, *visits = _visits_of(words, *codes[:3], len(nodes.vectors), len(slopes))
     longest = int(np.diff(visits[0]).max(initial=0))
