@@ -188,15 +188,17 @@ def _add_gradients(tables, rates, gradients, ids, stretch, u, grad):
 def fade(far, rates, ids, first, last, u):
     """Let the words first .. last go into the tails, one after another."""
     for p in range(first, last):
+        word = far[ids[p]]
         for k in range(len(rates)):
-            for d in range(far.shape[1]):
-                u[k, d] = rates[k] * u[k, d] + far[ids[p], d]
+            tail, rate = u[k], rates[k]
+            for d in range(len(word)):
+                tail[d] = rate * tail[d] + word[d]
 
 
 @njit
-def _predict_spans(tables, text, context, tails, out, first, last):
+def _predict_spans(table, far, text, context, tails, out, first, last):
     """The predicted vectors of the spans first .. last, and the tails at both of their ends, given or not."""
-    (_, far), (c, b, rates, _), (given, before, after) = tables, context, tails
+    (c, b, rates, _), (given, before, after) = context, tails
     ids, offsets, starts, ends, places = text
     n, tokens = len(c), len(ids)
     for s in range(first, last):
@@ -218,7 +220,7 @@ def _predict_spans(tables, text, context, tails, out, first, last):
             limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
             current = t == start or t == offsets[at]
             stretch = t, limit, offsets[at], current
-            predict(tables, context, ids, stretch, u, out, place + t - start)
+            predict((table, far), context, ids, stretch, u, out, place + t - start)
             t = limit
         # The word that leaves the window behind the last position, unless that is behind the last word.
         p = end - 1 - n
@@ -311,9 +313,8 @@ def context_sum(table, text, context, tails, far, threads):
     if tails is not None:
         before[:] = tails
     out, after = np.empty((places[-1], table.shape[1]), np.float32), before.copy()
-    tables = table, table if far is None else far
-    made = tables, (*text, places), tuple(context), (tails is not None, before, after)
-    in_parts(_predict_spans, spans, threads, *made, out)
+    made = (*text, places), tuple(context), (tails is not None, before, after), out
+    in_parts(_predict_spans, spans, threads, table, table if far is None else far, *made)
     return Predicted(out, before, after)
 
 
