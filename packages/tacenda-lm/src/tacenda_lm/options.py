@@ -15,7 +15,7 @@ def require_torch(what: str) -> None:
         import torch  # noqa: F401
     except ImportError as error:
         raise PluginUnavailableError(
-            f"{what} needs torch, using a fitted one does not: install it with "
+            f"{what} needs torch ({error}), using a fitted one does not: install it with "
             'pip install "tacenda-lm[torch]"'
         ) from error
 

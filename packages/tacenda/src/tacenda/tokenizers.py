@@ -64,15 +64,18 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
         import spacy
     except ImportError as error:
         raise CorpusError(
-            f'the tokenizer "spacy:{language}" needs spaCy; '
+            f'the tokenizer "spacy:{language}" needs spaCy, which cannot be imported ({error}); '
             'install it with pip install "tacenda[spacy]"'
         ) from error
     try:
         tokenizer: Any = spacy.blank(language).tokenizer
-    except ImportError as error:
-        raise CorpusError(
-            f'spaCy has no language "{language}"; name one of its codes, such as "spacy:en"'
-        ) from error
+    except Exception as error:  # spaCy's, or of a package that the language needs
+        if getattr(error.__cause__, "name", "") == f"spacy.lang.{language}":
+            raise CorpusError(
+                f'spaCy has no language "{language}"; name one of its codes, such as "spacy:en"'
+            ) from error
+        cause = " ".join(str(error).split())
+        raise CorpusError(f'the tokenizer "spacy:{language}" cannot be made: {cause}') from error
 
     def tokenize(line: str) -> list[str]:
         return [token.text for token in tokenizer(line) if not token.is_space]

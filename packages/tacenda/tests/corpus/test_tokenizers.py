@@ -1,5 +1,6 @@
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,24 @@ def test_text_that_was_tokenized_brings_no_warning(tmp_path):
 @pytest.mark.filterwarnings("error")
 def test_the_penn_treebank_brings_no_warning():
     Corpus.from_text(Path(os.environ["TACENDA_DATA"]) / "lm/ptb/ptb.valid.txt")
+
+
+@pytest.mark.parametrize(
+    ("language", "package"),
+    [("ja", "sudachipy"), ("ko", "natto"), ("th", "pythainlp"), ("vi", "pyvi")],
+)
+def test_a_language_whose_packages_are_missing_names_them(language, package):
+    pytest.importorskip("spacy")
+    if find_spec(package) is not None:
+        pytest.skip(f"{package} is installed")
+    with pytest.raises(
+        CorpusError, match=rf'(?i)"spacy:{language}" cannot be made: .*{package}'
+    ) as caught:
+        Corpus.from_text(["a text"], tokenizer=f"spacy:{language}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_language_that_spacy_does_not_have_is_named():
+    pytest.importorskip("spacy")
+    with pytest.raises(CorpusError, match='spaCy has no language "xq"'):
+        Corpus.from_text(["a text"], tokenizer="spacy:xq")

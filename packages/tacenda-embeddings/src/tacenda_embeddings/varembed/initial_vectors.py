@@ -112,7 +112,7 @@ def _word2vec(corpus: Corpus, width: int, seed: int) -> Float32:
         from gensim.models import Word2Vec
     except ImportError as error:
         raise ConfigurationError(
-            "start='word2vec' needs the package gensim: install it with "
+            f"start='word2vec' needs the package gensim ({error}): install it with "
             "pip install 'tacenda-embeddings[word2vec]', or choose start='counts'"
         ) from error
     announce("word2vec: training the initial vectors")

@@ -178,7 +178,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
             import torch  # noqa: F401
         except ImportError as error:
             raise PluginUnavailableError(
-                "fitting VarEmbed or SumEmbed needs torch, applying them does not: install it with "
+                f"fitting VarEmbed or SumEmbed needs torch ({error}), applying them does not: install it with "
                 "pip install 'tacenda-embeddings[varembed]'"
             ) from error
         from tacenda.fitting import FitRun

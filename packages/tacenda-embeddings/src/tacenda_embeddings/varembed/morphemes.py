@@ -360,7 +360,7 @@ class MorfessorSegmenter(Segmenter):
             from morfessor import BaselineModel
         except ImportError as error:
             raise ConfigurationError(
-                "the segmenter 'morfessor' needs the package morfessor: install it with "
+                f"the segmenter 'morfessor' needs the package morfessor ({error}): install it with "
                 "pip install 'tacenda-embeddings[morfessor]', or choose segmenter='unigram'"
             ) from error
         short = {word: _shorten(word) for word in words}

@@ -192,7 +192,7 @@ class SurprisalTable:
             pandas = import_module("pandas")
         except ImportError as error:
             raise ConfigurationError(
-                "pandas is not installed: install it (pip install pandas), or use rows() or write()"
+                f"pandas cannot be imported ({error}): install it (pip install pandas), or use rows() or write()"
             ) from error
         found: dict[str, Any] = {}
         for name, column in self._columns.items():

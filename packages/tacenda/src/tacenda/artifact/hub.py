@@ -155,8 +155,8 @@ def _import_client(repository: str, revision: str) -> Any:
         raise ConfigurationError(f"{revision!r} is no branch, tag or commit")
     try:
         import huggingface_hub
-    except ImportError:
+    except ImportError as error:
         raise ConfigurationError(
-            "repositories of a hub need huggingface_hub: pip install 'tacenda[hub]'"
-        ) from None
+            f"repositories of a hub need huggingface_hub ({error}): pip install 'tacenda[hub]'"
+        ) from error
     return huggingface_hub

@@ -88,10 +88,10 @@ def package(
     """
     try:
         from hatchling.builders.wheel import WheelBuilder
-    except ImportError:
+    except ImportError as error:
         raise ConfigurationError(
-            "packaging a model needs hatchling: pip install 'tacenda[package]'"
-        ) from None
+            f"packaging a model needs hatchling ({error}): pip install 'tacenda[package]'"
+        ) from error
     check_card(about)
     artifact = folders.read(source, whole=True)
     owners = [
