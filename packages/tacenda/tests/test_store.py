@@ -222,3 +222,35 @@ def test_the_size_of_a_folder_is_that_of_all_files_in_it(tmp_path):
     (tmp_path / "a").write_bytes(bytes(3))
     (tmp_path / "inner" / "b").write_bytes(bytes(4))
     assert store.size_of(tmp_path) == 7
+
+
+def test_a_folder_in_use_stays_however_old_it_seems(tmp_path):
+    with store.new_folder(tmp_path, "build-") as mine:
+        (mine / "ids.npy").write_bytes(b"hours of work")
+        os.utime(mine, (0, 0))  # as after a day, or when the clock jumps
+        for alone in (True, False):
+            store.sweep(tmp_path, (), lambda name: name.startswith("build-"), alone=alone)
+        assert (mine / "ids.npy").exists()
+    store.sweep(tmp_path, (), lambda name: name.startswith("build-"), alone=False)
+    assert not mine.exists()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_only_regular_files_are_opened(tmp_path, make):
+    make(tmp_path / "x")
+    with pytest.raises(ValueError, match="not a file"):
+        store.open_regular(tmp_path / "x")
+    with pytest.raises(ValueError, match="not a file"):
+        store.read_json(tmp_path / "x")
+
+
+def test_a_link_to_a_regular_file_is_opened(tmp_path):
+    (tmp_path / "file").write_text("[1]")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    assert store.read_json(tmp_path / "link") == [1]
+
+
+def test_a_lock_that_is_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "lock")
+    with store.locked(tmp_path / "lock", wait=False):
+        pass

@@ -17,6 +17,7 @@ import errno
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import stat
@@ -26,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn
 
 from tacenda.errors import TacendaError
 
@@ -37,6 +38,8 @@ except ImportError:  # Windows
 
 
 _PREFIX = ".tacenda-"
+_OWNER: Final = ".tacenda-owner"
+_NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
 _TEMPORARY = re.compile(r"\.tacenda-[0-9a-f]{32}")
 #: Where the system has no locks, what is older than this is taken to be abandoned.
 _ABANDONED_SECONDS = 24 * 3600.0
@@ -61,14 +64,27 @@ def path_of(path: object, error: type[TacendaError]) -> Path:
     return found
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file, or the file that a link leads to, for reading.
+
+    Raises OSError, and ValueError for a folder and for what may never end or wait for somebody to write: a device, a
+    pipe, a socket.
+    """
+    # without waiting for a writer of a pipe; the flags are not there on every system
+    handle = os.open(path, os.O_RDONLY | _NO_WAIT | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ValueError("it is not a file")
+    return os.fdopen(handle, "rb")
+
+
 def read_json(path: Path) -> Any:
     """Read the JSON value in a file. Raises OSError and, as `parse_json` does, ValueError."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError("it is not a file")
-    if status.st_size > LARGEST_JSON:
-        raise ValueError(f"it has {status.st_size} bytes; more than {LARGEST_JSON} are not read")
-    return parse_json(path.read_bytes())
+    with open_regular(path) as file:
+        data = file.read(LARGEST_JSON + 1)
+    if len(data) > LARGEST_JSON:
+        raise ValueError(f"it is too large: more than {LARGEST_JSON} bytes are not read")
+    return parse_json(data)
 
 
 def parse_json(data: bytes) -> Any:
@@ -116,18 +132,54 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     if fcntl is None:
         yield False
         return
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY | _NO_WAIT)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            has_lock = True
-        except BlockingIOError:
-            raise
-        except OSError:  # some network file systems
-            has_lock = False
-        yield has_lock
+        yield _lock(handle, wait)
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, wait: bool) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # some network file systems
+        return False
+    return True
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Keep an existing folder for this process; a file in it names the process, and goes at the end.
+
+    Raises BlockingIOError, whose ``strerror`` names the owner, if the folder is kept for somebody else. Where the
+    system has no locks nobody is kept out.
+    """
+    path = folder / _OWNER
+    while fcntl is not None:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | _NO_WAIT, 0o666)
+        try:
+            try:
+                _lock(handle, wait=False)
+            except BlockingIOError:
+                owner = os.pread(handle, 200, 0).decode(errors="replace")
+                raise BlockingIOError(errno.EAGAIN, owner or "another process") from None
+            with suppress(FileNotFoundError):  # the owner before may have removed it just now
+                if os.path.samestat(os.fstat(handle), path.lstat()):
+                    os.ftruncate(handle, 0)
+                    os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
+                    break
+            os.close(handle)
+        except BaseException:
+            os.close(handle)
+            raise
+    try:
+        yield
+    finally:
+        if fcntl is not None:
+            remove(path)
+            os.close(handle)
 
 
 @contextmanager
@@ -204,14 +256,14 @@ def sweep(
     """Remove from a folder what earlier and killed writers left, and leave what cannot be removed.
 
     ``keep`` are names to keep, those in the manifest; names for which ``is_ours`` is false are never touched, unless
-    they are those of `temporary` folders. ``alone`` says that no other writer can be about to name something that it
-    has already put in place; otherwise only what is old is removed.
+    they are those of `temporary` folders. A folder whose lock somebody holds stays, however old. ``alone`` says that no
+    other writer can be about to name something that it has already put in place; otherwise only what is old is removed.
     """
     for path in list(folder.iterdir()):
         if path.name in keep or not (is_ours(path.name) or is_temporary(path.name)):
             continue
         with suppress(OSError):  # another writer may remove it at the same time
-            if (alone and not _is_in_use(path)) or _is_old(path):
+            if not _is_in_use(path) and (alone or _is_old(path)):
                 remove(path)
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tacenda.corpus import Corpus, storage
-from tacenda.errors import CorpusError
+from tacenda.corpus import corpus as module
+from tacenda.errors import CorpusError, TacendaWarning
 
 LINES = ["the cat sat on the mat", "a dog", "the end"]
 
@@ -299,3 +300,36 @@ def test_a_corpus_can_be_moved(text, folder, tmp_path):
     Corpus.from_text(text, cache=folder)
     shutil.move(folder, tmp_path / "moved")
     assert decoded(Corpus.open(tmp_path / "moved")) == LINES
+
+
+def test_another_job_that_fills_the_cache_meanwhile_changes_no_text(tmp_path, monkeypatch):
+    one, two = tmp_path / "one.txt", tmp_path / "two.txt"
+    one.write_text("one two three\n" * 100)
+    two.write_text("four five\n" * 100)
+    Corpus.from_text(one, cache=tmp_path / "c")
+    read = module._read_manifest
+
+    def read_and_lose(folder):
+        """Read the manifest, after which another job commits its own."""
+        found = read(folder)
+        monkeypatch.setattr(module, "_read_manifest", read)
+        Corpus.from_text(two, cache=tmp_path / "c")
+        return found
+
+    monkeypatch.setattr(module, "_read_manifest", read_and_lose)
+    with pytest.warns(TacendaWarning, match="building it again"):
+        found = Corpus.from_text(one, cache=tmp_path / "c")
+    assert set(found.vocabulary.words) >= {"one", "two", "three"}
+    assert "four" not in found.vocabulary
+
+
+@pytest.mark.parametrize("name", ["ids", "offsets", "vocabulary.text"])
+def test_a_pipe_in_a_cache_is_not_waited_for(tmp_path, name):
+    text = tmp_path / "one.txt"
+    text.write_text("one two three\n" * 100)
+    Corpus.from_text(text, cache=tmp_path / "c")
+    (array,) = (tmp_path / "c").glob(f"build-*/{name}.npy")
+    array.unlink()
+    os.mkfifo(array)
+    with pytest.raises(CorpusError, match="is not a file"):
+        Corpus.open(tmp_path / "c")

@@ -1,6 +1,8 @@
+import errno
 import hashlib
 import io
 import json
+import os
 import zipfile
 
 import pytest
@@ -219,3 +221,41 @@ def test_an_output_that_is_a_file_is_named(server, data_folders, register, tmp_p
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="cannot hold the dataset toy"):
         datasets.fetch("toy", tmp_path / "file", **OPTIONS)
+
+
+def test_what_does_not_unpack_is_asked_for_again(server, data_folders, register):
+    item = archive(server)
+    register(downloads=(item,))
+    for body, said in (
+        (b"<html>please log in</html>", "a web page came instead of the file"),
+        (b"PK no archive", "cannot be unpacked"),
+        (zipped({"other.txt": b"x"}), "lacks files"),
+    ):
+        server.serve("/toy.zip", body)
+        for more in ({}, {"force": True}):
+            with pytest.raises(DataError, match=said):
+                datasets.fetch("toy", **OPTIONS, **more)
+    archive(server)  # the server is right again
+    assert datasets.fetch("toy", **OPTIONS).dataset["train"].read_bytes() == TRAIN
+
+
+def test_a_full_disk_does_not_cost_the_download(server, data_folders, register, monkeypatch):
+    register(downloads=(archive(server),))
+
+    def full(*more, **extra):
+        raise DataError("toy.zip cannot be unpacked") from OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tacenda.datasets.fetching.extract", full)
+        with pytest.raises(DataError, match="cannot be unpacked"):
+            datasets.fetch("toy", **OPTIONS)
+    server.serve("/toy.zip", b"nothing any more")
+    assert datasets.fetch("toy", **OPTIONS).dataset["train"].read_bytes() == TRAIN
+
+
+def test_a_pipe_in_the_place_of_a_download_is_not_waited_for(server, data_folders, register):
+    register(downloads=(archive(server),))
+    folder = data_folders[1] / ".toy.downloads"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "toy.zip")
+    assert datasets.fetch("toy", **OPTIONS).dataset["train"].read_bytes() == TRAIN

@@ -1,5 +1,6 @@
 import errno
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -55,6 +56,7 @@ def test_best_parameters_are_written_only_when_they_change(tmp_path, monkeypatch
         folder.write(Checkpoint({}, {}, {"x": np.array(x)}, best), version)
     assert sum(name.startswith("best-") for name in written) == 2
     assert CheckpointFolder(tmp_path).read().best["x"] == 2.0
+    folder.release()
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -225,3 +227,74 @@ def test_a_file_where_the_folder_should_be_gets_a_clear_error(models, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(FittingError, match="cannot save a checkpoint"):
         resume(models, tmp_path / "file")
+
+
+def _moment(epoch, value, best):
+    state, best = ({"x": np.full(3, each)} for each in (value, best))
+    return Checkpoint({"run": 1}, {"epoch": epoch}, state, best)
+
+
+def test_a_folder_that_one_fit_keeps_is_refused_to_another(tmp_path):
+    first, second = CheckpointFolder(tmp_path), CheckpointFolder(tmp_path)
+    first.write(_moment(5, 5.0, 4.0), best_version=4)
+    with pytest.raises(
+        FittingError, match=rf"another fit \(process {os.getpid()} on .*\) keeps its checkpoints in"
+    ):
+        second.write(_moment(1, 1.0, 1.0), best_version=1)
+    first.write(_moment(6, 6.0, 4.0), best_version=4)  # its best parameters are not written again
+    read = CheckpointFolder(tmp_path).read()
+    assert (read.state["x"][0], read.best["x"][0]) == (6.0, 4.0)
+    first.release()
+    second.write(_moment(1, 1.0, 1.0), best_version=1)
+    assert CheckpointFolder(tmp_path).read().progress == {"epoch": 1}
+
+
+@pytest.mark.parametrize("more", [{}, {"resume": False}])
+def test_a_fit_does_not_begin_in_a_folder_that_another_keeps(models, saved, more):
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    other = CheckpointFolder(saved)
+    other.claim()
+    with pytest.raises(FittingError, match="another fit"):
+        resume(models, saved, **more)
+    other.release()
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    resume(models, saved, **more)
+
+
+def test_a_fit_that_ends_with_an_error_lets_the_folder_go(models, saved):
+    def stop(loop):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as kept:  # the traceback holds on to the loop
+        resume(
+            models,
+            saved,
+            resume=False,
+            callbacks=[type("Stop", (), {"on_step": staticmethod(stop)})()],
+        )
+    resume(models, saved, resume=False)
+    assert kept
+
+
+def test_a_folder_is_free_when_its_owner_was_killed(tmp_path):
+    (tmp_path / ".tacenda-owner").write_text("process 1 on nowhere")  # what a kill leaves behind
+    folder = CheckpointFolder(tmp_path)
+    folder.write(_moment(1, 1.0, 1.0), best_version=1)
+    folder.release()
+    assert not (tmp_path / ".tacenda-owner").exists()
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device"])
+def test_a_state_that_is_no_regular_file_is_refused(models, saved, kind):
+    manifest = json.loads((saved / MANIFEST).read_text())
+    entry = manifest["files"]["state"]
+    state = saved / entry["name"]
+    state.unlink()
+    if kind == "a pipe":
+        os.mkfifo(state)  # who opens it for reading waits for a writer
+    else:
+        state.symlink_to("/dev/zero")
+        entry["size"] = 0
+        (saved / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(FittingError, match="it is not a file"):
+        resume(models, saved)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib.machinery
 import importlib.metadata
+import io
 import os
 import re
 import sys
@@ -125,8 +126,11 @@ def _describe(record: plugins.PluginRecord, folder: Path) -> InstalledModel:
     license, summary = (
         (metadata.get_all(field) or [""])[0] for field in ("License-Expression", "Summary")
     )
-    with suppress(OSError):  # it may have no card
-        with (folder / CARD).open(encoding="utf-8", errors="replace") as card:
+    with suppress(OSError, ValueError):  # it may have no card
+        with (
+            store.open_regular(folder / CARD) as raw,
+            io.TextIOWrapper(raw, encoding="utf-8", errors="replace") as card,
+        ):
             title, empty, line = (card.readline(1000) for _ in range(3))
         if title.startswith("# ") and not empty.strip():
             summary = " ".join(line.split()) or summary

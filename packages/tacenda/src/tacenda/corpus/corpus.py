@@ -242,7 +242,11 @@ class Corpus:
     def open(cls, folder: Folder) -> Self:
         """Open the corpus that ``cache=folder`` left; CorpusError if it is missing or damaged."""
         folder = store.path_of(folder, CorpusError)
-        manifest = _read_manifest(folder)
+        return cls._open(folder, _read_manifest(folder))
+
+    @classmethod
+    def _open(cls, folder: Path, manifest: "_Manifest") -> Self:
+        """Open the corpus that a manifest describes; a later one in the folder may be of another text."""
         sizes: dict[str, tuple[type[np.generic], int]] = {
             "ids": (np.int32, manifest.n_tokens),
             "offsets": (np.int64, manifest.n_sentences + 1),
@@ -285,10 +289,11 @@ class Corpus:
         """
         if not (folder / _MANIFEST).exists():
             return None
-        if fingerprint != _read_manifest(folder).fingerprint or fingerprint is None:
+        manifest = _read_manifest(folder)
+        if fingerprint != manifest.fingerprint or fingerprint is None:
             return None
         try:
-            return cls.open(folder)
+            return cls._open(folder, manifest)
         except CorpusError as error:
             warn(f"{error}: building it again now")
             return None

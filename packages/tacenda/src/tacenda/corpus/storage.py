@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tacenda import store
 from tacenda.errors import CorpusError, describe
 
 SPILL_BYTES = 128 << 20
@@ -178,6 +179,7 @@ def writing(path: Path) -> Iterator[None]:
 def load_array(path: Path, dtype: np.dtype[Any] | type[np.generic], size: int) -> NDArray[Any]:
     """A ``.npy`` file as a read-only memory map; CorpusError unless it is whole and as expected."""
     try:
+        store.open_regular(path).close()  # numpy would wait for a pipe
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         surplus = path.stat().st_size - array.nbytes - array.offset  # type: ignore[attr-defined]
     except FileNotFoundError:

@@ -18,6 +18,7 @@ import fnmatch
 import gzip
 import json
 import lzma
+import os
 import re
 import shutil
 import stat
@@ -43,6 +44,7 @@ _FORMAT = 1
 _RETRIED = {408, 425, 429, 500, 502, 503, 504}
 _CHUNK = 1 << 16
 _TAR = re.compile(r"\.(tar|tgz|txz|tbz2?)(\.(gz|xz|bz2))?\Z")
+_WEB_PAGE = re.compile(rb"\s*<(!doctype html|html)\b", re.IGNORECASE)
 _OPENERS: dict[tuple[str, ...], Any] = {
     (".gz", ".tgz"): gzip.open, (".xz", ".txz"): lzma.open, (".bz2", ".tbz", ".tbz2"): bz2.open,
 }  # fmt: skip
@@ -145,6 +147,8 @@ def _replace(
     work = root / f".{spec.name}.downloads"  # kept after a failure, so that the next run resumes
     for item in spec.downloads:
         path = work / item.filename
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+            store.remove(path)  # a pipe, or whatever else was put there
         receipt = download(item.urls, path, item.hash, item.max_bytes, timeout, attempts)
         before = recorded.get(item.filename, receipt.sha256)
         if before != receipt.sha256 and not receipt.verified and not accept_changed:
@@ -156,9 +160,17 @@ def _replace(
         receipts.append(receipt)
     store.sweep(root, (), store.is_temporary)
     with store.temporary(root) as fresh:
-        for item in spec.downloads:
-            _install(item, work, fresh)
-        _require_complete(spec, fresh, root)
+        try:
+            for item in spec.downloads:
+                _install(item, work, fresh)
+            _require_complete(spec, fresh, root)
+        except DataError as error:
+            # the next fetch asks the server again, unless the files are as published, or could not be written here
+            if getattr(error.__cause__, "errno", None) is None:
+                for item in spec.downloads:
+                    if item.hash is None:
+                        store.remove(work / item.filename)
+            raise
         record = {
             "format": _FORMAT,
             "name": spec.name,
@@ -249,7 +261,7 @@ def download(
         import requests
     except ImportError as error:
         raise DataError(
-            'fetching a dataset needs pooch: install it with pip install "tacenda[data]"'
+            f'fetching a dataset needs pooch ({error}): install it with pip install "tacenda[data]"'
         ) from error
     pooch.get_logger().setLevel("WARNING")
     causes: list[str] = []
@@ -305,6 +317,10 @@ def _stream(url: str, path: str, name: str, max_bytes: int, timeout: float) -> N
         bar: Progress[object] = track(None, f"fetching {name}", total=announced, unit="B")
         with bar:
             for chunk in response.iter_content(_CHUNK):
+                if not size and _WEB_PAGE.match(chunk) and not name.endswith((".html", ".htm")):
+                    raise _RefusedError(
+                        "a web page came instead of the file, such as that of a network that asks for a login"
+                    )
                 size += len(chunk)
                 if size > max_bytes:
                     raise _RefusedError(f"it is longer than {max_bytes:,} bytes, the most expected")

@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -51,14 +52,38 @@ class CheckpointFolder:
         self.folder = store.path_of(folder, FittingError)
         self.manifest = self.folder / MANIFEST
         self._best: tuple[int, dict[str, Any]] | None = None  # (version, file entry) last written
+        self._claim = ExitStack()
+        self._is_ours = False
+
+    def claim(self) -> None:
+        """Keep the folder, which exists, for this object until `release`.
+
+        Raises FittingError if another fit keeps it: each would remove the files of the other.
+        """
+        if not self._is_ours:
+            try:
+                self._claim.enter_context(store.claimed(self.folder))
+            except BlockingIOError as error:
+                raise FittingError(
+                    f"another fit ({error.strerror}) keeps its checkpoints in {self.folder}: give each fit a folder of "
+                    "its own, or wait for the other to end"
+                ) from error
+            self._is_ours = True
+
+    def release(self) -> None:
+        """Let others write into the folder."""
+        self._claim.close()
+        self._is_ours = False
 
     def write(self, checkpoint: Checkpoint, best_version: int) -> None:
         """Save a checkpoint; ``best_version`` changes whenever the best parameters do.
 
-        Raises FittingError if the folder cannot be written; the previous checkpoint is then whole.
+        Raises FittingError if the folder cannot be written, or another fit keeps it; the previous checkpoint is then
+        whole.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            self.claim()
             files = {"state": self._write_arrays("state", checkpoint.state)}
             if checkpoint.best is not None:
                 if self._best is None or self._best[0] != best_version:
@@ -112,8 +137,10 @@ class CheckpointFolder:
         if Path(name).name != name or not name.startswith(f"{role}-"):
             raise self._damaged(f"names a file it may not name: {name!r}")
         path = self.folder / name
-        # a file of another size is not read: it may be larger than the memory
-        data = path.read_bytes() if path.stat().st_size == entry["size"] else b""
+        with store.open_regular(path) as file:
+            # a file of another size is not read: it may be larger than the memory
+            fits = os.fstat(file.fileno()).st_size == entry["size"]
+            data = file.read() if fits else b""
         if len(data) != entry["size"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
             raise self._damaged(f"names {name}, whose contents are not those that were saved")
         try:
@@ -163,8 +190,11 @@ class Recorder(CheckpointFolder):
     def find(self, resume: Resume) -> Checkpoint | None:
         """Return the checkpoint to go on from, or None to start from the beginning.
 
-        Raises FittingError, which names the difference, for the checkpoint of another fit.
+        Raises FittingError for a folder that another fit keeps, and for the checkpoint of another fit, which it tells
+        from this one.
         """
+        if self.folder.is_dir():
+            self.claim()
         if resume is False:
             self.manifest.unlink(missing_ok=True)
             if self.folder.is_dir():

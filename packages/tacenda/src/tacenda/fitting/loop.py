@@ -234,6 +234,15 @@ class FitLoop:
         self, identity: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None
     ) -> History:
         """Train to the end, from the start or from a checkpoint; arguments and errors as of `fit`."""
+        try:
+            return self._run_to_the_end(identity)
+        finally:
+            if self._recorder is not None:
+                self._recorder.release()
+
+    def _run_to_the_end(
+        self, identity: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
+    ) -> History:
         history = self.history
         if self._run.checkpoints is not None:
             self._resume(
