@@ -102,6 +102,7 @@ class TokenEmbeddings(ModelComponent):
             False  # whether the layers that read the vectors were trained on this model's
         )
         self._fingerprint: Fingerprint | None = None  # of the model
+        self._supplies: bool | None = None  # whether `supply` works
         self._survey: TokenSurvey | None = None  # of the tokens of the pipeline, until it is over
 
     @property
@@ -141,7 +142,7 @@ class TokenEmbeddings(ModelComponent):
             Folder of a saved model (``tacenda embed fit``, ``LDS.save``), the name of an installed one
             (``tacenda models``), or a fitted model itself.
         corpus
-            Raw text: a file, a list of files, an iterable of lines, or a `tacenda.corpus.Corpus`.
+            Raw text: a file, a list of files, an iterator of lines (``iter(lines)``), or a `tacenda.corpus.Corpus`.
         tokenizer
             ``"spacy"``: this pipeline's own; or what `tacenda.corpus.Corpus.from_text` takes.
         max_vocabulary, min_count, digits, lowercase, oov
@@ -206,6 +207,35 @@ class TokenEmbeddings(ModelComponent):
         if self._survey is not None:
             self._survey_tokens(docs)
         return vectors
+
+    def supply(self, doc: Doc) -> bool:
+        """Write to a document that no component has seen what training would have written; return whether it would.
+
+        That is where the component is enabled, or frozen, and listed in ``[training] annotating_components``.
+        """
+        if self._supplies is None:
+            self._supplies = self.load_for_reader() and self.name in self._training("annotating")
+        if self._supplies:
+            self(doc)
+        return self._supplies
+
+    def load_for_reader(self) -> bool:
+        """Load the model that the configuration names, if that is still to be done; return whether there is one.
+
+        spaCy does not initialize a frozen component, and for ``spacy pretrain`` none at all.
+        """
+        nlp = self._nlp()
+        usual = nlp is not None and self.name in (*nlp.pipe_names, *self._training("frozen"))
+        if usual and self._model is None:
+            settings = nlp.config.interpolate()["initialize"]["components"].get(self.name)
+            if settings:
+                self.initialize(nlp=nlp, **settings)
+        return usual and self._model is not None
+
+    def _training(self, kind: str) -> Sequence[str]:
+        """Return the ``frozen`` or ``annotating`` components of the pipeline's configuration."""
+        nlp = self._nlp()
+        return () if nlp is None else nlp.config["training"].get(f"{kind}_components") or ()
 
     def _compare_readers(self) -> None:
         """Warn if later components were trained on other vectors than the model's."""
@@ -331,7 +361,8 @@ class TokenEmbeddings(ModelComponent):
 
     @listener_map.setter
     def listener_map(self, _: dict[str, Any]) -> None:
-        self._later, self._linked_anew, self._compared = [], True, False
+        self._later, self._linked_anew = [], True
+        self._compared, self._supplies = False, None
         nlp = self._nlp()
         if nlp is not None:
             describe_pipes(nlp)

@@ -99,7 +99,7 @@ def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> N
     announced = model.attrs["announced"]
     if widths:
         model.set_dim("nO", max(widths))
-    elif announced:
+    elif announced or (announced := model.attrs["notes"].load(model.attrs["source"])):
         model.set_dim("nO", announced)
     elif X is not None:
         place = place_of(model.attrs["source"])
@@ -152,9 +152,13 @@ def _columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool) -> An
     place = place_of(model.attrs["source"])
     if not len(doc):
         return model.ops.alloc2f(0, width)
+    notes, source = model.attrs["notes"], model.attrs["source"]
     if array is None:
-        if not is_train and any(doc is sample for sample in model.attrs["notes"].samples):
+        if not is_train and any(doc is sample for sample in notes.samples):
             return model.ops.alloc2f(len(doc), width)
+        if notes.supply(doc, source):
+            array = vectors_of(doc, source)
+    if array is None:
         there = _array(doc, model.attrs["source"])
         if there is not None and there.ndim == 2:
             _fail(
@@ -206,6 +210,8 @@ class _Notes:
         By component, the target of every embedding component before this layer.
     widths
         By component, how many columns it writes to what this layer reads; None if it has no model yet.
+    components
+        By name, weak references to the embedding components before this layer.
     samples
         The documents of initialization, until vectors have been read. spaCy initializes on samples that no component
         has seen: that these have no vectors is no mistake.
@@ -214,7 +220,28 @@ class _Notes:
     def __init__(self, written: dict[str, str] | None = None) -> None:
         self.written = written or {}
         self.widths: dict[str, int | None] = {}
+        self.components: dict[str, Callable[[], Any]] = {}
         self.samples: list[Doc] = []
+
+    def load(self, source: str) -> int | None:
+        """Let the components that write ``source`` load their models; return its width, if it is known then."""
+        writers = self._writers(source)
+        known = bool(writers) and all(each.load_for_reader() for each in writers)
+        return sum(each.width for each in writers) if known else None
+
+    def supply(self, doc: Doc, source: str) -> bool:
+        """Write vectors that a document lacks, where training would have written them; return whether it has them now.
+
+        ``spacy pretrain``, ``spacy debug model`` and ``nlp.rehearse`` read documents that no component has seen.
+        """
+        writers = self._writers(source)
+        return bool(writers) and all(each.supply(doc) for each in writers)
+
+    def _writers(self, source: str) -> list[Any]:
+        """Return the components that write what the layer reads, which it knows from `ownership.announce_width`."""
+        names = [name for name in self.widths if self.written.get(name) == source]
+        found = [self.components[name]() for name in names if name in self.components]
+        return [] if None in found else found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Notes, (dict(self.written),)  # a copy has not been initialized

@@ -7,6 +7,7 @@ for an extension that holds vectors.
 """
 
 import warnings
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -150,6 +151,7 @@ def announce_width(component: Any, other: Any) -> None:
         notes = node.attrs["notes"]
         notes.written.pop(component.name, None)
         notes.written[component.name] = target.name
+        notes.components[component.name] = weakref.ref(component)
         if node.attrs["source"] != target.name:
             continue
         notes.widths.pop(component.name, None)

@@ -1,5 +1,6 @@
 """Sources of a component's model: a saved model, a fitted object, or raw text."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,12 +54,19 @@ def load(source: Any, kind: str, what: str, method: str, check: Check | None = N
 def as_text(corpus: Any) -> tuple[Any, list[str] | None]:
     """Return a file or files as paths and their names, and an iterable of lines as it is with None.
 
-    A string is the name of a file, as everywhere in spaCy's configuration, which has no other way to name one.
+    A string is the name of a file, as everywhere in spaCy's configuration, which has no other way to name one. Raises
+    ConfigurationError for a string that is a line of text.
     """
     if isinstance(corpus, str | Path):
         corpus = [corpus]
     if not isinstance(corpus, list | tuple):
         return corpus, None
+    for each in corpus:
+        if isinstance(each, str) and len(each.split()) > 1 and not os.path.lexists(each):
+            raise ConfigurationError(
+                f"corpus names files, and there is no file {each[:60]!r}: for lines of text, give an iterator of them, "
+                "iter(lines), or a corpus, tacenda.Corpus.from_text(iter(lines), ...)"
+            )
     paths = [Path(path) for path in corpus]
     return paths, [path.name for path in paths]
 
