@@ -6,9 +6,16 @@ import shutil
 import numpy as np
 import pytest
 import spacy
+import srsly
+from spacy.cli.debug_model import debug_model
+from spacy.cli.evaluate import evaluate
+from spacy.cli.find_threshold import find_threshold
+from spacy.cli.package import package
 from spacy.cli.train import train
+from spacy.schemas import ConfigSchemaTraining
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
+from spacy.training.pretrain import pretrain
 from thinc.api import Config
 
 import tacenda
@@ -341,6 +348,74 @@ def test_a_trained_pipeline_needs_no_model_beside_it(model, corpus, tmp_path):
     nlp = spacy_train(pipeline_config(["tagger"], str(tmp_path / "lds")), corpus, tmp_path / "all")
     shutil.rmtree(tmp_path / "lds")
     assert annotations(spacy.load(tmp_path / "all" / "model-best")) == annotations(nlp)
+
+
+def test_a_frozen_embedding_component_gets_its_model_all_the_same(lds, corpus, tmp_path):
+    """It trains nothing, and spaCy does not initialize what is frozen."""
+    for shared in (True, False):
+        config = pipeline_config(["tagger"], lds, shared=shared)
+        config["training"]["frozen_components"] = ["lds_embeddings"]
+        nlp = spacy_train(config, corpus, tmp_path / f"frozen-{shared}")
+        assert nlp.get_pipe("lds_embeddings").width == 8
+
+
+# -- spaCy's other commands ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_spacy_debugs_the_models_of_a_written_configuration(lds, corpus, shared):
+    config = small(pipeline_config(["tagger", "ner"], lds, shared=shared))
+    config["paths"].update(train=str(corpus), dev=str(corpus))
+    for component in ["tok2vec", "tagger", "ner"] if shared else ["tagger", "ner"]:
+        nlp = spacy.util.load_model_from_config(config)
+        options = nlp.config.interpolate()
+        training = spacy.util.registry.resolve(options["training"], schema=ConfigSchemaTraining)
+        debug_model(options, training, nlp, nlp.get_pipe(component))
+
+
+def test_spacy_pretrains_the_layers_of_a_written_configuration(lds, corpus, tmp_path):
+    config = small(pipeline_config(["tagger"], lds))
+    defaults = spacy.util.load_config(spacy.language.DEFAULT_CONFIG_PRETRAIN_PATH)
+    config = Config().from_str(defaults.merge(config).to_str(), interpolate=False)
+    text = tmp_path / "raw.jsonl"
+    text.write_text('{"text": "dogs saw Kim"}\n{"text": "the saw cut trees"}\n', encoding="utf8")
+    config["paths"]["raw_text"] = str(text)
+    config["pretraining"].update(max_epochs=1, component="tok2vec")
+    config["pretraining"]["objective"].update(maxout_pieces=2, hidden_size=8)
+    (tmp_path / "pretrained").mkdir()
+    pretrain(config.interpolate(), tmp_path / "pretrained")
+    config["paths"]["init_tok2vec"] = str(tmp_path / "pretrained" / "model-last.bin")
+    assert spacy_train(config, corpus, tmp_path / "trained")("dogs saw Kim")[0].tag_
+
+
+def test_a_trained_pipeline_is_evaluated_timed_packaged_and_assembled(lds, corpus, tmp_path):
+    config = pipeline_config(["tagger", "textcat"], lds)
+    nlp = spacy_train(config, corpus, tmp_path / "all")
+    folder = tmp_path / "all" / "model-last"
+    assert "tag_acc" in evaluate(str(folder), corpus)
+    find_threshold(
+        str(folder), corpus, "textcat", "threshold", "cats_macro_f", n_trials=3, silent=True
+    )
+    output_of("-m", "spacy", "benchmark", "speed", folder, corpus, "--batches", 30, "--warmup", 0)
+    (tmp_path / "packed").mkdir()
+    package(folder, tmp_path / "packed", create_sdist=False)
+    [meta] = (tmp_path / "packed").glob("*/meta.json")
+    assert any("tacenda-embeddings" in each for each in srsly.read_json(meta)["requirements"])
+    for name in nlp.pipe_names:
+        config["components"][name] = {"source": str(folder)}
+    config["initialize"]["components"] = {}
+    config.to_disk(tmp_path / "sourced.cfg")
+    output_of("-m", "spacy", "assemble", tmp_path / "sourced.cfg", tmp_path / "assembled")
+    assert annotations(spacy.load(tmp_path / "assembled")) == annotations(nlp)
+
+
+def test_layers_read_documents_that_the_component_has_not_seen(lds, corpus, tmp_path):
+    """As ``nlp.rehearse`` gives them."""
+    nlp = spacy_train(pipeline_config(["tagger"], lds, shared=False), corpus, tmp_path / "all")
+    doc = Doc(nlp.vocab, words=["dogs", "saw", "Kim", "."])
+    [found] = nlp.get_pipe("tagger").model.predict([doc])
+    [expected] = nlp.get_pipe("tagger").model.predict([nlp.get_pipe("lds_embeddings")(doc.copy())])
+    np.testing.assert_array_equal(found, expected)
 
 
 # -- the command ---------------------------------------------------------------------------------------

@@ -38,10 +38,13 @@ def test_vocabulary_settings_reach_the_corpus(toy_class):
 
 def test_lines_in_a_list_are_told_from_names_of_files(toy_class, tmp_path):
     lines = ["The cat saw a dog.", "A bird ate the mouse."]
+    nlp = spacy.blank("en")
+    component = add(nlp)
     for corpus in (lines, lines[0]):
-        with pytest.raises(ConfigurationError, match=r"no file 'The cat saw a dog\.'.*iter\(lines\)"):
-            add(spacy.blank("en")).initialize(corpus=corpus)
-    component = add(spacy.blank("en"))
+        with pytest.raises(
+            ConfigurationError, match=r"no file 'The cat saw a dog\.'.*iter\(lines\)"
+        ):
+            component.initialize(corpus=corpus)
     component.initialize(corpus=iter(lines), oov="single")
     assert "mouse" in component.embeddings.vocabulary
     (tmp_path / "a text.txt").write_text("\n".join(lines), encoding="utf8")

@@ -13,8 +13,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.vocabulary import reserved
-
 #: Words and columns of the sample, and the most frequent words that it is taken from.
 _WORDS, _COLUMNS, _FREQUENT = 32, 32, 1000
 #: Vectors less alike than this are others.
@@ -42,6 +40,10 @@ class Fingerprint:
     @classmethod
     def of(cls, model: Any) -> Self:
         """Take the fingerprint of a fitted embedder."""
+        from tacenda.vocabulary import (
+            reserved,
+        )  # late: spaCy imports this module before there is any model
+
         vocabulary = model.vocabulary
         special = reserved(vocabulary.oov)
         known = [

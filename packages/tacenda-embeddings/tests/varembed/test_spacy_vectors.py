@@ -529,3 +529,91 @@ def test_spacy_init_vectors_reads_the_exported_text(varembed, tmp_path):
     assert_allclose(
         nlp.vocab[word].vector, varembed.scaled_vectors([word])[0], rtol=1e-4, atol=1e-5
     )
+
+
+# -- what was trained on them ------------------------------------------------------------------------
+
+MISMATCH = "'tagger' had other vectors in training than those of the word vectors"
+STATIC = {
+    "@architectures": "spacy.Tok2Vec.v2",
+    "embed": {
+        "@architectures": "spacy.MultiHashEmbed.v2", "width": 8, "attrs": ["NORM"], "rows": [50],
+        "include_static_vectors": True,
+    },
+    "encode": {
+        "@architectures": "spacy.MaxoutWindowEncoder.v2", "width": 8, "depth": 1, "window_size": 1,
+        "maxout_pieces": 2,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def other(varembed, corpus):
+    """A model of the same words and width, with other vectors."""
+    made = SumEmbed(width=8, epochs=0, seed=5, advanced={"hidden": 8, "n_morphemes": 200})
+    return made.fit(corpus)
+
+
+def examples(nlp, texts):
+    docs = [Doc(nlp.vocab, words=words) for words in texts[:20]]
+    return [
+        Example.from_dict(doc, {"tags": [word[-1] for word in doc.text.split()]}) for doc in docs
+    ]
+
+
+def trained(nlp, texts):
+    tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": STATIC}
+    nlp.add_pipe("tagger", config={"model": tagger})
+    optimizer = nlp.initialize(lambda: examples(nlp, texts))
+    nlp.update(examples(nlp, texts), sgd=optimizer)
+    return nlp
+
+
+def test_other_vectors_under_a_trained_layer_are_announced(nlp, varembed, other, texts, tmp_path):
+    trained(nlp, texts).to_disk(tmp_path / "nlp")
+    loaded = spacy.load(tmp_path / "nlp")
+    use_vectors(loaded, varembed)
+    loaded("cat")
+    with pytest.warns(UserWarning, match=MISMATCH):
+        use_vectors(loaded, other)
+    folder = tmp_path / "nlp" / "vocab" / "morphological_vectors" / "model"
+    other.save(folder)
+    loaded = spacy.load(tmp_path / "nlp")
+    with pytest.warns(UserWarning, match=MISMATCH):
+        loaded("cat")
+
+
+def test_training_anew_on_other_vectors_is_silent(nlp, other, texts, tmp_path, recwarn):
+    trained(nlp, texts)
+    other.save(tmp_path / "other")
+    config = nlp.config
+    config["initialize"]["before_init"] = {
+        "@callbacks": "tacenda.use_vectors.v1",
+        "source": str(tmp_path / "other"),
+    }
+    nlp.config = config
+    optimizer = nlp.initialize(lambda: examples(nlp, texts))
+    nlp.update(examples(nlp, texts), sgd=optimizer)
+    nlp("cat")
+    nlp.to_disk(tmp_path / "nlp")
+    spacy.load(tmp_path / "nlp")("cat")
+    with nlp.select_pipes(disable=["tagger"]):
+        nlp.initialize()
+    assert not [each for each in recwarn if "other vectors" in str(each.message)]
+
+
+def test_a_sourced_layer_without_its_vectors_names_what_is_missing(nlp, texts, tmp_path):
+    trained(nlp, texts).to_disk(tmp_path / "nlp")
+    config = {
+        "nlp": {"lang": "en", "pipeline": ["tagger"], "vectors": {"@vectors": NAME}},
+        "components": {"tagger": {"source": str(tmp_path / "nlp")}},
+        "initialize": {"vectors": None},
+    }
+    empty = spacy.util.load_model_from_config(config, auto_fill=True)
+    with pytest.raises(ConfigurationError, match=r"which has none: name their model.*sourced"):
+        empty("cat")
+    config["initialize"]["vectors"] = str(tmp_path / "nlp")
+    whole = spacy.util.load_model_from_config(config, auto_fill=True)
+    with whole.select_pipes(disable=["tagger"]):
+        whole.initialize()
+    assert [t.tag_ for t in whole("cat sat")] == [t.tag_ for t in nlp("cat sat")]

@@ -327,7 +327,9 @@ class TokenEmbeddings(ModelComponent):
         """Take a fitted model, with the output that the settings name."""
         super()._set_model(None if model is None else with_output(model, self.output))
         self._compared, self._fingerprint = False, None
-        self._survey = None if model is None else TokenSurvey(model.vocabulary)
+        self._survey = None
+        if model is not None:
+            self._survey = TokenSurvey(getattr(model, "knows", model.vocabulary.__contains__))
 
     def _load_model(self, source: Any) -> Any:
         return sources.load(source, "embedders", "token embeddings", "transform", self._require)

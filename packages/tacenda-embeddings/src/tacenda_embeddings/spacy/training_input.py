@@ -11,7 +11,6 @@ from typing import Any
 from thinc.api import Model
 
 from tacenda.errors import ConfigurationError, warn
-from tacenda.fitting import fingerprint_arrays
 from tacenda_embeddings.fingerprint import SAME, Fingerprint
 
 #: The attribute of a node: by input, `Fingerprint.to_dict` and a digest of the weights when a mismatch was announced.
@@ -101,6 +100,8 @@ def _has_weights(pipe: Any) -> bool:
 
 def _digest(pipe: Any) -> str:
     """Return a hash of the weights of a component."""
+    from tacenda.fitting import fingerprint_arrays
+
     return fingerprint_arrays(
         [
             node.ops.to_numpy(node.get_param(name))

@@ -12,6 +12,7 @@ This module imports spaCy and what spaCy needs; the model is loaded at need.
 """
 
 import shutil
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -24,6 +25,9 @@ from spacy.attrs import ORTH
 from spacy.strings import StringStore, get_string_id
 from spacy.vectors import BaseVectors
 from thinc.api import NumpyOps, get_current_ops
+
+from tacenda_embeddings.fingerprint import Fingerprint
+from tacenda_embeddings.spacy.training_input import compare, forget, note, static_readings
 
 NAME = "tacenda.MorphologicalVectors.v1"
 USE, CHECK = "tacenda.use_vectors.v1", "tacenda.check_vectors.v1"
@@ -44,7 +48,11 @@ def uses_vectors(source: str) -> Callable[[Any], Any]:
     """Make the callback that ``[initialize.before_init]`` names: `use_vectors` with the model in a folder."""
 
     def before_init(nlp: Any) -> Any:
-        use_vectors(nlp, source)
+        # components that are enabled are initialized next, and will be trained on these vectors
+        layers = list(static_readings(nlp.pipeline))
+        for _, _, node, _ in layers:
+            forget(node)
+        note(layers, use_vectors(nlp, source).fingerprint)
         return nlp
 
     return before_init
@@ -65,6 +73,7 @@ def checks_vectors() -> Callable[[Any], Any]:
                 f'itself, in [initialize.before_init] with @callbacks = "{USE}" and source = FOLDER instead '
                 "of [initialize] vectors"
             )
+        nlp.vocab.vectors.serve(nlp)
         return nlp
 
     return after_creation
@@ -86,6 +95,8 @@ def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
         config["nlp"]["after_creation"] = {"@callbacks": CHECK}
     nlp.config = config
     note_requirement(nlp, "tacenda-embeddings")
+    vectors.serve(nlp)
+    vectors.compare_readers()
     return vectors
 
 
@@ -130,6 +141,7 @@ class MorphologicalVectors(BaseVectors):
         self._pickled_strings: Any = None
         self.name: str | None = "tacenda_vectors"
         self._ops: Any = NumpyOps()
+        self._nlp: Callable[[], Any] = _nobody
         self.clear()
         if model is not None:
             self._set(model)
@@ -137,6 +149,8 @@ class MorphologicalVectors(BaseVectors):
     def clear(self) -> None:
         """Have no model, and no vectors."""
         self.model: Any = None
+        self._fingerprint: Fingerprint | None = None
+        self._compared = False  # whether the layers that read the vectors were trained on these
         self.key2row: dict[
             int, int
         ] = {}  # the row of every listed word, by its hash, in the order of the rows
@@ -167,6 +181,28 @@ class MorphologicalVectors(BaseVectors):
         self.data = self._ops.asarray2f(model.scaled_vectors(words), dtype="float32")
         # what a model prepares for the first word outside its vocabulary belongs to loading it, not to the first text
         model.scaled_vectors([_OUTSIDE])
+
+    # -- the pipeline that reads the vectors ----------------------------------------------------------
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """The fingerprint of the model."""
+        if self._fingerprint is None:
+            self._fingerprint = Fingerprint.of(self.model)
+        return self._fingerprint
+
+    def serve(self, nlp: Any) -> None:
+        """Take ``nlp`` for the pipeline that reads these vectors, unless another one does."""
+        if self._nlp() is None:
+            self._nlp = weakref.ref(nlp)
+
+    def compare_readers(self) -> None:
+        """Warn if layers of the pipeline were trained on the vectors of another model."""
+        nlp = self._nlp()
+        layers = [] if nlp is None else list(static_readings(nlp.components))
+        self._compared = bool(layers) and compare(
+            layers, self.fingerprint, self.model, "the word vectors"
+        )
 
     # -- the table, as ``spacy.vectors.Vectors`` has it -----------------------------------------------
 
@@ -283,7 +319,18 @@ class MorphologicalVectors(BaseVectors):
         return self._ops.asarray1f(self._vectors_of([key])[0])
 
     def get_batch(self, keys: Iterable[Any]) -> Any:
-        """Return vectors (keys, width) float32; zeros for what has none."""
+        """Return vectors (keys, width) float32; zeros for what has none.
+
+        Raises ConfigurationError for an array of hashes, which is how layers ask, if there is no model.
+        """
+        if self.model is None and hasattr(keys, "tolist"):
+            _fail(
+                "a layer reads the word vectors of the pipeline, which has none: name their model, in "
+                f'[initialize.before_init] with @callbacks = "{USE}" and source = FOLDER, or, for components that are '
+                "sourced from a pipeline with word vectors, name that pipeline as [initialize] vectors"
+            )
+        if not self._compared and self.model is not None:
+            self.compare_readers()
         listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
         found = self._ops.alloc2f(len(listed), self.vectors_length)
         rows = [self._row(key) for key in listed]
@@ -447,6 +494,10 @@ class MorphologicalVectors(BaseVectors):
         """Pickle with the store of strings, which the vocabulary pickles too, so that both stay one."""
         strings = self.strings if self._pickled_strings is None else self._pickled_strings
         return _unpickle, (strings, self.name, self.to_bytes())
+
+
+def _nobody() -> None:
+    """Stand for a pipeline that is not there."""
 
 
 def _unpickle(strings: Any, name: str | None, data: bytes) -> MorphologicalVectors:

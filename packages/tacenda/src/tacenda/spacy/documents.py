@@ -1,4 +1,4 @@
-"""Reading of documents: words, sentences, batches, and whether a vocabulary knows the words."""
+"""Reading of documents: words, sentences, batches, and whether a model knows the words."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -87,10 +87,10 @@ def token_batches(stream: Iterable[Doc], n_tokens: int, n_docs: int) -> Iterator
 
 
 class TokenSurvey:
-    """Counts how many of a pipeline's tokens a vocabulary knows, until it has seen enough to tell."""
+    """Counts how many of a pipeline's tokens a model knows, until it has seen enough to tell."""
 
-    def __init__(self, vocabulary: Any) -> None:
-        self._vocabulary = vocabulary
+    def __init__(self, knows: Callable[[str], bool]) -> None:
+        self._knows = knows
         self._tokens, self._unknown = 0, 0
         self._marks, self._unknown_marks = 0, 0  # of these, without a letter or a digit
 
@@ -105,7 +105,7 @@ class TokenSurvey:
             if self.is_over:
                 return None
             for word in (token.text for token in doc if not token.is_space):
-                known = word in self._vocabulary
+                known = self._knows(word)
                 is_mark = not any(map(str.isalnum, word))
                 self._tokens += 1
                 self._marks += is_mark
