@@ -4,6 +4,7 @@
 #   make test    everything that must hold: installation, lint, types, tests
 #   make unit | lint | install-check    its parts
 #   make bench   measure what the documentation states             (needs TACENDA_DATA; hours, resumes)
+#   make check-figures  measure the cheapest figure of each page, compare it  (needs TACENDA_DATA; 20 minutes)
 #   make shape   the size and the shape of the code, against what is asked for
 #   make robustness  alter models, kill processes, give readers hostile files  (an hour, resumes)
 #   make models  make the English models of packages/tacenda-en anew (needs TACENDA_DATA; resumes)
@@ -32,7 +33,7 @@ ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise,alone-en
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TEST_ENV := $(ONE_THREAD) TACENDA_PROGRESS=0
 
-.PHONY: setup demo demo-fit test unit lint install-check bench shape gpu peers robustness models docs docs-look release clean
+.PHONY: setup demo demo-fit test unit lint install-check bench check-figures shape gpu peers robustness models docs docs-look release clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -93,6 +94,10 @@ robustness: setup
 models: setup
 	@test -n "$$TACENDA_DATA" || { echo "make models needs the evaluation data: set TACENDA_DATA to their folder" >&2; exit 1; }
 	$(TEST_ENV) $(BIN)/python packages/tacenda-en/make.py
+
+# FIGURES=--quick: those of seconds alone.
+check-figures: setup
+	@$(BIN)/python -m benchmarks.check_figures $(FIGURES)
 
 shape: setup
 	@$(BIN)/python -m benchmarks.shape

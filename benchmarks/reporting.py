@@ -54,6 +54,9 @@ class Options(argparse.Namespace):
     only: list[str]
     again: bool
     no_save: bool
+    rows_to: (
+        Path | None
+    )  # a file for the rows instead of results/, by table: what `benchmarks.check_figures` reads
     tables: Sequence[str]
     whole: bool  # whether all rows are asked for, as they are by default
 
@@ -116,10 +119,12 @@ class Table:
                 sep=", ",
                 flush=True,
             )
-            if self.key and not options.no_save:
+            if self.key and not (options.no_save or options.rows_to):
                 self._save(found, options, False)
         print_table(found)
-        if found and not options.no_save:
+        if options.rows_to:
+            kept.write_json(options.rows_to.with_suffix(f".{self.name}.json"), found)
+        elif found and not options.no_save:
             path = self._save(found, options, options.whole)
             if self.after and path:
                 self.after(json.loads(path.read_text(encoding="utf-8"))["rows"])
@@ -155,6 +160,7 @@ def parse(doc: str | None, names: Sequence[str] = (), **declared: Any) -> Option
     parser.add_argument("--only", nargs="*", default=[], help="rows with one of these in the name")
     parser.add_argument("--again", action="store_true", help="measure what is kept too")
     parser.add_argument("--no-save", action="store_true", help="measure, leave results/ alone")
+    parser.add_argument("--rows-to", type=Path, help=argparse.SUPPRESS)
     parser.set_defaults(tables=names)
     if len(names) > 1:
         parser.add_argument("--tables", nargs="+", choices=names, help="(default: all)")

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from benchmarks import __main__ as bench
-from benchmarks import freshness, parts, reporting, tables
+from benchmarks import check_figures, freshness, parts, reporting, tables
 
 ROWS = [
     {"row": "a", "size": 250, "test 250": {"mean": 91.234, "sd": 0.056, "n": 3}, "words/s": 12345},
@@ -218,3 +218,42 @@ def test_what_the_registry_says_stands_between_markers():
     assert "| `lagged_counts` (sequences) | numba or BLAS | - |" in filled
     assert tables.fill(filled) == filled
     assert "| LDS | yes, 'auto' |" in tables.TABLES["models"]()
+
+
+def test_a_figure_measured_again_may_differ_by_rounding_alone():
+    check = check_figures.Check("page", "made-up", "module", ("row",), ("size", "test 250"))
+    stated = {"row": "a", "size": 250, "test 250": {"mean": 91.2, "sd": 0.1, "n": 3}}
+
+    def differ(size=250, mean=91.2, n=3, row="a"):
+        found = {"row": row, "size": size, "test 250": {"mean": mean, "sd": 0.0, "n": n}}
+        return check_figures.differences(check, [found], [stated])
+
+    assert differ(250.1, 91.3) == []
+    assert differ(mean=91.5, n=1) == []  # one seed differs from the mean of three
+    assert differ(mean=91.5) == ["('a',): test 250 is {'mean': 91.5, 'sd': 0.0, 'n': 3}, the page has "
+                                 "{'mean': 91.2, 'sd': 0.1, 'n': 3}"]  # fmt: skip
+    assert differ(251) == ["('a',): size is 251, the page has 250"]
+    assert differ(row="b") == ["('b',) is not among the rows"]
+    assert check_figures.differences(check, [], [stated]) == ["no row was measured"]
+
+
+@pytest.mark.parametrize("check", check_figures.CHECKS, ids=lambda check: check.result)
+def test_a_check_is_of_a_figure_that_its_pages_show(check):
+    for page in check.pages.split(", "):
+        text = (freshness.ROOT / page).read_text(encoding="utf8")
+        shown = [
+            m["call"].split()[0]
+            for kind in (tables.MARKER, tables.FIGURE)
+            for m in kind.finditer(text)
+        ]
+        assert shown
+        assert check.result in shown or page in ("README.md", "docs/papers.md")
+    part = parts.part_of(check.result)
+    assert check.command.startswith(part.module)
+
+
+def test_figures_are_not_checked_without_the_data(monkeypatch, capsys):
+    monkeypatch.delenv("TACENDA_DATA", raising=False)
+    monkeypatch.setattr("sys.argv", ["check_figures", "--quick"])
+    check_figures.main()
+    assert capsys.readouterr().out.count("\n") == 1

@@ -147,11 +147,11 @@ def test_a_network_has_its_course_and_its_perplexities_from_every_start(
     small = {"width": 4, "streams": 2, "window_words": 8}
     for name, value in (("Texts", Texts), ("RUNS", {"paper": small}), ("WIDTH", 4), ("MOST", 2)):
         monkeypatch.setattr(recurrent, name, value)
-    rows = list(recurrent.rows(Options(runs=["paper"], starts=recurrent.STARTS)))
+    rows = list(recurrent.rows(Options(only=[], runs=["paper"], starts=recurrent.STARTS)))
     assert len({row["what"] for row in rows}) == len(rows) == 15
     curves = {row["what"]: row for row in rows if row["part"] == "curve"}
     assert [row["epoch"] for row in curves.values()] == [0, 1, 2] * 3
     whole = recurrent.RecurrentLM(**small, epochs=2).fit(Texts.train, Texts.valid)
     values = [value for *_, value in whole.fitted_on["training"]["evaluations"]]
     assert [curves[f"paper, random, epoch {epoch}"]["valid"] for epoch in (1, 2)] == values
-    assert list(recurrent.rows(Options(runs=["paper"], starts=["EM"]))) == rows[10:]
+    assert list(recurrent.rows(Options(only=[], runs=["paper"], starts=["EM"]))) == rows[10:]

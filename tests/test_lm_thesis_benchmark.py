@@ -17,6 +17,7 @@ from benchmarks.language_models.thesis.recipes import (
     Plan,
     Shape,
 )
+from benchmarks.reporting import Options
 from tacenda import Corpus
 from tacenda_lm import FRBM, HLBL, KneserNey, Mixture, TemporalFRBM
 
@@ -52,7 +53,7 @@ def study(small, tmp_path, monkeypatch):
     monkeypatch.setattr(reporting, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(recipes, "WIDTH", 6)
     monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path))
-    return Study(fits.Bench(small), PLAN, True)
+    return Study(fits.Bench(small), PLAN, Options(no_save=False, rows_to=None, whole=True))
 
 
 def test_bins_hold_about_as_many_tokens_each_rarest_words_first():

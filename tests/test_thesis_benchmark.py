@@ -8,6 +8,7 @@ from surprise import Dataset, Reader
 from surprise.model_selection import train_test_split
 
 from benchmarks.ratings.thesis import fits, published, studies
+from benchmarks.reporting import Options
 from tacenda.datasets import synthetic_ratings
 from tacenda_surprise import PMF, BiasOnly, ConditionalPMF, ConditionalRBM
 
@@ -34,7 +35,7 @@ class Noted(fits.Bench):
 @pytest.fixture
 def noted(parts):
     Noted.cells.clear()
-    return Noted.of(parts)
+    return Noted.of(parts, Options(no_save=True, rows_to=None))
 
 
 def test_the_split_is_the_one_of_surprise(parts):
@@ -110,7 +111,7 @@ def test_parameters_are_those_learned(parts):
 
 def test_a_cell_is_measured_once_and_pooled_by_its_errors(parts, tmp_path, monkeypatch):
     monkeypatch.setenv("TACENDA_BENCH_CACHE", str(tmp_path))
-    bench = fits.Bench.of(parts)
+    bench = fits.Bench.of(parts, Options())
     found = bench.fit(BiasOnly())
     test, model = parts.test, BiasOnly().fit(parts.train)
     scores = np.clip(model.score_pairs(test.user_ids, test.item_ids), *test.scale)
@@ -119,7 +120,7 @@ def test_a_cell_is_measured_once_and_pooled_by_its_errors(parts, tmp_path, monke
     assert sum(found.tested) == len(test)
     assert fits.pooled([found, found]).rmse == found.rmse
     monkeypatch.setattr(fits, "measured", None)
-    again = fits.Bench.of(parts)
+    again = fits.Bench.of(parts, Options())
     assert again.fit(BiasOnly()) == found
     with pytest.raises(TypeError):
         again.fit(BiasOnly(), "otherwise")

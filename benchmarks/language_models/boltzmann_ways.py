@@ -70,7 +70,7 @@ def temporal(text: dict[str, Corpus], begin: FRBM, way: str) -> tuple[TemporalFR
     return model, took["CPU s"]
 
 
-def rows(_: Any) -> Iterator[Row]:
+def rows(options: Any) -> Iterator[Row]:
     text = texts()
     held_out = {name: text[name] for name in ("valid", "test")}
     ngrams = KneserNey(order=5).fit(text["train"])
@@ -80,7 +80,7 @@ def rows(_: Any) -> Iterator[Row]:
             yield {"model": name, **more, **row}
 
     yield from of("KneserNey(5)", ngrams)
-    for way in WAYS:
+    for way in options.chosen(WAYS):
         begin, rate, took = plain(text, way)
         remembering, took_more = temporal(text, begin, way)
         for name, model, seconds in (

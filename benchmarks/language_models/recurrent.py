@@ -93,6 +93,8 @@ def rows(options: Any) -> Iterator[Row]:
         untrained = RecurrentLM(**settings, epochs=0).fit(texts.train)
         first = untrained.perplexity(texts.valid, context="stream").value
         yield {"what": f"{what}, epoch 0", "part": "curve", **about, "epoch": 0, "valid": first}
+        if options.only:  # those of the starts
+            continue
         model, took = fitted(run, start, texts)
         course = model.fitted_on["training"]
         epochs = zip(
@@ -106,7 +108,7 @@ def rows(options: Any) -> Iterator[Row]:
                 "what": f"{what}, valid and test, {row['context']}", "part": "perplexity", **about,
                 "epochs": course["epochs"], "best epoch": course["best"][1], **row, "CPU s": took["CPU s"],
             }  # fmt: skip
-    if "dropout" in options.runs and "EM" in options.starts:
+    if "dropout" in options.runs and "EM" in options.starts and not options.only:
         model, took = fitted("dropout", "EM", texts, PLANNED)
         for row in contexts.perplexities(model, texts.held_out):
             yield {

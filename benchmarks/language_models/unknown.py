@@ -46,7 +46,7 @@ def rows(_: Any) -> Iterator[Row]:
             found: Any = surprisal_table(model, text, previous=0, unknown=way, **options)  # type: ignore[arg-type]
         known, bits = np.asarray(found["known"], bool), np.asarray(found["surprisal"], float)
         frequency = np.asarray(found["log_frequency"], float)
-        rare = known & (frequency <= np.quantile(frequency[known], 0.1))
+        rare = known & (frequency <= np.nanquantile(frequency[known], 0.1))
         row = {"unknown": bits[~known].mean(), "rare": bits[rare].mean(), "all": bits.mean()}
         yield {"part": "way", "way": way, "unknown words": int((~known).sum()), **row}
     for size in SIZES:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -298,9 +299,11 @@ def plain(texts: Texts) -> Row:
     }
 
 
-def rows(_: Any) -> Iterator[Row]:
+def rows(options: Any) -> Iterator[Row]:
     texts = Texts()
-    yield {"part": "baselines", **ngrams(texts)[1]}
+    works: dict[str, Callable[[], Row]] = {"KneserNey(5)": lambda: ngrams(texts)[1]}
     for what, context in product(PLANS, CONTEXTS):
-        yield {"part": "baselines", **neural(texts, what, context)}
-    yield {"part": "baselines", **plain(texts)}
+        works[f"{what}, {context}"] = partial(neural, texts, what, context)
+    works["HMM"] = lambda: plain(texts)
+    for name in options.chosen(works):
+        yield {"part": "baselines", **works[name]()}

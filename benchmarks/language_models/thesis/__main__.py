@@ -25,7 +25,7 @@ STUDIES = (
 if __name__ == "__main__":
     options = reporting.parse(__doc__, data=tuple(PLANS), without=[])
     for data in options.data:
-        study = Study(Bench(Texts.of(data)), PLANS[data], not options.no_save)
+        study = Study(Bench(Texts.of(data)), PLANS[data], options)
         for name in options.chosen(STUDIES):
             if name not in options.without:
                 getattr(studies, name)(study)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tacenda
-from benchmarks import kept, reporting
+from benchmarks import kept
 from benchmarks.language_models.contexts import CONTEXTS
 from benchmarks.language_models.thesis import published, recipes
 from benchmarks.language_models.thesis.recipes import (
@@ -24,6 +24,7 @@ from benchmarks.language_models.thesis.recipes import (
     Shape,
 )
 from benchmarks.language_models.thesis.texts import PROTOCOL, Texts, tokens, without_part
+from benchmarks.reporting import Options, Table
 from tacenda import Corpus
 from tacenda.fitting import FitRun, History
 from tacenda_lm import FRBM, HLBL, LBL, KneserNey, LanguageModel, TemporalFRBM, Tree, build_tree
@@ -261,7 +262,11 @@ class Study:
 
     bench: Bench
     plan: Plan
-    write: bool
+    options: Options
+
+    @property
+    def write(self) -> bool:
+        return not (self.options.no_save or self.options.rows_to)
 
     def name(self, what: str) -> str:
         """Of a results file."""
@@ -278,12 +283,8 @@ class Study:
 
         ``scored`` is the context of perplexities in rows that do not name theirs.
         """
-        print(f"\n{what}", flush=True)
         if scored is not None:
             rows = [{"scored": scored, **row} for row in rows]
-        reporting.print_table(rows)
-        if not self.write:
-            return
         texts = self.bench.texts
         protocol = {
             **told,
@@ -295,4 +296,4 @@ class Study:
             **recipes.SETTINGS,
             "published": published.SOURCE,
         }
-        reporting.save(self.name(what), protocol, rows, seeds=(0,))
+        Table(self.name(what), protocol, lambda _: rows).run(self.options)

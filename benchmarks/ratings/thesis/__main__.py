@@ -14,12 +14,12 @@ from benchmarks.ratings.thesis import fits, studies
 from benchmarks.ratings.thesis.fits import Bench
 
 STUDIES = (
-    "machines", "conditioning", "factorizations", "frequency", "cold", "parameters", "spread",
+    "machines", "conditioning", "factorizations", "biases", "frequency", "cold", "parameters", "spread",
 )  # fmt: skip
 
 if __name__ == "__main__":
     options = reporting.parse(__doc__)
-    bench = Bench.of(fits.movielens(), write=not options.no_save)
+    bench = Bench.of(fits.movielens(), options)
     for study in options.chosen(STUDIES):
         print(f"\n{study}", flush=True)
         getattr(studies, study)(bench)

@@ -20,9 +20,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import kept, pictures, reporting
+from benchmarks import kept, pictures
 from benchmarks.pictures import Panel
 from benchmarks.ratings.thesis import published
+from benchmarks.reporting import Options, Table
 from tacenda import datasets
 from tacenda.ratings import Ratings, read_ratings
 from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalPMF, ConditionalRBM, RatingAlgorithm
@@ -178,7 +179,7 @@ class Bench:
 
     parts: Parts
     bins: Numbers
-    write: bool = True
+    options: Options
 
     @cached_property
     def cells(self) -> kept.Cells:
@@ -195,8 +196,8 @@ class Bench:
         return self.known.union(Identities.of(self.parts.test), self.parts.train.n_items)
 
     @classmethod
-    def of(cls, parts: Parts, write: bool = True) -> Bench:
-        return cls(parts, equal_bins(np.diff(parts.train.user_offsets)), write)
+    def of(cls, parts: Parts, options: Options) -> Bench:
+        return cls(parts, equal_bins(np.diff(parts.train.user_offsets)), options)
 
     def report(
         self,
@@ -211,11 +212,8 @@ class Bench:
         """Print the rows of a study, save them and draw its panels."""
         name = f"ratings-thesis-{study}"
         protocol = {"data": SPLIT, "published": published.SOURCE, **told}
-        reporting.print_table(rows)
-        if self.write:
-            reporting.save(name, protocol, rows, seeds=seeds)
-        if panels and self.write:
-            pictures.draw(name, panels, columns)
+        picture = (lambda _: pictures.draw(name, panels, columns)) if panels else None
+        Table(name, protocol, lambda _: rows, seeds=seeds, after=picture).run(self.options)
 
     def fit(
         self,
