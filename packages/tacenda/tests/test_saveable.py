@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import pytest
 
@@ -9,7 +10,13 @@ import tacenda
 from tacenda import artifact, plugins
 from tacenda.arrays import Array, Arrays, Float64, Int64, below
 from tacenda.artifact import Artifact
-from tacenda.errors import ArtifactError, NotFittedError, PluginError, PluginLoadError
+from tacenda.errors import (
+    ArtifactError,
+    KernelError,
+    NotFittedError,
+    PluginError,
+    PluginLoadError,
+)
 from tacenda.estimator import Estimator
 from tacenda.settings import Settings, configured_by, option
 from tacenda.vocabulary import Vocabulary
@@ -160,6 +167,16 @@ def test_whatever_a_models_code_makes_of_a_damaged_artifact_is_an_artifact_error
     with pytest.raises(
         ArtifactError, match=r"Scale cannot be rebuilt from it: KeyError: 'settings'"
     ):
+        tacenda.load(tmp_path / "m")
+
+
+def test_an_error_of_compiling_is_not_reported_as_damage(tmp_path, monkeypatch):
+    def compile_in_vain(*_, **__):
+        numba.njit(lambda x: x.nothing)(1)
+
+    a_scale(1.0).save(tmp_path / "m")
+    monkeypatch.setattr(Scale, "from_arrays", compile_in_vain)
+    with pytest.raises(KernelError, match=r"kernels of Scale cannot be compiled here: TypingError"):
         tacenda.load(tmp_path / "m")
 
 

@@ -102,6 +102,11 @@ def _is_not_the_user(module: str) -> bool:
     return package in _NOT_THE_USER or package.startswith("tacenda_")
 
 
+def is_of_compiler(error: BaseException) -> bool:
+    """Tell whether numba raised an error while it compiled, which says nothing of a model or a file."""
+    return type(error).__module__.partition(".")[0] in ("numba", "llvmlite")
+
+
 def describe(error: BaseException | None) -> str:
     """An exception in one line: the message of ours, type and message of any other."""
     try:

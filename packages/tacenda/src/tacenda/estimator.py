@@ -34,11 +34,13 @@ from tacenda.artifact.arrays import PRECISIONS, Precision, compact, precision_of
 from tacenda.artifact.folder import Artifact, read, write
 from tacenda.errors import (
     ArtifactError,
+    KernelError,
     NotFittedError,
     PluginError,
     PluginLoadError,
     TacendaError,
     describe,
+    is_of_compiler,
 )
 from tacenda.settings import Settings
 
@@ -241,6 +243,10 @@ class Estimator:
         except TacendaError:
             raise
         except Exception as error:  # whatever damaged arrays provoke in a model's own code
+            if is_of_compiler(error):
+                raise KernelError(
+                    f"the kernels of {cls.__name__} cannot be compiled here: {describe(error)}"
+                ) from error
             raise ArtifactError(
                 f"{cls.__name__} cannot be rebuilt from it: {describe(error)}"
             ) from error

@@ -1,6 +1,8 @@
 import os
 import shutil
 
+import pytest
+
 from support.processes import output_of, run_python
 
 MODULE = """
@@ -94,3 +96,69 @@ def test_other_people_s_functions_are_not_announced(tmp_path):
     found = run_python("-c", code, TACENDA_PROGRESS="1")
     assert found.stdout == "4\n"
     assert not found.stderr
+
+
+def empty(data):
+    return b""
+
+
+def cut(data):
+    return data[: len(data) // 2]
+
+
+def zeroed(data):
+    """Zeros in the second half, as of a file whose blocks were never written."""
+    return data[: len(data) // 2] + bytes(len(data) - len(data) // 2)
+
+
+def turned(data):
+    """One bit in the middle of what was compiled."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+@pytest.mark.parametrize("damage", [empty, cut, zeroed, turned])
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_damaged_files_of_the_cache_are_compiled_again(tmp_path, damage, suffix):
+    (tmp_path / "cache").mkdir()
+    run(tmp_path / "package", tmp_path / "cache")
+    files = list((tmp_path / "cache").rglob(f"*.{suffix}"))
+    assert files
+    sound = [file.read_bytes() for file in files]
+    for file, data in zip(files, sound, strict=True):
+        file.write_bytes(damage(data))
+    healing = run(tmp_path / "package", tmp_path / "cache")
+    assert healing.stdout.split() == ["4", "6", "Counter()"]
+    assert not healing.stderr
+    healed = run(tmp_path / "package", tmp_path / "cache")
+    assert healed.stdout.split()[:2] == ["4", "6"]
+    assert "1})" in healed.stdout
+
+
+def test_a_cache_that_cannot_be_written_any_more_is_said_and_stops_nothing(tmp_path):
+    """As root may write everywhere, a folder has the name of the file instead."""
+    (tmp_path / "cache").mkdir()
+    run(tmp_path / "package", tmp_path / "cache")
+    for file in list((tmp_path / "cache").rglob("*.nbi")):
+        file.unlink()
+        (file / "in the way").mkdir(parents=True)
+    found = run(tmp_path / "package", tmp_path / "cache")
+    assert found.stdout.split()[:2] == ["4", "6"]
+    assert "NUMBA_CACHE_DIR" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("NUMBA_DISABLE_JIT", "1"), ("NUMBA_NUM_THREADS", "0")]
+)
+def test_variables_under_which_nothing_can_be_compiled_are_named(tmp_path, variable, value):
+    code = """
+from tacenda.errors import KernelError
+try:
+    import tacenda.kernels.machinery.compiled
+except KernelError as error:
+    print(error)
+"""
+    found = run_python("-c", code, **{variable: value})
+    assert "NUMBA_" in found.stdout
+    assert ": unset it" in found.stdout or ": check its installation" in found.stdout

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacenda.errors import ConfigurationError, FittingError, describe, warn
+from tacenda.errors import ConfigurationError, FittingError, describe, is_of_compiler, warn
 from tacenda.fitting.checkpoint import Recorder, Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History, read_count
 from tacenda.fitting.schedules import Position, Schedule
@@ -432,6 +432,8 @@ class FitLoop:
                 self._best = saved.best
             self.model.load_state(saved.state)
         except Exception as error:  # whatever a damaged checkpoint provokes in a model's own code
+            if is_of_compiler(error):
+                raise
             raise FittingError(
                 f"the checkpoint does not fit this model ({describe(error)}); remove its folder, or start "
                 "afresh with resume=False"
