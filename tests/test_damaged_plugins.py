@@ -252,3 +252,55 @@ def test_compiled_kernels_run_beside_entry_points_that_cannot_be_read(site):
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[1 2]"
     assert done.stderr.count("garbage 1.0 is damaged: entry_points.txt is not UTF-8") == 1
+
+
+ENDINGS = {
+    "a-exits": (
+        "import os; os._exit(3)",
+        "it ended the process (exit status 3) while it was imported",
+    ),
+    "b-crashes": (
+        "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+        "it ended the process (SIGSEGV) while it was imported",
+    ),
+    "c-raises": ("raise SystemExit(7)", "SystemExit: 7"),
+}
+
+
+def test_a_plugin_that_ends_its_process_is_named_and_hides_no_other(site):
+    for name, (source, _) in ENDINGS.items():
+        module = name.replace("-", "_")
+        site.install(name, f"[tacenda.commands]\n{name} = {module}:app\n", **{module: source})
+    listed = site.tacenda("plugins", "commands")
+    assert listed.returncode == 0, listed.stderr
+    lines = listed.stdout.splitlines()
+    for name, (_, reason) in ENDINGS.items():
+        (i,) = [i for i, line in enumerate(lines) if f" {name} " in line]
+        assert lines[i].endswith("broken")
+        assert reason in lines[i + 1]
+    assert sum(line.endswith(" loaded") and "tacenda-" in line for line in lines) == len(
+        [line for line in lines if "tacenda-" in line]
+    )
+
+
+def test_a_plugin_that_does_not_come_to_an_end_is_named(site):
+    site.install("a-loop", "[tacenda.commands]\na-loop = a_loop:app\n", a_loop="while True: pass")
+    listed = site.tacenda("plugins", "commands", "--timeout", "2")
+    assert listed.returncode == 0, listed.stderr
+    assert "a_loop:app: it was not loaded within 2 seconds" in listed.stdout
+
+
+def test_what_plugins_print_and_their_warnings_as_errors_do_no_harm(site):
+    site.install(
+        "a-noise", "[tacenda.commands]\na-noise = a_noise:app\n", a_noise="print('x'); 1 / 0"
+    )
+    site.install(
+        "a-warn",
+        "[tacenda.commands]\na-warn = a_warn:app\n",
+        a_warn="import warnings; warnings.warn('old', DeprecationWarning)",
+    )
+    listed = site.run("-W", "error", "-m", "tacenda", "plugins", "commands")
+    assert listed.returncode == 0, listed.stderr
+    assert "Traceback" not in listed.stdout + listed.stderr
+    assert "a_noise:app: ZeroDivisionError: division by zero" in listed.stdout
+    assert "a_warn:app: DeprecationWarning: old" in listed.stdout

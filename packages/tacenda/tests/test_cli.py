@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from support.processes import run_python
 from tacenda import plugins
 from tacenda.cli.main import app, main
 from tacenda.cli.options import check_file, settings_of
-from tacenda.errors import ArtifactError, DataError
+from tacenda.errors import ArtifactError, DataError, warn
 
 
 def tacenda_command(*arguments, **environment):
@@ -45,6 +46,36 @@ def test_an_error_of_ours_is_one_line_on_standard_error_and_exit_1(failing, monk
         main()
     assert caught.value.code == 1
     assert capsys.readouterr() == ("", "tacenda: the file is not there: fetch it\n")
+
+
+def test_a_warning_that_is_turned_into_an_error_is_one_line(monkeypatch, capsys):
+    group = typer.Typer()
+
+    @group.command()
+    def careless():
+        warn("mind the gap: step back")
+
+    @group.command()
+    def careful():
+        pass
+
+    plugins.register("commands", "warning", group)
+    monkeypatch.setattr(sys, "argv", ["tacenda", "warning", "careless"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(SystemExit) as caught:
+            main()
+    plugins.unregister("commands", "warning")
+    assert caught.value.code == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("tacenda: mind the gap: step back (a warning, which")
+
+
+def test_a_plugin_of_this_process_is_listed(failing):
+    listed = CliRunner().invoke(app, ["plugins", "commands"]).output
+    (line,) = [line for line in listed.splitlines() if " failing " in line]
+    assert line.endswith("loaded")
 
 
 def test_the_traceback_is_there_for_those_who_ask(failing, monkeypatch):

@@ -225,6 +225,11 @@ def unregister(kind: str, name: str, *, distribution: str = RUNTIME) -> None:
         _outcomes.pop(found[0], None)
 
 
+def is_registered(record: PluginRecord) -> bool:
+    """Tell whether a plugin is one that `register` added in this process."""
+    return record.key in _registered
+
+
 def refresh() -> None:
     """Forget all plugins found and loaded, so that one installed or repaired in the meantime is seen."""
     global _installed, _outcomes, generation

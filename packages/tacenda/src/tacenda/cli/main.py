@@ -4,8 +4,8 @@ Its groups are the plugins of the kind ``commands``. A group is imported only wh
 core's own commands import what they need when they run, so help is fast, and a broken plugin disturbs neither the help
 nor the other commands.
 
-Errors of Tacenda's own, failures to read or write, too little memory and what a plugin says it does not implement are
-one line on standard error and exit status 1; wrong usage exits with 2.
+Errors of Tacenda's own, failures to read or write, too little memory, warnings that Python turns into errors and what a
+plugin says it does not implement are one line on standard error and exit status 1; wrong usage exits with 2.
 ``TACENDA_DEBUG=1`` shows the traceback instead.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -132,26 +131,29 @@ def list_plugins(
     trace: Annotated[
         bool, typer.Option("--traceback", help="Show where a broken plugin failed.")
     ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds after which a plugin has failed to load.")
+    ] = 60.0,
 ) -> None:
-    """List the installed plugins, and show why any failed to load."""
-    problems: dict[int, str] = {}
+    """List the installed plugins, and show why any failed to load.
+
+    They are loaded in a process of its own, which one that crashes or does not end cannot take this command with.
+    """
+    from tacenda.cli.probing import Outcome, try_plugins
+
     records = plugins.available(kind)
-    if load:
-        for i, record in enumerate(records):
-            try:
-                plugins.get(record.kind, record.name, distribution=record.distribution)
-            except PluginError as error:
-                problems[i] = describe(error.__cause__ or error)
-        records = plugins.available(kind)
+    outcomes = try_plugins(records, timeout) if load else [Outcome(record) for record in records]
     rows = [("kind", "name", "distribution", "version", "status")]
-    rows += [(r.kind, r.name, r.distribution, r.version, r.status) for r in records]
-    for i, line in enumerate(columns(rows), start=-1):
+    found = [outcome.record for outcome in outcomes]
+    rows += [(r.kind, r.name, r.distribution, r.version, r.status) for r in found]
+    heading, *lines = columns(rows)
+    typer.echo(heading)
+    for line, outcome in zip(lines, outcomes, strict=True):
         typer.echo(line)
-        if i in problems:
-            typer.echo(f"    {records[i].target}: {problems[i]}")
-            cause = records[i].cause
-            if trace and cause is not None:
-                typer.echo("".join(traceback.format_exception(cause)).rstrip())
+        if outcome.reason:
+            typer.echo(f"    {outcome.record.target}: {outcome.reason}")
+        if trace and outcome.trace:
+            typer.echo(outcome.trace)
     if not records:
         typer.echo("(none is installed)")
     for fault in plugins.faults():
@@ -334,7 +336,7 @@ def main() -> None:
             finally:
                 _flush()
     except (
-        TacendaError, OSError, UnicodeEncodeError, MemoryError, NotImplementedError,
+        TacendaError, OSError, UnicodeEncodeError, MemoryError, NotImplementedError, Warning,
     ) as error:  # fmt: skip
         unsaid = isinstance(error, NotImplementedError) and not str(error)  # a bug
         if unsaid or os.environ.get("TACENDA_DEBUG", "0") not in ("", "0"):
@@ -373,4 +375,6 @@ def _in_one_line(error: BaseException) -> str:
         return (
             f"there is not enough memory ({describe(error)}): give less at a time, or more memory"
         )
+    if isinstance(error, Warning):
+        return f"{str(error) or type(error).__name__} (a warning, which python -W error turns into an error)"
     return str(error) if isinstance(error, NotImplementedError) else describe(error)
