@@ -190,6 +190,29 @@ def test_perplexity_carries_its_protocol(model):
     assert (again, again.to_dict()) == (found, found.to_dict())
 
 
+def test_a_perplexity_worse_than_any_guess_is_announced_once(monkeypatch, recwarn):
+    model = KneserNey(order=1).fit([["a", "b", "c"], ["b", "a"]] * 20)
+    known, unknown = [["a", "b"]], [["x", "y"]]
+
+    def improbable(ids, offsets):
+        return np.full(len(ids), -1e4)  # as of parameters that are a million times too large
+
+    model.perplexity(known)
+    recwarn.clear()
+    monkeypatch.setattr(model, "score_corpus", improbable)
+    model.perplexity(known)
+    model.perplexity(known)
+    (said,) = [str(each.message) for each in recwarn]
+    assert "of the known words is inf, worse than any guess" in said
+    table = np.full(len(model.vocabulary), -1.0)
+    table[model.vocabulary.unknown_id] = -230.0  # as a file without <unk> gives it
+    monkeypatch.setattr(model, "score_corpus", lambda ids, offsets: table[ids])
+    other = copy.copy(model)
+    recwarn.clear()
+    assert other.perplexity(unknown) > 1e30
+    assert not recwarn.list
+
+
 def test_perplexity_takes_text_in_any_form(model, tmp_path):
     lines = ["a b", "c b a", "b"]
     path = tmp_path / "text.txt"

@@ -25,7 +25,7 @@ from tacenda.artifact.folder import Artifact
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import Marks
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
-from tacenda.errors import ConfigurationError, FittingError
+from tacenda.errors import ConfigurationError, FittingError, warn
 from tacenda.estimator import Estimator
 from tacenda.fitting import FitRun
 from tacenda.fitting.checkpoint import Resume
@@ -61,6 +61,7 @@ from tacenda_lm.states import (
 from tacenda_lm.unknown_words import UnknownWords
 
 _LN2 = math.log(2)
+_IMPLAUSIBLE = 1e15  # a perplexity: a uniform guess among as many words would be better
 _SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
 
 
@@ -391,7 +392,14 @@ class LanguageModel(Estimator):
             else:
                 scores = self.score_corpus(ids, offsets)
             parts.append(_sum_up(block, scores, offsets, spelling))
-        return Perplexity.pooled(parts, context, check_blank_lines(blank_lines))
+        found = Perplexity.pooled(parts, context, check_blank_lines(blank_lines))
+        if found.without_oov > _IMPLAUSIBLE:  # <unk> alone may be as improbable as a file says
+            warn(
+                f"the perplexity of the known words is {found.without_oov:.3g}, worse than any guess: the parameters "
+                f"of this {type(self).__name__} are damaged, or its fit diverged; fit it again",
+                once=(self, "perplexity"),
+            )
+        return found
 
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
         """Return the natural log-probability of every token of every sentence, all scored in one call.

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from weakref import WeakKeyDictionary
+import weakref
 
 _LONGEST = 800  # characters of a message; what it quotes may be a whole hostile file
 
@@ -64,7 +64,7 @@ class TacendaWarning(UserWarning):
 
 #: Packages whose frames are not the user's: ours, the hosts that call us, and what runs context managers and wrappers.
 _NOT_THE_USER = ("tacenda", "spacy", "thinc", "surprise", "lenskit", "contextlib", "functools")
-_given: WeakKeyDictionary[object, set[str]] = WeakKeyDictionary()
+_given: dict[int, set[str]] = {}  # topics by the ids of their objects, as long as these live
 
 
 def warn(
@@ -87,10 +87,14 @@ def warn(
     """
     if once is not None:
         owner, topic = once
-        topics = _given.setdefault(owner, set())
-        if topic in topics:
+        if (
+            id(owner) not in _given
+        ):  # not a WeakKeyDictionary: models of plugins may have an equality of their own
+            _given[id(owner)] = set()
+            weakref.finalize(owner, _given.pop, id(owner), None).atexit = False
+        if topic in _given[id(owner)]:
             return
-        topics.add(topic)
+        _given[id(owner)].add(topic)
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _is_not_the_user(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
