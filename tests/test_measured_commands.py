@@ -1,0 +1,124 @@
+"""Commands of pages that have a measured table fit the models that the table is of.
+
+What a command means is read from the command line itself, and what was measured from the code of the benchmark: its
+calls are intercepted, so that no text is read and nothing is fitted.
+"""
+
+import re
+import shlex
+from functools import cache
+from typing import Any
+
+import pytest
+import typer
+from test_documentation import BLOCK, PAGES, ROOT
+
+from benchmarks.embeddings import models, pipelines, text
+from benchmarks.varembed import models as word_models
+from tacenda import Corpus, plugins
+from tacenda.cli.options import options_of
+from tacenda.corpus.word_ids import Selection
+
+VOCABULARY = ("tokenizer", "max_vocabulary", "min_count", "digits", "lowercase", "oov")
+#: Pages whose commands fit something smaller than what their tables are of, to show how a command is used.
+EXAMPLES = {
+    "docs/recurrent.md": "an LDS and an LM of 16 states, to show how one is given to the other",
+    "docs/scale.md": "a text on a cluster; the tables are of times",
+    "docs/surprisal.md": "a text of the reader's",
+    "docs/varembed.md": "one epoch, whatever the text; the page's Python says the vocabulary",
+    "docs/vl-hmm.md": "16 classes, to show the options",
+}
+
+
+def commands(page):
+    """Yield the words of each command of a page that fits a model or writes a configuration."""
+    for block in BLOCK.finditer(page.read_text(encoding="utf8")):
+        if block[1] in ("sh", "console"):
+            for line in block[2].replace("\\\n", " ").splitlines():
+                words = shlex.split(line.removeprefix("$ "))
+                if words[:1] == ["tacenda"] and words[2:3] in (["fit"], ["init-config"]):
+                    yield words[1:]
+
+
+@cache
+def parameters(*words):
+    """Return the value of every parameter of a command, given or not."""
+    command: Any = typer.main.get_command(plugins.get("commands", words[0]))
+    return command.commands[words[1]].make_context(words[1], list(words[2:])).params
+
+
+def told(words):
+    """Return model, vocabulary and settings of a ``fit`` command."""
+    given = parameters(*words)
+    options = options_of(
+        given["settings"], n_states=given["n_states"], output=given["model_output"]
+    )
+    model = plugins.make("embedders", given["model"], options)
+    return model.name, {name: given[name] for name in VOCABULARY}, settings_of(model)
+
+
+def settings_of(model):
+    return {k: v for k, v in model.settings.to_dict().items() if k not in ("seed", "threads")}
+
+
+@pytest.fixture
+def measured(monkeypatch, tmp_path):
+    """Model, vocabulary and settings of the models behind the tables of docs/spacy-pipelines.md, by name."""
+    asked = []
+
+    class Recorder(Corpus):
+        @classmethod
+        def from_text(cls, _, **given):
+            chosen = {"tokenizer": "whitespace", **vars(Selection()), **given}
+            asked.append({name: chosen[name] for name in VOCABULARY})
+
+    for module in (text, word_models):
+        monkeypatch.setattr(module, "Corpus", Recorder)
+    monkeypatch.setattr("benchmarks.kept.place", lambda: tmp_path)
+    monkeypatch.setattr(word_models, "fitted", lambda row, *_: row)
+    text.corpus()
+    row = pipelines.words.__wrapped__()
+    settings = {"width": word_models.WIDTH, **row.settings}
+    words = plugins.make("embedders", row.kind.lower(), settings)
+    lds = plugins.make("embedders", "lds", models.VARIANTS["em"])
+    return [
+        (model.name, vocabulary, settings_of(model))
+        for model, vocabulary in zip((lds, words), asked, strict=True)
+    ]
+
+
+def contains(whole, part):
+    """Return whether a configuration says all that another one says."""
+    if isinstance(part, dict):
+        return all(name in whole and contains(whole[name], part[name]) for name in part)
+    return whole == part
+
+
+def test_the_recommended_pipeline_is_made_of_the_models_that_were_measured(measured):
+    page = ROOT / "docs" / "spacy-pipelines.md"
+    lds, words, config, *_ = commands(page)
+    assert [told(lds), told(words)] == measured
+
+    from tacenda_embeddings.spacy.configuration import pipeline_config
+
+    given = parameters(*config)
+    written = pipeline_config(
+        given["pipeline"].split(","),
+        given["lds"],
+        vectors=given["vectors"],
+        cnn_layers=given["cnn_layers"],
+        shared=given["shared"],
+        output=given["model_output"],
+    )["components"]
+    row = pipelines.ROWS[pipelines.RECOMMENDED]
+    assert contains(written["tok2vec"]["model"], row.tok2vec("lds"))
+    assert written["lds_embeddings"]["output"] == row.output
+
+
+def test_every_other_command_on_a_page_with_tables_is_an_example():
+    found = set()
+    for page in PAGES:
+        fits = [words for words in commands(page) if words[1] == "fit"]
+        if fits and re.search("^<!-- table:", page.read_text(encoding="utf8"), re.MULTILINE):
+            found.add(str(page.relative_to(ROOT)))
+    assert found == {*EXAMPLES, "docs/spacy-pipelines.md"}
