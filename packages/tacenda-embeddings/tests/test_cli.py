@@ -199,6 +199,16 @@ def test_compact_saves_a_smaller_model_and_says_what_is_lost(run, saved_words, t
     assert tacenda.load(tmp_path / "small").precision == "int8"
 
 
+@pytest.mark.parametrize("content", [None, b"a \xff b\n", b"\n"])
+def test_compact_saves_nothing_if_its_text_cannot_be_read(run, saved_words, tmp_path, content):
+    text, small = tmp_path / "held-out.txt", tmp_path / "small"
+    if content is not None:
+        text.write_bytes(content)
+    status, _, err = run("compact", saved_words, "--output", small, "--text", text)
+    assert (status, err.count("\n")) == (1, 1)
+    assert not small.exists()
+
+
 def test_compact_of_a_model_onto_itself_says_the_size_it_had(run, saved_words):
     size = sum(path.stat().st_size for path in saved_words.rglob("*") if path.is_file())
     status, out, _ = run("compact", saved_words, "--output", saved_words, "--force")

@@ -176,12 +176,15 @@ def compact(
     force: Force = False,
 ) -> None:
     """Save a model in 8 or 16 bits a number, and print the cosines of the old and the new vectors."""
+    from tacenda.estimator import resolve
     from tacenda_embeddings.text_vectors import compare
 
     embedder = _load(folder)
     check_output(output, force)
-    smaller = save_smaller(embedder, folder, output, precision)
+    smaller = resolve(embedder.to_artifact(precision))
+    # before anything is saved: the text may not be there, or have no vectors
     loss = compare(embedder, smaller, text, _tokenizer_of(embedder), encoding, errors)
+    save_smaller(embedder, folder, output, precision)
     typer.echo(
         f"cosine with the vectors of the whole model, {loss.n_vectors:,} {loss.of}: "
         f"mean {loss.mean:.5f}, least {loss.least:.5f}"

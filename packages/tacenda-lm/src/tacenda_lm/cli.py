@@ -256,6 +256,11 @@ def fit(
     min_count: MinCount = 1,
     lowercase: Lowercase = False,
     digits: Digits = False,
+    count_words: bool = Option(
+        False,
+        "--count-words",
+        help="Count words of several tokens too, such as don't, for their frequencies in surprisal tables.",
+    ),
     scheduler: Scheduler = None,
     text_field: TextField = None,
     marks: Marks = "refuse",
@@ -267,6 +272,10 @@ def fit(
     from tacenda.corpus.lines import check_marks
     from tacenda.corpus.text import sentences_of
 
+    if count_words and scheduler is not None:
+        raise typer.BadParameter(
+            "--count-words counts here, not on a cluster: leave out --scheduler"
+        )
     options = options_of(settings, order=order, lds=lds)
     unfitted = _make_model(model, distribution, options, checkpoints, scheduler)
     reading: dict[str, Any] = {
@@ -287,6 +296,8 @@ def fit(
         "lowercase": lowercase,
         "digits": digits,
     }
+    if count_words:
+        reading["count_words"] = True
     with open_corpus(text, scheduler, **reading) as corpus:
         if scheduler is not None:
             from tacenda_lm import dask

@@ -59,6 +59,7 @@ from tacenda_lm.states import (
     states_before,
 )
 from tacenda_lm.unknown_words import UnknownWords
+from tacenda_lm.word_counts import WordCounts
 
 _LN2 = math.log(2)
 _IMPLAUSIBLE = 1e15  # a perplexity: a uniform guess among as many words would be better
@@ -331,16 +332,22 @@ class LanguageModel(Estimator):
         }
 
     def to_artifact(self, precision: Precision | None = None) -> Artifact:
-        """Return the model as tensors and metadata, as every `Estimator`; the sketch of its lines is with them."""
+        """Return the model as tensors and metadata, as every `Estimator`, with what it keeps of its text besides."""
         found = super().to_artifact(precision)
+        counts = None if self._vocabulary is None else self._vocabulary.split_words
+        if counts is not None:
+            found = WordCounts.put_into(found, counts)
         return found if self.line_sketch is None else self.line_sketch.put_into(found)
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
         """Rebuild the model of an artifact. Raises ArtifactError if it is of another class or unfit."""
         sketch, artifact = LineSketch.take_from(artifact)
+        counts, artifact = WordCounts.take_from(artifact)
         model = super().from_artifact(artifact)
         model.line_sketch = sketch
+        if counts is not None:
+            model.vocabulary.split_words = counts
         return model
 
     # -- scoring -----------------------------------------------------------------------------------

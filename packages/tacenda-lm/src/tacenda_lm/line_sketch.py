@@ -12,7 +12,7 @@ hash. The lines cannot be read from the bits: one can only ask whether a given l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +23,7 @@ from tacenda.arrays import Array, Arrays, UInt8
 from tacenda.artifact.folder import Artifact
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError
+from tacenda_lm.artifact_parts import add_part, pop_part
 from tacenda_lm.sequences import Integers
 
 #: The fewest words of the vocabulary in a line that counts.
@@ -119,11 +120,7 @@ class LineSketch(Arrays):
             "one_in": self.one_in,
             "false_positives": self.false_positives,
         }
-        return replace(
-            artifact,
-            arrays={**artifact.arrays, **self.to_arrays(_NAME + ".")},
-            fitted_on={**artifact.fitted_on, _NAME: about},
-        )
+        return add_part(artifact, _NAME, self, about)
 
     @classmethod
     def take_from(cls, artifact: Artifact) -> tuple[Self | None, Artifact]:
@@ -131,9 +128,9 @@ class LineSketch(Arrays):
 
         Raises ArtifactError where it is damaged.
         """
-        if _NAME not in artifact.fitted_on:
+        about, rest = pop_part(artifact, _NAME)
+        if about is None:
             return None, artifact
-        about = artifact.fitted_on[_NAME]
         one_in = about.get("one_in") if isinstance(about, dict) else None
         if not isinstance(one_in, int) or not 1 <= one_in < 1 << 63:
             raise ArtifactError(
@@ -142,9 +139,7 @@ class LineSketch(Arrays):
         found = cls.from_arrays(artifact.arrays, _NAME + ".", one_in=one_in)
         if not len(found.bits):
             raise ArtifactError(f"{_NAME}.bits is empty; the model is damaged")
-        arrays = {k: a for k, a in artifact.arrays.items() if not k.startswith(_NAME + ".")}
-        facts = {k: fact for k, fact in artifact.fitted_on.items() if k != _NAME}
-        return found, replace(artifact, arrays=arrays, fitted_on=facts)
+        return found, rest
 
 
 def _hash(ids: Integers, offsets: Integers, unknown: Integers) -> _U64:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import tacenda
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError
+from tacenda.tokenizers import split_words
 from tacenda_lm import KneserNey, surprisal_table
 
 LINES = ["The cat sat on the mat, and didn't stir.", "The dog sat."]
@@ -186,6 +188,20 @@ def test_an_option_of_items_without_a_region_is_wrong_usage(run, saved, story, o
     status, _, err = run("surprisal", saved, story, *option)
     assert status == 2
     assert f"{option[0]} needs --region" in err
+
+
+def test_words_of_several_tokens_are_counted_where_asked_for(run, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(LINES * 3), encoding="utf8")
+    fit = ("fit", "--text", text, "--tokenizer", "words", "--order", 2, "-o", tmp_path / "m")
+    assert run(*fit, "--count-words")[0] == 0
+    new = tmp_path / "new.txt"
+    new.write_text("didn't", encoding="utf8")
+    [row] = rows(run("surprisal", tmp_path / "m", new)[1])
+    n_tokens = len(split_words(" ".join(LINES)))  # the text is three times the same
+    assert float(row["log_frequency"]) == pytest.approx(math.log2(1 / n_tokens))
+    status, _, err = run(*fit, "--force", "--count-words", "--scheduler", "local")
+    assert (status, "leave out --scheduler" in err.replace("\n", " ")) == (2, True)
 
 
 def test_more_words_before_than_a_row_can_hold_are_refused(run, saved, story):

@@ -3,12 +3,14 @@
 import re
 import unicodedata
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import tacenda
 from tacenda import Corpus
+from tacenda.errors import ArtifactError
 from tacenda_lm import KneserNey, Mixture, surprisal_table
 from tacenda_lm.line_sketch import SHORTEST, LineSketch, find_lines
 
@@ -171,3 +173,19 @@ def test_short_lines_and_unknown_words_do_not_count(fitted):
     for line, n in ((short, 0), (unknown, 0), (" ".join(WORDS[:SHORTEST]), 1)):
         ids = vocabulary.encode(line.split())
         assert find_lines(fitted, ids, np.array([0, len(ids)])).n_lines == n
+
+
+def test_what_is_kept_of_the_text_is_checked_when_a_model_is_loaded():
+    corpus = Corpus.from_text([*LINES, "It's"], tokenizer="words", count_words=True)
+    artifact = KneserNey(order=1).fit(corpus).to_artifact()
+    kept = [n for n in artifact.arrays if n.startswith(("line_sketch.", "word_counts."))]
+    assert len(kept) == 4
+    for name in kept:
+        without = {key: array for key, array in artifact.arrays.items() if key != name}
+        for change in ({}, {name: artifact.arrays[name][None]}):
+            with pytest.raises(ArtifactError, match=re.escape(name)):
+                KneserNey.from_artifact(replace(artifact, arrays={**without, **change}))
+    for about in ({}, {"one_in": 0}, {"one_in": "2"}, 3):
+        facts = {**artifact.fitted_on, "line_sketch": about}
+        with pytest.raises(ArtifactError, match="describes no sketch"):
+            KneserNey.from_artifact(replace(artifact, fitted_on=facts))

@@ -160,17 +160,52 @@ def test_spans_are_places_in_the_text(fitted, tmp_path):
     assert values(from_file, "start") == values(table, "start")
 
 
-def test_a_word_of_several_tokens_is_known_if_all_are_and_has_no_frequency(fitted):
-    with pytest.warns(UserWarning, match="log_frequency of 2 of 3 words is empty"):
-        table = surprisal_table(fitted, "didn't shouldn't mat,")
+def test_a_word_of_several_tokens_is_known_if_all_are_and_has_no_frequency_without_counts(fitted):
+    with pytest.warns(UserWarning, match=r"log_frequency of 2 of 3 words is empty.*--count-words"):
+        table = surprisal_table(fitted, "didn't \"shouldn't mat,")
     assert values(table, "known") == [True, False, True]
     counts = dict(zip(fitted.vocabulary.words, fitted.vocabulary.counts.tolist(), strict=True))
     n = sum(counts.values()) - counts["</s>"]
-    assert values(table, "log_frequency") == [
-        None,
-        None,
-        pytest.approx(math.log2(counts["mat"] / n)),
-    ]
+    expected = [None, None, pytest.approx(math.log2(counts["mat"] / n))]
+    assert values(table, "log_frequency") == expected
+
+
+COUNTED = [
+    "\"I didn't,\" he said; well-known, they didn't.",
+    "The well-known man cannot go (didn't he?), and a well-known one can not.",
+    "Didn't they? The once-seen man cannot.",
+]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_a_word_of_several_tokens_is_as_frequent_as_it_is_written(tmp_path, lowercase):
+    counting = {"tokenizer": "words", "count_words": True, "lowercase": lowercase}
+
+    def fit(**options):
+        return KneserNey(order=2).fit(Corpus.from_text(COUNTED, **counting, **options))
+
+    model = fit()
+    model.save(tmp_path / "m")
+    loaded = tacenda.load(tmp_path / "m")
+    cached = [fit(cache=tmp_path / "cache", cache_key="1") for _ in range(2)]
+    mixture = Mixture({"a": loaded, "b": model})
+    written = {
+        "didn't": 3, "Didn't": 1, "well-known": 3, "cannot": 2, "once-seen": 1, "never-seen": 1,
+    }  # fmt: skip
+    if lowercase:
+        written |= {"didn't": 4, "Didn't": 4}
+    text = " ".join(f"({word}," for word in written)
+    counts = model.vocabulary.counts
+    n = counts.sum() - counts[model.vocabulary.boundary_id]
+    expected = [pytest.approx(math.log2(times / n)) for times in written.values()]
+    for each in (model, loaded, *cached, mixture):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            table = surprisal_table(each, text)
+            other = surprisal_table(each, "didn't", tokenizer=lambda word: ["did", "n't"])
+        assert values(table, "log_frequency") == expected
+        assert not any("log_frequency" in note for note in table.notes)
+        assert values(other, "log_frequency") == [None]
 
 
 def test_the_frequency_of_a_region_is_the_sum_of_those_of_its_words(fitted):

@@ -198,6 +198,9 @@ class Vocabulary:
     counts: NDArray[np.int64]
     normalization: Normalization
     oov: Oov
+    #: How often words of several tokens were written in the text it was built from, such as *don't*, those at least
+    #: that occur twice; None where they were not counted. Not saved with the words: a language model saves it.
+    split_words: Mapping[str, int] | None = None
     _packed: tuple[NDArray[np.uint8], NDArray[np.int64]] | None = None  # words not unpacked yet
 
     def __init__(
@@ -483,7 +486,9 @@ class Vocabulary:
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.words, self.counts, self.normalization, self.oov)
+        words = None if self.split_words is None else dict(self.split_words)
+        state = {"split_words": words}
+        return type(self), (self.words, self.counts, self.normalization, self.oov), state
 
 
 def _damaged(error: Exception) -> ArtifactError:

@@ -319,12 +319,15 @@ class LanguageModelScorer(ModelComponent):
             docs = [docs]
         named = docs if isinstance(docs, Mapping) else {str(i): d for i, d in enumerate(docs, 1)}
         vocabulary = self.language_model.vocabulary
-        texts = [
-            scored_text(doc, name, vocabulary, self.normalize, self.prefix)
-            for name, doc in named.items()
-        ]
         fitted = (getattr(self.language_model, "fitted_on", None) or {}).get("tokenizer")
         as_fitted = str(fitted).startswith("spacy:")
+        # words were counted as they are written
+        as_counted = as_fitted and self.normalize == _Normalization()
+        counts = vocabulary.split_words if as_counted else None
+        texts = [
+            scored_text(doc, name, vocabulary, self.normalize, self.prefix, counts)
+            for name, doc in named.items()
+        ]
         split = get_tokenizer(resolve_tokenizer("spacy", self._nlp()))
         notes = caveats(
             self.language_model,

@@ -24,7 +24,7 @@ see whitespace tokens: they have 0 bits, so that they add nothing to a sum and a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -254,12 +254,18 @@ _GETTERS: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
 
 
 def scored_text(
-    doc: Doc, name: str, vocabulary: Vocabulary, normalize: Callable[[str], str], prefix: str
+    doc: Doc,
+    name: str,
+    vocabulary: Vocabulary,
+    normalize: Callable[[str], str],
+    prefix: str,
+    counts: Mapping[str, int] | None = None,
 ) -> ScoredText:
     """Return the words of a document with what was found of their tokens, for the table of `surprisal_table`.
 
     A word is what whitespace separates; its tokens are those that were scored. ``vocabulary`` and ``normalize`` are
-    those of the model, for the frequencies. Raises NotFittedError where the document was not scored.
+    those of the model, for the frequencies, and ``counts`` of words of several tokens. Raises NotFittedError where the
+    document was not scored.
     """
     scores = DocScores.of(doc, prefix)
     if scores is None:
@@ -281,4 +287,4 @@ def scored_text(
             first = i
     ids = vocabulary.encode([normalize(token) for token in tokens])
     shares = np.zeros(len(ids)) if scores.share is None else scores.share
-    return ScoredText.of(vocabulary, name, words, ids, scores.log_prob, shares)
+    return ScoredText.of(vocabulary, name, words, ids, scores.log_prob, shares, counts)

@@ -51,11 +51,12 @@ def caveats(
     yield from _of_unknown_words(vocabulary, texts, tokenize)
     if not vocabulary.counts.any():
         yield "the model has no counts of its training text, so log_frequency is empty"
-    elif n := sum(part.stop - part.start > 1 for t in texts for w in t.words for part in w.parts):
-        n_words = sum(len(word.parts) for text in texts for word in text.words)
+    elif n := sum(int(np.isnan(text.log_frequency).sum()) for text in texts):
+        n_words = sum(len(text.log_frequency) for text in texts)
         yield (
             f"log_frequency of {n:,} of {n_words:,} words is empty, for they consist of several tokens, of which each "
-            "was counted and not the word: take it from elsewhere, or leave these words out"
+            "was counted and not the word: leave these words out, or fit the model again with count_words=True of "
+            "Corpus.from_text (--count-words) and the tokenizer of this text"
         )
     yield from _of_fitted_lines(model, texts)
 

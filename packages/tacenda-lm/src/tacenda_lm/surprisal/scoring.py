@@ -131,8 +131,9 @@ def surprisal_table(
     tokenize = get_tokenizer(fitted_tokenizer(model) if given is None else given)
     shares = UnknownWords(model.vocabulary, unknown, unseen_types)
     read = list(_read(texts, tokenize, how))
-    found = [_score(model, shares, context, each) for each in read]
     as_fitted = _is_as_fitted(model, given)
+    counts = model.vocabulary.split_words if as_fitted else None
+    found = [_score(model, shares, context, counts, each) for each in read]
     notes = list(caveats(model, shares.way, found, tokenize, as_fitted=as_fitted))
     notes += caveats_of_items([[word.text for word in each.words] for each in read if each.unsplit])
     table = tabulate(found, previous, notes)
@@ -219,7 +220,13 @@ def _distinct(choices: Sequence[Sequence[str]]) -> list[str]:
     return names
 
 
-def _score(model: LanguageModel, shares: UnknownWords, context: Reach, text: _Text) -> ScoredText:
+def _score(
+    model: LanguageModel,
+    shares: UnknownWords,
+    context: Reach,
+    counts: Mapping[str, int] | None,
+    text: _Text,
+) -> ScoredText:
     """A text with the figures of its tokens."""
     vocabulary = model.vocabulary
     tokens = [token for word in text.words for token in word.tokens]
@@ -231,4 +238,5 @@ def _score(model: LanguageModel, shares: UnknownWords, context: Reach, text: _Te
     words = np.ones(len(longer), bool)  # but the </s> behind each sentence, which no row is about
     words[ends[1:] - 1] = False
     own = shares.log_shares(tokens)
-    return ScoredText.of(vocabulary, text.name, text.words, ids, log_probs[words], own, text.others)
+    found = ScoredText.of(vocabulary, text.name, text.words, ids, log_probs[words], own, counts)
+    return found._replace(others=text.others)

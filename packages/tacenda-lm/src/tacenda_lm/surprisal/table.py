@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self, TextIO, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.corpus.split_words import bare_word
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.store import path_of, replacing
 from tacenda.vocabulary import Vocabulary
@@ -40,8 +41,8 @@ class ScoredText(NamedTuple):
     words: Sequence[Word]
     bits: Float64  # (tokens,): of each token of each word
     known: npt.NDArray[np.bool_]  # (tokens,)
-    log_frequency: Float64  # (tokens,), base 2; NaN where there are no counts
     ids: Integers  # (tokens,)
+    log_frequency: Float64  # (parts of all words,), base 2; NaN where it is not known
     others: Mapping[str, list[str]] = {}  # further columns, a value for each word
 
     @classmethod
@@ -53,20 +54,34 @@ class ScoredText(NamedTuple):
         ids: Integers,
         log_probs: Float64,
         log_shares: Float64,
-        others: Mapping[str, list[str]] = {},
+        counts: Mapping[str, int] | None,
     ) -> Self:
         """Make one of ids (tokens,), their log-probabilities, and their `UnknownWords.log_shares`, both natural.
 
         The relative frequency of a token in the training text is n(w) / n, of an unknown word n(c) q(w | c) / n with
-        the counts of its class; ``</s>`` is left out of n. A type with a count of 0 counts once.
+        the counts of its class; ``</s>`` is left out of n. That of a word of several tokens is by ``counts``, and not
+        known without. What has a count of 0 counts once.
         """
-        counts = vocabulary.counts.astype(np.float64)
-        total = counts.sum() - counts[vocabulary.boundary_id]
+        of_types = vocabulary.counts.astype(np.float64)
+        total = of_types.sum() - of_types[vocabulary.boundary_id]
         frequency = np.full(len(ids), np.nan)  # as for the vocabulary of an ARPA file
         if total > 0:
-            frequency = (np.log(np.maximum(counts[ids], 1) / total) + log_shares) / _LN2
+            frequency = (np.log(np.maximum(of_types[ids], 1) / total) + log_shares) / _LN2
+        first, of_parts = 0, []
+        for word in words:
+            pieces = word.text.split() if len(word.parts) > 1 else [word.text]
+            for part, written in zip(word.parts, pieces, strict=True):
+                if part.stop - part.start == 1:
+                    of_parts.append(frequency[first + part.start])
+                elif counts is None or not total:
+                    of_parts.append(np.nan)
+                else:
+                    key = vocabulary.normalization(bare_word(written))
+                    of_parts.append(math.log2(max(counts.get(key, 1), 1) / total))
+            first += len(word.tokens)
         known = ~np.isin(ids, vocabulary.oov_ids)
-        return cls(name, words, -(log_probs + log_shares) / _LN2, known, frequency, ids, others)
+        bits = -(log_probs + log_shares) / _LN2
+        return cls(name, words, bits, known, ids, np.array(of_parts, np.float64))
 
     def cuts(self) -> Offsets:
         """Return where the tokens of each word begin, and the end of the last: int64 (words + 1,)."""
@@ -98,7 +113,7 @@ class SurprisalTable:
     * ``surprisal_with_punctuation``: bits, with it
     * ``known``: whether all of the word, its punctuation included, is in the vocabulary
     * ``log_frequency``: base-2 logarithm of the relative frequency in the training text, of a region of several words
-      the sum of theirs; missing without counts, and for a word of several tokens, of which only the tokens were counted
+      the sum of theirs; missing without counts, as of a word of several tokens of which only the tokens were counted
     * ``length``: characters, without that punctuation
     * ``surprisal_prev1``, ``known_prev2`` ...: the same of the words before; missing where a text begins
 
@@ -292,7 +307,8 @@ def _columns(text: ScoredText, previous: int) -> dict[str, Column]:
     first = cuts[:-1]
     bare = np.array([word.bare.indices(len(word.tokens))[:2] for word in words], np.int64)
     begins, ends = (bare.reshape(-1, 2) + first[:, None]).T
-    frequency = _frequencies(text, first)
+    stops = np.cumsum([0, *(len(word.parts) for word in words)], dtype=np.int64)
+    frequency = sums_of_pieces(text.log_frequency, stops[:-1], stops[1:])
     measures: dict[str, Numbers] = {
         "surprisal": np.ma.array(sums_of_pieces(text.bits, begins, ends)),
         "surprisal_with_punctuation": np.ma.array(sums_of_pieces(text.bits, first, cuts[1:])),
@@ -307,17 +323,3 @@ def _columns(text: ScoredText, previous: int) -> dict[str, Column]:
             rest = column[: max(len(words) - lag, 0)]
             own[f"{name}_prev{lag}"] = _ma.concatenate([missing, rest])
     return own
-
-
-def _frequencies(text: ScoredText, first: npt.NDArray[np.int64]) -> Float64:
-    """Return the log-frequencies of words whose tokens begin at ``first``, (words,); NaN where one is not known.
-
-    That of a word of several tokens is not known: how often they occur says little of how often the word does.
-    """
-    n_parts = np.array([len(word.parts) for word in text.words], np.int64)
-    parts = [(part.start, part.stop) for word in text.words for part in word.parts]
-    begins, ends = (np.array(parts, np.int64).reshape(-1, 2) + np.repeat(first, n_parts)[:, None]).T
-    of_parts = sums_of_pieces(text.log_frequency, begins, ends)
-    of_parts[ends - begins > 1] = np.nan
-    stops = np.cumsum(n_parts)
-    return sums_of_pieces(of_parts, stops - n_parts, stops)

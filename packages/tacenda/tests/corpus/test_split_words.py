@@ -1,0 +1,60 @@
+"""Counts of words of several tokens against a loop over the text."""
+
+import copy
+from collections import Counter
+
+import pytest
+
+from tacenda import Corpus
+from tacenda.corpus.split_words import bare_word
+from tacenda.errors import CorpusError
+from tacenda.tokenizers import split_words
+
+LINES = [
+    '"Don\'t," she said - "a well-known one... can\'t we?"',
+    "The well-known U.S. man doesn't; he cannot (can't).",
+    "Don't! He said: “It's o'clock.” 3.5% of 1,000 e-mails",
+] * 3 + ["once-only isn't"]
+
+
+def counted(lines, normalize=str):
+    """Each piece between spaces, one by one."""
+    found = Counter()
+    for line in lines:
+        for piece in line.split():
+            if len(split_words(bare_word(piece))) > 1:
+                found[normalize(bare_word(piece))] += 1
+    return {word: times for word, times in found.items() if times > 1}
+
+
+@pytest.mark.parametrize("options", [{}, {"lowercase": True}, {"processes": 2}])
+def test_counts_are_those_of_a_loop(options):
+    corpus = Corpus.from_text(LINES, tokenizer="words", count_words=True, **options)
+    expected = counted(LINES, str.lower if "lowercase" in options else str)
+    assert corpus.vocabulary.split_words == expected
+    assert "once-only" not in expected
+    assert copy.copy(corpus.vocabulary).split_words == expected
+    # a text with the vocabulary of another has its counts, and so has a part
+    other = Corpus.from_text(
+        ["Don't"] * 9, tokenizer="words", count_words=True, vocabulary=corpus.vocabulary
+    )
+    assert other.vocabulary.split_words == corpus.head(1).vocabulary.split_words == expected
+
+
+def test_nothing_is_counted_unless_asked_for_or_where_spaces_cut():
+    assert Corpus.from_text(LINES, tokenizer="words").vocabulary.split_words is None
+    assert Corpus.from_text(["a b"], count_words=True).vocabulary.split_words is None
+
+
+def test_a_cached_corpus_has_its_counts(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(LINES), encoding="utf8")
+    for n, count in enumerate((False, True, True)):
+        options = {"tokenizer": "words", "cache": tmp_path / "cache", "count_words": count}
+        found = Corpus.from_text(path, **options).vocabulary.split_words
+        assert found == (counted(LINES) if count else None), n
+    [file] = (tmp_path / "cache").glob("*/split_words.json")
+    for damaged in ('{"a": -1}', "[]", "{"):
+        file.write_text(damaged, encoding="utf8")
+        with pytest.raises(CorpusError, match="damaged"):
+            Corpus.open(tmp_path / "cache")
