@@ -38,7 +38,15 @@ from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings
 from tacenda.settings import Option, Settings, option
 from tacenda_surprise import storage
-from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Identities, Numbers
+from tacenda_surprise.catalogue import (
+    Catalogue,
+    Doubles,
+    Floats,
+    Identities,
+    Numbers,
+    mean_row,
+    rows_of,
+)
 from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, check_length, name_items, top
 from tacenda_surprise.trainsets import FitData, SideInfo, as_list, numbers
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
@@ -151,6 +159,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     _seen: Identities | None = None  # who is known to have rated what
     _implicit: ImplicitFactors | None = None
     _public: tuple[Doubles, ...] | None = None  # what users of Surprise read
+    _average: Tables | None = None  # rows that stand for the unknown
     _users: dict[Hashable, int]  # the number of every raw id
     _items: dict[Hashable, int]
     _unrated_users: dict[str, int]  # of whom only side information is known
@@ -265,22 +274,48 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             raise NotImplementedError(f"{name} has neither tables nor scores of its own")
         return found
 
+    @property
+    def _counts(self) -> tuple[Numbers, Numbers]:
+        """How many items each user is known to have rated (users,), and users each item (items,); ones if not known."""
+        n_users, n_items = (len(side) for side in (self.catalogue.users, self.catalogue.items))
+        if self._seen is None:
+            return np.ones(n_users, int), np.ones(n_items, int)
+        sizes = np.zeros(n_users, np.int64)
+        sizes[: self._seen.n_users] = self._seen.sizes
+        return sizes, np.bincount(self._seen.item_ids, minlength=n_items)
+
+    @property
+    def average(self) -> Tables:
+        """Rows (1, width) that stand for an unknown user and an unknown item: the means of `tables` over all ratings.
+
+        Zeros would stand for nobody: factors and biases have means of their own, which items take into account.
+        """
+        if self._average is None:
+            (x, q, b, c, w), (n_users, n_items) = self._require_tables(), self._counts
+            sides = (x, n_users), (q, n_items), (b, n_users), (c, n_items)
+            self._average = Tables(*(mean_row(*side)[None] for side in sides), w[:0])
+        return self._average
+
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
         """Expected ratings (pairs,) float32 of numbered users and items, not clipped; those of `tables` here.
 
-        A user without ratings is predicted from what else is known. Raises NotFittedError.
+        An unknown user is predicted as the `average` one, and so is an unknown item. Raises NotFittedError.
         """
         x, q, b, c, _ = self._require_tables()
-        return rating_scores(users, items, x, q, b, c, self.catalogue.mean)
+        users, items = np.asarray(users), np.asarray(items)
+        found = rating_scores(users, items, x, q, b, c, self.catalogue.mean)
+        if len(strange := np.flatnonzero((users < 0) | (items < 0))):
+            sides = zip((x, q, b, c), (users, items) * 2, self.average, strict=False)
+            own = [rows_of(table, ids[strange], unknown[0]) for table, ids, unknown in sides]
+            each = np.arange(len(strange))
+            found[strange] = rating_scores(each, each, *own, self.catalogue.mean)
+        return found
 
     def score_users(self, users: Numbers) -> Floats:
         """Expected ratings of all items (users, items) float32, not clipped, for a block of numbered users."""
         x, q, b, c, _ = self._require_tables()
-        users = np.asarray(users)
-        # -1 finds the last row of a table, of somebody else, which is multiplied by zero.
-        known = (users >= 0).astype(np.float32)[:, None]
-        scores = (x[users] * known) @ q.T
-        scores += b[users][:, None] * known
+        scores = rows_of(x, users, self.average.user_factors[0]) @ q.T
+        scores += rows_of(b, users, self.average.user_biases[0])[:, None]
         scores += c + np.float32(self.catalogue.mean)
         return np.asarray(scores)
 
@@ -471,6 +506,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         rest = list(data.users.items())[data.n_users :]
         self._unrated_users = {str(raw): number for raw, number in rest}
         self._new_users, self._implicit, self._public = NewUsers(), None, None
+        self._average = None
 
     # -- one pair ----------------------------------------------------------------------------------
 

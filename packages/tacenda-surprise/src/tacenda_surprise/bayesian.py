@@ -51,6 +51,7 @@ from tacenda_surprise.gibbs import (
 )
 from tacenda_surprise.pmf import lengthen
 from tacenda_surprise.samples import FoldedSamples, LeftOut, Samples, Unit, average, fold
+from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import check_rated
 from tacenda_surprise.variance import Curve, fit_curve, is_curve
 
@@ -98,6 +99,7 @@ class BayesianPMF(RatingAlgorithm):
     settings_class = BayesianPMFSettings
     learned_class = Chain
     learned: Chain | None
+    _samples_average: tuple[Floats, Floats] | None = None
 
     @configured_by(BayesianPMFSettings)
     def __init__(self, settings: BayesianPMFSettings) -> None:
@@ -246,7 +248,8 @@ class BayesianPMF(RatingAlgorithm):
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
         """Spread over the samples and noise together, (pairs,)."""
         users, items = np.asarray(users), np.asarray(items)
-        variances = self._learned(self.learned).samples.variances(users, items)
+        samples = self._learned(self.learned).samples
+        variances = samples.variances(users, items, self._average_samples)
         return self._unit.deviations(variances, users, self.score_pairs(users, items))
 
     def fold(
@@ -256,7 +259,19 @@ class BayesianPMF(RatingAlgorithm):
         samples, items = self._learned(self.learned).samples, np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
         known = self._known_items(items, identities)
-        return fold(samples, self._unit, items, rated, known)
+        return fold(samples, self._unit, items, rated, known, self._average_samples)
+
+    @property
+    def _average_samples(self) -> tuple[Floats, Floats]:
+        """The rows of every sample that stand for an unknown user and an unknown item."""
+        if self._samples_average is None:
+            samples = self._learned(self.learned).samples
+            self._samples_average = samples.average(self._counts)
+        return self._samples_average
+
+    def _know(self, data: FitData, seen: Identities) -> None:
+        super()._know(data, seen)
+        self._samples_average = None
 
     @property
     def _unit(self) -> Unit:

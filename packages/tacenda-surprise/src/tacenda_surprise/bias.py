@@ -29,7 +29,7 @@ from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm, RatingSettings
-from tacenda_surprise.catalogue import Catalogue, Identities, Numbers, deviation
+from tacenda_surprise.catalogue import Catalogue, Identities, Numbers, deviation, mean_row
 from tacenda_surprise.users import FoldedFactors, check_rated
 from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
 from tacenda_surprise.variance import fit as fit_variances
@@ -105,6 +105,8 @@ class BiasOnly(RatingAlgorithm):
         )
         spread = self._fit_variances(ratings, catalogue).spread(*alternation.sizes)
         b, c = alternation.b.astype(np.float32), alternation.c.astype(np.float32)
+        for side, n in ((b, np.diff(ratings.user_offsets)), (c, ratings.item_counts)):
+            side[n == 0] = mean_row(side, n)
         self._catalogue = catalogue
         self.learned = Biases(b, c, np.array(alternation.penalties), spread)
         self.figures = [self.history.figure("none held out")]
@@ -127,12 +129,15 @@ class BiasOnly(RatingAlgorithm):
         rated = check_rated(items, values, len(c))
         self._known_items(items, identities)
         left = (rated - np.float32(mean) - c[items]).astype(np.float64)
-        if self.settings.biases in ("both", "users") and len(left):
+        usual = self.average
+        if not len(left):
+            bias = float(usual.user_biases[0])
+        elif self.settings.biases in ("both", "users"):
             bias = float(left.sum() / (found.penalties[0] + len(left)))
         nothing = np.zeros((len(c), 0), np.float32)
-        variance = spread.of_new_user(len(left))
-        scale = self.catalogue.scale
-        return FoldedFactors(mean + bias, nothing[0], variance, spread, scale, 0.0, nothing, c)
+        variance, unknown = spread.of_new_user(len(left)), (nothing[:1], usual.item_biases)
+        scale, x = self.catalogue.scale, nothing[0]
+        return FoldedFactors(mean + bias, x, variance, spread, scale, 0.0, nothing, c, unknown)
 
     def _fit_variances(self, ratings: Ratings, catalogue: Catalogue) -> Variances:
         """Fit them to the errors of a part of the ratings that biases are fitted without."""

@@ -240,6 +240,19 @@ class Catalogue:
         return cls(users, items, (low, high), mean, levels, found.level_counts)
 
 
+def mean_row(table: npt.NDArray[Any], weights: npt.NDArray[Any]) -> Floats:
+    """The weighted mean of the rows of ``table`` (rows, ...), plain where all ``weights`` (rows,) are zero."""
+    shares = weights if weights.any() else np.ones(len(table))
+    return np.asarray(np.einsum("n...,n->...", table, shares / shares.sum()), np.float32)
+
+
+def rows_of(table: Floats, ids: Numbers, unknown: npt.NDArray[Any]) -> Floats:
+    """The rows ``ids`` (n,) of a table, ``unknown`` for -1, (n, ...)."""
+    found = table[ids]
+    found[np.asarray(ids) < 0] = unknown
+    return found
+
+
 def deviation(ratings: Ratings) -> float:
     """Standard deviation of the ratings; where all are alike, a quarter of the scale."""
     found = float(ratings.values.std(dtype=np.float64)) if len(ratings) > 1 else 0.0

@@ -29,7 +29,14 @@ from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
-from tacenda_surprise.catalogue import Catalogue, Floats, Identities, Numbers, deviation
+from tacenda_surprise.catalogue import (
+    Catalogue,
+    Floats,
+    Identities,
+    Numbers,
+    deviation,
+    mean_row,
+)
 from tacenda_surprise.factorization import (
     LEAST_PENALTY,
     ConditionalPMFSettings,
@@ -188,6 +195,7 @@ class PMF(RatingAlgorithm):
         catalogue: Catalogue,
         ratings: Ratings,
     ) -> None:
+        tables = fill_unrated(tables, prior, ratings)
         spread = variances.spread(*sizes_of(ratings, tables, catalogue.mean))
         self._catalogue = catalogue
         self.learned = Factors(*tables, prior, used.numbers(), spread, variances)
@@ -239,8 +247,13 @@ class PMF(RatingAlgorithm):
         if self.conditional and len(known):
             prior = found.side_factors[known].mean(axis=0)
         bias, x = solve_user(found.resolved, found.tables, mean, (items, rated), prior)
-        q, c = found.item_factors, found.item_biases
-        return FoldedFactors(bias, x, spread.of_new_user(len(items)), spread, scale, mean, q, c)
+        q, c, usual = found.item_factors, found.item_biases, self.average
+        if not len(items):  # the average user, but for what the identities say
+            bias, x = float(usual.user_biases[0]), usual.user_factors[0]
+            if len(known) and self.conditional:
+                x = x - mean_row(found.user_prior, self._counts[0]) + prior
+        variance, unknown = spread.of_new_user(len(items)), (usual.item_factors, usual.item_biases)
+        return FoldedFactors(bias, x, variance, spread, scale, mean, q, c, unknown)
 
     def _sizes(self) -> dict[str, Any]:
         sizes, width, told = super()._sizes(), self.settings.n_factors, self.conditional
@@ -323,6 +336,20 @@ def _solve_row(
     weights[-1] = max(of_bias or 0.0, LEAST_PENALTY)
     solved = np.linalg.solve(design.T @ design + np.diag(weights), design.T @ (targets - Q @ prior))
     return float(solved[-1]), (prior + solved[:-1]).astype(np.float32)
+
+
+def fill_unrated(tables: Tables, prior: Floats, ratings: Ratings) -> Tables:
+    """Give users and items without ratings the mean row over all ratings, users beside what comes from identities."""
+    x, q, b, c, w = tables
+    counts = np.diff(ratings.user_offsets), ratings.item_counts
+    own = x - prior if len(prior) else x
+    for table, n in ((own, counts[0]), (q, counts[1]), (b, counts[0]), (c, counts[1])):
+        if not n.all():
+            table[n == 0] = mean_row(table, n)
+    if len(prior):
+        without = counts[0] == 0
+        x[without] = own[without] + prior[without]
+    return Tables(x, q, b, c, w)
 
 
 def grow_tables(

@@ -20,7 +20,7 @@ from tacenda.arrays import Array, Arrays, Float32, named, positive
 from tacenda.errors import ArtifactError
 from tacenda.ratings import Ratings
 from tacenda_surprise.bias import alternate
-from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, not_empty
+from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Numbers, mean_row, not_empty
 from tacenda_surprise.variance import Curve, coverage_factor
 
 DAMAGED = "the samples of the model hold a precision that is not positive definite: it is damaged"
@@ -103,20 +103,30 @@ class Samples(Arrays):
         known = (1.0 / (self.alpha[:, None] * self.gamma)).mean(axis=0)
         return np.append(known, known.mean() if len(known) else np.mean(1.0 / self.alpha))
 
-    def variances(self, users: Numbers, items: Numbers) -> Floats:
+    def average(self, counts: tuple[Numbers, Numbers]) -> tuple[Floats, Floats]:
+        """The mean rows (samples, 1, width) of users and of items, by their ``counts`` of ratings: see `rows`."""
+        sides = zip((self.x, self.q), counts, strict=True)
+        return tuple(  # type: ignore[return-value]
+            mean_row(side.transpose(1, 0, 2), n)[:, None] for side, n in sides
+        )
+
+    def variances(
+        self, users: Numbers, items: Numbers, average: tuple[Floats, Floats] | None = None
+    ) -> Floats:
         """The variance of the scores of pairs over samples (pairs,).
 
-        The factors of an unknown user or item, whose score is none, are as the sample has them distributed.
+        An unknown user or item has the score of the `average`, to be given for these, and factors that are as the
+        sample has them distributed.
         """
         found = np.empty(len(users), np.float32)
+        average = average or (self.mean[:, None], self.item_mean[:, None])
         moments = (
-            second_moments(self.mean, self.precision),
-            second_moments(self.item_mean, self.item_precision),
+            second_moments(self.mean - average[0][:, 0], self.precision),
+            second_moments(self.item_mean - average[1][:, 0], self.item_precision),
         )
         for start in range(0, len(users), _BLOCK):
             u, i = (ids[start : start + _BLOCK] for ids in (users, items))
-            x = self.x[:, u] * (u >= 0)[None, :, None]
-            q = self.q[:, i] * (i >= 0)[None, :, None]
+            x, q = rows(self.x, u, average[0]), rows(self.q, i, average[1])
             scores = np.einsum("snd,snd->sn", x[:, :, :-1], q[:, :, :-1])
             part = (scores + x[:, :, -1] + q[:, :, -1]).var(axis=0)
             # An unknown side adds E[(z . (y, 1))^2] = (y, 1)^T E[z z^T] (y, 1), z being drawn from the sample's prior.
@@ -127,6 +137,14 @@ class Samples(Arrays):
             part[(u < 0) & (i < 0)] += both.mean()
             found[start : start + _BLOCK] = part
         return found
+
+
+def rows(samples: Floats, ids: Numbers, unknown: Floats) -> Floats:
+    """The rows ``ids`` (n,) of every sample (samples, n, width), those of ``unknown`` (samples, 1, width) for -1."""
+    found = samples[:, ids]
+    strange = np.asarray(ids) < 0
+    found[:, strange] = unknown
+    return found
 
 
 def second_moments(means: Floats, precisions: Floats) -> Floats:
@@ -237,12 +255,12 @@ class FoldedSamples(NamedTuple):
     user: Floats  # (samples, width)
     inverse_roots: Floats  # L^{-1} (samples, width, width)
     items: Floats  # (samples, items, width)
-    item_moments: Floats  # (samples, width, width), of an unknown item
+    unknown: Floats  # (samples, 1, width), of an unknown item
+    item_moments: Floats  # (samples, width, width), of the same about these
     unit: Unit
 
     def _chosen(self, items: Numbers) -> Floats:
-        known = (np.asarray(items) >= 0).astype(np.float32)
-        return np.asarray(self.items[:, items] * known[None, :, None])
+        return rows(self.items, items, self.unknown)
 
     def _means(self, chosen: Floats) -> Floats:
         scores = np.einsum("sd,sid->si", self.user[:, :-1], chosen[:, :, :-1])
@@ -273,16 +291,21 @@ class FoldedSamples(NamedTuple):
 
 
 def fold(
-    samples: Samples, unit: Unit, items: Numbers, values: Floats, known: Numbers
+    samples: Samples,
+    unit: Unit,
+    items: Numbers,
+    values: Floats,
+    known: Numbers,
+    average: tuple[Floats, Floats],
 ) -> FoldedSamples:
     """Solve, in every sample, for the factors of a user with the ratings ``values`` (n,) of ``items`` (n,).
 
         A = Lambda + alpha Z^T Z,    A x = Lambda (mu + s) + alpha Z^T t,    rows of Z: (q_i, 1)
 
-    ``known`` are all items known to be rated, ascending; of no consequence without conditioning. Raises
-    ArtifactError where A is not positive definite.
+    ``known`` are all items known to be rated, ascending; of no consequence without conditioning. A user of whom nothing
+    is known is the ``average`` one. Raises ArtifactError where A is not positive definite.
     """
-    expected = samples.mean.astype(np.float64)
+    expected = (samples.mean if len(known) else average[0][:, 0]).astype(np.float64)
     if samples.links.shape[1]:
         expected += samples.links[:, known].sum(axis=1) / np.sqrt(max(len(known), 1))
     Z = samples.q[:, items].astype(np.float64)
@@ -298,5 +321,6 @@ def fold(
     except np.linalg.LinAlgError:
         raise ArtifactError(DAMAGED) from None
     user = (inverse_roots.transpose(0, 2, 1) @ (inverse_roots @ b))[:, :, 0].astype(np.float32)
-    moments = second_moments(samples.item_mean, samples.item_precision)
-    return FoldedSamples(user, inverse_roots.astype(np.float32), samples.q, moments, unit)
+    moments = second_moments(samples.item_mean - average[1][:, 0], samples.item_precision)
+    roots = inverse_roots.astype(np.float32)
+    return FoldedSamples(user, roots, samples.q, average[1], moments, unit)

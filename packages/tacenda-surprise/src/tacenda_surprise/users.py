@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, DataError
-from tacenda_surprise.catalogue import Catalogue, Floats, Numbers
+from tacenda_surprise.catalogue import Catalogue, Floats, Numbers, rows_of
 from tacenda_surprise.top_n import Lists, check_length, name_items
 from tacenda_surprise.trainsets import check_ids
 from tacenda_surprise.variance import PredictiveVariance, nearest
@@ -44,16 +44,19 @@ class FoldedFactors(NamedTuple):
     mean: float
     item_factors: Floats
     item_biases: Floats
+    unknown: tuple[Floats, Floats]  # factors (1, factors) and bias (1,) that stand for an unknown item
 
     def score(self, items: Numbers | None = None) -> Floats:
         """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
         if items is None:
             scores = self.item_factors @ self.factors + self.item_biases
         else:
-            known = (np.asarray(items) >= 0).astype(np.float32)
+            q, c = (
+                rows_of(table, items, unknown[0])
+                for table, unknown in zip(self[-3:-1], self.unknown, strict=True)
+            )
             # not by BLAS, whose sums depend on how many items there are
-            products = np.einsum("nd,d->n", self.item_factors[items], self.factors)
-            scores = (products + self.item_biases[items]) * known
+            scores = np.einsum("nd,d->n", q, self.factors) + c
         return np.asarray(scores + np.float32(self.mean + self.bias), np.float32)
 
     def deviations(self, items: Numbers) -> Floats:
