@@ -1,8 +1,8 @@
 """A restricted Boltzmann machine for ratings (Mnih 2010, section 5.2): options, data, parameters, predictions.
 
 A case is an item or a user, whose ratings are the visible units; `Scale` and `Cases` bring ratings into that form.
-In a complete machine (`Machine.complete`) the last rows stand for what is unknown, a visible unit of average
-biases without weights and a case without ratings, so that number -1 finds them.
+In a complete machine (`Machine.completed`) the last rows stand for what is unknown, the average visible unit and the
+average case, so that number -1 finds them.
 
 Training is by contrastive divergence (section 5.2.1): `ContrastiveDivergence` follows the gradients of minibatches
 with Adam, `OnlineDivergence` takes a plain step after every case, as the thesis does (section 5.4.2). Visible units
@@ -33,6 +33,7 @@ from tacenda.arrays import (
     ascending,
     at_least,
     named,
+    positive,
     to_device,
     to_numpy,
 )
@@ -70,6 +71,7 @@ from tacenda_surprise.catalogue import (
     Floats,
     Identities,
     Numbers,
+    mean_row,
     not_empty,
     sparsity,
 )
@@ -242,6 +244,35 @@ class Scale:
         return np.asarray(np.float32(self.mean) + np.float32(self.unit) * scores, np.float32)
 
 
+class Usual(Arrays):
+    """What a visible unit and a case are before their ratings are seen, as the fit has it: see `Cases`."""
+
+    case_biases: Float32[Array, "cases"]  # in scores
+    of_cases: Float64[
+        Array, "", at_least(0)
+    ]  # ratings that a case is expected to have at its usual score
+    of_visible: Float64[Array, "", at_least(0)]  # the same of a visible unit
+    damping: Float64[
+        Array, "", at_least(0)
+    ]  # weight of the squared differences from the biases below
+    variance: Float64[Array, "", positive]  # of scores about those that biases expect
+    sharpness: Float64[Array, "", at_least(0)]  # k of `find_sharpness`
+
+    def smooth(self, base: Doubles, s: Doubles, counts: Doubles, biases: Doubles) -> Doubles:
+        """Logarithms (visible, levels) of ``counts`` with as many ratings as ``damping`` of the usual shape added."""
+        usual = base + np.outer(biases / self.variance, s)
+        return np.asarray(
+            np.log(counts + self.damping * np.exp(usual - logsumexp(usual, axis=1, keepdims=True)))
+        )
+
+    def of_unit(self, base: Doubles, s: Doubles, cases: Numbers, levels: Numbers) -> Doubles:
+        """The biases (levels,) of a new visible unit with ratings ``levels`` (n,) of ``cases`` (n,)."""
+        left = s[levels] - self.case_biases[cases]
+        bias = np.array([left.sum() / max(len(left) + float(self.of_visible), 1e-9)])
+        counts = np.bincount(levels, minlength=len(s))[None]
+        return narrow(self.smooth(base, s, counts, bias), s, bias, float(self.sharpness))[0]
+
+
 @dataclass(frozen=True)
 class Cases:
     """The training data by case, and what is estimated from it beforehand.
@@ -258,7 +289,7 @@ class Cases:
     levels: npt.NDArray[np.int32]  # (ratings,)
     slopes: Floats  # o (cases,); zeros without an offset
     visible_biases: Floats  # (visible, levels), logarithms of frequencies: those of the start
-    damping: float  # of visible units, in ratings
+    usual: Usual
     penalty: float  # of the weights, for each case
     base: Floats  # (levels,), the same of all ratings together
     identities: Identities | None  # what each case is known to have ratings with
@@ -289,19 +320,19 @@ class Cases:
         counts = np.zeros((ratings.n_items, n_levels))
         np.add.at(counts, (ratings.item_ids, levels), 1.0)
         share = (counts.sum(axis=0) + 0.1) / (counts.sum() + 0.1 * n_levels)
-        damped, s = alternation.penalties[1] + _SHAPE, scale.scores.astype(np.float64)
-        usual = np.log(share) + np.outer(of_visible / variance, s)
+        (of_cases, of_units), s = alternation.penalties, scale.scores.astype(np.float64)
+        numbers = (
+            np.float64(each) for each in (of_cases, of_units, of_units + _SHAPE, variance, 0.0)
+        )
+        held = Usual(of_case.astype(np.float32), *numbers)
         # Frequencies, with so many ratings of the usual shape, tilted to the mean of the visible unit.
-        smooth = counts + damped * np.exp(usual - logsumexp(usual, axis=1, keepdims=True))
-        usual = np.log(smooth)
+        smooth = held.smooth(np.log(share), s, counts, of_visible)
         # They are those of many cases together: k s^2 is taken off, until a single case has its variance.
         expected = (of_case[ratings.user_ids] + of_visible[ratings.item_ids])[sample]
-        usual -= (
-            find_sharpness(usual[ratings.item_ids[sample]], s, expected, alternation.expected_error)
-            * s**2
+        sharpness = find_sharpness(
+            smooth[ratings.item_ids[sample]], s, expected, alternation.expected_error
         )
-        logits = tilt(usual, s, of_visible)
-        logarithms = logits - logsumexp(logits, axis=1, keepdims=True)
+        logarithms = narrow(smooth, s, of_visible, sharpness)
         if settings.optimizer == "sgd":
             # one rating of the usual shape is added, as zero has no logarithm
             logarithms = np.log((counts + share) / (counts.sum(axis=1, keepdims=True) + 1))
@@ -313,7 +344,7 @@ class Cases:
             levels,
             slopes.astype(np.float32),
             logarithms.astype(np.float32),
-            damped,
+            replace(held, sharpness=np.float64(sharpness)),
             settings.penalty_for(ratings),
             np.log(share).astype(np.float32),
             known,
@@ -331,6 +362,12 @@ def tilt(logits: Doubles, s: Doubles, means: Doubles) -> Doubles:
         mean, variance = _moments(found, s)
         found += np.clip((wanted - mean) / variance, -1.0, 1.0)[:, None] * s
     return found
+
+
+def narrow(logits: Doubles, s: Doubles, means: Doubles, sharpness: float) -> Doubles:
+    """Logarithms of probabilities: those of ``logits`` (rows, levels), less sharpness s^2, with these means (rows,)."""
+    found = tilt(logits - sharpness * s**2, s, means)
+    return np.asarray(found - logsumexp(found, axis=1, keepdims=True))
 
 
 def find_sharpness(logits: Doubles, s: Doubles, means: Doubles, variance: float) -> float:
@@ -401,10 +438,19 @@ class Machine(Arrays):
     hidden_biases: Float32[Array, "hidden"]  # d
     side_weights: Float32[Array, "sides hidden"]  # U, a row for each visible unit, or no rows
     slopes: Float32[Array, "cases"]  # o
-    base: Float32[Array, "levels"]  # biases of an unknown visible unit
+    base: Float32[Array, "levels"]  # logarithms of how often each level is given
     inputs: Float32[Array, "cases hidden"]  # what goes into the hidden units of every case
     levels: Float32[Array, "levels", ascending, not_empty, named("machine_levels")]  # ratings
     penalty: Float64[Array, "", at_least(0)]  # of the weights, for each case
+    #: None with plain steps, which nothing holds to it, and in models that were saved without
+    usual: Usual | None = None
+
+    def prior(self, s: Doubles, cases: Numbers, levels: Numbers) -> tuple[Doubles, float]:
+        """The biases (levels,) that those of a visible unit with these ratings are held to, and how strongly."""
+        base = self.base.astype(np.float64)
+        if self.usual is None:
+            return base, _BIAS_PENALTY
+        return self.usual.of_unit(base, s, cases, levels), float(self.usual.damping)
 
     def hidden_inputs(
         self,
@@ -432,16 +478,19 @@ class Machine(Arrays):
             )
         return np.asarray(to_numpy(found) + self.hidden_biases)
 
-    @cached_property
-    def complete(self) -> Machine:
-        """The machine with a last row in every table for what is unknown."""
-        nothing = np.zeros((1, *self.weights.shape[1:]), np.float32)
+    def completed(self, of_visible: Numbers, of_cases: Numbers) -> Machine:
+        """Return the machine with a last row in every table for what is unknown: the mean over all ratings.
+
+        ``of_visible`` (visible,) and ``of_cases`` (cases,) are numbers of ratings.
+        """
+        weights, biases = (mean_row(t, of_visible) for t in (self.weights, self.visible_biases))
+        slope, inputs = (mean_row(t, of_cases) for t in (self.slopes, self.inputs))
         return replace(
             self,
-            weights=np.concatenate([self.weights, nothing]),
-            visible_biases=np.concatenate([self.visible_biases, self.base[None]]),
-            slopes=np.append(self.slopes, np.float32(0)),
-            inputs=np.concatenate([self.inputs, self.hidden_biases[None]]),
+            weights=np.concatenate([self.weights, weights[None]]),
+            visible_biases=np.concatenate([self.visible_biases, biases[None]]),
+            slopes=np.append(self.slopes, slope),
+            inputs=np.concatenate([self.inputs, inputs[None]]),
         )
 
     @cached_property
@@ -504,7 +553,7 @@ _LEAST_EPOCHS = 10  # after which weights are given up
 _FADED = 0.5  # that are so much smaller than at first
 _RUN_RATINGS = 1_000_000  # a second or two: how often the bar moves and Ctrl-C is heard
 _LESS = "fewer hidden units (n_hidden)"
-_BIAS_PENALTY = 1.0  # of a visible unit that is solved for
+_BIAS_PENALTY = 1.0  # of a visible unit that is solved for, where the model does not say
 
 
 class Learned(Arrays):
@@ -593,6 +642,7 @@ class _Trainer(Trainer):
             inputs=np.empty((0, self._settings.n_hidden), np.float32),
             levels=self._scale.levels,
             penalty=np.float64(cases.penalty),
+            usual=None if self._settings.optimizer == "sgd" else cases.usual,
         )
         inputs = start.hidden_inputs(
             cases.ratings, cases.levels, self._scale, cases.identities, self._device
@@ -652,7 +702,7 @@ class ContrastiveDivergence(_Trainer):
         for gradient in gradients.values():
             gradient /= -len(numbers)
         # Ratings at the expected value hold the visible biases where they began.
-        held = float(np.float32(self._cases.damping / self._n_filled))
+        held = float(np.float32(float(self._cases.usual.damping) / self._n_filled))
         gradients["visible_biases"] += held * (own["visible_biases"] - self._usual)
         if not len(own["side_weights"]):
             del gradients["side_weights"]
@@ -703,7 +753,8 @@ def train(
     """
     settings, scale, held_out = task.settings, task.scale, task.held_out
     cases = Cases.of(settings, scale, task.ratings, task.known)
-    start = None if task.start is None else _extend(task.start, scale, cases)
+    held = settings.optimizer != "sgd"
+    start = None if task.start is None else _extend(task.start, scale, cases, held)
     device = devices.resolve(settings, OPERATIONS[settings.optimizer])
     if device != "cpu":
         devices.check_memory(bytes_needed(settings, cases), device, settings, _LESS)
@@ -778,9 +829,10 @@ def solve_visible(
     """Solve for biases (levels,) and weights, (hidden,) or (levels, hidden), of a visible unit.
 
     They maximize the probability of its ratings given ``activations`` (cases, hidden), eq 5.11, less half of
-    ``penalty`` times the squared weights.
+    ``penalty`` times the squared weights, and biases are held to where a fit holds them.
     """
-    s, base = scale.scores.astype(np.float64), machine.base.astype(np.float64)
+    s = scale.scores.astype(np.float64)
+    base, of_biases = machine.prior(s, cases, levels)
     # Biases are searched about the base, w about zero, in float64: L-BFGS stalls on the noise of float32.
     X, o = activations[cases].astype(np.float64), machine.slopes[cases].astype(np.float64)
     shape, n_biases, n = machine.weights.shape[1:], len(base), len(cases)
@@ -795,8 +847,8 @@ def solve_visible(
         wrong = chances.copy()
         wrong[np.arange(n), levels] -= 1.0
         d_w = X.T @ (wrong @ s) if tied else (wrong.T @ X).ravel()
-        value += 0.5 * (_BIAS_PENALTY * b @ b + penalty * w @ w)
-        return value, np.concatenate([wrong.sum(axis=0) + _BIAS_PENALTY * b, d_w + penalty * w])
+        value += 0.5 * (of_biases * b @ b + penalty * w @ w)
+        return value, np.concatenate([wrong.sum(axis=0) + of_biases * b, d_w + penalty * w])
 
     theta = np.zeros(n_biases + int(np.prod(shape)))
     if n:
@@ -810,8 +862,10 @@ def penalty_of(penalty: float, n_cases: int) -> float:
     return max(penalty * n_cases, 1e-3)
 
 
-def _extend(machine: Machine, scale: Scale, cases: Cases) -> Machine:
+def _extend(machine: Machine, scale: Scale, cases: Cases, held: bool) -> Machine:
     """Add rows for visible units of ``cases`` that the machine does not have, solved for one by one.
+
+    ``held`` says whether training holds biases where they began.
 
     Steps of the size at which a fit ends would take long to bring new units to where the old ones are.
     """
@@ -824,6 +878,8 @@ def _extend(machine: Machine, scale: Scale, cases: Cases) -> Machine:
         visible_biases=np.concatenate([machine.visible_biases, cases.visible_biases[n_old:]]),
         side_weights=np.pad(machine.side_weights, ((0, n_side), (0, 0))),
         slopes=cases.slopes,
+        base=cases.base,
+        usual=cases.usual if held else None,
     )
     inputs = wider.hidden_inputs(cases.ratings, cases.levels, scale, cases.identities)
     by_visible = cases.ratings.by_item

@@ -342,6 +342,10 @@ def fill_unrated(tables: Tables, prior: Floats, ratings: Ratings) -> Tables:
     """Give users and items without ratings the mean row over all ratings, users beside what comes from identities."""
     x, q, b, c, w = tables
     counts = np.diff(ratings.user_offsets), ratings.item_counts
+    if len(prior):
+        prior[~prior.any(axis=1)] = mean_row(
+            prior, counts[0]
+        )  # of whom not even identities are known
     own = x - prior if len(prior) else x
     for table, n in ((own, counts[0]), (q, counts[1]), (b, counts[0]), (c, counts[1])):
         if not n.all():

@@ -32,9 +32,11 @@ from tacenda_surprise.boltzmann import (
     train,
 )
 from tacenda_surprise.catalogue import Catalogue, Floats, Identities, Numbers
+from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import check_rated
 
-_DAMPING = 5.0  # ratings at the expected value that are added to those of a user folded in
+#: Ratings at the expected value that are added to those of a user folded in, where the model does not say.
+_DAMPING = 5.0
 
 
 class RBM(RatingAlgorithm):
@@ -49,6 +51,7 @@ class RBM(RatingAlgorithm):
     settings_class = RBMSettings
     learned_class = Machine
     learned: Machine | None
+    _completed: Machine | None = None
 
     @configured_by(RBMSettings)
     def __init__(self, settings: RBMSettings) -> None:
@@ -136,7 +139,14 @@ class RBM(RatingAlgorithm):
     def _machine(self) -> tuple[Machine, Scale]:
         """The machine with rows for the unknown, and the scores of its levels."""
         found = self._learned(self.learned)
-        return found.complete, Scale.about(found.levels, self.catalogue)
+        if self._completed is None:
+            users, items = self._counts
+            self._completed = found.completed(*sides(self.settings, users, items))
+        return self._completed, Scale.about(found.levels, self.catalogue)
+
+    def _know(self, data: FitData, seen: Identities) -> None:
+        super()._know(data, seen)
+        self._completed = None
 
     def _expect(self, users: Numbers, items: Numbers) -> tuple[Expected, Scale]:
         machine, scale = self._machine
@@ -180,9 +190,8 @@ class RBM(RatingAlgorithm):
         if settings.items_are_cases:
             penalty = penalty_of(float(machine.penalty), len(self.catalogue.items))
             return as_visible(machine, scale, items, levels, penalty)
-        slope = usual_slope(machine, scale, items, levels, _DAMPING) if settings.offset else 0.0
         known = known if self.conditional else known[:0]
-        return as_case(machine, scale, items, levels, known, slope)
+        return as_case(machine, scale, items, levels, known, settings.offset)
 
     @property
     def folds_identities(self) -> bool:
@@ -241,11 +250,10 @@ def _expect(chances: Floats, of: Floats) -> Floats:
 
 
 def usual_slope(
-    machine: Machine, scale: Scale, visible: Numbers, levels: npt.NDArray[np.int32], damping: float
+    machine: Machine, scale: Scale, visible: Numbers, levels: npt.NDArray[np.int32]
 ) -> float:
     """The slope o of a new case with these ratings: as in `Cases`, but from the visible biases alone."""
-    if not len(visible):
-        return 0.0
+    damping = _DAMPING if machine.usual is None else float(machine.usual.of_cases)
     logits, s = machine.visible_biases[visible].astype(np.float64), scale.scores.astype(np.float64)
     excess = scale.scores[levels] - softmax(logits) @ scale.scores
     by = np.array([excess.sum() / (len(visible) + damping)])
@@ -259,11 +267,15 @@ def as_case(
     visible: Numbers,
     levels: npt.NDArray[np.int32],
     identities: Numbers,
-    slope: float,
+    offset: bool,
 ) -> FoldedUnit:
     """Infer a case with these ratings; the machine has its rows for the unknown."""
-    s, W = scale.scores, machine.weights
+    s, W, slope = scale.scores, machine.weights, float(machine.slopes[-1])
+    if len(visible) and offset:
+        slope = usual_slope(machine, scale, visible, levels)
     x = machine.hidden_biases + machine.side_weights[identities].sum(axis=0)
+    if not len(visible) and not len(identities):
+        x = machine.inputs[-1]
     rows = W[visible] * s[levels][:, None] if W.ndim == 2 else W[visible, levels]
     p = squash(x + rows.sum(axis=0))
     logits = machine.visible_biases + s * np.float32(slope)
@@ -276,6 +288,8 @@ def as_visible(
 ) -> FoldedUnit:
     """Learn a visible unit with these ratings of ``cases``; the machine has its rows for the unknown."""
     p, s = machine.activations, scale.scores
-    b, w = solve_visible(machine, scale, p, cases, levels, penalty)
+    b, w = machine.visible_biases[-1], machine.weights[-1]
+    if len(cases):
+        b, w = solve_visible(machine, scale, p, cases, levels, penalty)
     from_hidden = (p @ w)[:, None] * s if w.ndim == 1 else p @ w.T
     return FoldedUnit(softmax(b + s * machine.slopes[:, None] + from_hidden), scale)

@@ -44,7 +44,9 @@ class FoldedFactors(NamedTuple):
     mean: float
     item_factors: Floats
     item_biases: Floats
-    unknown: tuple[Floats, Floats]  # factors (1, factors) and bias (1,) that stand for an unknown item
+    unknown: tuple[
+        Floats, Floats
+    ]  # factors (1, factors) and bias (1,) that stand for an unknown item
 
     def score(self, items: Numbers | None = None) -> Floats:
         """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
