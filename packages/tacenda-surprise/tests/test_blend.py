@@ -1,6 +1,8 @@
 """A blend is as good as its parts and better than most."""
 
 import json
+import warnings
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +12,15 @@ from surprise import SVD, AlgoBase, accuracy
 import tacenda
 from support.recommenders import AlgorithmTests
 from tacenda import artifact
-from tacenda.errors import ArtifactError, ConfigurationError, DataError, NotFittedError
+from tacenda.errors import (
+    ArtifactError,
+    ConfigurationError,
+    DataError,
+    NotFittedError,
+    TacendaWarning,
+)
 from tacenda_surprise import RBM, BiasOnly, Blend, ConditionalPMF, SideInfo
+from tacenda_surprise import blend as blend_module
 from tacenda_surprise.blend import fit_weights
 
 PARTS = [
@@ -19,6 +28,19 @@ PARTS = [
     RBM(n_hidden=6, n_epochs=15, random_state=0),
     SVD(n_factors=4, random_state=0),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def held_out_once():
+    """Spare the time of holding out each part of the ratings: see the tests that undo it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blend_module, "_ENOUGH", 90)
+        yield
+
+
+@pytest.fixture
+def held_out_often(monkeypatch):
+    monkeypatch.setattr(blend_module, "_ENOUGH", 2000)
 
 
 class TestBlend(AlgorithmTests):
@@ -264,7 +286,7 @@ def test_weights_are_the_least_squares_ones():
     found = fit_weights(predictions, truth, ridge=0.0)
     np.testing.assert_allclose(found.weights, [0.6, 0.3, 0.0], atol=0.01)
     np.testing.assert_allclose(found.combine(predictions), truth, atol=0.6)
-    assert fit_weights(predictions, truth, ridge=1e6).weights == pytest.approx(
+    assert fit_weights(predictions, truth, ridge=1e8).weights == pytest.approx(
         [1 / 3] * 3, abs=1e-3
     )
 
@@ -288,18 +310,84 @@ class Recorder(AlgoBase):
         return 3.0
 
 
+@pytest.mark.usefixtures("held_out_often")
 def test_weights_are_fitted_to_ratings_that_no_part_has_seen(trainset, monkeypatch):
     monkeypatch.setattr(Recorder, "fitted", [])
     monkeypatch.setattr(Recorder, "asked", [])
     Blend([Recorder(), Recorder()], holdout=0.2, random_state=0).fit(trainset)
-    before, again = Recorder.fitted[:2], Recorder.fitted[2:]
+    before, again = Recorder.fitted[:-2], Recorder.fitted[-2:]
     everything = {pair for pairs in again for pair in pairs}
     assert len(everything) == trainset.n_ratings
-    assert len(Recorder.asked) == 2
+    assert len(Recorder.asked) == 10, "few ratings are held out in five parts"
     for seen, held_out in zip(before, Recorder.asked, strict=True):
-        assert len(held_out) == round(0.2 * trainset.n_ratings)
+        assert len(held_out) == pytest.approx(0.2 * trainset.n_ratings, abs=4)
         assert not seen & held_out
         assert seen | held_out == everything
+    for part in (Recorder.asked[::2], Recorder.asked[1::2]):
+        assert sum(map(len, part)) == len(everything), "every rating is held out once"
+
+
+def test_of_many_ratings_one_part_is_held_out(trainset, monkeypatch):
+    monkeypatch.setattr(Recorder, "fitted", [])
+    monkeypatch.setattr(Recorder, "asked", [])
+    Blend([Recorder()], holdout=0.1, random_state=0).fit(trainset)
+    assert len(Recorder.asked) == 1
+
+
+@pytest.mark.usefixtures("held_out_often")
+@pytest.mark.parametrize("n", [12, 40, 200])
+def test_a_blend_of_few_ratings_is_no_worse_than_its_best_part(n, triples, make_dataset):
+    few = make_dataset(triples[:n]).build_full_trainset()
+    testset = triples[300:]
+    blend = Blend([BiasOnly(), PARTS[0]], random_state=0).fit(few)
+    assert blend.weights.sum() == pytest.approx(1, abs=0.05)
+    found, *alone = (
+        accuracy.rmse(algo.test(testset), verbose=False) for algo in (blend, *blend.fitted)
+    )
+    assert found < 1.002 * min(alone)
+
+
+def test_weights_sum_to_about_one_however_few_ratings_tell_them():
+    predictions = np.array([[4.0, 3.0], [2.0, 3.5]])
+    for truth in ([1.0, 5.0], [5.0, 1.0], [3.0, 3.0]):
+        weights = fit_weights(predictions, np.array(truth)).weights
+        assert weights.sum() == pytest.approx(1, abs=0.05)
+
+
+def test_the_seeds_of_the_parts_seed_the_split(trainset, testset):
+    one, other = (Blend(PARTS[:2]).fit(trainset).test(testset) for _ in range(2))
+    assert one == other
+    unseeded = Blend([ConditionalPMF(n_factors=4, n_epochs=2), PARTS[1]])
+    assert unseeded.fit(trainset).weights.tolist() != unseeded.fit(trainset).weights.tolist()
+
+
+def test_a_part_that_was_fitted_again_is_announced_once(trainset, testset, make_dataset):
+    blend = Blend([BiasOnly(), PARTS[0]], random_state=0).fit(trainset)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        deepcopy(blend).test(testset)
+        blend.partial_fit(make_dataset([("user 1", "item 1", 5.0)]).build_full_trainset(), 1)
+        blend.test(testset)
+    blend.fitted[1].partial_fit(trainset, 1)
+    with pytest.warns(TacendaWarning, match="ConditionalPMF of this blend is another") as found:
+        predictions = [blend.test(testset) for _ in range(2)]
+    assert len(found) == 1
+    assert predictions[0] == predictions[1]
+
+
+def test_a_saved_blend_announces_parts_that_were_exchanged(trainset, tmp_path):
+    blend = Blend([BiasOnly(), PARTS[0]], random_state=0).fit(trainset)
+    blend.save(tmp_path / "blend")
+    found = artifact.read(tmp_path / "blend")
+    other = ConditionalPMF(n_factors=4, n_epochs=2, random_state=5).fit(trainset).to_artifact()
+    artifact.write(
+        tmp_path / "other", replace(found, nested={**found.nested, "algorithm-1": other})
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Blend.load(tmp_path / "blend")
+    with pytest.warns(TacendaWarning, match="ConditionalPMF of this blend is another"):
+        Blend.load(tmp_path / "other")
 
 
 def test_nothing_to_blend(trainset):

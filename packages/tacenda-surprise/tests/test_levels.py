@@ -7,6 +7,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
+from tacenda.errors import TacendaWarning
+from tacenda_surprise import RBM, BiasOnly
+from tacenda_surprise.catalogue import possible_levels
+from tacenda_surprise.testing import dataset, small_dataset
 from tacenda_surprise.variance import nearest
 
 STARS = np.arange(1, 6, dtype=np.float32)
@@ -83,3 +87,38 @@ def test_a_pair_does_not_depend_on_the_others():
     for at in range(3):
         alone = nearest(means[at : at + 1], deviations[at : at + 1], STARS, COUNTS)
         assert_allclose(alone[0], together[at], atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [(-1, 40), (0, 100), (0, 1e6), (-1e9, 1e9)])
+def test_the_ends_of_a_scale_that_nobody_uses_are_no_levels(scale):
+    assert possible_levels(STARS, scale).tolist() == [1, 2, 3, 4, 5]
+    assert possible_levels(STARS[[0, 1, 3]], scale).tolist() == [1, 2, 3, 4]
+    assert possible_levels(STARS[2:3], (0, 1e6)).tolist() == [3]
+
+
+@pytest.mark.parametrize("scale", [(1, 5), (0, 5), (0, 10), (0, 20)])
+def test_ratings_that_nobody_has_given_yet_are_levels_where_the_scale_is_near(scale):
+    whole = np.arange(scale[0], scale[1] + 1).tolist()
+    assert possible_levels(STARS, scale).tolist() == whole
+    assert possible_levels(STARS[1:], (1, 5)).tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("scale", [(-1, 40), (0, 1e6)])
+def test_a_machine_predicts_the_same_on_a_scale_that_is_wider_than_its_ratings(scale, tmp_path):
+    rows = [row[:3] for row in small_dataset().raw_ratings]
+    uids, iids = ["user 1", "user 2", "nobody"], ["item 1", "item 9", "item 3"]
+    found = []
+    for ends in ((1, 5), scale):
+        trainset = dataset(rows, ends).build_full_trainset()
+        model = RBM(n_hidden=4, n_epochs=5, random_state=0).fit(trainset)
+        found.append(model.predict_many(uids, iids))
+    assert_allclose(found[0], found[1], atol=1e-5)
+    model.save(tmp_path / "machine")
+    assert_allclose(RBM.load(tmp_path / "machine").predict_many(uids, iids), found[1])
+
+
+def test_ratings_that_are_all_equal_are_announced():
+    trainset = dataset([("a", "x", 4.0), ("b", "x", 4.0), ("b", "y", 4.0)]).build_full_trainset()
+    with pytest.warns(TacendaWarning, match="all 3 ratings are 4") as found:
+        BiasOnly().fit(trainset)
+    assert len(found) == 1

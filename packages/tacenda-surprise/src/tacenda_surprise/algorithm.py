@@ -29,7 +29,7 @@ from tacenda import artifact as saved
 from tacenda import devices, plugins
 from tacenda.artifact import Artifact
 from tacenda.artifact.arrays import Precision
-from tacenda.errors import ArtifactError, ConfigurationError, DataError, PluginError
+from tacenda.errors import ArtifactError, ConfigurationError, DataError, PluginError, warn
 from tacenda.estimator import Estimator, resolve
 from tacenda.fitting import Callback, FitLoop, FitRun, History
 from tacenda.fitting.checkpoint import Resume
@@ -293,7 +293,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if self._average is None:
             (x, q, b, c, w), (n_users, n_items) = self._require_tables(), self._counts
             sides = (x, n_users), (q, n_items), (b, n_users), (c, n_items)
-            self._average = Tables(*(mean_row(*side)[None] for side in sides), w[:0])
+            rows = [mean_row(*side)[None] for side in sides]
+            self._average = Tables._make([*rows, w[:0]])
         return self._average
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
@@ -306,9 +307,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         found = rating_scores(users, items, x, q, b, c, self.catalogue.mean)
         if len(strange := np.flatnonzero((users < 0) | (items < 0))):
             sides = zip((x, q, b, c), (users, items) * 2, self.average, strict=False)
-            own = [rows_of(table, ids[strange], unknown[0]) for table, ids, unknown in sides]
+            x, q, b, c = (rows_of(table, ids[strange], one[0]) for table, ids, one in sides)
             each = np.arange(len(strange))
-            found[strange] = rating_scores(each, each, *own, self.catalogue.mean)
+            found[strange] = rating_scores(each, each, x, q, b, c, self.catalogue.mean)
         return found
 
     def score_users(self, users: Numbers) -> Floats:
@@ -404,6 +405,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if checkpoints is not None and not self.keeps_checkpoints:
             raise ConfigurationError(
                 f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
+            )
+        values = data.ratings.values
+        if len(values) > 1 and values.min() == values.max():
+            warn(
+                f"all {len(values)} ratings are {values[0]:g}: they tell no item from another; give ratings that "
+                "differ, or rank by what gets chosen, top_n(by='choice')"
             )
         fitted = copy(self)
         fitted._instead, fitted._seed, fitted._data = None, self._draw_seed(trainset), data

@@ -105,8 +105,8 @@ class BiasOnly(RatingAlgorithm):
         )
         spread = self._fit_variances(ratings, catalogue).spread(*alternation.sizes)
         b, c = alternation.b.astype(np.float32), alternation.c.astype(np.float32)
-        for side, n in ((b, np.diff(ratings.user_offsets)), (c, ratings.item_counts)):
-            side[n == 0] = mean_row(side, n)
+        for side, counts in ((b, np.diff(ratings.user_offsets)), (c, ratings.item_counts)):
+            side[counts == 0] = mean_row(side, counts)
         self._catalogue = catalogue
         self.learned = Biases(b, c, np.array(alternation.penalties), spread)
         self.figures = [self.history.figure("none held out")]

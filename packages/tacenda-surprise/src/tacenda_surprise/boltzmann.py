@@ -269,8 +269,9 @@ class Usual(Arrays):
         """The biases (levels,) of a new visible unit with ratings ``levels`` (n,) of ``cases`` (n,)."""
         left = s[levels] - self.case_biases[cases]
         bias = np.array([left.sum() / max(len(left) + float(self.of_visible), 1e-9)])
-        counts = np.bincount(levels, minlength=len(s))[None]
-        return narrow(self.smooth(base, s, counts, bias), s, bias, float(self.sharpness))[0]
+        counts = np.bincount(levels, minlength=len(s)).astype(np.float64)[None]
+        found = narrow(self.smooth(base, s, counts, bias), s, bias, float(self.sharpness))
+        return np.asarray(found[0])
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ Doubles = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer[Any]]
 
 MOST_LEVELS = 50  # ten stars in steps of 0.2; finer scales are treated as continuous
+_WIDER = 5.0  # a scale with so many times the levels that are used does not say which there are
 
 not_empty = Constraint(lambda array, sizes: None if array.size else "is empty")
 
@@ -235,8 +236,8 @@ class Catalogue:
         users, items = (_read_ids(arrays, name) for name in ("users", "items"))
         found = _Levels.from_arrays(arrays)
         levels, ends = found.levels, np.array([low, high], np.float32)
-        if len(levels) > MOST_LEVELS or (len(levels) and (levels[[0, -1]] != ends).any()):
-            raise ArtifactError("the array 'levels' does not ascend from end to end of the scale")
+        if len(levels) > MOST_LEVELS or (levels < ends[0]).any() or (levels > ends[1]).any():
+            raise ArtifactError("the array 'levels' is too long, or holds a level off the scale")
         return cls(users, items, (low, high), mean, levels, found.level_counts)
 
 
@@ -280,22 +281,32 @@ def standardized(ratings: Ratings, mean: float, unit: float) -> Ratings:
 def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
     """All multiples of the smallest step between the ratings seen, from end to end of the scale.
 
-    Half stars are found by their step. Where the ratings do not lie on such a grid, the levels are the
-    ratings seen.
+    Half stars are found by their step. Where the scale goes on for many times as many levels as lie between the
+    ratings seen, as that of a percentage for stars, it says nothing: the levels then end where the ratings do. Where
+    the ratings are not on such a grid, the levels are the ratings seen, and the ends of the scale where these are near.
     """
     if not 0 < len(seen) <= MOST_LEVELS:
         return np.empty(0, np.float32)
-    low, high = scale
     # the ends as float32 has them too, as the ratings
-    ends = np.unique(np.concatenate([seen, np.array([low, high], np.float32)])).astype(np.float64)
-    step = np.diff(ends).min(initial=np.inf)
-    n = (high - low) / step + 1
-    places = (ends - low) / step
+    ends = np.array(scale, np.float32)
+    whole, own = np.union1d(seen, ends), np.unique(seen)
+    step = np.diff(whole.astype(np.float64)).min(initial=np.inf)
+    used = (float(own[-1]) - float(own[0])) / step + 1
+    is_wide = (float(ends[1]) - float(ends[0])) / step + 1 > _WIDER * used
+    chosen = own if is_wide else whole
+    found = _grid(chosen.astype(np.float64), step)
+    if found is None:
+        found = chosen if len(chosen) <= MOST_LEVELS else np.empty(0, np.float32)
+    return found
+
+
+def _grid(points: Doubles, step: float) -> Floats | None:
+    """The multiples of ``step`` from the first to the last of ``points``; None where these are none, or too many."""
+    n = (points[-1] - points[0]) / step + 1
+    places = (points - points[0]) / step
     if n <= MOST_LEVELS + 1e-6 and np.allclose(places, np.rint(places), atol=1e-3):
-        return np.linspace(low, high, round(n)).astype(np.float32)
-    return (
-        np.unique(ends.astype(np.float32)) if len(ends) <= MOST_LEVELS else np.empty(0, np.float32)
-    )
+        return np.linspace(points[0], points[-1], round(n)).astype(np.float32)
+    return None
 
 
 def _counts(ratings: Ratings, levels: Floats) -> Floats:

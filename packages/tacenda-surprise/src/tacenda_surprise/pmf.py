@@ -249,9 +249,8 @@ class PMF(RatingAlgorithm):
         bias, x = solve_user(found.resolved, found.tables, mean, (items, rated), prior)
         q, c, usual = found.item_factors, found.item_biases, self.average
         if not len(items):  # the average user, but for what the identities say
-            bias, x = float(usual.user_biases[0]), usual.user_factors[0]
-            if len(known) and self.conditional:
-                x = x - mean_row(found.user_prior, self._counts[0]) + prior
+            bias = float(usual.user_biases[0])
+            x = x if len(known) and self.conditional else usual.user_factors[0]
         variance, unknown = spread.of_new_user(len(items)), (usual.item_factors, usual.item_biases)
         return FoldedFactors(bias, x, variance, spread, scale, mean, q, c, unknown)
 
@@ -339,20 +338,15 @@ def _solve_row(
 
 
 def fill_unrated(tables: Tables, prior: Floats, ratings: Ratings) -> Tables:
-    """Give users and items without ratings the mean row over all ratings, users beside what comes from identities."""
+    """Give users and items without ratings the mean row over all ratings, but to users what their identities say."""
     x, q, b, c, w = tables
     counts = np.diff(ratings.user_offsets), ratings.item_counts
-    if len(prior):
-        prior[~prior.any(axis=1)] = mean_row(
-            prior, counts[0]
-        )  # of whom not even identities are known
-    own = x - prior if len(prior) else x
-    for table, n in ((own, counts[0]), (q, counts[1]), (b, counts[0]), (c, counts[1])):
+    for table, n in ((x, counts[0]), (q, counts[1]), (b, counts[0]), (c, counts[1])):
         if not n.all():
             table[n == 0] = mean_row(table, n)
     if len(prior):
-        without = counts[0] == 0
-        x[without] = own[without] + prior[without]
+        told = (counts[0] == 0) & prior.any(axis=1)
+        x[told] = prior[told]
     return Tables(x, q, b, c, w)
 
 

@@ -250,10 +250,9 @@ def _expect(chances: Floats, of: Floats) -> Floats:
 
 
 def usual_slope(
-    machine: Machine, scale: Scale, visible: Numbers, levels: npt.NDArray[np.int32]
+    machine: Machine, scale: Scale, visible: Numbers, levels: npt.NDArray[np.int32], damping: float
 ) -> float:
     """The slope o of a new case with these ratings: as in `Cases`, but from the visible biases alone."""
-    damping = _DAMPING if machine.usual is None else float(machine.usual.of_cases)
     logits, s = machine.visible_biases[visible].astype(np.float64), scale.scores.astype(np.float64)
     excess = scale.scores[levels] - softmax(logits) @ scale.scores
     by = np.array([excess.sum() / (len(visible) + damping)])
@@ -272,7 +271,8 @@ def as_case(
     """Infer a case with these ratings; the machine has its rows for the unknown."""
     s, W, slope = scale.scores, machine.weights, float(machine.slopes[-1])
     if len(visible) and offset:
-        slope = usual_slope(machine, scale, visible, levels)
+        damping = _DAMPING if machine.usual is None else float(machine.usual.of_cases)
+        slope = usual_slope(machine, scale, visible, levels, damping)
     x = machine.hidden_biases + machine.side_weights[identities].sum(axis=0)
     if not len(visible) and not len(identities):
         x = machine.inputs[-1]
