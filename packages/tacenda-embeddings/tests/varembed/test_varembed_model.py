@@ -11,6 +11,7 @@ from tacenda.errors import (
     FittingError,
 )
 from tacenda_embeddings import VarEmbed
+from tacenda_embeddings.varembed import model as model_module
 from tacenda_embeddings.varembed.initial_vectors import fit_morphemes
 from tacenda_embeddings.varembed.model import sigmoid
 from tacenda_embeddings.varembed.settings import OUTPUTS
@@ -87,6 +88,16 @@ def test_a_word_without_a_known_morpheme_has_no_vector_in_any_output(varembed, s
         assert model.knows(word + "ed")
         assert model.knows(model.vocabulary.words[9])
     assert (varembed.entropy([word]) == 1).all()  # nothing is known
+
+
+def test_words_that_are_remembered_are_bounded_and_the_same(varembed, monkeypatch, tmp_path):
+    monkeypatch.setattr(model_module, "_CACHE", 10)
+    varembed.save(tmp_path / "m")
+    model, words = VarEmbed.load(tmp_path / "m"), [f"walk{'ed' * (i % 7)}{i}" for i in range(99)]
+    expected = varembed.vectors(words)
+    assert_array_equal(model.vectors([*words, *words]), np.concatenate([expected, expected]))
+    assert len(model.learned._made) <= 10
+    assert len(model.learned._rows) <= 10 + len(model.vocabulary)
 
 
 def test_words_without_a_vector_are_not_exported(sumembed, tmp_path):

@@ -403,11 +403,19 @@ class DocEncoder:
 
     def __init__(self, model: Any) -> None:
         self.model = model
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Read the model as it is fitted now."""
+        model = self.model
         self.width = int(model.width)
+        self._vocabulary = model.vocabulary
         self._takes_ids = hasattr(model, "transform_into") and hasattr(model.vocabulary, "id_of")
         self._takes_tensors = self._takes_ids and getattr(model, "takes_tensors", False)
         self._cache = (
-            WordCache(model.vocabulary.id_of, -1) if self._takes_ids else WordCache(str, None)
+            WordCache(self._vocabulary.id_of, -1, self._vocabulary)
+            if self._takes_ids
+            else WordCache(str, None, self._vocabulary)
         )
         if self._takes_ids:
             # What a model prepares at its first call, and for each length of a sentence, belongs to loading it, not to
@@ -424,6 +432,8 @@ class DocEncoder:
         """
         if not docs:
             return []
+        if self.model.vocabulary is not self._vocabulary:  # it was fitted again, and ids are others
+            self._prepare()
         offsets = np.cumsum([0, *map(len, docs)])
         words: Any = self._cache.read(docs)
         if self._takes_ids:

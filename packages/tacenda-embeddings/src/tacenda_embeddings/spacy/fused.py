@@ -41,7 +41,7 @@ _WORD_BY_WORD = frozenset(
 _BLOCK_TOKENS = 512  # what is computed of so many tokens stays in the second-level cache
 _FEW = 128  # among so few tokens it does not pay to look for equal words
 _IN_ORDER = 2  # numbers that are digested in order in the time of one of a row somewhere in a table
-_KEPT_BYTES = 64_000_000  # of rows that a layer keeps before it starts over
+_KEPT_BYTES = 32_000_000  # of rows that a layer keeps before it starts over
 
 
 class Part(NamedTuple):

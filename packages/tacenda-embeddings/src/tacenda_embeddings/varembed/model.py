@@ -44,7 +44,7 @@ Vectors = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.floating[Any]]
 S = TypeVar("S", bound=WordVectorSettings)
 
-_CACHE = 200_000  # unseen words whose vectors are remembered
+_CACHE = 20_000  # unseen words that are remembered before they are forgotten; some 15 MB of vectors
 _LINES = 4096  # of a file, written at a time
 
 
@@ -102,8 +102,9 @@ class FittedWords(Arrays):
             vocabulary = self.inventory.vocabulary
             row = vocabulary.id_of(word) if word in vocabulary else -1
             row = row if row >= 0 and self.trained[row] else -1
-            if len(self._rows) < _CACHE + len(vocabulary):
-                self._rows[word] = row
+            if len(self._rows) >= _CACHE + len(vocabulary):
+                self._rows.clear()
+            self._rows[word] = row
         return row
 
     def _impute(self, word: str) -> Vectors:
@@ -114,8 +115,9 @@ class FittedWords(Arrays):
             vector = self.morphemes[ids].sum(0) + np.float32(n_unknown) * self.unknown
             if self.inventory.shared_ids.issuperset(ids.tolist()):
                 vector = np.zeros_like(vector)
-            if len(self._made) < _CACHE:
-                self._made[word] = vector
+            if len(self._made) >= _CACHE:
+                self._made.clear()
+            self._made[word] = vector
         return vector
 
 

@@ -362,7 +362,7 @@ class _DocScorer:
         self._shares = UnknownWords(model.vocabulary, options.unknown, options.unseen_types)
         self.stream: State | None = None
         self._unknown = frozenset(self._vocabulary.oov_ids.tolist())
-        self._cache = WordCache(self._look_up, _BLANK)
+        self._cache = WordCache(self._look_up, _BLANK, self._vocabulary)
 
     def _look_up(self, text: str) -> int:
         """Twice the id of a token, plus one if it is outside the vocabulary."""

@@ -1,14 +1,14 @@
 """Reading of documents: words, sentences, batches, and whether a model knows the words."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from spacy.attrs import ORTH, SENT_START
 from spacy.tokens import Doc
 
-#: Entries of the cache before it is emptied; about 100 MB of Python objects.
-CACHE_LIMIT = 1_000_000
+#: Entries of the cache before it is emptied; about 15 MB of Python objects.
+CACHE_LIMIT = 100_000
 
 #: Tokens after which `TokenSurvey` says what it has found, and the punctuation marks that must be among them.
 _ENOUGH_TOKENS, _ENOUGH_MARKS = 200, 20
@@ -18,11 +18,18 @@ _TOO_MANY_TOKENS, _TOO_MANY_MARKS = 0.6, 0.5
 
 
 class WordCache(dict[int, Any]):
-    """Maps the hash of a token's text to what a model reads: ``look_up(text)``, or ``blank`` for whitespace."""
+    """Maps the hash of a token's text to what a model reads: ``look_up(text)``, or ``blank`` for whitespace.
 
-    def __init__(self, look_up: Callable[[str], Any], blank: Any) -> None:
+    Of the words that come within a memory zone of spaCy it keeps only those of ``vocabulary``, which belong to the
+    model and not to the text.
+    """
+
+    def __init__(
+        self, look_up: Callable[[str], Any], blank: Any, vocabulary: Container[str]
+    ) -> None:
         self._look_up = look_up
         self._blank = blank
+        self._vocabulary = vocabulary
 
     def read(self, docs: Sequence[Doc]) -> list[Any]:
         """Return what the model reads for each token of all documents, in one list.
@@ -30,23 +37,27 @@ class WordCache(dict[int, Any]):
         Documents may be of several vocabularies, and several threads may read at once.
         """
         words: list[Any] = []
+        passing: dict[int, Any] = {}  # words of a memory zone, for this call alone
         for doc in docs:
             orths = doc.to_array(ORTH).tolist()
             try:
                 words += list(map(self.__getitem__, orths))
             except KeyError:
-                words += [self._word(orth, doc.vocab.strings) for orth in orths]
+                words += [self._word(orth, doc.vocab, passing) for orth in orths]
         return words
 
-    def _word(self, orth: int, strings: Any) -> Any:
+    def _word(self, orth: int, vocab: Any, passing: dict[int, Any]) -> Any:
+        if orth in passing:
+            return passing[orth]
         try:
             return self[orth]
         except KeyError:
-            text = strings[orth]
+            text = vocab.strings[orth]
         value = self._look_up(text) if text.strip() else self._blank
-        if len(self) >= CACHE_LIMIT:
-            self.clear()
-        self[orth] = value
+        kept = passing if vocab.in_memory_zone and text not in self._vocabulary else self
+        if len(kept) >= CACHE_LIMIT:
+            kept.clear()
+        kept[orth] = value
         return value
 
 
