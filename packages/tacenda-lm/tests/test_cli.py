@@ -5,6 +5,7 @@ import json
 import random
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -280,6 +281,9 @@ def test_models_go_to_arpa_files_and_come_back(run, saved, valid, tmp_path):
         assert status == 0, err
         again = tacenda.load(tmp_path / f"{name}.model")
         assert again.perplexity(valid) == pytest.approx(tacenda.load(saved).perplexity(valid), 1e-5)
+    status, out, _ = run("to-arpa", saved, "-")
+    assert (status, out) == (0, (tmp_path / "m.arpa").read_text(encoding="utf8"))
+    assert not Path("-").exists()
     status, _, err = run("from-arpa", valid, "--output", tmp_path / "none")
     assert (status, err.count("\n")) == (1, 1)
     assert "valid.txt" in err

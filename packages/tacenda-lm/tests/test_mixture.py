@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +11,13 @@ from hypothesis import strategies as st
 
 import tacenda
 from tacenda import artifact
-from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
+from tacenda.errors import (
+    ArtifactError,
+    ConfigurationError,
+    CorpusError,
+    NotFittedError,
+    TacendaWarning,
+)
 from tacenda.testing.samples import sample_sentences
 from tacenda_lm import LBL, KneserNey, Mixture
 from tacenda_lm.mixture import fit_weights
@@ -284,3 +291,35 @@ def test_weights_are_not_fitted_in_a_context_there_is_not(models):
     with pytest.raises(ConfigurationError, match="paragraph"):
         mixture.fit_weights(VALID, context="paragraph")
     assert set(mixture.weights.values()) == {1 / 3}
+
+
+def test_weights_do_not_outlive_the_components_in_silence(tmp_path):
+    """The weights were fitted to what the components were."""
+    first, second = KneserNey(order=1).fit(TEXT), KneserNey(order=2).fit(TEXT)
+    mixture = Mixture({"one": first, "two": second}).fit_weights(VALID)
+    outer = Mixture([mixture]).fit_weights(VALID)
+    fixed = Mixture([first, second], [1, 3])
+    for each in (mixture, outer, fixed):
+        each.save(tmp_path / "same")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            each.score("a0 b1")
+            Mixture.load(tmp_path / "same").score("a0 b1")
+    second.fit(TEXT[:50] + VALID)
+    first.fit(TEXT[:50] + VALID)
+    for each, names in ((mixture, "'one', 'two'"), (outer, "'model-0'")):
+        with pytest.warns(TacendaWarning, match=rf"fitted again \({names}\): call fit_weights"):
+            each.score("a0 b1")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            each.score("a0 b1")
+            fixed.score("a0 b1")
+    mixture.save(tmp_path / "stale")
+    with pytest.warns(TacendaWarning, match="fitted again"):
+        Mixture.load(tmp_path / "stale").score("a0 b1")
+    with pytest.raises(TypeError):
+        mixture.components["one"] = second
+    mixture.fit_weights(VALID).save(tmp_path / "again")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Mixture.load(tmp_path / "again").score("a0 b1")

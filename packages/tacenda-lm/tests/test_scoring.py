@@ -90,9 +90,11 @@ def test_full_scores_say_what_is_unknown(model):
 def test_many_sentences_are_scored_as_one_by_one(model):
     sentences = ["a b", "", ["c"], "zebra a", "b b b b"]
     expected = [model.score(sentence) for sentence in sentences]
-    np.testing.assert_allclose(model.score_batch(sentences, blank_lines="count"), expected)
-    expected[1] = 0.0
     np.testing.assert_allclose(model.score_batch(sentences), expected)
+    natural = [scores.sum() for scores in model.token_log_probs(sentences)]
+    np.testing.assert_allclose(natural, np.array(expected) * math.log(10))
+    expected[1] = 0.0
+    np.testing.assert_allclose(model.score_batch(sentences, blank_lines="skip"), expected)
     assert model.score_batch([]).shape == (0,)
 
 
@@ -104,7 +106,7 @@ def test_an_impossible_sentence_leaves_the_scores_of_others_alone():
     lines = ["a b", "a c", "", "b a"]
     for eos in (True, False):
         found = model.score_batch(lines, eos=eos)
-        expected = [model.score(line, eos=eos) if line else 0.0 for line in lines]
+        expected = [model.score(line, eos=eos) for line in lines]
         assert found[1] == -math.inf
         np.testing.assert_allclose(found, expected)
 

@@ -231,6 +231,7 @@ class NeuralCache(_Cache):
         super().__init__(settings)
         self.model: Any = HLBL.from_settings(settings.hlbl)
         self._scale, self._given = 0.0, False  # whether the model was given to `over`
+        self._adopted: Any = None
 
     @classmethod
     def over(cls, model: LanguageModel, **options: Any) -> Self:
@@ -270,12 +271,10 @@ class NeuralCache(_Cache):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """That of the model, also where it was fitted to another text since. Raises NotFittedError."""
+        """That of the model, also where it was fitted again since, by which distances change. Raises NotFittedError."""
         known = super().vocabulary
         theirs: Vocabulary = self.model.vocabulary
-        if theirs is not known and theirs == known:
-            self._vocabulary = theirs
-        elif theirs is not known:
+        if theirs is not known or self.model.fitted_on is not self._adopted:
             self._adopt()
         return theirs
 
@@ -295,6 +294,7 @@ class NeuralCache(_Cache):
         start = self.model.start()
         r = self.model.state_vectors([self.model.advance(start, word) for word in common])
         wide = np.asarray(r, np.float64)
+        self._adopted = self.model.fitted_on  # of which a fit sets another
         self._scale, self._centre = float(2 * wide.var(axis=0).sum()), wide.mean(axis=0)
         self._set_vocabulary(vocabulary)
 

@@ -573,20 +573,26 @@ def from_arpa(
 def to_arpa(
     folder: Folder,
     file: Annotated[
-        Path, Argument(metavar="FILE", help="The file to write; gzipped if it ends in .gz.")
+        Path,
+        Argument(
+            metavar="FILE",
+            help="The file to write; gzipped if it ends in .gz; - is standard output.",
+        ),
     ],
     force: Force = False,
 ) -> None:
     """Export an n-gram model as an ARPA file, which KenLM, SRILM and most decoders read."""
     from tacenda_lm import KneserNey
 
-    check_file(file, force)
+    is_printed = str(file) == "-"
+    if not is_printed:
+        check_file(file, force)
     model = _load(folder)
     if not isinstance(model, KneserNey):
         raise ConfigurationError(
             f"{folder} holds a model {model.name!r}: ARPA files are of kneser_ney"
         )
-    model.to_arpa(file)
+    model.to_arpa(sys.stdout.buffer if is_printed else file)
     typer.echo(f"n-grams of 1 to {model.order} words in {file}", err=True)
 
 

@@ -85,12 +85,12 @@ def full_scores(
 
 
 def score_batch(
-    model: Any, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "skip"
+    model: Any, sentences: Text, *, eos: bool = True, blank_lines: BlankLines = "count"
 ) -> Float64:
-    """Return the base-10 log-probability of every sentence of a text, scored in one call: (sentences,).
+    """Return the `score` of every sentence of a text, base 10, all scored in one call: (sentences,).
 
-    Their sum is that of `perplexity`: a sentence without tokens adds nothing, or with ``blank_lines="count"`` its
-    ``</s>``. Each of the others has its `score`.
+    A sentence without tokens has that of its ``</s>``; with ``blank_lines="skip"`` it has 0, and the sum is that of
+    `perplexity`, which leaves such sentences out.
     """
     counted = check_blank_lines(blank_lines) == "count"
     marked: dict[int, list[str]] = {}

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from tacenda.artifact.arrays import Precision
 from tacenda.artifact.folder import Artifact
 from tacenda.corpus import Corpus
-from tacenda.corpus.lines import Marks
+from tacenda.corpus.lines import Marks, refuse_file_name
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, FittingError, warn
 from tacenda.estimator import Estimator
@@ -388,6 +388,16 @@ class LanguageModel(Estimator):
         ConfigurationError
             There is no such context, or the blank lines of a corpus, which has none, are to count.
         """
+        usual = tokenizer is None and (context, marks, blank_lines) == (
+            "sentence",
+            "refuse",
+            "skip",
+        )
+        if usual and isinstance(text, str) and "\n" not in text:
+            line = self._measure_line(text)
+            if line is not None:
+                refuse_file_name(text)
+                return line
         vocabulary = self.vocabulary
         check_context(context)
         state, parts, spelling = self.start(), [], UnknownWords(vocabulary)
@@ -501,6 +511,10 @@ class LanguageModel(Estimator):
         """Score a list of strings and return where each begins, if the model has a faster way that can take them."""
         return None
 
+    def _measure_line(self, line: str) -> Perplexity | None:
+        """Return the perplexity of a sentence, if the model has a faster way that can take it."""
+        return None
+
     def _penalty(self, state: State) -> float:
         """Return what an n-gram model adds to the log-probability of a word that it lists after no context."""
         return 0.0
@@ -515,7 +529,13 @@ def _sum_up(block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWo
     ends = np.zeros(len(scores), bool)
     ends[offsets[1:] - 1] = True  # the </s> of each
     n_words, n_characters, unknown = len(block.ids), block.n_characters, block.unknown
-    n_blank = int(np.count_nonzero(np.diff(block.offsets) == 0))
+    if n_characters is not None:
+        n_characters += n_words + int(np.count_nonzero(np.diff(block.offsets) == 0))
+
+    def spell() -> tuple[int | None, float | None]:
+        shares = None if unknown is None else float(spelling.log_shares(unknown).sum())
+        return n_characters, shares
+
     return Perplexity(
         log_prob=float(scores.sum()),
         log_prob_eos=float(scores[ends].sum()),
@@ -523,8 +543,7 @@ def _sum_up(block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWo
         n_sentences=len(offsets) - 1,
         n_words=n_words,
         n_oov=int(block.oov.sum()),
-        n_characters=None if n_characters is None else n_characters + n_words + n_blank,
-        log_prob_spelling=None if unknown is None else float(spelling.log_shares(unknown).sum()),
+        _spell=spell,
     )
 
 

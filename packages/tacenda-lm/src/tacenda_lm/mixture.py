@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 from numbers import Real
 from operator import is_
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -39,7 +40,7 @@ from tacenda.artifact.folder import check_name
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import Marks
 from tacenda.corpus.text import Text
-from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError
+from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError, warn
 from tacenda.estimator import Estimator
 from tacenda.fitting import FitRun
 from tacenda.vocabulary import Vocabulary
@@ -62,6 +63,9 @@ from tacenda_lm.states import State, rows_of_block, vector_of
 _Map = npt.NDArray[np.int32] | None
 _Ints = npt.NDArray[np.integer[Any]]
 _Floats = npt.NDArray[np.floating[Any]]
+_REFITTED = (
+    "refitted_since_weights"  # of ``fitted_on``: components of which the weights know nothing
+)
 _MAX_ITERATIONS = 1000  # of EM
 _LEAST = 0.3  # c
 _MEMORIES = 0.5, 0.7, 0.8, 0.9, 0.95, 0.98  # that are tried in fitting
@@ -118,15 +122,18 @@ class Mixture(LanguageModel):
         self._models = dict(models)
         self._maps: list[_Map] = []
         self._mapped: list[Vocabulary] = []  # the components' vocabularies that _maps belong to
+        self._weighed: list[
+            list[Any]
+        ] = []  # `_fits_of` the components when weights were fitted to them
         self._weights = check_weights(weights, list(models))
         self.keeps_checkpoints = any(model.keeps_checkpoints for model in models.values())
         self.figures: list[dict[str, Any]] = []
         self.fitted_on: dict[str, Any] = {}
 
     @property
-    def components(self) -> dict[str, LanguageModel]:
-        """The models by name."""
-        return self._models
+    def components(self) -> Mapping[str, LanguageModel]:
+        """The models by name; for others make another mixture, whose weights are its own."""
+        return MappingProxyType(self._models)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -191,10 +198,42 @@ class Mixture(LanguageModel):
             A component is not fitted.
         """
         context = check_context(self.own_context if context is None else context)
+        self._weighed = []
         scores, _ = self._scores_to_fit_on(text, context, marks)
         self._weights = fit_weights(scores, self._weights)
-        self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
+        self._note_weights(scores)
         return self
+
+    def _note_weights(self, scores: Float64) -> None:
+        """Note on how much text (components, tokens), and to which fits of the components, weights were fitted."""
+        known = {k: v for k, v in self.fitted_on.items() if k != _REFITTED}
+        self.fitted_on = {**known, "weights_n_tokens": scores.shape[1]}
+        self._weighed = [_fits_of(model) for model in self._models.values()]
+
+    def _warn_of_refits(self) -> None:
+        """Warn once of components that were fitted again since the weights were fitted to them."""
+        if "weights_n_tokens" not in self.fitted_on:
+            return
+        parts = zip(self._models.items(), self._weighed, strict=False)
+        fits = [(name, _fits_of(model), known) for (name, model), known in parts]
+        found = [
+            name
+            for name, now, then in fits
+            if len(now) != len(then) or not all(map(is_, now, then))
+        ]
+        if found:
+            self.fitted_on = {
+                **self.fitted_on,
+                _REFITTED: found,
+            }  # which a saved mixture says again
+            self._weighed = []
+        if _REFITTED in self.fitted_on:
+            names = ", ".join(map(repr, self.fitted_on[_REFITTED]))
+            warn(
+                f"the weights of this {type(self).__name__} were fitted before components of it were fitted again "
+                f"({names}): call fit_weights with held-out text",
+                once=(self, "refitted components"),
+            )
 
     def _scores_to_fit_on(
         self, text: Text, context: Context, marks: Marks
@@ -227,6 +266,7 @@ class Mixture(LanguageModel):
         Raises NotFittedError, and CorpusError where the components do not have the same words.
         """
         theirs = [model.vocabulary for model in self._models.values()]
+        self._warn_of_refits()
         known = len(self._mapped) == len(theirs) and all(map(is_, self._mapped, theirs))
         if not known:  # a component may have been fitted again since
             named = zip(theirs, self._models, strict=True)
@@ -381,6 +421,7 @@ class Mixture(LanguageModel):
         try:
             numbers: dict[str, Any] = {name: config[name] for name in cls._numbers}
             model = cls({name: models[name] for name in names}, **numbers)
+            model._weighed = [_fits_of(part) for part in model._models.values()]
             _ = model.vocabulary
         except (ConfigurationError, CorpusError, NotFittedError) as error:
             raise ArtifactError(f"its components or numbers do not fit: {error}") from error
@@ -443,6 +484,7 @@ class AdaptiveMixture(Mixture):
     ) -> Self:
         """Fit weights, adaptation and memory to held-out text, as `Mixture.fit_weights` its weights."""
         context = check_context(self.own_context if context is None else context)
+        self._weighed = []
         scores, begins = self._scores_to_fit_on(text, context, marks)
         fixed = fit_weights(scores, self._weights)
         used = fixed > 0
@@ -454,7 +496,7 @@ class AdaptiveMixture(Mixture):
         self._weights = np.zeros_like(fixed)
         self._weights[used] = best.weights
         self.adaptation, self.memory = best.adaptation, best.memory
-        self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
+        self._note_weights(scores)
         return self
 
     # -- one word after another --------------------------------------------------------------------
@@ -600,6 +642,12 @@ def _map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:
             f"{len(first)} here): fit all on corpora of one vocabulary"
         )
     return theirs.encode(first.words, remember=False)
+
+
+def _fits_of(model: Any) -> list[Any]:
+    """Return ``fitted_on`` of a model and of those in it, of each of which a fit sets another dictionary."""
+    inner = (each for part in model.nested().values() for each in _fits_of(part))
+    return [getattr(model, "fitted_on", None), *inner]
 
 
 def _renumber(words: Ids, ids: _Map) -> Ids:

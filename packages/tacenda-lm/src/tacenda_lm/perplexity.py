@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 from tacenda.errors import ConfigurationError
@@ -48,33 +49,51 @@ class Perplexity(float):
     log_prob_eos: float
     #: The part of it that belongs to words outside the vocabulary.
     log_prob_oov: float
-    #: Natural log-probability of the spellings of these words, given that they are outside the vocabulary; only
-    #: `bits_per_character` counts it. None where it is not known.
-    log_prob_spelling: float | None = None
     #: Number of sentences, each with one ``</s>``.
     n_sentences: int
     #: Number of tokens without ``</s>``.
     n_words: int
     #: Number of words outside the vocabulary.
     n_oov: int
-    #: Number of characters of the words as written, plus one for the space or line end after each and one for every
-    #: empty line that counts; None where the text was a corpus with words outside its vocabulary. With ``digits`` a
-    #: model does not predict which digits a number has, so that they count here and cost nothing.
-    n_characters: int | None
     #: Whether sentences were scored by themselves or as one stream.
     context: Context = "sentence"
     #: Whether a sentence without words was left out or counted.
     blank_lines: BlankLines = "skip"
+    _spell: Callable[[], tuple[int | None, float | None]] | None = None
 
     def __new__(cls, **sums: Any) -> Self:
-        """Make a perplexity from sums over a text, by the names of the attributes."""
+        """Make a perplexity from sums over a text, by the names of the attributes.
+
+        ``n_characters`` and ``log_prob_spelling``, which most do not ask for, can be left to a function ``_spell``.
+        """
         self = super().__new__(
             cls, _perplexity(sums["log_prob"], sums["n_words"] + sums["n_sentences"])
         )
+        if not sums["n_oov"]:
+            sums["log_prob_spelling"] = 0.0
         vars(self).update(sums)
-        if not self.n_oov:
-            self.log_prob_spelling = 0.0
         return self
+
+    @cached_property
+    def n_characters(self) -> int | None:
+        """Number of characters of the words as written, and one for every space, line end and empty line that counts.
+
+        A space or line end follows every word. None where the text was a corpus with words outside its vocabulary. With
+        ``digits`` a model does not predict which digits a number has, so that they count here and cost nothing.
+        """
+        return self._spelled[0]
+
+    @cached_property
+    def log_prob_spelling(self) -> float | None:
+        """Natural log-probability of the spellings of words outside the vocabulary, given that they are outside it.
+
+        Only `bits_per_character` counts it. None where it is not known.
+        """
+        return self._spelled[1]
+
+    @cached_property
+    def _spelled(self) -> tuple[int | None, float | None]:
+        return (None, None) if self._spell is None else self._spell()
 
     @classmethod
     def pooled(
@@ -87,10 +106,15 @@ class Perplexity(float):
         found = list(parts)
         names = "log_prob", "log_prob_eos", "log_prob_oov", "n_sentences", "n_words", "n_oov"
         sums: dict[str, Any] = {name: sum(getattr(part, name) for part in found) for name in names}
-        for name in ("n_characters", "log_prob_spelling"):
+
+        def add_up(name: str) -> Any:
             known = [value for part in found if (value := getattr(part, name)) is not None]
-            sums[name] = sum(known) if len(known) == len(found) else None
-        return cls(**sums, context=context, blank_lines=blank_lines)
+            return sum(known) if len(known) == len(found) else None
+
+        def spell() -> tuple[int | None, float | None]:
+            return add_up("n_characters"), add_up("log_prob_spelling")
+
+        return cls(**sums, _spell=spell, context=context, blank_lines=blank_lines)
 
     @property
     def value(self) -> float:
@@ -167,8 +191,10 @@ class Perplexity(float):
             f"n_tokens={self.n_tokens}, n_oov={self.n_oov})"
         )
 
-    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
-        return (), dict(vars(self))
+    def __reduce__(self) -> tuple[Callable[[], Self], tuple[()]]:
+        spelled = {name: getattr(self, name) for name in ("n_characters", "log_prob_spelling")}
+        sums = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return partial(type(self), **sums | spelled), ()
 
 
 def _perplexity(log_prob: float, n: int) -> float:

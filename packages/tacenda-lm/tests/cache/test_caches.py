@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacenda import Corpus
+from tacenda.corpus.text import as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda_lm import HLBL, KneserNey, Mixture, NeuralCache, RecurrentLM, UnigramCache
 from tacenda_lm import cache as neural
@@ -191,6 +192,20 @@ def test_a_neural_cache_over_a_fitted_model_needs_no_fit_and_leaves_it_alone(hlb
     sentence = "w1 w2 w3 w1 w2"
     np.testing.assert_array_equal(again.surprisal(sentence), cache.surprisal(sentence))
     np.testing.assert_array_equal(again.model.surprisal(sentence), hlbl.surprisal(sentence))
+
+
+def test_a_cache_follows_a_model_that_is_fitted_again_on_the_same_corpus():
+    """The vocabulary stays the same object, and the vectors, whose distances are measured, do not."""
+    text = corpus()
+    model = HLBL(**HLBL_SMALL).fit(text)
+    cache = NeuralCache.over(model)
+    before = cache.surprisal("w1 w2 w1")
+    model.fit(as_corpus([*(["w1", "w2", "w1"] for _ in range(40))], text.vocabulary))
+    assert model.vocabulary is text.vocabulary
+    np.testing.assert_array_equal(
+        cache.surprisal("w1 w2 w1"), NeuralCache.over(model).surprisal("w1 w2 w1")
+    )
+    assert not np.array_equal(cache.surprisal("w1 w2 w1"), before)
 
 
 def test_a_fit_of_a_neural_cache_is_that_of_its_model(tmp_path):

@@ -33,12 +33,13 @@ def adjusted(counts, order):
     return found
 
 
-def discounts(counts):
+def discounts(counts, interpolated=True):
+    """As lmplz (``StatCollector::CalculateDiscounts``): t_1, t_2, t_3 must be there, and D(k) be at most k."""
     t = Counter(counts.values())
-    if all(t[k] for k in (1, 2, 3, 4)):
+    if all(t[k] for k in (1, 2, 3)) and (t[4] or interpolated):
         y = t[1] / (t[1] + 2 * t[2])
         found = [0.0] + [k - (k + 1) * y * t[k + 1] / t[k] for k in (1, 2, 3)]
-        if all(0 < found[k] < k for k in (1, 2, 3)):
+        if all(0 < found[k] <= k for k in (1, 2, 3)):
             return found
     return FALLBACK
 
@@ -49,7 +50,10 @@ class KneserNeyOracle:
     def __init__(self, sentences, order, vocabulary, interpolated=True):
         self.vocabulary, self.order, self.interpolated = vocabulary, order, interpolated
         self.counts = adjusted(ngram_counts(sentences, order), order)
-        self.discounts = [None, *(discounts(self.counts[n]) for n in range(1, order + 1))]
+        self.discounts = [
+            None,
+            *(discounts(self.counts[n], interpolated or n == 1) for n in range(1, order + 1)),
+        ]
         self.following = defaultdict(dict)
         for n in range(1, order + 1):
             for gram, count in self.counts[n].items():

@@ -7,11 +7,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError, DataError
+from tacenda.vocabulary import pack_words
 from tacenda_lm import KneserNey, State
+from tacenda_lm.ngram.arpa import _format
 
 TEXT = [
     "the cat sat on the mat", "the dog sat", "a cat saw the dog on a mat", "<unk> saw the cat",
@@ -169,7 +171,8 @@ def test_what_a_pruned_model_left_out_is_filled_in_without_changing_anything(tmp
         (("ngram 2=4", "ngram 3=4"), 6, "ngram 2=COUNT"),
         (("ngram 2=4", "ngram 2=many"), 6, "ngram 2=COUNT"),
         (("-0.1	a b", "0.1	a b"), 17, "above zero"),
-        (("-0.1	a b", "nan	a b"), 17, "above zero"),
+        (("-0.1	a b", "nan	a b"), 17, "'nan' is not a number"),
+        (("-0.1	a b", "-0.1	a b	nan"), 17, "'nan' is not a number"),
         (("-0.1	a b", "x	a b"), 17, "not a number"),
         (("-0.1	a b", "-0.1	a c"), 17, "'c' is no unigram"),
         (("-0.1	a b", "-0.1	a b b b"), 17, "2 words"),
@@ -183,7 +186,6 @@ def test_what_a_pruned_model_left_out_is_filled_in_without_changing_anything(tmp
         (("ngram 1=5", f"ngram {'1' * 5000}=5"), 5, "ngram 1=COUNT"),
         (("-0.1	a b", f"-0.1	a b	{'9' * 5000}"), 17, "not finite"),
         (("-0.1	a b", "-0.1	<s> a"), None, "listed twice"),
-        (("-0.1	a b", "-0.1	a <s>"), None, "sentences"),
         (("-0.69897	a	-0.1", "-0.69897	b	-0.1"), None, "listed twice"),
         (("-0.39794	</s>\n", "-0.39794	x\n"), None, "no unigram </s>"),
         (("\\data\\", "\\nothing\\"), 4, "no ARPA file"),
@@ -233,6 +235,82 @@ def test_a_folder_that_cannot_be_written_is_named(model, tmp_path):
         model.to_arpa(tmp_path / "nowhere" / "m.arpa")
 
 
+def test_the_unknown_word_in_capitals_is_one_word_in_all_orders(tmp_path):
+    """As KenLM has it; the compiled reader and the other, which an exponent of many digits asks for."""
+    text = SMALL.replace("-0.1\ta b", "-0.1\t<UNK> b").replace("-0.4\tb b", "-40e-2\ta <UNK>")
+    expected = KneserNey.from_arpa(written(tmp_path, text.replace("<UNK>", "<unk>")))
+    for odd in (text, text.replace("-0.1\t", "-0.1000000000000000000000\t")):
+        model = KneserNey.from_arpa(
+            written(tmp_path, odd.replace("<unk>", "<UNK>"), "capitals.arpa")
+        )
+        assert model.vocabulary.words == expected.vocabulary.words
+        for line in ("a x", "x b", "x x a", "<UNK> b"):
+            assert list(model.full_scores(line)) == list(expected.full_scores(line))
+    both = SMALL.replace("1=5", "1=6").replace("-0.69897\ta", "-2\t<UNK>\n-0.69897\ta")
+    model = KneserNey.from_arpa(written(tmp_path, both.replace("a b", "<UNK> b")))
+    assert model.score("<UNK> b", bos=False, eos=False) == pytest.approx(-2 - 0.1, abs=1e-6)
+
+
+@pytest.mark.parametrize("number", ["-0.1", "-0.1000000000000000000000"])
+def test_n_grams_of_no_sentence_are_left_out_with_one_warning(tmp_path, number):
+    """Models of running text have them; no score of a sentence rests on them."""
+    text = SMALL.replace("2=4\n", "2=7\nngram 3=3\n").replace(
+        "\n\\end\\",
+        f"{number}\t</s> <s>\n{number}\ta <s>\n-0.3\t</s> a\n\n\\3-grams:\n"
+        f"{number}\tb </s> <s>\n-0.05\t<s> a b\n{number}\t</s> <s> a\n\n\\end\\",
+    )
+    with pytest.warns(UserWarning, match="left out") as caught:
+        model = KneserNey.from_arpa(written(tmp_path, text))
+    left_out = [str(each.message) for each in caught if "left out" in str(each.message)]
+    assert len(left_out) == 1
+    assert "5 are left out" in left_out[0]
+    assert model.fitted_on["n_grams_left_out"] == 5
+    assert model.table.sizes == [4, 4, 1]
+    assert model.score("a b") == pytest.approx(-0.30103 - 0.05 - 0.2, abs=1e-6)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.floats(-1e9, 1e9, width=32) | st.integers(-(10**9), 10**9).map(lambda i: i / 2**9),
+        min_size=1,
+    )
+)
+@example([0.0, -0.0, 1.0, -0.5, 99999999.0, 9999999.5, 99.9999999, -0.00099999999, 1e-4, 9.9999e-5])
+@example([-math.inf, -1e40, 0.1 + 2**-30, 1 / 3, -99.0, 123456.785, 0.0009765625])
+def test_numbers_are_written_as_python_writes_them(numbers):
+    values = np.array([[x, np.nan if i % 3 == 0 else -x] for i, x in enumerate(numbers)])
+    rows = np.arange(len(numbers), dtype=np.int32)[:, None] % 2
+    found = _format(rows, values, *pack_words(["é", ""]))
+    lines = [
+        f"{p:.8g}\t{'é' if i % 2 == 0 else ''}" + ("" if math.isnan(b) else f"\t{b:.8g}") + "\n"
+        for i, (p, b) in enumerate(values.tolist())
+    ]
+    assert found.decode() == "".join(lines)
+
+
+def test_small_numbers_stand_as_they_are(tmp_path):
+    text = SMALL.replace("-0.69897\ta\t-0.1", "-120.5\ta\t-300").replace(
+        "-1\t<unk>\t0", "-inf\t<unk>"
+    )
+    text = text.replace("-99\t<s>\t-0.30103", "-inf\t<s>\t-0.30103").replace(
+        "-0.2\tb </s>", "-1e40\tb </s>"
+    )
+    with pytest.warns(UserWarning, match="not normalized"):
+        model = KneserNey.from_arpa(written(tmp_path, text))
+    model.save(tmp_path / "saved")
+    model.to_arpa(tmp_path / "again.arpa")
+    with pytest.warns(UserWarning, match="not normalized"):
+        again = KneserNey.from_arpa(tmp_path / "again.arpa")
+    for lm in (model, KneserNey.load(tmp_path / "saved"), again, model.smaller(bits=8)):
+        assert lm.score("a", bos=False, eos=False) == pytest.approx(-120.5, abs=1e-5)
+        assert lm.score("a a", bos=False, eos=False) == pytest.approx(-541, abs=1e-4)
+        assert lm.score("x", bos=False, eos=False) == lm.score("b") == -math.inf
+        assert lm.score("<s>", bos=False, eos=False) == -math.inf
+        assert lm.perplexity("a x") == math.inf
+        assert lm.start_log_prob == -math.inf
+
+
 # -- beside the kenlm module ---------------------------------------------------------------------------
 
 
@@ -261,6 +339,23 @@ def test_kenlm_scores_our_files_as_we_do(kenlm, tmp_path, order, smoothing):
                 assert model.score(sentence, bos=bos, eos=eos) == pytest.approx(total, abs=1e-4)
         if sentence:
             assert model.perplexity(sentence) == pytest.approx(theirs.perplexity(sentence), 1e-4)
+
+
+def test_odd_files_are_read_as_kenlm_reads_them(kenlm, tmp_path):
+    text = SMALL.replace("some words before the data are allowed\n", "").replace("2=4", "2=6")
+    text = text.replace("-1\t<unk>\t0", "-inf\t<UNK>").replace(
+        "-0.69897\ta\t-0.1", "-120.5\ta\t-300"
+    )
+    text = text.replace("-0.1\ta b", "-0.1\t<UNK> b").replace("-0.2\tb </s>", "-1e40\tb </s>")
+    text = text.replace("\n\\end", "-0.3\t</s> <s>\n-0.2\ta <s>\n\n\\end")
+    path = written(tmp_path, text)
+    theirs = kenlm.Model(str(path))
+    with pytest.warns(UserWarning, match="2 are left out"):
+        model = KneserNey.from_arpa(path)
+    for sentence in ["", "a", "a a", "a b", "x b", "b", "b b", "x", "b x b"]:
+        for bos, eos in [(True, True), (True, False), (False, True), (False, False)]:
+            expected = theirs.score(sentence, bos=bos, eos=eos)
+            assert model.score(sentence, bos=bos, eos=eos) == pytest.approx(expected, abs=1e-3)
 
 
 def test_scoring_word_by_word_is_that_of_kenlm(kenlm, model, tmp_path):

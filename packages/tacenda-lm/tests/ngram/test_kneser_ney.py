@@ -79,6 +79,29 @@ def test_discounts_are_those_of_the_counts_of_counts():
     np.testing.assert_allclose(found, expected)
 
 
+@pytest.mark.parametrize("smoothing", ["interpolated", "backoff"])
+def test_a_text_without_an_n_gram_of_four_gives_its_discounts_as_in_lmplz(oracles, smoothing):
+    """D(3+) is 3 then; a back-off model, which lmplz has not, would give what occurs three times no probability."""
+    counts = np.bincount(np.repeat([1, 2, 3], [10, 5, 2]), minlength=6)
+    y = 10 / (10 + 2 * 5)
+    expected = [0, 1 - 2 * y * 5 / 10, 2 - 3 * y * 2 / 5, 3]
+    found, from_text = kneser_ney_discounts(counts)
+    assert from_text
+    np.testing.assert_allclose(found, expected)
+    assert kneser_ney_discounts(counts, interpolates=False)[1] is False
+    text = [["a", "b"]] * 3 + [["c", "d"]] * 2 + [["e"]]
+    model = KneserNey(order=2, smoothing=smoothing).fit(text)
+    assert (model.fitted_on["discounts"][1][3] == 3) == (smoothing == "interpolated")
+    oracle = oracles.KneserNeyOracle(
+        text, 2, model.vocabulary.words, interpolated=smoothing == "interpolated"
+    )
+    for sentence in (*text, ["e", "a", "b", "c"]):
+        np.testing.assert_allclose(
+            model.token_log_probs([sentence])[0], oracle.log_probs(sentence), rtol=0, atol=2e-5
+        )
+    assert model.check_normalized(text) < 1e-5
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "counts", [[], [0, 0], [1, 1, 1], [2, 2, 3, 4], [1, 1, 3, 4], [1, 2, 3, 4, 4, 4, 4, 4]]

@@ -1,6 +1,7 @@
 """Strings in compiled code against Python: splitting, looking up, scoring, states between words."""
 
 import copy
+import math
 import pickle
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tacenda import Corpus
+from tacenda.errors import CorpusError
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda_lm import KneserNey, LanguageModel, State
 from tacenda_lm.ngram.words import WordTable
@@ -45,6 +47,42 @@ def slowly(model, function, *arguments, **options):
 def test_a_string_has_the_score_of_its_words(model, text, bos, eos):
     expected = slowly(model, "score", text, bos, eos)
     assert model.score(text, bos, eos) == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=200)
+@given(text=TEXTS)
+@example("a zebra b <unk>")
+@example("\ufeffa b")
+@example("a </s> b")
+def test_a_line_has_the_perplexity_of_its_words(model, text):
+    try:
+        expected = slowly(model, "perplexity", [text]) if "\n" not in text else None
+    except CorpusError:
+        with pytest.raises(CorpusError):
+            model.perplexity(text)
+        return
+    if expected is None or text.startswith("\ufeff"):
+        expected = slowly(model, "perplexity", text.removeprefix("\ufeff").split("\n"))
+    found = model.perplexity(text)
+    again = pickle.loads(pickle.dumps(found))  # noqa: S301
+    assert again == copy.copy(found) == found or found != found
+    for each in (found, again):
+        for name, value in expected.to_dict().items():
+            assert getattr(each, name) == (value if isinstance(value, str) else approx(value)), name
+
+
+def approx(value):
+    return pytest.approx(math.nan if value is None else value, rel=1e-12, nan_ok=True)
+
+
+def test_what_nobody_asks_of_a_line_is_not_computed(model, monkeypatch):
+    monkeypatch.setattr("tacenda_lm.unknown_words.UnknownWords.log_shares", lambda *_: 1 / 0)
+    found = model.perplexity("a zebra b")
+    assert found == pytest.approx(10 ** (-model.score("a zebra b") / 4))
+    assert (found.n_words, found.n_oov, found.context) == (3, 1, "sentence")
+    assert model.perplexity([["a", "zebra"], ["b"]]).without_oov > 0
+    with pytest.raises(ZeroDivisionError):
+        _ = found.bits_per_character
 
 
 @settings(max_examples=150)

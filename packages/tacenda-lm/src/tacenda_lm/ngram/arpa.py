@@ -5,11 +5,13 @@ A file has the line ``\data\``; for each order n a line ``ngram n=COUNT``; for e
 with it, perhaps a base-10 back-off, separated by tabs or spaces; and the line ``\end\``.
 
 Lines in the usual form, with one space or tab between fields, are read by compiled code; what it leaves is read, or
-refused, line by line in Python. Every rule of the format is checked.
+refused, line by line in Python. Every rule of the format is checked. Lines are written likewise.
 
 ``<s>``, which is never predicted, has the log-probability -99 unless the model comes from a file that says otherwise (0
 in those of lmplz), and the back-off of the beginning of a sentence; ``</s>`` has a probability and no back-off. Both
-are one type in a table.
+are one type in a table. An n-gram with ``<s>`` after its first word or ``</s>`` before its last is of no sentence: it
+is left out, and a warning says how many were. ``<UNK>`` is ``<unk>`` in all orders where it is no word beside that, as
+in KenLM.
 
 A look-up goes from shorter to longer n-grams, so of every n-gram that is listed the one without its last word and the
 one without its first word must be listed too. A missing one, which a pruned model left out, is added with the
@@ -31,6 +33,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from tacenda import store
 from tacenda.corpus.lines import LONGEST_ROW, START, byte_chunks, text_file, whole_number
@@ -55,9 +58,13 @@ from tacenda_lm.sequences import Float64
 _BYTES = 1 << 22  # held at a time
 _LINES = 1 << 16  # of a block
 _SLOW = 1 << 10  # lines read in Python from one that is not in the usual form
-_LOWEST = -100.0  # log10 of what stands for "-inf" and for a missing <unk>, as in KenLM
+_MISSING = -100.0  # log10 p of a missing <unk>, as in KenLM
+_LEAST = -1e37  # log10 of less than float32 holds, read as -inf
+_CAPITALS = "<UNK>"  # how SRILM may write <unk>
 _LN10 = math.log(10)
 _LOG10 = 1 / _LN10
+_NUMBERS = 32  # bytes that two numbers and their tabs take at most
+_DIGITS = 8  # of a number that is written
 _Line: TypeAlias = tuple[list[Any], float, float]  # words or their ids, and two numbers, base 10
 _OTHER_PACKINGS = {".bz2", ".lzma", ".xz", ".zip", ".zst"}
 
@@ -66,12 +73,16 @@ _OTHER_PACKINGS = {".bz2", ".lzma", ".xz", ".zip", ".zst"}
 
 
 def write_arpa(
-    path: str | os.PathLike[str], vocabulary: Vocabulary, table: Table, start_log_prob: float
+    path: str | os.PathLike[str] | IO[bytes],
+    vocabulary: Vocabulary,
+    table: Table,
+    start_log_prob: float,
 ) -> None:
     """Write a table, gzipped if the path ends in .gz; the file appears only when it is complete.
 
-    ``start_log_prob`` is what ``<s>`` is given, in base 10. Raises DataError for a word that the format cannot hold, a
-    name that promises another packing, or a path that cannot be written.
+    ``path`` may be a file that is open for bytes. ``start_log_prob`` is what ``<s>`` is given, in base 10. Raises
+    DataError for a word that the format cannot hold, a name that promises another packing, or a path that cannot be
+    written.
     """
     for word in vocabulary.words:
         if word == START or not word or any(space in word for space in " \t\n\r"):
@@ -79,6 +90,9 @@ def write_arpa(
                 f"the word {word!r:.80} cannot stand in an ARPA file, where spaces separate words and "
                 f"{START} marks the beginning of a sentence: rename it in the text"
             )
+    if not isinstance(path, str | os.PathLike):
+        _write(path, vocabulary, table, start_log_prob)
+        return
     path = store.path_of(path, DataError)
     if path.suffix in _OTHER_PACKINGS:
         raise DataError(
@@ -107,36 +121,51 @@ def _write(
     with bar:
         for n in range(1, table.order + 1):
             file.write(f"\n\\{n}-grams:\n".encode())
-            for lines in _lines(vocabulary, table, n, start_log_prob):
-                file.write("".join(lines).encode("utf-8", "surrogatepass"))
-                bar.update(len(lines))
+            for n_lines, lines in _lines(vocabulary, table, n, start_log_prob):
+                file.write(lines)
+                bar.update(n_lines)
     file.write(b"\n\\end\\\n")
 
 
 def _lines(
     vocabulary: Vocabulary, table: Table, n: int, start_log_prob: float
-) -> Iterator[list[str]]:
-    """Yield the lines of one order, many at a time."""
-    last = np.array(vocabulary.words, dtype=object)
-    earlier, boundary = last.copy(), vocabulary.boundary_id
-    earlier[boundary] = START
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of one order, many at a time, and how many they are."""
+    boundary, start = vocabulary.boundary_id, len(vocabulary)
+    spelled = pack_words([*vocabulary.words, START])
     for block in table.blocks(n):
         rows, found = table.words_of(n, *block), table.unpacked(n, *block)
-        columns = [earlier[column] for column in rows.T[:-1]] + [last[rows[:, -1]]]
-        texts = map(" ".join, zip(*columns, strict=True))
-        probs = (found.log_prob * _LOG10).tolist()
+        values = np.full((len(rows), 2), np.nan)
+        values[:, 0] = found.log_prob * _LOG10
         if n < table.order:
-            backoffs = (found.backoff * _LOG10).tolist()
-            triples = zip(probs, texts, backoffs, strict=True)
-            lines = [f"{p:.8g}\t{text}\t{b:.8g}\n" for p, text, b in triples]
-        else:
-            lines = [f"{p:.8g}\t{text}\n" for p, text in zip(probs, texts, strict=True)]
+            values[:, 1] = found.backoff * _LOG10
+        earlier = rows[:, :-1]
+        earlier[earlier == boundary] = start
         if n == 1 and block[0] <= boundary < block[1]:
             # of the two words that are one type here, <s> has the back-off and </s> the probability
-            p, word, *backoff = lines[boundary - block[0]].split("\t")
-            start = "\t".join([f"{start_log_prob:.8g}", START, *backoff])
-            lines[boundary - block[0]] = f"{start.rstrip()}\n{p}\t{word.rstrip()}\n"
-        yield lines
+            place = boundary - block[0]
+            rows = np.insert(rows, place, start, axis=0)
+            values = np.insert(values, place, (start_log_prob, values[place, 1]), axis=0)
+            values[place + 1, 1] = np.nan
+        yield len(rows), _format(rows, values, *spelled)
+
+
+def _format(rows: npt.NDArray[np.int32], values: Float64, text: Any, cuts: Int64) -> bytes:
+    """Return the lines of n-grams (n-grams, n) with their two numbers, of which NaN is none."""
+    parts, done = [], 0
+    out = np.empty(
+        int(np.diff(cuts)[rows].sum()) + len(rows) * (rows.shape[1] + _NUMBERS), np.uint8
+    )
+    while done < len(rows):
+        written, size = _write_lines(rows[done:], values[done:], text, cuts, out)
+        parts.append(out[:size].tobytes())
+        done += written
+        if done < len(rows):  # a number that compiled code leaves
+            words = b" ".join(text[cuts[w] : cuts[w + 1]].tobytes() for w in rows[done])
+            value, *backoff = (b"%.8g" % number for number in values[done] if number == number)
+            parts.append(b"\t".join([value, words, *backoff]) + b"\n")
+            done += 1
+    return b"".join(parts)
 
 
 # -- reading -------------------------------------------------------------------------------------------
@@ -175,10 +204,10 @@ class _Reader:
             if len(counts) == 1:
                 values[:, 1] = 0.0
             if UNKNOWN not in words:
-                added = f"the file has no {UNKNOWN}: added with log10 p = {_LOWEST:g}"
+                added = f"the file has no {UNKNOWN}: added with log10 p = {_MISSING:g}"
                 self.notes["unknown"] = added
                 words.append(UNKNOWN)
-                values = np.append(values, [[_LOWEST, 0.0]], axis=0)
+                values = np.append(values, [[_MISSING, 0.0]], axis=0)
             names = _Names(words)
             orders = [names.rows(np.arange(len(words))[:, None], values)]
             for n, count in enumerate(counts[1:], 2):
@@ -270,16 +299,16 @@ class _Reader:
         """Read the words and their numbers; ``<s>`` gives its back-off to ``</s>``, which is one type with it."""
         words: list[str] = []
         parts: list[Float64] = []
-        for found in self._order(1, count, _Names([BOUNDARY]), 2):
+        for found in self._order(1, count, _Names([BOUNDARY, UNKNOWN]), 2):
             if isinstance(found, list):
                 words += [line[0][0] for line in found]
                 parts.append(np.array([line[1:] for line in found]))
             else:
                 words += self._decode(found[:, :2].tolist())
                 parts.append(found[:, 2:].view(np.float64))
-        values = np.maximum(np.concatenate(parts), _LOWEST)
-        if UNKNOWN not in words and "<UNK>" in words:
-            words[words.index("<UNK>")] = UNKNOWN
+        values = _as_float32(np.concatenate(parts))
+        if UNKNOWN not in words and _CAPITALS in words:
+            words[words.index(_CAPITALS)] = UNKNOWN
         if len(set(words)) < len(words):
             twice = next(word for word, times in Counter(words).items() if times > 1)
             self._fail(f"the unigram {twice!r} is listed twice")
@@ -306,7 +335,7 @@ class _Reader:
             raise
 
     def _ngrams(self, n: int, count: int, names: _Names, bar: Progress[object]) -> Rows:
-        """Read the n-grams of an order, as `_Names.rows` has them."""
+        """Read the n-grams of an order, as `_Names.rows` has them, but those of no sentence."""
         n_keys = names.packing.columns(n)
         parts = [np.empty((0, n_keys + 2), np.uint64)]
         for found in self._order(n, count, names, n_keys):
@@ -317,8 +346,13 @@ class _Reader:
                 parts.append(found)
             bar.update(len(found))
         rows = np.concatenate(parts)
-        values = rows[:, -2:].view(np.float64)
-        np.maximum(values, _LOWEST, out=values)
+        kept = rows[:, 0] != 0
+        if not kept.all():
+            self.notes["n_grams_left_out"] = self.notes.get("n_grams_left_out", 0) + int(
+                (~kept).sum()
+            )
+            rows = rows[kept]
+        _as_float32(rows[:, -2:].view(np.float64))
         return rows
 
     def _order(
@@ -359,31 +393,30 @@ class _Reader:
             if len(fields) not in (n + 1, n + 2) or not fields[1]:
                 self._fail(f"a {n}-gram is a number, {n} words, perhaps a number, not {line!r:.60}")
             log_prob = self._float(fields[0])
-            backoff = max(self._float(fields[n + 1]), _LOWEST) if len(fields) == n + 2 else 0.0
-            if not log_prob <= 0:
+            backoff = self._float(fields[n + 1]) if len(fields) == n + 2 else 0.0
+            if log_prob > 0:
                 what = f"the log-probability {fields[0]:.40} is above zero"
                 self._fail(f"{what}, so the probability above one")
-            if not math.isfinite(backoff):
+            if backoff == math.inf:
                 self._fail(f"the back-off {fields[n + 1]:.40} is not finite")
             yield fields[1 : n + 1], log_prob, backoff
 
     def _float(self, text: str) -> float:
         try:
-            return float(text)
+            found = float(text)
         except ValueError:
+            found = math.nan
+        if math.isnan(found):
             self._fail(f"{text!r:.40} is not a number")
+        return found
 
     def _ids(self, words: list[str], names: _Names) -> list[int]:
-        """The ids of the words of an n-gram, one for both marks, each of which must be where it can be."""
-        if START in words[1:] or BOUNDARY in words[:-1]:
-            self._fail(
-                f"a {len(words)}-gram has {START} after its first word or {BOUNDARY} before its last; "
-                "only models whose sentences have one of each can be read"
-            )
+        """The ids of the words of an n-gram, one for both marks; all -1, whose key is zero, if it is of no sentence."""
         try:
-            return [names.ids[word] for word in words]
+            ids = [names.ids[word] for word in words]
         except KeyError as error:
             self._fail(f"the word {error.args[0]!r} is no unigram")
+        return [-1] * len(ids) if START in words[1:] or BOUNDARY in words[:-1] else ids
 
 
 class _Names:
@@ -391,15 +424,23 @@ class _Names:
 
     def __init__(self, words: list[str]) -> None:
         self.packing = Packing.of(len(words))
-        self.ids = {word: i for i, word in enumerate(words)}
+        self.ids = {word: i for i, word in enumerate([*words, START])}
+        self.ids.setdefault(_CAPITALS, self.ids[UNKNOWN])
+        # for compiled code: spellings and hash table, the id of each, and the numbers of both marks
+        marks = self.ids[START], self.ids[BOUNDARY]
         self.ids[START] = self.ids[BOUNDARY]
-        # for compiled code: words and hash table, the number of <s> and the id of </s>
-        table = hash_table(*pack_words([*words, START]))
-        self.lookup = (*table, len(words), self.ids[BOUNDARY])
+        table = hash_table(*pack_words(list(self.ids)))
+        self.lookup = (*table, np.array(list(self.ids.values())), *marks)
 
     def rows(self, words: Int64, values: Float64) -> Rows:
         """Return n-grams as rows: the key, the first word first, and both numbers as float64."""
         return np.hstack([self.packing.keys(words), values.view(np.uint64)])
+
+
+def _as_float32(values: Float64) -> Float64:
+    """Return the values; those that float32 cannot hold are -inf from now on."""
+    values[values < _LEAST] = -np.inf
+    return values
 
 
 def _build_table(orders: list[Rows], packing: Packing, words: list[str]) -> tuple[Table, Sums, int]:
@@ -558,15 +599,16 @@ def _read_lines(text, at, n, names, packing, rows):
     It stops at a line that is not in the usual form, or that does not end in ``text``. ``names`` are the vocabulary
     with ``<s>``, as `_Names` has it. ``rows`` (lines, columns) takes the key, the first word first, and then
     log-probability and back-off, base 10, as float64. The words of unigrams are not known yet: instead of a key it
-    takes where each begins and ends in ``text``.
+    takes where each begins and ends in ``text``. N-grams of no sentence have a key of zero.
     """
-    words, cuts, slots, start, boundary = names
+    words, cuts, slots, ids, start, boundary = names
     n_keys, end, values = rows.shape[1] - 2, len(text), rows.view(np.float64)
     for line in range(len(rows)):
         value, i = _number(text, at, end)
         if i < 0 or value > 0:
             return line, at
         rows[line, :n_keys] = np.uint64(0)
+        is_cut = False
         for k in range(n):
             if i >= end or text[i] not in (32, 9):
                 return line, at
@@ -582,14 +624,94 @@ def _read_lines(text, at, n, names, packing, rows):
                 rows[line, 0], rows[line, 1] = begin, i
                 break
             w = np.int64(slots[slot_of(code, text, begin, i, words, cuts, slots)])
-            if w < 0 or (w == start and k > 0) or (w == boundary and k < n - 1):
+            if w < 0:
                 return line, at
-            w = boundary if w == start else w
+            is_cut |= (w == start and k > 0) or (w == boundary and k < n - 1)
             shift = np.uint64(64 - packing.bits * (k % packing.per_column + 1))
-            rows[line, k // packing.per_column] |= np.uint64(w + 1) << shift
+            rows[line, k // packing.per_column] |= np.uint64(ids[w] + 1) << shift
+        if is_cut:
+            rows[line, :n_keys] = np.uint64(0)
         backoff, i = _rest(text, i, end)
         if i < 0:
             return line, at
         values[line, n_keys], values[line, n_keys + 1] = value, backoff
         at = i
     return len(rows), at
+
+
+# -- compiled writing ----------------------------------------------------------------------------------
+
+
+@njit
+def _write_number(value, out, at):
+    """Write a number as ``"%.8g" % value`` from place ``at`` of ``out`` on; return where it ends, or -1.
+
+    -1 is for numbers that would have an exponent, and for those half-way between two of 8 digits.
+    """
+    if math.copysign(1.0, value) < 0:
+        out[at] = 45
+        at += 1
+    value = abs(value)
+    if value == 0:
+        out[at] = 48
+        return at + 1
+    if not 1e-4 <= value < 1e7:
+        return -1
+    point = 0  # digits before the point, or minus the zeros behind it
+    while value >= _TENS[point]:
+        point += 1
+    while point <= 0 and value * _TENS[1 - point] < 1:
+        point -= 1
+    scaled = value * _TENS[_DIGITS - point]
+    digits = np.int64(scaled)
+    rest = scaled - digits
+    if abs(rest - 0.5) < 1e-6:
+        return -1
+    digits += rest > 0.5
+    if digits == 10**_DIGITS:
+        digits //= 10
+        point += 1
+    n = _DIGITS
+    while digits % 10 == 0 and n > point:
+        digits //= 10
+        n -= 1
+    # the last digit is at 10^-(n - point): write from there to the front
+    places = n - point
+    end = at + max(point, 1) + (places + 1 if places else 0)
+    i = end - 1
+    for _ in range(places):
+        out[i] = 48 + digits % 10
+        digits //= 10
+        i -= 1
+    if places:
+        out[i] = 46
+        i -= 1
+    while i >= at:
+        out[i] = 48 + digits % 10
+        digits //= 10
+        i -= 1
+    return end
+
+
+@njit
+def _write_lines(rows, values, text, cuts, out):
+    """Write lines of n-grams into ``out``; return how many, and the bytes, up to one with a number that is left."""
+    size = 0
+    for line in range(len(rows)):
+        at = _write_number(values[line, 0], out, size)
+        if at < 0:
+            return line, size
+        for k in range(rows.shape[1]):
+            out[at] = 32 if k else 9
+            at += 1
+            for i in range(cuts[rows[line, k]], cuts[rows[line, k] + 1]):
+                out[at] = text[i]
+                at += 1
+        if values[line, 1] == values[line, 1]:
+            out[at] = 9
+            at = _write_number(values[line, 1], out, at + 1)
+            if at < 0:
+                return line, size
+        out[at] = 10
+        size = at + 1
+    return len(rows), size

@@ -17,21 +17,20 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import START, Marks
-from tacenda.corpus.text import Sentence, Text
-from tacenda.errors import ArtifactError, ConfigurationError, DataError
+from tacenda.corpus.text import Sentence, Text, tokens_of
+from tacenda.errors import ArtifactError, ConfigurationError, DataError, warn
 from tacenda.fitting import FitRun
 from tacenda.settings import Settings, configured_by, option
 from tacenda.tokenizers import ASCII_WHITESPACE
@@ -39,6 +38,7 @@ from tacenda.vocabulary import BOUNDARY, Vocabulary
 from tacenda_lm.kenlm_interface import FullScore
 from tacenda_lm.language_model import LanguageModel
 from tacenda_lm.ngram.table import ABOVE_ONE, MAX_ORDER, Table, lookups
+from tacenda_lm.perplexity import Perplexity
 from tacenda_lm.sequences import (
     Float64,
     Ids,
@@ -50,6 +50,7 @@ from tacenda_lm.sequences import (
     check_word,
 )
 from tacenda_lm.states import State
+from tacenda_lm.unknown_words import UnknownWords
 
 if TYPE_CHECKING:
     from tacenda_lm.ngram.counting import Scratch
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 
 _LN10 = math.log(10)
 _MARKS = frozenset((START, BOUNDARY))
+_NEVER = -1e3  # log10 of a probability that is saved as that of what never happens
+_LONG = 1 << 16  # characters: longer lines are measured in blocks
 _COARSE = 1.0  # a log-probability above 0 by more than the rounding of few bits
 # a vocabulary of so many is read when the model is opened, as a small table is
 _FEW_WORDS = 1 << 12
@@ -145,7 +148,7 @@ class KneserNey(LanguageModel):
     """False for a model read from an ARPA file whose distributions do not all sum to one, and for one of few bits."""
 
     _begun: tuple[tuple[int, ...], Table, npt.NDArray[np.int64]] | None = None  # the first state
-    # what strings are scored with, for one table and tokenizer: their words, the compiled function and its first
+    # what strings are scored with, for one table and tokenizer: their words, the compiled functions and their first
     # arguments, or nothing where more is to be done with words than to look them up
     _prepared: tuple[Table, Any, tuple[WordTable, Any, Any] | None] | None = None
 
@@ -244,7 +247,9 @@ class KneserNey(LanguageModel):
     def from_arpa(cls, path: str | os.PathLike[str]) -> Self:
         """Read the back-off model of an ARPA file, plain or compressed (gzip, bzip2, xz).
 
-        Files whose distributions do not sum to one are read too, with a warning; `is_normalized` is False then.
+        What KenLM reads is read: numbers as they stand, ``-inf`` too, and ``<UNK>`` for ``<unk>``. N-grams that no
+        sentence has, with ``<s>`` after the first word or ``</s>`` before the last, are left out with a warning, and
+        files whose distributions do not sum to one are read with one; `is_normalized` is False then.
 
         Raises
         ------
@@ -262,11 +267,15 @@ class KneserNey(LanguageModel):
             raise DataError(
                 f"{path}: back-offs give {word!r} after {context!r} a probability above one; correct the file"
             )
+        if "n_grams_left_out" in notes:
+            warn(
+                f"{path} has n-grams that no sentence has, with {START} after the first word or {BOUNDARY} before the "
+                f"last: {notes['n_grams_left_out']:,} are left out; sentences score as in KenLM"
+            )
         if not sums.are_one:
-            warnings.warn(
+            warn(
                 f"{path} is not normalized: the probabilities after a context sum to {sums.low:.4g} at the lowest and "
-                f"{sums.high:.4g} at the highest, so its perplexities cannot be compared with those of other models",
-                stacklevel=2,
+                f"{sums.high:.4g} at the highest, so its perplexities cannot be compared with those of other models"
             )
         model = cls(order=table.order)
         model.is_normalized = sums.are_one
@@ -280,8 +289,8 @@ class KneserNey(LanguageModel):
         }
         return model
 
-    def to_arpa(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as an ARPA file, gzipped if the name ends in .gz.
+    def to_arpa(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
+        """Write the model as an ARPA file, gzipped if the name ends in .gz, or into a file that is open for bytes.
 
         Raises
         ------
@@ -296,7 +305,11 @@ class KneserNey(LanguageModel):
 
     def config_dict(self) -> dict[str, Any]:
         """Return the settings, the vocabulary's, and what an ARPA file may say otherwise, as JSON values."""
-        own = {"is_normalized": self.is_normalized, "start_log_prob": self.start_log_prob}
+        start = self.start_log_prob
+        own = {
+            "is_normalized": self.is_normalized,
+            "start_log_prob": start if start > _NEVER else "-inf",  # JSON has no infinity
+        }
         return {**super().config_dict(), **own}
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
@@ -304,8 +317,12 @@ class KneserNey(LanguageModel):
         if not isinstance(self.is_normalized, bool):
             raise ArtifactError(f"is_normalized is {self.is_normalized!r:.80}, not true or false")
         start = config.get("start_log_prob", self.start_log_prob)
-        if not isinstance(start, int | float) or isinstance(start, bool) or not -1e3 < start <= 0:
-            raise ArtifactError(f"start_log_prob is {start!r:.80}, not a logarithm from -1000 to 0")
+        start = -math.inf if start == "-inf" else start
+        is_number = isinstance(start, int | float) and not isinstance(start, bool)
+        if not is_number or not (start == -math.inf or _NEVER < start <= 0):
+            raise ArtifactError(
+                f'start_log_prob is {start!r:.80}, not a logarithm from -1000 to 0, or "-inf"'
+            )
         self.start_log_prob = float(start)
         super()._read_arrays(config, arrays)
         self.table.check_saved(len(self.vocabulary), self.is_normalized)
@@ -425,13 +442,43 @@ class KneserNey(LanguageModel):
         prepared = self._strings()
         if prepared is not None and isinstance(sentence, str) and sentence:
             text = np.frombuffer(sentence.encode("utf-8", "surrogatepass"), np.uint8)
-            _, score_line, arguments = prepared
+            _, (score_line, _), arguments = prepared
             total, found = score_line(*arguments, text, bos, eos)
             if found:
                 if not total <= 0:
                     total = self._sound(np.array([total]))[0]
                 return float(total) / _LN10
         return super().score(sentence, bos, eos)
+
+    def _measure_line(self, line: str) -> Perplexity | None:
+        prepared = self._strings()
+        if prepared is None or not 0 < len(line) <= _LONG or line[0] == "\ufeff":
+            return None
+        words, (_, measure_line), arguments = prepared
+        if measure_line is None:
+            return None
+        text = np.frombuffer(line.encode("utf-8", "surrogatepass"), np.uint8)
+        total, end, unknown, n_words, n_oov = measure_line(*arguments, text)
+        if (
+            n_words < 1 or not total <= 0
+        ):  # blank, with marks, or from a damaged table: others decide
+            return None
+
+        def spell() -> tuple[int, float]:
+            tokens = tokens_of(line, ASCII_WHITESPACE if words.is_ascii else "whitespace")
+            unseen = [word for word in tokens if word not in words.vocabulary]
+            shares = UnknownWords(words.vocabulary).log_shares(unseen)
+            return sum(map(len, tokens)) + n_words, float(shares.sum())
+
+        return Perplexity(
+            log_prob=total,
+            log_prob_eos=end,
+            log_prob_oov=unknown,
+            n_sentences=1,
+            n_words=n_words,
+            n_oov=n_oov,
+            _spell=spell,
+        )
 
     def _score_strings(self, sentences: Text, eos: bool) -> tuple[Float64, Offsets] | None:
         prepared = self._strings()
@@ -444,11 +491,13 @@ class KneserNey(LanguageModel):
     def _strings(self) -> tuple[WordTable, Any, Any] | None:
         prepared, tokenizer = self._prepared, self.fitted_on.get("tokenizer")
         if prepared is None or prepared[0] is not self.learned or prepared[1] != tokenizer:
-            from tacenda_lm.ngram.words import WordTable, score_line
+            from tacenda_lm.ngram.words import WordTable, measure_line, score_line
 
             known, words = None, WordTable(self.vocabulary, tokenizer == ASCII_WHITESPACE)
             if words.is_plain:
-                known = words, score_line, (words.words, *self.table.arguments)
+                # sums of rounded numbers can be above zero word by word
+                functions = score_line, None if self.table.is_coarse else measure_line
+                known = words, functions, (words.words, *self.table.arguments)
             prepared = self._prepared = self.table, tokenizer, known
         return prepared[2]
 
@@ -517,4 +566,4 @@ def _warn_of_fallback(from_text: Sequence[bool], smoothing: str) -> None:
         used = f"those of a cutoff below {CUTOFF} or, where there are none, half a count are used"
     else:
         used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
-    warnings.warn(f"{which} (it is too small, or sentences repeat in it): {used}", stacklevel=5)
+    warn(f"{which} (it is too small, or sentences repeat in it): {used}")

@@ -301,8 +301,10 @@ def _choose_codes(table: Table, order: int, bits: int) -> tuple[Float32, Float32
 
 
 def _means(values: Float32, n: int) -> Float32:
-    """At most n values, ascending, and at least two, that stand for all."""
-    ordered = np.sort(values).astype(np.float64)
+    """At most n values, ascending, and at least two, that stand for all; -inf stands for itself."""
+    ordered = np.sort(values[np.isfinite(values)]).astype(np.float64)
+    if len(ordered) < len(values):
+        return np.append(np.float32(-np.inf), _means(ordered.astype(np.float32), n - 1))
     if len(ordered) < 2:
         return np.array([*ordered, 0.0] if len(ordered) else [-1.0, 0.0], np.float32)
     sums = np.concatenate([[0.0], np.cumsum(ordered)])

@@ -124,7 +124,9 @@ class _Smoother:
         self.interpolates = smoothing == "interpolated" or n == 1
         tally = counted.counts_of_counts[n - 1, 1 if self.katz else 0]
         self.discounts, self.from_text = (
-            good_turing_ratios(tally, CUTOFF) if self.katz else kneser_ney_discounts(tally)
+            good_turing_ratios(tally, CUTOFF)
+            if self.katz
+            else kneser_ney_discounts(tally, self.interpolates)
         )
 
     def smooth_unigrams(self, counts: Int64) -> Float64:
@@ -205,20 +207,24 @@ def _sum_by(prefix: Int64, values: npt.NDArray[np.generic], n_contexts: int) -> 
     return np.bincount(prefix, values, n_contexts).astype(np.float64, copy=False)
 
 
-def kneser_ney_discounts(counts_of_counts: Int64) -> tuple[Float64, bool]:
+def kneser_ney_discounts(
+    counts_of_counts: Int64, interpolates: bool = True
+) -> tuple[Float64, bool]:
     """Return discounts D(0) ... D(3+) of modified Kneser-Ney, and whether the text gave them (eq. 26 of the paper).
 
         Y = t_1 / (t_1 + 2 t_2),   D(k) = k - (k + 1) Y t_{k+1} / t_k
 
-    ``counts_of_counts`` are t_0, t_1, ... of the adjusted counts of one order. Where a t_k is zero or a discount is
-    not within 0 .. k, the discounts are `FALLBACK`. D(0) is 0.
+    ``counts_of_counts`` are t_0, t_1, ... of the adjusted counts of one order. Where t_1, t_2 or t_3 is zero or a
+    discount is not within 0 .. k, the discounts are `FALLBACK`. D(0) is 0. As in lmplz, t_4 may be zero: D(3+) is 3
+    then, and the lower orders predict what occurs three times. Without interpolation that would have no probability.
     """
     t = counts_of_counts.astype(np.float64)
-    if (t[1:5] > 0).all():
+    if (t[1:4] > 0).all():
         Y = t[1] / (t[1] + 2 * t[2])
         k = np.arange(1, 4)
         D = k - (k + 1) * Y * t[2:5] / t[1:4]
-        if ((D > 0) & (k > D)).all():
+        # a D(k) of 0 would leave a context whose words all occur k times nothing to back off with
+        if ((D > 0) & ((k >= D) if interpolates else (k > D))).all():
             return np.concatenate([[0.0], D]), True
     return np.array([0.0, *FALLBACK]), False
 

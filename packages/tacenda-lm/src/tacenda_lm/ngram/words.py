@@ -222,6 +222,28 @@ def score_line(words, data, shape, text, bos, eos):
 
 
 @njit
+def measure_line(words, data, shape, text):
+    """Return the log-probability of a line after ``<s>``, the parts of ``</s>`` and of ``<unk>``, and counts.
+
+    These are of words, with marks of its own -1, and of unknown words.
+    """
+    ids = np.empty(len(text) // 2 + 2, np.int32)
+    n = _encode(words, text, 0, len(text), True, ids, 0)
+    if n < 0:
+        return 0.0, 0.0, 0.0, n, n
+    context, offsets = np.full(1, words[3], np.int64), np.array([0, n])
+    scores, matched = np.empty(n, np.float64), np.empty(n, np.int64)
+    sequence_scores(data, shape, ids, offsets, context, scores, matched)
+    total, oov, n_oov = 0.0, 0.0, 0
+    for i in range(n):
+        total += scores[i]
+        if ids[i] == words[4]:
+            oov += scores[i]
+            n_oov += 1
+    return total, scores[n - 1], oov, n - 1, n_oov
+
+
+@njit
 def _encode_lines(words, text, eos, ids, offsets):
     """Write the ids of all lines, and where each begins and the last ends; return False where one has marks of its own.
 

@@ -133,11 +133,7 @@ def refuse_file_name(text: str) -> None:
     """Raise CorpusError if a string of text is the name of a file, which must be given as a ``Path``."""
     if "\n" in text or "\0" in text or not 0 < len(text) < 4096:
         return
-    try:
-        is_file = Path(text).is_file()
-    except OSError:
-        is_file = False
-    if is_file:
+    if os.path.isfile(text):  # noqa: PTH113 (for every line that is measured: a Path costs three times as much)
         raise CorpusError(
             f"{text!r} is the name of a file, but a string is text itself; "
             f"to read the file give Path({text!r})"
