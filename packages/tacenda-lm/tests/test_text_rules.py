@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tacenda import Corpus
-from tacenda.errors import ConfigurationError, CorpusError
+from tacenda.errors import ConfigurationError, CorpusError, TacendaWarning
 from tacenda_lm import KneserNey, Mixture
 
 LINES = ["a b", "", "b a b", " \t", "b", "a"]
@@ -95,6 +95,28 @@ def test_the_written_unknown_word_is_said_once_and_counted(tmp_path):
         warnings.filterwarnings("error", message="<unk> is written")
         KneserNey(order=2).fit([["a", "rare"], ["a"]])
         KneserNey(order=2).fit(Corpus.from_sentences([["a", "rare"], ["a"]], min_count=2))
+
+
+# -- texts of unknown words ----------------------------------------------------------------------------
+
+
+def test_a_text_of_unknown_words_or_of_another_tokenizer_is_announced_once(tmp_path):
+    corpus = Corpus.from_text("the cat, the dog. the mat, (the cat)\n" * 5, tokenizer="words")
+    lm = KneserNey(order=2).fit(corpus)
+    line = "the cat, the dog. (the mat) the dog, the cat."
+    with pytest.warns(TacendaWarning, match="36 of 60 words .* give tokenizer='words'"):
+        lm.perplexity("\n".join([line] * 6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lm.perplexity("\n".join([line] * 6))  # said once
+        again = KneserNey(order=2).fit(corpus)
+        again.perplexity("\n".join([line] * 6), tokenizer="words")
+        again.perplexity([["x"]] * 49)
+        again.perplexity(corpus)
+        for each in line.split():
+            again.perplexity(each)
+    with pytest.warns(TacendaWarning, match="50 of 50 words .* split alike"):
+        again.perplexity([["x"]] * 50)
 
 
 # -- blank lines ---------------------------------------------------------------------------------------

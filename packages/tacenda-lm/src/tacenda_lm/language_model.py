@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +26,6 @@ from tacenda.corpus.lines import Marks, refuse_file_name
 from tacenda.corpus.text import Sentence, Text, as_corpus, tokens_of
 from tacenda.errors import ConfigurationError, FittingError, warn
 from tacenda.estimator import Estimator
-from tacenda.fitting import FitRun
-from tacenda.fitting.checkpoint import Resume
 from tacenda.store import path_of
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
 from tacenda.vocabulary import Vocabulary
@@ -61,8 +58,13 @@ from tacenda_lm.states import (
 from tacenda_lm.unknown_words import UnknownWords
 from tacenda_lm.word_counts import WordCounts
 
+if TYPE_CHECKING:  # a model that is loaded to score needs no training
+    from tacenda.fitting import FitRun
+    from tacenda.fitting.checkpoint import Resume
+
 _LN2 = math.log(2)
 _IMPLAUSIBLE = 1e15  # a perplexity: a uniform guess among as many words would be better
+_ENOUGH_WORDS = 50  # of a text of which so many are unknown that something is wrong
 _SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
 
 
@@ -252,6 +254,8 @@ class LanguageModel(Estimator):
         FittingError
             A checkpoint cannot be read or written, or belongs to another fit.
         """
+        from tacenda.fitting import FitRun
+
         if not isinstance(resume, bool) and resume != "auto":
             raise ConfigurationError(f'resume is "auto", True or False, not {resume!r:.80}')
         if checkpoints is None and resume is True:
@@ -278,10 +282,9 @@ class LanguageModel(Estimator):
         n = corpus.origin.get("written_unknown", 0)
         if n:
             times = "once" if n == 1 else f"{n:,} times"
-            warnings.warn(
+            warn(
                 f"<unk> is written {times} in the text; it is the unknown word there, as in the Penn Treebank and in "
-                "WikiText, and whatever is outside the vocabulary is scored like it",
-                stacklevel=4,  # of fit, which enters a context
+                "WikiText, and whatever is outside the vocabulary is scored like it"
             )
         # a model of a plugin need not have them before its first fit
         before = getattr(self, "fitted_on", {}), getattr(self, "figures", [])
@@ -416,6 +419,7 @@ class LanguageModel(Estimator):
                 f"of this {type(self).__name__} are damaged, or its fit diverged; fit it again",
                 once=(self, "perplexity"),
             )
+        _warn_of_unknown(self, found, chosen if isinstance(text, str | os.PathLike) else None)
         return found
 
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
@@ -545,6 +549,28 @@ def _sum_up(block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWo
         n_oov=int(block.oov.sum()),
         _spell=spell,
     )
+
+
+def _warn_of_unknown(model: LanguageModel, found: Perplexity, split: object) -> None:
+    """Warn once of a text most of whose words a model does not know, as when it was split in another way.
+
+    ``split`` is the tokenizer that split it, None for sentences that were split before.
+    """
+    if found.n_words < _ENOUGH_WORDS:
+        return
+    fitted_on = getattr(model, "fitted_on", None) or {}
+    usual = fitted_on.get("n_unknown", 0) / fitted_on.get("n_tokens", 1)
+    theirs = _recorded_tokenizers(model) - {"callable", ASCII_WHITESPACE}
+    is_split_so = split is None or not theirs or split in theirs
+    if found.oov_rate > (0.5 if is_split_so else usual + 0.1):
+        remedy = "give a text like the training text, split alike"
+        if not is_split_so:
+            remedy = f"give tokenizer={min(theirs)!r}, which split the training text"
+        warn(
+            f"{found.n_oov:,} of {found.n_words:,} words are outside the vocabulary of the model, and the perplexity "
+            f"says how probable any unknown word is there: {remedy}",
+            once=(model, "unknown words"),
+        )
 
 
 def check_keeps_checkpoints(model: LanguageModel) -> None:

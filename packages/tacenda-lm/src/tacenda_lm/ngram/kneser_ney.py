@@ -31,7 +31,6 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.lines import START, Marks
 from tacenda.corpus.text import Sentence, Text, tokens_of
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, warn
-from tacenda.fitting import FitRun
 from tacenda.settings import Settings, configured_by, option
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda.vocabulary import BOUNDARY, Vocabulary
@@ -53,6 +52,7 @@ from tacenda_lm.states import State
 from tacenda_lm.unknown_words import UnknownWords
 
 if TYPE_CHECKING:
+    from tacenda.fitting import FitRun
     from tacenda_lm.ngram.counting import Scratch
     from tacenda_lm.ngram.words import WordTable
 
