@@ -42,6 +42,7 @@ def protocol(options: Any) -> dict[str, Any]:
         "ids": "score_corpus, ids given",
         "list of lines": "score_batch of strings: splitting them and looking words up included",
         "line by line": "score(line) for every line, of our model and of kenlm.Model",
+        "perplexities": "perplexity(line) for every line, likewise",
         "word by word": "BaseScore for every word, each state from the one before",
         "files": "opening is tacenda.load of a saved model and kenlm.Model of a trie, both mapped, and one line scored "
         "then; reading is of an ARPA file, ours with its check that distributions sum to one; seconds of the processor",
@@ -124,6 +125,7 @@ def scoring_rows(
         (OURS, "ids"): lambda: model.score_corpus(*text),
         (OURS, "list of lines"): lambda: model.score_batch(lines),
         (OURS, "line by line"): lambda: [model.score(line) for line in lines],
+        (OURS, "perplexities"): lambda: [model.perplexity(line) for line in lines],
         (OURS, "word by word"): lambda: word_by_word(model, State, split),
     }
     differences = {}
@@ -131,6 +133,7 @@ def scoring_rows(
         import kenlm
 
         works[who, "line by line"] = lambda other=other: [other.score(line) for line in lines]
+        works[who, "perplexities"] = lambda other=other: [other.perplexity(line) for line in lines]
         works[who, "word by word"] = lambda other=other: word_by_word(other, kenlm.State, split)
         differences[who] = largest_difference(model, other, lines)
     n_words = sum(map(len, split))
