@@ -117,22 +117,22 @@ def _write(
     sizes[0] += 1  # <s> and </s> are one type in the table
     counts = "".join(f"ngram {n}={size}\n" for n, size in enumerate(sizes, 1))
     file.write(f"\\data\\\n{counts}".encode())
+    spelled = pack_words([*vocabulary.words, START])
     bar: Progress[object] = track(None, "writing n-grams", total=sum(sizes), unit="n-gram")
     with bar:
         for n in range(1, table.order + 1):
             file.write(f"\n\\{n}-grams:\n".encode())
-            for n_lines, lines in _lines(vocabulary, table, n, start_log_prob):
+            for n_lines, lines in _lines(spelled, vocabulary.boundary_id, table, n, start_log_prob):
                 file.write(lines)
                 bar.update(n_lines)
     file.write(b"\n\\end\\\n")
 
 
 def _lines(
-    vocabulary: Vocabulary, table: Table, n: int, start_log_prob: float
+    spelled: tuple[Any, Int64], boundary: int, table: Table, n: int, start_log_prob: float
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of one order, many at a time, and how many they are."""
-    boundary, start = vocabulary.boundary_id, len(vocabulary)
-    spelled = pack_words([*vocabulary.words, START])
+    """Yield the lines of one order, many at a time, and how many they are; ``spelled`` are the words and ``<s>``."""
+    start = table.n_types
     for block in table.blocks(n):
         rows, found = table.words_of(n, *block), table.unpacked(n, *block)
         values = np.full((len(rows), 2), np.nan)
