@@ -99,7 +99,7 @@ def rows(doc: Doc) -> str:
     """Return one line per token: start, text, bits, natural log-probability, whether it is unknown."""
     lines = ["start\ttoken\tsurprisal\tlogprob\toov"]
     for token in doc:
-        if token._.surprisal is not None:
+        if not token.is_space:
             scores = f"{token._.surprisal:.4f}\t{token._.lm_logprob:.4f}\t{int(token._.lm_oov)}"
             lines.append(f"{token.idx}\t{token.text}\t{scores}")
     return "\n".join(lines) + "\n"
@@ -109,11 +109,12 @@ def report(doc: Doc) -> None:
     """Print the first sentence word by word, and the figures of the whole document."""
     print("\nbits of surprisal, first sentence:")
     for token in next(iter(doc.sents), doc[:0]):
-        if token._.surprisal is not None:
+        if not token.is_space:
             bar = "#" * round(token._.surprisal)
             unknown = "  (not in the vocabulary)" if token._.lm_oov else ""
             print(f"  {token._.surprisal:6.2f}  {token.text:<16} {bar}{unknown}")
-    print(f"\nperplexity {doc._.perplexity:.1f}, {doc._.lm_bpc:.2f} bits per character")
+    if doc._.perplexity is not None:  # as that of a document without words is
+        print(f"\nperplexity {doc._.perplexity:.1f}, {doc._.lm_bpc:.2f} bits per character")
 
 
 if __name__ == "__main__":

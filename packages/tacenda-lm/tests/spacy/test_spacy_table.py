@@ -1,5 +1,6 @@
 """The table of the component: the words of documents, as `surprisal_table` has those of texts."""
 
+import gc
 import warnings
 
 import numpy as np
@@ -72,3 +73,13 @@ def test_a_document_that_was_not_scored_is_refused(pipeline):
 def test_an_empty_document_has_no_rows(pipeline):
     nlp = pipeline()
     assert len(nlp.get_pipe("lm_scorer").surprisal_table(nlp(" "))) == 0
+
+
+def test_a_component_whose_pipeline_is_gone_still_makes_tables(pipeline):
+    nlp = pipeline()
+    doc, component = nlp("the zebra’s cat"), nlp.get_pipe("lm_scorer")
+    expected = component.surprisal_table(doc)["surprisal"]
+    del nlp
+    gc.collect()
+    assert component._nlp() is None
+    assert component.surprisal_table(doc)["surprisal"].tolist() == expected.tolist()

@@ -328,7 +328,8 @@ class LanguageModelScorer(ModelComponent):
             scored_text(doc, name, vocabulary, self.normalize, self.prefix, counts)
             for name, doc in named.items()
         ]
-        split = get_tokenizer(resolve_tokenizer("spacy", self._nlp()))
+        # the pipeline may be gone, and its component not
+        split = str.split if (nlp := self._nlp()) is None else resolve_tokenizer("spacy", nlp)
         notes = caveats(
             self.language_model,
             self.unknown,
