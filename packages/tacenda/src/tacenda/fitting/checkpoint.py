@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from tacenda import store
-from tacenda.errors import FittingError, warn
+from tacenda.errors import FittingError, describe, warn
 from tacenda.fitting.trainer import State
 
 Resume = bool | Literal["auto"]
@@ -121,7 +121,7 @@ class CheckpointFolder:
             best = arrays.get("best")
             return Checkpoint(manifest["identity"], manifest["progress"], arrays["state"], best)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._damaged(f"cannot be read: {error!r}") from error
+            raise self._damaged(f"cannot be read ({describe(error)})") from error
 
     def _write_arrays(self, role: str, arrays: State) -> dict[str, Any]:
         # safetensors silently scrambles arrays that are not in C order
@@ -137,10 +137,15 @@ class CheckpointFolder:
         if Path(name).name != name or not name.startswith(f"{role}-"):
             raise self._damaged(f"names a file it may not name: {name!r}")
         path = self.folder / name
-        with store.open_regular(path) as file:
-            # a file of another size is not read: it may be larger than the memory
-            fits = os.fstat(file.fileno()).st_size == entry["size"]
-            data = file.read() if fits else b""
+        try:
+            with store.open_regular(path) as file:
+                # a file of another size is not read: it may be larger than the memory
+                fits = os.fstat(file.fileno()).st_size == entry["size"]
+                data = file.read() if fits else b""
+        except (OSError, ValueError) as error:
+            raise self._damaged(
+                f"names {name}, which cannot be read ({describe(error)})"
+            ) from error
         if len(data) != entry["size"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
             raise self._damaged(f"names {name}, whose contents are not those that were saved")
         try:
