@@ -1,5 +1,7 @@
 """``tacenda embed``: fit, apply, pairs and neighbours, and what a mistake looks like."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,29 @@ def test_fit_saves_a_model_that_knows_its_text(run, text, tmp_path):
     assert model.fitted_on["tokenizer"] == "whitespace"
     assert model.fitted_on["sources"] == ["text.txt"]
     assert str(tmp_path) not in (tmp_path / "model" / "model.json").read_text(encoding="utf8")
+
+
+def test_fit_reads_json_lines_and_says_where_a_text_is_of_another_kind(run, tmp_path):
+    named, unnamed = tmp_path / "t.jsonl", tmp_path / "t.txt"
+    for path in (named, unnamed):
+        path.write_text("\n".join(json.dumps({"text": line, "body": "a b"}) for line in LINES))
+    output = tmp_path / "m"
+    plain = ["fit", "--model", "toy", "--output", output, "--force", "--text"]
+    for more, n in (
+        ([named], 36),
+        ([named, "--text-field", "body"], 18),
+        ([unnamed, "--text-field", "text"], 36),
+    ):
+        status, _, err = run(*plain, *more)
+        assert (status, "note:" in err) == (0, False)
+        assert f"{n} tokens in" in err
+    status, _, err = run(*plain, unnamed)
+    assert status == 0
+    assert "note: the lines are JSON objects, and are read as text: --text-field text" in err
+    status, _, err = run(*plain, named, "--text-field", "title")
+    assert status == 1
+    assert "t.jsonl, line 1: the object has no field 'title'" in err
+    assert "such as --text-field text" in err
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,14 @@ def test_text_that_was_not_tokenized_brings_the_warning(client, tmp_path):
         ClusterCorpus.from_text(path, client=client)
 
 
+def test_json_lines_are_read_in_parts_as_in_one_piece(client, tmp_path):
+    path = tmp_path / "text.jsonl"
+    path.write_text("\n".join(f'{{"text": "a b{i % 7}\\nc", "body": "d"}}' for i in range(100)))
+    for more in ({}, {"text_field": "body"}):
+        there = ClusterCorpus.from_text(path, client=client, partition_bytes=300, **more)
+        assert_same(there, Corpus.from_text(path, **more))
+
+
 def test_without_a_client_that_is_the_error(file):
     with pytest.raises(ConfigurationError, match="no current Dask client"):
         ClusterCorpus.from_text(file)
