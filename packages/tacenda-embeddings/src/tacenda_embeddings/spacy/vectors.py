@@ -33,6 +33,7 @@ NAME = "tacenda.MorphologicalVectors.v1"
 USE, CHECK = "tacenda.use_vectors.v1", "tacenda.check_vectors.v1"
 FOLDER = "morphological_vectors"
 
+_WITH_ADDED = b"TACENDA VECTORS\x01"  # how the bytes of a model begin that are followed by words that were added
 _OUTSIDE = "\ue000" * 8  # letters for private use: no word of any vocabulary
 
 #: Words outside the vocabulary whose vectors are kept; some 15 MB at a width of 100.
@@ -455,15 +456,18 @@ class MorphologicalVectors(BaseVectors):
             return b""
         added = self._added()
         artifact = bytes(self.model.to_artifact().to_bytes())
-        return bytes(srsly.msgpack_dumps([artifact, added])) if added else artifact
+        return _WITH_ADDED + bytes(srsly.msgpack_dumps([artifact, added])) if added else artifact
 
     def from_bytes(self, data: bytes, **kwargs: Any) -> "MorphologicalVectors":
         """Take back what `to_bytes` gave, which may be no model."""
         if not data:
             self.clear()
             return self
-        artifact, added = (data, {}) if data.startswith(b"TACENDA") else srsly.msgpack_loads(data)
-        self.take(artifact)._add_all(added)
+        if data.startswith(_WITH_ADDED):
+            artifact, added = srsly.msgpack_loads(data.removeprefix(_WITH_ADDED))
+            self.take(artifact)._add_all(added)
+        else:
+            self.take(data)
         return self
 
     def to_disk(self, path: str | Path, **kwargs: Any) -> None:
