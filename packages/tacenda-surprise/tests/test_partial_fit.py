@@ -65,6 +65,19 @@ def test_biases_go_on_with_the_penalties_of_the_fit(trainset):
     np.testing.assert_allclose(algo.bu, before, atol=1e-4)
 
 
+def test_biases_go_on_without_a_second_fit(trainset, tmp_path, monkeypatch):
+    algo = BiasOnly().fit(trainset)
+    algo.save(tmp_path / "biases")
+    fitted = []
+    monkeypatch.setattr(BiasOnly, "_fit_variances", lambda *given: fitted.append(given))
+    more = trainset_of(("newcomer", "item 1", 5.0))
+    again = BiasOnly.load(tmp_path / "biases")
+    for one in (algo, again):
+        one.partial_fit(more)
+        assert (one.predict_std(["newcomer"], ["item 1"]) > 0).all()
+    assert not fitted
+
+
 def test_twice_is_the_same_twice(make, trainset, testset):
     more = trainset_of(("newcomer", "item 1", 5.0), ("user 1", "new item", 1.0))
     one, other = (make().fit(trainset).partial_fit(more).test(testset) for _ in range(2))

@@ -10,7 +10,16 @@ import tacenda
 from tacenda import artifact
 from tacenda.errors import ArtifactError, NotFittedError
 from tacenda.settings import configured_by, option
-from tacenda_surprise import PMF, RBM, BiasOnly, Blend, ConditionalPMF, RatingAlgorithm, Recommender
+from tacenda_surprise import (
+    PMF,
+    RBM,
+    BayesianPMF,
+    BiasOnly,
+    Blend,
+    ConditionalPMF,
+    RatingAlgorithm,
+    Recommender,
+)
 from tacenda_surprise.factorization import PMFSettings
 from tacenda_surprise.storage import pack_ids, unpack_ids
 
@@ -226,3 +235,35 @@ def test_a_deviation_of_nothing_among_the_choices_is_refused(saved):
     artifact.write(saved, replace(found, arrays={**found.arrays, "choices.liking": liking}))
     with pytest.raises(ArtifactError, match=r"'choices.liking' holds no deviation"):
         PMF.load(saved)
+
+
+@pytest.mark.parametrize("top", [1e9, 1e13, 1e-9, 1e-18])
+@pytest.mark.parametrize(
+    "make",
+    [
+        BiasOnly,
+        lambda: PMF(**SMALL),
+        lambda: ConditionalPMF(**SMALL),
+        lambda: BayesianPMF(n_factors=2, burn_in=4, n_samples=4, random_state=0),
+        lambda: RBM(n_hidden=2, n_epochs=2, random_state=0),
+    ],
+    ids=["BiasOnly", "PMF", "ConditionalPMF", "BayesianPMF", "RBM"],
+)
+def test_amounts_of_any_size_are_saved_and_loaded(make, top, make_dataset, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [(f"u{k % 20}", f"i{k % 17}", float(rng.uniform(0, top))) for k in range(250)]
+    algo = make().fit(make_dataset(rows, (0, top)).build_full_trainset())
+    algo.save(tmp_path / "algo")
+    pairs = ["u1", "u2"], ["i1", "i5"]
+    again = type(algo).load(tmp_path / "algo")
+    np.testing.assert_array_equal(again.predict_many(*pairs), algo.predict_many(*pairs))
+    np.testing.assert_array_equal(again.predict_std(*pairs), algo.predict_std(*pairs))
+
+
+def test_ratings_too_large_to_be_loaded_are_not_saved(make_dataset, tmp_path):
+    algo = BiasOnly().fit(make_dataset([("a", "x", 1.0), ("b", "x", 3.0)]).build_full_trainset())
+    algo.save(tmp_path / "algo")
+    huge = make_dataset([("a", "x", 1e17), ("b", "x", 3.0)], (0, 1e17)).build_full_trainset()
+    with pytest.raises(ArtifactError, match=r"could not be loaded again: 0.0 to 1e.17 with mean"):
+        BiasOnly().fit(huge).save(tmp_path / "algo")
+    assert BiasOnly.load(tmp_path / "algo").catalogue.scale == (1, 5)

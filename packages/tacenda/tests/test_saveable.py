@@ -8,7 +8,7 @@ import pytest
 
 import tacenda
 from tacenda import artifact, plugins
-from tacenda.arrays import Array, Arrays, Float64, Int64, below
+from tacenda.arrays import Array, Arrays, Float64, Int64, below, up_to
 from tacenda.artifact import Artifact
 from tacenda.errors import (
     ArtifactError,
@@ -155,10 +155,29 @@ def test_a_model_of_another_class_is_refused(tmp_path):
 def test_arrays_that_do_not_fit_the_model_are_refused_naming_the_path(tmp_path, factors, message):
     model = a_scale()
     model.learned = Factors(factors)
-    model.save(tmp_path / "m")
+    artifact.write(tmp_path / "m", model.to_artifact())
     with pytest.raises(ArtifactError, match=message) as caught:
         tacenda.load(tmp_path / "m")
     assert str(tmp_path / "m") in str(caught.value)
+
+
+def test_what_could_not_be_loaded_again_is_not_saved_and_replaces_nothing(tmp_path):
+    a_scale(1.0, 2.0).save(tmp_path / "m")
+    for parts in ({}, {"only": a_scale(np.inf)}):
+        broken = Sum(**parts) if parts else a_scale(1e16)
+        with pytest.raises(ArtifactError, match=r"m: it could not be loaded again: .* 'factors'"):
+            broken.save(tmp_path / "m")
+    assert tacenda.load(tmp_path / "m").learned.factors.tolist() == [1.0, 2.0]
+
+
+class Squares(Arrays):
+    squares: Float64[Array, "n", up_to(1e30)]
+
+
+def test_numbers_that_are_declared_large_are_taken_up_to_their_own_bound():
+    assert Squares.from_arrays({"squares": np.array([1e29])}).squares[0] == 1e29
+    with pytest.raises(ArtifactError, match=r"implausibly large \(above 1e30\)"):
+        Squares.from_arrays({"squares": np.array([1e31])})
 
 
 def test_whatever_a_models_code_makes_of_a_damaged_artifact_is_an_artifact_error(tmp_path):

@@ -60,6 +60,7 @@ class Biases(Arrays):
     item_biases: Float32[Array, "items"]
     penalties: Float64[Array, "2", at_least(0)]
     spread: PredictiveVariance
+    variances: Variances | None = None  # of which the spread is made; older models have none
 
 
 class BiasOnly(RatingAlgorithm):
@@ -78,12 +79,13 @@ class BiasOnly(RatingAlgorithm):
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
         catalogue = Catalogue.of(ratings)
         alternation = self._alternate(ratings, catalogue.mean)
-        self._train(run, alternation, ratings, catalogue, SWEEPS)
+        variances = self._fit_variances(ratings, catalogue)
+        self._train(run, alternation, ratings, catalogue, SWEEPS, variances)
 
     def _go_on(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
-        """Alternate on; it ends where a new fit would, except for the mean."""
+        """Alternate on; it ends where a new fit would, except for the mean. The parameters of the variances stay."""
         old, catalogue = self._learned(self.learned), self.catalogue.extended(ratings)
         alternation = self._alternate(ratings, catalogue.mean)
         for start, known in ((alternation.b, old.user_biases), (alternation.c, old.item_biases)):
@@ -91,10 +93,17 @@ class BiasOnly(RatingAlgorithm):
         # The penalties of the fit that goes on.
         alternation.variances[1:] = alternation.variances[0] / np.maximum(old.penalties, 1e-9)
         n = SWEEPS if epochs is None else epochs
-        self._train(run, alternation, ratings, catalogue, n)
+        variances = old.variances or self._fit_variances(ratings, catalogue)
+        self._train(run, alternation, ratings, catalogue, n, variances)
 
     def _train(
-        self, run: FitRun, alternation: Alternation, ratings: Ratings, catalogue: Catalogue, n: int
+        self,
+        run: FitRun,
+        alternation: Alternation,
+        ratings: Ratings,
+        catalogue: Catalogue,
+        n: int,
+        variances: Variances,
     ) -> None:
         self.history = fit(
             alternation,
@@ -103,12 +112,12 @@ class BiasOnly(RatingAlgorithm):
             run,
             {} if run.checkpoints is None else self._identity(),
         )
-        spread = self._fit_variances(ratings, catalogue).spread(*alternation.sizes)
+        spread = variances.spread(*alternation.sizes)
         b, c = alternation.b.astype(np.float32), alternation.c.astype(np.float32)
         for side, counts in ((b, np.diff(ratings.user_offsets)), (c, ratings.item_counts)):
             side[counts == 0] = mean_row(side, counts)
         self._catalogue = catalogue
-        self.learned = Biases(b, c, np.array(alternation.penalties), spread)
+        self.learned = Biases(b, c, np.array(alternation.penalties), spread, variances)
         self.figures = [self.history.figure("none held out")]
 
     @property

@@ -258,7 +258,8 @@ def deviation(ratings: Ratings) -> float:
     """Standard deviation of the ratings; where all are alike, a quarter of the scale."""
     found = float(ratings.values.std(dtype=np.float64)) if len(ratings) > 1 else 0.0
     low, high = ratings.scale
-    return found if found > 1e-6 else (high - low) / 4 or 1.0
+    largest = float(np.abs(ratings.values).max(initial=0.0))  # the ratings have a unit of their own
+    return found if found > 1e-6 * largest else (high - low) / 4 or 1.0
 
 
 def sparsity(ratings: Ratings) -> float:

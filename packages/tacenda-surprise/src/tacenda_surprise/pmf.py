@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Arrays, Float32, Float64, at_least
+from tacenda.arrays import LARGEST, Array, Arrays, Float32, Float64, at_least, up_to
 from tacenda.fitting import FitRun, History
 from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
@@ -68,7 +68,9 @@ class Factors(Arrays):
     item_biases: Float32[Array, "items"]
     side_factors: Float32[Array, "sides width"]  # w, no rows without conditioning
     user_prior: Float32[Array, "priors width"]  # s, likewise
-    used: Float64[Array, "16", at_least(0)]  # see `resolved`
+    used: Float64[
+        Array, "16", at_least(0), up_to(LARGEST**2)
+    ]  # see `resolved`; rates are one over a unit
     spread: PredictiveVariance
     variances: Variances
 

@@ -27,7 +27,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from tacenda.arrays import Array, Arrays, Constraint, Float32, Float64, at_least, named, positive
+from tacenda.arrays import (
+    LARGEST,
+    Array,
+    Arrays,
+    Constraint,
+    Float32,
+    Float64,
+    at_least,
+    named,
+    positive,
+    up_to,
+)
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers
 
 _REACH = 2.5  # of the standardized prediction: beyond it the curve stays level
@@ -74,13 +85,18 @@ is_curve = Constraint(
 )
 
 
+_squares = up_to(LARGEST**2)  # in squared units of the ratings
+
+
 class PredictiveVariance(Arrays):
     """Variances that users and items add; the last row of either is for the unknown."""
 
-    of_users: Float32[Array, "users+1", positive, named("users")]
-    of_items: Float32[Array, "items+1", at_least(0), named("items")]
+    of_users: Float32[Array, "users+1", positive, _squares, named("users")]
+    of_items: Float32[Array, "items+1", at_least(0), _squares, named("items")]
     curve: Float32[Array, "4", is_curve]
-    user: Float32[Array, "3", positive]  # sigma^2, a_U and k_U, of a user of whom only n is known
+    user: Float32[
+        Array, "3", positive, _squares
+    ]  # sigma^2, a_U and k_U, of a user of whom only n is known
 
     def of_new_user(self, n: int) -> float:
         """The variance that a user with ``n`` ratings and average noise adds."""

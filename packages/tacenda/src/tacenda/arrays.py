@@ -89,6 +89,7 @@ __all__ = [
     "to_device",
     "to_numpy",
     "to_tensors",
+    "up_to",
     "within",
     "zeros",
 ]
@@ -110,6 +111,7 @@ class Constraint(NamedTuple):
     """A condition on the numbers of an array."""
 
     fault: Callable[[NDArray[Any], Sizes], str | None]  # what is wrong, as the end of a sentence
+    largest: float = LARGEST  # up to which floats are plausible
 
 
 class Below(NamedTuple):
@@ -185,6 +187,11 @@ def at_least(low: float) -> Constraint:
     """Require numbers of at least ``low``."""
     fault = "holds a negative number" if not low else f"holds a number below {low:g}"
     return Constraint(lambda array, sizes: None if (array >= low).all() else fault)
+
+
+def up_to(largest: float) -> Constraint:
+    """Take numbers as large as ``largest``, where squares or reciprocals of others are, as variances."""
+    return Constraint(lambda array, sizes: None, largest)
 
 
 #: Require numbers above zero.
@@ -326,8 +333,11 @@ def _take(arrays: Mapping[str, NDArray[Any]], name: str, spec: Spec, sizes: Size
 def _check_numbers(name: str, array: NDArray[Any], spec: Spec, sizes: Sizes) -> None:
     """Raise ArtifactError for numbers that are not as declared, once all dimensions are in ``sizes``."""
     fault = None
-    if array.dtype.kind == "f" and not (np.abs(array) <= np.float64(LARGEST)).all():
-        fault = "holds NaN, infinite or implausibly large (above 1e15) values"
+    largest = max((getattr(each, "largest", LARGEST) for each in spec.constraints), default=LARGEST)
+    if array.dtype.kind == "f" and not (np.abs(array) <= np.float64(largest)).all():
+        fault = f"holds NaN, infinite or implausibly large (above {largest:.0e}) values".replace(
+            "e+", "e"
+        )
     for constraint in spec.constraints:
         fault = fault or constraint.fault(array, sizes)
     if fault:

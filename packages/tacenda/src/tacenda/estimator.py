@@ -186,9 +186,19 @@ class Estimator:
         ``precision`` is ``"full"``, or ``"float16"`` or ``"int8"`` for a smaller folder of a model with large tables,
         which are rounded (`tacenda.artifact.arrays`); by default that of the saved model it was loaded from.
 
-        Raises `ArtifactError` if nothing in the model can be rounded so, or if it cannot be written.
+        The model is rebuilt from what is to be written, before anything on disk is replaced.
+
+        Raises `ArtifactError` if nothing in the model can be rounded so, if it could not be loaded again, or if it
+        cannot be written.
         """
-        write(path, self.to_artifact(precision))
+        artifact = self.to_artifact(precision)
+        try:
+            type(self).from_artifact(artifact)
+        except TacendaError as error:
+            raise ArtifactError(
+                f"cannot save {os.fspath(path)}: it could not be loaded again: {error}"
+            ) from error
+        write(path, artifact)
 
     def to_artifact(self, precision: Precision | None = None) -> Artifact:
         """Return the model as tensors and metadata; ``precision`` as in `save`."""
