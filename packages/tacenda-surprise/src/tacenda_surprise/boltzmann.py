@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -52,6 +51,7 @@ from tacenda.fitting import (
     Trainer,
     fit,
 )
+from tacenda.forks import cached_property
 from tacenda.kernels import ratings as kernels
 from tacenda.kernels.ratings import (
     Descent,

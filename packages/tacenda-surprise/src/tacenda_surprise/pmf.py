@@ -17,7 +17,6 @@ likewise, without s.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,6 +24,7 @@ import numpy.typing as npt
 
 from tacenda.arrays import LARGEST, Array, Arrays, Float32, Float64, at_least, up_to
 from tacenda.fitting import FitRun, History
+from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Tables, rating_scores
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by

@@ -14,12 +14,13 @@ from __future__ import annotations
 import difflib
 import importlib.metadata
 import logging
+import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.parser import HeaderParser
-from functools import cache, cached_property
+from functools import cache
 from importlib.metadata import EntryPoint
 from itertools import chain
 from pathlib import Path
@@ -33,6 +34,7 @@ from tacenda.errors import (
     TacendaError,
     describe,
 )
+from tacenda.forks import cached_property
 
 #: The kinds of plugins; the entry-point group of a kind is ``tacenda.<kind>``.
 KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", "commands")
@@ -86,6 +88,16 @@ _lock = threading.RLock()
 _installed: _Installed | None = None
 _registered: dict[tuple[str, str, str], tuple[PluginRecord, Any]] = {}
 _outcomes: dict[PluginRecord, tuple[PluginRecord, Any]] = {}
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    # a child has none of its parent's threads, and would wait for ever for one that was reading what is installed
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @cache

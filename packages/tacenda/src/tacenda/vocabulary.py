@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final, Literal, Self, get_args
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8
 from tacenda.errors import ArtifactError, CorpusError
+from tacenda.forks import cached_property
 from tacenda.word_classes import CLASSES, coarser_class, word_class
 
 BOUNDARY: Final = "</s>"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -22,6 +21,7 @@ from tacenda.arrays import Array, Arrays, Float32, Float64, named, positive, to_
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.estimator import Estimator
+from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary

@@ -27,6 +27,7 @@ from spacy.tokens import Doc
 from thinc.api import Model, get_width
 from thinc.types import Ragged
 
+from tacenda.forks import renew_in_children
 from tacenda.kernels.machinery.compiled import njit
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
 from tacenda_embeddings.spacy.doc_tensor import read_vectors, scales
@@ -330,6 +331,12 @@ class WordRows:
         self._plan: Plan | None = None
         self._kept: _Kept | None = None
         self._lock = threading.Lock()
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """Start without rows in a forked child if a thread of its parent, which the child lacks, was adding some."""
+        if self._lock.locked():
+            self._kept, self._lock = None, threading.Lock()
 
     def __deepcopy__(self, _: Any) -> Self:
         return type(self)()
@@ -408,7 +415,7 @@ class WordRows:
         digests = digest_rows(tables, read)
         rows = _rows_of_words(plan, W, b, Words(vocab, attributes, values[new]))
         added = False
-        # never waits: the lock of a forked child may be held by a thread that it does not have
+        # never waits: another thread is adding rows, and these are few
         if self._lock.acquire(blocking=False):
             try:
                 if 4 * rows.shape[1] * (kept.used + len(new)) > _KEPT_BYTES:

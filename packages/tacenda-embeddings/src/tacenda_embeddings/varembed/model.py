@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -29,6 +28,7 @@ from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ConfigurationError, DataError, PluginUnavailableError
 from tacenda.estimator import Estimator
 from tacenda.fitting import Resume
+from tacenda.forks import cached_property
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary, not_a_string, reserved, token_list
 from tacenda_embeddings.varembed.morphemes import Inventory

@@ -11,7 +11,6 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -21,6 +20,7 @@ from scipy.special import digamma
 
 from tacenda.arrays import Array, Float64, Int64, Offsets, UInt8, below, take
 from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.forks import cached_property
 from tacenda.progress import track
 from tacenda.vocabulary import Vocabulary, pack_words, reserved, unpack_words
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from tacenda.arrays import (
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import PASS_ITEMS, forget_pages
 from tacenda.errors import ArtifactError
+from tacenda.forks import cached_property, renew_in_children
 from tacenda.kernels.hidden_markov import (
     Counts,
     Forward,
@@ -255,6 +255,12 @@ class BlockStore:
         self._lock = threading.Lock()
         self._pool = np.empty((self.capacity, k, k), np.float32)
         self._slots: dict[int, int] = {}
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """Start without blocks in a forked child if a thread of its parent, which the child lacks, was adding some."""
+        if self._lock.locked():
+            BlockStore.__init__(self, *self._given)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BlockStore, self._given  # without blocks, and with a lock of its own

@@ -28,7 +28,7 @@ held to the array's bounds (see ``lookup``), so the numbers of the layout are al
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Int64, UInt64, named
 from tacenda.errors import ArtifactError
+from tacenda.forks import cached_property
 
 MAX_ORDER = 16  # the longest n-grams of any model
 ABOVE_ONE = 1e-3  # a log-probability above 0 by more than rounding (a probability above one)

@@ -10,13 +10,13 @@ a named one: the bytes of all words, uint8 (bytes,), and where each begins, int6
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ArtifactError
+from tacenda.forks import cached_property
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
 from tacenda_lm.ngram.lookup import sequence_scores

@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self, Unpack, get_origin, get_type_hints
@@ -44,6 +43,7 @@ from tacenda.corpus.storage import (
 )
 from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
 from tacenda.errors import ArtifactError, CorpusError, warn
+from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets
 from tacenda.tokenizers import Tokenizer, get_tokenizer, tokenizer_version
 from tacenda.vocabulary import Vocabulary

@@ -10,7 +10,6 @@ of a rating is known in both cases.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from tacenda.errors import ConfigurationError
+from tacenda.forks import cached_property
 from tacenda.ratings.table import IdIndex, Ratings
 
 Floats = NDArray[np.float32]

@@ -7,7 +7,6 @@ they are first asked for. Both together take 16 bytes a rating.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from tacenda.errors import ConfigurationError, DataError
+from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets
 
 Duplicates = Literal["error", "last"]

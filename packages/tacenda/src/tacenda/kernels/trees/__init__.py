@@ -5,7 +5,6 @@ floating-point is a torch tensor there, and so are the results; the text is on t
 release the GIL, and no result depends on a number of threads.
 """
 
-from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacenda.arrays import Array, Float, Int32, Int64, Offsets, below
 from tacenda.errors import KernelError
+from tacenda.forks import cached_property
 from tacenda.kernels.operation import cast, check_range, host, in_place, operation
 from tacenda.kernels.shared import adagrad
 from tacenda.offsets import check_offsets
