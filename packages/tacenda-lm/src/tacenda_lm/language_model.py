@@ -552,7 +552,7 @@ def _sum_up(block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWo
 
 
 def _warn_of_unknown(model: LanguageModel, found: Perplexity, split: object) -> None:
-    """Warn once of a text most of whose words a model does not know, as when it was split in another way.
+    """Warn once of a text with far more unknown words than the training text, as when it was split in another way.
 
     ``split`` is the tokenizer that split it, None for sentences that were split before.
     """
@@ -562,7 +562,7 @@ def _warn_of_unknown(model: LanguageModel, found: Perplexity, split: object) -> 
     usual = fitted_on.get("n_unknown", 0) / fitted_on.get("n_tokens", 1)
     theirs = _recorded_tokenizers(model) - {"callable", ASCII_WHITESPACE}
     is_split_so = split is None or not theirs or split in theirs
-    if found.oov_rate > (0.5 if is_split_so else usual + 0.1):
+    if found.oov_rate > usual + (0.2 if is_split_so else 0.1):
         remedy = "give a text like the training text, split alike"
         if not is_split_so:
             remedy = f"give tokenizer={min(theirs)!r}, which split the training text"
