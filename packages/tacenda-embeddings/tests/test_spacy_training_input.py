@@ -187,7 +187,7 @@ def test_another_output_of_a_model_is_another_input(lds):
 def test_a_model_of_another_language_is_announced_once(toy):
     nlp = spacy.blank("en")
     nlp.add_pipe("token_embeddings", config={"embedder": "toy"}).initialize(artifact=toy)
-    text = "un chat voit une souris rouge et la mange . " * 20
+    text = "un chat voit une souris rouge et la mange . " * 110
     with pytest.warns(UserWarning, match=r"'token_embeddings' does not know 90% of the"):
         nlp(text)
     nlp(text)
@@ -203,13 +203,13 @@ def test_punctuation_that_the_model_does_not_know_is_announced(toy_class):
     component = nlp.add_pipe("token_embeddings", config={"embedder": "toy"})
     component.initialize(artifact=toy_class().fit(Corpus))
     with pytest.warns(UserWarning, match="100% of the pipeline's punctuation marks"):
-        nlp("a b c, " * 60)
+        nlp("a b c, " * 260)
 
 
 def test_tokens_of_a_training_are_looked_at_when_it_begins(toy):
     nlp = build(toy)
-    words = ["un", "chat", "voit"] * 100
-    example = Example.from_dict(Doc(nlp.vocab, words=words), {"tags": ["X"] * 300})
+    words = ["un", "chat", "voit"] * 400
+    example = Example.from_dict(Doc(nlp.vocab, words=words), {"tags": ["X"] * 1200})
     with pytest.warns(UserWarning, match="does not know 100%"):
         nlp.initialize(lambda: [example])
 
@@ -218,5 +218,5 @@ def test_known_tokens_few_tokens_and_whitespace_are_no_news(toy):
     nlp = spacy.blank("en")
     nlp.add_pipe("token_embeddings", config={"embedder": "toy"}).initialize(artifact=toy)
     nlp("quite unknown words")
-    nlp("the cat saw a mouse .      \n" * 50)
-    nlp("quite unknown words" * 100)
+    nlp("the cat saw a mouse .      \n" * 200)
+    nlp("quite unknown words" * 500)

@@ -368,6 +368,11 @@ def init_config(
             typer.echo(
                 f"{option} {model} is not there yet, and training needs it: {reason}", err=True
             )
+    _write_config(config, output)
+
+
+def _write_config(config: Any, output: Path) -> None:
+    """Print a configuration, or save it and say how to train with it."""
     if str(output) == "-":
         typer.echo(config.to_str())
         return

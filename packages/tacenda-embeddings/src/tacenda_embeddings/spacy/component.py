@@ -166,34 +166,35 @@ class TokenEmbeddings(ModelComponent):
             "oov": oov,
         }
 
-        def fit() -> Any:
-            """Return a model fitted on raw text, which notes the files and the tokenizer of the text."""
-            words = sources.resolve_tokenizer(tokenizer, self._nlp())
-            if self.embedder is None:
-                known = sorted({record.name for record in plugins.available("embedders")})
-                raise ConfigurationError(
-                    "fitting needs to know which model: set embedder in the configuration of the "
-                    f"component, one of {', '.join(known)}"
-                )
-            model = plugins.make(
-                "embedders", self.embedder, settings, distribution=self.distribution
-            )
-            text, _ = sources.as_corpus(corpus, words, vocabulary)
-            model.fit(text)
-            model.fitted_on = {**(getattr(model, "fitted_on", None) or {}), **text.origin}
-            return model
-
-        self._initialize(nlp, artifact, corpus, fit)
+        self._initialize(
+            nlp, artifact, corpus, lambda: self._fit(corpus, tokenizer, vocabulary, settings)
+        )
         self._compared = False
         if get_examples is None:
             self._compare_readers()
-            return
-        if (
-            nlp is not None
-        ):  # a whole pipeline is initialized, and so are its components that are enabled
-            for _, _, node, _ in readings(self, [pipe for _, pipe in nlp.pipeline]):
-                if node.name != DOC_TENSOR:  # which forgets by itself
-                    forget(node)
+        else:
+            self._meet_training(get_examples, nlp)
+
+    def _fit(self, corpus: Any, tokenizer: Any, vocabulary: dict[str, Any], settings: Any) -> Any:
+        """Return a model fitted on raw text, which notes the files and the tokenizer of the text."""
+        words = sources.resolve_tokenizer(tokenizer, self._nlp())
+        if self.embedder is None:
+            known = sorted({record.name for record in plugins.available("embedders")})
+            raise ConfigurationError(
+                "fitting needs to know which model: set embedder in the configuration of the "
+                f"component, one of {', '.join(known)}"
+            )
+        model = plugins.make("embedders", self.embedder, settings, distribution=self.distribution)
+        text, _ = sources.as_corpus(corpus, words, vocabulary)
+        model.fit(text)
+        model.fitted_on = {**(getattr(model, "fitted_on", None) or {}), **text.origin}
+        return model
+
+    def _meet_training(self, get_examples: Callable[[], Iterable[Any]], nlp: Any) -> None:
+        """Let what is enabled forget what it was trained on, and look at the tokens of the examples."""
+        for _, _, node, _ in readings(self, [] if nlp is None else [p for _, p in nlp.pipeline]):
+            if node.name != DOC_TENSOR:  # which forgets by itself, when it is initialized
+                forget(node)
         self._survey_tokens(each.predicted for each in islice(get_examples(), _SAMPLES))
 
     def predict(self, docs: Sequence[Doc]) -> list[np.ndarray]:

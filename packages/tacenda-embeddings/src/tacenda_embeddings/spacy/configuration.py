@@ -86,7 +86,27 @@ def pipeline_config(
         word_model(vectors)
     base = _of_spacy(names, language)
     layer = _layer(target, vectors is not None, cnn_layers)
-    parts: dict[str, Any] = {factory: {"factory": factory, "target": target, **settings}}
+    config = _with_initialization(base, factory, lds, vectors)
+    config["components"] = {
+        factory: {"factory": factory, "target": target, **settings},
+        **_with_layer(names, base["components"], layer, shared),
+    }
+    config["nlp"]["pipeline"] = list(config["components"])
+    config["nlp"]["after_pipeline_creation"] = {"@callbacks": NUMPY_BLAS}
+    config["training"]["annotating_components"] = [factory]
+    filled = util.load_model_from_config(Config(config), auto_fill=True).config
+    checked = util.load_model_from_config(filled, validate=True).config
+    return Config(checked, section_order=util.CONFIG_SECTION_ORDER)
+
+
+def _with_layer(
+    names: Sequence[str], sections: dict[str, Any], layer: dict[str, Any], shared: bool
+) -> dict[str, Any]:
+    """Return the sections of components with ``layer`` as their token-to-vector layer, after a shared one if asked for.
+
+    Raises ConfigurationError if none of them has such a layer.
+    """
+    parts: dict[str, Any] = {}
     if shared:
         parts["tok2vec"] = {"factory": "tok2vec", "model": layer}
         layer = {
@@ -96,7 +116,7 @@ def pipeline_config(
         }
     readers = 0
     for name in names:
-        parts[name] = base["components"][name]
+        parts[name] = sections[name]
         for place in _places(parts[name].get("model", {})):
             place[_LAYER] = layer
             readers += 1
@@ -105,14 +125,7 @@ def pipeline_config(
             f"no component of {', '.join(names)} has a token-to-vector layer that could read the vectors: "
             "name at least one that is trained on tokens, such as tagger"
         )
-    config = _with_initialization(base, factory, lds, vectors)
-    config["components"] = parts
-    config["nlp"]["pipeline"] = list(parts)
-    config["nlp"]["after_pipeline_creation"] = {"@callbacks": NUMPY_BLAS}
-    config["training"]["annotating_components"] = [factory]
-    filled = util.load_model_from_config(Config(config), auto_fill=True).config
-    checked = util.load_model_from_config(filled, validate=True).config
-    return Config(checked, section_order=util.CONFIG_SECTION_ORDER)
+    return parts
 
 
 def _check_components(components: Sequence[str], cnn_layers: int) -> list[str]:

@@ -11,10 +11,10 @@ from spacy.tokens import Doc
 CACHE_LIMIT = 100_000
 
 #: Tokens after which `TokenSurvey` says what it has found, and the punctuation marks that must be among them.
-_ENOUGH_TOKENS, _ENOUGH_MARKS = 200, 20
-#: Shares of unknown tokens and of unknown punctuation marks that no pipeline has whose model suits it: at most 0.51 and
-#: 0.25 with small vocabularies of French, German, Polish, Slovenian and Finnish, of text of another kind.
-_TOO_MANY_TOKENS, _TOO_MANY_MARKS = 0.6, 0.5
+_ENOUGH_TOKENS, _ENOUGH_MARKS = 1000, 50
+#: Shares of unknown tokens and of unknown punctuation marks that no text had whose language the model knew, in English,
+#: German, French, Polish, Slovenian and Finnish, with vocabularies of 7,000 to 40,000 words of another time and kind.
+_TOO_MANY_TOKENS, _TOO_MANY_MARKS = 0.7, 0.5
 
 
 class WordCache(dict[int, Any]):
