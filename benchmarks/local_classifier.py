@@ -18,20 +18,20 @@ from tacenda.fitting import (
     Cosine,
     FitRun,
     FitSettings,
-    History,
     StepResult,
     Trainer,
     fit,
 )
 
 Floats = NDArray[np.float32]
+BATCH, LEARNING_RATE = 128, 2e-3
 
 
 class MLPClassifier:
     """Features (n, width) float to labels (n,) of any kind, early-stopped on a dev set.
 
     The features are divided by their common root mean square (``scale="global"``), which keeps
-    the proportions of the columns, or standardised column by column (``scale="column"``).
+    the proportions of the columns, or taken as they are (``"none"``).
     """
 
     def __init__(
@@ -40,42 +40,27 @@ class MLPClassifier:
         epochs: int = 15,
         seed: int = 0,
         *,
-        batch_size: int = 128,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 0.0,
         dropout: float = 0.0,
         patience: int | None = 5,
-        scale: Literal["global", "column", "none"] = "global",
+        scale: Literal["global", "none"] = "global",
     ) -> None:
         self.hidden, self.epochs, self.seed = hidden, epochs, seed
-        self.batch_size, self.learning_rate, self.dropout = batch_size, learning_rate, dropout
-        self.weight_decay, self.patience, self.scale = weight_decay, patience, scale
-        self.history: History | None = None
+        self.dropout, self.patience, self.scale = dropout, patience, scale
 
-    def fit(
-        self,
-        X: NDArray[Any],
-        y: Any,
-        X_dev: NDArray[Any] | None = None,
-        y_dev: Any = None,
-    ) -> MLPClassifier:
-        """Train; with dev data, keep the epoch with the fewest dev errors."""
+    def fit(self, X: NDArray[Any], y: Any, X_dev: NDArray[Any], y_dev: Any) -> MLPClassifier:
+        """Train; keep the epoch with the fewest dev errors."""
         X = np.asarray(X, np.float32)
         self.classes, targets = np.unique(np.asarray(y), return_inverse=True)
-        self._set_scale(X)
-        dev = None
-        if X_dev is not None:
-            dev = self._scaled(X_dev), self._ids(y_dev)
+        square = np.einsum("ij,ij->", X, X, dtype=np.float64) / X.size
+        # folded into every batch: the training matrix itself is never copied
+        scale = 1.0 / max(np.sqrt(square), 1e-12) if self.scale == "global" else 1.0
+        self.factor = np.full(X.shape[1], scale, np.float32)
+        dev = self._scaled(X_dev), self._ids(y_dev)
         self._network = _Network(self, X.shape[1], len(self.classes), dev)
-        source = ArrayBatches(
-            X, targets.astype(np.int64), batch_size=self.batch_size, seed=self.seed
-        )
-        settings = FitSettings(
-            epochs=self.epochs,
-            learning_rate=Cosine(self.learning_rate, epochs=self.epochs),
-            patience=self.patience if dev is not None else None,
-        )
-        self.history = fit(self._network, source, settings, FitRun(description="local classifier"))
+        source = ArrayBatches(X, targets.astype(np.int64), batch_size=BATCH, seed=self.seed)
+        rate = Cosine(LEARNING_RATE, epochs=self.epochs)
+        settings = FitSettings(epochs=self.epochs, learning_rate=rate, patience=self.patience)
+        fit(self._network, source, settings, FitRun(description="local classifier"))
         return self
 
     def predict_ids(self, X: NDArray[Any]) -> NDArray[np.int64]:
@@ -89,26 +74,8 @@ class MLPClassifier:
         """Accuracy; a label never seen in training counts as an error."""
         return float(np.mean(self.predict_ids(X) == self._ids(y)))
 
-    @property
-    def dev_accuracy(self) -> float:
-        """Of the parameters kept."""
-        if self.history is None or self.history.best is None:
-            raise ValueError("fitted without dev data")
-        return 1.0 - self.history.best.value
-
-    def _set_scale(self, X: Floats) -> None:
-        """The scale is folded into every batch: the training matrix itself is never copied."""
-        width = X.shape[1]
-        self._mean, self._factor = np.zeros(width, np.float32), np.ones(width, np.float32)
-        if self.scale == "global":
-            square = np.einsum("ij,ij->", X, X, dtype=np.float64) / X.size
-            self._factor[:] = 1.0 / max(np.sqrt(square), 1e-12)
-        elif self.scale == "column":
-            self._mean = X.mean(0, dtype=np.float64).astype(np.float32)
-            self._factor = (1.0 / np.maximum(X.std(0, dtype=np.float64), 1e-12)).astype(np.float32)
-
     def _scaled(self, X: NDArray[Any]) -> Floats:
-        scaled: Floats = (np.asarray(X, np.float32) - self._mean) * self._factor
+        scaled: Floats = np.asarray(X, np.float32) * self.factor
         return scaled
 
     def _ids(self, labels: Any) -> NDArray[np.int64]:
@@ -125,11 +92,11 @@ class _Network(Trainer):
         owner: MLPClassifier,
         width: int,
         n_classes: int,
-        dev: tuple[Floats, NDArray[np.int64]] | None,
+        dev: tuple[Floats, NDArray[np.int64]],
     ) -> None:
         self.owner, self.dev = owner, dev
         self.rng = np.random.default_rng(owner.seed)
-        self.optimizer = Adam(weight_decay={"W1": owner.weight_decay, "W2": owner.weight_decay})
+        self.optimizer = Adam()
 
         def glorot(rows: int, columns: int) -> Floats:
             bound = (6.0 / (rows + columns)) ** 0.5
@@ -145,7 +112,7 @@ class _Network(Trainer):
 
     def step(self, batch: tuple[Floats, NDArray[np.int64]], learning_rate: float) -> StepResult:
         X, y = batch[0], batch[1]
-        X = (X - self.owner._mean) * self.owner._factor
+        X = X * self.owner.factor
         w, rows, dropout = self.weights, np.arange(len(y)), self.owner.dropout
         h = np.tanh(X @ w["W1"] + w["b1"])
         keep = np.float32(1.0)
@@ -173,7 +140,5 @@ class _Network(Trainer):
         ]
         return np.concatenate(ids) if ids else np.zeros(0, np.int64)
 
-    def evaluate(self) -> float | None:
-        if self.dev is None:
-            return None
+    def evaluate(self) -> float:
         return float(np.mean(self.predict(self.dev[0]) != self.dev[1]))

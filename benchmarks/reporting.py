@@ -114,11 +114,7 @@ class Table:
         found: list[Row] = []
         for row in self.rows(options):
             found.append(row)
-            print(
-                *(f"{k}: {cell(v)}" for k, v in row.items() if not isinstance(v, dict)),
-                sep=", ",
-                flush=True,
-            )
+            print(*(f"{k}: {cell(v)}" for k, v in flat(row).items()), sep=", ", flush=True)
             if self.key and not (options.no_save or options.rows_to):
                 self._save(found, options, False)
         print_table(found)
@@ -428,13 +424,23 @@ def runs_of(report: dict[str, Any], rows: list[Row]) -> list[tuple[dict[str, Any
 
 def print_table(rows: list[Row]) -> None:
     """Print the rows as an aligned text table; nested values are left to the JSON file."""
-    keys = list(dict.fromkeys(k for row in rows for k, v in row.items() if not isinstance(v, dict)))
+    rows = list(map(flat, rows))
+    keys = list(dict.fromkeys(key for row in rows for key in row))
     cells = [keys] + [[cell(row.get(k)) for k in keys] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(keys))]
     for line in cells:
         print(
             "  ".join(each.ljust(width) for each, width in zip(line, widths, strict=True)).rstrip()
         )
+
+
+def flat(row: Row) -> Row:
+    """Return a row without nested values, and of repeated ones the mean or the median."""
+    middle = {
+        key: value.get("mean", value.get("median")) if isinstance(value, dict) else value
+        for key, value in row.items()
+    }
+    return {key: value for key, value in middle.items() if value is not None or row[key] is None}
 
 
 def cell(value: Any) -> str:

@@ -69,7 +69,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], dict[str, int], str]] = {
     "PMF": (
         "recommenders",
         "pmf",
-        {"epochs": 4},
+        {"n_epochs": 4},
         {"ratings": 5_000_000, "users": 50_000, "states": 32},
         "n_factors",
     ),
