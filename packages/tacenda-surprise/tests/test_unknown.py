@@ -67,10 +67,10 @@ def test_an_unknown_item_is_the_same_for_a_fitted_user_and_one_folded_in(fitted,
 @pytest.mark.parametrize(
     "make", [MAKERS[name] for name in ("BiasOnly", "PMF", "ConditionalPMF", "BayesianPMF")]
 )
-def test_an_unknown_user_has_the_mean_score_of_all_ratings(make, ratings):
+def test_an_unknown_user_has_the_mean_score_of_all_users(make, ratings):
     model = make().fit(ratings)
     x, q, b, c, _ = (table.astype(np.float64) for table in model.tables)
-    users, items = ratings.user_ids.tolist(), ratings.item_ids.tolist()
+    users, items = set(ratings.user_ids.tolist()), set(ratings.item_ids.tolist())
     for item in (0, 7):
         expected = np.mean([b[u] + x[u] @ q[item] for u in users]) + c[item] + model.catalogue.mean
         assert model.score_pairs(NOBODY, np.array([item]))[0] == pytest.approx(expected, abs=1e-4)
@@ -108,8 +108,7 @@ def test_of_whom_only_identities_are_known_has_the_usual_bias(ratings):
     rated, _ = ratings.of_user(0)
     found = model.fold(NOBODY[:0], [], rated)
     _, _, b, _, w = (table.astype(np.float64) for table in model.tables)
-    n = np.diff(ratings.user_offsets)
-    assert found.bias == pytest.approx(n @ b / n.sum(), abs=1e-5)
+    assert found.bias == pytest.approx(b[np.diff(ratings.user_offsets) > 0].mean(), abs=1e-5)
     np.testing.assert_allclose(found.factors, w[rated].mean(axis=0), atol=1e-5)
 
 

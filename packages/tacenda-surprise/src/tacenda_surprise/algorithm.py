@@ -275,23 +275,24 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return found
 
     @property
-    def _counts(self) -> tuple[Numbers, Numbers]:
-        """How many items each user is known to have rated (users,), and users each item (items,); ones if not known."""
+    def _rated(self) -> tuple[Numbers, Numbers]:
+        """Whether users (users,) and items (items,) are known to have any ratings, 1 or 0; ones if nothing is known."""
         n_users, n_items = (len(side) for side in (self.catalogue.users, self.catalogue.items))
         if self._seen is None:
             return np.ones(n_users, int), np.ones(n_items, int)
         sizes = np.zeros(n_users, np.int64)
-        sizes[: self._seen.n_users] = self._seen.sizes
-        return sizes, np.bincount(self._seen.item_ids, minlength=n_items)
+        sizes[: self._seen.n_users] = self._seen.sizes > 0
+        return sizes, np.minimum(np.bincount(self._seen.item_ids, minlength=n_items), 1)
 
     @property
     def average(self) -> Tables:
-        """Rows (1, width) that stand for an unknown user and an unknown item: the means of `tables` over all ratings.
+        """Rows (1, width) that stand for an unknown user and an unknown item: the means of the rated rows of `tables`.
 
-        Zeros would stand for nobody: factors and biases have means of their own, which items take into account.
+        Zeros would stand for nobody: factors and biases have means of their own, which the other side takes into
+        account. Means over ratings instead of rows would be those of popular items, which unknown ones are not.
         """
         if self._average is None:
-            (x, q, b, c, w), (n_users, n_items) = self._require_tables(), self._counts
+            (x, q, b, c, w), (n_users, n_items) = self._require_tables(), self._rated
             sides = (x, n_users), (q, n_items), (b, n_users), (c, n_items)
             rows = [mean_row(*side)[None] for side in sides]
             self._average = Tables._make([*rows, w[:0]])

@@ -266,7 +266,7 @@ class BayesianPMF(RatingAlgorithm):
         """The rows of every sample that stand for an unknown user and an unknown item."""
         if self._samples_average is None:
             samples = self._learned(self.learned).samples
-            self._samples_average = samples.average(self._counts)
+            self._samples_average = samples.average(self._rated)
         return self._samples_average
 
     def _know(self, data: FitData, seen: Identities) -> None:

@@ -115,7 +115,7 @@ class BiasOnly(RatingAlgorithm):
         spread = variances.spread(*alternation.sizes)
         b, c = alternation.b.astype(np.float32), alternation.c.astype(np.float32)
         for side, counts in ((b, np.diff(ratings.user_offsets)), (c, ratings.item_counts)):
-            side[counts == 0] = mean_row(side, counts)
+            side[counts == 0] = mean_row(side, counts > 0)
         self._catalogue = catalogue
         self.learned = Biases(b, c, np.array(alternation.penalties), spread, variances)
         self.figures = [self.history.figure("none held out")]

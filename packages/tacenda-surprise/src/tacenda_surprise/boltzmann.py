@@ -480,9 +480,9 @@ class Machine(Arrays):
         return np.asarray(to_numpy(found) + self.hidden_biases)
 
     def completed(self, of_visible: Numbers, of_cases: Numbers) -> Machine:
-        """Return the machine with a last row in every table for what is unknown: the mean over all ratings.
+        """Return the machine with a last row in every table for what is unknown: the mean of those with ratings.
 
-        ``of_visible`` (visible,) and ``of_cases`` (cases,) are numbers of ratings.
+        ``of_visible`` (visible,) and ``of_cases`` (cases,) are 1 for these, else 0.
         """
         weights, biases = (mean_row(t, of_visible) for t in (self.weights, self.visible_biases))
         slope, inputs = (mean_row(t, of_cases) for t in (self.slopes, self.inputs))

@@ -340,12 +340,12 @@ def _solve_row(
 
 
 def fill_unrated(tables: Tables, prior: Floats, ratings: Ratings) -> Tables:
-    """Give users and items without ratings the mean row over all ratings, but to users what their identities say."""
+    """Give users and items without ratings the mean of the other rows, but to users what their identities say."""
     x, q, b, c, w = tables
     counts = np.diff(ratings.user_offsets), ratings.item_counts
     for table, n in ((x, counts[0]), (q, counts[1]), (b, counts[0]), (c, counts[1])):
         if not n.all():
-            table[n == 0] = mean_row(table, n)
+            table[n == 0] = mean_row(table, n > 0)
     if len(prior):
         told = (counts[0] == 0) & prior.any(axis=1)
         x[told] = prior[told]

@@ -140,7 +140,7 @@ class RBM(RatingAlgorithm):
         """The machine with rows for the unknown, and the scores of its levels."""
         found = self._learned(self.learned)
         if self._completed is None:
-            users, items = self._counts
+            users, items = self._rated
             self._completed = found.completed(*sides(self.settings, users, items))
         return self._completed, Scale.about(found.levels, self.catalogue)
 

@@ -103,9 +103,9 @@ class Samples(Arrays):
         known = (1.0 / (self.alpha[:, None] * self.gamma)).mean(axis=0)
         return np.append(known, known.mean() if len(known) else np.mean(1.0 / self.alpha))
 
-    def average(self, counts: tuple[Numbers, Numbers]) -> tuple[Floats, Floats]:
-        """The mean rows (samples, 1, width) of users and of items, by their ``counts`` of ratings: see `rows`."""
-        sides = zip((self.x, self.q), counts, strict=True)
+    def average(self, rated: tuple[Numbers, Numbers]) -> tuple[Floats, Floats]:
+        """The mean rows (samples, 1, width) of the users and of the items that are ``rated``, 1 or 0: see `rows`."""
+        sides = zip((self.x, self.q), rated, strict=True)
         return tuple(  # type: ignore[return-value]
             mean_row(side.transpose(1, 0, 2), n)[:, None] for side, n in sides
         )
