@@ -53,11 +53,11 @@ class Frame:
     """What is asked of a data frame of pandas."""
 
     def __init__(self, *columns):
-        self.columns, self.shape, self.ndim = columns, (len(columns[0]), len(columns)), 2
+        self.held, self.shape, self.ndim = columns, (len(columns[0]), len(columns)), 2
         self.iloc = self
 
     def __getitem__(self, at):
-        return np.array(self.columns[at[1]])
+        return np.array(self.held[at[1]])
 
     def __array__(self, dtype=None, copy=None):
         return np.zeros(self.shape)

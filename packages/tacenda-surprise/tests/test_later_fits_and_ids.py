@@ -53,7 +53,7 @@ def test_nobody_is_folded_in_under_the_text_of_the_id_of_a_user_without_ratings(
 
 @pytest.mark.parametrize(("first", "second"), [(7, "7"), ("7", 7)])
 def test_ids_of_one_text_are_two_users_in_either_order(first, second):
-    algo = PMF(**SMALL).fit(trainset([*ratings(), (first, "i1", 3.0)]))
+    algo = PMF(**SMALL).fit(trainset([*ratings(), (8, "i2", 2.0), (first, "i1", 3.0)]))
     algo.partial_fit(trainset([(second, "i1", 5.0)]), 1)
     assert {first, second} <= set(algo.trainset._raw2inner_id_users)
 

@@ -10,6 +10,7 @@ from lenskit.pipeline import predict_pipeline
 from lenskit.testing import BasicComponentTests, ScorerTests
 
 from tacenda.datasets import synthetic_ratings
+from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise import lenskit as components
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -100,3 +101,45 @@ def test_the_seed_is_that_of_lenskit_unless_it_is_given(ml_ds):
 
     assert not np.array_equal(scores(1), scores(2))
     np.testing.assert_array_equal(scores(1, random_state=7), scores(2, random_state=7))
+
+
+@pytest.fixture
+def choices(ml_ratings):
+    return from_interactions_df(ml_ratings[["user_id", "item_id"]])
+
+
+def test_interactions_without_ratings_are_what_choices_are_learned_from(choices, ml_ratings):
+    scorer = components.ChoiceScorer()
+    scorer.train(choices)
+    user = ml_ratings["user_id"].iloc[0]
+    rated = set(ml_ratings["item_id"][ml_ratings["user_id"] == user])
+    scores = scorer(user, ItemList(choices.items.ids())).scores()
+    is_rated = np.isin(choices.items.ids(), list(rated))
+    assert scores[is_rated].mean() > 2 * scores[~is_rated].mean()
+    new = scorer(ItemList(item_ids=list(rated)), ItemList(choices.items.ids())).scores()
+    assert np.corrcoef(new, scores)[0, 1] > 0.9
+    with pytest.raises(DataError, match="rank with ChoiceScorer"):
+        components.PMFScorer().train(choices)
+
+
+def test_items_of_a_history_without_a_rating_are_left_out(ml_ds):
+    scorer = components.ConditionalPMFScorer(n_factors=3, n_epochs=2)
+    scorer.train(ml_ds)
+    items = ItemList(item_ids=[9, 12])
+    some = ItemList(item_ids=[3, 6, 0], rating=[5.0, np.nan, 1.0])
+    rest = ItemList(item_ids=[3, 0], rating=[5.0, 1.0])
+    np.testing.assert_array_equal(scorer(some, items).scores(), scorer(rest, items).scores())
+    nothing = ItemList(item_ids=[3], rating=[np.nan])
+    assert np.isfinite(scorer(nothing, items).scores()).all()
+
+
+def test_interactions_without_a_rating_are_counted(ml_ratings):
+    ratings = ml_ratings["rating"].where(ml_ratings.index > 1)
+    with pytest.warns(UserWarning, match="2 interactions have no rating and are left out"):
+        components.BiasScorer().train(from_interactions_df(ml_ratings.assign(rating=ratings)))
+
+
+def test_options_are_checked_as_the_algorithm_checks_them():
+    assert components.PMFScorer(n_factors=7).dump_config()["n_factors"] == 7
+    with pytest.raises(ConfigurationError, match=r"no option 'n_factor' \(did you mean"):
+        components.PMFScorer(n_factor=7)

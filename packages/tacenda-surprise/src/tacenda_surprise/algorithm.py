@@ -35,7 +35,7 @@ from tacenda.fitting import Callback, FitLoop, FitRun, History
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError
 from tacenda.kernels.ratings import Tables, rating_scores
-from tacenda.ratings import Ratings
+from tacenda.ratings import IdIndex, Ratings
 from tacenda.settings import Option, Settings, option
 from tacenda_surprise import storage
 from tacenda_surprise.catalogue import (
@@ -47,8 +47,15 @@ from tacenda_surprise.catalogue import (
     mean_row,
     rows_of,
 )
-from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, check_length, name_items, top
-from tacenda_surprise.trainsets import FitData, SideInfo, as_list, numbers
+from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, check_length, name_items
+from tacenda_surprise.trainsets import (
+    FitData,
+    SideInfo,
+    as_list,
+    check_known,
+    numbers,
+    of_another_type,
+)
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
 from tacenda_surprise.variance import PredictiveVariance, nearest
 
@@ -419,14 +426,14 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         try:
             fitted._fit(run, data.ratings, data.identities)
         except DivergenceError as error:
+            rates = [one.name for one in self.settings.options() if one.name.startswith("lr_")]
+            error.advice = f"give a lower {rates[0] if rates else 'learning rate'}"
             if isinstance(trainset, Ratings):
                 raise
             # A search goes on, and takes other settings for better.
-            rates = [one.name for one in self.settings.options() if one.name.startswith("lr_")]
-            advice = f"give a lower {rates[0]}" if rates else "give a lower learning rate"
             warnings.warn(
                 f"{type(self).__name__} diverged: the {error.what} is {error.value}. It predicts the mean of all "
-                f"ratings; {advice}",
+                f"ratings; {error.advice}",
                 stacklevel=2,
             )
             ours, options = RatingAlgorithm.distribution, {"biases": "none"}
@@ -527,10 +534,22 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             if new is not None:
                 return float(new.model_user.score(np.array([item]))[0])
             user = self._unrated_users.get(raw, -1)
+            if user < 0:
+                self._warn_of_twin("user", raw, self.catalogue.users)
+        if isinstance(i, str):
+            self._warn_of_twin("item", i.removeprefix(_UNKNOWN), self.catalogue.items)
         if not self.predicts_unknown and (user < 0 or item < 0):
             raise PredictionImpossible(_why_impossible(user, item))
         scores = model.score_pairs(np.array([user]), np.array([item]))
         return float(_check(model, "score_pairs", scores, 1)[0])
+
+    def _warn_of_twin(self, what: str, text: str, index: IdIndex) -> None:
+        """Warn where an id is unknown, and one of another type has its text."""
+        if text in index:
+            warn(
+                f"{what} {text!r} is unknown, and known by an id of another type: ask with the type of the trainset",
+                once=(self, f"type of {what}s"),
+            )
 
     # -- many pairs --------------------------------------------------------------------------------
 
@@ -541,7 +560,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         rows = list(testset)
         with _no_collection():
             uids, iids, truths = zip(*rows, strict=True) if rows else ((),) * 3
-            users, items = numbers(uids, self._users), numbers(iids, self._items)
+            users, items = self._number_pairs(uids, iids)
             found = self._estimate_pairs(users, items)
             impossible = self._cannot_predict(users, items)
             for user, places in self._new_users.rows(uids, users):
@@ -562,6 +581,20 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             for prediction in predictions:
                 print(prediction)
         return predictions
+
+    def _number_pairs(self, uids: Sequence[Any], iids: Sequence[Any]) -> tuple[Numbers, Numbers]:
+        """Number raw ids, -1 for unknown ones. Warns if none is known because of their type."""
+        found = []
+        for what, ids, index in (("user", uids, self._users), ("item", iids, self._items)):
+            found.append(numbers(ids, index))
+            if not len(ids) or found[-1].max() >= 0 or (what == "user" and self._new_users):
+                continue
+            if why := of_another_type(ids[:1], index):
+                warn(
+                    f"none of the {what}s asked for is in the trainset{why}",
+                    once=(self, f"type of {what}s"),
+                )
+        return found[0], found[1]
 
     def _cannot_predict(self, users: Numbers, items: Numbers) -> npt.NDArray[np.bool_]:
         return ((users < 0) | (items < 0)) & (not self.predicts_unknown)
@@ -633,7 +666,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             raise ConfigurationError(
                 f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
             )
-        users, items = numbers(uids, self._users), numbers(iids, self._items)
+        users, items = self._number_pairs(uids, iids)
         answers = _check(model, method, getattr(model, method)(users, items), len(uids), *columns)
         found = answers.astype(np.float64)
         for user, rows in self._new_users.rows(uids, users):
@@ -671,11 +704,13 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             (`tacenda_surprise.top_n`); ``"choice"`` and ``"rating"`` are one of the two alone. The
             highest estimates are often those of obscure items.
         candidates, exclude
-            Raw ids of the items that may be listed (None: all), and of items that may not. Unknown ones are left out.
+            Raw ids of the items that may be listed (None: all), and of items that may not. Unknown candidates are left
+            out, with a warning.
         min_ratings
             How many users must have rated an item; one who has rated it twice counts once.
 
-        Raises DataError for an unknown user, ConfigurationError where ``n`` or ``by`` make no sense.
+        Raises DataError for an unknown user, for candidates of which none is known, and for items to exclude whose ids
+        are of another type than the known ones; ConfigurationError where ``n`` or ``by`` make no sense.
         """
         model = self._fitted()
         check_length(n)
@@ -719,9 +754,14 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             )
         hidden = np.zeros(len(self._items), bool)
         if candidates is not None:
+            candidates = as_list(candidates, "candidates")
+            check_known(candidates, self._items, "candidates", self)
             hidden[:] = True
-            hidden[self._known_numbers(candidates, "candidates")] = False
-        hidden[self._known_numbers(exclude, "exclude")] = True
+            hidden[self._known_numbers(candidates)] = False
+        exclude = as_list(exclude, "exclude")
+        if why := of_another_type((one for one in exclude if one not in self._items), self._items):
+            raise DataError(f"exclude has items that are not in the trainset{why}: convert the ids")
+        hidden[self._known_numbers(exclude)] = True
         if min_ratings > 0 and self._data is None and self._seen is not None:
             # It was saved without side information.
             hidden |= np.bincount(self._seen.item_ids, minlength=len(hidden)) < min_ratings
@@ -729,8 +769,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             hidden |= self._fit_data().ratings.item_counts < min_ratings
         return Lists.of(None if by == "rating" else self.implicit_factors, by, hidden)
 
-    def _known_numbers(self, iids: Iterable[Any], what: str) -> Numbers:
-        found = numbers(as_list(iids, what), self._items)
+    def _known_numbers(self, iids: Iterable[Any]) -> Numbers:
+        found = numbers(iids, self._items)
         return found[found >= 0]
 
     def _require_known(self, uids: Iterable[Any]) -> None:
@@ -757,12 +797,13 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             (raw item id, rating) of what the user has rated; the last counts for an item given twice.
         rated
             Raw ids of further items known to be rated; ``top_n`` leaves them out, and conditional models
-            learn from them. Items nobody has rated are left out.
+            learn from them. Items nobody has rated are left out, with a warning.
         uid
             Raw id under which ``predict``, ``test`` and ``top_n`` know the user from now on.
 
         Raises ConfigurationError where ``uid`` is a user of the trainset, or ``ratings`` are no pairs of items and
-        ratings; DataError for a rating that is no number or off the scale, and for a missing id.
+        ratings; DataError for a rating that is no number or off the scale, for a missing id, and if none of the items
+        is known.
         """
         self._fitted()
         if uid is not None and uid in self._users:
@@ -775,7 +816,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 "fold_in another uid"
             )
         by_item, rated = ratings_by_item(ratings), as_list(rated, "rated")
-        return self._add(Given.of(uid, by_item, rated, self._items, self.catalogue.scale))
+        given = Given.of(uid, by_item, rated, self._items, self.catalogue.scale)
+        check_known([*by_item, *rated], self._items, "items of fold_in", self)
+        return self._add(given)
 
     def _add(self, given: Given) -> NewUser:
         """Fold a user in, and keep them if they have a raw id."""
@@ -868,7 +911,7 @@ def best_items(
         values = lists.values(ratings, x)
         for user, row, own in zip(part.tolist(), values, ratings, strict=True):
             known = seen.of_user(user) if seen is not None and user >= 0 else None
-            found, _ = top(row, n, lists.left_out(known))
+            found = lists.choose(row, n, known)
             yield Ranked(user, found, own[found])
 
 

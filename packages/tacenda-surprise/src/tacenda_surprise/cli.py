@@ -248,6 +248,9 @@ def recommend(
     if as_json:
         typer.echo(json.dumps(listed))
         return
+    if lists.by != "rating":
+        likely = "to be chosen and liked" if lists.by == "both" else "to be chosen"
+        typer.echo(f"expected ratings; the item most likely {likely} comes first", err=True)
     for one, items_of in listed.items():
         typer.echo(f"{one}:")
         for item, score in items_of:

@@ -13,6 +13,7 @@ they are to be chosen and liked, as ``top_n`` does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -22,33 +23,40 @@ from lenskit.data import Dataset, ItemList, QueryInput, RecQuery, Vocabulary
 from lenskit.pipeline import Component
 from lenskit.training import Trainable, TrainingOptions
 
-from tacenda.errors import DataError
+from tacenda.errors import DataError, warn
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.settings import Settings
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.bayesian import BayesianPMF, ConditionalBayesianPMF
-from tacenda_surprise.bias import BiasOnly, BiasOnlySettings
-from tacenda_surprise.boltzmann import ConditionalRBMSettings, RBMSettings
-from tacenda_surprise.catalogue import Floats
-from tacenda_surprise.factorization import ConditionalPMFSettings, PMFSettings
-from tacenda_surprise.gibbs import BayesianPMFSettings, ConditionalBayesianPMFSettings
+from tacenda_surprise.bias import BiasOnly
+from tacenda_surprise.catalogue import Floats, Identities
 from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
+from tacenda_surprise.top_n import ImplicitFactors
+from tacenda_surprise.trainsets import SideInfo
+
+_NOT_JSON = SideInfo, np.random.RandomState
+
+
+def has_ratings(data: Dataset) -> bool:
+    """Whether the interactions of a data set have ratings."""
+    return "rating" in data.interactions().attribute_names
 
 
 def ratings_of(data: Dataset) -> Ratings:
-    """The ratings of a data set, numbered as its users and items are. Raises DataError if it has none."""
-    matrix = data.interactions().matrix()
-    try:
-        table = matrix.scipy(attribute="rating", layout="coo")
-    except (KeyError, ValueError) as error:
-        raise DataError("the data set has interactions without ratings; give ratings") from error
+    """The ratings of a data set, numbered as its users and items are; of interactions without ratings all are 1."""
+    attribute = "rating" if has_ratings(data) else None
+    table = data.interactions().matrix().scipy(attribute=attribute, layout="coo")
     users, items = (
         IdIndex([str(raw) for raw in vocabulary.ids()], what)
         for vocabulary, what in ((data.users, "user"), (data.items, "item"))
     )
     values = np.asarray(table.data, np.float32)
-    return Ratings(table.row, table.col, values, users, items, duplicates="last")
+    known = np.isfinite(values)
+    if not known.all():
+        warn(f"{int((~known).sum())} interactions have no rating and are left out")
+    row, column, values = table.row[known], table.col[known], values[known]
+    return Ratings(row, column, values, users, items, duplicates="last")
 
 
 class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
@@ -60,14 +68,28 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
     users: Vocabulary
     items: Vocabulary
 
+    @classmethod
+    def validate_config(cls, data: Mapping[str, Any] | None = None) -> Settings:
+        """Make the configuration of options by name, as the algorithm does. Raises ConfigurationError."""
+        return cls.model_class.settings_class.from_dict(data or {})
+
+    def dump_config(self) -> dict[str, Any]:
+        """Return the options by name, as JSON values; ``rated`` and a state of random numbers are none."""
+        values = self.config.to_dict()
+        return {name: value for name, value in values.items() if not isinstance(value, _NOT_JSON)}
+
     def is_trained(self) -> bool:
         """Whether there is a fitted model."""
         return hasattr(self, "model")
 
     def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008
-        """Fit the model to the ratings of ``data``."""
+        """Fit the model to the ratings of ``data``. Raises DataError if it has none."""
         if self.is_trained() and not options.retrain:
             return
+        if not has_ratings(data):
+            raise DataError(
+                "the data set has interactions without ratings; give ratings, or rank with ChoiceScorer"
+            )
         settings: Any = self.config
         if getattr(settings, "random_state", 0) is None:
             drawn = 0
@@ -99,77 +121,99 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         return -1 if found is None else int(found)
 
     def _history(self, query: RecQuery) -> tuple[npt.NDArray[np.int64], Floats] | None:
-        """Known items of the history and their ratings; None without ratings."""
+        """Known items of the history and their ratings; None where it has no rating of an item that is known."""
         history = query.history_items
         ratings = None if history is None else history.field("rating")
         if history is None or ratings is None:
             return None
         numbers = np.asarray(history.numbers(vocabulary=self.items, missing="negative"), np.int64)
-        known = numbers >= 0
-        return numbers[known], np.asarray(ratings, np.float32)[known]
+        values = np.asarray(ratings, np.float32)
+        known = (numbers >= 0) & np.isfinite(values)  # of some items there may be no rating
+        return (numbers[known], values[known]) if known.any() or not len(values) else None
 
 
 class BiasScorer(RatingScorer):
     """Biases of users and items, shrunk by variances that are estimated."""
 
-    config: BiasOnlySettings
     model_class = BiasOnly
 
 
 class PMFScorer(RatingScorer):
     """`PMF`."""
 
-    config: PMFSettings
     model_class = PMF
 
 
 class ConditionalPMFScorer(RatingScorer):
     """`ConditionalPMF`: the one to reach for first."""
 
-    config: ConditionalPMFSettings
     model_class = ConditionalPMF
 
 
 class BayesianPMFScorer(RatingScorer):
     """`BayesianPMF`."""
 
-    config: BayesianPMFSettings
     model_class = BayesianPMF
 
 
 class ConditionalBayesianPMFScorer(RatingScorer):
     """`ConditionalBayesianPMF`."""
 
-    config: ConditionalBayesianPMFSettings
     model_class = ConditionalBayesianPMF
 
 
 class RBMScorer(RatingScorer):
     """`RBM`."""
 
-    config: RBMSettings
     model_class = RBM
 
 
 class ConditionalRBMScorer(RatingScorer):
     """`ConditionalRBM`."""
 
-    config: ConditionalRBMSettings
     model_class = ConditionalRBM
 
 
 class ChoiceScorer(ConditionalPMFScorer):
-    """Scores of how likely a user is to choose an item and to like it then; they are no ratings."""
+    """Scores of how likely a user is to choose an item and to like it then; they are no ratings.
+
+    Of interactions without ratings the model learns who chooses what alone.
+    """
+
+    choices: ImplicitFactors
+
+    def is_trained(self) -> bool:
+        """Whether there is a model of what gets chosen."""
+        return hasattr(self, "choices")
+
+    def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008
+        """Fit the model of what gets chosen, and that of the ratings if ``data`` has any."""
+        if self.is_trained() and not options.retrain:
+            return
+        if has_ratings(data):
+            super().train(data, options)
+            self.choices = self.model.implicit_factors
+            return
+        if hasattr(self, "model"):
+            del self.model
+        interactions = ratings_of(data)
+        self.choices = ImplicitFactors.of(interactions, Identities.of(interactions))
+        self.users, self.items = data.users, data.items
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
         """Score ``items``; 0 for an unknown one."""
         found = RecQuery.create(query)
         numbers = np.asarray(items.numbers(vocabulary=self.items, missing="negative"), np.int64)
-        history, user = self._history(found), self._user(found)
-        choices = self.model.implicit_factors
-        x = choices.x[[user]] * (user >= 0)
+        user, history = self._user(found), found.history_items
+        x = self.choices.x[[user]] * (user >= 0)
         if history is not None:
-            x = choices.of_new_user(history[0])
-        every = np.arange(len(self.items))
-        combined = choices.combined(x, self._scores(found, every)[None, :])[0]
-        return ItemList(items, scores=combined[numbers] * (numbers >= 0))
+            chosen = np.asarray(
+                history.numbers(vocabulary=self.items, missing="negative"), np.int64
+            )
+            x = self.choices.of_new_user(chosen[chosen >= 0])
+        if hasattr(self, "model"):
+            every = np.arange(len(self.items))
+            scores = self.choices.combined(x, self._scores(found, every)[None, :])[0]
+        else:
+            scores = self.choices.scores(x)[0]
+        return ItemList(items, scores=scores[numbers] * (numbers >= 0))

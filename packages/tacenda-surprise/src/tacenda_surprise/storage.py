@@ -7,10 +7,11 @@ who were folded in. Folders of older versions may lack any of it.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,7 @@ C = TypeVar("C")
 
 _PREFIX = "surprise."
 _FIELDS = {"class", "scale", "mean", "n_users"}
-_TEXT, _WHOLE, _REAL = 0, 1, 2  # types of raw ids
+_TEXT, _WHOLE, _REAL, _UUID = range(4)  # types of raw ids
 
 
 class _Saved(Arrays):
@@ -164,7 +165,7 @@ def damage(path: str | os.PathLike[str] = "") -> Iterator[None]:
 def pack_ids(ids: Iterable[Hashable], name: str) -> Packed:
     """Ids as ``<name>.text`` (bytes,), ``<name>.offsets`` (ids + 1,) and ``<name>.types`` (ids,).
 
-    Raises ArtifactError for an id that is neither text nor a number.
+    Raises ArtifactError for an id that is neither text nor a number nor a UUID.
     """
     types, encoded = [], []
     for one in ids:
@@ -174,9 +175,11 @@ def pack_ids(ids: Iterable[Hashable], name: str) -> Packed:
             kind, text = _WHOLE, _digits(int(one))
         elif isinstance(one, float | np.floating):
             kind, text = _REAL, repr(float(one))
+        elif isinstance(one, UUID):
+            kind, text = _UUID, str(one)
         else:
             raise ArtifactError(
-                f"the id {one!r} is a {type(one).__name__}; only text and numbers can be saved"
+                f"the id {one!r} is a {type(one).__name__}; only text, numbers and UUIDs can be saved"
             )
         types.append(kind)
         # surrogates come from files that were read with errors="surrogateescape"
@@ -197,9 +200,9 @@ def unpack_ids(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[Hashab
     """Return what `pack_ids` was given. Raises ArtifactError for arrays that do not fit each other."""
     encoded = Texts.from_arrays(arrays, f"{name}.").split()
     types = take(arrays, f"{name}.types", UInt8[Array, "ids"], {"ids": len(encoded)})
-    if len(types) and types.max() > _REAL:
+    if len(types) and types.max() > _UUID:
         raise ArtifactError(f"the array '{name}.types' holds {types.max()}, which is no type")
-    read = (lambda raw: raw, int, float)
+    read: tuple[Callable[[str], Hashable], ...] = (str, int, float, UUID)
     try:
         found = [
             read[kind](raw.decode("utf-8", "surrogatepass"))

@@ -115,7 +115,9 @@ class Lists(NamedTuple):
 
     factors: ImplicitFactors | None = None  # None: by the expected rating
     by: By = "rating"
-    hidden: npt.NDArray[np.bool_] | None = None  # (items,), in nobody's list
+    shown: npt.NDArray[np.int64] | None = (
+        None  # (shown,) items that may be listed, ascending; None: all
+    )
 
     @classmethod
     def of(
@@ -131,16 +133,15 @@ class Lists(NamedTuple):
             raise ConfigurationError(
                 f"by is {by!r}, and there is no model of what gets chosen: give ImplicitFactors, or by='rating'"
             )
-        if hidden is not None and not hidden.any():
-            hidden = None
-        return cls(None if by == "rating" else factors, by, hidden)
+        shown = None if hidden is None or not hidden.any() else np.flatnonzero(~hidden)
+        return cls(None if by == "rating" else factors, by, shown)
 
     def best(
         self, ratings: Floats, x: Floats | None, n: int, seen: Numbers | None
     ) -> tuple[npt.NDArray[np.int64], Floats]:
         """Numbers and expected ratings of the ``n`` best items of a user whose ratings are ``ratings`` (items,)."""
         values = self.values(ratings[None, :], None if x is None else x[None, :])[0]
-        found, _ = top(values, n, self.left_out(seen))
+        found = self.choose(values, n, seen)
         return found, ratings[found]
 
     def values(self, ratings: Floats, x: Floats | None) -> Floats:
@@ -149,12 +150,12 @@ class Lists(NamedTuple):
             return ratings
         return self.factors.scores(x) if self.by == "choice" else self.factors.combined(x, ratings)
 
-    def left_out(self, seen: Numbers | None) -> Numbers | None:
-        """Return the items that a list of somebody who has ``seen`` some leaves out; None if none."""
-        if self.hidden is None:
-            return seen
-        hidden = np.flatnonzero(self.hidden)
-        return hidden if seen is None else np.union1d(hidden, seen)
+    def choose(self, values: Floats, n: int, seen: Numbers | None) -> npt.NDArray[np.int64]:
+        """Numbers of the ``n`` items with the highest ``values`` (items,) for somebody who has ``seen`` some."""
+        if self.shown is None:
+            return top(values, n, seen)[0]
+        places = None if seen is None else np.flatnonzero(np.isin(self.shown, seen))
+        return self.shown[top(values[self.shown], n, places)[0]]
 
 
 def check_length(n: int) -> None:

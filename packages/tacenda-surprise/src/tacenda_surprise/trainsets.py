@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain, pairwise, repeat
+from numbers import Real
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -13,12 +14,13 @@ import numpy as np
 from scipy.sparse import issparse
 from surprise import Dataset, Reader, Trainset
 
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.errors import ConfigurationError, DataError, warn
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.catalogue import Identities
 
 _DENSE = 0.9  # above this density the pairs of side information carry no information
 _FEW = 100  # too few pairs to judge density
+_FEW_ROWS = 10  # of a data frame, too few to judge what it is
 _MISSING = {"None", "nan", "NaT", "<NA>"}  # their texts, as pandas is not needed
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
 
@@ -83,6 +85,8 @@ class FitData(NamedTuple):
             )
         new_users = [raw for raw in more.users if raw not in self.users]
         new_items = [raw for raw in more.items if raw not in self.items]
+        _check_twins(list(more.users), self.users, "user")
+        _check_twins(list(more.items), self.items, "item")
         users = self.users | {raw: len(self.users) + k for k, raw in enumerate(new_users)}
         items = self.items | {raw: len(self.items) + k for k, raw in enumerate(new_items)}
         user_numbers, item_numbers = numbers(more.users, users), numbers(more.items, items)
@@ -98,6 +102,19 @@ class FitData(NamedTuple):
         return FitData(ratings, self.identities, users, items, len(users), ratings.mean)
 
 
+def _check_twins(new: Sequence[Hashable], known: Mapping[Hashable, int], what: str) -> None:
+    """Warn of new ids that are known ids but for their type. Raises DataError where none of the new ones is known."""
+    strangers = [raw for raw in new if raw not in known]
+    texts = set(map(str, known)) if (why := of_another_type(strangers, known)) else ()
+    twins = [raw for raw in strangers if str(raw) in texts]
+    if not twins:
+        return
+    told = f"{len(twins)} {what}s of the new ratings have the id of a known {what} but for its type"
+    if len(strangers) == len(new):
+        raise DataError(f"{told}{why}: convert the new ids")
+    warn(f"{told}, and count as others{why}")
+
+
 def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset:
     """A Trainset of a data frame or a sparse matrix, on ``scale``; None: that of its ratings.
 
@@ -110,11 +127,17 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
         table = data.tocoo()
         columns = [table.row.tolist(), table.col.tolist(), table.data.astype(float).tolist()]
     elif hasattr(data, "iloc") and np.ndim(data) == 2 and data.shape[1] >= 3:
+        _refuse_wide(data)
         columns = [data.iloc[:, k].tolist() for k in range(3)]
     else:
         raise DataError(
             f"ratings are given as a {type(data).__name__}; give a Trainset, a sparse matrix, or a data frame "
             "whose columns are users, items and ratings"
+        )
+    missing = sum(str(value) in _MISSING for value in columns[2] if not isinstance(value, str))
+    if missing:
+        raise DataError(
+            f"{missing} ratings are missing, in the third column; leave their rows out, as with dropna()"
         )
     try:
         values = np.array(columns[2], np.float64)
@@ -128,6 +151,35 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
     reader = Reader(rating_scale=scale or (float(values.min()), float(values.max())))
     rows = zip(columns[0], columns[1], values.tolist(), strict=True)
     return Dataset(reader).construct_trainset([(*row, None) for row in rows])
+
+
+def _refuse_wide(data: Any) -> None:
+    """Raise DataError for a data frame with a row a user and a column an item, which is no list of ratings.
+
+    pandas names the columns of a pivot table, or labels them with the ids of items where these are no text. Of one
+    that was written to a file and read again neither is left: then the second and the third column are ratings alike,
+    and so is the first, or no user has two rows.
+    """
+    labels = getattr(data, "columns", ())
+    numbered = [label for label in list(labels)[:3] if not isinstance(label, str)]
+    wide = getattr(labels, "name", None) is not None
+    wide |= len(numbered) == 3 and numbered != [0, 1, 2]
+    if not wide and data.shape[1] > 3 and data.shape[0] >= _FEW_ROWS:
+        columns = [data.iloc[:, k].tolist() for k in range(3)]
+        users, items, values = ({x for x in one if str(x) not in _MISSING} for one in columns)
+        if all(map(_is_real, items | values)) and items <= values | {0}:
+            pairs = set(zip(*(map(str, one) for one in columns[:2]), strict=True))
+            wide = len(users) == len(columns[0])
+            wide |= users <= values | {0} and len(pairs) < 0.9 * len(columns[0])
+    if wide:
+        raise DataError(
+            f"the data frame of shape {data.shape} seems to have a row a user and a column an item: give a row a "
+            "rating with the columns user, item and rating, as pandas' melt and then dropna make of it"
+        )
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def ratings_of(trainset: Trainset) -> Ratings:
@@ -323,6 +375,43 @@ def as_list(ids: Iterable[Any], what: str) -> list[Any]:
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise ConfigurationError(f"{what} is {ids!r}; give a list of ids, as [{ids!r}]")
     return ids if isinstance(ids, list) else list(ids)
+
+
+def check_known(
+    ids: Sequence[Any], index: Mapping[Hashable, int], what: str, owner: object
+) -> None:
+    """Warn, once for each ``owner``, of ids that are unknown. Raises DataError if all are."""
+    unknown = [one for one in ids if one not in index]
+    if not unknown:
+        return
+    why = of_another_type(unknown, index)
+    if len(unknown) == len(ids):
+        raise DataError(
+            f"none of the {what} is in the trainset{why or f', such as {unknown[0]!r}'}: give items that somebody "
+            "has rated, by the ids of the trainset"
+        )
+    warn(
+        f"{len(unknown)} of {len(ids)} {what} are not in the trainset and left out, such as {unknown[0]!r}{why}",
+        once=(owner, what),
+    )
+
+
+def of_another_type(unknown: Iterable[Any], index: Mapping[Hashable, int]) -> str:
+    """Return how the type of unknown ids differs from that of all known ones, as a part of a message, or nothing."""
+    for one in unknown:
+        kind = _kind(one)
+        if index and not any(_kind(known) is kind for known in index):
+            known = next(iter(index))
+            return (
+                f", whose ids are {type(known).__name__}, such as {known!r}, and not {type(one).__name__}, such as "
+                f"{one!r}"
+            )
+    return ""
+
+
+def _kind(raw: Any) -> type:
+    """Return the type of a raw id; numbers are alike, whatever their type."""
+    return str if isinstance(raw, str) else Real if isinstance(raw, Real) else type(raw)
 
 
 def numbers(ids: Iterable[Any], index: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:

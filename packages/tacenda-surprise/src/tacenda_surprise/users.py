@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
@@ -118,9 +119,9 @@ class Given(NamedTuple):
         check_ids([*ratings, *rated], "item")
         low, high = scale
         for item, value in ratings.items():
-            if not isinstance(value, Real):
+            if not isinstance(value, Real | Decimal):
                 raise DataError(f"the rating of item {item!r} is {value!r}; give a number")
-            if not low <= value <= high:
+            if not low <= float(value) <= high:
                 raise DataError(
                     f"the rating of item {item!r} is {value}, off the scale {low:g} to {high:g}"
                 )
@@ -129,7 +130,7 @@ class Given(NamedTuple):
         return cls(
             uid,
             np.fromiter(known, np.int64, len(known)),
-            np.array(list(known.values()), np.float32),
+            np.array(list(known.values()), np.float64).astype(np.float32),
             np.array(more, np.int64),
         )
 

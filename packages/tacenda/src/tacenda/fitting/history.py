@@ -110,12 +110,12 @@ class DivergenceError(FittingError):
         self.what, self.value, self.first = what, value, first
         self.step, self.learning_rate = step, learning_rate
         self.history: History | None = None
+        self.advice = f"use a lower learning rate than {learning_rate:g} or clip gradients"
 
     def __str__(self) -> str:
         outcome = (
-            ", in the first epoch, so there is no model to keep; use a lower learning rate"
+            ", in the first epoch, so there is no model to keep"
             if self.first
-            else "; the best parameters before it are kept; use a lower learning rate"
+            else "; the best parameters before it are kept"
         )
-        where = f"at step {self.step} (learning rate {self.learning_rate:g})"
-        return f"the {self.what} is {self.value} {where}{outcome} or clip gradients"
+        return f"the {self.what} is {self.value} at step {self.step}{outcome}; {self.advice}"

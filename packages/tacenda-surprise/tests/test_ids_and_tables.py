@@ -1,0 +1,153 @@
+"""Ids of another type, tables with a row a user, and lists of a few items: nothing goes wrong without a word."""
+
+import warnings
+from decimal import Decimal
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from tacenda.errors import DataError, TacendaWarning
+from tacenda_surprise import BiasOnly, Blend, ConditionalPMF
+from tacenda_surprise.algorithm import RatingAlgorithm
+from tacenda_surprise.testing import dataset
+
+pd = pytest.importorskip("pandas")
+
+SMALL = {"n_factors": 3, "n_epochs": 3, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def triples():
+    rng = np.random.default_rng(0)
+    pairs = rng.choice(40 * 25, 600, replace=False).tolist()
+    return [(p // 25 + 1, p % 25 + 100, float(rng.integers(1, 6))) for p in pairs]
+
+
+@pytest.fixture(scope="module")
+def long(triples):
+    frame = pd.DataFrame(triples, columns=["user", "item", "rating"])
+    return frame.assign(time=np.arange(len(frame)) * 1000)
+
+
+@pytest.fixture(params=["algorithm", "blend"])
+def algo(request, triples):
+    parts = ConditionalPMF(**SMALL), BiasOnly()
+    unfitted = Blend(list(parts), random_state=0) if request.param == "blend" else parts[0]
+    return unfitted.fit(dataset(triples).build_full_trainset())
+
+
+def _csv(frame, path, **options):
+    frame.to_csv(path)
+    return pd.read_csv(path, **options)
+
+
+@pytest.mark.parametrize("missing", [None, 0.0, 0])
+def test_a_table_with_a_row_a_user_is_no_list_of_ratings(long, tmp_path, missing):
+    wide = long.pivot(index="user", columns="item", values="rating")
+    if missing is not None:
+        wide = wide.fillna(missing).astype(type(missing))
+    path = tmp_path / "wide.csv"
+    tables = wide, wide.reset_index(), _csv(wide, path), _csv(wide, path, index_col=0)
+    for table in tables:
+        with pytest.raises(DataError, match="seems to have a row a user and a column an item"):
+            BiasOnly().fit(table)
+
+
+def test_tables_with_a_row_a_rating_are_taken_without_a_word(long, tmp_path):
+    path = tmp_path / "long.csv"
+    long.to_csv(path, index=False, header=False)
+    wide = long.pivot(index="user", columns="item", values="rating")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = BiasOnly().fit(long).predict(1, 100).est
+        for table in (
+            pd.read_csv(path, header=None),
+            wide.reset_index().melt("user").dropna(),
+            long.head(5),
+        ):
+            fitted = BiasOnly().fit(table)
+            if len(table) > 5:
+                assert fitted.predict(1, 100).est == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("missing", [pd.NA, None])
+def test_missing_ratings_of_a_frame_are_counted(long, missing):
+    ratings = [missing, missing, *long["rating"].tolist()[2:]]
+    table = long.assign(rating=pd.array(ratings, dtype=object))
+    with pytest.raises(DataError, match="2 ratings are missing, in the third column"):
+        BiasOnly().fit(table)
+
+
+def test_items_that_are_not_known_are_counted_or_refused(algo):
+    with pytest.warns(TacendaWarning, match=r"1 of 2 items of fold_in are not in the trainset"):
+        some = algo.fold_in({100: 5.0, 7: 1.0})
+    assert some.predict(101) == algo.fold_in({100: 5.0}).predict(101)
+    with pytest.raises(DataError, match=r"none of the items of fold_in is in the trainset, such"):
+        algo.fold_in({7: 1.0})
+    text = "whose ids are int, such as .*, and not str, such as '100'"
+    with pytest.raises(DataError, match=f"none of the items of fold_in is in the trainset, {text}"):
+        algo.fold_in({"100": 5.0}, rated=["101"])
+    with pytest.raises(DataError, match=f"none of the candidates is in the trainset, {text}"):
+        algo.top_n(3, candidates=["100"])
+    with pytest.raises(DataError, match=f"exclude has items .*, {text}"):
+        algo.top_n(3, exclude=["100"])
+    with pytest.warns(TacendaWarning, match="1 of 3 candidates are not in the trainset"):
+        listed = algo.top_n(3, candidates=[100, 101, 7], exclude_seen=False)
+    assert all({item for item, _ in best} == {100, 101} for best in listed.values())
+    assert algo.top_n(1, exclude=[7]).keys() == algo._users.keys()
+
+
+@pytest.mark.parametrize("what", ["user", "item"])
+def test_new_ratings_with_ids_of_another_type_are_refused(algo, what):
+    row = ("7", 100, 3.0) if what == "user" else (7, "100", 3.0)
+    before = algo.trainset.n_users, algo.trainset.n_items
+    with pytest.raises(DataError, match=rf"1 {what}s of the new ratings have the id of a known"):
+        algo.partial_fit(dataset([row]).build_full_trainset(), 1)
+    assert (algo.trainset.n_users, algo.trainset.n_items) == before
+    algo.partial_fit(dataset([("newcomer", 100, 3.0)]).build_full_trainset(), 1)
+    assert algo.trainset.n_users == before[0] + 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda algo: algo.test([("1", 100, 3.0), ("2", 101, 3.0)]),
+        lambda algo: algo.predict_many([1, 2], ["100", "101"]),
+        lambda algo: algo.predict_std(["1"], ["100"]),
+        lambda algo: algo.predict("1", 100),
+        lambda algo: algo.predict(1, "100"),
+    ],
+)
+def test_who_asks_with_ids_of_another_type_is_told_once(algo, ask):
+    with pytest.warns(TacendaWarning, match="another type|whose ids are int"):
+        ask(algo)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ask(algo)
+        algo.test([(1, 100, 3.0), ("somebody", "something", None)])
+
+
+def test_decimals_are_ratings(algo):
+    assert algo.fold_in({100: Decimal("4")}).predict(101) == algo.fold_in({100: 4.0}).predict(101)
+    with pytest.raises(DataError, match="off the scale"):
+        algo.fold_in({100: Decimal("nan")})
+
+
+def test_uuids_are_ids_that_can_be_saved(triples, tmp_path):
+    rows = [(UUID(int=user), UUID(int=item), rating) for user, item, rating in triples]
+    algo = BiasOnly().fit(dataset(rows).build_full_trainset())
+    algo.save(tmp_path / "model")
+    again = RatingAlgorithm.load(tmp_path / "model")
+    assert again.predict(*rows[0][:2]).est == algo.predict(*rows[0][:2]).est
+    assert again.top_n(2) == algo.top_n(2)
+
+
+@pytest.mark.parametrize("by", ["both", "rating", "choice"])
+@pytest.mark.parametrize("exclude_seen", [True, False])
+def test_lists_of_candidates_are_those_of_all_items_without_the_others(algo, by, exclude_seen):
+    everything = algo.top_n(100, by=by, exclude_seen=exclude_seen)
+    chosen = set(list(algo._items)[::3])
+    listed = algo.top_n(4, by=by, exclude_seen=exclude_seen, candidates=chosen)
+    for user, best in listed.items():
+        assert best == [pair for pair in everything[user] if pair[0] in chosen][:4]
