@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 from tacenda.errors import ConfigurationError
+from tacenda.forks import cached_property
 from tacenda_lm.sequences import BlankLines
 
 #: What a sentence is scored after: nothing, or all sentences before it.

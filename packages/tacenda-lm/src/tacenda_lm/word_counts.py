@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Self
 
 import numpy as np
 
 from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8
 from tacenda.artifact.folder import Artifact
+from tacenda.forks import cached_property
 from tacenda.vocabulary import pack_words, unpack_words
 from tacenda_lm.artifact_parts import add_part, pop_part
 
