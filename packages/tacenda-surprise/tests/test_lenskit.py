@@ -115,7 +115,7 @@ def test_interactions_without_ratings_are_what_choices_are_learned_from(choices,
     rated = set(ml_ratings["item_id"][ml_ratings["user_id"] == user])
     scores = scorer(user, ItemList(choices.items.ids())).scores()
     is_rated = np.isin(choices.items.ids(), list(rated))
-    assert scores[is_rated].mean() > 2 * scores[~is_rated].mean()
+    assert scores[is_rated].mean() > scores[~is_rated].mean() + scores.std() / 2
     new = scorer(ItemList(item_ids=list(rated)), ItemList(choices.items.ids())).scores()
     assert np.corrcoef(new, scores)[0, 1] > 0.9
     with pytest.raises(DataError, match="rank with ChoiceScorer"):

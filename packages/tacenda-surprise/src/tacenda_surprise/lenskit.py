@@ -45,18 +45,18 @@ def has_ratings(data: Dataset) -> bool:
 
 def ratings_of(data: Dataset) -> Ratings:
     """The ratings of a data set, numbered as its users and items are; of interactions without ratings all are 1."""
-    attribute = "rating" if has_ratings(data) else None
-    table = data.interactions().matrix().scipy(attribute=attribute, layout="coo")
+    matrix = data.interactions().matrix()
+    every = table = matrix.scipy(layout="coo")
+    if has_ratings(data):
+        table = matrix.scipy(attribute="rating", layout="coo")  # without those that have none
+    if missing := every.nnz - table.nnz:
+        warn(f"{missing} interactions have no rating and are left out")
     users, items = (
         IdIndex([str(raw) for raw in vocabulary.ids()], what)
         for vocabulary, what in ((data.users, "user"), (data.items, "item"))
     )
     values = np.asarray(table.data, np.float32)
-    known = np.isfinite(values)
-    if not known.all():
-        warn(f"{int((~known).sum())} interactions have no rating and are left out")
-    row, column, values = table.row[known], table.col[known], values[known]
-    return Ratings(row, column, values, users, items, duplicates="last")
+    return Ratings(table.row, table.col, values, users, items, duplicates="last")
 
 
 class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
