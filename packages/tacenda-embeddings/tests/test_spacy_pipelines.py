@@ -20,6 +20,7 @@ from thinc.api import Config
 
 import tacenda
 from support.processes import output_of
+from tacenda.artifact.folder import write
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.estimator import Estimator
 from tacenda_embeddings import LDS
@@ -210,7 +211,7 @@ class _LanguageModel(Estimator):
 
 
 def test_models_of_another_kind_are_refused(lds, tmp_path):
-    _LanguageModel().save(tmp_path / "lm")
+    write(tmp_path / "lm", _LanguageModel().to_artifact())
     with pytest.raises(ConfigurationError, match=r"lm holds one of the language_models, not token"):
         pipeline_config(["tagger"], str(tmp_path / "lm"))
     with pytest.raises(ConfigurationError, match=r"lm holds one of the language_models, not token"):

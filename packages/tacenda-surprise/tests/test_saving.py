@@ -120,7 +120,7 @@ def test_what_cannot_be_saved(trainset, make_dataset, tmp_path):
     with pytest.raises(NotFittedError):
         PMF().save(tmp_path / "algo")
     tuples = make_dataset([(("a", 1), "x", 1.0), (("a", 1), "y", 2.0)]).build_full_trainset()
-    with pytest.raises(ArtifactError, match="is a tuple; only text and numbers"):
+    with pytest.raises(ArtifactError, match="is a tuple; only text, numbers and UUIDs"):
         PMF(**SMALL).fit(tuples).save(tmp_path / "algo")
     halves = make_dataset([("a", "x", 1.0), ("b", "y\ud800", 2.0)]).build_full_trainset()
     for algo in (PMF(**SMALL), Blend([BiasOnly()])):

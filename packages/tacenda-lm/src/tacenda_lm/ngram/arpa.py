@@ -90,7 +90,7 @@ def write_arpa(
                 f"the word {word!r:.80} cannot stand in an ARPA file, where spaces separate words and "
                 f"{START} marks the beginning of a sentence: rename it in the text"
             )
-    if not isinstance(path, str | os.PathLike):
+    if not isinstance(path, str | os.PathLike) and hasattr(path, "write"):
         _write(path, vocabulary, table, start_log_prob)
         return
     path = store.path_of(path, DataError)
