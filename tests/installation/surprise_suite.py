@@ -16,7 +16,9 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from email import message_from_string
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -149,17 +151,22 @@ def main() -> None:
         sys.exit(
             "name the source distribution of scikit-surprise, an archive or the folder it was unpacked to"
         )
+    if find_spec("pandas") is None:
+        sys.exit("Surprise's tests need pandas: pip install pandas")
     source, *arguments = sys.argv[1:]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "tests")
         unpacked = Path(source)
         if unpacked.is_file():
             with tarfile.open(unpacked) as archive:
-                archive.extractall(name, filter="data")
-            (unpacked,) = Path(name).glob("scikit_surprise-*")
-        release = unpacked.name.removeprefix("scikit_surprise-")
-        if release != version("scikit-surprise"):
-            sys.exit(f"{source} is {release}, and {version('scikit-surprise')} is installed")
+                archive.extractall(Path(name, "source"), filter="data")
+            unpacked = next(Path(name, "source").iterdir())
+        about, installed = unpacked / "PKG-INFO", version("scikit-surprise")
+        if not about.is_file() or not (unpacked / "tests").is_dir():
+            sys.exit(f"{source} is no source distribution: it has no PKG-INFO or no folder tests")
+        release = message_from_string(about.read_text(encoding="utf-8"))["Version"]
+        if release != installed:
+            sys.exit(f"{source} is release {release}, and {installed} is installed: get that one")
         shutil.copytree(unpacked / "tests", folder)
         for file, text in data_files():
             (folder / file).write_text(text, encoding="utf-8")
