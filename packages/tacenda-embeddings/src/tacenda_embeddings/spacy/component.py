@@ -104,6 +104,7 @@ class TokenEmbeddings(ModelComponent):
         self._fingerprint: Fingerprint | None = None  # of the model
         self._supplies: bool | None = None  # whether `supply` works
         self._survey: TokenSurvey | None = None  # of the tokens of the pipeline, until it is over
+        self._known: WordCache | None = None  # which words the model knows
 
     @property
     def embeddings(self) -> Any:
@@ -313,15 +314,15 @@ class TokenEmbeddings(ModelComponent):
                 doc.user_hooks.update(hooks)
 
     def _knows(self, doc: Doc) -> bool:
-        """Return whether the model knows a word of a document, or there is none to know.
+        """Return whether the model knows a word of a document, or it holds nothing but white space.
 
         Two documents of unknown words alone may have the same vectors, of which a layer can make something, but
         which do not make them similar.
         """
-        knows = getattr(self._model, "knows", None)
-        if knows is None or (len(doc) and knows(doc[0].text)):  # as for most documents, at once
-            return True
-        return any(knows(token.text) for token in doc) or _is_blank(doc)
+        if self._known is None or (len(doc) and self._known.get(doc[0].orth)):
+            return True  # as most documents, at once
+        found = self._known.read([doc])
+        return True in found or False not in found
 
     def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], list[np.ndarray]]:
         return partial(DocEncoder(model), sentences=self.context == "sentence")
@@ -330,9 +331,10 @@ class TokenEmbeddings(ModelComponent):
         """Take a fitted model, with the output that the settings name."""
         super()._set_model(None if model is None else with_output(model, self.output))
         self._compared, self._fingerprint = False, None
-        self._survey = None
+        self._survey = self._known = None
         if model is not None:
             self._survey = TokenSurvey(getattr(model, "knows", model.vocabulary.__contains__))
+            self._known = WordCache(partial(_knows, model), None, model.vocabulary)
 
     def _load_model(self, source: Any) -> Any:
         return sources.load(source, "embedders", "token embeddings", "transform", self._require)
@@ -550,6 +552,11 @@ def _has_vector(source: str, given: Any) -> bool:
 def _no_vector(source: str, given: Any) -> Any:
     """Return zeros (width,), which a text has of which the model knows no word."""
     return 0 * _vector(source, given)
+
+
+def _knows(model: Any, word: str) -> bool:
+    """Return whether a model knows a word; one that does not say which it knows, knows all."""
+    return not hasattr(model, "knows") or bool(model.knows(word))
 
 
 def _is_blank(given: Any) -> bool:

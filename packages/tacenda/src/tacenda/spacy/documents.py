@@ -27,7 +27,7 @@ class WordCache(dict[int, Any]):
     def __init__(
         self, look_up: Callable[[str], Any], blank: Any, vocabulary: Container[str]
     ) -> None:
-        self._look_up = look_up
+        self.look_up = look_up
         self._blank = blank
         self._vocabulary = vocabulary
 
@@ -53,7 +53,7 @@ class WordCache(dict[int, Any]):
             return self[orth]
         except KeyError:
             text = vocab.strings[orth]
-        value = self._look_up(text) if text.strip() else self._blank
+        value = self.look_up(text) if text.strip() else self._blank
         kept = passing if vocab.in_memory_zone and text not in self._vocabulary else self
         if len(kept) >= CACHE_LIMIT:
             kept.clear()
