@@ -252,5 +252,13 @@ def test_a_link_to_a_regular_file_is_opened(tmp_path):
 
 def test_a_lock_that_is_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "lock")
-    with store.locked(tmp_path / "lock", wait=False):
+    with store.locked(tmp_path / "lock", wait=False) as has_lock:
+        assert has_lock
+
+
+def test_a_link_instead_of_the_owner_is_refused_and_not_written_through(tmp_path):
+    (tmp_path / "precious").write_text("words")
+    (tmp_path / ".tacenda-owner").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic link"), store.claim(tmp_path):
         pass
+    assert (tmp_path / "precious").read_text() == "words"

@@ -150,15 +150,15 @@ def _lock(handle: int, wait: bool) -> bool:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def claim(folder: Path) -> Iterator[None]:
     """Keep an existing folder for this process; a file in it names the process, and goes at the end.
 
-    Raises BlockingIOError, whose ``strerror`` names the owner, if the folder is kept for somebody else. Where the
-    system has no locks nobody is kept out.
+    Raises BlockingIOError, whose ``strerror`` names the owner, if the folder is kept for somebody else, and OSError if
+    the file cannot be written. Where the system has no locks nobody is kept out.
     """
     path = folder / _OWNER
     while fcntl is not None:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | _NO_WAIT, 0o666)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | _NO_WAIT, 0o666)
         try:
             try:
                 _lock(handle, wait=False)

@@ -284,6 +284,13 @@ def test_a_folder_is_free_when_its_owner_was_killed(tmp_path):
     assert not (tmp_path / ".tacenda-owner").exists()
 
 
+@pytest.mark.parametrize("more", [{}, {"resume": False}])
+def test_a_folder_that_cannot_be_kept_is_named(models, saved, more):
+    (saved / ".tacenda-owner").mkdir()
+    with pytest.raises(FittingError, match=r"cannot save a checkpoint in .*: Is a directory"):
+        resume(models, saved, **more)
+
+
 @pytest.mark.parametrize("kind", ["a pipe", "a device"])
 def test_a_state_that_is_no_regular_file_is_refused(models, saved, kind):
     manifest = json.loads((saved / MANIFEST).read_text())

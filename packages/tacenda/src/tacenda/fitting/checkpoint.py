@@ -62,11 +62,15 @@ class CheckpointFolder:
         """
         if not self._is_ours:
             try:
-                self._claim.enter_context(store.claimed(self.folder))
+                self._claim.enter_context(store.claim(self.folder))
             except BlockingIOError as error:
                 raise FittingError(
-                    f"another fit ({error.strerror}) keeps its checkpoints in {self.folder}: give each fit a folder of "
-                    "its own, or wait for the other to end"
+                    f"another fit ({error.strerror}) keeps its checkpoints in {self.folder}: give each fit a separate "
+                    "folder, or wait for the other to end"
+                ) from error
+            except OSError as error:
+                raise FittingError(
+                    f"cannot save a checkpoint in {self.folder}: {error.strerror or error}; choose another folder"
                 ) from error
             self._is_ours = True
 
