@@ -6,9 +6,11 @@ from collections import Counter
 import pytest
 
 from tacenda import Corpus
-from tacenda.corpus.split_words import bare_word
+from tacenda.corpus.split_words import SplitWords, bare_word
+from tacenda.corpus.word_ids import Types
 from tacenda.errors import CorpusError
 from tacenda.tokenizers import split_words
+from tacenda.vocabulary import Normalization
 
 LINES = [
     '"Don\'t," she said - "a well-known one... can\'t we?"',
@@ -39,6 +41,16 @@ def test_counts_are_those_of_a_loop(options):
         ["Don't"] * 9, tokenizer="words", count_words=True, vocabulary=corpus.vocabulary
     )
     assert other.vocabulary.split_words == corpus.head(1).vocabulary.split_words == expected
+
+
+def test_a_word_that_is_a_token_counts_for_no_other_spelling():
+    """Nor if its block was tokenized after it was counted, as several processes do it."""
+    types = Types()
+    split = SplitWords(lambda line: line.replace("Im", "I m").split(), types)
+    for words in split.read([["Im im", "im Im"]]):
+        assert words
+    types["im"]  # gets its id
+    assert split.counts(Normalization(lowercase=True)) == {"im": 2}
 
 
 def test_nothing_is_counted_unless_asked_for_or_where_spaces_cut():

@@ -10,7 +10,7 @@ import json
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -178,9 +178,9 @@ class Corpus:
         read = (encoding, errors, marks)
         first: list[str] = []
         blocks = look_at(text_blocks(text, *read, text_field), first)
-        split = SplitWords(tokenizer) if count_words else None
+        split = SplitWords(tokenizer, types) if count_words else None
         if split is not None:
-            blocks = split.read(blocks, types)
+            blocks = split.read(blocks)
         coded = word_ids.code_lines(blocks, tokenizer, types, processes)
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
         origin = {"sources": [path.name for path in paths or ()], "tokenizer": name}
@@ -188,9 +188,8 @@ class Corpus:
         fingerprint = None
         if cache is not None:
             fields = [field_of(path.name, text_field) for path in paths or ()] or [text_field]
-            reading = (*read, *fields) if any(fields) else read if marks != "keep" else read[:2]
-            reading = (*reading, "count_words") if count_words else reading
-            fingerprint = _fingerprint(chosen, cache_key, reading, paths, version)
+            more = {"fields": fields if any(fields) else None, "count_words": count_words}
+            fingerprint = _fingerprint(chosen, cache_key, read, paths, version, **more)
         return cls._build(coded, types, chosen, origin, cache, fingerprint, first, split)
 
     @classmethod
@@ -212,7 +211,7 @@ class Corpus:
         chosen, types = Selection(**selection), Types()
         coded = word_ids.code_sentences(sentences, types, marks)
         origin: dict[str, Any] = {"sources": [], "tokenizer": None}
-        reading = ("", "", marks) if marks != "keep" else ("", "")
+        reading = ("", "", marks)
         fingerprint = None if cache is None else _fingerprint(chosen, cache_key, reading)
         return cls._build(coded, types, chosen, origin, cache, fingerprint)
 
@@ -236,8 +235,7 @@ class Corpus:
             found.vocabulary = selection.vocabulary or found.vocabulary
             return found
         what = ", ".join(origin["sources"]) or "the text"
-        with ExitStack() as stack:
-            data = None if folder is None else stack.enter_context(_new_data(folder))
+        with nullcontext() if folder is None else _new_data(folder) as data:
             place = Place(data)
             ids, offsets, vocabulary, n_unknown = word_ids.assemble(
                 coded, types, place, selection, what, origin["tokenizer"], first
@@ -624,16 +622,16 @@ def _sweep(folder: Path) -> None:
 def _fingerprint(
     selection: Selection,
     cache_key: str | None,
-    reading: Sequence[str | None],
+    reading: tuple[str, str, Marks],
     paths: Sequence[Path] | None = None,
     tokenizer: str | None = None,
+    **more: object,
 ) -> str | None:
     """Return a sha256 (hex) of sources and settings, equal only where the corpus would come out the same.
 
-    Files count by absolute path, size and times of change; ``reading`` is encoding, errors, and what else is not as by
-    default: marks, and the field of the text in each file. None is returned where the source is an iterable (``paths``
-    is None) or the tokenizer a callable (``tokenizer``, its version, is None), unless the user's ``cache_key`` stands
-    for them.
+    Files count by absolute path, size and times of change; ``reading`` is encoding, errors and marks, and ``more``
+    settings that are empty or False by default. None is returned where the source is an iterable (``paths`` is None)
+    or the tokenizer a callable (``tokenizer``, its version, is None), unless the user's ``cache_key`` stands for them.
     """
     if cache_key is None and (paths is None or tokenizer is None):
         return None
@@ -650,7 +648,7 @@ def _fingerprint(
         "tokenizer": tokenizer,
         "selection": chosen,
         "vocabulary": None if vocabulary is None else vocabulary.fingerprint,
-        "reading": reading,
+        "reading": reading[: 2 if reading[2] == "keep" else 3],
         "key": cache_key,
-    }
+    } | {name: value for name, value in more.items() if value}  # as before there were such settings
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -1,6 +1,6 @@
 """Counts of the words between spaces that a tokenizer cuts into several tokens, such as *don't* and *well-known*.
 
-The counts of a vocabulary are those of tokens, and those of its tokens do not tell how often such a word is written.
+A vocabulary counts tokens, and the counts of its tokens do not tell how often such a word is written.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ def bare_word(piece: str) -> str:
 
 
 class SplitWords:
-    """Counts words while their text is tokenized; none where the tokenizer splits at spaces only."""
+    """Counts words while their text is tokenized; none where the tokenizer splits at spaces only.
 
-    def __init__(self, tokenizer: str | Tokenizer) -> None:
+    ``types`` are the tokens of the text, which are filled in meanwhile.
+    """
+
+    def __init__(self, tokenizer: str | Tokenizer, types: Collection[str]) -> None:
+        self._types = types
         self._counts: Counter[str] | None = None
         if tokenizer not in ("whitespace", ASCII_WHITESPACE):
             self._counts, self._tokenize = Counter(), get_tokenizer(tokenizer)
 
-    def read(self, blocks: Iterable[list[str]], types: Collection[str]) -> Iterator[list[str]]:
-        """Yield blocks of lines, and count what stands between spaces and is none of the types.
-
-        ``types`` is filled meanwhile: the tokens of a block are there before the next is asked for, or soon after.
-        """
+    def read(self, blocks: Iterable[list[str]]) -> Iterator[list[str]]:
+        """Yield blocks of lines, and count the words between spaces that are no tokens so far."""
         for lines in blocks:
             yield lines
             if self._counts is not None:
-                self._count(lines, types, self._counts)
+                self._count(lines, self._counts)
 
-    def _count(self, lines: list[str], types: Collection[str], counts: Counter[str]) -> None:
+    def _count(self, lines: list[str], counts: Counter[str]) -> None:
         for piece, times in Counter(" ".join(lines).split()).items():
             word = bare_word(piece)
-            if word not in types and len(word) <= _LONGEST:
+            if word not in self._types and len(word) <= _LONGEST:
                 counts[word] += times
         if len(counts) > _MOST:
             for word in [word for word, times in counts.items() if times < LEAST]:
@@ -55,11 +56,13 @@ class SplitWords:
         """Return how often each word of several tokens was written, normalized; None where nothing was counted."""
         if self._counts is None:
             return None
+        # several processes tokenize a block after its words were counted
+        counts = {word: n for word, n in self._counts.items() if word not in self._types}
         written: Counter[str] = Counter()
-        for word, times in self._counts.items():
+        for word, times in counts.items():
             written[normalization(word)] += times
         found = {}
-        for word in self._counts:
+        for word in counts:
             normalized = normalization(word)
             if written[normalized] >= LEAST and len(self._tokenize(word)) > 1:
                 found[normalized] = written[normalized]
