@@ -105,7 +105,7 @@ def doubt_lines(first: Sequence[str]) -> str | None:
     columns = _find_columns(first)
     return columns and (
         f"the lines look like rows of a table, with {columns} between the columns: save the column with the text as a "
-        "file of its own, one sentence a line"
+        "separate file, one sentence a line"
     )
 
 
@@ -170,13 +170,11 @@ def _doubt_punctuation(counts: Mapping[str, int], n_tokens: int) -> str | None:
     """Doubt running text that is split at spaces; full stops tell nothing, as abbreviations keep theirs."""
     glued = {w: n for w, n in counts.items() if len(w) > 1 and w[-1] in ",;:!?" and w[-2].isalpha()}
     share = sum(glued.values()) / n_tokens
+    if share <= 0.02:
+        return None
     return (
-        None
-        if share <= 0.02
-        else (
-            f"{share:.0%} of the tokens are words with punctuation at their end, such as {_first(glued)}: "
-            'the text seems not to be tokenized; tokenizer="words" splits punctuation off'
-        )
+        f"{share:.0%} of the tokens are words with punctuation at their end, such as {_first(glued)}: "
+        'the text seems not to be tokenized; tokenizer="words" splits punctuation off'
     )
 
 
@@ -185,7 +183,7 @@ def _find_columns(first: Sequence[str]) -> str | None:
     lines = list(dict.fromkeys(filterfalse(_is_empty, first)))
     if len(lines) < _ENOUGH_LINES:
         return None
-    if sum("\t" in line for line in lines) * 2 >= len(lines):
+    if sum("\t" in line.strip() for line in lines) * 2 >= len(lines):
         return "tabs"
     for separator, name in ((",", "commas"), (";", "semicolons"), ("|", "bars")):
         with suppress(csv.Error):
