@@ -87,9 +87,8 @@ def warn(
     """
     if once is not None:
         owner, topic = once
-        if (
-            id(owner) not in _given
-        ):  # not a WeakKeyDictionary: models of plugins may have an equality of their own
+        # not a WeakKeyDictionary: models of plugins may define equality
+        if id(owner) not in _given:
             _given[id(owner)] = set()
             weakref.finalize(owner, _given.pop, id(owner), None).atexit = False
         if topic in _given[id(owner)]:

@@ -137,7 +137,7 @@ def list_plugins(
 ) -> None:
     """List the installed plugins, and show why any failed to load.
 
-    They are loaded in a process of its own, which one that crashes or does not end cannot take this command with.
+    A child process loads them, so a plugin that crashes or hangs does not stop this command.
     """
     from tacenda.cli.probing import Outcome, try_plugins
 

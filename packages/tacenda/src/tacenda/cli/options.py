@@ -160,7 +160,7 @@ def open_corpus(texts: Sequence[str], scheduler: str | None, **reading: Any) -> 
 
             decoding = reading["encoding"], reading["errors"], reading.get("text_field")
             text = input_texts(texts, *decoding)
-            if not isinstance(text, list):  # text by now, whatever it was
+            if not isinstance(text, list):  # its fields are read by now
                 reading = reading | {"text_field": None}
             corpus = Corpus.from_text(text, **reading)
         else:

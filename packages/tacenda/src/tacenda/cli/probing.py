@@ -1,7 +1,7 @@
-"""Load plugins in a child process, whatever they do there: for the command that names those that fail.
+"""Load plugins in a child process, for the command that names the plugins that fail.
 
 One child loads one plugin after the other, and reports each. A plugin that ends the child, or does not come to an end,
-is the one whose report is missing; a new child goes on with the next.
+is the one whose report is missing; a new child loads the next.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def _try_in_child(
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     keys = [(records[i].kind, records[i].name, records[i].distribution) for i in waiting]
-    child = context.Process(target=_report, args=(theirs, keys), daemon=True)
+    # no daemon, which may have no children: a plugin may start some
+    child = context.Process(target=_report, args=(theirs, keys))
     child.start()
     theirs.close()
     reason = ""
@@ -86,9 +87,8 @@ def _try_in_child(
 
 def _report(connection: Connection, keys: list[tuple[str, str, str]]) -> None:
     """Load plugins, and send status, reason and traceback of each: the work of the child."""
-    logging.getLogger(
-        plugins.__name__
-    ).disabled = True  # the parent has read the metadata, and warned
+    # the parent has read the metadata, and warned
+    logging.getLogger(plugins.__name__).disabled = True
     found = {(each.kind, each.name, each.distribution): each for each in plugins.available()}
     for key in keys:
         outcome = _try_here(found[key])
@@ -103,9 +103,7 @@ def _try_here(record: PluginRecord) -> Outcome:
         plugins.get(record.kind, record.name, distribution=record.distribution)
     except PluginError as error:
         reason = describe(error.__cause__ or error)
-    now = next(
-        each for each in plugins.available(record.kind) if each == record or each.key == record.key
-    )
+    now = next(each for each in plugins.available(record.kind) if each.key == record.key)
     trace = "".join(traceback.format_exception(now.cause)).rstrip() if now.cause else ""
     return Outcome(replace(now, cause=None), reason, trace)
 

@@ -66,10 +66,8 @@ def _open_zip(raw: Any) -> Any:
         )
     try:
         return archive.open(names[0])
-    except (
-        RuntimeError,
-        NotImplementedError,
-    ) as error:  # a password, a compression that Python lacks
+    # a password; or, as NotImplementedError, a compression that Python lacks
+    except RuntimeError as error:
         raise CorpusError(f"its file cannot be unpacked ({error}): unpack it yourself") from error
 
 
@@ -133,7 +131,7 @@ def refuse_file_name(text: str) -> None:
     """Raise CorpusError if a string of text is the name of a file, which must be given as a ``Path``."""
     if "\n" in text or "\0" in text or not 0 < len(text) < 4096:
         return
-    if os.path.isfile(text):  # noqa: PTH113 (for every line that is measured: a Path costs three times as much)
+    if os.path.isfile(text):  # noqa: PTH113 (for every line that is measured: a Path costs more)
         raise CorpusError(
             f"{text!r} is the name of a file, but a string is text itself; "
             f"to read the file give Path({text!r})"

@@ -148,7 +148,7 @@ def _replace(
     for item in spec.downloads:
         path = work / item.filename
         if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
-            store.remove(path)  # a pipe, or whatever else was put there
+            store.remove(path)  # a pipe, a link or a folder
         receipt = download(item.urls, path, item.hash, item.max_bytes, timeout, attempts)
         before = recorded.get(item.filename, receipt.sha256)
         if before != receipt.sha256 and not receipt.verified and not accept_changed:

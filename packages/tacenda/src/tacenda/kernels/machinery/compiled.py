@@ -5,7 +5,7 @@ Import this only from modules that are loaded at need (``cpu.py`` files): it imp
 Compiled code is kept beside the source when that folder can be written and otherwise in the user's
 cache folder (``NUMBA_CACHE_DIR`` overrides both). numba refuses to define a cached function where
 neither can be written, as in a read-only container without a home; here the function is then
-compiled anew in every process, and one warning says so.
+compiled again in every process, and one warning says so.
 
 numba itself takes compiled code for fresh as long as the file of the function is what it was, though
 the code of functions of other files is compiled into it. Here it is fresh as long as all sources of
@@ -35,9 +35,7 @@ try:
     import numba
     from numba.core import caching, entrypoints, event
     from numba.core.compiler_lock import global_compiler_lock
-except (
-    Exception
-) as error:  # such as NUMBA_NUM_THREADS=0, or a version of numpy that it does not know
+except Exception as error:  # such as for NUMBA_NUM_THREADS=0, or a numpy that it does not know
     raise KernelError(
         f"numba, which compiles the kernels, cannot be imported ({describe(error)}): check its installation and the "
         "environment variables NUMBA_*"
@@ -121,7 +119,7 @@ def _is_whole(path: str) -> bool:
 
 def _warn_of_no_cache() -> None:
     warnings.warn(
-        "compiled kernels cannot be cached, so each process compiles them anew: "
+        "compiled kernels cannot be cached, so each process compiles them again: "
         "set NUMBA_CACHE_DIR to a folder that can be written",
         RuntimeWarning,
         stacklevel=3,

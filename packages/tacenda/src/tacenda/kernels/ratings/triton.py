@@ -356,10 +356,8 @@ def numbers(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Draw the numbers of the hidden units (cases, hidden) and of the ratings (ratings,), as on the CPU."""
     like = {"dtype": torch.float32, "device": cases.device}
-    of_hidden, of_visible = (
-        torch.empty((len(cases), hidden), **like),
-        torch.empty(n_ratings, **like),
-    )
+    of_hidden = torch.empty((len(cases), hidden), **like)
+    of_visible = torch.empty(n_ratings, **like)
     if len(cases):
         with torch.cuda.device_of(cases):
             _numbers[(triton.cdiv(len(cases), _CASES),)](
