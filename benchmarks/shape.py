@@ -224,6 +224,50 @@ def declared(modules: dict[str, Source]) -> dict[str, int]:
 def read(tree: Path) -> tuple[dict[str, float], dict[str, list[str]]]:
     """Rows that the source gives, and what they are made of."""
     modules = sources(tree)
+    lonely, rings = of_imports(modules)
+    parameters, long = of_parameters(modules)
+    state = sorted(
+        (n_lines(each), f"{module}.{each.name}")
+        for module, each, _ in functions(modules)
+        if each.name in STATE
+    )
+    public = {
+        name: source.text.count("\n") for name, source in modules.items() if is_public_kernel(name)
+    }
+    texts = [source.text for source in modules.values()]
+    lines = sum(text.count("\n") for text in texts)
+    comments = sum(line.lstrip().startswith("#") for text in texts for line in text.splitlines())
+    options = declared(modules)
+    found = {
+        "lines of packages/*/src": lines,
+        "files": len(modules),
+        "files with exactly one importer": len(lonely),
+        **parameters,
+        "lines of functions that only carry state": sum(n for n, _ in state),
+        "kernels: public layer and naive": sum(public.values()),
+        "comment lines in src, per cent": 100 * comments / lines,
+        "import circles": len(rings),
+        "options declared": sum(options.values()),
+        "lines of tests and benchmarks": sum(
+            path.read_text("utf-8").count("\n")
+            for where in ("tests", "benchmarks", "packages/*/tests")
+            for folder in tree.glob(where)
+            for path in folder.rglob("*.py")
+        ),
+    }
+    details = {
+        "files with exactly one importer": lonely,
+        "functions with more than 8 parameters": long,
+        "lines of functions that only carry state": [f"{n} {name}" for n, name in state[::-1]],
+        "kernels: public layer and naive": [f"{n} {name}" for name, n in public.items()],
+        "import circles": [" ".join(each) for each in rings],
+        "options declared": [f"{n} {name}" for name, n in options.items()],
+    }
+    return found, details
+
+
+def of_imports(modules: dict[str, Source]) -> tuple[list[str], list[list[str]]]:
+    """The files that one other imports, as ``file <- importer``, and the circles of imports."""
     arrows = imports(modules)
     importers = defaultdict(set)
     for name, others in arrows.items():
@@ -234,66 +278,24 @@ def read(tree: Path) -> tuple[dict[str, float], dict[str, list[str]]]:
         for name, source in modules.items()
         if len(importers[name]) == 1 and source.path.name != "__init__.py"
     )
-    counted = [
+    inner = {name for name in arrows if "." in name}
+    return lonely, circles({name: arrows[name] & inner for name in inner})
+
+
+def of_parameters(modules: dict[str, Source]) -> tuple[dict[str, float], list[str]]:
+    """How many functions have many parameters, and the functions with more than 8."""
+    counted = sorted(
         (n_parameters(each, method), is_aside(module, each), f"{module}.{each.name}")
         for module, each, method in functions(modules)
-    ]
-    long = [f"{n} {name}{' (aside)' * aside}" for n, aside, name in sorted(counted)[::-1] if n > 8]
-    state = [
-        (n_lines(each), f"{module}.{each.name}")
-        for module, each, _ in functions(modules)
-        if each.name in STATE
-    ]
-    public = {
-        name: source.text.count("\n") for name, source in modules.items() if is_public_kernel(name)
-    }
-    lines = sum(source.text.count("\n") for source in modules.values())
-    comments = sum(
-        line.lstrip().startswith("#")
-        for source in modules.values()
-        for line in source.text.splitlines()
     )
-    tested = [
-        path
-        for where in ("tests", "benchmarks", "packages/*/tests")
-        for folder in tree.glob(where)
-        for path in folder.rglob("*.py")
-    ]
-    inner = {name for name in arrows if "." in name}
-    rings = circles({name: arrows[name] & inner for name in inner})
-    options = declared(modules)
-    found = {
-        "lines of packages/*/src": lines,
-        "files": len(modules),
-        "files with exactly one importer": len(lonely),
-        "functions with more than 12 parameters": sum(n > 12 for n, _, _ in counted),
-        "functions with more than 8 parameters": sum(n > 8 for n, _, _ in counted),
-        "the same, more than 12, neither compiled nor a host's": sum(
-            n > 12 and not aside for n, aside, _ in counted
-        ),
-        "the same, more than 8, neither compiled nor a host's": sum(
-            n > 8 and not aside for n, aside, _ in counted
-        ),
-        "lines of functions that only carry state": sum(n for n, _ in state),
-        "kernels: public layer and naive": sum(public.values()),
-        "comment lines in src, per cent": 100 * comments / lines,
-        "import circles": len(rings),
-        "options declared": sum(options.values()),
-        "lines of tests and benchmarks": sum(
-            path.read_text("utf-8").count("\n") for path in tested
-        ),
-    }
-    details = {
-        "files with exactly one importer": lonely,
-        "functions with more than 8 parameters": long,
-        "lines of functions that only carry state": [
-            f"{n} {name}" for n, name in sorted(state)[::-1]
-        ],
-        "kernels: public layer and naive": [f"{n} {name}" for name, n in public.items()],
-        "import circles": [" ".join(each) for each in rings],
-        "options declared": [f"{n} {name}" for name, n in options.items()],
-    }
-    return found, details
+    found: dict[str, float] = {}
+    for most in (12, 8):
+        found[f"functions with more than {most} parameters"] = sum(n > most for n, _, _ in counted)
+    for most in (12, 8):
+        found[f"the same, more than {most}, neither compiled nor a host's"] = sum(
+            n > most and not aside for n, aside, _ in counted
+        )
+    return found, [f"{n} {name}{' (aside)' * aside}" for n, aside, name in counted[::-1] if n > 8]
 
 
 # -- what must be run, in the interpreter of the tree ---------------------------------------------------
