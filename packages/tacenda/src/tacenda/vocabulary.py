@@ -32,7 +32,7 @@ Oov = Literal["single", "classes"]
 _DIGITS: Final = re.compile(r"\d+")
 # what an earlier normalization left behind must survive the next one, lower-casing included
 _NUMBER_WORD: Final = re.compile(r"((?<![A-Z])(?:NUM)+(?![A-Z]))")
-_CACHE_LIMIT: Final = 100_000  # spellings; some 15 MB of Python objects
+_CACHE_LIMIT: Final = 100_000  # spellings; some 10 MB of Python objects
 
 
 # ---- how any string finds its id ----

@@ -143,7 +143,7 @@ class Corpus:
             names or functions of a module.
         count_words
             Count the words that the tokenizer cuts into several tokens, such as *don't*, for the frequencies that
-            `tacenda_lm.surprisal_table` gives; reading takes longer, by two fifths with ``"words"``.
+            `tacenda_lm.surprisal_table` gives; reading takes longer.
         vocabulary
             The vocabulary to use, as for a held-out text; it settles the options that follow.
         max_vocabulary
