@@ -1,7 +1,7 @@
 """What a run of a benchmark has used, our modules and the settings of our models, and what has changed since.
 
 A result is fresh as long as every module of ours that its run imported is as it was. The modules are those that the
-process has imported when it saves, those of the processes that it started (`reporting.of_process`), and those that
+process has imported when it saves, those of the processes that it started (`reporting.in_process`), and those that
 work kept from earlier runs was made by (`benchmarks.kept`). The digest of a module leaves docstrings and comments out,
 so that better words change nothing.
 """

@@ -1,4 +1,4 @@
-"""What every benchmark shares: its command line, timing by turns, processes of its own, and one JSON file a table.
+"""What every benchmark shares: its command line, timing by turns, separate processes, and one JSON file a table.
 
 A script hands `main` its tables and its options, and has no command line of its own:
 
@@ -54,9 +54,8 @@ class Options(argparse.Namespace):
     only: list[str]
     again: bool
     no_save: bool
-    rows_to: (
-        Path | None
-    )  # a file for the rows instead of results/, by table: what `benchmarks.check_figures` reads
+    # A file for the rows instead of results/, by table: what `benchmarks.check_figures` reads.
+    rows_to: Path | None
     tables: Sequence[str]
     whole: bool  # whether all rows are asked for, as they are by default
 
@@ -99,6 +98,8 @@ class Table:
         Of everything random in the rows; None where nothing is, or a function of the options.
     after
         Called with all rows when the file is written: draws pictures.
+    options
+        Names of the script's options that belong to the protocol.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Table:
     key: str | None = None
     seeds: Any = (0,)
     after: Callable[[list[Row]], None] | None = None
+    options: tuple[str, ...] = ()
 
     def run(self, options: Options) -> None:
         """Measure and save; rows that can be told apart as soon as they are found."""
@@ -127,6 +129,7 @@ class Table:
 
     def _save(self, rows: list[Row], options: Options, whole: bool) -> Path | None:
         protocol = self.protocol(options) if callable(self.protocol) else self.protocol
+        protocol = {**protocol, **{name: getattr(options, name) for name in self.options}}
         seeds = self.seeds(options) if callable(self.seeds) else self.seeds
         return save(self.name, protocol, rows, seeds=seeds, key=self.key, whole=whole)
 
@@ -259,7 +262,7 @@ def load() -> float | None:
 
 
 def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of a module in a process of its own, with JSON values, and return what it returns."""
+    """Call a function of a module with JSON values in a separate process; return its result."""
     module = function.__module__
     if module == "__main__":
         module = sys.modules["__main__"].__spec__.name  # type: ignore[union-attr]
@@ -290,13 +293,13 @@ def pyplot() -> Any:
     return pyplot
 
 
-def published(beside: str) -> Any:
-    """Return what others report, in `published.json` beside a file: an attribute a table, numbers as keys."""
+def published(file: str) -> Any:
+    """Return what others report, in `published.json` next to a file: an attribute a table, numbers as keys."""
 
     def keyed(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
         return {int(key) if key.isdigit() else key: value for key, value in pairs}
 
-    text = (Path(beside).parent / "published.json").read_text(encoding="utf-8")
+    text = (Path(file).parent / "published.json").read_text(encoding="utf-8")
     return SimpleNamespace(**json.loads(text, object_pairs_hook=keyed))
 
 
@@ -355,8 +358,8 @@ def save(
     """Write ``benchmarks/results/<name>.json`` in one step; return its path, or None where the rows have to wait.
 
     With a ``key`` rows that were measured before stay, as long as the same protocol and the same code measured them.
-    Where the file has rows of others that are not measured yet, and these are not ``whole`` either, the new ones wait
-    below TACENDA_BENCH_CACHE, and the file stays as it is.
+    Where the file has rows of others that are not measured yet, or no ``key`` says which are, and these are not
+    ``whole`` either, the new ones wait below TACENDA_BENCH_CACHE, and the file stays as it is.
     """
     path, waiting = RESULTS / f"{name}.json", kept.place() / "waiting" / f"{name}.json"
     run = json.loads(json.dumps(description(seeds), default=kept._plain))
@@ -366,17 +369,13 @@ def save(
         for each in (path, waiting):
             before = json.loads(each.read_text(encoding="utf-8")) if each.exists() else None
             if before and goes_with(before, report):
-                report = joined(report, before, key)
-    lacking = (
-        {row.get(key) for row in old["rows"]} - {row.get(key) for row in report["rows"]}
-        if old and key
-        else ()
-    )
+                report = join(report, before, key)
+    names = {row.get(key) for row in report["rows"]} if key else set()
+    lacking = [row for row in old["rows"] if row.get(key) not in names] if old else []
     if lacking and not whole:
         kept.write_json(waiting, report)
-        print(
-            f"{len(report['rows'])} rows wait: {len(lacking)} of {path.name} are of another protocol or of other code"
-        )
+        why = "are of another protocol or of other code" if key else "would be lost"
+        print(f"{len(report['rows'])} rows wait: {len(lacking)} of {path.name} {why}")
         return None
     kept.write_json(path, report)
     waiting.unlink(missing_ok=True)
@@ -395,7 +394,7 @@ def ours(rows: list[Row]) -> bool:
     return any(row.get("library", "tacenda").startswith("tacenda") for row in rows)
 
 
-def joined(new: dict[str, Any], old: dict[str, Any], key: str) -> dict[str, Any]:
+def join(new: dict[str, Any], old: dict[str, Any], key: str) -> dict[str, Any]:
     """Return the new report with the rows of the old one that it has none for, in the old order, with their runs."""
     measured = {row[key]: row for row in new["rows"]}
     rows = [measured.pop(row[key], row) for row in old["rows"]] + list(measured.values())

@@ -98,6 +98,12 @@ def test_without_a_key_everything_is_new(results, code):
     assert [row["who"] for row in read(results)["rows"]] == ["b"]
 
 
+def test_a_part_of_a_table_without_a_key_waits(results, code):
+    save(a=1, b=2, whole=True)
+    assert reporting.save("made-up", {}, [{"who": "a"}], whole=False) is None
+    assert figures(results) == {"a": 1, "b": 2}
+
+
 @pytest.mark.parametrize("other", ["protocol", "code"])
 def test_rows_of_another_protocol_or_other_code_never_enter_a_table(results, code, other):
     save(a=1, b=2, whole=True)
@@ -136,14 +142,15 @@ def test_a_table_saves_rows_as_they_come_and_draws_when_it_is_written(results, c
             seen.append((results / "made-up.json").exists())
             yield {"who": who}
 
-    table = Table("made-up", lambda options: {"n": options.n}, rows, key="who", after=drawn.append)
+    protocol = lambda options: {"n": options.n}  # noqa: E731
+    table = Table("made-up", protocol, rows, key="who", after=drawn.append, options=("m",))
     monkeypatch.setattr("sys.argv", ["script", "--n", "3"])
-    reporting.main("A script.", table, n=2)
+    reporting.main("A script.", table, n=2, m=1)
     assert seen == [False, True]
-    assert read(results)["protocol"] == {"n": 3}
+    assert read(results)["protocol"] == {"n": 3, "m": 1}
     assert drawn == [[{"who": "a"}, {"who": "b"}]]
     monkeypatch.setattr("sys.argv", ["script", "--no-save", "--only", "a"])
-    reporting.main("A script.", table, n=2)
+    reporting.main("A script.", table, n=2, m=1)
     assert len(drawn) == 1
 
 
@@ -216,13 +223,13 @@ def test_work_is_kept_until_its_facts_or_the_code_change(results, code):
     assert made == [False] * 3
 
 
-def test_work_that_was_broken_off_goes_on_and_states_no_seconds(results, code):
-    def broken_off(folder):
+def test_work_that_was_interrupted_goes_on_and_states_no_seconds(results, code):
+    def interrupt(folder):
         (folder / "checkpoints").mkdir()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        kept.folder("model", {}, broken_off)
+        kept.folder("model", {}, interrupt)
     _, figures = kept.folder(
         "model", {}, lambda folder: {"there": (folder / "checkpoints").exists()}
     )

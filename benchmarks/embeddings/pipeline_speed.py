@@ -238,11 +238,7 @@ def rows(options: Any) -> Iterator[Row]:
 if __name__ == "__main__":
     main(
         __doc__,
-        Table(
-            "embeddings-pipeline-speed",
-            lambda options: {**PROTOCOL, "repeats": options.repeats},
-            rows,
-        ),
+        Table("embeddings-pipeline-speed", PROTOCOL, rows, options=("repeats",)),
         repeats=5,
         pipelines=tuple(HEADS),
         sentences=10**9,  # of the text: fewer for a trial

@@ -74,11 +74,7 @@ def rows(options: Any) -> Iterator[Row]:
 if __name__ == "__main__":
     main(
         __doc__,
-        Table(
-            "embeddings-training-speed",
-            lambda options: {**PROTOCOL, "repeats": options.repeats},
-            rows,
-        ),
+        Table("embeddings-training-speed", PROTOCOL, rows, options=("repeats",)),
         repeats=5,
         pipelines=tuple(HEADS),
     )

@@ -114,5 +114,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    protocol = lambda options: {**PROTOCOL, "steps": options.steps}  # noqa: E731
-    main(__doc__, Table("scale-memory", protocol, rows, key="what"), tokens=10e6, steps=50)
+    table = Table("scale-memory", PROTOCOL, rows, key="what", options=("steps",))
+    main(__doc__, table, tokens=10e6, steps=50)

@@ -138,6 +138,5 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    protocol = lambda options: {**PROTOCOL, "runs": options.runs}  # noqa: E731
-    # size: a factor of tokens and ratings
-    main(__doc__, Table("scale-slopes", protocol, rows, key="what"), size=1.0, runs=3)
+    table = Table("scale-slopes", PROTOCOL, rows, key="what", options=("runs",))
+    main(__doc__, table, size=1.0, runs=3)  # size: a factor of tokens and ratings

@@ -24,6 +24,7 @@ STUDIES = (
 
 if __name__ == "__main__":
     options = reporting.parse(__doc__, data=tuple(PLANS), without=[])
+    options.whole = True  # every study measures all rows of its tables
     for data in options.data:
         study = Study(Bench(Texts.of(data)), PLANS[data], options)
         for name in options.chosen(STUDIES):
