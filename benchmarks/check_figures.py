@@ -1,7 +1,7 @@
 """Measures the cheapest figure of each page again and compares it with the page: python -m benchmarks.check_figures.
 
     python -m benchmarks.check_figures            # all: some 20 minutes on two cores
-    python -m benchmarks.check_figures --quick    # those of seconds: two minutes; what continuous integration runs
+    python -m benchmarks.check_figures --quick    # what takes seconds; continuous integration runs it
 
 Each check is a command of the benchmark that made the table, for some of its rows, and compares what it measures with
 the rows that the page shows. Needs TACENDA_DATA. Pages of times (lm-scorer, kernels, devices) are not checked: a busy
@@ -108,7 +108,7 @@ CHECKS = (
 )  # fmt: skip
 
 
-def apart(found: Any, stated: Any) -> bool:
+def differ(found: Any, stated: Any) -> bool:
     """Return whether a figure differs from the stated one by more than rounding; of one seed, by more than seeds do."""
     if isinstance(stated, dict):
         few = found["n"] < stated["n"]
@@ -132,7 +132,7 @@ def differences(
             continue
         for column in (each for each in check.columns if known[name].get(each) is not None):
             own, theirs = row.get(column), known[name][column]
-            if apart(own, theirs):
+            if differ(own, theirs):
                 found.append(f"{name}: {column} is {own}, the page has {theirs}")
     return found if rows else ["no row was measured"]
 

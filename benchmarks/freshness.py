@@ -90,7 +90,7 @@ def changed(record: dict[str, Any]) -> list[str]:
 @cache
 def digest(source: str) -> str:
     """Return a digest of Python code without docstrings, comments and empty lines."""
-    lines = source.splitlines()
+    lines = source.split("\n")  # as tokenize counts them: no form feed ends a line
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             row, column = token.start

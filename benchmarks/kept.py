@@ -26,6 +26,7 @@ def place() -> Path:
 
 
 def digest(facts: Any) -> str:
+    """Return a short digest of JSON values."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
@@ -134,4 +135,5 @@ class Cells:
 
 
 def cell_key(**parts: object) -> str:
+    """Return the name of a cell: what its figures are of."""
     return " | ".join(f"{name}={value}" for name, value in parts.items())

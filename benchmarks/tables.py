@@ -140,11 +140,13 @@ def said_of(reports: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> str:
         return ""
     runs = [run for run, _ in found]
     old = any(reporting.ours(rows) and freshness.changed(run) for run, rows in found)
-    # results of before rows of two protocols were kept apart; the differences are in the file
+    # results from before a table had one protocol; the differences are in the file
     others = dict.fromkeys(
         run.get("commit") or run["recorded in"] for run in runs if "protocol" in run
     )
-    mixed = f"; those of {_listed(list(others))} by an earlier protocol" if others else ""
+    all_are = all("protocol" in run for run in runs)
+    which = "" if all_are else f"at {_listed(list(others))} "
+    mixed = f"; {which}by an earlier protocol" if others else ""
     since = f"; the code has changed since{mixed}" if old else mixed
     return f"{_days(runs)}{_commits(runs)}{_load(reports, runs)}{since}"
 
@@ -174,7 +176,7 @@ def _commits(runs: list[dict[str, Any]]) -> str:
 
 
 def _listed(words: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def _load(reports: list[tuple[dict[str, Any], Any]], runs: list[dict[str, Any]]) -> str:
@@ -222,7 +224,7 @@ def cell(value: Any, decimals: int | None = None) -> str:
 
 
 def fill(text: str) -> str:
-    """The Markdown text with every table and figure made anew."""
+    """The Markdown text with every table and figure filled in again."""
     text = MARKER.sub(
         lambda match: f"<!-- table:{match['call']} -->\n{render(match['call'])}<!-- /table -->",
         text,

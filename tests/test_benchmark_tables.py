@@ -116,7 +116,8 @@ def test_runs_of_before_there_were_digests_name_where_they_were_recorded(measure
     )
     assert tables.render("made-up row=a").endswith("*Measured 22 November 2026 at abcdef1234.*\n")
     measured(earlier=[{"run": {**older, "protocol": {"training": "otherwise"}}, "rows": ["b"]}])
-    assert "; those of fedcba4321 by an earlier protocol.*" in tables.render("made-up columns=row")
+    assert "; at fedcba4321 by an earlier protocol.*" in tables.render("made-up columns=row")
+    assert "changed since; by an earlier protocol.*" in tables.render("made-up row=b columns=row")
 
 
 def test_no_change_of_ours_makes_figures_of_other_libraries_old(measured):

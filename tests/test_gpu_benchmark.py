@@ -84,7 +84,7 @@ def rows(folder):
     return {row["operation"]: row["ms"] for row in found["rows"]}
 
 
-def test_a_run_goes_on_where_the_one_before_was_broken_off(card, tmp_path, capsys):
+def test_a_run_goes_on_where_the_one_before_was_interrupted(card, tmp_path, capsys):
     gpu.count(["first", "second"])
     assert rows(tmp_path) == {"a": None, "b": None, "c": None}
     gpu.measure(["first"], "cuda", 3, 1e9, again=False)

@@ -42,7 +42,7 @@ def protocol(options: Any) -> dict[str, Any]:
 
 
 def with_threads(threads: int) -> None:
-    """Start this command anew with so many BLAS threads: importing numpy settles them."""
+    """Start this command again with so many BLAS threads: importing numpy settles them."""
     if os.environ.get("OMP_NUM_THREADS") != str(threads):
         for name in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
             os.environ[f"{name}_NUM_THREADS"] = str(threads)

@@ -2,12 +2,12 @@
 
     python -m benchmarks.embeddings.pipeline_speed [--repeats 5] [--pipelines tagger whole] [--only PART ...]
 
-For a quiet machine. Text is that of EWT dev: sentences, and long documents of a thousand words; gold tokens, or raw
+For a quiet machine. Text is from EWT dev: sentences, and long documents of a thousand words; gold tokens, or raw
 text that the pipeline tokenizes; in batches of 64 and of 1,000 documents. "first" is the first pass of a pipeline just
 loaded from disk, whose caches are empty (kernels are compiled, weights are read); "warm" is the next pass over the
-same text. Every pipeline is trained briefly and saved; in every turn each is loaded anew, and they take turns; medians,
-and the slowest and the fastest turn. All layers of all rows multiply with numpy's BLAS, but for spaCy's default as it
-is installed, which multiplies with BLIS.
+same text. Every pipeline is trained briefly and saved; in every turn each is loaded again, and they take turns;
+medians, and the slowest and the fastest turn. All layers of all rows multiply with numpy's BLAS, but for
+spaCy's default as it is installed, which multiplies with BLIS.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m benchmarks.embeddings.training_speed [--repeats 5] [--pipelines tagger whole]
 
 For a quiet machine. The pipelines, and the sentences they train on, are those of `pipeline_speed`: batches of 500
-words, the vectors of the LDS computed for each batch. In every turn each is made anew, and they take turns; the first
+words, the vectors of the LDS computed for each batch. In every turn each is made again, and they take turns; the first
 epoch of a pipeline is not counted.
 """
 
@@ -34,7 +34,7 @@ ROWS = (
     "hash + LDS own_context, no CNN",
     pipelines.RECOMMENDED,
 )
-EPOCHS = 3  # beside the first
+EPOCHS = 3  # after the first
 PROTOCOL = {
     "measure": "words per second of nlp.update, one thread; a component that computes LDS vectors is included",
     "pipelines": "tagger: one component with layers of its own; whole: tagger, parser and ner on one tok2vec",
@@ -47,7 +47,7 @@ PROTOCOL = {
 
 
 def words_per_second(kind: str, name: str) -> float:
-    """Train one pipeline, made anew."""
+    """Make and train one pipeline, and return its speed."""
     row = row_of(name)
     nlp, examples, optimizer = prepared(kind, row, name == AS_INSTALLED)
     batches = list(minibatch_by_words(examples, size=500))

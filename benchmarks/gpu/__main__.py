@@ -3,9 +3,9 @@
 Of each operation the floating-point operations and the fewest bytes are counted. The floors are the times that these
 take at the card's own rates, which are measured first: those of copying memory and of multiplying float32 matrices.
 
-What matters most comes first, and every row is saved as it is measured: a run that was broken off, or had no minutes
+What matters most comes first, and every row is saved as it is measured: an interrupted run, or had no minutes
 left, goes on with the next row. Rows that this card has measured with the present code are left alone (``--again``
-measures them anew). Where torch finds no card, or with ``--count``, only what was never measured is written: its
+measures them again). Where torch finds no card, or with ``--count``, only what was never measured is written: its
 counts, and the floors at the rates of a data sheet.
 """
 

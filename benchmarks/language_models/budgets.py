@@ -4,7 +4,7 @@
 
 lm-budgets-chosen compares settings on the last tenth of the training text of Penn Treebank, by models of the rest.
 lm-budgets has the settings that were best there, fitted to the whole training text. The hour goes to several seeds of
-the quarter of an hour, mixed with equal weights. Every fit is kept, and goes on where it was broken off.
+the quarter of an hour, mixed with equal weights. Every fit is kept, and an interrupted one is resumed.
 """
 
 from __future__ import annotations

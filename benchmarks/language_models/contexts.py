@@ -97,7 +97,7 @@ def perplexities(
     weights_on: Corpus | None = None,
     without_unknown: bool = False,
 ) -> Iterator[Row]:
-    """Yield one row for each context, or one for both if the model begins anew after ``</s>``.
+    """Yield one row for each context, or one for both if the model starts again after ``</s>``.
 
     Parameters
     ----------

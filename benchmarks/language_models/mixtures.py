@@ -86,7 +86,7 @@ def running(texts: Texts) -> Iterator[tuple[str, Models]]:
 
 
 def apart(texts: Texts) -> Iterator[tuple[str, Models]]:
-    """Yield the same with models that begin anew with every sentence, in training too."""
+    """Yield the same with models that start again with every sentence, in training too."""
     settings = {**budgets.recipe("15 minutes"), "across_sentences": False}
     found: Models = {"HLBL": fitted(HLBL(**settings, seed=0), texts)}
     yield "HLBL", dict(found)

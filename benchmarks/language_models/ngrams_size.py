@@ -146,7 +146,7 @@ def trainings(options: Any) -> Iterator[Row]:
         yield from lmplz(millions, budget)
 
 
-def files(_: Any) -> Iterator[Row]:
+def files(options: Any) -> Iterator[Row]:
     """Measure sizes on disk and perplexities: exact, 8 bits, pruned; KenLM's of the exact model."""
     corpus, dev, test = corpora()
     forms: dict[str, dict[str, Any]] = {"exact": {}, "8 bits": {"bits": 8}}
@@ -164,13 +164,14 @@ def files(_: Any) -> Iterator[Row]:
                 "test": model.perplexity(test).value,
             }
             if name == "exact":
-                yield from kenlm_files(model, Path(folder))
+                yield from kenlm_files(options, model, Path(folder))
 
 
-def kenlm_files(model: KneserNey, folder: Path) -> Iterator[Row]:
+def kenlm_files(options: Any, model: KneserNey, folder: Path) -> Iterator[Row]:
+    """Yield the sizes of KenLM's files of a model."""
     program = shutil.which("build_binary")
     if program is None:
-        print("build_binary is not on PATH: the sizes of KenLM's files are missing.")
+        options.leave_out("kenlm", "build_binary is not on PATH")
         return
     model.to_arpa(folder / "arpa")
     for name, flags in (("trie", ()), ("trie, 8 bits", ("-q", "8", "-b", "8"))):

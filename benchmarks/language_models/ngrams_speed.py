@@ -60,7 +60,6 @@ def other_models(model: KneserNey, folder: Path) -> dict[str, Any]:
     try:
         import kenlm
     except ImportError:
-        print("kenlm is not installed (pip install kenlm): its rows are missing.")
         return {}
     model.to_arpa(folder / "model.arpa")
     found = {THEIRS: kenlm.Model(str(folder / "model.arpa"))}
@@ -151,6 +150,10 @@ def rows(options: Any) -> Iterator[Row]:
         about = {"data": data, "order": order}
         with tempfile.TemporaryDirectory() as name:
             theirs = other_models(model, Path(name))
+            if not theirs:
+                options.leave_out(THEIRS, "it is not installed (pip install kenlm)")
+            elif TRIE not in theirs:
+                options.leave_out(TRIE, "KenLM's build_binary is not installed")
             for row in (
                 *scoring_rows(model, theirs, texts, options.repeats),
                 *file_rows(model, theirs, Path(name), options.repeats),

@@ -4,7 +4,7 @@
     python -m benchmarks.language_models.recurrent --tables lm-recurrent-choice     learning rates, on training text
 
 The starts are random numbers, an LDS by subspace identification alone, and one after EM; each LDS is fitted to the same
-text. A run can be broken off at any time and goes on where it was.
+text. You can interrupt a run at any time and resume it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 The good and featured articles of English Wikipedia, from TACENDA_DATA, in the split that comes with them. Every
 model has a process of its own, which reads the corpus, fits, and measures the dev and test parts; the mixture reads
-the models that were fitted. They are kept: a fit that was broken off goes on from its last epoch, and one that is
+the models that were fitted. They are kept: an interrupted fit goes on from its last epoch, and one that is
 done is not made again.
 """
 

@@ -6,7 +6,7 @@
 lm-sizes-chosen compares numbers of epochs on mixed prose that no table shows: novels by authors from A to F, and the
 training part of the Wikipedia articles. lm-sizes has the defaults fitted to Penn Treebank, to one and to five million
 tokens of novels by other authors, and beside them the number of epochs that suits Penn Treebank. Every fit is kept, and
-goes on where it was broken off.
+goes on where it was interrupted.
 """
 
 from __future__ import annotations

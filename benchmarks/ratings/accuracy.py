@@ -6,7 +6,7 @@ Ours have their defaults. The others have two rows: their defaults, and settings
 (`benchmarks.ratings.peer_settings`). All test pairs are scored and clipped to the scale; compiled code is warm. cornac,
 LensKit and myFM run under an interpreter of their own (`benchmarks.ratings.peers`); one that is not installed is left
 out, a line says so, and the table is not replaced. Every finished fold is kept, so that an interrupted run goes on
-where it was, and what was measured of the same code and libraries is not measured anew, but with ``--again``.
+where it was, and what was measured with the same code and libraries is measured again only with ``--again``.
 """
 
 from __future__ import annotations

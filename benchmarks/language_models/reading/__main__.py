@@ -3,7 +3,7 @@
     python -m benchmarks.language_models.reading [--only GPT-3 "KneserNey(5), novels"]
 
 Natural Stories, 100 English novels and English Wikipedia, from TACENDA_DATA or the cache. Fitted models are kept and a
-fit that was broken off goes on.
+fit that was interrupted is resumed.
 """
 
 from __future__ import annotations
