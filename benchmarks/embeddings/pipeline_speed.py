@@ -68,6 +68,7 @@ PROTOCOL = {
 
 
 def row_of(name: str) -> pipelines.Row:
+    """Return the layers of a row; as installed they are the default ones."""
     return pipelines.ROWS[pipelines.DEFAULT if name == AS_INSTALLED else name]
 
 
@@ -79,10 +80,10 @@ def saved(kind: str, name: str) -> Path:
     return kept.folder(f"pipeline-{kind}", facts, make)[0] / "pipeline"
 
 
-def prepared(
+def prepare(
     kind: str, row: pipelines.Row, as_installed: bool = False
 ) -> tuple[spacy.Language, list[Example], Any]:
-    """Return a pipeline before its training, its examples and its optimizer."""
+    """Build a pipeline, untrained; return it with its examples and its optimizer."""
     spacy.util.fix_random_seed(0)
     tasks = [labelled.load("ewt-upos"), labelled.load("wnut17")]
     nlp = pipelines.configured(HEADS[kind], row, pipelines.word_vectors(tasks, row))
@@ -95,13 +96,14 @@ def prepared(
 
 
 def epoch(nlp: spacy.Language, batches: Any, optimizer: Any, row: pipelines.Row) -> None:
+    """Train for one pass over the batches."""
     annotates = ["lds_embeddings"] if row.output else []
     for batch in batches:
         nlp.update(batch, sgd=optimizer, drop=0.1, annotates=annotates)
 
 
 def trained(kind: str, row: pipelines.Row) -> spacy.Language:
-    nlp, examples, optimizer = prepared(kind, row)
+    nlp, examples, optimizer = prepare(kind, row)
     for _ in range(EPOCHS):
         epoch(nlp, minibatch_by_words(examples, size=500), optimizer, row)
     return nlp
@@ -199,11 +201,11 @@ def summarized(
         f"times {label}": found.get((peer, *shape))
         for label, peer in (("default", pipelines.DEFAULT), ("as installed", AS_INSTALLED))
     }
-    return {"pipeline": kind, **about, "row": name, **compared(own, peers)}
+    return {"pipeline": kind, **about, "row": name, **compare(own, peers)}
 
 
-def compared(own: list[float], peers: dict[str, list[float] | None]) -> Row:
-    """Return columns of words per second, and of their ratios to those of peers in the same turn."""
+def compare(own: list[float], peers: dict[str, list[float] | None]) -> Row:
+    """Return columns of words per second, and of the ratios to each peer in the same turn."""
     row = {key: round(value) for key, value in reporting.timing(own, "words/s").items()}
     del row["runs"]
     ratios = {label: reporting.ratio(own, each) for label, each in peers.items() if each}

@@ -5,7 +5,7 @@
 Gold tokens, one Doc a sentence. Every pipeline trains as `spacy train` does with the configuration of
 `spacy init config`, until its score on the dev part stops improving; the step that is best there is tested. One
 training is one cell: it takes minutes, and a killed command goes on with the next one. Words per second are measured
-apart, on a quiet machine: `python -m benchmarks.embeddings.pipeline_speed`.
+separately, on a quiet machine: `python -m benchmarks.embeddings.pipeline_speed`.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ from benchmarks.embeddings import pipelines
 from benchmarks.embeddings.pipeline_speed import (
     AS_INSTALLED,
     HEADS,
-    compared,
+    compare,
     epoch,
-    prepared,
+    prepare,
     row_of,
 )
 from benchmarks.reporting import Row, Table, main
@@ -49,7 +49,7 @@ PROTOCOL = {
 def words_per_second(kind: str, name: str) -> float:
     """Make and train one pipeline, and return its speed."""
     row = row_of(name)
-    nlp, examples, optimizer = prepared(kind, row, name == AS_INSTALLED)
+    nlp, examples, optimizer = prepare(kind, row, name == AS_INSTALLED)
     batches = list(minibatch_by_words(examples, size=500))
     gc.collect()
     epoch(nlp, batches, optimizer, row)
@@ -68,7 +68,7 @@ def rows(options: Any) -> Iterator[Row]:
         print(f"{', '.join(case)}, turn {turn}: {found[case][-1]:.0f} words/s", flush=True)
     for (kind, name), own in found.items():
         theirs = {"times as installed": found.get((kind, AS_INSTALLED))}
-        yield {"pipeline": kind, "row": name, **compared(own, theirs)}
+        yield {"pipeline": kind, "row": name, **compare(own, theirs)}
 
 
 if __name__ == "__main__":

@@ -132,6 +132,7 @@ def known(card: str | None = None) -> set[str]:
 
 
 def counts(groups: Iterable[str], done: set[str]) -> list[Row]:
+    """Return rows with operations and bytes, without times, of all cases that are not done."""
     every = (row(case, case.work, DATA_SHEET) for group in groups for case in GROUPS[group]())
     return [one for one in every if one["what"] not in done]
 

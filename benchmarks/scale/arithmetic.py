@@ -39,13 +39,14 @@ RATINGS_PROTOCOL = {
 }
 
 
-def measured(name: str) -> list[Row]:
+def read(name: str) -> list[Row]:
+    """Return the rows of a results file."""
     return list(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["rows"])
 
 
 def ratings(_: Any) -> Iterator[Row]:
     """Say whether a billion ratings want a cluster."""
-    for row in measured("ratings-scale"):
+    for row in read("ratings-scale"):
         yield {
             "model": row["model"],
             "ratings": 10**9,
@@ -56,11 +57,12 @@ def ratings(_: Any) -> Iterator[Row]:
 
 
 def client_bytes(row: Row) -> float:
+    """Return how many bytes of counts the client holds."""
     return float(8 * row["pairs"] + 24 * row["5-grams"])
 
 
 def rows(_: Any) -> Iterator[Row]:
-    cluster = measured("scale-cluster")
+    cluster = read("scale-cluster")
     alone = sorted((row for row in cluster if row["workers"] == 1), key=lambda row: row["tokens"])
     short, long = alone[-2:]
     pair = next(row for row in cluster if row["workers"] == 2 and row["tokens"] == long["tokens"])

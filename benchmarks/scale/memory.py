@@ -90,6 +90,7 @@ def measure(model: str, n_tokens: int, steps: int) -> dict[str, int]:
 
 
 def text(n_tokens: int) -> Corpus:
+    """Return the generated text as a corpus in a cache."""
     path = generated(n_tokens)
     return Corpus.from_text(path, max_vocabulary=10_000, cache=path.with_suffix(".corpus"))
 
