@@ -34,7 +34,8 @@ import numpy.typing as npt
 from benchmarks import freshness
 from benchmarks.ratings import peer_process
 from benchmarks.ratings.data import Fold
-from tacenda_surprise.trainsets import numbers, ratings_of
+from tacenda_surprise.raw_ids import numbers
+from tacenda_surprise.trainsets import ratings_of
 
 Floats = npt.NDArray[np.float64]
 

@@ -35,7 +35,7 @@ from tacenda.fitting import Callback, FitLoop, FitRun, History
 from tacenda.fitting.checkpoint import Resume
 from tacenda.fitting.history import DivergenceError
 from tacenda.kernels.ratings import Tables, rating_scores
-from tacenda.ratings import IdIndex, Ratings
+from tacenda.ratings import Ratings
 from tacenda.settings import Option, Settings, option
 from tacenda_surprise import storage
 from tacenda_surprise.catalogue import (
@@ -47,15 +47,16 @@ from tacenda_surprise.catalogue import (
     mean_row,
     rows_of,
 )
-from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, check_length, name_items
-from tacenda_surprise.trainsets import (
-    FitData,
-    SideInfo,
+from tacenda_surprise.raw_ids import (
     as_list,
+    check_asked,
     check_known,
+    check_text,
+    explain_type,
     numbers,
-    of_another_type,
 )
+from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, check_length, name_items
+from tacenda_surprise.trainsets import FitData, SideInfo
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
 from tacenda_surprise.variance import PredictiveVariance, nearest
 
@@ -535,21 +536,13 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 return float(new.model_user.score(np.array([item]))[0])
             user = self._unrated_users.get(raw, -1)
             if user < 0:
-                self._warn_of_twin("user", raw, self.catalogue.users)
+                check_text(raw, self.catalogue.users, self)
         if isinstance(i, str):
-            self._warn_of_twin("item", i.removeprefix(_UNKNOWN), self.catalogue.items)
+            check_text(i.removeprefix(_UNKNOWN), self.catalogue.items, self)
         if not self.predicts_unknown and (user < 0 or item < 0):
             raise PredictionImpossible(_why_impossible(user, item))
         scores = model.score_pairs(np.array([user]), np.array([item]))
         return float(_check(model, "score_pairs", scores, 1)[0])
-
-    def _warn_of_twin(self, what: str, text: str, index: IdIndex) -> None:
-        """Warn where an id is unknown, and one of another type has its text."""
-        if text in index:
-            warn(
-                f"{what} {text!r} is unknown, and known by an id of another type: ask with the type of the trainset",
-                once=(self, f"type of {what}s"),
-            )
 
     # -- many pairs --------------------------------------------------------------------------------
 
@@ -584,17 +577,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def _number_pairs(self, uids: Sequence[Any], iids: Sequence[Any]) -> tuple[Numbers, Numbers]:
         """Number raw ids, -1 for unknown ones. Warns if none is known because of their type."""
-        found = []
-        for what, ids, index in (("user", uids, self._users), ("item", iids, self._items)):
-            found.append(numbers(ids, index))
-            if not len(ids) or found[-1].max() >= 0 or (what == "user" and self._new_users):
-                continue
-            if why := of_another_type(ids[:1], index):
-                warn(
-                    f"none of the {what}s asked for is in the trainset{why}",
-                    once=(self, f"type of {what}s"),
-                )
-        return found[0], found[1]
+        users, items = numbers(uids, self._users), numbers(iids, self._items)
+        if not self._new_users:
+            check_asked(uids, users, self._users, "user", self)
+        check_asked(iids, items, self._items, "item", self)
+        return users, items
 
     def _cannot_predict(self, users: Numbers, items: Numbers) -> npt.NDArray[np.bool_]:
         return ((users < 0) | (items < 0)) & (not self.predicts_unknown)
@@ -759,7 +746,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             hidden[:] = True
             hidden[self._known_numbers(candidates)] = False
         exclude = as_list(exclude, "exclude")
-        if why := of_another_type((one for one in exclude if one not in self._items), self._items):
+        if why := explain_type((one for one in exclude if one not in self._items), self._items):
             raise DataError(f"exclude has items that are not in the trainset{why}: convert the ids")
         hidden[self._known_numbers(exclude)] = True
         if min_ratings > 0 and self._data is None and self._seen is not None:

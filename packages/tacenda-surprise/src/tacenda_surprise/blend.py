@@ -31,7 +31,8 @@ from tacenda.ratings import IdIndex, Ratings
 from tacenda.settings import Settings, configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import Catalogue, Doubles, Floats, Identities, Numbers, deviation
-from tacenda_surprise.trainsets import FitData, SideInfo, numbers
+from tacenda_surprise.raw_ids import numbers
+from tacenda_surprise.trainsets import FitData, SideInfo
 from tacenda_surprise.users import FoldedUser, check_rated
 from tacenda_surprise.variance import coverage_factor
 

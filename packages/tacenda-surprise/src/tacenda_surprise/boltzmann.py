@@ -248,13 +248,9 @@ class Usual(Arrays):
     """What a visible unit and a case are before their ratings are seen, as the fit has it: see `Cases`."""
 
     case_biases: Float32[Array, "cases"]  # in scores
-    of_cases: Float64[
-        Array, "", at_least(0)
-    ]  # ratings that a case is expected to have at its usual score
+    of_cases: Float64[Array, "", at_least(0)]  # ratings at the usual score that a case begins with
     of_visible: Float64[Array, "", at_least(0)]  # the same of a visible unit
-    damping: Float64[
-        Array, "", at_least(0)
-    ]  # weight of the squared differences from the biases below
+    damping: Float64[Array, "", at_least(0)]  # ratings of the usual shape, likewise
     variance: Float64[Array, "", positive]  # of scores about those that biases expect
     sharpness: Float64[Array, "", at_least(0)]  # k of `find_sharpness`
 

@@ -21,8 +21,9 @@ from tacenda.artifact import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, PluginError, TacendaError
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Identities, Texts
+from tacenda_surprise.raw_ids import raw_index
 from tacenda_surprise.top_n import ImplicitFactors
-from tacenda_surprise.trainsets import FitData, SideInfo, raw_index
+from tacenda_surprise.trainsets import FitData, SideInfo
 from tacenda_surprise.users import Given
 
 Packed = dict[str, npt.NDArray[Any]]

@@ -115,9 +115,8 @@ class Lists(NamedTuple):
 
     factors: ImplicitFactors | None = None  # None: by the expected rating
     by: By = "rating"
-    shown: npt.NDArray[np.int64] | None = (
-        None  # (shown,) items that may be listed, ascending; None: all
-    )
+    #: Items that may be listed (shown,), ascending; None: all.
+    shown: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def of(

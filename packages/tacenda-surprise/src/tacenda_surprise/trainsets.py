@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from itertools import chain, pairwise, repeat
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain, pairwise
 from numbers import Real
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -14,14 +14,22 @@ import numpy as np
 from scipy.sparse import issparse
 from surprise import Dataset, Reader, Trainset
 
-from tacenda.errors import ConfigurationError, DataError, warn
+from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.catalogue import Identities
+from tacenda_surprise.raw_ids import (
+    as_list,
+    check_ids,
+    check_twins,
+    is_missing,
+    more_ids,
+    numbers,
+    raw_index,
+)
 
 _DENSE = 0.9  # above this density the pairs of side information carry no information
 _FEW = 100  # too few pairs to judge density
 _FEW_ROWS = 10  # of a data frame, too few to judge what it is
-_MISSING = {"None", "nan", "NaT", "<NA>"}  # their texts, as pandas is not needed
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
 
 
@@ -85,8 +93,8 @@ class FitData(NamedTuple):
             )
         new_users = [raw for raw in more.users if raw not in self.users]
         new_items = [raw for raw in more.items if raw not in self.items]
-        _check_twins(list(more.users), self.users, "user")
-        _check_twins(list(more.items), self.items, "item")
+        check_twins(list(more.users), self.users, "user")
+        check_twins(list(more.items), self.items, "item")
         users = self.users | {raw: len(self.users) + k for k, raw in enumerate(new_users)}
         items = self.items | {raw: len(self.items) + k for k, raw in enumerate(new_items)}
         user_numbers, item_numbers = numbers(more.users, users), numbers(more.items, items)
@@ -100,19 +108,6 @@ class FitData(NamedTuple):
             duplicates="last",
         )
         return FitData(ratings, self.identities, users, items, len(users), ratings.mean)
-
-
-def _check_twins(new: Sequence[Hashable], known: Mapping[Hashable, int], what: str) -> None:
-    """Warn of new ids that are known ids but for their type. Raises DataError where none of the new ones is known."""
-    strangers = [raw for raw in new if raw not in known]
-    texts = set(map(str, known)) if (why := of_another_type(strangers, known)) else ()
-    twins = [raw for raw in strangers if str(raw) in texts]
-    if not twins:
-        return
-    told = f"{len(twins)} {what}s of the new ratings have the id of a known {what} but for its type"
-    if len(strangers) == len(new):
-        raise DataError(f"{told}{why}: convert the new ids")
-    warn(f"{told}, and count as others{why}")
 
 
 def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset:
@@ -134,7 +129,7 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
             f"ratings are given as a {type(data).__name__}; give a Trainset, a sparse matrix, or a data frame "
             "whose columns are users, items and ratings"
         )
-    missing = sum(str(value) in _MISSING for value in columns[2] if not isinstance(value, str))
+    missing = sum(map(is_missing, columns[2]))
     if missing:
         raise DataError(
             f"{missing} ratings are missing, in the third column; leave their rows out, as with dropna()"
@@ -166,7 +161,7 @@ def _refuse_wide(data: Any) -> None:
     wide |= len(numbered) == 3 and numbered != [0, 1, 2]
     if not wide and data.shape[1] > 3 and data.shape[0] >= _FEW_ROWS:
         columns = [data.iloc[:, k].tolist() for k in range(3)]
-        users, items, values = ({x for x in one if str(x) not in _MISSING} for one in columns)
+        users, items, values = ({x for x in one if not is_missing(x)} for one in columns)
         if all(map(_is_real, items | values)) and items <= values | {0}:
             pairs = set(zip(*(map(str, one) for one in columns[:2]), strict=True))
             wide = len(users) == len(columns[0])
@@ -333,88 +328,3 @@ def _refuse_everything(seen: Identities, ratings: Ratings) -> None:
             f"{n} of the {possible} pairs without a rating are said to be rated, nearly all: give "
             "those that are known to be rated, not an anti-testset"
         )
-
-
-def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
-    """Index raw ids by their text, in this order; where both 7 and "7" occur, as Python writes them.
-
-    Raises DataError for None, and for what else data frames have in the place of an id that is missing.
-    """
-    ids = list(raw)
-    check_ids(ids, what)
-    texts = [str(one) for one in ids]
-    return IdIndex(texts if len(set(texts)) == len(texts) else [repr(one) for one in ids], what)
-
-
-def check_ids(ids: Iterable[Any], what: str) -> None:
-    """Raise DataError for an id that is missing, as None and nan are."""
-    for one in ids:
-        if not isinstance(one, str) and str(one) in _MISSING:
-            raise DataError(
-                f"the {what} of a rating is missing, its id is {one}: give the id, or leave the rating out"
-            )
-
-
-def more_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
-    """Add raw ids at the end of ``index``, each as text that is not there already."""
-    if not new:
-        return index
-    texts = dict.fromkeys(index.raw.tolist())
-    for raw in new:
-        ways = (str(raw), repr(raw), f"{type(raw).__name__} {raw!r}")
-        texts[next((text for text in ways if text not in texts), ways[0])] = None
-    if len(texts) < len(index) + len(new):
-        raise DataError(
-            f"two {index.what}s have ids of the same text, as 7 and '7'; make the ids of one type"
-        )
-    return IdIndex(texts, index.what)
-
-
-def as_list(ids: Iterable[Any], what: str) -> list[Any]:
-    """The ids as a list. Raises ConfigurationError for a text, which would be taken apart letter by letter."""
-    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise ConfigurationError(f"{what} is {ids!r}; give a list of ids, as [{ids!r}]")
-    return ids if isinstance(ids, list) else list(ids)
-
-
-def check_known(
-    ids: Sequence[Any], index: Mapping[Hashable, int], what: str, owner: object
-) -> None:
-    """Warn, once for each ``owner``, of ids that are unknown. Raises DataError if all are."""
-    unknown = [one for one in ids if one not in index]
-    if not unknown:
-        return
-    why = of_another_type(unknown, index)
-    if len(unknown) == len(ids):
-        raise DataError(
-            f"none of the {what} is in the trainset{why or f', such as {unknown[0]!r}'}: give items that somebody "
-            "has rated, by the ids of the trainset"
-        )
-    warn(
-        f"{len(unknown)} of {len(ids)} {what} are not in the trainset and left out, such as {unknown[0]!r}{why}",
-        once=(owner, what),
-    )
-
-
-def of_another_type(unknown: Iterable[Any], index: Mapping[Hashable, int]) -> str:
-    """Return how the type of unknown ids differs from that of all known ones, as a part of a message, or nothing."""
-    for one in unknown:
-        kind = _kind(one)
-        if index and not any(_kind(known) is kind for known in index):
-            known = next(iter(index))
-            return (
-                f", whose ids are {type(known).__name__}, such as {known!r}, and not {type(one).__name__}, such as "
-                f"{one!r}"
-            )
-    return ""
-
-
-def _kind(raw: Any) -> type:
-    """Return the type of a raw id; numbers are alike, whatever their type."""
-    return str if isinstance(raw, str) else Real if isinstance(raw, Real) else type(raw)
-
-
-def numbers(ids: Iterable[Any], index: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The number of every raw id, -1 for those that are unknown."""
-    wanted: Sequence[Any] = ids if isinstance(ids, Sequence) else list(ids)
-    return np.fromiter(map(index.get, wanted, repeat(-1)), np.int64, len(wanted))

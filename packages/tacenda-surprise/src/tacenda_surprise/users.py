@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers, rows_of
+from tacenda_surprise.raw_ids import check_ids
 from tacenda_surprise.top_n import Lists, check_length, name_items
-from tacenda_surprise.trainsets import check_ids
 from tacenda_surprise.variance import PredictiveVariance, nearest
 
 
@@ -45,19 +45,16 @@ class FoldedFactors(NamedTuple):
     mean: float
     item_factors: Floats
     item_biases: Floats
-    unknown: tuple[
-        Floats, Floats
-    ]  # factors (1, factors) and bias (1,) that stand for an unknown item
+    #: Factors (1, factors) and bias (1,) that stand for an unknown item.
+    unknown: tuple[Floats, Floats]
 
     def score(self, items: Numbers | None = None) -> Floats:
         """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
         if items is None:
             scores = self.item_factors @ self.factors + self.item_biases
         else:
-            q, c = (
-                rows_of(table, items, unknown[0])
-                for table, unknown in zip(self[-3:-1], self.unknown, strict=True)
-            )
+            q = rows_of(self.item_factors, items, self.unknown[0])
+            c = rows_of(self.item_biases, items, self.unknown[1])
             # not by BLAS, whose sums depend on how many items there are
             scores = np.einsum("nd,d->n", q, self.factors) + c
         return np.asarray(scores + np.float32(self.mean + self.bias), np.float32)

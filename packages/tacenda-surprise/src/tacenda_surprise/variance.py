@@ -94,9 +94,8 @@ class PredictiveVariance(Arrays):
     of_users: Float32[Array, "users+1", positive, _squares, named("users")]
     of_items: Float32[Array, "items+1", at_least(0), _squares, named("items")]
     curve: Float32[Array, "4", is_curve]
-    user: Float32[
-        Array, "3", positive, _squares
-    ]  # sigma^2, a_U and k_U, of a user of whom only n is known
+    #: sigma^2, a_U and k_U, of a user of whom only n is known
+    user: Float32[Array, "3", positive, _squares]
 
     def of_new_user(self, n: int) -> float:
         """The variance that a user with ``n`` ratings and average noise adds."""
