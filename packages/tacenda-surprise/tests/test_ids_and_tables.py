@@ -12,8 +12,6 @@ from tacenda_surprise import BiasOnly, Blend, ConditionalPMF
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.testing import dataset
 
-pd = pytest.importorskip("pandas")
-
 SMALL = {"n_factors": 3, "n_epochs": 3, "random_state": 0}
 
 
@@ -25,7 +23,12 @@ def triples():
 
 
 @pytest.fixture(scope="module")
-def long(triples):
+def pd():
+    return pytest.importorskip("pandas")
+
+
+@pytest.fixture(scope="module")
+def long(triples, pd):
     frame = pd.DataFrame(triples, columns=["user", "item", "rating"])
     return frame.assign(time=np.arange(len(frame)) * 1000)
 
@@ -37,24 +40,20 @@ def algo(request, triples):
     return unfitted.fit(dataset(triples).build_full_trainset())
 
 
-def _csv(frame, path, **options):
-    frame.to_csv(path)
-    return pd.read_csv(path, **options)
-
-
 @pytest.mark.parametrize("missing", [None, 0.0, 0])
-def test_a_table_with_a_row_a_user_is_no_list_of_ratings(long, tmp_path, missing):
+def test_a_table_with_a_row_a_user_is_no_list_of_ratings(long, pd, tmp_path, missing):
     wide = long.pivot(index="user", columns="item", values="rating")
     if missing is not None:
         wide = wide.fillna(missing).astype(type(missing))
     path = tmp_path / "wide.csv"
-    tables = wide, wide.reset_index(), _csv(wide, path), _csv(wide, path, index_col=0)
+    wide.to_csv(path)
+    tables = wide, wide.reset_index(), pd.read_csv(path), pd.read_csv(path, index_col=0)
     for table in tables:
         with pytest.raises(DataError, match="seems to have a row a user and a column an item"):
             BiasOnly().fit(table)
 
 
-def test_tables_with_a_row_a_rating_are_taken_without_a_word(long, tmp_path):
+def test_tables_with_a_row_a_rating_are_taken_without_a_word(long, pd, tmp_path):
     path = tmp_path / "long.csv"
     long.to_csv(path, index=False, header=False)
     wide = long.pivot(index="user", columns="item", values="rating")
@@ -71,9 +70,10 @@ def test_tables_with_a_row_a_rating_are_taken_without_a_word(long, tmp_path):
                 assert fitted.predict(1, 100).est == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("missing", [pd.NA, None])
-def test_missing_ratings_of_a_frame_are_counted(long, missing):
-    ratings = [missing, missing, *long["rating"].tolist()[2:]]
+@pytest.mark.parametrize("missing", ["NA", "NaT", None])
+def test_missing_ratings_of_a_frame_are_counted(long, pd, missing):
+    value = missing and getattr(pd, missing)
+    ratings = [value, value, *long["rating"].tolist()[2:]]
     table = long.assign(rating=pd.array(ratings, dtype=object))
     with pytest.raises(DataError, match="2 ratings are missing, in the third column"):
         BiasOnly().fit(table)
