@@ -296,8 +296,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def average(self) -> Tables:
         """Rows (1, width) that stand for an unknown user and an unknown item: the means of the rated rows of `tables`.
 
-        Zeros would stand for nobody: factors and biases have means of their own, which the other side takes into
-        account. Means over ratings instead of rows would be those of popular items, which unknown ones are not.
+        Zeros would be wrong: the means of factors and biases are not zero, and the other side takes them into account.
+        Means over ratings instead of rows would describe popular items, and unknown items are not popular.
         """
         if self._average is None:
             (x, q, b, c, w), (n_users, n_items) = self._require_tables(), self._rated
@@ -307,7 +307,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return self._average
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
-        """Expected ratings (pairs,) float32 of numbered users and items, not clipped; those of `tables` here.
+        """Expected ratings (pairs,) float32 of numbered users and items, not clipped; here from `tables`.
 
         An unknown user is predicted as the `average` one, and so is an unknown item. Raises NotFittedError.
         """

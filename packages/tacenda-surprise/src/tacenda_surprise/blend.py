@@ -2,11 +2,11 @@
 
     prediction = center + sum_k w_k (prediction_k - center),    w_k >= 0
 
-Ratings that are held out tell the weights: those with the least squared error, as if they were known beforehand to be
-1 / K each, to within one, and one in all, to within a twentieth. Few ratings say less than that, and leave the plain
-average. Where a part of the ratings is few, each part is held out in turn, until `_ENOUGH` have been. The standard
-deviation of a rating is the average of those of the algorithms with weights of sum one,
-times one factor, with which the errors of the ratings held out are as large as it says.
+The weights minimize the squared error of ratings that are held out, under a prior: each weight is 1 / K with a
+standard deviation of one, and their sum is one with a standard deviation of a twentieth. With few ratings the prior
+decides, and the blend is the plain average. Parts of the ratings are held out in turn, until `_ENOUGH` ratings have
+been. The standard deviation of a rating is an average over the algorithms, with weights of sum one, times one factor,
+which is fitted to the errors of the ratings held out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tacenda_surprise.variance import coverage_factor
 _LARGEST = 1e12  # of a saved weight or factor, so that ratings remain finite in float32
 _NOBODY = object()  # an id that no trainset has
 _ENOUGH = 2_000  # ratings held out: with fewer a blend is up to half a percent worse than its best algorithm
-_SUM = 400.0  # how much surer the sum of the weights is than each of them: one over the variance
+_SUM = 400.0  # prior precision of the sum of the weights, in that of each weight
 
 
 @dataclass(frozen=True)
@@ -396,7 +396,7 @@ class Blend(RatingAlgorithm):
 
 
 class _HeldOut(NamedTuple):
-    """What algorithms say of ratings that they were not fitted to, and the algorithms fitted to most ratings first."""
+    """Predictions of algorithms for ratings that they were not fitted to, and the algorithms of the first split."""
 
     estimates: Doubles  # (ratings, models)
     deviations: Doubles  # likewise; NaN of an algorithm that knows none
@@ -425,7 +425,7 @@ class _HeldOut(NamedTuple):
 
 
 def _random_state(settings: BlendSettings) -> np.random.RandomState:
-    """Return what draws the parts held out: where the blend has no seed of its own, from those of its algorithms."""
+    """Return what draws the parts held out; a blend without a seed takes the seeds of its algorithms."""
     given, none = settings.random_state, object()
     seeds: list[Any] = [getattr(algo, "random_state", none) for algo in settings.algorithms]
     seeds = [seed for seed in seeds if seed is not none]
@@ -438,8 +438,8 @@ def _random_state(settings: BlendSettings) -> np.random.RandomState:
 def fit_weights(predictions: Doubles, truth: Doubles, ridge: float = 1.0) -> Weights:
     """Find the non-negative weights with the least squared error of ``predictions`` (ratings, models).
 
-    ``truth`` (ratings,) are the ratings. ``ridge`` is one over the variance that each weight has about that of the
-    plain average beforehand, however many ratings there are.
+    ``truth`` (ratings,) are the ratings. ``ridge`` is one over the prior variance of each weight about 1 / models,
+    however many ratings there are.
 
     Raises DataError if there is nothing to fit to.
     """

@@ -245,7 +245,7 @@ class Scale:
 
 
 class Usual(Arrays):
-    """What a visible unit and a case are before their ratings are seen, as the fit has it: see `Cases`."""
+    """The prior of a visible unit and of a case, before their ratings are seen: see `Cases`."""
 
     case_biases: Float32[Array, "cases"]  # in scores
     of_cases: Float64[Array, "", at_least(0)]  # ratings at the usual score that a case begins with
@@ -362,7 +362,7 @@ def tilt(logits: Doubles, s: Doubles, means: Doubles) -> Doubles:
 
 
 def narrow(logits: Doubles, s: Doubles, means: Doubles, sharpness: float) -> Doubles:
-    """Logarithms of probabilities: those of ``logits`` (rows, levels), less sharpness s^2, with these means (rows,)."""
+    """Return log probabilities (rows, levels) of ``logits`` less ``sharpness`` s^2, tilted to these means (rows,)."""
     found = tilt(logits - sharpness * s**2, s, means)
     return np.asarray(found - logsumexp(found, axis=1, keepdims=True))
 
@@ -439,11 +439,11 @@ class Machine(Arrays):
     inputs: Float32[Array, "cases hidden"]  # what goes into the hidden units of every case
     levels: Float32[Array, "levels", ascending, not_empty, named("machine_levels")]  # ratings
     penalty: Float64[Array, "", at_least(0)]  # of the weights, for each case
-    #: None with plain steps, which nothing holds to it, and in models that were saved without
+    #: None after plain steps, which hold biases nowhere, and in models saved by older versions
     usual: Usual | None = None
 
     def prior(self, s: Doubles, cases: Numbers, levels: Numbers) -> tuple[Doubles, float]:
-        """The biases (levels,) that those of a visible unit with these ratings are held to, and how strongly."""
+        """Return where biases (levels,) of a visible unit with these ratings are held, and how strongly."""
         base = self.base.astype(np.float64)
         if self.usual is None:
             return base, _BIAS_PENALTY

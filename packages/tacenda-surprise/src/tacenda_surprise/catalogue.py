@@ -34,7 +34,7 @@ Doubles = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer[Any]]
 
 MOST_LEVELS = 50  # ten stars in steps of 0.2; finer scales are treated as continuous
-_WIDER = 5.0  # a scale with so many times the levels that are used does not say which there are
+_WIDER = 5.0  # a scale with so many times the levels that are used is ignored
 
 not_empty = Constraint(lambda array, sizes: None if array.size else "is empty")
 
@@ -258,7 +258,7 @@ def deviation(ratings: Ratings) -> float:
     """Standard deviation of the ratings; where all are alike, a quarter of the scale."""
     found = float(ratings.values.std(dtype=np.float64)) if len(ratings) > 1 else 0.0
     low, high = ratings.scale
-    largest = float(np.abs(ratings.values).max(initial=0.0))  # the ratings have a unit of their own
+    largest = float(np.abs(ratings.values).max(initial=0.0))  # in the unit of the ratings
     return found if found > 1e-6 * largest else (high - low) / 4 or 1.0
 
 
@@ -282,9 +282,9 @@ def standardized(ratings: Ratings, mean: float, unit: float) -> Ratings:
 def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
     """All multiples of the smallest step between the ratings seen, from end to end of the scale.
 
-    Half stars are found by their step. Where the scale goes on for many times as many levels as lie between the
-    ratings seen, as that of a percentage for stars, it says nothing: the levels then end where the ratings do. Where
-    the ratings are not on such a grid, the levels are the ratings seen, and the ends of the scale where these are near.
+    Half stars are found by their step. If the scale is more than `_WIDER` times as wide as the ratings seen, as 0 to
+    100 for stars, the levels end where the ratings do. If the ratings are not on such a grid, the levels are the
+    ratings seen, and the ends of the scale unless it is that wide.
     """
     if not 0 < len(seen) <= MOST_LEVELS:
         return np.empty(0, np.float32)

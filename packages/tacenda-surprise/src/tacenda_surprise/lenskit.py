@@ -177,7 +177,7 @@ class ConditionalRBMScorer(RatingScorer):
 class ChoiceScorer(ConditionalPMFScorer):
     """Scores of how likely a user is to choose an item and to like it then; they are no ratings.
 
-    Of interactions without ratings the model learns who chooses what alone.
+    From interactions without ratings it learns only who chooses what.
     """
 
     choices: ImplicitFactors
@@ -187,7 +187,7 @@ class ChoiceScorer(ConditionalPMFScorer):
         return hasattr(self, "choices")
 
     def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008
-        """Fit the model of what gets chosen, and that of the ratings if ``data`` has any."""
+        """Fit the model of what gets chosen, and the model of the ratings if ``data`` has any."""
         if self.is_trained() and not options.retrain:
             return
         if has_ratings(data):

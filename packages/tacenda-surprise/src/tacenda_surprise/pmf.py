@@ -340,7 +340,7 @@ def _solve_row(
 
 
 def fill_unrated(tables: Tables, prior: Floats, ratings: Ratings) -> Tables:
-    """Give users and items without ratings the mean of the other rows, but to users what their identities say."""
+    """Give users and items without ratings the mean of the other rows; users with identities get their prior."""
     x, q, b, c, w = tables
     counts = np.diff(ratings.user_offsets), ratings.item_counts
     for table, n in ((x, counts[0]), (q, counts[1]), (b, counts[0]), (c, counts[1])):

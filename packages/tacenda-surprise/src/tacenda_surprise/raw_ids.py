@@ -34,7 +34,7 @@ def numbers(ids: Iterable[Any], index: Mapping[Any, int]) -> Numbers:
 def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
     """Index raw ids by their text, in this order; where both 7 and "7" occur, as Python writes them.
 
-    Raises DataError for None, and for what else data frames have in the place of an id that is missing.
+    Raises DataError for None, and for the other values that data frames have instead of a missing id.
     """
     ids = list(raw)
     check_ids(ids, what)

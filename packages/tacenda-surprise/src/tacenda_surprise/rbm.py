@@ -35,7 +35,7 @@ from tacenda_surprise.catalogue import Catalogue, Floats, Identities, Numbers
 from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import check_rated
 
-#: Ratings at the expected value that are added to those of a user folded in, where the model does not say.
+#: Ratings at the expected value that count for a user folded in, if the model does not say.
 _DAMPING = 5.0
 
 

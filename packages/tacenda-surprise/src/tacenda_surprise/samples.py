@@ -140,10 +140,9 @@ class Samples(Arrays):
 
 
 def rows(samples: Floats, ids: Numbers, unknown: Floats) -> Floats:
-    """The rows ``ids`` (n,) of every sample (samples, n, width), those of ``unknown`` (samples, 1, width) for -1."""
+    """Return rows ``ids`` (n,) of every sample (samples, n, width); -1 finds ``unknown`` (samples, 1, width)."""
     found = samples[:, ids]
-    strange = np.asarray(ids) < 0
-    found[:, strange] = unknown
+    found[:, np.asarray(ids) < 0] = unknown
     return found
 
 
@@ -256,7 +255,7 @@ class FoldedSamples(NamedTuple):
     inverse_roots: Floats  # L^{-1} (samples, width, width)
     items: Floats  # (samples, items, width)
     unknown: Floats  # (samples, 1, width), of an unknown item
-    item_moments: Floats  # (samples, width, width), of the same about these
+    item_moments: Floats  # (samples, width, width), second moments of its factors about `unknown`
     unit: Unit
 
     def _chosen(self, items: Numbers) -> Floats:

@@ -122,8 +122,8 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
         table = data.tocoo()
         columns = [table.row.tolist(), table.col.tolist(), table.data.astype(float).tolist()]
     elif hasattr(data, "iloc") and np.ndim(data) == 2 and data.shape[1] >= 3:
-        _refuse_wide(data)
         columns = [data.iloc[:, k].tolist() for k in range(3)]
+        _refuse_wide(data, columns)
     else:
         raise DataError(
             f"ratings are given as a {type(data).__name__}; give a Trainset, a sparse matrix, or a data frame "
@@ -148,23 +148,23 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
     return Dataset(reader).construct_trainset([(*row, None) for row in rows])
 
 
-def _refuse_wide(data: Any) -> None:
-    """Raise DataError for a data frame with a row a user and a column an item, which is no list of ratings.
+def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
+    """Raise DataError for a data frame with a row a user and a column an item; ``columns`` are its first three.
 
-    pandas names the columns of a pivot table, or labels them with the ids of items where these are no text. Of one
-    that was written to a file and read again neither is left: then the second and the third column are ratings alike,
-    and so is the first, or no user has two rows.
+    The column labels of a pivot table have a name, or are ids of items that are not text. A pivot table that was
+    read from a file has no such labels. Its second and third columns hold ratings alone, and its first column holds
+    ratings too, or another user in every row.
     """
     labels = getattr(data, "columns", ())
     numbered = [label for label in list(labels)[:3] if not isinstance(label, str)]
     wide = getattr(labels, "name", None) is not None
     wide |= len(numbered) == 3 and numbered != [0, 1, 2]
     if not wide and data.shape[1] > 3 and data.shape[0] >= _FEW_ROWS:
-        columns = [data.iloc[:, k].tolist() for k in range(3)]
-        users, items, values = ({x for x in one if not is_missing(x)} for one in columns)
+        users, items, values = ({x for x in set(one) if not is_missing(x)} for one in columns)
         if all(map(_is_real, items | values)) and items <= values | {0}:
             pairs = set(zip(*(map(str, one) for one in columns[:2]), strict=True))
             wide = len(users) == len(columns[0])
+            # in a list of ratings hardly any pair of user and item occurs twice
             wide |= users <= values | {0} and len(pairs) < 0.9 * len(columns[0])
     if wide:
         raise DataError(
