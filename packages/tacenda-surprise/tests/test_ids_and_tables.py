@@ -63,6 +63,8 @@ def test_tables_with_a_row_a_rating_are_taken_without_a_word(long, pd, tmp_path)
         for table in (
             pd.read_csv(path, header=None),
             wide.reset_index().melt("user").dropna(),
+            long.iloc[:, :3].set_axis([1, 2, 3], axis=1),
+            long.iloc[:, [1, 0, 2]].set_axis(range(3), axis=1)[[1, 0, 2]],
             long.head(5),
         ):
             fitted = BiasOnly().fit(table)

@@ -30,6 +30,7 @@ from tacenda_surprise.raw_ids import (
 _DENSE = 0.9  # above this density the pairs of side information carry no information
 _FEW = 100  # too few pairs to judge density
 _FEW_ROWS = 10  # of a data frame, too few to judge what it is
+_FEW_COLUMNS = 10  # of a data frame that is a list of ratings
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
 
 
@@ -158,7 +159,8 @@ def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
     labels = getattr(data, "columns", ())
     numbered = [label for label in list(labels)[:3] if not isinstance(label, str)]
     wide = getattr(labels, "name", None) is not None
-    wide |= len(numbered) == 3 and numbered != [0, 1, 2]
+    # small numbers may count columns instead, as in a file without a header
+    wide |= len(numbered) == 3 and not set(numbered) <= set(range(_FEW_COLUMNS))
     if not wide and data.shape[1] > 3 and data.shape[0] >= _FEW_ROWS:
         users, items, values = ({x for x in set(one) if not is_missing(x)} for one in columns)
         if all(map(_is_real, items | values)) and items <= values | {0}:
