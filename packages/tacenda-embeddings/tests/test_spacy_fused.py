@@ -104,7 +104,7 @@ def layer_by_layer(model, docs):
     return np.split(mixed, np.cumsum([len(doc) for doc in docs])[:-1])
 
 
-def check(model, docs):
+def assert_as_layers(model, docs):
     found, expected = model.predict(docs), layer_by_layer(model, docs)
     assert [rows.shape for rows in found] == [(len(doc), 10) for doc in docs]
     for rows, others in zip(found, expected, strict=True):
@@ -117,10 +117,10 @@ def test_it_is_what_the_layers_say(vocab, case, vectors):
     docs = documents(vocab)
     model = build(CASES[case](), docs, vectors)
     for _ in range(2):  # the second time with what was kept
-        check(model, docs)
-    check(model, documents(vocab, seed=1))
-    check(model, docs[2:3])
-    check(model, docs[1:2] + docs[5:6] + docs[:1])
+        assert_as_layers(model, docs)
+    assert_as_layers(model, documents(vocab, seed=1))
+    assert_as_layers(model, docs[2:3])
+    assert_as_layers(model, docs[1:2] + docs[5:6] + docs[:1])
 
 
 def test_documents_without_tokens_have_rows_of_the_right_width(vocab):
@@ -149,7 +149,7 @@ def test_hash_layers_see_every_word_once(vocab):
     model = build(CASES["words and vectors"](), docs)
     model.predict(docs[:1])  # which may look at widths
     calls = calls_of_hash_layers(model)
-    check(model, docs)
+    assert_as_layers(model, docs)
     seen = sum(calls) - 4 * sum(map(len, docs))  # the oracle sees all tokens
     assert 0 < seen <= 4 * (len(WORDS) + 4)
     calls.clear()
@@ -163,13 +163,13 @@ def test_training_is_seen_at_once(vocab, optimizer):
     docs = documents(vocab, (3, 5, 8))
     model = build(CASES["words and vectors"](), docs)
     for _ in range(3):
-        check(model, docs)
+        assert_as_layers(model, docs)
         before = [rows.copy() for rows in model.predict(docs)]
         outputs, backprop = model.begin_update(docs)
         backprop([np.ones_like(rows) + rows for rows in outputs])
         model.predict(docs)
         model.finish_update(optimizer)
-        check(model, docs)
+        assert_as_layers(model, docs)
         assert not np.allclose(model.predict(docs)[2], before[2], atol=1e-4)
 
 
@@ -178,16 +178,16 @@ def test_averages_saved_weights_and_copies_are_seen_at_once(vocab):
     model, other = (build(CASES["words and vectors"](), docs) for _ in range(2))
     key = next((n.id, "W") for n in model.layers[-1].walk() if n.name == "maxout")
     [maxout] = [node for node in model.walk() if (node.id, "W") == key]
-    check(model, docs)
+    assert_as_layers(model, docs)
     with model.use_params({key: 2 * maxout.get_param("W")}):
-        check(model, docs)
-    check(model, docs)
+        assert_as_layers(model, docs)
+    assert_as_layers(model, docs)
     model.from_bytes(other.to_bytes())
-    check(model, docs)
+    assert_as_layers(model, docs)
     for twin in (model.copy(), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
         assert isinstance(twin, Model)
         assert twin.attrs["rows"]._kept is None
-        check(twin, docs)
+        assert_as_layers(twin, docs)
     assert b"rows" not in model.to_bytes().partition(b"attrs")[2].partition(b"params")[0]
 
 
@@ -207,13 +207,13 @@ def test_any_weight_changed_in_place_is_seen_at_once(vocab, layers, change, few,
     monkeypatch.setattr(fused, "_IN_ORDER", 1_000_000)
     docs = documents(vocab, (3, 5, 8))
     model = build(CASES[layers](), docs, "model")
-    check(model, docs)
+    assert_as_layers(model, docs)
     arrays = [node.get_param(name) for node in model.walk() for name in node.param_names]
     for array in [*arrays, vocab.vectors.data]:
         before = np.concatenate(layer_by_layer(model, docs))
         CHANGES[change](array)
         changed = np.concatenate(layer_by_layer(model, docs))
-        check(model, docs)
+        assert_as_layers(model, docs)
         if change in ("signs", "doubled") and array is not vocab.vectors.data:
             assert not np.array_equal(before, changed)
 
@@ -228,31 +228,31 @@ def test_words_added_in_between_follow_tables_that_change_back(vocab, monkeypatc
     docs = documents(vocab, (3, 5, 8))
     model = build(CASES["words alone"](), docs)
     few, many = [Doc(vocab, words=["seldom"])], [Doc(vocab, words=["the", "seldom"] * 100)]
-    check(model, documents(vocab, (200,)))
+    assert_as_layers(model, documents(vocab, (200,)))
     for table in hashed_tables(model):
         np.negative(table, out=table)
-    check(model, few)
+    assert_as_layers(model, few)
     for table in hashed_tables(model):
         np.negative(table, out=table)
-    check(model, many)
+    assert_as_layers(model, many)
 
 
 def test_a_table_changed_while_another_thread_adds_words_is_seen(vocab):
     docs = documents(vocab, (3, 5, 8))
     model = build(CASES["words and vectors"](), docs)
-    check(model, docs)
+    assert_as_layers(model, docs)
     for table in hashed_tables(model):
         np.negative(table, out=table)
     with model.attrs["rows"]._lock:
-        check(model, docs)
-    check(model, docs)
+        assert_as_layers(model, docs)
+    assert_as_layers(model, docs)
 
 
 def test_rows_of_tables_that_another_thread_changes_meanwhile_are_not_kept(vocab, monkeypatch):
     monkeypatch.setattr(fused, "_IN_ORDER", 1_000_000)
     many = documents(vocab, (200,))
     model = build(CASES["words alone"](), many)
-    check(model, many)
+    assert_as_layers(model, many)
     make_rows, changes = fused._rows_of_words, iter([True])
 
     def change_after(*arguments):
@@ -265,7 +265,7 @@ def test_rows_of_tables_that_another_thread_changes_meanwhile_are_not_kept(vocab
 
     monkeypatch.setattr(fused, "_rows_of_words", change_after)
     model.predict([Doc(vocab, words=["seldom"])])
-    check(model, [Doc(vocab, words=["the", "seldom"] * 100)])
+    assert_as_layers(model, [Doc(vocab, words=["the", "seldom"] * 100)])
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -287,30 +287,30 @@ def test_digests_see_changes_that_cancel_out_in_a_sum(change, shape):
 def test_vectors_of_a_pipeline_changed_in_place_are_seen_at_once(vocab):
     docs = documents(vocab, (3, 5, 8))
     model = build(CASES["static vectors"](), docs, "model")
-    check(model, docs)
+    assert_as_layers(model, docs)
     vocab.vectors.data *= -3
-    check(model, docs)
+    assert_as_layers(model, docs)
 
 
 def test_another_model_of_vectors_is_seen_at_once(vocab):
     docs = documents(vocab, (3, 5, 8))
     model = build(CASES["static vectors"](), docs, "model")
-    check(model, docs)
+    assert_as_layers(model, docs)
 
     class Longer(Letters):
         def scaled_vectors(self, words):
             return 2 * super().scaled_vectors(words)
 
     vocab.vectors = MorphologicalVectors(strings=vocab.strings, model=Longer())
-    check(model, docs)
+    assert_as_layers(model, docs)
 
 
 def test_a_vector_written_into_a_table_is_seen_at_once(vocab):
     docs = documents(vocab, (3, 5, 8))
     model = build(CASES["static vectors"](), docs, "table")
-    check(model, docs)
+    assert_as_layers(model, docs)
     vocab.set_vector("the", np.full(3, 9, "f"))
-    check(model, docs)
+    assert_as_layers(model, docs)
 
 
 def test_more_words_than_are_kept(vocab, monkeypatch):
@@ -318,7 +318,7 @@ def test_more_words_than_are_kept(vocab, monkeypatch):
     docs = documents(vocab, (3, 5, 8, 30))
     model = build(CASES["words and vectors"](), docs)
     for i in [0, 1, 2, 3, 0, 2, 1, 3]:
-        check(model, docs[i : i + 1])
+        assert_as_layers(model, docs[i : i + 1])
 
 
 def test_threads_share_what_is_kept(vocab):

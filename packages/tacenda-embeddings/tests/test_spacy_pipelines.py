@@ -364,7 +364,7 @@ def test_a_frozen_embedding_component_gets_its_model_all_the_same(lds, corpus, t
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_spacy_debugs_the_models_of_a_written_configuration(lds, corpus, shared):
+def test_spacy_debugs_the_models_of_a_written_configuration(lds, corpus, shared, capsys):
     config = small(pipeline_config(["tagger", "ner"], lds, shared=shared))
     config["paths"].update(train=str(corpus), dev=str(corpus))
     for component in ["tok2vec", "tagger", "ner"] if shared else ["tagger", "ner"]:
@@ -372,6 +372,7 @@ def test_spacy_debugs_the_models_of_a_written_configuration(lds, corpus, shared)
         options = nlp.config.interpolate()
         training = spacy.util.registry.resolve(options["training"], schema=ConfigSchemaTraining)
         debug_model(options, training, nlp, nlp.get_pipe(component))
+        assert "model looks good" in capsys.readouterr().out
 
 
 def test_spacy_pretrains_the_layers_of_a_written_configuration(lds, corpus, tmp_path):
