@@ -42,6 +42,19 @@ def test_tensor_equals_the_model_without_spacy(nlp, lds, sentences):
         assert doc.tensor.shape == (len(doc), lds.width)
 
 
+def test_words_are_unknown_to_the_model_as_it_is_fitted_now():
+    corpora = (
+        tacenda.Corpus.from_sentences([words.split()] * 60)
+        for words in ("a cat saw", "the dog ran")
+    )
+    model = LDS(n_states=2, kappa=5.0).fit(next(corpora))
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lds_embeddings").initialize(artifact=model)
+    assert [nlp(text).has_vector for text in ("a cat", "the dog")] == [True, False]
+    nlp.get_pipe("lds_embeddings").embeddings.fit(next(corpora))
+    assert [nlp(text).has_vector for text in ("a cat", "the dog")] == [False, True]
+
+
 def test_unknown_words_alone_have_no_vectors_to_compare(nlp, lds):
     assert lds.knows(lds.vocabulary.words[9])
     assert not lds.knows("我喜欢猫")

@@ -80,9 +80,10 @@ def test_whitespace_and_empty_documents_are_similar_to_nothing(nlp):
         assert doc.similarity(nlp.make_doc("the")) == 0.0
 
 
-def test_documents_of_unknown_words_alone_are_similar_to_nothing(nlp, toy):
+def test_documents_of_unknown_words_alone_are_similar_to_nothing(toy):
     """What a layer reads of them, the tensor, stays what the model gives."""
     toy.knows = toy.vocabulary.__contains__
+    nlp = pipeline(toy)
     unknown, other, known = nlp("qqq \n rrr"), nlp("sss"), nlp("sss cat")
     np.testing.assert_array_equal(unknown.tensor[[0, 2]], toy.transform([["qqq", "rrr"]])[0])
     for each in (unknown, unknown[0], unknown[2:]):

@@ -98,13 +98,11 @@ class TokenEmbeddings(ModelComponent):
         # what spaCy last linked after this component, which may be in another pipeline than the one it was made in
         self._later: list[weakref.ref[Any]] = []
         self._linked_anew = False
-        self._compared = (
-            False  # whether the layers that read the vectors were trained on this model's
-        )
+        self._compared = False  # whether later layers were found to be trained on this model
         self._fingerprint: Fingerprint | None = None  # of the model
         self._supplies: bool | None = None  # whether `supply` works
         self._survey: TokenSurvey | None = None  # of the tokens of the pipeline, until it is over
-        self._known: WordCache | None = None  # which words the model knows
+        self._encoder: DocEncoder | None = None
 
     @property
     def embeddings(self) -> Any:
@@ -192,7 +190,7 @@ class TokenEmbeddings(ModelComponent):
         return model
 
     def _meet_training(self, get_examples: Callable[[], Iterable[Any]], nlp: Any) -> None:
-        """Let what is enabled forget what it was trained on, and look at the tokens of the examples."""
+        """Let enabled layers forget what they were trained on, and look at the tokens of the examples."""
         for _, _, node, _ in readings(self, [] if nlp is None else [p for _, p in nlp.pipeline]):
             if node.name != DOC_TENSOR:  # which forgets by itself, when it is initialized
                 forget(node)
@@ -206,14 +204,13 @@ class TokenEmbeddings(ModelComponent):
         vectors: list[np.ndarray] = super().predict(docs)
         if not self._compared:
             self._compare_readers()
-        if self._survey is not None:
-            self._survey_tokens(docs)
+        self._survey_tokens(docs)
         return vectors
 
     def supply(self, doc: Doc) -> bool:
-        """Write to a document that no component has seen what training would have written; return whether it would.
+        """Write vectors to a document that no component has seen, if training would have; return whether it would.
 
-        That is where the component is enabled, or frozen, and listed in ``[training] annotating_components``.
+        Training does if the component is enabled or frozen, and listed in ``[training] annotating_components``.
         """
         if self._supplies is None:
             self._supplies = self.load_for_reader() and self.name in self._training("annotating")
@@ -222,7 +219,7 @@ class TokenEmbeddings(ModelComponent):
         return self._supplies
 
     def load_for_reader(self) -> bool:
-        """Load the model that the configuration names, if that is still to be done; return whether there is one.
+        """Load the model that the configuration names unless there is one already; return whether there is one now.
 
         spaCy does not initialize a frozen component, and for ``spacy pretrain`` none at all.
         """
@@ -240,7 +237,7 @@ class TokenEmbeddings(ModelComponent):
         return () if nlp is None else nlp.config["training"].get(f"{kind}_components") or ()
 
     def _compare_readers(self) -> None:
-        """Warn if later components were trained on other vectors than the model's."""
+        """Warn if later components were trained on the vectors of another model."""
         nlp = self._nlp()
         pipes = [] if nlp is None else [pipe for _, pipe in nlp.components]
         here = next((i for i, pipe in enumerate(pipes) if pipe is self), len(pipes))
@@ -262,7 +259,7 @@ class TokenEmbeddings(ModelComponent):
             split = (getattr(self._model, "fitted_on", None) or {}).get("tokenizer")
             warn(
                 f"the model of {self.name!r} does not know {unknown}: it was fitted to another language, to text of "
-                f"another kind or to text split otherwise{f' (tokenizer {split!r})' if split else ''}; fit one to "
+                f"another kind or to text split differently{f' (tokenizer {split!r})' if split else ''}; fit one to "
                 "text of this kind, split as the pipeline splits it, as with initialize(corpus=FILE)"
             )
         if self._survey.is_over:
@@ -308,33 +305,22 @@ class TokenEmbeddings(ModelComponent):
             return
         for doc in docs:
             if self.similarity or not doc.vocab.vectors.size:
-                hooks = self._hooks if self._knows(doc) else self._hooks_of_unknown
+                known = self._encoder is None or self._encoder.knows(doc)
+                hooks = self._hooks if known else self._hooks_of_unknown
                 doc.user_token_hooks.update(hooks)
                 doc.user_span_hooks.update(hooks)
                 doc.user_hooks.update(hooks)
 
-    def _knows(self, doc: Doc) -> bool:
-        """Return whether the model knows a word of a document, or it holds nothing but white space.
-
-        Two documents of unknown words alone may have the same vectors, of which a layer can make something, but
-        which do not make them similar.
-        """
-        if self._known is None or (len(doc) and self._known.get(doc[0].orth)):
-            return True  # as most documents, at once
-        found = self._known.read([doc])
-        return True in found or False not in found
-
     def _predictor_of(self, model: Any) -> Callable[[Sequence[Doc]], list[np.ndarray]]:
-        return partial(DocEncoder(model), sentences=self.context == "sentence")
+        self._encoder = DocEncoder(model)
+        return partial(self._encoder, sentences=self.context == "sentence")
 
     def _set_model(self, model: Any) -> None:
         """Take a fitted model, with the output that the settings name."""
+        self._compared, self._fingerprint, self._survey, self._encoder = False, None, None, None
         super()._set_model(None if model is None else with_output(model, self.output))
-        self._compared, self._fingerprint = False, None
-        self._survey = self._known = None
         if model is not None:
             self._survey = TokenSurvey(getattr(model, "knows", model.vocabulary.__contains__))
-            self._known = WordCache(partial(_knows, model), None, model.vocabulary)
 
     def _load_model(self, source: Any) -> Any:
         return sources.load(source, "embedders", "token embeddings", "transform", self._require)
@@ -408,11 +394,14 @@ class DocEncoder:
 
     def __init__(self, model: Any) -> None:
         self.model = model
+        self._vocabulary: Any = None
         self._prepare()
 
     def _prepare(self) -> None:
-        """Read the model as it is fitted now."""
+        """Read the model if it was fitted since it was read last, because its ids are others then."""
         model = self.model
+        if self._vocabulary is model.vocabulary:
+            return
         self.width = int(model.width)
         self._vocabulary = model.vocabulary
         self._takes_ids = hasattr(model, "transform_into") and hasattr(model.vocabulary, "id_of")
@@ -422,6 +411,8 @@ class DocEncoder:
             if self._takes_ids
             else WordCache(str, None, self._vocabulary)
         )
+        knows = getattr(model, "knows", None)
+        self._known = None if knows is None else WordCache(knows, None, self._vocabulary)
         if self._takes_ids:
             # What a model prepares at its first call, and for each length of a sentence, belongs to loading it, not to
             # the first text, and not to every child of a fork.
@@ -437,8 +428,7 @@ class DocEncoder:
         """
         if not docs:
             return []
-        if self.model.vocabulary is not self._vocabulary:  # it was fitted again, and ids are others
-            self._prepare()
+        self._prepare()
         offsets = np.cumsum([0, *map(len, docs)])
         words: Any = self._cache.read(docs)
         if self._takes_ids:
@@ -477,6 +467,18 @@ class DocEncoder:
             _among_zeros(rows, kept[start:stop])
             for rows, (start, stop) in zip(arrays, pairwise(offsets.tolist()), strict=True)
         ]
+
+    def knows(self, doc: Doc) -> bool:
+        """Return whether the model knows a word of a document, or the document has none; True if no model says so.
+
+        Two documents of unknown words alone may have the same vectors, which layers can use, but which do not make
+        the documents similar.
+        """
+        self._prepare()
+        if self._known is None or (len(doc) and self._known.get(doc[0].orth)):
+            return True  # as for most documents, at once
+        found = self._known.read([doc])
+        return True in found or False not in found
 
     def _transform(self, words: list[str], cuts: list[int], pieces: Sequence[np.ndarray]) -> None:
         """Write the rows of ``words[cuts[i] : cuts[i + 1]]`` into piece i, for all i."""
@@ -550,13 +552,8 @@ def _has_vector(source: str, given: Any) -> bool:
 
 
 def _no_vector(source: str, given: Any) -> Any:
-    """Return zeros (width,), which a text has of which the model knows no word."""
+    """Return zeros (width,), for a text in which the model knows no word."""
     return 0 * _vector(source, given)
-
-
-def _knows(model: Any, word: str) -> bool:
-    """Return whether a model knows a word; one that does not say which it knows, knows all."""
-    return not hasattr(model, "knows") or bool(model.knows(word))
 
 
 def _is_blank(given: Any) -> bool:
