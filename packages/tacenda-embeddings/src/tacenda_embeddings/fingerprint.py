@@ -1,7 +1,7 @@
-"""A fingerprint of an embedder: some of its vectors, by which what was trained on them knows them again.
+"""A fingerprint of an embedder: some of its vectors, by which layers that were trained on them recognize the model.
 
-It is a sample and not a hash, because what was trained on a model can go on with the same model in 8 bits a number, on
-another machine, or after a little more text; a model fitted anew has other axes, and then it cannot.
+It is a sample and not a hash, because such layers still work with the same model in 8 bits a number, on another
+machine, or after a little more text. A model that is fitted again has other axes, and with it they do not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 #: Words and columns of the sample, and the most frequent words that it is taken from.
 _WORDS, _COLUMNS, _FREQUENT = 32, 32, 1000
-#: Vectors less alike than this are others.
+#: The cosine below which vectors belong to another model.
 SAME = 0.9
 
 
@@ -40,9 +40,8 @@ class Fingerprint:
     @classmethod
     def of(cls, model: Any) -> Self:
         """Take the fingerprint of a fitted embedder."""
-        from tacenda.vocabulary import (
-            reserved,
-        )  # late: spaCy imports this module before there is any model
+        # imported late, because spaCy imports this module before there is any model
+        from tacenda.vocabulary import reserved
 
         vocabulary = model.vocabulary
         special = reserved(vocabulary.oov)
@@ -61,11 +60,7 @@ class Fingerprint:
             each.astype(np.float64).ravel() for each in (self.numbers, _sample(model, self.words))
         )
         lengths = float(np.linalg.norm(ours) * np.linalg.norm(theirs))
-        return (
-            float(ours @ theirs) / lengths
-            if lengths
-            else float(not ours.any() and not theirs.any())
-        )
+        return float(ours @ theirs) / lengths if lengths else float(ours.any() == theirs.any())
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` takes: a dictionary of a list, a number and bytes."""
@@ -73,7 +68,7 @@ class Fingerprint:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Rebuild one. Raises KeyError, TypeError or ValueError for anything that is not what `to_dict` gave."""
+        """Rebuild one. Raises KeyError, TypeError or ValueError for anything that `to_dict` did not give."""
         words, width = tuple(map(str, given["words"])), int(given["width"])
         numbers = np.frombuffer(given["numbers"], np.float16).reshape(len(words), -1)
         return cls(words, width, numbers)

@@ -281,7 +281,7 @@ class LDS(Estimator):
         return self._learned(self._vocabulary)
 
     def knows(self, word: str) -> bool:
-        """Return whether a word has a row of its own; others share those of classes. Raises NotFittedError."""
+        """Return whether a word has its own row; other words share the rows of classes. Raises NotFittedError."""
         return word in self.vocabulary
 
     @property

@@ -1,8 +1,8 @@
-"""What the trained layers of a pipeline were trained on, and whether that is what they are given.
+"""Checks that the layers of a pipeline are given the vectors that they were trained on.
 
 A layer that reads vectors of an embedder carries, with its weights, the fingerprint of the embedder whose vectors it
-was first given (``attrs["trained_on"]`` of the thinc node). So it goes with a component that is sourced, copied or
-saved. A layer that is initialized anew forgets it.
+was first given (``attrs["trained_on"]`` of the thinc node). So the fingerprint goes with a component that is sourced,
+copied or saved. A layer that is initialized again forgets it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,15 +21,15 @@ Reading = tuple[str, Any, Model[Any, Any], str]
 
 
 def forget(node: Model[Any, Any]) -> None:
-    """Forget what a layer was trained on, because it is trained anew."""
+    """Forget what a layer was trained on, because it is trained again."""
     node.attrs.pop(TRAINED_ON, None)
 
 
 def compare(readings: Iterable[Reading], given: Fingerprint, model: Any, giver: str) -> bool:
-    """Warn of layers that were trained on other vectors than those of ``model``; note it in layers that carry nothing.
+    """Warn of layers that were trained on the vectors of another model, and note ``given`` in layers without a record.
 
-    ``given`` is the fingerprint of ``model``, and ``giver`` says for the warning what it belongs to. Returns False if
-    a layer has no weights yet, and so nothing was noted.
+    ``given`` is the fingerprint of ``model``, and the warning calls the owner of ``model`` ``giver``. Returns False if
+    a layer has no weights yet, so that nothing was noted.
     """
     complete, strange = True, {}
     for name, pipe, node, key in readings:
@@ -44,9 +44,7 @@ def compare(readings: Iterable[Reading], given: Fingerprint, model: Any, giver: 
             if likeness >= SAME:
                 continue
             now = _digest(pipe)
-            if (
-                weights and weights != now
-            ):  # it was trained on after the mismatch had been announced
+            if weights not in ("", now):  # training went on after the warning
                 noted[key] = [given.to_dict(), ""]
             else:
                 noted[key] = [was, now]

@@ -49,6 +49,7 @@ def uses_vectors(source: str) -> Callable[[Any], Any]:
     """Make the callback that ``[initialize.before_init]`` names: `use_vectors` with the model in a folder."""
 
     def before_init(nlp: Any) -> Any:
+        """Give the pipeline its vectors, and note them in the layers that will be trained on them."""
         # components that are enabled are initialized next, and will be trained on these vectors
         layers = list(static_readings(nlp.pipeline))
         for _, _, node, _ in layers:
@@ -67,6 +68,7 @@ def checks_vectors() -> Callable[[Any], Any]:
     """
 
     def after_creation(nlp: Any) -> Any:
+        """Tell the vectors which pipeline reads them. Raises ConfigurationError for vectors of another kind."""
         if not isinstance(nlp.vocab.vectors, MorphologicalVectors):
             _fail(
                 "a pipeline whose word vectors are those of a model is loaded into one that has no room for them: "
@@ -123,11 +125,11 @@ def _fail(message: str) -> NoReturn:
 class MorphologicalVectors(BaseVectors):
     """Vectors of a fitted model, by the hash of a token's text.
 
-    Rows of ``data`` are those of the model's vocabulary; ``key2row`` says which word has which. A word that has no row
+    ``data`` has a row for each word of the model's vocabulary, and ``key2row`` its place. A word that has no row
     has a vector all the same, unless the model knows none of its morphemes: ``vectors[key]`` and `get_batch` make it.
     Several words in one token, which were merged, have the mean of theirs. All are of one length, a mean square of 1,
-    so that frequent words do not drown out the others in ``Doc.vector`` and in layers. ``strings``, those of the
-    pipeline, turn hashes into words; without a ``model`` there is no vector.
+    so that frequent words do not drown out the others in ``Doc.vector`` and in layers. The pipeline's ``strings`` turn
+    hashes into words; without a ``model`` there is no vector.
 
     What the model says of a word cannot be changed. A word that it does not know can be given a vector, as spaCy does
     for tokens that are merged: `add` puts it into a row after the model's, and it is saved with them.
@@ -152,13 +154,11 @@ class MorphologicalVectors(BaseVectors):
         self.model: Any = None
         self._fingerprint: Fingerprint | None = None
         self._compared = False  # whether the layers that read the vectors were trained on these
-        self.key2row: dict[
-            int, int
-        ] = {}  # the row of every listed word, by its hash, in the order of the rows
+        # the row of every listed word, by its hash, in the order of the rows
+        self.key2row: dict[int, int] = {}
         self._n_fitted = 0  # rows of the model's vocabulary; after them come words that were added
-        self._others: dict[
-            int, Any
-        ] = {}  # vectors of words without a row, zeros if there is none; in host memory
+        # vectors of words without a row, in host memory; zeros for a word that has none
+        self._others: dict[int, Any] = {}
         # (rows, width) float32, where ``_ops`` has its arrays
         self.data: Any = self._ops.alloc2f(0, 0)
 
@@ -296,7 +296,7 @@ class MorphologicalVectors(BaseVectors):
         return self.key2row.get(int(get_string_id(key)), -1)
 
     def _text(self, key: Any) -> str:
-        """Return the text of a string or hash; none of a hash that no store has."""
+        """Return the text of a string or hash; an empty one for a hash that no store has."""
         if isinstance(key, str):
             return key
         for strings in (self.strings, self._pickled_strings):
@@ -350,9 +350,8 @@ class MorphologicalVectors(BaseVectors):
         if len(kept) + len(texts) > _KEPT_WORDS:
             kept = {}
             texts = {i: self._text(key) for i, key in zip(ids, keys, strict=True)}
-        new = {
-            i: text.split() for i, text in texts.items() if text
-        }  # a hash may get its text later
+        # a hash without a text may get one later
+        new = {i: text.split() for i, text in texts.items() if text}
         if new:
             kept.update(zip(new, self._make(list(new.values())), strict=True))
             self._others = kept
@@ -392,7 +391,7 @@ class MorphologicalVectors(BaseVectors):
         """
         if row is not None or vector is None:
             _fail(
-                f"the vectors {NAME} add a word with a vector of its own: give vector, and not row"
+                f"the vectors {NAME} take the vector of a new word and choose its row: give vector, and not row"
             )
         given = self._ops.asarray1f(vector, dtype="float32")
         if given.shape != (self.vectors_length,):
@@ -441,7 +440,7 @@ class MorphologicalVectors(BaseVectors):
 
     # -- to disk and back --------------------------------------------------------------------------
 
-    def _added(self) -> dict[str, list[float]]:
+    def _list_added(self) -> dict[str, list[float]]:
         """Return the vectors of words that were added, by the word."""
         added = list(self.key2row.items())[self._n_fitted :]
         return {self._text(key): self.data[row].tolist() for key, row in added}
@@ -454,7 +453,7 @@ class MorphologicalVectors(BaseVectors):
         """Return the model as an artifact in one piece, and words that were added after it; empty without a model."""
         if self.model is None:
             return b""
-        added = self._added()
+        added = self._list_added()
         artifact = bytes(self.model.to_artifact().to_bytes())
         return _WITH_ADDED + bytes(srsly.msgpack_dumps([artifact, added])) if added else artifact
 
@@ -478,7 +477,7 @@ class MorphologicalVectors(BaseVectors):
             return
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save(folder / "model")
-        added = self._added()
+        added = self._list_added()
         srsly.write_json(
             folder / "cfg.json", {"name": self.name, **({"added": added} if added else {})}
         )

@@ -7,7 +7,7 @@ Binary word vectors b are latent. Their posterior is approximated by independent
 the word vectors; words that are rare stay near their prior, and a word never seen has its prior's logits.
 
 `SumEmbed` is the baseline of the paper. Both are static embedders: they have a vector for any word of which they know
-a morpheme, whatever its context.
+a morpheme, the same in every context.
 """
 
 from __future__ import annotations

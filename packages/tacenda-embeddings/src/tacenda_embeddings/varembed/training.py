@@ -140,7 +140,10 @@ def _start(
     counts: npt.NDArray[Any],
     ridge: float,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Return the words' vectors shrunk towards those of their morphemes, or what SumEmbed adds to these; and these."""
+    """Return where training starts, float32: a row for each word (types, width), and one for each morpheme.
+
+    Words are shrunk towards the sums of their morphemes; for SumEmbed their rows are the difference from these sums.
+    """
     # the square root balances the many rare words, which tell morphemes apart, with the few frequent
     # ones, which are known best
     morphemes = fit_morphemes(inventory, words, np.sqrt(counts + 1.0), ridge)
