@@ -217,3 +217,16 @@ def test_encoder_equals_a_loop_over_tokens(toy_kind, toy_corpus, texts, sentence
                 expected[token.i] = row
         np.testing.assert_array_equal(rows, expected)
         assert rows.flags.owndata
+
+
+def test_a_component_supplies_vectors_once_it_has_a_model(toy):
+    nlp = spacy.blank("en")
+    component = nlp.add_pipe("token_embeddings")
+    config = nlp.config
+    config["training"]["annotating_components"] = ["token_embeddings"]
+    nlp.config = config
+    doc = Doc(nlp.vocab, words=["the", "cat"])
+    assert not component.supply(doc)
+    component.initialize(artifact=toy)
+    assert component.supply(doc)
+    np.testing.assert_array_equal(doc.tensor, toy.transform([["the", "cat"]])[0])

@@ -317,7 +317,8 @@ class TokenEmbeddings(ModelComponent):
 
     def _set_model(self, model: Any) -> None:
         """Take a fitted model, with the output that the settings name."""
-        self._compared, self._fingerprint, self._survey, self._encoder = False, None, None, None
+        self._compared, self._supplies = False, None
+        self._fingerprint, self._survey, self._encoder = None, None, None
         super()._set_model(None if model is None else with_output(model, self.output))
         if model is not None:
             self._survey = TokenSurvey(getattr(model, "knows", model.vocabulary.__contains__))
