@@ -253,16 +253,17 @@ class TokenEmbeddings(ModelComponent):
 
     def _survey_tokens(self, docs: Iterable[Doc]) -> None:
         """Warn once if the vocabulary of the model knows too few of the first tokens of the pipeline."""
-        if self._survey is None:
+        survey = self._survey  # another thread may end it meanwhile
+        if survey is None:
             return
-        if unknown := self._survey.read(docs):
+        if unknown := survey.read(docs):
             split = (getattr(self._model, "fitted_on", None) or {}).get("tokenizer")
             warn(
                 f"the model of {self.name!r} does not know {unknown}: it was fitted to another language, to text of "
                 f"another kind or to text split differently{f' (tokenizer {split!r})' if split else ''}; fit one to "
                 "text of this kind, split as the pipeline splits it, as with initialize(corpus=FILE)"
             )
-        if self._survey.is_over:
+        if survey.is_over:
             self._survey = None
 
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
