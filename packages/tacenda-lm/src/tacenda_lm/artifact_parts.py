@@ -1,25 +1,46 @@
-"""Parts of a saved language model that belong to no class of models: arrays, and a fact that says they are there."""
+"""`Part`: arrays in a saved language model that belong to no class of models, and a fact that says they are there."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from tacenda.arrays import Arrays
 from tacenda.artifact.folder import Artifact
 
 
-def add_part(artifact: Artifact, name: str, part: Arrays, about: dict[str, Any]) -> Artifact:
-    """Return an artifact with the arrays of a part, and with what there is to say of it in ``fitted_on``."""
-    return replace(
-        artifact,
-        arrays={**artifact.arrays, **part.to_arrays(f"{name}.")},
-        fitted_on={**artifact.fitted_on, name: about},
-    )
+class Part(Arrays):
+    """Base of the parts: ``part_name`` names the fact in ``fitted_on`` and begins the names of the arrays."""
 
+    part_name: ClassVar[str]
 
-def pop_part(artifact: Artifact, name: str) -> tuple[Any, Artifact]:
-    """Return what is said of a part, None if it is not there, and the artifact without it."""
-    arrays = {k: a for k, a in artifact.arrays.items() if not k.startswith(f"{name}.")}
-    facts = {k: fact for k, fact in artifact.fitted_on.items() if k != name}
-    return artifact.fitted_on.get(name), replace(artifact, arrays=arrays, fitted_on=facts)
+    def put_into(self, artifact: Artifact) -> Artifact:
+        """Return the artifact of a model with this part in it."""
+        return replace(
+            artifact,
+            arrays={**artifact.arrays, **self.to_arrays(f"{self.part_name}.")},
+            fitted_on={**artifact.fitted_on, self.part_name: self.describe()},
+        )
+
+    @classmethod
+    def take_from(cls, artifact: Artifact) -> tuple[Self | None, Artifact]:
+        """Return the part in the artifact of a model, if it has one, and the artifact without it.
+
+        Raises ArtifactError where it is damaged.
+        """
+        name, about = cls.part_name, artifact.fitted_on.get(cls.part_name)
+        if about is None:
+            return None, artifact
+        arrays = {k: a for k, a in artifact.arrays.items() if not k.startswith(f"{name}.")}
+        facts = {k: fact for k, fact in artifact.fitted_on.items() if k != name}
+        found = cls.from_arrays(artifact.arrays, f"{name}.", **cls.read_fact(about))
+        return found, replace(artifact, arrays=arrays, fitted_on=facts)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the fact: what a reader of the metadata may want to know of the part."""
+        return {}
+
+    @classmethod
+    def read_fact(cls, about: Any) -> dict[str, Any]:
+        """Return the fields that are no arrays, as `describe` wrote them. Raises ArtifactError."""
+        return {}

@@ -56,7 +56,7 @@ from tacenda_lm.states import (
     states_before,
 )
 from tacenda_lm.unknown_words import UnknownWords
-from tacenda_lm.word_counts import WordCounts
+from tacenda_lm.word_counts import PackedCounts, WordCounts
 
 if TYPE_CHECKING:  # a model that is loaded to score needs no training
     from tacenda.fitting import FitRun
@@ -339,18 +339,18 @@ class LanguageModel(Estimator):
         found = super().to_artifact(precision)
         counts = None if self._vocabulary is None else self._vocabulary.split_words
         if counts is not None:
-            found = WordCounts.put_into(found, counts)
+            found = PackedCounts.of(counts).put_into(found)
         return found if self.line_sketch is None else self.line_sketch.put_into(found)
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
         """Rebuild the model of an artifact. Raises ArtifactError if it is of another class or unfit."""
         sketch, artifact = LineSketch.take_from(artifact)
-        counts, artifact = WordCounts.take_from(artifact)
+        counts, artifact = PackedCounts.take_from(artifact)
         model = super().from_artifact(artifact)
         model.line_sketch = sketch
         if counts is not None:
-            model.vocabulary.split_words = counts
+            model.vocabulary.split_words = WordCounts(counts)
         return model
 
     # -- scoring -----------------------------------------------------------------------------------

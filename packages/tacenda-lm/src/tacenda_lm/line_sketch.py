@@ -13,22 +13,20 @@ hash. The lines cannot be read from the bits: one can only ask whether a given l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtrc
 
-from tacenda.arrays import Array, Arrays, UInt8
-from tacenda.artifact.folder import Artifact
+from tacenda.arrays import Array, UInt8
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError
-from tacenda_lm.artifact_parts import add_part, pop_part
+from tacenda_lm.artifact_parts import Part
 from tacenda_lm.sequences import Integers
 
 #: The fewest words of the vocabulary in a line that counts.
 SHORTEST = 8
-_NAME = "line_sketch"
 _BITS = 10  # a line; with 7 hashes, 0.8% of other lines pass
 _HASHES = 7
 _MOST = 1 << 20  # lines in a sketch, which has 1.3 MB then
@@ -41,7 +39,7 @@ _U64 = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Found:
-    """What a sketch knows of some lines; of two parts of a text the sum."""
+    """How many lines of a text a sketch knows. Counts of two parts of a text can be added."""
 
     n_lines: int  # that could be compared
     n_seen: int  # that pass for lines of the text that the model was fitted to
@@ -73,10 +71,12 @@ class Found:
         )
 
 
-class LineSketch(Arrays):
+class LineSketch(Part):
     """A Bloom filter over lines, given as ids of words."""
 
-    bits: UInt8[Array, "bytes"]
+    part_name: ClassVar[str] = "line_sketch"
+
+    bits: UInt8[Array, "others+1"]  # never empty
     one_in: int  # lines are in it whose hash is a multiple of this
 
     @classmethod
@@ -111,39 +111,25 @@ class LineSketch(Arrays):
         n_set = int(np.bitwise_count(self.bits).sum(dtype=np.int64))
         return float((n_set / (8 * len(self.bits))) ** _HASHES)
 
-    # -- in a saved model: the bits are an array, and a fact about the fit says that they are there ------
-
-    def put_into(self, artifact: Artifact) -> Artifact:
-        """Return the artifact of a model with this sketch in it."""
-        about = {
-            "shortest": SHORTEST,
-            "one_in": self.one_in,
-            "false_positives": self.false_positives,
-        }
-        return add_part(artifact, _NAME, self, about)
+    def describe(self) -> dict[str, Any]:
+        """Return which lines are in it, and the share of others that pass."""
+        passing = self.false_positives
+        return {"shortest": SHORTEST, "one_in": self.one_in, "false_positives": passing}
 
     @classmethod
-    def take_from(cls, artifact: Artifact) -> tuple[Self | None, Artifact]:
-        """Return the sketch in the artifact of a model, if it has one, and the artifact without it.
-
-        Raises ArtifactError where it is damaged.
-        """
-        about, rest = pop_part(artifact, _NAME)
-        if about is None:
-            return None, artifact
+    def read_fact(cls, about: Any) -> dict[str, Any]:
+        """Return the share of lines that are in it. Raises ArtifactError where there is none."""
         one_in = about.get("one_in") if isinstance(about, dict) else None
         if not isinstance(one_in, int) or not 1 <= one_in < 1 << 63:
             raise ArtifactError(
-                f"fitted_on[{_NAME!r}] is {about!r:.80}, which describes no sketch of lines; the model is damaged"
+                f"fitted_on[{cls.part_name!r}] is {about!r:.80}, which describes no sketch of lines; the model is "
+                "damaged"
             )
-        found = cls.from_arrays(artifact.arrays, _NAME + ".", one_in=one_in)
-        if not len(found.bits):
-            raise ArtifactError(f"{_NAME}.bits is empty; the model is damaged")
-        return found, rest
+        return {"one_in": one_in}
 
 
 def _hash(ids: Integers, offsets: Integers, unknown: Integers) -> _U64:
-    """Return a hash of each line with enough known words, uint64 (lines,); no line is empty."""
+    """Return a hash of each line with enough known words, uint64 (lines,); no line may be empty."""
     lengths = np.diff(offsets)
     if not len(lengths):
         return np.empty(0, np.uint64)
