@@ -63,6 +63,7 @@ if TYPE_CHECKING:  # a model that is loaded to score needs no training
     from tacenda.fitting.checkpoint import Resume
 
 _LN2 = math.log(2)
+_USUAL = None, "sentence", "refuse", "skip"  # tokenizer, context, marks and blank lines by default
 _IMPLAUSIBLE = 1e15  # a perplexity: a uniform guess among as many words would be better
 _ENOUGH_WORDS = 50  # of a text of which so many are unknown that something is wrong
 _SEQUENCES = 64  # scored side by side, so that a model computes many rows at once
@@ -391,12 +392,8 @@ class LanguageModel(Estimator):
         ConfigurationError
             There is no such context, or the blank lines of a corpus, which has none, are to count.
         """
-        usual = tokenizer is None and (context, marks, blank_lines) == (
-            "sentence",
-            "refuse",
-            "skip",
-        )
-        if usual and isinstance(text, str) and "\n" not in text:
+        is_usual = (tokenizer, context, marks, blank_lines) == _USUAL
+        if is_usual and isinstance(text, str) and "\n" not in text:
             line = self._measure_line(text)
             if line is not None:
                 refuse_file_name(text)
@@ -413,12 +410,7 @@ class LanguageModel(Estimator):
                 scores = self.score_corpus(ids, offsets)
             parts.append(_sum_up(block, scores, offsets, spelling))
         found = Perplexity.pooled(parts, context, check_blank_lines(blank_lines))
-        if found.without_oov > _IMPLAUSIBLE:  # <unk> alone may be as improbable as a file says
-            warn(
-                f"the perplexity of the known words is {found.without_oov:.3g}, worse than any guess: the parameters "
-                f"of this {type(self).__name__} are damaged, or its fit diverged; fit it again",
-                once=(self, "perplexity"),
-            )
+        _warn_of_implausible(self, found)
         _warn_of_unknown(self, found, chosen if isinstance(text, str | os.PathLike) else None)
         return found
 
@@ -549,6 +541,16 @@ def _sum_up(block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWo
         n_oov=int(block.oov.sum()),
         _spell=spell,
     )
+
+
+def _warn_of_implausible(model: LanguageModel, found: Perplexity) -> None:
+    """Warn once of a perplexity that no sound model has."""
+    if found.without_oov > _IMPLAUSIBLE:  # <unk> alone may be as improbable as a file says
+        warn(
+            f"the perplexity of the known words is {found.without_oov:.3g}, worse than any guess: the parameters "
+            f"of this {type(model).__name__} are damaged, or its fit diverged; fit it again",
+            once=(model, "perplexity"),
+        )
 
 
 def _warn_of_unknown(model: LanguageModel, found: Perplexity, split: object) -> None:

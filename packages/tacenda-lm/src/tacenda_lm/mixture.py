@@ -63,9 +63,8 @@ from tacenda_lm.states import State, rows_of_block, vector_of
 _Map = npt.NDArray[np.int32] | None
 _Ints = npt.NDArray[np.integer[Any]]
 _Floats = npt.NDArray[np.floating[Any]]
-_REFITTED = (
-    "refitted_since_weights"  # of ``fitted_on``: components of which the weights know nothing
-)
+# in ``fitted_on``: components that were fitted again since the weights were
+_REFITTED = "refitted_since_weights"
 _MAX_ITERATIONS = 1000  # of EM
 _LEAST = 0.3  # c
 _MEMORIES = 0.5, 0.7, 0.8, 0.9, 0.95, 0.98  # that are tried in fitting
@@ -122,9 +121,8 @@ class Mixture(LanguageModel):
         self._models = dict(models)
         self._maps: list[_Map] = []
         self._mapped: list[Vocabulary] = []  # the components' vocabularies that _maps belong to
-        self._weighed: list[
-            list[Any]
-        ] = []  # `_fits_of` the components when weights were fitted to them
+        # `_fits_of` the components when weights were fitted to them
+        self._weighed: list[list[Any]] = []
         self._weights = check_weights(weights, list(models))
         self.keeps_checkpoints = any(model.keeps_checkpoints for model in models.values())
         self.figures: list[dict[str, Any]] = []
@@ -222,10 +220,8 @@ class Mixture(LanguageModel):
             if len(now) != len(then) or not all(map(is_, now, then))
         ]
         if found:
-            self.fitted_on = {
-                **self.fitted_on,
-                _REFITTED: found,
-            }  # which a saved mixture says again
+            # a saved mixture warns of them again
+            self.fitted_on = {**self.fitted_on, _REFITTED: found}
             self._weighed = []
         if _REFITTED in self.fitted_on:
             names = ", ".join(map(repr, self.fitted_on[_REFITTED]))

@@ -153,9 +153,8 @@ def _lines(
 def _format(rows: npt.NDArray[np.int32], values: Float64, text: Any, cuts: Int64) -> bytes:
     """Return the lines of n-grams (n-grams, n) with their two numbers, of which NaN is none."""
     parts, done = [], 0
-    out = np.empty(
-        int(np.diff(cuts)[rows].sum()) + len(rows) * (rows.shape[1] + _NUMBERS), np.uint8
-    )
+    size = np.diff(cuts)[rows].sum() + len(rows) * (rows.shape[1] + _NUMBERS)
+    out = np.empty(int(size), np.uint8)
     while done < len(rows):
         written, size = _write_lines(rows[done:], values[done:], text, cuts, out)
         parts.append(out[:size].tobytes())
@@ -348,9 +347,8 @@ class _Reader:
         rows = np.concatenate(parts)
         kept = rows[:, 0] != 0
         if not kept.all():
-            self.notes["n_grams_left_out"] = self.notes.get("n_grams_left_out", 0) + int(
-                (~kept).sum()
-            )
+            left_out = self.notes.get("n_grams_left_out", 0) + np.count_nonzero(~kept)
+            self.notes["n_grams_left_out"] = int(left_out)
             rows = rows[kept]
         _as_float32(rows[:, -2:].view(np.float64))
         return rows

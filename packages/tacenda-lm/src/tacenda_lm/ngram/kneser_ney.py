@@ -459,9 +459,8 @@ class KneserNey(LanguageModel):
             return None
         text = np.frombuffer(line.encode("utf-8", "surrogatepass"), np.uint8)
         total, end, unknown, n_words, n_oov = measure_line(*arguments, text)
-        if (
-            n_words < 1 or not total <= 0
-        ):  # blank, with marks, or from a damaged table: others decide
+        # a blank line, one with marks, or a damaged table: the slower way decides
+        if n_words < 1 or not total <= 0:
             return None
 
         def spell() -> tuple[int, float]:

@@ -223,9 +223,9 @@ def score_line(words, data, shape, text, bos, eos):
 
 @njit
 def measure_line(words, data, shape, text):
-    """Return the log-probability of a line after ``<s>``, the parts of ``</s>`` and of ``<unk>``, and counts.
+    """Return the log-probability of a line after ``<s>``, its parts for ``</s>`` and ``<unk>``, and two counts.
 
-    These are of words, with marks of its own -1, and of unknown words.
+    The counts are the number of words, or -1 if marks are written in the line, and the number of unknown words.
     """
     ids = np.empty(len(text) // 2 + 2, np.int32)
     n = _encode(words, text, 0, len(text), True, ids, 0)
