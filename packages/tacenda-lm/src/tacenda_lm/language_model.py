@@ -336,7 +336,7 @@ class LanguageModel(Estimator):
         }
 
     def to_artifact(self, precision: Precision | None = None) -> Artifact:
-        """Return the model as tensors and metadata, as every `Estimator`, with what it keeps of its text besides."""
+        """Return the model as tensors and metadata, with a sketch of its lines and counts of split words."""
         found = super().to_artifact(precision)
         counts = None if self._vocabulary is None else self._vocabulary.split_words
         if counts is not None:

@@ -10,7 +10,7 @@ refused, line by line in Python. Every rule of the format is checked. Lines are 
 ``<s>``, which is never predicted, has the log-probability -99 unless the model comes from a file that says otherwise (0
 in those of lmplz), and the back-off of the beginning of a sentence; ``</s>`` has a probability and no back-off. Both
 are one type in a table. An n-gram with ``<s>`` after its first word or ``</s>`` before its last is of no sentence: it
-is left out, and a warning says how many were. ``<UNK>`` is ``<unk>`` in all orders where it is no word beside that, as
+is left out, and a warning says how many were. ``<UNK>`` is ``<unk>`` in all orders unless a file has both, as
 in KenLM.
 
 A look-up goes from shorter to longer n-grams, so of every n-gram that is listed the one without its last word and the
