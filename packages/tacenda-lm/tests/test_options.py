@@ -2,43 +2,33 @@
 
 import pytest
 
+import tacenda_lm as lm
 from tacenda.errors import ConfigurationError
-from tacenda_lm import (
-    FRBM,
-    HLBL,
-    HMM,
-    LBL,
-    VLHMM,
-    KneserNey,
-    RecurrentLM,
-    StateSpaceLM,
-    TemporalFRBM,
-)
 
 REFUSED = [
-    (VLHMM, {"advanced": {"n_features": 5}}, "n_features has no effect"),
-    (VLHMM, {"n_classes": 1, "advanced": {"word_classes": "brown"}}, "word_classes has no effect"),
-    (VLHMM, {"advanced": {"neural": False}, "width": 5}, "has no effect"),
-    (VLHMM, {"transitions": "flat", "advanced": {"neural": False}}, "neural must be true"),
-    (HLBL, {"tree": "random", "advanced": {"bootstrap_width": 8}}, "bootstrap_width has no effect"),
-    (HLBL, {"tree": "random", "advanced": {"frequency_power": 0.0}}, "frequency_power has no"),
-    (HLBL, {"tree": "balanced", "advanced": {"overlap": 0.2}}, "overlap has no effect"),
-    (HLBL, {"advanced": {"tail_rates": (), "far_words": True}}, "far_words has no effect"),
-    (LBL, {"advanced": {"noise_words": 7}}, r"advanced\.noise_words has no effect"),
-    (FRBM, {"advanced": {"visible": "mean_field"}}, "no longer has the option advanced"),
-    (FRBM, {"gibbs_steps": 2}, "gibbs_steps has no effect"),
-    (TemporalFRBM, {"batch_words": 5, "piece_words": 6}, "piece_words must be at most"),
-    (TemporalFRBM, {"hiden": 5}, "did you mean 'hidden'"),
-    (StateSpaceLM, {"order": 1, "internal": 0}, "the state is empty"),
-    (StateSpaceLM, {"order": 1, "features": 3}, "features has no effect"),
-    (StateSpaceLM, {"training": "rules", "advanced": {"joint_order": 2}}, "learn no vectors of runs"),
-    (StateSpaceLM, {"training": "rules", "dropout": 0.3}, "dropout has no effect"),
-    (StateSpaceLM, {"advanced": {"norm_limit": 3.0}}, "norm_limit has no effect"),
-    (StateSpaceLM, {"advanced": {"joint_width": 3}}, "joint_width has no effect"),
-    (StateSpaceLM, {"internal": 0, "inference": "map"}, "inference has no effect without an"),
-    (StateSpaceLM, {"internal": 0, "advanced": {"variance": 5.0}}, "variance has no effect without"),
-    (HMM, {"device": "cuda"}, "has no option 'device'"),
-    (KneserNey, {"n": 3}, "has no option 'n'"),
+    (lm.VLHMM, {"advanced": {"n_features": 5}}, "n_features has no effect"),
+    (lm.VLHMM, {"n_classes": 1, "advanced": {"word_classes": "brown"}}, "word_classes has no effect"),
+    (lm.VLHMM, {"advanced": {"neural": False}, "width": 5}, "has no effect"),
+    (lm.VLHMM, {"transitions": "flat", "advanced": {"neural": False}}, "neural must be true"),
+    (lm.HLBL, {"tree": "random", "advanced": {"bootstrap_width": 8}}, "bootstrap_width has no effect"),
+    (lm.HLBL, {"tree": "random", "advanced": {"frequency_power": 0.0}}, "frequency_power has no"),
+    (lm.HLBL, {"tree": "balanced", "advanced": {"overlap": 0.2}}, "overlap has no effect"),
+    (lm.HLBL, {"advanced": {"tail_rates": (), "far_words": True}}, "far_words has no effect"),
+    (lm.LBL, {"advanced": {"noise_words": 7}}, r"advanced\.noise_words has no effect"),
+    (lm.FRBM, {"advanced": {"visible": "mean_field"}}, "no longer has the option advanced"),
+    (lm.FRBM, {"gibbs_steps": 2}, "gibbs_steps has no effect"),
+    (lm.TemporalFRBM, {"batch_words": 5, "piece_words": 6}, "piece_words must be at most"),
+    (lm.TemporalFRBM, {"hiden": 5}, "did you mean 'hidden'"),
+    (lm.StateSpaceLM, {"order": 1, "internal": 0}, "the state is empty"),
+    (lm.StateSpaceLM, {"order": 1, "features": 3}, "features has no effect"),
+    (lm.StateSpaceLM, {"training": "rules", "advanced": {"joint_order": 2}}, "learn no vectors of runs"),
+    (lm.StateSpaceLM, {"training": "rules", "dropout": 0.3}, "dropout has no effect"),
+    (lm.StateSpaceLM, {"advanced": {"norm_limit": 3.0}}, "norm_limit has no effect"),
+    (lm.StateSpaceLM, {"advanced": {"joint_width": 3}}, "joint_width has no effect"),
+    (lm.StateSpaceLM, {"internal": 0, "inference": "map"}, "inference has no effect without an"),
+    (lm.StateSpaceLM, {"internal": 0, "advanced": {"variance": 5.0}}, "variance has no effect without"),
+    (lm.HMM, {"device": "cuda"}, "has no option 'device'"),
+    (lm.KneserNey, {"n": 3}, "has no option 'n'"),
 ]  # fmt: skip
 
 
@@ -51,9 +41,9 @@ def test_options_that_do_not_go_together_are_refused(kind, options, said):
 @pytest.mark.parametrize(
     ("kind", "former", "settings"),
     [
-        (FRBM, {"visible": "mean_field", "gibbs_steps": 3}, {"learning": "mean_field", "gibbs_steps": 3}),
-        (TemporalFRBM, {"visible": "stochastic", "drawn_words": 9}, {"learning": "divergence"}),
-        (RecurrentLM, {"averaging": 0.0, "clip_norm": 5.0}, {"learning": "divergence", "averaging": 0.0}),
+        (lm.FRBM, {"visible": "mean_field", "gibbs_steps": 3}, {"learning": "mean_field", "gibbs_steps": 3}),
+        (lm.TemporalFRBM, {"visible": "stochastic", "drawn_words": 9}, {"learning": "divergence"}),
+        (lm.RecurrentLM, {"averaging": 0.0, "clip_norm": 5.0}, {"learning": "divergence", "averaging": 0.0}),
     ],
 )  # fmt: skip
 def test_a_saved_model_keeps_options_of_a_group_that_is_gone(kind, former, settings):
