@@ -314,7 +314,13 @@ def test_weights_do_not_outlive_the_components_in_silence(tmp_path):
             warnings.simplefilter("error")
             each.score("a0 b1")
             fixed.score("a0 b1")
+    with pytest.raises(CorpusError):
+        mixture.fit_weights([["<s>"]])
     mixture.save(tmp_path / "stale")
+    stale = Mixture.load(tmp_path / "stale")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stale.fit_weights(VALID).score("a0 b1")
     with pytest.warns(TacendaWarning, match="fitted again"):
         Mixture.load(tmp_path / "stale").score("a0 b1")
     with pytest.raises(TypeError):

@@ -23,6 +23,7 @@ a component. lambda, eta and delta are fitted to held-out text together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from itertools import pairwise
 from numbers import Real
 from operator import is_
@@ -196,16 +197,27 @@ class Mixture(LanguageModel):
             A component is not fitted.
         """
         context = check_context(self.own_context if context is None else context)
-        self._weighed = []
-        scores, _ = self._scores_to_fit_on(text, context, marks)
-        self._weights = fit_weights(scores, self._weights)
+        with self._keep_note_if_it_fails():
+            scores, _ = self._scores_to_fit_on(text, context, marks)
+            self._weights = fit_weights(scores, self._weights)
         self._note_weights(scores)
         return self
 
+    @contextmanager
+    def _keep_note_if_it_fails(self) -> Iterator[None]:
+        """Fit new weights without a warning of the old ones, which stay noted if the fit fails."""
+        before = self.fitted_on
+        notes = _REFITTED, "weights_n_tokens"
+        self.fitted_on = {k: v for k, v in before.items() if k not in notes}
+        try:
+            yield
+        except BaseException:
+            self.fitted_on = before
+            raise
+
     def _note_weights(self, scores: Float64) -> None:
         """Note on how much text (components, tokens), and to which fits of the components, weights were fitted."""
-        known = {k: v for k, v in self.fitted_on.items() if k != _REFITTED}
-        self.fitted_on = {**known, "weights_n_tokens": scores.shape[1]}
+        self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
         self._weighed = [_fits_of(model) for model in self._models.values()]
 
     def _warn_of_refits(self) -> None:
@@ -480,18 +492,18 @@ class AdaptiveMixture(Mixture):
     ) -> Self:
         """Fit weights, adaptation and memory to held-out text, as `Mixture.fit_weights` its weights."""
         context = check_context(self.own_context if context is None else context)
-        self._weighed = []
-        scores, begins = self._scores_to_fit_on(text, context, marks)
-        fixed = fit_weights(scores, self._weights)
-        used = fixed > 0
-        told = _judge(scores)[used]  # beside all components, as in predictions
-        tried = [
-            _find_best(scores[used], told, begins, fixed[used], memory) for memory in _MEMORIES
-        ]
-        best = min(tried, key=lambda each: each.nats)
-        self._weights = np.zeros_like(fixed)
-        self._weights[used] = best.weights
-        self.adaptation, self.memory = best.adaptation, best.memory
+        with self._keep_note_if_it_fails():
+            scores, begins = self._scores_to_fit_on(text, context, marks)
+            fixed = fit_weights(scores, self._weights)
+            used = fixed > 0
+            told = _judge(scores)[used]  # beside all components, as in predictions
+            tried = [
+                _find_best(scores[used], told, begins, fixed[used], memory) for memory in _MEMORIES
+            ]
+            best = min(tried, key=lambda each: each.nats)
+            self._weights = np.zeros_like(fixed)
+            self._weights[used] = best.weights
+            self.adaptation, self.memory = best.adaptation, best.memory
         self._note_weights(scores)
         return self
 
