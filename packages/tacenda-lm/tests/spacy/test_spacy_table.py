@@ -1,14 +1,16 @@
 """The table of the component: the words of documents, as `surprisal_table` has those of texts."""
 
 import gc
+import math
 import warnings
 
 import numpy as np
 import pytest
 import spacy
 
+from tacenda import Corpus
 from tacenda.errors import NotFittedError
-from tacenda_lm import surprisal_table
+from tacenda_lm import KneserNey, Mixture, surprisal_table
 
 TEXT = '  the cat saw a zebra.\n\n"the  red bird" ate. '
 
@@ -83,3 +85,18 @@ def test_a_component_whose_pipeline_is_gone_still_makes_tables(pipeline):
     gc.collect()
     assert component._nlp() is None
     assert component.surprisal_table(doc)["surprisal"].tolist() == expected.tolist()
+
+
+def test_a_mixture_has_the_frequencies_of_words_of_its_first_model(pipeline):
+    lines = ["the cat didn't see a dog .", "a dog didn't see the cat ."] * 3
+    corpus = Corpus.from_text(lines, tokenizer="spacy:en", count_words=True)
+    models = [KneserNey(order=order).fit(corpus) for order in (1, 2)]
+    tables = []
+    for artifact in (models[0], Mixture(dict(zip("ab", models, strict=True)))):
+        nlp = pipeline(artifact=artifact)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tables.append(nlp.get_pipe("lm_scorer").surprisal_table(nlp("the cat didn't")))
+    n_tokens = corpus.vocabulary.counts.sum() - len(lines)
+    for table in tables:
+        assert table["log_frequency"][2] == pytest.approx(math.log2(6 / n_tokens))

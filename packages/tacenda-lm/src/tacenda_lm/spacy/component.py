@@ -26,7 +26,7 @@ from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import WordCache, sentence_cuts
 from tacenda.spacy.sources import as_corpus, as_text, load, resolve_tokenizer
 from tacenda.tokenizers import get_tokenizer
-from tacenda_lm.language_model import LanguageModel
+from tacenda_lm.language_model import LanguageModel, fitted_tokenizers
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.spacy.scores import DocScores, register, scored_text, text_length
 from tacenda_lm.states import State, distributions_of, ranks_and_entropies, states_before
@@ -170,8 +170,8 @@ class LanguageModelScorer(ModelComponent):
             The folder of a saved language model (``tacenda lm fit``, ``save``), the name of an installed one
             (``tacenda models``), or a fitted model.
         corpus
-            Raw text: a file, a list of files, an iterable of lines, or a ``tacenda.Corpus``. A string is
-            the name of a file here, because a configuration has no other way to name one.
+            Raw text: a file, a list of files, an iterator of lines (``iter(lines)``), or a ``tacenda.Corpus``. A
+            string is the name of a file here, because a configuration has no other way to name one.
         valid
             Held-out text in the same forms; its perplexity is saved with the model, and some models stop by it.
         model
@@ -203,23 +203,34 @@ class LanguageModelScorer(ModelComponent):
         def fit() -> Any:
             unfitted = plugins.make("language_models", model, settings, distribution=distribution)
             vocabulary = {"max_vocabulary": max_vocabulary, "min_count": min_count, "oov": oov}
-            text, names = self._read(corpus, tokenizer, split, vocabulary)
-            held_out = None
-            if valid is not None:
-                known = {"vocabulary": text.vocabulary}
-                held_out, _ = self._read(valid, tokenizer, split, known)
-            fitted = unfitted.fit(text, held_out)
-            facts: dict[str, Any] = {"text": names}
-            if not isinstance(corpus, Corpus):
-                found = resolve_tokenizer(tokenizer, self._nlp())
-                cut = getattr(found, "name", found if isinstance(found, str) else None)
-                facts |= {"tokenizer": cut, "split": split}
-                facts["token_normalization"] = asdict(self.normalize)
-            known = {name: fact for name, fact in facts.items() if fact is not None}
-            fitted.fitted_on = {**(getattr(fitted, "fitted_on", None) or {}), **known}
-            return fitted
+            return self._fit(unfitted, corpus, valid, tokenizer, split, vocabulary)
 
         self._initialize(nlp, artifact, corpus, fit)
+
+    def _fit(
+        self,
+        model: Any,
+        corpus: Any,
+        valid: Any,
+        tokenizer: Any,
+        split: str,
+        vocabulary: dict[str, Any],
+    ) -> Any:
+        """Return the model fitted to raw text, with what its card says of the text."""
+        text, names = self._read(corpus, tokenizer, split, vocabulary)
+        held_out = None
+        if valid is not None:
+            held_out, _ = self._read(valid, tokenizer, split, {"vocabulary": text.vocabulary})
+        fitted = model.fit(text, held_out)
+        facts: dict[str, Any] = {"text": names}
+        if not isinstance(corpus, Corpus):
+            found = resolve_tokenizer(tokenizer, self._nlp())
+            cut = getattr(found, "name", found if isinstance(found, str) else None)
+            facts |= {"tokenizer": cut, "split": split}
+            facts["token_normalization"] = asdict(self.normalize)
+        known = {name: fact for name, fact in facts.items() if fact is not None}
+        fitted.fitted_on = {**(getattr(fitted, "fitted_on", None) or {}), **known}
+        return fitted
 
     def _read(
         self, text: Any, tokenizer: Any, split: str, settings: dict[str, Any]
@@ -319,8 +330,9 @@ class LanguageModelScorer(ModelComponent):
             docs = [docs]
         named = docs if isinstance(docs, Mapping) else {str(i): d for i, d in enumerate(docs, 1)}
         vocabulary = self.language_model.vocabulary
-        fitted = (getattr(self.language_model, "fitted_on", None) or {}).get("tokenizer")
-        as_fitted = str(fitted).startswith("spacy:")
+        as_fitted = all(
+            name.startswith("spacy:") for name in fitted_tokenizers(self.language_model)
+        )
         # words were counted as they are written
         as_counted = as_fitted and self.normalize == _Normalization()
         counts = vocabulary.split_words if as_counted else None
@@ -328,7 +340,7 @@ class LanguageModelScorer(ModelComponent):
             scored_text(doc, name, vocabulary, self.normalize, self.prefix, counts)
             for name, doc in named.items()
         ]
-        # the pipeline may be gone, and its component not
+        # the component may outlive its pipeline
         split = str.split if (nlp := self._nlp()) is None else resolve_tokenizer("spacy", nlp)
         notes = caveats(
             self.language_model,

@@ -191,9 +191,8 @@ def _logprob(prefix: str, token: Token) -> float | None:
 
 def _surprisal(prefix: str, token: Token) -> float | None:
     log_prob = _logprob(prefix, token)
-    return (
-        None if log_prob is None else 0.0 - log_prob / math.log(2)
-    )  # 0.0, not -0.0, of whitespace
+    # whitespace has 0.0, not -0.0
+    return None if log_prob is None else 0.0 - log_prob / math.log(2)
 
 
 def _oov(prefix: str, token: Token) -> bool | None:
@@ -264,7 +263,7 @@ def scored_text(
     """Return the words of a document with what was found of their tokens, for the table of `surprisal_table`.
 
     A word is what whitespace separates; its tokens are those that were scored. ``vocabulary`` and ``normalize`` are
-    those of the model, for the frequencies, and ``counts`` of words of several tokens. Raises NotFittedError where the
+    the model's, for the frequencies, and ``counts`` are of words of several tokens. Raises NotFittedError where the
     document was not scored.
     """
     scores = DocScores.of(doc, prefix)

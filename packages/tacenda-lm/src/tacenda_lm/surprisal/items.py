@@ -109,12 +109,23 @@ def read_items(
         found = text_file(path)
         names = (found.name, str(found))
         path = chain.from_iterable(read_blocks(found, how.encoding, how.errors))
-    file = names[-1]
-    rows = list(_rows(path, how.delimiter, how.quotes, file))
+    rows = list(_rows(path, how.delimiter, how.quotes, names[-1]))
     apart = (text,) if isinstance(text, str) else tuple(text)
+    return _named(_items(rows, region, words, apart, sentence, names[-1]), names)
+
+
+def _items(
+    rows: Sequence[_Row],
+    region: str,
+    words: bool,
+    apart: tuple[str, ...],
+    sentence: str | None,
+    file: str,
+) -> dict[tuple[str, ...], Item]:
+    """Return the texts of a file by the values that tell them apart. Raises DataError as `read_items`."""
     columns = _columns(rows, (region, *apart, *([sentence] if sentence else [])), file)
     # the regions of a column "word" are the column of that name of the table
-    kept = [name for name in columns if words or (name, region) != ("word",) * 2]
+    kept = [name for name in columns if words or not name == region == "word"]
     is_text = words and not apart  # each row by itself
     items: dict[tuple[str, ...], Item] = {}
     last: tuple[str, ...] | None = None
@@ -140,14 +151,14 @@ def read_items(
         item.regions.extend(regions)
         for name, values in item.others.items():
             values.extend([own[name]] * len(regions))
-    return _named(items, names)
+    return items
 
 
 def _regions(value: str, words: bool, row: _Row, file: str) -> list[str]:
     """Return the regions of one row. Raises DataError where there is none, or it goes over several lines."""
     if "\n" in value or "\r" in value:
         raise DataError(
-            f"lines {row.start} to {row.end} of {file} are one region, {value!r:.60}, for it stands in double "
+            f"lines {row.start} to {row.end} of {file} are one region, {value!r:.60}, because it is in double "
             "quotes: if the quotes of this file are part of the text, read it with quotes=False (--no-quotes); "
             "if not, write the region in one line"
         )

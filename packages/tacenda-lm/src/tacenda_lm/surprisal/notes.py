@@ -54,8 +54,8 @@ def caveats(
     elif n := sum(int(np.isnan(text.log_frequency).sum()) for text in texts):
         n_words = sum(len(text.log_frequency) for text in texts)
         yield (
-            f"log_frequency of {n:,} of {n_words:,} words is empty, for they consist of several tokens, of which each "
-            "was counted and not the word: leave these words out, or fit the model again with count_words=True of "
+            f"log_frequency of {n:,} of {n_words:,} words is empty, because they consist of several tokens, and only "
+            "tokens were counted: leave these words out, or fit the model again with count_words=True of "
             "Corpus.from_text (--count-words) and the tokenizer of this text"
         )
     yield from _of_fitted_lines(model, texts)
@@ -121,13 +121,12 @@ def _of_unknown_words(
     if n_words >= _ENOUGH and n >= _MANY * n_words:
         yield (
             f"{n:,} of {n_words:,} words ({n / n_words:.0%}) are not wholly in the vocabulary, which was made of other "
-            "text or of text that was tokenized or spelled otherwise: fit the model to text of the same kind, and "
+            "text or of text that was tokenized or spelled differently: fit the model to text of the same kind, and "
             "report this share"
         )
     spellings = _spellings(vocabulary)
-    better: dict[
-        str, tuple[int, str, str]
-    ] = {}  # a way to write words: how many, the first, and its new form
+    # for each way to write words: how many, the first of them, and its new form
+    better: dict[str, tuple[int, str, str]] = {}
     for word, times in unknown.items():
         way, new = _known_spelling(word, vocabulary, tokenize, spellings)
         if way is not None:

@@ -156,9 +156,7 @@ class _Text(NamedTuple):
     name: str
     words: list[Word]
     others: Mapping[str, list[str]]
-    unsplit: bool = (
-        False  # whether this is an item that nothing was said of where its sentences begin
-    )
+    unsplit: bool = False  # whether this is an item, and nothing says where its sentences begin
 
 
 def _read(texts: Texts, tokenize: Tokenizer, how: _Reading) -> Iterator[_Text]:

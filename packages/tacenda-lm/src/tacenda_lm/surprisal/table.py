@@ -113,7 +113,7 @@ class SurprisalTable:
     * ``surprisal_with_punctuation``: bits, with it
     * ``known``: whether all of the word, its punctuation included, is in the vocabulary
     * ``log_frequency``: base-2 logarithm of the relative frequency in the training text, of a region of several words
-      the sum of theirs; missing without counts, as of a word of several tokens of which only the tokens were counted
+      the sum of theirs; missing if the word was not counted, as one of several tokens of which only the tokens were
     * ``length``: characters, without that punctuation
     * ``surprisal_prev1``, ``known_prev2`` ...: the same of the words before; missing where a text begins
 
@@ -284,7 +284,7 @@ def tabulate(
             columns[name] = _ma.concatenate(pieces)
     if renamed:
         said = " and ".join(f"{name!r} of the file {new!r}" for name, new in renamed.items())
-        notes = [*notes, f"the table has columns of its own of these names, so it calls {said}"]
+        notes = [*notes, f"the table has columns with the same names, so it calls {said}"]
     return SurprisalTable(columns, notes)
 
 

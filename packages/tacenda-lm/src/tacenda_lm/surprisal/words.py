@@ -38,9 +38,8 @@ class Word(NamedTuple):
     sentence: int  # the number of its sentence in the text, from 1
     tokens: tuple[str, ...]  # what a model reads
     bare: slice  # its tokens without those of attached punctuation
-    parts: tuple[
-        slice, ...
-    ]  # the same of each word between whitespace in it; a word of running text is one
+    # the bare tokens of each word between whitespace in it; a word of running text is one
+    parts: tuple[slice, ...]
 
 
 def check_split(split: str) -> None:
