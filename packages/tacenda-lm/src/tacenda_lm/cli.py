@@ -125,24 +125,13 @@ def surprisal(
     from tacenda_lm.surprisal.scoring import surprisal_table
     from tacenda_lm.surprisal.table import check_ending
 
-    of_items: dict[str, Any] = {
-        "text": item or [],
-        "sentence": sentence,
-        "words": words,
-        "delimiter": None if delimiter is None else _TABS.get(delimiter, delimiter),
-    }
-    idle = next((name for name, value in of_items.items() if value), None)
-    if region is None and idle is not None:
-        name = "item" if idle == "text" else idle
-        raise typer.BadParameter(f"--{name} needs --region COLUMN, the column of the regions")
+    of_items = _item_options(region, item, sentence, words, delimiter, quotes)
     if output is not None:
         check_ending(output)
         check_file(output, force)
     model = _load(folder)
     reading: dict[str, Any] = {"encoding": encoding, "errors": errors}
-    if region is not None:
-        of_items |= {"region": region, "quotes": quotes}
-    texts = _read_texts(files, of_items if region is not None else None, reading)
+    texts = _read_texts(files, of_items, reading)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # they are notes of the table
         table = surprisal_table(
@@ -163,6 +152,33 @@ def surprisal(
     table.write(sys.stdout if output is None else output, delimiter="\t" if tabs else None)
 
 
+def _item_options(
+    region: str | None,
+    item: list[str] | None,
+    sentence: str | None,
+    words: bool,
+    delimiter: str | None,
+    quotes: bool,
+) -> dict[str, Any] | None:
+    """Return the options of `read_items`, None for running text. Raises BadParameter for one without effect."""
+    if region is None:
+        given = {"item": item, "sentence": sentence, "words": words, "delimiter": delimiter}
+        for name, value in given.items():
+            if value:
+                raise typer.BadParameter(
+                    f"--{name} needs --region COLUMN, the column of the regions"
+                )
+        return None
+    return {
+        "region": region,
+        "text": item or [],
+        "sentence": sentence,
+        "words": words,
+        "delimiter": None if delimiter is None else _TABS.get(delimiter, delimiter),
+        "quotes": quotes,
+    }
+
+
 def _read_texts(
     files: list[Path], of_items: dict[str, Any] | None, reading: dict[str, Any]
 ) -> list[Any]:
@@ -171,10 +187,12 @@ def _read_texts(
 
     if [str(file) for file in files].count("-") > 1:
         raise typer.BadParameter("- is standard input, which can be read once: give it once")
-    given = [input_text(file, **reading) for file in files]  # all are looked for before one is read
+    given = [
+        input_text(file, **reading) for file in files
+    ]  # a missing file is found before any is read
     if of_items is not None:
         return [found for each in given for found in read_items(each, **of_items, **reading)]
-    # with a line end behind it no text is taken for the name of a file
+    # a line end after it, so that no text is taken for the name of a file
     return [each if isinstance(each, Path) else "\n".join([*each, ""]) for each in given]
 
 
@@ -216,7 +234,7 @@ def compact(
 
     if text is not None:  # before anything is saved: it may not be there, or not be text
         read = _sentences(model, text, tokenizer, "refuse", encoding, errors)
-        sentences = list(_noting_fitted_lines(model, read))
+        sentences = list(_announce_fitted_lines(model, read))
         old = measure(model)
     if isinstance(model, KneserNey):
         smaller = model.smaller(prune=prune, bits=8 if bits is None else bits)
@@ -299,13 +317,8 @@ def fit(
     if count_words:
         reading["count_words"] = True
     with open_corpus(text, scheduler, **reading) as corpus:
-        if scheduler is not None:
-            from tacenda_lm import dask
-
-            fitted: LanguageModel = dask.fit(unfitted, corpus, held_out, marks="keep")
-        else:
-            fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
-    for _ in _noting_fitted_lines(fitted, iter(held_out or [])):
+        fitted = _fit(unfitted, corpus, held_out, checkpoints, scheduler)
+    for _ in _announce_fitted_lines(fitted, iter(held_out or [])):
         pass
     fitted.save(output)
     for figure in fitted.figures:
@@ -337,6 +350,24 @@ def _make_model(
 
         dask.check_model(made)
     return made
+
+
+def _fit(
+    model: Any,
+    corpus: Any,
+    held_out: list[list[str]] | None,
+    checkpoints: Path | None,
+    scheduler: str | None,
+) -> LanguageModel:
+    """Return the model fitted to a corpus, on a cluster if the corpus is there."""
+    fitted: LanguageModel
+    if scheduler is None:
+        fitted = model.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
+    else:
+        from tacenda_lm import dask
+
+        fitted = dask.fit(model, corpus, held_out, marks="keep")
+    return fitted
 
 
 @app.command()
@@ -396,7 +427,7 @@ def perplexity(
     checked, blank = check_context(context), check_blank_lines(blank_lines)
     model = _load(folder)
     given = _sentences(model, file, tokenizer, marks, encoding, errors)
-    sentences = _noting_fitted_lines(model, given)
+    sentences = _announce_fitted_lines(model, given)
     found = model.perplexity(sentences, context=checked, marks="keep", blank_lines=blank)
     if as_json:
         typer.echo(json.dumps({"file": str(file), **found.to_dict()}))
@@ -523,7 +554,7 @@ def mix(
     )
     if valid is not None:
         given_text = _sentences(mixture, valid, tokenizer, marks, encoding, errors)
-        text = list(_noting_fitted_lines(mixture, given_text))
+        text = list(_announce_fitted_lines(mixture, given_text))
         mixture.fit_weights(text, marks="keep")
         name = "text the weights were fitted on"
         mixture.record(text, name, context=mixture.own_context, marks="keep")
@@ -654,7 +685,7 @@ def _sentences(
     return sentences_of(text, split, encoding, errors, check_marks(marks))
 
 
-def _noting_fitted_lines(
+def _announce_fitted_lines(
     model: LanguageModel, sentences: Iterator[list[str]]
 ) -> Iterator[list[str]]:
     """Yield the sentences; say on standard error at their end if the model was fitted to them."""
