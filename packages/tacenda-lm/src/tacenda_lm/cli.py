@@ -187,9 +187,8 @@ def _read_texts(
 
     if [str(file) for file in files].count("-") > 1:
         raise typer.BadParameter("- is standard input, which can be read once: give it once")
-    given = [
-        input_text(file, **reading) for file in files
-    ]  # a missing file is found before any is read
+    # a missing file is found before any is read
+    given = [input_text(file, **reading) for file in files]
     if of_items is not None:
         return [found for each in given for found in read_items(each, **of_items, **reading)]
     # a line end after it, so that no text is taken for the name of a file

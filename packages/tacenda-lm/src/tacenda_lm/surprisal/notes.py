@@ -42,9 +42,9 @@ def caveats(
     texts
         What was found.
     tokenize
-        Cuts a word as those of the texts were cut.
+        Cuts a word as the texts were cut.
     as_fitted
-        Whether the tokens are known to be cut as those of the text that the model was fitted to.
+        Whether the texts are known to be cut as the text that the model was fitted to.
     """
     vocabulary = model.vocabulary
     yield from _of_unknown_tokens(vocabulary, way, texts, as_fitted)

@@ -59,8 +59,8 @@ class ScoredText(NamedTuple):
         """Make one of ids (tokens,), their log-probabilities, and their `UnknownWords.log_shares`, both natural.
 
         The relative frequency of a token in the training text is n(w) / n, of an unknown word n(c) q(w | c) / n with
-        the counts of its class; ``</s>`` is left out of n. That of a word of several tokens is by ``counts``, and not
-        known without. What has a count of 0 counts once.
+        the counts of its class; ``</s>`` is left out of n. A word of several tokens has its count in ``counts``, and
+        no frequency without them. What has a count of 0 counts once.
         """
         of_types = vocabulary.counts.astype(np.float64)
         total = of_types.sum() - of_types[vocabulary.boundary_id]
