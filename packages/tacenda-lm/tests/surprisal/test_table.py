@@ -586,6 +586,7 @@ def test_a_sentence_a_row_becomes_a_row_a_word(model, tmp_path, options):
         "item;word;rt;;;\n1;a, b;3;;;\n1;b;4;;;\n;;;;;\n;;;;;\n",
         "item;word;rt\n1;a, b;3;;;\n\n  \n1;b;4;;;;\n;;\n",
         "\nitem\tword\trt\n1\ta, b\t3\n1\tb\t4\t\t\n",
+        "item;word;rt; \n1;a, b;3; \n1;b;4;  \n",
     ],
 )
 def test_what_spreadsheets_add_to_a_file_is_left_out(content):
