@@ -221,7 +221,9 @@ def _columns(rows: Sequence[_Row], asked: Sequence[str], file: str) -> dict[str,
     """The places of the columns by their names, without those that have neither a name nor a value."""
     names = rows[0].values
     places = [
-        i for i, name in enumerate(names) if name.strip() or any(row.values[i].strip() for row in rows[1:])
+        i
+        for i, name in enumerate(names)
+        if name.strip() or any(row.values[i].strip() for row in rows[1:])
     ]
     named = Counter(names[i] for i in places)
     twice = next((name for name, n in named.items() if n > 1), None)

@@ -100,7 +100,8 @@ def _tokens_of(
             raise DataError(
                 f"the tokenizer makes no token of {region!r}: give regions with words in them, or another tokenizer"
             )
-        return tokens, bare_tokens(tokens), tuple(parts)
+        bare = parts[0] if len(parts) == 1 else bare_tokens(tokens)
+        return tokens, bare, tuple(parts)
 
     return tokens_of
 
