@@ -61,7 +61,7 @@ CHECKS = (
         ("row",), ("within 1", "within 2", "off", "log-likelihood"), True,
     ),
     Check(
-        "docs/ratings-thesis.md", "ratings-thesis-biases", "ratings.thesis --only biases",
+        "docs/results/ratings-thesis.md", "ratings-thesis-biases", "ratings.thesis --only biases",
         ("model",), ("RMSE",), True,
     ),
     Check(
@@ -87,7 +87,7 @@ CHECKS = (
         ("what",), ("valid",),
     ),
     Check(
-        "docs/state-space.md, docs/papers.md", "lm-state-space", f"{_LM}.state_space --studies sparse",
+        "docs/state-space.md, docs/results/papers.md", "lm-state-space", f"{_LM}.state_space --studies sparse",
         ("row",), ("gradients", "Good-Turing", "Kneser-Ney"),
     ),
     Check(
@@ -96,7 +96,7 @@ CHECKS = (
         ("treebank", "row"), ("test", "seen", "unseen"),
     ),
     Check(
-        "docs/lds.md, docs/papers.md", "embeddings-local",
+        "docs/lds.md, docs/results/papers.md", "embeddings-local",
         'embeddings.local --tasks ewt-upos --sizes 250 --seeds 0 --only "LDS own"',
         ("task", "row"), ("test 250",),
     ),

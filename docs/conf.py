@@ -60,15 +60,14 @@ html_show_sourcelink = False
 copybutton_prompt_text = r">>> |\$ "
 copybutton_prompt_is_regexp = True
 
-_LINK_OUT = re.compile(
-    r"(?<!!)(\[[^\]]*\])\(\.\./(?!benchmarks/results/[^)]*\.png)([^)#]+)(#[^)]*)?\)"
-)
-
 
 def link_to_repository(app: object, page: str, source: list[str]) -> None:
-    """Links that lead out of docs/ in the repository lead to the repository on the site."""
-    source[0] = _LINK_OUT.sub(
-        lambda match: f"{match[1]}({REPOSITORY}/blob/main/{match[2]}{match[3] or ''})", source[0]
+    """Turn links that lead out of docs/ in the repository into links to the repository."""
+    up = r"\.\./" * (page.count("/") + 1)
+    source[0] = re.sub(
+        rf"(?<!!)(\[[^\]]*\])\({up}(?!\.\./|benchmarks/results/[^)]*\.png)([^)#]+)(#[^)]*)?\)",
+        lambda match: f"{match[1]}({REPOSITORY}/blob/main/{match[2]}{match[3] or ''})",
+        source[0],
     )
 
 

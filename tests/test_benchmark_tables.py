@@ -248,7 +248,7 @@ def test_a_check_is_of_a_figure_that_its_pages_show(check):
             for m in kind.finditer(text)
         ]
         assert shown
-        assert check.result in shown or page in ("README.md", "docs/papers.md")
+        assert check.result in shown or page in ("README.md", "docs/results/papers.md")
     part = parts.part_of(check.result)
     assert check.command.startswith(part.module)
 

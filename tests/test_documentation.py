@@ -27,7 +27,8 @@ from tacenda.datasets import synthetic_text
 from tacenda_embeddings import LDS
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("packages/*/README.md")])
+FOLDERS = (".", "docs", "docs/results", "packages/*")
+PAGES = sorted(page for folder in FOLDERS for page in ROOT.glob(f"{folder}/*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Pages that need an optional package, and which.
 NEEDS = {"scale.md": "distributed"}
