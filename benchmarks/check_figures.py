@@ -101,7 +101,7 @@ CHECKS = (
         ("task", "row"), ("test 250",),
     ),
     Check(
-        "docs/results.md, docs/spacy-pipelines.md", "embeddings-spacy",
+        "docs/results/spacy-pipelines.md", "embeddings-spacy",
         'embeddings.spacy_rows --tasks ewt-upos --sizes 250 --seeds 0 --only "hash, no CNN"',
         ("what",), ("test 250",),
     ),

@@ -1,14 +1,14 @@
 """``tacenda.numpy_blas.v1``: the layers of a whole pipeline multiply with NumPy's BLAS.
 
-On a CPU thinc multiplies with BLIS. With the BLAS that NumPy brings (OpenBLAS, or Accelerate on a Mac) spaCy's default
-tagger was about twice as fast where it was measured, and a pipeline of tagger, parser and ner half as fast again
-(docs/spacy-pipelines.md). In a configuration:
+On a CPU thinc multiplies with BLIS. With the BLAS of NumPy (OpenBLAS, or Accelerate on a Mac), spaCy's default tagger
+ran about twice as fast, and a pipeline of tagger, parser and entity recognizer 1.5 times as fast
+(docs/results/spacy-pipelines.md). In a configuration:
 
     [nlp]
     after_pipeline_creation = {"@callbacks":"tacenda.numpy_blas.v1"}
 
-It is for any pipeline, with layers of ours or without. Weights, and what is saved, stay the same; results differ by
-rounding alone. BLIS works on one thread; the threads of OpenBLAS are set by ``OMP_NUM_THREADS``.
+It works for any pipeline, with our layers or without. Weights and saved files stay the same, and results differ only by
+rounding. BLIS uses one thread; ``OMP_NUM_THREADS`` sets how many OpenBLAS uses.
 """
 
 from collections.abc import Callable
