@@ -46,7 +46,7 @@ class Check(NamedTuple):
 _LM, _HIDDEN = "language_models", "language_models.hidden_markov"
 CHECKS = (
     Check(
-        "README.md, docs/language-models.md", "lm-ngrams",
+        "README.md, docs/results/language-models.md", "lm-ngrams",
         f'{_LM}.ngrams --data ptb --only "ptb, modified Kneser-Ney, 5"',
         ("data", "model", "order"), ("n-grams", "valid", "test"), True,
     ),
