@@ -46,7 +46,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"Tacenda {release}"
 html_static_path = ["static"]
 html_css_files = ["layout.css"]
-html_sidebars = {"ratings": []}  # the only page of its section
+html_sidebars = {"install": [], "ratings": []}  # each the only page of its section
 html_theme_options = {
     "github_url": REPOSITORY,
     "header_links_before_dropdown": 6,
