@@ -96,7 +96,7 @@ CHECKS = (
         ("treebank", "row"), ("test", "seen", "unseen"),
     ),
     Check(
-        "docs/lds.md, docs/results/papers.md", "embeddings-local",
+        "docs/results/lds.md, docs/results/papers.md", "embeddings-local",
         'embeddings.local --tasks ewt-upos --sizes 250 --seeds 0 --only "LDS own"',
         ("task", "row"), ("test 250",),
     ),
