@@ -249,11 +249,14 @@ def test_a_deviation_of_nothing_among_the_choices_is_refused(saved):
     ],
     ids=["BiasOnly", "PMF", "ConditionalPMF", "BayesianPMF", "RBM"],
 )
-def test_amounts_of_any_size_are_saved_and_loaded(make, top, make_dataset, tmp_path):
+def test_amounts_of_any_size_are_saved_and_loaded_and_their_fits_resumed(make, top, make_dataset, tmp_path):
     rng = np.random.default_rng(0)
     rows = [(f"u{k % 20}", f"i{k % 17}", float(rng.uniform(0, top))) for k in range(250)]
-    algo = make().fit(make_dataset(rows, (0, top)).build_full_trainset())
+    trainset = make_dataset(rows, (0, top)).build_full_trainset()
+    algo = make().fit(trainset)
     algo.save(tmp_path / "algo")
+    first, resumed = (make().fit(trainset, checkpoints=tmp_path / "fit") for _ in range(2))
+    assert resumed.predict("u1", "i1").est == first.predict("u1", "i1").est
     pairs = ["u1", "u2"], ["i1", "i5"]
     again = type(algo).load(tmp_path / "algo")
     np.testing.assert_array_equal(again.predict_many(*pairs), algo.predict_many(*pairs))

@@ -182,8 +182,8 @@ class Alternation(Trainer):
         self._values = ratings.values.astype(np.float64) - mean
         self._n_users = np.diff(ratings.user_offsets).astype(np.float64)
         self._n_items = ratings.item_counts.astype(np.float64)
-        self._unit = deviation(ratings)
-        self.variances = np.array(_START) * self._unit**2
+        self.unit = deviation(ratings)
+        self.variances = np.array(_START) * self.unit**2
         self.learned = {"user_biases": self.b, "item_biases": self.c, "variances": self.variances}
 
     @property
@@ -221,9 +221,9 @@ class Alternation(Trainer):
             rated = counts > 0
             squares = bias[rated] @ bias[rated] + own[rated].sum()
             found.append(
-                (squares + _WEIGHT * first * self._unit**2) / (np.count_nonzero(rated) + _WEIGHT)
+                (squares + _WEIGHT * first * self.unit**2) / (np.count_nonzero(rated) + _WEIGHT)
             )
-        start = _WEIGHT * _START[0] * self._unit**2
+        start = _WEIGHT * _START[0] * self.unit**2
         self.variances[:] = (total + start) / (len(self._values) + _WEIGHT), *found
         return StepResult(error, float(len(self._values)))
 

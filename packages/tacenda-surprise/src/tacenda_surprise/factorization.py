@@ -497,7 +497,8 @@ class _Descent(_Trainer):
     def __init__(self, task: Task, tables: Tables, device: str = "cpu") -> None:
         super().__init__(task, tables, device)
         ratings = task.ratings
-        self._squares: npt.NDArray[Any] = np.diff(ratings.user_offsets) * deviation(ratings) ** 2
+        self.unit = deviation(ratings)
+        self._squares: npt.NDArray[Any] = np.diff(ratings.user_offsets) * self.unit**2
         if task.first_epoch and task.settings.noise_power:
             errors = (ratings.values - self.scores(ratings)).astype(np.float64)
             self._squares = np.bincount(ratings.user_ids, errors**2, ratings.n_users)

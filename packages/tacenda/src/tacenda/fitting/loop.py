@@ -380,7 +380,7 @@ class FitLoop:
         if not self.settings.restore_best:
             return
         found = self.model.parameters()
-        if is_plausible(found):
+        if is_plausible(found, self.model.unit):
             self._best = {name: np.array(array, order="C") for name, array in found.items()}
             self._version += 1
 
@@ -425,8 +425,8 @@ class FitLoop:
             self._sums = EpochSums(rate, loss, count, norm, read_count(sums["norms"]))
             self._waited, self._version = read_count(best["waited"]), read_count(best["version"])
             self._batch = read_count(progress["batch"])
-            if not is_plausible(saved.state) or not is_plausible(saved.best or {}):
-                raise ValueError("it holds NaN, infinite or implausibly large (above 1e15) numbers")
+            if not all(is_plausible(one, self.model.unit) for one in (saved.state, saved.best or {})):
+                raise ValueError("it holds NaN, infinite or implausibly large numbers")
             if saved.best is not None:
                 self.model.load_parameters(saved.best)  # raises where they do not fit
                 self._best = saved.best

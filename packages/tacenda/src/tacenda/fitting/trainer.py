@@ -74,11 +74,14 @@ class Trainer:
         Whatever else the next steps depend on, likewise.
     steps
         Steps done, if `step` counts them, so that it can draw from a generator seeded with the seed and this number.
+    unit
+        The unit of the data where it is not about one, as that of amounts. It says which numbers are implausible.
     """
 
     learned: Mapping[str, Any] | Arrays
     rest: Mapping[str, Any] | Arrays = MappingProxyType({})
     steps: int = 0
+    unit: float = 1.0
 
     def step(self, batch: Any, learning_rate: float) -> StepResult | tuple[SupportsFloat, float]:
         """Update the parameters once, from one batch, at the given (base) learning rate."""
@@ -115,10 +118,11 @@ def set_learning_rate(optimizer: Any, learning_rate: float) -> None:
         group["lr"] = learning_rate * group.get("scale", 1.0)
 
 
-def is_plausible(state: State) -> bool:
-    """Return whether no number of a state is NaN, infinite or above 1e15, so that it is worth keeping."""
+def is_plausible(state: State, unit: float = 1.0) -> bool:
+    """Return whether no number of a state is NaN, infinite or above 1e15 squared units, so that it is worth keeping."""
+    largest = np.float64(LARGEST * max(unit, 1.0) ** 2)
     return all(
-        array.dtype.kind != "f" or bool((np.abs(array) <= np.float64(LARGEST)).all())
+        array.dtype.kind != "f" or bool((np.abs(array) <= largest).all())
         for array in map(np.asarray, state.values())
     )
 
