@@ -249,7 +249,9 @@ def test_a_deviation_of_nothing_among_the_choices_is_refused(saved):
     ],
     ids=["BiasOnly", "PMF", "ConditionalPMF", "BayesianPMF", "RBM"],
 )
-def test_amounts_of_any_size_are_saved_and_loaded_and_their_fits_resumed(make, top, make_dataset, tmp_path):
+def test_amounts_of_any_size_are_saved_and_loaded_and_their_fits_resumed(
+    make, top, make_dataset, tmp_path
+):
     rng = np.random.default_rng(0)
     rows = [(f"u{k % 20}", f"i{k % 17}", float(rng.uniform(0, top))) for k in range(250)]
     trainset = make_dataset(rows, (0, top)).build_full_trainset()

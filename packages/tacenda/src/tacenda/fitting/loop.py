@@ -425,7 +425,9 @@ class FitLoop:
             self._sums = EpochSums(rate, loss, count, norm, read_count(sums["norms"]))
             self._waited, self._version = read_count(best["waited"]), read_count(best["version"])
             self._batch = read_count(progress["batch"])
-            if not all(is_plausible(one, self.model.unit) for one in (saved.state, saved.best or {})):
+            if not all(
+                is_plausible(one, self.model.unit) for one in (saved.state, saved.best or {})
+            ):
                 raise ValueError("it holds NaN, infinite or implausibly large numbers")
             if saved.best is not None:
                 self.model.load_parameters(saved.best)  # raises where they do not fit
