@@ -70,7 +70,7 @@ CHECKS = (
         ("algorithm",), ("RMSE", "MAE"),
     ),
     Check(
-        "docs/surprisal.md", "lm-unknown", f"{_LM}.unknown",
+        "docs/results/surprisal.md", "lm-unknown", f"{_LM}.unknown",
         ("part", "way", "words kept"), ("unknown", "rare", "all", "bits per character", "perplexity"),
     ),
     Check(
