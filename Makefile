@@ -8,6 +8,7 @@
 #   make shape   the size and the shape of the code, against what is asked for
 #   make robustness  alter models, kill processes, give readers hostile files  (an hour, resumes)
 #   make models  make the English models of packages/tacenda-en anew (needs TACENDA_DATA; resumes)
+#   make outputs  run the code in the documentation, write what it prints into the pages (PAGE=docs/lds.md: one page)
 #   make docs    the documentation as web pages, in site/
 #   make docs-look  the same, and every page opened in a browser      (needs Chromium or Chrome)
 #   make release build, check and install the distributions, as a release does
@@ -33,7 +34,7 @@ ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise,alone-en
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TEST_ENV := $(ONE_THREAD) TACENDA_PROGRESS=0
 
-.PHONY: setup demo demo-fit test unit lint install-check bench check-figures shape gpu peers robustness models docs docs-look release clean
+.PHONY: setup demo demo-fit test unit lint install-check bench check-figures shape gpu peers robustness models outputs docs docs-look release clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -105,6 +106,11 @@ shape: setup
 gpu: setup
 	-$(BIN)/pytest -m gpu -q
 	$(BIN)/python -m benchmarks.gpu --minutes 10
+
+# Tests compare; this writes. Numbers that differ by less than one in a hundred are left as they are.
+outputs: setup
+	@$(TEST_ENV) $(BIN)/python -m pytest --quiet --write-outputs \
+		"tests/test_documentation.py::test_pages_show_what_their_code_prints$(if $(PAGE),[$(PAGE)])"
 
 docs: setup
 	$(BIN)/tox run -e wheels,docs

@@ -9,6 +9,12 @@ import pytest
 from support.processes import run_python
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--write-outputs", action="store_true", help="write into the pages what their code prints"
+    )
+
+
 class Site:
     """A folder of fake distributions, put on the path of a fresh interpreter."""
 

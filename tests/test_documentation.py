@@ -1,13 +1,13 @@
 """What the documentation shows works: Python blocks, commands and configurations, on a small text.
 
-The blocks of a page run in order, in one namespace and one folder that holds two texts, ``text.txt`` to fit to and
-``new.txt`` to score. Only the number of states is changed, because the text is small. A block that begins with the path
-of a file is written there, so that later blocks can import it.
+The blocks of a page run in order, in one namespace and one folder that holds the two texts of ``examples/text``:
+``text.txt`` to fit to and ``new.txt`` to score. What a block prints is what the block of text behind it shows;
+``make outputs`` writes these. A block that begins with the path of a file is written there, so that later blocks can
+import it.
 """
 
 import configparser
 import re
-import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -18,58 +18,37 @@ from spacy.cli.init_config import fill_config
 from spacy.cli.train import train
 from spacy.tokens import Doc, DocBin
 from thinc.api import Config
-from typer.testing import CliRunner
 
 import tacenda
+from support.pages import agree, read_blocks, run_page, write_outputs
 from tacenda import plugins
-from tacenda.cli.main import app
 from tacenda.datasets import synthetic_text
 from tacenda_embeddings import LDS
 
 ROOT = Path(__file__).parents[1]
+TEXTS = ROOT / "examples" / "text"
 FOLDERS = (".", "docs", "docs/results", "packages/*")
 PAGES = sorted(page for folder in FOLDERS for page in ROOT.glob(f"{folder}/*.md"))
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Pages that need an optional package, and which.
 NEEDS = {"scale.md": "distributed"}
-STATES = {
-    "n_states=200": "n_states=12",
-    "n_states=50": "n_states=12",
-    "--n-states 50": "--n-states 12",
-}
-
-
-def in_order(page):
-    """The language and the text of the page's blocks, with as many empty lines before as in the page."""
-    text = page.read_text(encoding="utf8")
-    for match in BLOCK.finditer(text):
-        yield match[1], "\n" * (text[: match.start()].count("\n") + 1) + match[2]
 
 
 def blocks(page, language):
-    return [block for found, block in in_order(page) if found == language]
+    return [block.code for block in read_blocks(page) if block.language == language]
 
 
-def having(language):
+def having(*languages):
     return [
         pytest.param(page, id=str(page.relative_to(ROOT)))
         for page in PAGES
-        if any(blocks(page, language))
+        if any(blocks(page, language) for language in languages)
     ]
-
-
-def small(text):
-    for large, little in STATES.items():
-        text = text.replace(large, little)
-    return text
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    for name, n, seed in (("text.txt", 1500, 5), ("new.txt", 150, 6)):
-        sentences = synthetic_text.generate(n, seed=seed)
-        lines = [" ".join(sentence.words) for sentence in sentences]
-        (tmp_path / name).write_text("\n".join(lines), encoding="utf8")
+    for text in TEXTS.glob("*.txt"):
+        shutil.copy(text, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TACENDA_DATA", raising=False)
     monkeypatch.setenv("TACENDA_CACHE", str(tmp_path / "cache"))
@@ -82,8 +61,8 @@ def folder(tmp_path, monkeypatch):
             plugins.unregister(record.kind, record.name, distribution=record.distribution)
 
 
-@pytest.mark.parametrize("page", having("python"))
-def test_python_blocks_run(page, folder, package_of, monkeypatch):
+@pytest.mark.parametrize("page", having("python", "console"))
+def test_pages_show_what_their_code_prints(page, folder, package_of, monkeypatch, request):
     if page.name in NEEDS:
         pytest.importorskip(NEEDS[page.name])
     (folder / "package").mkdir()
@@ -91,29 +70,15 @@ def test_python_blocks_run(page, folder, package_of, monkeypatch):
     for metadata in folder.glob("package/src/*.dist-info"):
         shutil.rmtree(metadata)  # here the blocks register what they use
     monkeypatch.syspath_prepend(folder / "package" / "src")
-    names = {"__name__": "documentation"}
-    for language, block in in_order(page):
-        if language == "console":
-            run_commands(block)
-        elif language == "python" and not block.lstrip().startswith(("# src/", "# tests/")):
-            exec(compile(small(block), str(page), "exec"), names)
-
-
-def test_commands_run(folder):
-    """Those of the pages without Python blocks; the others are run with them."""
-    pages = {parameter.values[0] for parameter in having("console")}
-    for page in pages - {parameter.values[0] for parameter in having("python")}:
-        for block in blocks(page, "console"):
-            run_commands(block)
-
-
-def run_commands(block):
-    for line in block.splitlines():
-        if line.startswith("$ "):
-            program, *arguments = shlex.split(small(line[2:]))
-            assert program == "tacenda"
-            done = CliRunner().invoke(app, arguments)
-            assert done.exit_code == 0, line + done.output
+    runs = list(run_page(page, {"__name__": "documentation"}))
+    if request.config.getoption("--write-outputs"):
+        write_outputs(page, runs)
+    elif any(block.output for block, _ in runs):
+        wrong = [(block, printed) for block, printed in runs if not agree(block.output, printed)]
+        assert not wrong, "`make outputs` writes what the page should show: " + "".join(
+            f"\n{page.name}: {block.code.strip()}\n{printed or '(nothing)'}"
+            for block, printed in wrong
+        )
 
 
 @pytest.mark.parametrize("page", having("ini"))
