@@ -45,9 +45,12 @@ numpydoc_xref_param_type = False
 html_theme = "pydata_sphinx_theme"
 html_title = f"Tacenda {release}"
 html_static_path = ["static"]
+html_logo = "static/logo.svg"
+html_favicon = "static/favicon.svg"
 html_css_files = ["layout.css"]
-html_sidebars = {"install": [], "ratings": []}  # each the only page of its section
+html_sidebars = {"index": [], "install": []}  # neither is within a section
 html_theme_options = {
+    "logo": {"text": "Tacenda"},
     "github_url": REPOSITORY,
     "header_links_before_dropdown": 6,
     "navigation_with_keys": True,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import spacy
@@ -43,6 +43,22 @@ ROWS = {
         "hash + SumEmbed + LDS, no CNN",
         pipelines.RECOMMENDED,
     )
+}
+
+
+class Curve(NamedTuple):
+    """How a row is drawn: its label is ``offset`` points away from the point number ``at``."""
+
+    label: str
+    color: str
+    at: int
+    offset: tuple[int, int]
+
+
+CURVES = {
+    pipelines.RECOMMENDED: Curve("Tacenda", "#c2410c", 0, (4, 14)),
+    f"hash + word2vec {STATES}, CNN4": Curve("with word2vec", "#475569", 0, (6, -24)),
+    pipelines.DEFAULT: Curve("spaCy's default", "#0369a1", 0, (22, -4)),
 }
 N_GRAM = 8
 BLOCK = 1_000_000
@@ -113,20 +129,28 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 def picture(rows: list[Row]) -> None:
-    """Draw the README's picture: right tags by labelled sentences, with standard deviations over seeds."""
+    """Draw the README's picture: tag accuracy by labelled sentences, with standard deviations over seeds."""
     pyplot = reporting.pyplot()
 
-    figure, axes = pyplot.subplots(figsize=(7.2, 3.4), layout="constrained")
-    for row in (row for row in rows if row["task"] == PICTURED):
+    figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
+    for row in (row for row in rows if row["task"] == PICTURED and row["row"] in CURVES):
+        curve = CURVES[row["row"]]
         found = {size: row[f"test {size}"] for size in SIZES if f"test {size}" in row}
         means = [each["mean"] for each in found.values()]
         spreads = [each.get("sd", 0.0) for each in found.values()]
-        axes.errorbar(list(found), means, spreads, marker="o", capsize=3, label=row["row"])
-    axes.set_xlabel("labelled sentences")
-    axes.set_ylabel("right tags in the test part, %")
+        names = [f"{int(size):,}" if size.isdigit() else size for size in found]
+        axes.errorbar(names, means, spreads, marker="o", ms=7, lw=2.5, capsize=4, color=curve.color)
+        axes.annotate(
+            curve.label, (curve.at, means[curve.at]), curve.offset, textcoords="offset points",
+            color=curve.color, fontsize=14, fontweight="bold",
+        )  # fmt: skip
+    axes.set_ylim(88, 98)
+    axes.set_xlabel("labelled sentences", fontsize=14)
+    axes.set_ylabel("tag accuracy, %", fontsize=14)
+    axes.tick_params(labelsize=13)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
     figure.savefig(reporting.RESULTS / "embeddings-unseen.png", dpi=150)
+    pyplot.close(figure)
 
 
 if __name__ == "__main__":
