@@ -136,8 +136,7 @@ TRIED = [
     ),
 ]  # fmt: skip
 OF_LISTS: dict[str, tuple[float, ...]] = {
-    "_CONFIDENCE": (1.0, 10.0),
-    "_PENALTY": (10.0, 160.0),
+    "_CONFIDENCE": (0.3, 3.0),
     "_POPULAR": (0.0, 0.1),
     "_LIKED": (0.0, 0.5, 1.0),
 }

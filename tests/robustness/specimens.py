@@ -95,6 +95,7 @@ def specimens() -> dict[str, Specimen]:
         ConditionalBayesianPMF,
         ConditionalPMF,
         ConditionalRBM,
+        ImplicitMF,
     )
 
     lds, words = {"n_states": 3}, {"width": 4, "epochs": 1}
@@ -160,6 +161,7 @@ def specimens() -> dict[str, Specimen]:
             lambda: Blend([ConditionalPMF(**factors, **seeded), BiasOnly()], **seeded), trainset
         ),
         "rbm": Specimen(lambda: RBM(**boltzmann, **seeded), trainset, True),
+        "implicit_mf": Specimen(lambda: ImplicitMF(n_factors=2, **seeded), trainset, True),
         "conditional_rbm": Specimen(lambda: ConditionalRBM(**boltzmann, **seeded), trainset, True),
     }
 

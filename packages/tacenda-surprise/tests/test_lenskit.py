@@ -71,6 +71,12 @@ class TestConditionalRBM(ScorerTests):
     can_score = "all"
 
 
+class TestImplicit(BasicComponentTests, ScorerTests):
+    component = components.ImplicitMFScorer
+    config = component.validate_config({"n_factors": 5, "n_epochs": 5})
+    can_score = "all"
+
+
 class TestChoices(ScorerTests):
     component = components.ChoiceScorer
     config = component.validate_config({"n_factors": 5, "n_epochs": 5})

@@ -5,6 +5,7 @@ from tacenda_surprise.bayesian import BayesianPMF, ConditionalBayesianPMF
 from tacenda_surprise.bias import BiasOnly
 from tacenda_surprise.blend import Blend
 from tacenda_surprise.cross_validation import cross_validate_conditional
+from tacenda_surprise.implicit import ImplicitMF
 from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
 from tacenda_surprise.trainsets import SideInfo
@@ -20,6 +21,7 @@ __all__ = [
     "ConditionalBayesianPMF",
     "ConditionalPMF",
     "ConditionalRBM",
+    "ImplicitMF",
     "RatingAlgorithm",
     "Recommender",
     "SideInfo",

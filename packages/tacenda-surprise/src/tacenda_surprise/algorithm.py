@@ -56,7 +56,7 @@ from tacenda_surprise.raw_ids import (
     numbers,
 )
 from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, check_length, name_items
-from tacenda_surprise.trainsets import FitData, SideInfo
+from tacenda_surprise.trainsets import FitData, SideInfo, interactions_of
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
 from tacenda_surprise.variance import PredictiveVariance, nearest
 
@@ -152,6 +152,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     api_version: ClassVar[int] = 1
     #: Whether it conditions on the identities of rated items.
     conditional: ClassVar[bool] = False
+    #: Whether it learns from ratings; otherwise from who has chosen what, and its estimates only rank.
+    takes_ratings: ClassVar[bool] = True
     #: Whether ``fit`` can save its progress; an algorithm that is fitted in one go refuses ``checkpoints``.
     keeps_checkpoints: ClassVar[bool] = True
     #: Whether pairs with an unknown user or item can be predicted.
@@ -408,7 +410,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """
         if identities is not None:
             self._require_conditional()
-        data = FitData.of(trainset, identities)
+        data = self._read(trainset)._replace(identities=identities)
         if self.rated is not None:
             data = self.rated.join(data)
         if checkpoints is not None and not self.keeps_checkpoints:
@@ -416,7 +418,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
             )
         values = data.ratings.values
-        if len(values) > 1 and values.min() == values.max():
+        if self.takes_ratings and len(values) > 1 and values.min() == values.max():
             warn(
                 f"all {len(values)} ratings are {values[0]:g}: they tell no item from another; give ratings that "
                 "differ, or rank by what gets chosen, top_n(by='choice')"
@@ -461,7 +463,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 f"n_epochs must be at least 0, and a whole number, not {n_epochs!r}"
             )
         before = self._fit_data()
-        data = before.merged(FitData.of(trainset, scale=before.ratings.scale))
+        data = before.merged(self._read(trainset, before.ratings.scale))
         if self.rated is not None:
             data = self.rated.join(data)
         fitted = copy(self)
@@ -473,6 +475,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         fitted._data = data
         self._adopt_further(fitted)
         return self
+
+    def _read(self, data: Any, scale: tuple[float, float] | None = None) -> FitData:
+        """Read what it is fitted to; ``scale`` is for ratings that have none."""
+        return FitData.of(data, scale=scale) if self.takes_ratings else interactions_of(data)
 
     def _adopt_further(self, fitted: Self) -> None:
         """Become what was fitted to further ratings; who was folded in stays so unless they have ratings now."""
@@ -754,6 +760,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             hidden |= np.bincount(self._seen.item_ids, minlength=len(hidden)) < min_ratings
         elif min_ratings > 0:
             hidden |= self._fit_data().ratings.item_counts < min_ratings
+        if not self.takes_ratings:
+            by = _by_own_scores(by)
         return Lists.of(None if by == "rating" else self.implicit_factors, by, hidden)
 
     def _known_numbers(self, iids: Iterable[Any]) -> Numbers:
@@ -771,7 +779,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def fold_in(
         self,
-        ratings: Mapping[Any, float] | Iterable[tuple[Any, float]] = (),
+        ratings: Mapping[Any, float] | Iterable[Any] = (),
         rated: Iterable[Any] = (),
         *,
         uid: Hashable | None = None,
@@ -781,7 +789,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         Parameters
         ----------
         ratings
-            (raw item id, rating) of what the user has rated; the last counts for an item given twice.
+            (raw item id, rating) of what the user has rated; the last counts for an item given twice. Where the
+            algorithm takes no ratings, the raw ids of the items.
         rated
             Raw ids of further items known to be rated; ``top_n`` leaves them out, and conditional models
             learn from them. Items nobody has rated are left out, with a warning.
@@ -802,7 +811,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 f"user {uid!r} has the id, as text, of a user whose rated items are known from side information: give "
                 "fold_in another uid"
             )
-        by_item, rated = ratings_by_item(ratings), as_list(rated, "rated")
+        rated = as_list(rated, "rated")
+        by_item = (
+            ratings_by_item(ratings)
+            if self.takes_ratings
+            else dict.fromkeys(as_list(ratings, "ratings"), 1.0)
+        )
         given = Given.of(uid, by_item, rated, self._items, self.catalogue.scale)
         check_known([*by_item, *rated], self._items, "items of fold_in", self)
         return self._add(given)
@@ -837,7 +851,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         model = self._fitted()
         found = Estimator.to_artifact(model, precision)
         config, arrays = found.config, dict(found.arrays)
-        implicit = self._implicit if self._data is None else self.implicit_factors
+        implicit = self._implicit
+        if self.takes_ratings and self._data is not None:
+            implicit = self.implicit_factors
         if implicit is not None:
             arrays |= implicit.to_arrays("choices.")
         if self._seen is not None:
@@ -965,6 +981,15 @@ def _check(model: object, method: str, found: object, *shape: int) -> npt.NDArra
         f"{method} of the model {name!r} ({type(model).__name__}) gave {given} where float32 of the shape {shape} was "
         "asked for: correct the model"
     )
+
+
+def _by_own_scores(by: By) -> By:
+    """Rank by the scores of a model without ratings. Raises ConfigurationError where ratings are asked for."""
+    if by == "rating":
+        raise ConfigurationError(
+            "by is 'rating', and this model knows no ratings: leave by out, or fit a model of ratings"
+        )
+    return "rating"
 
 
 def _why_impossible(user: int, item: int) -> str:

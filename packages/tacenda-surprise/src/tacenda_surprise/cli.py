@@ -120,7 +120,8 @@ def evaluate(
     n = min(n, ratings.n_items)  # no list is longer
     rows = [{"model": "popularity", **most_popular(train, users, n, held_out)._asdict()}]
     for one in models:
-        ranked = best_items(one.fit(train), users, n, seen, ranked_by)
+        own = ranked_by if one.takes_ratings else Lists()
+        ranked = best_items(one.fit(train), users, n, seen, own)
         rows.append({"model": one.name, **quality(ranked, held_out, n)._asdict()})
     if as_json:
         typer.echo(json.dumps({"users": len(users), "n": n, "by": by.value, "models": rows}))

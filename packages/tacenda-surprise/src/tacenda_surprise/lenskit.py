@@ -30,6 +30,7 @@ from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.bayesian import BayesianPMF, ConditionalBayesianPMF
 from tacenda_surprise.bias import BiasOnly
 from tacenda_surprise.catalogue import Floats, Identities
+from tacenda_surprise.implicit import ImplicitMF
 from tacenda_surprise.pmf import PMF, ConditionalPMF
 from tacenda_surprise.rbm import RBM, ConditionalRBM
 from tacenda_surprise.top_n import ImplicitFactors
@@ -86,9 +87,9 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         """Fit the model to the ratings of ``data``. Raises DataError if it has none."""
         if self.is_trained() and not options.retrain:
             return
-        if not has_ratings(data):
+        if self.model_class.takes_ratings and not has_ratings(data):
             raise DataError(
-                "the data set has interactions without ratings; give ratings, or rank with ChoiceScorer"
+                "the data set has interactions without ratings; give ratings, or rank with ImplicitMFScorer"
             )
         settings: Any = self.config
         if getattr(settings, "random_state", 0) is None:
@@ -104,7 +105,9 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         found = RecQuery.create(query)
         numbers = items.numbers(vocabulary=self.items, missing="negative")
         scores = self._scores(found, np.asarray(numbers, np.int64))
-        return ItemList(items, scores=self.model.catalogue.clip(scores))
+        if self.model.takes_ratings:
+            self.model.catalogue.clip(scores)
+        return ItemList(items, scores=scores)
 
     def _scores(self, query: RecQuery, numbers: npt.NDArray[np.int64]) -> Floats:
         history = self._history(query)
@@ -124,6 +127,8 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
         """Known items of the history and their ratings; None where it has no rating of an item that is known."""
         history = query.history_items
         ratings = None if history is None else history.field("rating")
+        if history is not None and not self.model.takes_ratings:
+            ratings = np.ones(len(history), np.float32)
         if history is None or ratings is None:
             return None
         numbers = np.asarray(history.numbers(vocabulary=self.items, missing="negative"), np.int64)
@@ -172,6 +177,15 @@ class ConditionalRBMScorer(RatingScorer):
     """`ConditionalRBM`."""
 
     model_class = ConditionalRBM
+
+
+class ImplicitMFScorer(RatingScorer):
+    """`ImplicitMF`, from interactions with or without ratings: scores rank items and are no ratings.
+
+    The items of a history count more than what was fitted of the user.
+    """
+
+    model_class = ImplicitMF
 
 
 class ChoiceScorer(ConditionalPMFScorer):

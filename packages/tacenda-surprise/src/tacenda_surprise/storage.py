@@ -88,6 +88,7 @@ def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
         config is not None or any(name.startswith(prefix) for name in arrays)
         for prefix in ("rated.", "choices.")
     )
+    has_implicit &= algo.takes_ratings
     implicit = ImplicitFactors.from_arrays(arrays, "choices.", **sizes) if has_implicit else None
     seen = Identities.from_arrays(arrays, "rated.", **sizes) if has_seen else None
     if config is None:

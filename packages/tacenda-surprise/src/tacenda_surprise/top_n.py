@@ -29,22 +29,129 @@ from scipy.special import ndtr
 
 from tacenda.arrays import Array, Arrays, Constraint, Float32, named
 from tacenda.errors import ConfigurationError
-from tacenda.kernels.ratings import Targets, rating_solves
+from tacenda.fitting import StepResult, Trainer
+from tacenda.kernels.ratings import Targets, rating_scores, rating_solves
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Floats, Identities, Numbers, deviation
 
 By = Literal["both", "rating", "choice"]
 
 _WIDTH, _SWEEPS = 32, 10
-_CONFIDENCE = 3.0  # a
-_PENALTY = 40.0  # lambda
+_CONFIDENCE = 1.0  # a
+#: Candidates for lambda, in units of (1 + a) times the `_noise`, and what is taken of few pairs.
+_PENALTIES, _USUAL_PENALTY = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0), 0.5
+_HELD_OUT, _FEWEST = 0.1, 50  # of the pairs, by which lambda is chosen
+_LOOKS, _USERS = 4_000_000, (200, 2_000)  # scores to look at, and users whose lists are made
 # What the most popular item has in advance, so that users of whom nothing is known get it.
 _POPULAR = 1e-3
 _LIKED = 0.25  # the power of how likely they are to like it
 _SEED = 0
+_ONCE = 3.0, 40.0  # a and lambda of models that do not say theirs
 
 
-has_deviation = Constraint(lambda array, sizes: None if array[1] > 0 else "holds no deviation")
+is_liking = Constraint(
+    lambda array, sizes: (
+        None if len(array) in (2, 4) and (array[1:] > 0).all() else "holds no deviation"
+    )
+)
+
+
+class Choosing(Trainer):
+    """Factors of users (users, width) and items (items, width) under training; a step is a sweep through both.
+
+    ``weights`` are a and lambda.
+    """
+
+    def __init__(
+        self,
+        seen: Identities,
+        n_items: int,
+        width: int,
+        weights: tuple[float, float],
+        seed: int,
+    ) -> None:
+        width, self.weights = min(width, n_items, max(seen.n_users, 1)), weights
+        rng = np.random.default_rng(seed)
+        self.y = rng.standard_normal((n_items, width), np.float32) * np.float32(0.1)
+        self.x = np.zeros((seen.n_users, width), np.float32)
+        self.learned = {"x": self.x, "y": self.y}
+        self.seen, self._users = seen, seen.user_ids
+        self.by_item = Identities.from_pairs(seen.item_ids, self._users, n_items, seen.n_users)
+        self.popularity = (self.by_item.sizes / max(seen.n_users, 1)).astype(np.float32)
+        self.solve_users()
+
+    @classmethod
+    def of(
+        cls,
+        seen: Identities,
+        n_items: int,
+        width: int,
+        confidence: float,
+        penalty: float | None,
+        seed: int,
+    ) -> Self:
+        """Start with this penalty; None: the one whose lists hold most of a tenth of the pairs, held out."""
+        if penalty is None:
+            penalty = _USUAL_PENALTY
+            if len(seen.item_ids) * _HELD_OUT >= _FEWEST:
+                penalty = cls._choose_penalty(seen, n_items, width, confidence, seed)
+            penalty *= _noise(seen, n_items) * (1 + confidence)
+        return cls(seen, n_items, width, (confidence, penalty), seed)
+
+    @classmethod
+    def _choose_penalty(
+        cls, seen: Identities, n_items: int, width: int, confidence: float, seed: int
+    ) -> float:
+        """The best of `_PENALTIES`, from the weakest to the strongest, each from where the one before has ended."""
+        rng, everybody = np.random.default_rng([seed, 1]), seen.user_ids
+        chosen = rng.random(len(everybody)) < _HELD_OUT
+        part, held_out = (
+            Identities.from_pairs(everybody[keep], seen.item_ids[keep], seen.n_users, n_items)
+            for keep in (~chosen, chosen)
+        )
+        unit, gains = _noise(part, n_items) * (1 + confidence), []
+        users = rng.permutation(np.flatnonzero(held_out.sizes))
+        users = users[: int(np.clip(_LOOKS // n_items, *_USERS))]
+        trained = cls(part, n_items, width, (confidence, _PENALTIES[0] * unit), seed)
+        for k, penalty in enumerate(_PENALTIES):
+            trained.weights = confidence, penalty * unit
+            for _ in range(2 if k else 5):
+                trained.step(None, 1.0)
+            popularity = np.float32(_POPULAR) * trained.popularity
+            lists = (
+                Ranked(
+                    user, *top(trained.x[user] @ trained.y.T + popularity, 10, part.of_user(user))
+                )
+                for user in users.tolist()
+            )
+            gains.append(quality(lists, held_out, 10).ndcg)
+        return _PENALTIES[int(np.argmax(gains))]
+
+    def solve_users(self) -> None:
+        """Put every user where the items are best for them."""
+        self.x[:] = solve(self.seen.offsets, self.seen.item_ids, self.y, self.weights)
+
+    def step(self, batch: Any, learning_rate: float) -> StepResult:
+        """Solve for the items, then for the users; the loss is what is minimized, penalties included."""
+        self.y[:] = solve(self.by_item.offsets, self.by_item.item_ids, self.x, self.weights)
+        self.solve_users()
+        return StepResult(self._loss(), float(len(self._users)))
+
+    def _loss(self) -> float:
+        (a, penalty), x, y = self.weights, self.x, self.y
+        nothing = np.zeros(len(x), np.float32), np.zeros(len(y), np.float32)
+        scores = rating_scores(self._users, self.seen.item_ids, x, y, *nothing, 0.0).astype(float)
+        # The squares of all scores, from the products of the factors, and what is different of the pairs chosen.
+        of_users, of_items = (side.T.astype(np.float64) @ side for side in (x, y))
+        chosen = (1 + a) * (1 - scores) ** 2 - scores**2
+        every = float((of_users * of_items).sum())
+        return every + float(chosen.sum()) + penalty * float(of_users.trace() + of_items.trace())
+
+
+def _noise(seen: Identities, n_items: int) -> float:
+    """The length of a block of pairs that are drawn by chance: n_u^{1/2} + n_i^{1/2}, on average over the pairs."""
+    sides = seen.sizes, np.bincount(seen.item_ids, minlength=n_items)
+    return sum(float((n**1.5).sum()) for n in sides) / max(len(seen.item_ids), 1)
 
 
 class ImplicitFactors(Arrays):
@@ -53,49 +160,59 @@ class ImplicitFactors(Arrays):
     x: Float32[Array, "users width", named("users")]
     y: Float32[Array, "items width", named("items")]
     popularity: Float32[Array, "items"]  # of all users the part that has rated the item
-    liking: Float32[Array, "2", has_deviation]  # m and s
+    #: m and s; a and lambda, which older models do not say
+    liking: Float32[Array, "numbers", is_liking]
 
     @classmethod
     def of(cls, ratings: Ratings, seen: Identities) -> Self:
         """Fit to ``seen`` (who has rated what), which includes ``ratings``."""
-        n_users, n_items = seen.n_users, ratings.n_items
-        rng = np.random.default_rng(_SEED)
-        width = min(_WIDTH, n_items, max(n_users, 1))
-        y = rng.standard_normal((n_items, width), np.float32) * np.float32(0.1)
-        by_item = Identities.from_pairs(seen.item_ids, seen.user_ids, n_items, n_users)
-        x = solve(seen.offsets, seen.item_ids, y)
+        trained = Choosing.of(seen, ratings.n_items, _WIDTH, _CONFIDENCE, None, _SEED)
         for _ in range(_SWEEPS):
-            y = solve(by_item.offsets, by_item.item_ids, x)
-            x = solve(seen.offsets, seen.item_ids, y)
-        popularity = by_item.sizes / max(n_users, 1)
+            trained.step(None, 1.0)
+        return cls.of_trained(trained, ratings)
+
+    @classmethod
+    def of_trained(cls, trained: Choosing, ratings: Ratings) -> Self:
+        """Take over factors, which belong to those who have given ``ratings``."""
         liking = ratings.mean if len(ratings) else 0.0, deviation(ratings)
-        return cls(x, y, popularity.astype(np.float32), np.array(liking, np.float32))
+        return cls(
+            trained.x, trained.y, trained.popularity,
+            np.array([*liking, *trained.weights], np.float32),
+        )  # fmt: skip
+
+    @property
+    def biases(self) -> Floats:
+        """What popularity adds to the scores of items (items,)."""
+        return np.asarray(_POPULAR * self.popularity, np.float32)
 
     def of_new_user(self, items: Numbers) -> Floats:
         """Factors (1, width) of a user who has rated ``items``."""
-        offsets = np.array([0, len(items)])
-        return solve(offsets, np.asarray(items, np.int32), self.y)
+        weights = tuple(self.liking[2:].tolist()) or _ONCE
+        return solve(np.array([0, len(items)]), np.asarray(items, np.int32), self.y, weights)
 
     def scores(self, x: Floats) -> Floats:
         """Score how likely users with factors ``x`` are to choose each item (users, items), at least 0."""
         found = np.maximum(x @ self.y.T, 0.0)
-        found += _POPULAR * self.popularity
+        found += self.biases
         return np.asarray(found)
 
     def combined(self, x: Floats, ratings: Floats) -> Floats:
         """Score items for lists by both (users, items), given the predicted ``ratings`` (users, items)."""
-        mean, size = self.liking.tolist()
+        mean, size = self.liking[:2].tolist()
         return np.asarray(self.scores(x) * ndtr((ratings - mean) / size) ** _LIKED, np.float32)
 
 
-def solve(offsets: npt.NDArray[np.int64], ids: Numbers, others: Floats) -> Floats:
-    """Factors of all rows of one side, given those of the other."""
-    width = others.shape[1]
-    precision = _PENALTY * np.eye(width) + others.astype(np.float64).T @ others
-    targets = np.full(len(ids), (1 + _CONFIDENCE) / _CONFIDENCE, np.float32)
+def solve(
+    offsets: npt.NDArray[np.int64], ids: Numbers, others: Floats, weights: tuple[float, ...]
+) -> Floats:
+    """Factors of all rows of one side, given those of the other; ``weights`` are a and lambda."""
+    (confidence, penalty), width = weights, others.shape[1]
+    precision = penalty * np.eye(width) + others.astype(np.float64).T @ others
+    targets = np.full(len(ids), (1 + confidence) / confidence, np.float32)
     nothing = np.zeros(width, np.float32)
     rows = Targets(offsets, ids, targets)
-    return rating_solves(rows, others, nothing, precision, _CONFIDENCE)
+    found: Floats = rating_solves(rows, others, nothing, precision, confidence)
+    return found
 
 
 class Ranked(NamedTuple):
@@ -220,12 +337,13 @@ class Quality(NamedTuple):
     recall: float
 
 
-def quality(ranked: Iterable[Ranked], held_out: Ratings, n: int) -> Quality:
+def quality(ranked: Iterable[Ranked], held_out: Ratings | Identities, n: int) -> Quality:
     """Compare lists of at most ``n`` items with what their users have rated in ``held_out``; others are passed over."""
     gains = 1 / np.log2(np.arange(n) + 2)
     rows = []
     for one in ranked:
-        wanted, _ = held_out.of_user(one.user)
+        wanted = held_out.of_user(one.user)
+        wanted = wanted[0] if isinstance(wanted, tuple) else wanted
         if not len(wanted):
             continue
         places = np.flatnonzero(np.isin(one.items[:n], wanted))

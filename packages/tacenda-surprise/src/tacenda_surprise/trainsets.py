@@ -128,7 +128,7 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
     else:
         raise DataError(
             f"ratings are given as a {type(data).__name__}; give a Trainset, a sparse matrix, or a data frame "
-            "whose columns are users, items and ratings"
+            "whose columns are users, items and ratings; of users and items without ratings learns ImplicitMF"
         )
     missing = sum(map(is_missing, columns[2]))
     if missing:
@@ -147,6 +147,48 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
     reader = Reader(rating_scale=scale or (float(values.min()), float(values.max())))
     rows = zip(columns[0], columns[1], values.tolist(), strict=True)
     return Dataset(reader).construct_trainset([(*row, None) for row in rows])
+
+
+def interactions_of(data: Any) -> FitData:
+    """Read who has chosen what, without ratings: each pair is a rating of 1 on the scale 0 to 1.
+
+    What `FitData.of` takes, whose ratings are not looked at; a data frame of two columns; and pairs of raw ids, whose
+    further fields are not looked at. Zeros of a sparse matrix are no choices. Raises DataError for anything else.
+    """
+    if isinstance(data, FitData | Ratings):
+        found = FitData.of(data)
+        return _only_chosen(
+            found.ratings.user_ids, found.ratings.item_ids, found.users, found.items
+        )
+    if isinstance(data, Trainset):
+        pairs = np.array([(u, i) for u, i, _ in data.all_ratings()], np.int64).reshape(-1, 2)
+        ids = data._raw2inner_id_users, data._raw2inner_id_items
+        return _only_chosen(pairs[:, 0], pairs[:, 1], *ids)
+    if issparse(data):
+        table = data.tocoo()
+        columns = [part[table.data != 0].tolist() for part in (table.row, table.col)]
+    elif hasattr(data, "iloc") and np.ndim(data) == 2 and data.shape[1] >= 2:
+        columns = [data.iloc[:, k].tolist() for k in range(min(data.shape[1], 3))]
+        if len(columns) == 3:
+            _refuse_wide(data, columns)
+    else:
+        told = data if isinstance(data, SideInfo) else SideInfo(data)
+        columns = [list(part) for part in zip(*told.pairs, strict=True)] or [[], []]
+    users, items = ({raw: k for k, raw in enumerate(dict.fromkeys(c))} for c in columns[:2])
+    return _only_chosen(numbers(columns[0], users), numbers(columns[1], items), users, items)
+
+
+def _only_chosen(
+    user_ids: Any, item_ids: Any, users: dict[Hashable, int], items: dict[Hashable, int]
+) -> FitData:
+    if not len(user_ids):
+        raise DataError("nobody has chosen anything; give at least one pair of a user and an item")
+    pairs = Identities.from_pairs(user_ids, item_ids, len(users), len(items))
+    ratings = Ratings.from_csr(
+        pairs.offsets, pairs.item_ids, np.ones(len(pairs.item_ids), np.float32),
+        raw_index(users, "user"), raw_index(items, "item"), scale=(0.0, 1.0),
+    )  # fmt: skip
+    return FitData(ratings, None, users, items, len(users), 1.0)
 
 
 def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:

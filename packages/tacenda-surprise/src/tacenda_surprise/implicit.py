@@ -1,0 +1,169 @@
+"""`ImplicitMF`: who chooses what, where there are no ratings.
+
+The factorization of `tacenda_surprise.top_n` (Hu, Koren and Volinsky 2008) as a model of its own: the score of a user
+and an item is x_u . y_i, near 1 for what the user has chosen or may choose and near 0 for the rest, and a part of
+the item's popularity, so that users of whom nothing is known get what everybody chooses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.errors import ConfigurationError
+from tacenda.fitting import FitRun, FitSettings, Sweeps, fit
+from tacenda.kernels.ratings import Tables
+from tacenda.ratings import Ratings
+from tacenda.settings import configured_by, option
+from tacenda_surprise import top_n
+from tacenda_surprise.algorithm import RatingAlgorithm, SeededSettings
+from tacenda_surprise.catalogue import Catalogue, Floats, Identities, Numbers, rows_of
+from tacenda_surprise.top_n import Choosing, ImplicitFactors
+from tacenda_surprise.users import check_rated
+
+_FURTHER = 3  # sweeps after which more choices are reconciled with the rest
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImplicitMFSettings(SeededSettings):
+    """Options of `ImplicitMF`."""
+
+    n_factors: int = option(top_n._WIDTH, "D, the width of the factors", at_least=1)
+    n_epochs: int = option(top_n._SWEEPS, "sweeps of alternating least squares", at_least=0)
+    confidence: float = option(
+        top_n._CONFIDENCE,
+        "a: how much more a pair that was chosen counts than one that was not",
+        above=0,
+    )
+    reg_all: float | None = option(
+        None,
+        """lambda, the weight of the squared factors in the loss; None: the best of seven, by lists of a tenth of the
+        pairs held out""",
+        above=0,
+    )
+
+
+class ImplicitMF(RatingAlgorithm):
+    """Implicit feedback: what users choose, by alternating least squares, from pairs without ratings.
+
+    ``fit`` takes pairs (user, item), a data frame of two columns, a sparse matrix, or ratings, at which it does not
+    look. Estimates rank items; they are neither ratings nor probabilities.
+
+    Examples
+    --------
+    >>> ImplicitMF().fit([("ann", "Alien"), ("bob", "Brazil"), ("ann", "Brazil")]).top_n(1, ["bob"])
+    """
+
+    name = "implicit_mf"
+    takes_ratings = False
+    settings: ImplicitMFSettings
+    settings_class = ImplicitMFSettings
+    learned_class = ImplicitFactors
+    learned: ImplicitFactors | None
+
+    @configured_by(ImplicitMFSettings)
+    def __init__(self, settings: ImplicitMFSettings) -> None:
+        super().__init__(settings)
+
+    @property
+    def implicit_factors(self) -> ImplicitFactors:
+        """The model of what gets chosen, which it is itself."""
+        return self._learned(self.learned)
+
+    @property
+    def folds_identities(self) -> bool:
+        """True: all that is known of a new user are identities."""
+        return True
+
+    def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
+        self._train(
+            run, self._start(ratings, self.settings.reg_all), ratings, self.settings.n_epochs
+        )
+
+    def _go_on(
+        self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
+    ) -> None:
+        """Sweep on, from the factors of the items that are known."""
+        old = self._learned(self.learned)
+        trained = self._start(ratings, float(old.liking[3]))
+        trained.y[: len(old.y), : old.y.shape[1]] = old.y
+        trained.solve_users()
+        self._train(run, trained, ratings, _FURTHER if epochs is None else epochs)
+
+    def _start(self, ratings: Ratings, penalty: float | None) -> Choosing:
+        own, seen = self.settings, Identities.of(ratings)
+        return Choosing.of(
+            seen, ratings.n_items, own.n_factors, own.confidence, penalty, self._seed
+        )
+
+    def _train(self, run: FitRun, trained: Choosing, ratings: Ratings, n: int) -> None:
+        keeps = run.checkpoints is not None
+        identity = self._identity() if keeps else {}
+        identity.pop("n_epochs", None)  # more may follow
+        self.history = fit(
+            trained,
+            Sweeps(ratings.fingerprint if keeps else ""),
+            FitSettings(epochs=n, learning_rate=1.0, evaluate_every=0, restore_best=False),
+            run,
+            identity,
+        )
+        self._catalogue = replace(Catalogue.of(ratings), mean=0.0)
+        self.learned = ImplicitFactors.of_trained(trained, ratings)
+        self.figures = [self.history.figure("none held out")]
+
+    @property
+    def tables(self) -> Tables:
+        """The factors; popularity is the bias of an item."""
+        found = self._learned(self.learned)
+        nobody = np.zeros(len(found.x), np.float32)
+        return Tables(found.x, found.y, nobody, found.biases, np.zeros((0, 0), np.float32))
+
+    def deviations(self, users: Numbers, items: Numbers) -> NoReturn:
+        """Raise ConfigurationError: there are no ratings that could deviate."""
+        raise ConfigurationError(
+            "ImplicitMF knows no ratings, and so no deviations or probabilities of them: fit a model of ratings"
+        )
+
+    def probabilities(self, users: Numbers, items: Numbers) -> NoReturn:
+        """Raise ConfigurationError, as `deviations`."""
+        self.deviations(users, items)
+
+    def fold(
+        self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
+    ) -> FoldedChoices:
+        """See `RatingAlgorithm.fold`; the ``values`` are not looked at."""
+        found = self._learned(self.learned)
+        check_rated(np.asarray(items, np.int64), values, len(found.y))
+        x, usual = found.of_new_user(self._known_items(items, identities))[0], self.average
+        return FoldedChoices(self, x, found, usual.item_factors, usual.item_biases)
+
+
+class FoldedChoices(NamedTuple):
+    """Factors of one user next to the items; see `tacenda_surprise.users.FoldedUser`."""
+
+    model: ImplicitMF
+    x: Floats
+    learned: ImplicitFactors
+    item_factors: Floats  # (1, width), of an unknown item
+    item_biases: Floats  # (1,)
+
+    def score(self, items: Numbers | None = None) -> Floats:
+        """Scores (items,); of all items if None; -1 is an unknown item."""
+        y, biases = self.learned.y, self.learned.biases
+        if items is None:
+            return np.asarray(y @ self.x + biases, np.float32)
+        rows = rows_of(y, items, self.item_factors[0])
+        # not by BLAS, whose sums depend on how many items there are
+        own = np.einsum("nd,d->n", rows, self.x)
+        return np.asarray(own + rows_of(biases, items, self.item_biases[0]), np.float32)
+
+    def deviations(self, items: Numbers) -> NoReturn:
+        """Raise ConfigurationError."""
+        self.model.deviations(items, items)
+
+    def probabilities(self, items: Numbers) -> NoReturn:
+        """Raise ConfigurationError."""
+        self.model.deviations(items, items)
