@@ -183,7 +183,9 @@ def test_the_penalty_that_is_chosen_is_better_than_none_and_than_too_much(pairs)
         for k, index in enumerate((train.users, train.items))
     )
     known = (users >= 0) & (items >= 0)
-    test = Identities.from_pairs(users[known], items[known], train.n_users, train.n_items)
+    test = Ratings(
+        users[known], items[known], np.ones(known.sum()), train.users, train.items, scale=(0, 1)
+    )
 
     def gain(**options):
         model = ImplicitMF(**options, random_state=0).fit(train)

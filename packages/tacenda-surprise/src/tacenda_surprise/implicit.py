@@ -90,7 +90,7 @@ class ImplicitMF(RatingAlgorithm):
         old = self._learned(self.learned)
         trained = self._start(ratings, float(old.liking[3]))
         trained.y[: len(old.y), : old.y.shape[1]] = old.y
-        trained.solve_users()
+        trained.move_users()
         self._train(run, trained, ratings, _FURTHER if epochs is None else epochs)
 
     def _start(self, ratings: Ratings, penalty: float | None) -> Choosing:

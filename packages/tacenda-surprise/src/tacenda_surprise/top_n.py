@@ -5,8 +5,9 @@ What gets chosen: a factorization of who has rated what, whatever the ratings (H
     minimize sum_ui c_ui (p_ui - x_u . y_i)^2 + lambda (sum_u |x_u|^2 + sum_i |y_i|^2),
     p_ui = 1 and c_ui = 1 + a if user u has rated item i, else 0 and 1,
 
-over all pairs, by alternating least squares. Given all y a user's factors are a ridge regression whose precision is
-lambda I + Y^T Y, the same for everybody, beside what the rated items N(u) add:
+over all pairs, by alternating least squares, a few steps of conjugate gradients at a time. Given all y a user's
+factors are a ridge regression whose precision is lambda I + Y^T Y, the same for everybody, beside what the rated
+items N(u) add:
 
     x_u = (lambda I + Y^T Y + a sum_{i in N(u)} y_i y_i^T)^{-1} (1 + a) sum_{i in N(u)} y_i.
 
@@ -15,7 +16,8 @@ A list is ranked by how likely the user is to choose an item and to like it then
     (max(x_u . y_i, 0) + 0.001 n_i / n) Phi((r_ui - m) / s)^{1/4},
 
 with the predicted rating r_ui, the mean m of all ratings and their standard deviation s; n_i of the n users have rated
-the item. The numbers here were chosen on generated sets (`benchmarks/ratings/generated.py`).
+the item. Lambda is the best of a few for pairs held out. The other numbers were chosen on generated sets
+(`benchmarks/ratings/generated.py`).
 """
 
 from __future__ import annotations
@@ -30,18 +32,19 @@ from scipy.special import ndtr
 from tacenda.arrays import Array, Arrays, Constraint, Float32, named
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import StepResult, Trainer
-from tacenda.kernels.ratings import Targets, rating_scores, rating_solves
+from tacenda.kernels.ratings import Targets, choice_steps, rating_scores, rating_solves
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Floats, Identities, Numbers, deviation
+from tacenda_surprise.catalogue import Doubles, Floats, Identities, Numbers, deviation
 
 By = Literal["both", "rating", "choice"]
 
-_WIDTH, _SWEEPS = 32, 10
+_WIDTH, _SWEEPS, _STEPS = 64, 10, 3
 _CONFIDENCE = 1.0  # a
 #: Candidates for lambda, in units of (1 + a) times the `_noise`, and what is taken of few pairs.
 _PENALTIES, _USUAL_PENALTY = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0), 0.5
 _HELD_OUT, _FEWEST = 0.1, 50  # of the pairs, by which lambda is chosen
-_LOOKS, _USERS = 4_000_000, (200, 2_000)  # scores to look at, and users whose lists are made
+_LOOKS, _FEWEST_LOOKS = 20_000_000, 2_000  # scores to look at, at most, and pairs, at least
+_AT_ONCE = 4_000_000  # scores in memory
 # What the most popular item has in advance, so that users of whom nothing is known get it.
 _POPULAR = 1e-3
 _LIKED = 0.25  # the power of how likely they are to like it
@@ -78,7 +81,7 @@ class Choosing(Trainer):
         self.seen, self._users = seen, seen.user_ids
         self.by_item = Identities.from_pairs(seen.item_ids, self._users, n_items, seen.n_users)
         self.popularity = (self.by_item.sizes / max(seen.n_users, 1)).astype(np.float32)
-        self.solve_users()
+        self.move_users()
 
     @classmethod
     def of(
@@ -104,37 +107,48 @@ class Choosing(Trainer):
     ) -> float:
         """The best of `_PENALTIES`, from the weakest to the strongest, each from where the one before has ended."""
         rng, everybody = np.random.default_rng([seed, 1]), seen.user_ids
-        chosen = rng.random(len(everybody)) < _HELD_OUT
-        part, held_out = (
-            Identities.from_pairs(everybody[keep], seen.item_ids[keep], seen.n_users, n_items)
-            for keep in (~chosen, chosen)
-        )
+        out = rng.random(len(everybody)) < _HELD_OUT
+        part = Identities.from_pairs(everybody[~out], seen.item_ids[~out], seen.n_users, n_items)
+        held_out = rng.permutation(np.flatnonzero(out))[: max(_LOOKS // n_items, _FEWEST_LOOKS)]
+        pairs = everybody[held_out], seen.item_ids[held_out]
         unit, gains = _noise(part, n_items) * (1 + confidence), []
-        users = rng.permutation(np.flatnonzero(held_out.sizes))
-        users = users[: int(np.clip(_LOOKS // n_items, *_USERS))]
         trained = cls(part, n_items, width, (confidence, _PENALTIES[0] * unit), seed)
         for k, penalty in enumerate(_PENALTIES):
             trained.weights = confidence, penalty * unit
             for _ in range(2 if k else 5):
                 trained.step(None, 1.0)
-            popularity = np.float32(_POPULAR) * trained.popularity
-            lists = (
-                Ranked(
-                    user, *top(trained.x[user] @ trained.y.T + popularity, 10, part.of_user(user))
-                )
-                for user in users.tolist()
-            )
-            gains.append(quality(lists, held_out, 10).ndcg)
+            gains.append(trained._gain(*pairs))
         return _PENALTIES[int(np.argmax(gains))]
 
-    def solve_users(self) -> None:
-        """Put every user where the items are best for them."""
-        self.x[:] = solve(self.seen.offsets, self.seen.item_ids, self.y, self.weights)
+    def _gain(self, users: Numbers, items: Numbers) -> float:
+        """Mean of 1 / log2(place + 1) over the places of pairs that are left out, in lists of all other items."""
+        total, block = 0.0, max(_AT_ONCE // len(self.y), 1)
+        for start in range(0, len(users), block):
+            u, i = users[start : start + block], items[start : start + block]
+            scores = self.x[u] @ self.y.T + np.float32(_POPULAR) * self.popularity
+            rows, sizes = np.arange(len(u)), self.seen.sizes[u]
+            ends = np.cumsum(sizes)
+            own = np.repeat(self.seen.offsets[u] - ends + sizes, sizes) + np.arange(ends[-1])
+            wanted = scores[rows, i][:, None]
+            scores[np.repeat(rows, sizes), self.seen.item_ids[own]] = -np.inf
+            total += float((1 / np.log2((scores > wanted).sum(axis=1) + 2)).sum())
+        return total / max(len(users), 1)
+
+    def move_users(self) -> None:
+        """Bring every user nearer to where the items are best for them."""
+        self._move(self.x, self.seen, self.y)
+
+    def _move(self, own: Floats, chosen: Identities, others: Floats) -> None:
+        confidence, precision = self.weights[0], precision_of(others, self.weights[1])
+        own[:] = choice_steps(
+            chosen.offsets, chosen.item_ids, others, own, precision.astype(np.float32), confidence,
+            _STEPS,
+        )  # fmt: skip
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Solve for the items, then for the users; the loss is what is minimized, penalties included."""
-        self.y[:] = solve(self.by_item.offsets, self.by_item.item_ids, self.x, self.weights)
-        self.solve_users()
+        self._move(self.y, self.by_item, self.x)
+        self.move_users()
         return StepResult(self._loss(), float(len(self._users)))
 
     def _loss(self) -> float:
@@ -187,8 +201,14 @@ class ImplicitFactors(Arrays):
 
     def of_new_user(self, items: Numbers) -> Floats:
         """Factors (1, width) of a user who has rated ``items``."""
-        weights = tuple(self.liking[2:].tolist()) or _ONCE
-        return solve(np.array([0, len(items)]), np.asarray(items, np.int32), self.y, weights)
+        confidence, penalty = self.liking[2:].tolist() or _ONCE
+        targets = np.full(len(items), (1 + confidence) / confidence, np.float32)
+        row = Targets(np.array([0, len(items)]), np.asarray(items, np.int32), targets)
+        nothing = np.zeros(self.y.shape[1], np.float32)
+        found: Floats = rating_solves(
+            row, self.y, nothing, precision_of(self.y, penalty), confidence
+        )
+        return found
 
     def scores(self, x: Floats) -> Floats:
         """Score how likely users with factors ``x`` are to choose each item (users, items), at least 0."""
@@ -202,17 +222,9 @@ class ImplicitFactors(Arrays):
         return np.asarray(self.scores(x) * ndtr((ratings - mean) / size) ** _LIKED, np.float32)
 
 
-def solve(
-    offsets: npt.NDArray[np.int64], ids: Numbers, others: Floats, weights: tuple[float, ...]
-) -> Floats:
-    """Factors of all rows of one side, given those of the other; ``weights`` are a and lambda."""
-    (confidence, penalty), width = weights, others.shape[1]
-    precision = penalty * np.eye(width) + others.astype(np.float64).T @ others
-    targets = np.full(len(ids), (1 + confidence) / confidence, np.float32)
-    nothing = np.zeros(width, np.float32)
-    rows = Targets(offsets, ids, targets)
-    found: Floats = rating_solves(rows, others, nothing, precision, confidence)
-    return found
+def precision_of(others: Floats, penalty: float) -> Doubles:
+    """Lambda I + Y^T Y (width, width), what all rows of one side have in common."""
+    return np.asarray(penalty * np.eye(others.shape[1]) + others.astype(np.float64).T @ others)
 
 
 class Ranked(NamedTuple):
@@ -337,13 +349,12 @@ class Quality(NamedTuple):
     recall: float
 
 
-def quality(ranked: Iterable[Ranked], held_out: Ratings | Identities, n: int) -> Quality:
+def quality(ranked: Iterable[Ranked], held_out: Ratings, n: int) -> Quality:
     """Compare lists of at most ``n`` items with what their users have rated in ``held_out``; others are passed over."""
     gains = 1 / np.log2(np.arange(n) + 2)
     rows = []
     for one in ranked:
-        wanted = held_out.of_user(one.user)
-        wanted = wanted[0] if isinstance(wanted, tuple) else wanted
+        wanted, _ = held_out.of_user(one.user)
         if not len(wanted):
             continue
         places = np.flatnonzero(np.isin(one.items[:n], wanted))

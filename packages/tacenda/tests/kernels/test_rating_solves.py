@@ -84,3 +84,31 @@ def test_draws_have_the_moments_of_the_posterior(problem):
 def test_what_cannot_be_solved_is_refused(problem, backend, change, message):
     with kernels.use(backend), pytest.raises(KernelError, match=message):
         rating_solves(**{**problem, **change})
+
+
+@pytest.fixture
+def choices(problem):
+    table = problem["table"]
+    precision = (table.T @ table + 2 * np.eye(3, dtype=np.float32)).astype(np.float32)
+    start = problem["means"] * np.float32(0.1)
+    return problem["offsets"], problem["ids"], table, start, precision, 1.5
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_as_many_steps_as_columns_solve_for_choices(choices, backend):
+    offsets, ids, table, start, precision, confidence = choices
+    targets = np.full(len(ids), (1 + confidence) / confidence, np.float32)
+    nothing = np.zeros_like(start)
+    expected = rating_solves(
+        offsets, ids, targets, table, nothing, precision.astype(float), weight=confidence
+    )
+    with kernels.use(backend):
+        found = ratings.choice_steps(*choices, 3)
+        np.testing.assert_array_equal(ratings.choice_steps(*choices, 0), start)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_an_unknown_item_is_refused(choices):
+    offsets, ids, *others = choices
+    with pytest.raises(KernelError, match="ids"):
+        ratings.choice_steps(offsets, ids + 5, *others, 1)

@@ -333,6 +333,9 @@ class Targets(NamedTuple):
     values: Float32[Array, "targets", cast]
 
 
+_SETTLED = 1e-20  # the square of a gradient after which a row is left alone
+
+
 def bytes_needed(rows: int, targets: int, width: int) -> int:
     """Return the bytes that a device needs for the solves, at most, besides arguments and result."""
     numbers = width * max(2 * targets, rows * width)
@@ -407,6 +410,41 @@ def rating_solves(
         x = np.linalg.solve(A, P @ means[u] + weight[u] * z.T @ targets.values[span])
         if noise is not None:
             x += np.linalg.solve(L.T, noise[u].astype(np.float64))
+        out[u] = x
+    return out
+
+
+@operation
+def choice_steps(
+    offsets: Offsets[Array, "rows chosen"],
+    ids: Int32[Array, "chosen", below("columns")],
+    table: Float32[Array, "columns width"],
+    start: Float32[Array, "rows width"],
+    precision: Float32[Array, "width width"],
+    confidence: float,
+    steps: int,
+) -> NDArray[Any]:
+    """Take ``steps`` of conjugate gradients from ``start`` towards what `rating_solves` finds for choices, in float32.
+
+        (P + a sum_i y_i y_i^T) x_u = (1 + a) sum_i y_i
+
+    over the items i that row u has chosen, with the precision P and a, the ``confidence``; a step costs as much as
+    two looks at the factors of these items, and one at P. Three steps of each of many sweeps come to the same as exact
+    solves (Takacs, Pilaszy and Tikk 2011); a row without choices that starts at zero stays there.
+    """
+    out = np.array(start)
+    for u in range(len(out)):
+        y = table[ids[offsets[u] : offsets[u + 1]]].astype(np.float64)
+        A = precision + confidence * y.T @ y
+        x = start[u].astype(np.float64)
+        r = (1 + confidence) * y.sum(axis=0) - A @ x
+        p, size = r, r @ r
+        for _ in range(steps):
+            if size < _SETTLED:
+                break
+            step = size / (p @ A @ p)
+            x, r = x + step * p, r - step * A @ p
+            p, size = r + (r @ r) / size * p, r @ r
         out[u] = x
     return out
 

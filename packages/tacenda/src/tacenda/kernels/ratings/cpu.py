@@ -18,7 +18,7 @@ from tacenda.kernels.machinery.vectors import (
     spread,
     store,
 )
-from tacenda.kernels.ratings import Divergence, Expected, Identities, Visited
+from tacenda.kernels.ratings import _SETTLED, Divergence, Expected, Identities, Visited
 
 # -- rating sgd -------------------------------------------------------------------------------------
 #
@@ -421,6 +421,67 @@ def _solve(rows, table, prior, weights, noise, noisy, scaled, out):
         for i in range(width):
             out[u, i] = y[i]
     return -1
+
+
+def choice_steps(offsets, ids, table, start, precision, confidence, steps):
+    out = start.copy()
+    _choice_steps(offsets, ids, table, precision, np.float32(confidence), steps, out)
+    return out
+
+
+@njit(fastmath=_REORDERED)
+def _choice_product(rows, table, p, precision, confidence, out):
+    """Fill out with (P + a sum y y^T) p."""
+    width = len(p)
+    for j in range(width):
+        out[j] = 0
+    for i in range(width):
+        part = p[i]
+        for j in range(width):
+            out[j] += part * precision[i, j]
+    for i in rows:
+        y = table[i]
+        score = np.float32(0)
+        for j in range(width):
+            score += y[j] * p[j]
+        score *= confidence
+        for j in range(width):
+            out[j] += score * y[j]
+
+
+@njit(fastmath=_REORDERED)
+def _choice_steps(offsets, ids, table, precision, confidence, steps, out):
+    width = table.shape[1]
+    product = np.empty(width, np.float32)
+    r, p = np.empty(width, np.float32), np.empty(width, np.float32)
+    for u in range(len(out)):
+        x, rows = out[u], ids[offsets[u] : offsets[u + 1]]
+        _choice_product(rows, table, x, precision, confidence, product)
+        size = np.float32(0)
+        for j in range(width):
+            r[j] = -product[j]
+        for i in rows:
+            y = table[i]
+            for j in range(width):
+                r[j] += (1 + confidence) * y[j]
+        for j in range(width):
+            p[j] = r[j]
+            size += r[j] * r[j]
+        for _ in range(steps):
+            if size < _SETTLED:
+                break
+            _choice_product(rows, table, p, precision, confidence, product)
+            curvature, before = np.float32(0), size
+            for j in range(width):
+                curvature += p[j] * product[j]
+            step, size = before / curvature, np.float32(0)
+            for j in range(width):
+                x[j] += step * p[j]
+                r[j] -= step * product[j]
+                size += r[j] * r[j]
+            ratio = size / before
+            for j in range(width):
+                p[j] = r[j] + ratio * p[j]
 
 
 # -- boltzmann --------------------------------------------------------------------------------------

@@ -452,6 +452,19 @@ def rating_solves() -> Iterator[Sample]:
                 yield f"{rows} rows, {width} wide, noise={noisy}, scaled={scaled}", arguments
 
 
+def choice_steps() -> Iterator[Sample]:
+    """Width 1, rows without choices, fewer choices than columns, no steps and more than there are columns."""
+    for rows, width, steps in ((0, 2, 1), (1, 1, 1), (5, 3, 0), (5, 3, 4), (4, 17, 3)):
+        rng = np.random.default_rng(width)
+        offsets, ids, _ = random_counts(rows, 6, 0.5, np.float32, rows)
+        table, start = _normal(rng, 6, width), _normal(rng, rows, width)
+        precision = table.T @ table + 2 * np.eye(width, dtype=np.float32)
+        yield (
+            f"{rows} rows, {width} wide, {steps} steps",
+            (offsets, ids, table, start, precision, 0.7, steps),
+        )
+
+
 def boltzmann_divergence() -> Iterator[Sample]:
     """One hidden unit, two levels, a case without ratings, tied and untied weights, identities."""
     for n_cases, visible, hidden, K in ((1, 1, 1, 2), (4, 6, 63, 5), (3, 2, 5, 10)):
@@ -525,8 +538,8 @@ SAMPLES: dict[str, Callable[[], Iterator[Sample]]] = {
         context_sum_backward, tree_softmax, tree_softmax_step, tree_softmax_backward,
         tree_softmax_distribution, hmm_block, hmm_block_backward, hmm_features, hmm_features_backward, block_softmax,
         block_softmax_backward, class_softmax, class_softmax_backward, streaming_logsumexp,
-        streaming_logsumexp_backward, rating_sgd, rating_visits, rating_scores, rating_solves, boltzmann_divergence,
-        boltzmann_descent, boltzmann_expectations,
+        streaming_logsumexp_backward, rating_sgd, rating_visits, rating_scores, rating_solves, choice_steps,
+        boltzmann_divergence, boltzmann_descent, boltzmann_expectations,
     )
 }  # fmt: skip
 """Operation -> its inputs."""
