@@ -57,7 +57,7 @@ CHECKS = (
     ),
     Check("docs/scale.md", "scale-arithmetic", "scale.arithmetic", ("what",), ("hours", "tasks"), True),
     Check(
-        "docs/ratings.md", "ratings-uncertainty", "ratings.uncertainty --sets ml-100k --only bias",
+        "docs/results/ratings.md", "ratings-uncertainty", "ratings.uncertainty --sets ml-100k --only bias",
         ("row",), ("within 1", "within 2", "off", "log-likelihood"), True,
     ),
     Check(
@@ -65,7 +65,7 @@ CHECKS = (
         ("model",), ("RMSE",), True,
     ),
     Check(
-        "README.md, docs/ratings.md", "ratings-ml-100k",
+        "README.md, docs/ratings.md, docs/results/ratings.md", "ratings-ml-100k",
         "ratings.accuracy --data ml-100k --only ConditionalPMF",
         ("algorithm",), ("RMSE", "MAE"),
     ),

@@ -213,7 +213,7 @@ def cell(value: Any, decimals: int | None = None) -> str:
         if "mean" in value:
             spread = f" ± {value['sd']:.2f}" if value.get("n", 1) > 1 else ""
             return f"{value['mean']:.2f}{spread}"
-        return cell(value.get("median"))
+        return cell(value.get("median"), decimals)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, int) or abs(value) >= 1000:

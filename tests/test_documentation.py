@@ -1,8 +1,8 @@
 """What the documentation shows works: Python blocks, commands and configurations, on a small text.
 
 The blocks of a page run in order, in one namespace and one folder that holds the two texts of ``examples/text``:
-``text.txt`` to fit to and ``new.txt`` to score. What a block prints is what the block of text behind it shows;
-``make outputs`` writes these. A block that begins with the path of a file is written there, so that later blocks can
+``text.txt`` to fit to and ``new.txt`` to score, and the file ``ratings.csv`` that docs/ratings.md makes. What a block
+prints is what the block of text behind it shows; ``make outputs`` writes these. A block that begins with the path of a file is written there, so that later blocks can
 import it.
 """
 
@@ -50,6 +50,7 @@ def folder(tmp_path, monkeypatch):
     for text in TEXTS.glob("*.txt"):
         shutil.copy(text, tmp_path)
     monkeypatch.chdir(tmp_path)
+    exec(blocks(ROOT / "docs" / "ratings.md", "python")[0], {})  # writes ratings.csv
     monkeypatch.delenv("TACENDA_DATA", raising=False)
     monkeypatch.setenv("TACENDA_CACHE", str(tmp_path / "cache"))
     before = {(r.kind, r.name, r.distribution) for r in plugins.available()}

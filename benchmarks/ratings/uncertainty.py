@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from benchmarks import kept
+from benchmarks.pictures import Curve, Panel, draw
 from benchmarks.ratings import data
 from benchmarks.ratings.generated import SHAPES, generate
 from benchmarks.reporting import Row, Table, main
@@ -171,6 +172,23 @@ def rows(options: Any) -> Iterator[Row]:
             yield row(name, model, found(model), of_biases)
 
 
+def picture(rows: list[Row]) -> None:
+    """Draw the measured shares over those the models expect, a point for each model and set."""
+    names = {"bias": "BiasOnly", "pmf": "PMF", "conditional_pmf": "ConditionalPMF"}
+    names |= {"bayesian_pmf": "BayesianPMF", "rbm": "RBM"}
+    panels = []
+    for n, title in ((1, "within one standard deviation"), (2, "within two")):
+        expected, within = f"expected {n}", f"within {n}"
+        ends = [min(row[expected] for row in rows), max(row[expected] for row in rows)]
+        curves = [Curve("perfect", ends, ends, "gray", "--")]
+        for color, (name, label) in enumerate(names.items()):
+            found = [row for row in rows if row["model"] == name]
+            x, y = ([row[key] for row in found] for key in (expected, within))
+            curves.append(Curve(label, y, x, f"C{color}", "o"))
+        panels.append(Panel(title, "expected by the model, % of ratings", curves))
+    draw("ratings-uncertainty", panels, y_label="measured, % of ratings")
+
+
 PROTOCOL = {
     "data": f"{data.SPLITS[MOVIELENS]}, the first; generated sets, a fraction of {HELD_OUT} held out",
     "within": "percent of the errors within one and two deviations; parts: thirds by the number of training "
@@ -184,6 +202,6 @@ PROTOCOL = {
 if __name__ == "__main__":
     main(
         __doc__,
-        Table("ratings-uncertainty", PROTOCOL, rows, key="row", seeds=(SEED,)),
+        Table("ratings-uncertainty", PROTOCOL, rows, key="row", seeds=(SEED,), after=picture),
         sets=(MOVIELENS, *SHAPES),
     )
