@@ -2,8 +2,8 @@
 
 The blocks of a page run in order, in one namespace and one folder that holds the two texts of ``examples/text``:
 ``text.txt`` to fit to and ``new.txt`` to score, and the file ``ratings.csv`` that docs/ratings.md makes. What a block
-prints is what the block of text behind it shows; ``make outputs`` writes these. A block that begins with the path of a file is written there, so that later blocks can
-import it.
+prints is what the block of text behind it shows; ``make outputs`` writes these. A block that begins with the path of a
+file is written there, so that later blocks can import it.
 """
 
 import configparser
