@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 import typer
-from test_documentation import BLOCK, PAGES, ROOT
+from test_documentation import PAGES, ROOT
 
 from benchmarks.embeddings import models, pipelines, text
 from benchmarks.varembed import models as word_models
+from support.pages import read_blocks
 from tacenda import Corpus, plugins
 from tacenda.cli.options import options_of
 from tacenda.corpus.word_ids import Selection
@@ -31,9 +32,9 @@ EXAMPLES = {
 
 def commands(page):
     """Yield the words of each command of a page that fits a model or writes a configuration."""
-    for block in BLOCK.finditer(page.read_text(encoding="utf8")):
-        if block[1] in ("sh", "console"):
-            for line in block[2].replace("\\\n", " ").splitlines():
+    for block in read_blocks(page):
+        if block.language in ("sh", "console"):
+            for line in block.code.replace("\\\n", " ").splitlines():
                 words = shlex.split(line.removeprefix("$ "))
                 if words[:1] == ["tacenda"] and words[2:3] in (["fit"], ["init-config"]):
                     yield words[1:]
