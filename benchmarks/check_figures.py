@@ -91,7 +91,7 @@ CHECKS = (
         ("row",), ("gradients", "Good-Turing", "Kneser-Ney"),
     ),
     Check(
-        "docs/varembed.md", "varembed-turkish",
+        "docs/results/varembed.md", "varembed-turkish",
         "varembed.turkish --treebanks IMST --only SumEmbed --seeds 0",
         ("treebank", "row"), ("test", "seen", "unseen"),
     ),

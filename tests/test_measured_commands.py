@@ -25,7 +25,6 @@ VOCABULARY = ("tokenizer", "max_vocabulary", "min_count", "digits", "lowercase",
 EXAMPLES = {
     "docs/recurrent.md": "an LDS and an LM of 16 states, to show how one is given to the other",
     "docs/scale.md": "a text on a cluster; the tables are of times",
-    "docs/varembed.md": "one epoch, whatever the text; the page's Python says the vocabulary",
     "docs/vl-hmm.md": "16 classes, to show the options",
 }
 
