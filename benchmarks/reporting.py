@@ -33,6 +33,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from benchmarks import freshness, kept
+from tacenda.errors import DataError
 from tacenda.kernels.machinery.threads import usable_cores
 
 Row = dict[str, Any]
@@ -111,10 +112,13 @@ class Table:
     options: tuple[str, ...] = ()
 
     def run(self, options: Options) -> None:
-        """Measure and save; rows that can be told apart as soon as they are found."""
+        """Measure and save; rows that can be told apart as soon as they are found.
+
+        Raises SystemExit, with how to get them, if the data are not here.
+        """
         print(f"\n{self.name}", flush=True)
         found: list[Row] = []
-        for row in self.rows(options):
+        for row in self._rows(options):
             found.append(row)
             print(*(f"{k}: {cell(v)}" for k, v in flat(row).items()), sep=", ", flush=True)
             if self.key and not (options.no_save or options.rows_to):
@@ -126,6 +130,12 @@ class Table:
             path = self._save(found, options, options.whole)
             if self.after and path:
                 self.after(json.loads(path.read_text(encoding="utf-8"))["rows"])
+
+    def _rows(self, options: Options) -> Iterable[Row]:
+        try:
+            yield from self.rows(options)
+        except DataError as error:
+            raise SystemExit(f"{error}.") from error
 
     def _save(self, rows: list[Row], options: Options, whole: bool) -> Path | None:
         protocol = self.protocol(options) if callable(self.protocol) else self.protocol

@@ -24,6 +24,16 @@ page names those that are not measured, with the reason, in a comment:
 
     <!-- not measured: 3.11 (Python), 0.05 (a setting), 1.04 (the paper, table 2) -->
 
+A table of figures from several results is filled from a template, a comment further down the page, so that the table
+itself reads well as plain text. In the template a figure is written in braces, as it is called in a marker:
+
+    <!-- filled:summary -->
+    <!-- /filled -->
+
+    <!-- template:summary
+    | n-grams | {lm-ngrams data=ptb order=5 column=test decimals=1} |
+    -->
+
 Between `<!-- registry:operations -->` and `<!-- /registry -->` stands what the registry says (`registry_tables`).
 """
 
@@ -47,6 +57,9 @@ REGISTRY = re.compile(
     r"<!-- registry:(?P<call>\w+) -->\n(?P<body>.*?)<!-- /registry -->", re.DOTALL
 )
 FIGURE = re.compile(r"<!-- figure:(?P<call>[^>]*?) -->(?P<body>[^<]*)<!-- /figure -->")
+FILLED = re.compile(r"<!-- filled:(?P<name>\w+) -->\n(?P<body>.*?)<!-- /filled -->", re.DOTALL)
+TEMPLATE = re.compile(r"<!-- template:(?P<name>\w+)\n(?P<body>.*?)-->", re.DOTALL)
+IN_BRACES = re.compile(r"\{(?P<call>[^{}]+)\}")
 LEGEND = re.compile(r"\n<!-- legend -->.*?<!-- /legend -->\n", re.DOTALL)
 SKIPPED = {
     ".venv",
@@ -110,6 +123,8 @@ def figure(call: str) -> str:
     value = _get(rows[0], options["column"])
     if value is None:
         raise SystemExit(f"The figure {call!r} has no value: check its column.")
+    if isinstance(value, dict) and "median" in value:
+        value = value["median"]
     return cell(value, int(options["decimals"]) if "decimals" in options else None)
 
 
@@ -239,12 +254,29 @@ def fill(text: str) -> str:
         ),
         text,
     )
+    templates = {match["name"]: match["body"] for match in TEMPLATE.finditer(text)}
+    text = FILLED.sub(
+        lambda match: (
+            f"<!-- filled:{match['name']} -->\n"
+            f"{IN_BRACES.sub(lambda each: figure(each['call']), templates[match['name']])}"
+            "<!-- /filled -->"
+        ),
+        text,
+    )
     text = LEGEND.sub("", text)
     figures = [_found(match["call"])[:2] for match in FIGURE.finditer(text)]
     said = said_of([(report, rows) for report, rows in figures])
     if said:
         text = f"{text.rstrip()}\n\n<!-- legend -->\nFigures in the text: measured {said}.\n<!-- /legend -->\n"
     return text
+
+
+def results_shown(text: str) -> set[str]:
+    """Return the names of the results that a page takes tables and figures from."""
+    calls = [m["call"] for kind in (MARKER, FIGURE) for m in kind.finditer(text)]
+    for template in TEMPLATE.finditer(text):
+        calls += [match["call"] for match in IN_BRACES.finditer(template["body"])]
+    return {call.split()[0] for call in calls}
 
 
 def unmarked(text: str) -> list[str]:
@@ -255,7 +287,7 @@ def unmarked(text: str) -> list[str]:
     """
     said = " ".join(match["said"] for match in NOT_MEASURED.finditer(text))
     allowed = {_figure_only(m[0]) for kind in (STATED, IN_WORDS) for m in kind.finditer(said)}
-    for marker in (MARKER, FIGURE, LEGEND, REGISTRY):
+    for marker in (MARKER, FIGURE, FILLED, LEGEND, REGISTRY):
         text = marker.sub(" ", text)
     prose = NOT_PROSE.sub(" ", text)
     found = [match[0] for match in STATED.finditer(prose)]

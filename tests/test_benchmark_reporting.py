@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import freshness, kept, reporting
 from benchmarks.reporting import Options, Table
+from tacenda.errors import DataError
 
 SOURCE = "def f():\n    return 1\n"
 
@@ -260,3 +261,12 @@ def test_a_cell_records_the_models_made_for_it_alone(results, monkeypatch):
     [cell] = json.loads(cells.path.read_text())["cells"].values()
     assert cell["settings"] == {"Within": [{"y": 2}]}
     assert set(freshness.used()["settings"]) == {"Before", "Within"}
+
+
+def test_data_that_are_not_here_end_a_benchmark_with_one_sentence(results, code, monkeypatch):
+    def rows(options):
+        raise DataError("the dataset ptb is not in the cache: run `tacenda data fetch ptb`")
+
+    monkeypatch.setattr("sys.argv", ["made_up"])
+    with pytest.raises(SystemExit, match=r"^the dataset ptb is not .* `tacenda data fetch ptb`\.$"):
+        reporting.main("Measures.", Table("made-up", {}, rows, "who"))

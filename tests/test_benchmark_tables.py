@@ -152,7 +152,7 @@ def test_a_table_of_times_says_how_busy_the_machine_was(measured, monkeypatch):
 def test_a_page_with_figures_in_prose_ends_with_when_they_were_measured(measured):
     page = "It takes <!-- figure:made-up row=b column=speed decimals=2 -->?<!-- /figure --> s.\n"
     filled = tables.fill(page)
-    assert " -->2.35<!-- /figure --> s." in filled
+    assert " -->2.3<!-- /figure --> s." in filled
     assert "\nFigures in the text: measured 22 November 2026 at abcdef1234.\n" in filled
     assert tables.fill(filled) == filled
     assert tables.unmarked(filled) == []
@@ -167,6 +167,20 @@ def test_a_figure_wants_one_row_and_a_value(measured):
         tables.figure("made-up column=size")
     with pytest.raises(SystemExit, match="has no value"):
         tables.figure("made-up row=a column=speed")
+
+
+def test_a_template_further_down_fills_a_table_without_markers_in_it(folder):
+    page = (
+        "<!-- filled:summary -->\n| old |\n<!-- /filled -->\n\nProse.\n\n<!-- template:summary\n"
+        "| a | {made-up row=a column=test_250}% |\n| b | {made-up row=b column=speed} |\n-->\n"
+    )
+    filled = tables.fill(page)
+    assert filled.startswith(
+        "<!-- filled:summary -->\n| a | 91.23 ± 0.06% |\n| b | 2.35 |\n<!-- /filled -->\n"
+    )
+    assert tables.fill(filled) == filled
+    assert tables.unmarked(filled) == []
+    assert tables.results_shown(filled) == {"made-up"}
 
 
 def test_figures_that_no_result_vouches_for_are_found():
@@ -242,11 +256,7 @@ def test_a_figure_measured_again_may_differ_by_rounding_alone():
 def test_a_check_is_of_a_figure_that_its_pages_show(check):
     for page in check.pages.split(", "):
         text = (freshness.ROOT / page).read_text(encoding="utf8")
-        shown = [
-            m["call"].split()[0]
-            for kind in (tables.MARKER, tables.FIGURE)
-            for m in kind.finditer(text)
-        ]
+        shown = tables.results_shown(text)
         assert shown
         assert check.result in shown or page in ("README.md", "docs/results/papers.md")
     part = parts.part_of(check.result)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support.pages import agree
 from support.processes import output_of
 
 ROOT = Path(__file__).parents[1]
@@ -73,3 +74,9 @@ def test_every_word_has_its_bits(shown):
 def test_somebody_new_who_likes_science_fiction_is_recommended_it(shown):
     [line] = re.findall(r"^  recommended: (.*)", shown, re.M)
     assert len(re.findall("The Matrix|Solaris|Metropolis|The Terminator|Gravity", line)) >= 2
+
+
+def test_the_readme_shows_what_it_prints(shown):
+    page = (ROOT / "README.md").read_text(encoding="utf8")
+    [output] = re.findall(r"^make demo\n```\n\n```text\n(.*?)^```$", page, re.M | re.S)
+    assert agree(output, shown.lstrip("\n"))

@@ -129,7 +129,7 @@ def rows(options: Any) -> Iterator[Row]:
 
 
 def picture(rows: list[Row]) -> None:
-    """Draw the README's picture: tag accuracy by labelled sentences, with standard deviations over seeds."""
+    """Draw the README's picture: tag accuracy by labeled sentences, with standard deviations over seeds."""
     pyplot = reporting.pyplot()
 
     figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
@@ -145,7 +145,7 @@ def picture(rows: list[Row]) -> None:
             color=curve.color, fontsize=14, fontweight="bold",
         )  # fmt: skip
     axes.set_ylim(88, 98)
-    axes.set_xlabel("labelled sentences", fontsize=14)
+    axes.set_xlabel("labeled sentences", fontsize=14)
     axes.set_ylabel("tag accuracy, %", fontsize=14)
     axes.tick_params(labelsize=13)
     axes.spines[["top", "right"]].set_visible(False)
