@@ -94,7 +94,7 @@ def recommendations() -> None:
     algo = ConditionalPMF(random_state=0).fit(films.ratings(seed=1))
     newcomer = algo.fold_in(TASTE, uid="somebody new")
     print("  rated:      ", ", ".join(f"{title} {rating}" for title, rating in TASTE.items()))
-    best = (f"{title} {rating:.1f}" for title, rating in newcomer.top_n(3))
+    best = (f"{title} {rating:.1f}" for title, rating in newcomer.top_n(3, by="rating"))
     print("  recommended:", ", ".join(best))
 
 
