@@ -123,8 +123,6 @@ def figure(call: str) -> str:
     value = _get(rows[0], options["column"])
     if value is None:
         raise SystemExit(f"The figure {call!r} has no value: check its column.")
-    if isinstance(value, dict) and "median" in value:
-        value = value["median"]
     return cell(value, int(options["decimals"]) if "decimals" in options else None)
 
 

@@ -152,7 +152,7 @@ def test_a_table_of_times_says_how_busy_the_machine_was(measured, monkeypatch):
 def test_a_page_with_figures_in_prose_ends_with_when_they_were_measured(measured):
     page = "It takes <!-- figure:made-up row=b column=speed decimals=2 -->?<!-- /figure --> s.\n"
     filled = tables.fill(page)
-    assert " -->2.3<!-- /figure --> s." in filled
+    assert " -->2.35<!-- /figure --> s." in filled
     assert "\nFigures in the text: measured 22 November 2026 at abcdef1234.\n" in filled
     assert tables.fill(filled) == filled
     assert tables.unmarked(filled) == []
