@@ -55,7 +55,7 @@ CHECKS = (
         f'{_HIDDEN} --tables lm-hidden-markov-baselines --only "KneserNey(5)"',
         ("what",), ("train", "valid", "test"),
     ),
-    Check("docs/scale.md", "scale-arithmetic", "scale.arithmetic", ("what",), ("hours", "tasks"), True),
+    Check("docs/results/scale.md", "scale-arithmetic", "scale.arithmetic", ("what",), ("hours", "tasks"), True),
     Check(
         "docs/results/ratings.md", "ratings-uncertainty", "ratings.uncertainty --sets ml-100k --only bias",
         ("row",), ("within 1", "within 2", "off", "log-likelihood"), True,
