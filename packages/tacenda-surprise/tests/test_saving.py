@@ -231,7 +231,7 @@ def test_a_mean_off_the_scale_and_a_scale_without_end_are_refused(catalogue, sav
 
 def test_a_deviation_of_nothing_among_the_choices_is_refused(saved):
     found = artifact.read(saved)
-    liking = found.arrays["choices.liking"] * np.float32([1, 0])
+    liking = found.arrays["choices.liking"] * np.float32([1, 0, 1, 1])
     artifact.write(saved, replace(found, arrays={**found.arrays, "choices.liking": liking}))
     with pytest.raises(ArtifactError, match=r"'choices.liking' holds no deviation"):
         PMF.load(saved)

@@ -56,7 +56,7 @@ from tacenda_surprise.raw_ids import (
     numbers,
 )
 from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, check_length, name_items
-from tacenda_surprise.trainsets import FitData, SideInfo, interactions_of
+from tacenda_surprise.trainsets import FitData, SideInfo, Touched, interactions_of
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
 from tacenda_surprise.variance import PredictiveVariance, nearest
 
@@ -273,6 +273,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             f"{type(self).__name__} cannot go on from where it is: fit it anew to all ratings"
         )
 
+    def _touch(
+        self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
+    ) -> None:
+        """Learn from the few of the ``ratings`` that are new; a model that need not visit all overrides this method."""
+        self._go_on(run, ratings, identities, None)
+
     @property
     def tables(self) -> Tables | None:
         """Biases and factors whose sum and product are the scores; None for models without such."""
@@ -453,7 +459,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         ``trainset`` is as for ``fit``; of a pair that was rated before the new rating counts. Users and items that are
         new begin where their ratings put them. Everybody keeps their inner ids, and users who were folded in stay so
         unless they now have ratings. ``n_epochs`` are passes over all ratings, old and new; None leaves the number to
-        the model.
+        the model, of which some then move only the users and items of ratings that are few next to the old ones.
 
         Raises ConfigurationError where the model cannot go on, or the rating scales differ, DataError for a rating
         that is not finite or off the scale.
@@ -463,17 +469,24 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 f"n_epochs must be at least 0, and a whole number, not {n_epochs!r}"
             )
         before = self._fit_data()
-        data = before.merged(self._read(trainset, before.ratings.scale))
+        data, touched = before.merged(self._read(trainset, before.ratings.scale))
         if self.rated is not None:
             data = self.rated.join(data)
         fitted = copy(self)
         run = FitRun(callbacks=self._callbacks(callbacks), description=type(self).__name__)
         if fitted._instead is not None:
             fitted._instead = copy(fitted._instead).partial_fit(data.ratings, n_epochs)
+        elif touched is not None and n_epochs is None and not callbacks:
+            fitted._touch(run, data.ratings, data.identities, touched)
         else:
             fitted._go_on(run, data.ratings, data.identities, n_epochs)
         fitted._data = data
+        choices = self._implicit
         self._adopt_further(fitted)
+        if choices is not None and touched is not None and self._seen is not None:
+            self._implicit = choices.touched(
+                self._seen, len(self._items), touched.users, touched.items
+            )
         return self
 
     def _read(self, data: Any, scale: tuple[float, float] | None = None) -> FitData:

@@ -36,6 +36,7 @@ from tacenda_surprise.catalogue import (
     Identities,
     Numbers,
     deviation,
+    lengthen,
     standardized,
 )
 from tacenda_surprise.gibbs import (
@@ -49,7 +50,6 @@ from tacenda_surprise.gibbs import (
     find_device,
     random_start,
 )
-from tacenda_surprise.pmf import lengthen
 from tacenda_surprise.samples import FoldedSamples, LeftOut, Samples, Unit, average, fold
 from tacenda_surprise.trainsets import FitData
 from tacenda_surprise.users import check_rated

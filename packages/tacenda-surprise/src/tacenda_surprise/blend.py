@@ -287,7 +287,7 @@ class Blend(RatingAlgorithm):
                     f"{type(algo).__name__} cannot go on with more ratings; fit the blend anew"
                 )
             algo.partial_fit(more, n_epochs, callbacks=callbacks)
-        fitted, data = copy(self), before.merged(more)
+        fitted, (data, _) = copy(self), before.merged(more)
         fitted._take(gone_on, data)
         self._adopt_further(fitted)
         return self

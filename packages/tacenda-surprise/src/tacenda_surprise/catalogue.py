@@ -182,12 +182,14 @@ class Catalogue:
         counts = _counts(ratings, self.levels)
         return replace(new, mean=self.mean, levels=self.levels, counts=counts)
 
-    def grown(self, ratings: Ratings) -> Catalogue:
+    def grown(self, ratings: Ratings, seen: Floats | None = None) -> Catalogue:
         """The catalogue of ``ratings``, as `extended`, but with levels that only they have; the counts stay.
 
-        With more than `MOST_LEVELS` levels the scale is continuous from then on.
+        ``seen`` are the ratings that may be new, and None all. With more than `MOST_LEVELS` levels the scale is
+        continuous from then on.
         """
-        levels = np.union1d(self.levels, ratings.levels).astype(np.float32)
+        new = ratings.levels if seen is None else seen
+        levels = np.union1d(self.levels, new).astype(np.float32)
         levels = possible_levels(levels, self.scale) if len(self.levels) else self.levels
         counts = np.zeros(len(levels), np.float32)
         if len(levels):
@@ -252,6 +254,12 @@ def rows_of(table: Floats, ids: Numbers, unknown: npt.NDArray[Any]) -> Floats:
     found = table[ids]
     found[np.asarray(ids) < 0] = unknown
     return found
+
+
+def lengthen(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """Copy ``array`` with rows of zeros at its end, ``rows`` in all."""
+    more = np.zeros((rows - len(array), *array.shape[1:]), array.dtype)
+    return np.concatenate([array, more])
 
 
 def deviation(ratings: Ratings) -> float:

@@ -22,6 +22,7 @@ from tacenda_surprise import top_n
 from tacenda_surprise.algorithm import RatingAlgorithm, SeededSettings
 from tacenda_surprise.catalogue import Catalogue, Floats, Identities, Numbers, rows_of
 from tacenda_surprise.top_n import Choosing, ImplicitFactors
+from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.users import check_rated
 
 _FURTHER = 3  # sweeps after which more choices are reconciled with the rest
@@ -92,6 +93,15 @@ class ImplicitMF(RatingAlgorithm):
         trained.y[: len(old.y), : old.y.shape[1]] = old.y
         trained.move_users()
         self._train(run, trained, ratings, _FURTHER if epochs is None else epochs)
+
+    def _touch(
+        self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
+    ) -> None:
+        """Solve for the users and then the items of the new choices alone; all others stay."""
+        self._catalogue = replace(self.catalogue, users=ratings.users, items=ratings.items)
+        self.learned = self._learned(self.learned).touched(
+            Identities.of(ratings), ratings.n_items, touched.users, touched.items
+        )
 
     def _start(self, ratings: Ratings, penalty: float | None) -> Choosing:
         own, seen = self.settings, Identities.of(ratings)

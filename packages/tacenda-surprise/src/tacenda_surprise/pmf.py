@@ -31,10 +31,12 @@ from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.catalogue import (
     Catalogue,
+    Doubles,
     Floats,
     Identities,
     Numbers,
     deviation,
+    lengthen,
     mean_row,
 )
 from tacenda_surprise.factorization import (
@@ -48,6 +50,7 @@ from tacenda_surprise.factorization import (
     thesis_options,
     train,
 )
+from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.users import FoldedFactors, check_rated
 from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
 from tacenda_surprise.variance import fit as fit_variances
@@ -56,6 +59,7 @@ _MATTERS = 0.005  # a smaller difference of errors may be chance
 _HELD_OUT = "RMSE of the ratings held out"
 _MANY = 200_000  # ratings: with so many the second fit goes on from the first
 _ERRORS = 5_000  # of ratings left out of the first fit
+_ERRORS_OF_ALL = 20_000  # by which those of a few are judged
 _AT_ONCE = 4_000_000  # ratings scored
 
 
@@ -230,6 +234,32 @@ class PMF(RatingAlgorithm):
         self._finish(tables, prior, before, old.variances, catalogue, ratings)
         self.figures = [self.history.figure(_HELD_OUT)]
 
+    def _touch(
+        self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
+    ) -> None:
+        """Move the users and items of the new ratings alone, as `touch_tables`; all others stay."""
+        old, n_users, n_items = self._learned(self.learned), ratings.n_users, ratings.n_items
+        w, prior = old.side_factors, old.user_prior
+        users, items = np.unique(touched.users), np.unique(touched.items)
+        if self.conditional:
+            w, prior = lengthen(w, n_items), lengthen(prior, n_users)
+            for u in users.tolist():
+                more = None if identities is None else identities.of_user(u)
+                prior[u] = w[self._known_items(ratings.of_user(u)[0], more)].mean(axis=0)
+        rows, mean = zip(old.tables[:4], (n_users, n_items) * 2, strict=True), self.catalogue.mean
+        tables = Tables._make([*(lengthen(part, n) for part, n in rows), w])
+        if self.conditional:  # what identities say has changed
+            tables.user_factors[users] += prior[users] - lengthen(old.user_prior, n_users)[users]
+        touch_tables(old.resolved, tables, prior, mean, ratings, touched)
+        self._catalogue = self.catalogue.grown(ratings, touched.values)
+        spread = old.variances.touch(
+            old.spread,
+            (users, _sizes_of_rows(places_of_users(ratings, users), ratings, tables, mean)[0]),
+            (items, _sizes_of_rows(places_of_items(ratings, items), ratings, tables, mean)[1]),
+            _mean_square(ratings, tables, mean),
+        )
+        self.learned = Factors(*tables, prior, old.used, spread, old.variances)
+
     # -- predicting --------------------------------------------------------------------------------
 
     @property
@@ -327,16 +357,108 @@ def _solve_row(
     rows: Floats, targets: Floats, prior: Floats, penalty: float, of_bias: float | None
 ) -> tuple[float, Floats]:
     """Bias and factors of a row, a ridge regression of ``targets`` (n,) on ``rows`` (n, factors) and a constant."""
-    n, width = rows.shape
-    if not n:
+    if not len(rows):
         return 0.0, prior
     # In deviations z = x - s from the prior: |targets - Q s - b - Q z|^2 + lambda |z|^2 + lambda_b b^2.
-    Q = rows.astype(np.float64)
-    design = np.append(Q, np.full((n, 1), float(of_bias is not None)), axis=1)
-    weights = np.full(width + 1, max(penalty, LEAST_PENALTY))
-    weights[-1] = max(of_bias or 0.0, LEAST_PENALTY)
-    solved = np.linalg.solve(design.T @ design + np.diag(weights), design.T @ (targets - Q @ prior))
+    design, A = _normal_equations(rows, penalty, of_bias)
+    solved = np.linalg.solve(A, design.T @ (targets - design[:, :-1] @ prior))
     return float(solved[-1]), (prior + solved[:-1]).astype(np.float32)
+
+
+def _normal_equations(
+    rows: Floats, penalty: float, of_bias: float | None
+) -> tuple[Doubles, Doubles]:
+    """The rows (n, factors + 1) with a constant, zero without a bias, and their penalized products."""
+    constant = np.full((len(rows), 1), float(of_bias is not None))
+    design = np.append(rows.astype(np.float64), constant, axis=1)
+    weights = np.full(design.shape[1], max(penalty, LEAST_PENALTY))
+    weights[-1] = max(of_bias or 0.0, LEAST_PENALTY)
+    return design, design.T @ design + np.diag(weights)
+
+
+def touch_tables(
+    used: ResolvedOptions,
+    tables: Tables,
+    prior: Floats,
+    mean: float,
+    ratings: Ratings,
+    touched: Touched,
+) -> None:
+    """Move the users, then the items, of new ratings in place; ``ratings`` are all.
+
+    If the factors of a user minimize the penalized error of the ratings before, then with the others as they are
+
+        x += (lambda I + Q^T Q)^{-1} (sum_i q_i e_i - d (x - s)),    e_i = r_i - prediction, or r_i - the rating before
+
+    over the new ratings minimizes that of all, bias and factors together; d is by how much the penalty lambda has grown
+    with the number of ratings. New users and items are solved for.
+    """
+    p, q, b, c, _ = tables
+    users, items, values, before = touched
+    scores = rating_scores(users, items, p, q, b, c, mean)
+    errors = values - np.where(np.isnan(before), scores, before)
+    biases = used.rates.user_biases > 0, used.rates.item_biases > 0
+    sides = (
+        (users, items, (p, b), (q, c), (used.user_factors, used.user_biases), biases[0], prior),
+        (items, users, (q, c), (p, b), (used.item_factors, used.item_biases), biases[1], prior[:0]),
+    )
+    for number, (own, others, (x, d), (z, f), weights, biased, means) in enumerate(sides):
+        for row in np.unique(own).tolist():
+            new = own == row
+            places = (places_of_users, places_of_items)[number](ratings, np.array([row]))
+            ids = ratings.item_ids[places] if number == 0 else users_at(ratings, places)
+            rated = ratings.values[places]
+            factors, bias = (weight.total(len(ids)) for weight in weights)
+            of_bias = bias if biased else None
+            start = means[row] if len(means) else np.zeros(x.shape[1], np.float32)
+            more = int(np.isnan(before[new]).sum())
+            if more == len(ids):
+                d[row], x[row] = _solve_row(z[ids], rated - mean - f[ids], start, factors, of_bias)
+                continue
+            _, A = _normal_equations(z[ids], factors, of_bias)
+            design, _ = _normal_equations(z[others[new]], factors, of_bias)
+            grown = np.append(weights[0].each * (x[row] - start), weights[1].each * d[row])
+            step = np.linalg.solve(A, design.T @ errors[new] - more * grown)
+            x[row] += step[:-1].astype(np.float32)
+            d[row] += np.float32(step[-1])
+        moved = rating_scores(users, items, p, q, b, c, mean)
+        errors, scores = errors - (moved - scores), moved
+
+
+def places_of_users(ratings: Ratings, users: Numbers) -> Numbers:
+    """Places (n,) of the ratings of some users."""
+    spans = zip(ratings.user_offsets[users], ratings.user_offsets[users + 1], strict=True)
+    return np.concatenate([np.arange(start, stop) for start, stop in spans])
+
+
+def places_of_items(ratings: Ratings, items: Numbers) -> Numbers:
+    """Places (n,) of the ratings of some items, without turning the whole table."""
+    return np.flatnonzero(np.isin(ratings.item_ids, items))
+
+
+def users_at(ratings: Ratings, places: Numbers) -> Numbers:
+    """The users (n,) of the ratings in some places."""
+    return np.searchsorted(ratings.user_offsets, places, side="right") - 1
+
+
+def _sizes_of_rows(
+    places: Numbers, ratings: Ratings, tables: Tables, mean: float
+) -> tuple[Sizes, Sizes]:
+    """Count the ratings in ``places`` and sum their errors, by the users and by the items that occur there."""
+    x, q, b, c, _ = tables
+    users, items = users_at(ratings, places), ratings.item_ids[places]
+    scores = rating_scores(users, items, x, q, b, c, mean).clip(*ratings.scale)
+    errors = ratings.values[places] - scores
+    sides = (np.unique(ids, return_inverse=True) for ids in (users, items))
+    of_users, of_items = (Sizes.of(numbers, errors, len(ids)) for ids, numbers in sides)
+    return of_users, of_items
+
+
+def _mean_square(ratings: Ratings, tables: Tables, mean: float) -> float:
+    """The mean square of the errors, of some thousand ratings where there are more."""
+    places = np.arange(0, len(ratings), max(len(ratings) // _ERRORS_OF_ALL, 1))
+    of_users, _ = _sizes_of_rows(places, ratings, tables, mean)
+    return float(of_users.squares.sum() / len(places)) or 1.0
 
 
 def fill_unrated(tables: Tables, prior: Floats, ratings: Ratings) -> Tables:
@@ -379,9 +501,3 @@ def grow_tables(
         targets, penalty = values - mean - b[ids], used.item_factors.total(len(ids))
         c[i], q[i] = _solve_row(p[ids] + s[ids], targets, nothing, penalty, of_bias)
     return Tables(p, q, b, c, w)
-
-
-def lengthen(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
-    """Copy ``array`` with rows of zeros at its end, ``rows`` in all."""
-    more = np.zeros((rows - len(array), *array.shape[1:]), array.dtype)
-    return np.concatenate([array, more])

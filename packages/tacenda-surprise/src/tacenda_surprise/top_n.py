@@ -23,6 +23,7 @@ the item. Lambda is the best of a few for pairs held out. The other numbers were
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -34,7 +35,7 @@ from tacenda.errors import ConfigurationError
 from tacenda.fitting import StepResult, Trainer
 from tacenda.kernels.ratings import Targets, choice_steps, rating_scores, rating_solves
 from tacenda.ratings import Ratings
-from tacenda_surprise.catalogue import Doubles, Floats, Identities, Numbers, deviation
+from tacenda_surprise.catalogue import Doubles, Floats, Identities, Numbers, deviation, lengthen
 
 By = Literal["both", "rating", "choice"]
 
@@ -201,14 +202,28 @@ class ImplicitFactors(Arrays):
 
     def of_new_user(self, items: Numbers) -> Floats:
         """Factors (1, width) of a user who has rated ``items``."""
+        return self.solve(items, self.y)[None]
+
+    def solve(self, ids: Numbers, others: Floats) -> Floats:
+        """Factors (width,) of a row that has chosen the rows ``ids`` of the other side."""
         confidence, penalty = self.liking[2:].tolist() or _ONCE
-        targets = np.full(len(items), (1 + confidence) / confidence, np.float32)
-        row = Targets(np.array([0, len(items)]), np.asarray(items, np.int32), targets)
-        nothing = np.zeros(self.y.shape[1], np.float32)
-        found: Floats = rating_solves(
-            row, self.y, nothing, precision_of(self.y, penalty), confidence
-        )
+        targets = np.full(len(ids), (1 + confidence) / confidence, np.float32)
+        row = Targets(np.array([0, len(ids)]), np.asarray(ids, np.int32), targets)
+        nothing = np.zeros(others.shape[1], np.float32)
+        precision = precision_of(others, penalty)
+        found: Floats = rating_solves(row, others, nothing, precision, confidence)[0]
         return found
+
+    def touched(self, seen: Identities, n_items: int, users: Numbers, items: Numbers) -> Self:
+        """Solve for some ``users``, then some ``items``, all others staying; ``seen`` is who has now rated what."""
+        x, y = lengthen(self.x, seen.n_users), lengthen(self.y, n_items)
+        for user in np.unique(users).tolist():
+            x[user] = self.solve(seen.of_user(user), y)
+        for item in np.unique(items).tolist():
+            places = np.flatnonzero(seen.item_ids == item)
+            y[item] = self.solve(np.searchsorted(seen.offsets, places, side="right") - 1, x)
+        popularity = np.bincount(seen.item_ids, minlength=n_items) / max(seen.n_users, 1)
+        return replace(self, x=x, y=y, popularity=popularity.astype(np.float32))
 
     def scores(self, x: Floats) -> Floats:
         """Score how likely users with factors ``x`` are to choose each item (users, items), at least 0."""

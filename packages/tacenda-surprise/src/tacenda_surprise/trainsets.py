@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import issparse
 from surprise import Dataset, Reader, Trainset
 
@@ -27,11 +28,32 @@ from tacenda_surprise.raw_ids import (
     raw_index,
 )
 
+_FEW_MORE = 200  # ratings before, for each new one where these are few
 _DENSE = 0.9  # above this density the pairs of side information carry no information
 _FEW = 100  # too few pairs to judge density
 _FEW_ROWS = 10  # of a data frame, too few to judge what it is
 _FEW_COLUMNS = 10  # of a data frame that is a list of ratings
 _CONVERTED: WeakKeyDictionary[Trainset, Ratings] = WeakKeyDictionary()
+
+
+class Touched(NamedTuple):
+    """Ratings that came later, few next to those before: numbers of user and item, and the ratings (new,)."""
+
+    users: npt.NDArray[np.int64]
+    items: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float32]
+    before: npt.NDArray[np.float32]  # what the pair was rated before; NaN if it was not
+
+    @classmethod
+    def of(cls, users: Any, items: Any, values: Any, old: Ratings) -> Touched:
+        """Look the pairs up in the ratings before."""
+        before = np.full(len(values), np.nan, np.float32)
+        for k in np.flatnonzero((users < old.n_users) & (items < old.n_items)).tolist():
+            rated, given = old.of_user(users[k])
+            place = np.searchsorted(rated, items[k])
+            if place < len(rated) and rated[place] == items[k]:
+                before[k] = given[place]
+        return cls(users, items, values, before)
 
 
 class FitData(NamedTuple):
@@ -81,8 +103,10 @@ class FitData(NamedTuple):
         )  # fmt: skip
         return self._replace(trainset=trainset_of(own, users, items, self.mean))
 
-    def merged(self, more: FitData) -> FitData:
+    def merged(self, more: FitData) -> tuple[FitData, Touched | None]:
         """Join ``more`` ratings, which count where a pair is in both; known users and items keep their numbers.
+
+        Returns all of them, and ``more`` by these numbers where they are few.
 
         Raises ConfigurationError if the rating scales differ.
         """
@@ -108,7 +132,12 @@ class FitData(NamedTuple):
             scale=old.scale,
             duplicates="last",
         )
-        return FitData(ratings, self.identities, users, items, len(users), ratings.mean)
+        touched = None
+        if len(new) * _FEW_MORE <= len(old):
+            pairs = user_numbers[new.user_ids], item_numbers[new.item_ids]
+            touched = Touched.of(*pairs, new.values, old)
+        data = FitData(ratings, self.identities, users, items, len(users), ratings.mean)
+        return data, touched
 
 
 def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset:

@@ -21,6 +21,7 @@ people use. On a continuous scale a rating has the density of a normal distribut
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,6 +132,24 @@ class Variances(Arrays):
         noise, a_u, k_u = np.exp(self.theta[:3])
         parts = of_users * unit, of_items * unit, self.curve, (noise * unit, a_u * unit, k_u)
         return PredictiveVariance(*(np.array(part, np.float32) for part in parts))
+
+    def touch(
+        self,
+        before: PredictiveVariance,
+        users: tuple[Numbers, Sizes],
+        items: tuple[Numbers, Sizes],
+        mean_square: float,
+    ) -> PredictiveVariance:
+        """Those of ``before``, but for some rows of users and items, which may be new, whose sizes are given."""
+        unit, found = float(self.unit) ** 2, []
+        terms = _terms(self.theta, users[1], items[1], mean_square)
+        sides = zip((before.of_users, before.of_items), (users, items), terms, strict=True)
+        for table, (rows, _), term in sides:
+            longer = np.full(max(len(table), int(rows.max()) + 2), table[-1])
+            longer[: len(table) - 1] = table[:-1]
+            longer[rows] = term * unit
+            found.append(longer)
+        return replace(before, of_users=found[0], of_items=found[1])
 
 
 def fit(

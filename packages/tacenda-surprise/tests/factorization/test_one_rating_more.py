@@ -1,0 +1,165 @@
+"""One rating more: what moves, where to, and that nothing else is visited."""
+
+import numpy as np
+import pytest
+
+from tacenda.datasets import synthetic_ratings
+from tacenda.kernels.ratings import Tables
+from tacenda.ratings import IdIndex, Ratings, split
+from tacenda_surprise import PMF, ConditionalPMF, ImplicitMF, factorization
+from tacenda_surprise.factorization import Weight
+from tacenda_surprise.pmf import solve_user, touch_tables
+from tacenda_surprise.trainsets import Touched
+
+SMALL = {"n_factors": 4, "n_epochs": 8, "random_state": 0}
+MAKERS = {
+    "pmf": lambda: PMF(**SMALL),
+    "conditional_pmf": lambda: ConditionalPMF(**SMALL),
+    "unbiased": lambda: PMF(biased=False, **SMALL),
+}
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return synthetic_ratings.generate(80, 60, 1500, rank=2, noise=0.4, seed=1).ratings
+
+
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
+def make(request):
+    return request.param
+
+
+def some(ratings, *triples):
+    """Ratings of raw ids, on the scale of others."""
+    return Ratings.from_triples(
+        [(ratings.users.raw[u] if isinstance(u, int) else u,
+          ratings.items.raw[i] if isinstance(i, int) else i, r) for u, i, r in triples],
+        scale=ratings.scale,
+    )  # fmt: skip
+
+
+def unrated(ratings, user):
+    return int(np.setdiff1d(np.arange(ratings.n_items), ratings.of_user(user)[0])[0])
+
+
+@pytest.mark.parametrize("n_new", [1, 3])
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_rows_at_their_best_are_moved_to_the_best_of_all_their_ratings(ratings, side, n_new):
+    model, row = PMF(**SMALL).fit(ratings), 7
+    given, own, tables = ratings, model.learned.resolved, model.tables
+    if side == "item":  # users and items with their parts exchanged
+        given, (x, q, b, c, w) = ratings.by_item, tables
+        tables = tables._make((q, x, c, b, w))
+        own = own._replace(user_factors=own.item_factors, user_biases=own.item_biases)
+    ids, values = given.of_user(row)
+    nothing, mean = np.zeros(4, np.float32), model.catalogue.mean
+    before = solve_user(own, tables, mean, (ids[:-n_new], values[:-n_new]), nothing)
+    expected = solve_user(own, tables, mean, (ids, values), nothing)
+    p, q, b, c, w = (part.copy() for part in model.tables)
+    (b if side == "user" else c)[row], (p if side == "user" else q)[row] = before
+    new = np.full(n_new, row), ids[-n_new:].astype(np.int64)
+    users, items = new if side == "user" else new[::-1]
+    used = model.learned.resolved
+    if side == "item":  # users stay
+        used = used._replace(user_factors=Weight(0.0, 1e12), user_biases=Weight(0.0, 1e12))
+    touched = Touched(users, items, values[-n_new:], np.full(n_new, np.nan, np.float32))
+    touch_tables(used, Tables(p, q, b, c, w), np.zeros((0, 4)), mean, ratings, touched)
+    found = (b if side == "user" else c)[row], (p if side == "user" else q)[row]
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
+    assert found[0] == pytest.approx(expected[0], abs=1e-5)
+
+
+def test_a_rating_that_is_given_again_changes_nothing(make, ratings):
+    model = make().fit(ratings)
+    before = [part.copy() for part in model.tables]
+    user = 5
+    items, values = ratings.of_user(user)
+    model.partial_fit(some(ratings, (user, int(items[2]), float(values[2]))))
+    for part, expected in zip(model.tables, before, strict=True):
+        np.testing.assert_allclose(part, expected, atol=1e-6)
+
+
+def test_only_the_user_and_the_item_move_and_towards_the_rating(make, ratings):
+    model, user = make().fit(ratings), 9
+    item, before = unrated(ratings, user), [part.copy() for part in model.tables]
+    deviations = model.learned.spread.of_users.copy()
+    estimate = float(model.score_pairs(np.array([user]), np.array([item]))[0])
+    wanted = 5.0 if estimate < 3 else 1.0
+    model.partial_fit(some(ratings, (user, item, wanted)))
+    after = float(model.score_pairs(np.array([user]), np.array([item]))[0])
+    assert min(estimate, wanted) < after < max(estimate, wanted)
+    for part, old, row in zip(model.tables, before, (user, item, user, item), strict=False):
+        rest = np.arange(len(part)) != row
+        np.testing.assert_array_equal(part[rest], old[rest])
+    moved = np.flatnonzero(model.learned.spread.of_users != deviations)
+    assert moved.tolist() == [user]
+
+
+def test_new_users_and_items_come_with_a_single_rating(make, ratings):
+    model = make().fit(ratings)
+    model.partial_fit(some(ratings, ("newcomer", 3, 5.0), ("newcomer", "new item", 1.0)))
+    assert model.catalogue.users.raw[-1] == "newcomer"
+    assert np.isfinite(model.score_users(np.arange(-1, ratings.n_users + 1))).all()
+    assert model.learned.spread.of_users.shape == (ratings.n_users + 2,)
+    assert model.learned.spread.of_items.shape == (ratings.n_items + 2,)
+    assert len(model.top_n(3, ["newcomer"])["newcomer"]) == 3
+
+
+def test_no_epoch_is_made_and_no_list_model_fitted_anew(ratings, monkeypatch):
+    model = PMF(**SMALL).fit(ratings)
+    lists, user = model.top_n(3), 4
+    item = unrated(ratings, user)
+    for name in ("rating_sgd", "rating_solves"):
+        monkeypatch.setattr(factorization, name, None)  # not to be called
+    monkeypatch.setattr("tacenda_surprise.top_n.Choosing.step", None)
+    model.partial_fit(some(ratings, (user, item, 5.0)))
+    after = model.top_n(3)
+    assert ratings.items.raw[item] not in dict(after[ratings.users.raw[user]])
+    assert sum(after[one] == lists[one] for one in lists) > len(lists) / 3
+    monkeypatch.undo()
+    assert model.partial_fit(some(ratings, (user, item, 4.0)), 1).history.epochs == 1
+
+
+def test_ratings_that_come_one_by_one_are_learned_from_as_from_a_new_fit(ratings):
+    part, test = split(ratings, 0.2, seed=0)
+    chosen = np.isin(part.user_ids, (3, 11, 20)) & (np.arange(len(part)) % 2 == 0)
+    late, train = np.flatnonzero(chosen), part.select(~chosen)
+    asked = np.isin(test.user_ids, (3, 11, 20))
+    users, items, truth = (side[asked] for side in (test.user_ids, test.item_ids, test.values))
+
+    def rmse(model):
+        return np.sqrt(np.mean((model.score_pairs(users, items) - truth) ** 2))
+
+    model = PMF(**SMALL).fit(train)
+    before = rmse(model)
+    for place in late.tolist():
+        model.partial_fit(part.select([place]))
+    assert rmse(model) < before
+    assert rmse(model) < rmse(PMF(**SMALL).fit(part)) + 0.05
+
+
+def test_a_choice_more_moves_its_user_and_item_to_where_all_their_choices_put_them(ratings):
+    model = ImplicitMF(n_factors=4, random_state=0).fit(ratings)
+    before, user = model.learned, 8
+    item = unrated(ratings, user)
+    model.partial_fit([(ratings.users.raw[user], ratings.items.raw[item])])
+    found = model.learned
+    rest = np.arange(ratings.n_users) != user
+    np.testing.assert_array_equal(found.x[rest], before.x[rest])
+    a, penalty = found.liking[2:].astype(float)
+    chosen = np.zeros(ratings.n_items)
+    chosen[[*ratings.of_user(user)[0], item]] = 1
+    Y, C = before.y.astype(float), np.diag(1 + a * chosen)
+    expected = np.linalg.solve(Y.T @ C @ Y + penalty * np.eye(4), Y.T @ C @ chosen)
+    np.testing.assert_allclose(found.x[user], expected, atol=1e-4)
+    assert found.popularity[item] > before.popularity[item]
+
+
+def test_more_levels_and_ids_of_later_ratings_are_known(ratings):
+    index = [IdIndex(side.raw.tolist(), side.what) for side in (ratings.users, ratings.items)]
+    whole = Ratings(
+        ratings.user_ids, ratings.item_ids, np.rint(ratings.values), *index, scale=(1, 5)
+    )
+    model = PMF(**SMALL).fit(whole)
+    model.partial_fit(some(whole, (0, unrated(whole, 0), 2.5)))
+    assert 2.5 in model.levels
