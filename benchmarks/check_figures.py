@@ -51,7 +51,7 @@ CHECKS = (
         ("data", "model", "order"), ("n-grams", "valid", "test"), True,
     ),
     Check(
-        "docs/vl-hmm.md", "lm-hidden-markov-baselines",
+        "docs/results/vl-hmm.md", "lm-hidden-markov-baselines",
         f'{_HIDDEN} --tables lm-hidden-markov-baselines --only "KneserNey(5)"',
         ("what",), ("train", "valid", "test"),
     ),
@@ -78,7 +78,7 @@ CHECKS = (
         ("model", "context", "learning"), ("valid", "test"),
     ),
     Check(
-        "docs/log-bilinear.md", "lm-budgets", f"{_LM}.budgets --budget minute --text ptb",
+        "docs/results/log-bilinear.md", "lm-budgets", f"{_LM}.budgets --budget minute --text ptb",
         ("what",), ("valid", "test"),
     ),
     Check(

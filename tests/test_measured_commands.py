@@ -24,7 +24,6 @@ VOCABULARY = ("tokenizer", "max_vocabulary", "min_count", "digits", "lowercase",
 #: Pages whose commands fit something smaller than what their tables are of, to show how a command is used.
 EXAMPLES = {
     "docs/recurrent.md": "an LDS and an LM of 16 states, to show how one is given to the other",
-    "docs/vl-hmm.md": "16 classes, to show the options",
 }
 
 
