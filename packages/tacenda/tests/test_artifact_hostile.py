@@ -60,6 +60,27 @@ def refuses(folder, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("part", ["settings", "tensors", "nested model", "name"])
+def test_parts_of_two_models_are_refused_where_every_hash_fits(saved, tmp_path, part):
+    other = Artifact(
+        "embedders", "mds", "tacenda-embeddings", "0.1.0", {"n": 3},
+        {"A": np.ones((2, 3), np.float32)}, nested={"inner": Artifact("k", "n", "d", "", {}, {})},
+    )  # fmt: skip
+    artifact.write(tmp_path / "other", other)
+    theirs = json.loads((tmp_path / "other" / "model.json").read_text())
+    for entry_of_part in (tmp_path / "other").iterdir():
+        if entry_of_part.name != "model.json":
+            entry_of_part.rename(saved / entry_of_part.name)
+    artifact.read(saved)
+    key = {"settings": "config", "tensors": "files", "nested model": "nested", "name": "name"}[part]
+    change(saved, **{key: theirs[key]})
+    refuses(saved, "not those that were saved together")
+    document = json.loads((saved / "model.json").read_text())
+    del document["seal"]  # as in folders of older versions
+    (saved / "model.json").write_text(json.dumps(document))
+    assert artifact.read(saved).kind == "embedders"
+
+
 def test_a_missing_folder_a_file_and_a_folder_without_a_model(tmp_path):
     refuses(tmp_path / "no", "there is no such folder")
     (tmp_path / "file").write_text("")

@@ -17,6 +17,10 @@ The bytes are a folder in one piece, for a pickle or a database::
     each file the manifest names, each nested model in the same form
 
 with files and nested models in the order of the manifest, which holds their sizes and sha256.
+
+The manifest has a seal too: a hash of the settings, of numbers from every array, and of the seals of nested models.
+Parts of several models are refused by it, even where sizes and hashes were made to fit. It stops accidents, not
+attackers: `write` seals whatever it is given.
 """
 
 from __future__ import annotations
@@ -55,6 +59,8 @@ _WORD = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 _PART = re.compile(rf"(tensors|mapped)-[0-9a-f]{{32}}\.safetensors|nested-{_WORD}-[0-9a-f]{{32}}")
 _TEXTS = ("kind", "name", "distribution", "version")
 _KEYS = {"format", "format_version", *_TEXTS, "config", "fitted_on", "figures", "files", "nested"}
+_SEAL = "seal"  # a key that folders of older versions lack
+_SEALED = 1024, 64  # numbers of an array in a seal, and of one of more than `_HASHED` bytes
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,17 @@ class _Manifest(NamedTuple):
     artifact: Artifact
     files: dict[str, _Member]
     nested: dict[str, _Member]
+    seal: str = ""
+
+    def complete(self, **parts: Any) -> Artifact:
+        """Return the artifact with its parts. Raises ArtifactError if they are not those that were sealed."""
+        found = replace(self.artifact, **parts)
+        if self.seal and self.seal != _seal(found):
+            raise ArtifactError(
+                "its settings, arrays or nested models are not those that were saved together: it was altered, or is "
+                "made of several models; copy the whole folder of one"
+            )
+        return found
 
 
 # ---- a folder ----
@@ -300,7 +317,7 @@ def _read_parts(folder: Path, head: bytes, depth: int, whole: bool) -> Artifact:
         if _Member.of(inner)[:2] != member[:2]:
             raise ArtifactError(f"{member.folder}/{MANIFEST} was altered")
         nested[name] = _read_parts(part, inner, depth + 1, whole)
-    return replace(manifest.artifact, arrays=arrays, nested=nested, mapped=frozenset(mapped))
+    return manifest.complete(arrays=arrays, nested=nested, mapped=frozenset(mapped))
 
 
 def _is_whole(folder: Path, head: _Member) -> bool:
@@ -400,7 +417,7 @@ def _from_bytes(data: bytes, depth: int) -> Artifact:
                 nested[name] = _from_bytes(blob, depth + 1)
     if end != len(data):
         raise ArtifactError(f"{len(data) - end} bytes follow the end of the model")
-    return replace(manifest.artifact, arrays=arrays, nested=nested)
+    return manifest.complete(arrays=arrays, nested=nested)
 
 
 # ---- the manifest ----
@@ -424,6 +441,7 @@ def _encode(
         "figures": _copy_json(artifact.figures, "figures"),
         "files": {name: entry(member) for name, member in sorted(files.items())},
         "nested": {name: entry(member) for name, member in sorted(nested.items())},
+        _SEAL: _seal(artifact),
     }
     data = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     if len(data) > MAX_BYTES:
@@ -459,8 +477,8 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
             f"model.json has format version {version} and this release reads up to "
             f"{FORMAT_VERSION}: upgrade tacenda"
         )
-    if document.keys() != _KEYS:
-        odd = ", ".join(sorted(map(str, document.keys() ^ _KEYS)))
+    if document.keys() - {_SEAL} != _KEYS:
+        odd = ", ".join(sorted(map(str, (document.keys() - {_SEAL}) ^ _KEYS)))
         raise ArtifactError(f"model.json lacks or adds keys: {odd}")
     for key in ("config", "fitted_on", "files", "nested"):
         if not isinstance(document[key], dict):
@@ -470,7 +488,8 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
         raise ArtifactError("model.json: figures must be a list of objects")
     texts: dict[str, Any] = {key: _check_text(document[key], key) for key in _TEXTS}
     described = {key: document[key] for key in ("config", "fitted_on", "figures")}
-    manifest = _Manifest(Artifact(**texts, **described, arrays={}), {}, {})
+    seal = _check_text(document.get(_SEAL, "-"), _SEAL).strip("-")
+    manifest = _Manifest(Artifact(**texts, **described, arrays={}), {}, {}, seal)
     for section, members in (("files", manifest.files), ("nested", manifest.nested)):
         for name, entry in document[section].items():
             known = {"size", "sha256", "folder"} if section == "nested" else {"size", "sha256"}
@@ -492,6 +511,22 @@ def _decode(data: bytes, in_folder: bool = False) -> _Manifest:
                     f"model.json names a file {name!r:.80}, which no tensor file can have"
                 )
     return manifest
+
+
+def _seal(artifact: Artifact, depth: int = 0) -> str:
+    """Return a hash of what belongs together, of which a few numbers of every array are read."""
+    if depth > _MAX_DEPTH:
+        raise ArtifactError(_TOO_DEEP)
+    head = [artifact.kind, artifact.name, _copy_json(artifact.config, "config")]
+    digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
+    for name, array in sorted(artifact.arrays.items()):
+        step = -(-array.size // _SEALED[array.nbytes > _HASHED]) or 1
+        some = array.reshape(-1)[::step]
+        digest.update(f"{name} {array.dtype.str[1:]} {array.shape}\0".encode())
+        digest.update(some.astype(some.dtype.newbyteorder("<"), copy=False).tobytes())
+    for name, part in sorted(artifact.nested.items()):
+        digest.update(f"{name} {_seal(part, depth + 1)}\0".encode())
+    return digest.hexdigest()
 
 
 def _check_text(value: Any, key: str) -> str:
