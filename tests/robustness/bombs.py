@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import spacy
-from children import InvalidError, complaints, require
+from children import Cases, InvalidError, outcomes, require
 from specimens import fitted, specimens
 
 import tacenda
@@ -155,7 +155,7 @@ _SENTENCES = {
 }
 
 
-def readers(short: bool, folder: Path) -> Iterator[tuple[str, str]]:
+def readers(short: bool, folder: Path) -> Cases:
     """Give every reader every hostile file."""
     cases: dict[str, Callable[[], object]] = {}
     text_readers = _text_readers()
@@ -191,10 +191,10 @@ def readers(short: bool, folder: Path) -> Iterator[tuple[str, str]]:
             cases[f"{name}: a manifest that is a {what}"] = partial(_refused, read, place)
     for what, content in _manifests().items():
         cases[f"from_bytes: {what}"] = partial(_refused, artifact.Artifact.from_bytes, content)
-    yield from zip(cases, complaints(list(cases.values()), memory=MEMORY), strict=True)
+    yield from zip(cases, outcomes(list(cases.values()), memory=MEMORY), strict=True)
 
 
-def paths(folder: Path) -> Iterator[tuple[str, str]]:
+def paths(folder: Path) -> Cases:
     """Give everything that takes a path what is none."""
     from tacenda_lm import BrownClusters, KneserNey
 
@@ -227,7 +227,7 @@ def paths(folder: Path) -> Iterator[tuple[str, str]]:
         if not isinstance(path, _SENSIBLE.get(name, ()))
     }
     os.chdir(folder)
-    yield from zip(cases, complaints(list(cases.values()), memory=MEMORY), strict=True)
+    yield from zip(cases, outcomes(list(cases.values()), memory=MEMORY), strict=True)
 
 
 _SENSIBLE: dict[str, tuple[type, ...]] = {

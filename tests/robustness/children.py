@@ -12,8 +12,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,38 +29,51 @@ class InvalidError(Exception):
     """What came out makes no sense."""
 
 
-def complaint_about(act: Callable[[], object]) -> str:
-    """Do something; return "" where it gave a valid result or one clear error, and otherwise what is wrong."""
+class Outcome(NamedTuple):
+    """What came of something: a complaint, or none, and a word for it."""
+
+    complaint: str
+    kind: str  # "refused", "answered" or what the act returned; else "wrong", "traceback", "crash", "hang", "memory"
+
+
+#: Yields what was done, and what came of it.
+Cases = Iterator[tuple[str, Outcome]]
+
+
+def outcome_of(act: Callable[[], object]) -> Outcome:
+    """Do something; there is no complaint where it gave a valid result or one clear error."""
     try:
-        act()
+        found = act()
     except TacendaError as error:
         text = str(error)
         if len(text) > LONGEST:
-            return f"a message of {len(text)} characters"
+            return Outcome(f"a message of {len(text)} characters", "traceback")
         if not text.isprintable():
-            return f"a message with control characters: {text!r:.200}"
+            return Outcome(f"a message with control characters: {text!r:.200}", "traceback")
+        return Outcome("", "refused")
     except InvalidError as error:
-        return f"it gave {error}"
+        return Outcome(f"it gave {error}", "wrong")
     except MemoryError:
-        return "it asked for too much memory"
+        return Outcome("it asked for too much memory", "memory")
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__} in {Path(last.filename).name}:{last.lineno}: {str(error)!a:.200}"
-    return ""
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        return Outcome(f"{type(error).__name__} in {where}: {str(error)!a:.200}", "traceback")
+    return Outcome("", found if isinstance(found, str) else "answered")
 
 
-def complaints(
+def outcomes(
     acts: Sequence[Callable[[], object]], *, seconds: int = SECONDS, memory: int = MEMORY
-) -> list[str]:
-    """Do things one after another in a child, after a crash in another one; return a complaint or "" for each."""
-    found: list[str] = []
+) -> list[Outcome]:
+    """Do things one after another in a child, after a crash in another one; return what came of each."""
+    found: list[Outcome] = []
     while len(found) < len(acts):
         found += _some(acts[len(found) :], seconds, memory)
     return found
 
 
-def _some(acts: Sequence[Callable[[], object]], seconds: int, memory: int) -> list[str]:
-    """The complaints up to the first crash."""
+def _some(acts: Sequence[Callable[[], object]], seconds: int, memory: int) -> list[Outcome]:
+    """The outcomes up to the first crash."""
     reading, writing = os.pipe()
     with tempfile.TemporaryFile("w+") as trace:
         child = os.fork()
@@ -69,11 +83,11 @@ def _some(acts: Sequence[Callable[[], object]], seconds: int, memory: int) -> li
             faulthandler.enable(trace)
             for act in acts:
                 faulthandler.dump_traceback_later(seconds, exit=True, file=trace)
-                os.write(writing, json.dumps(complaint_about(act)).encode() + b"\n")
+                os.write(writing, json.dumps(outcome_of(act)).encode() + b"\n")
             os._exit(0)
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
-            found = [json.loads(line) for line in pipe]
+            found = [Outcome(*json.loads(line)) for line in pipe]
         _, status = os.waitpid(child, 0)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # what it started itself
@@ -81,10 +95,12 @@ def _some(acts: Sequence[Callable[[], object]], seconds: int, memory: int) -> li
             trace.seek(0)
             lines = [line.strip() for line in trace if line.lstrip().startswith("File ")]
             where = f" in {lines[0]:.200}" if lines else ""
-            how = signal.Signals(status).name if os.WIFSIGNALED(status) else "hung"
-            found.append(f"it {'hung' if how == 'hung' else f'crashed ({how})'}{where}")
+            if os.WIFSIGNALED(status):
+                found.append(Outcome(f"it crashed ({signal.Signals(status).name}){where}", "crash"))
+            else:
+                found.append(Outcome(f"it hung{where}", "hang"))
         elif len(found) < len(acts):
-            found.append("it ended the process")
+            found.append(Outcome("it ended the process", "crash"))
     return found
 
 
@@ -106,8 +122,7 @@ def kill(act: Callable[[], object], after: float) -> bool:
     child = os.fork()
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        complaint = complaint_about(act)
-        os._exit(1 if complaint else 0)
+        os._exit(1 if outcome_of(act).complaint else 0)
     deadline = time.monotonic() + after
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)

@@ -16,16 +16,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import bombs
 import kills
+import meanings
 import numpy as np
+import served
+import surroundings
 import together
-from children import complaints
+from children import Cases, outcomes
 from mutants import checkpoint_mutants, hostile, mutants
 from specimens import exercise, fitted, load, specimens
 
@@ -40,10 +44,10 @@ class Unit(NamedTuple):
 
     part: str
     name: str
-    run: Callable[[Path], Iterator[tuple[str, str]]]  # yields (what was done, complaint or "")
+    run: Callable[[Path], Cases]
 
 
-def altered(name: str, n: int | None, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
+def altered(name: str, n: int | None, seed: int, folder: Path) -> Cases:
     """Alter a saved model: ``n`` times at random, or every tensor in all ways if that is None."""
     fitted(name).save(folder / "whole")
     whole = artifact.read(folder / "whole")
@@ -58,12 +62,24 @@ def altered(name: str, n: int | None, seed: int, folder: Path) -> Iterator[tuple
         artifact.write(folder / "mutant", mutant)
         exercise(load(folder / "mutant", name))
 
-    while some := list(itertools.islice(found, _AT_ONCE)):
-        notes, acts = zip(*((note, partial(attempt, mutant)) for note, mutant in some), strict=True)
-        yield from zip(notes, complaints(acts), strict=True)
+    yield from tried((note, partial(attempt, mutant)) for note, mutant in found)
 
 
-def resumed(name: str, n: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
+def tried(trials: Iterable[tuple[str, Callable[[], object]]]) -> Cases:
+    """Try things, many in one child."""
+    left = iter(trials)
+    while some := list(itertools.islice(left, _AT_ONCE)):
+        notes, acts = zip(*some, strict=True)
+        yield from zip(notes, outcomes(acts), strict=True)
+
+
+def misjoined(name: str, n: int, seed: int, folder: Path) -> Cases:
+    """Put parts of several models together, ``n`` times at random."""
+    rng = np.random.default_rng([seed, *name.encode()])
+    yield from tried(itertools.islice(meanings.attempts(name, folder, rng), n))
+
+
+def resumed(name: str, n: int, seed: int, folder: Path) -> Cases:
     """Alter the checkpoint of a fit, and go on from it."""
     specimen = specimens()[name]
     place = folder / "checkpoints"
@@ -78,9 +94,7 @@ def resumed(name: str, n: int, seed: int, folder: Path) -> Iterator[tuple[str, s
 
     exercise(specimen.fit(checkpoints=place))
     found = itertools.islice(checkpoint_mutants(deepest, rng), n)
-    while some := list(itertools.islice(found, _AT_ONCE)):
-        notes, acts = zip(*((note, partial(attempt, put)) for note, put in some), strict=True)
-        yield from zip(notes, complaints(acts), strict=True)
+    yield from tried((note, partial(attempt, put)) for note, put in found)
 
 
 def units(options: argparse.Namespace) -> list[Unit]:
@@ -88,6 +102,9 @@ def units(options: argparse.Namespace) -> list[Unit]:
     names = list(specimens())
     each = -(-options.mutants // len(names))
     found = [Unit("mutants", name, partial(altered, name, each, options.seed)) for name in names]
+    found += [
+        Unit("meanings", name, partial(misjoined, name, each, options.seed)) for name in names
+    ]
     found += [
         Unit("kills", name, partial(scenario, n, options.seed))
         for (name, scenario), n in zip(
@@ -101,6 +118,13 @@ def units(options: argparse.Namespace) -> list[Unit]:
     some = _SHORT if options.short else names
     found += [Unit("forks", name, partial(together.forks, name)) for name in some]
     found += [Unit("threads", name, partial(together.threads, name)) for name in some]
+    n_requests, n_documents = (64, 0) if options.short else (2_000, 50_000)
+    found += [
+        Unit("served", name, partial(served.serving, name, n_requests, n_documents))
+        for name in served.SERVED
+    ]
+    found += [Unit("surroundings", *one) for one in surroundings.SURROUNDINGS.items()]
+    found.append(Unit("surroundings", "pythons", partial(surroundings.pythons, options.short)))
     kept = [name for name, specimen in specimens().items() if specimen.keeps_checkpoints]
     n_resumed = 2 if options.short else 200
     found += [
@@ -114,10 +138,11 @@ def units(options: argparse.Namespace) -> list[Unit]:
 def run(unit: Unit) -> dict[str, Any]:
     """Do a unit; what was done, as a line of the log."""
     begun = time.monotonic()
-    n, failures = 0, []
+    n, failures, kinds = 0, [], Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
-        for what, complaint in unit.run(Path(folder)):
+        for what, (complaint, kind) in unit.run(Path(folder)):
             n += 1
+            kinds[kind] += 1
             if complaint:
                 failures.append({"case": n - 1, "what": what, "result": complaint})
                 print(f"{unit.part}, {unit.name}, {n - 1}: {what}: {complaint}", flush=True)
@@ -128,6 +153,7 @@ def run(unit: Unit) -> dict[str, Any]:
         "part": unit.part,
         "name": unit.name,
         "cases": n,
+        "outcomes": dict(kinds),
         "failures": failures,
         "seconds": seconds,
     }

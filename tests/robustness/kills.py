@@ -9,19 +9,19 @@ import os
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from children import SECONDS, InvalidError, complaint_about, kill, require, require_equal
+from children import SECONDS, Cases, InvalidError, Outcome, kill, outcome_of, require, require_equal
 from specimens import corpus, exercise, load, specimens, trainset
 
 from tacenda import Corpus, artifact, datasets, plugins, store
 
-#: Yields (what was done, complaint or "") for a number of kills, with a seed, in a folder.
-Scenario = Callable[[int, int, Path], Iterator[tuple[str, str]]]
+#: Kills a number of times, with a seed, in a folder.
+Scenario = Callable[[int, int, Path], Cases]
 
 
 def scenarios(short: bool) -> dict[str, Scenario]:
@@ -52,7 +52,7 @@ def shares(kills: int, short: bool) -> list[int]:
 
 def _killing(
     act: Callable[[], object], check: Callable[[], object], within: float, n: int, seed: int
-) -> Iterator[tuple[str, str]]:
+) -> Cases:
     """Kill what goes on forever, within some seconds, and check what is left, again and again."""
     rng = np.random.default_rng([seed, n])
 
@@ -67,10 +67,10 @@ def _killing(
             require(kill(forever, after), "an end of what goes on forever")
             check()
 
-        yield f"killed after {after:.4f} s", complaint_about(once)
+        yield f"killed after {after:.4f} s", outcome_of(once)
 
 
-def saving(n: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
+def saving(n: int, seed: int, folder: Path) -> Cases:
     """Two models that take turns in one folder."""
     from tacenda_lm import HMM, KneserNey, Mixture
     from tacenda_surprise import PMF
@@ -105,7 +105,7 @@ def saving(n: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
         yield from _killing(act, check, 0.15, share, seed)
 
 
-def building(n: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
+def building(n: int, seed: int, folder: Path) -> Cases:
     """Two corpora that take turns in one cache."""
     texts = [folder / "one.txt", folder / "two.txt"]
     for text, word in zip(texts, ("one", "two"), strict=True):
@@ -131,7 +131,7 @@ def building(n: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
     yield from _killing(act, check, 0.3, n, seed)
 
 
-def fetching(n: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
+def fetching(n: int, seed: int, folder: Path) -> Cases:
     """A dataset that is fetched again and again from a slow server."""
     files = {f"toy/{name}.txt": os.urandom(200_000) for name in ("train", "test")}
     stream = io.BytesIO()
@@ -191,7 +191,7 @@ class _Slow(BaseHTTPRequestHandler):
             return
 
 
-def writing(n: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
+def writing(n: int, seed: int, folder: Path) -> Cases:
     """Files that are written over and over, each with two contents in turn."""
     from tacenda_embeddings import SumEmbed
     from tacenda_lm import BrownClusters, KneserNey
@@ -223,7 +223,7 @@ def writing(n: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
         yield from _killing(act, check, 0.1, share, seed)
 
 
-def fitting(name: str, n: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
+def fitting(name: str, n: int, seed: int, folder: Path) -> Cases:
     """A fit with checkpoints, killed up to three times and then left to end: as if nothing had happened."""
     specimen = specimens()[name]
     rng = np.random.default_rng([seed, *name.encode()])
@@ -241,7 +241,7 @@ def fitting(name: str, n: int, seed: int, folder: Path) -> Iterator[tuple[str, s
     while n_killed < n and n_rounds < 4 * n + 8:
         place, n_rounds = folder / f"round-{n_rounds}", n_rounds + 1
         notes: list[str] = []
-        complaint = ""
+        outcome = Outcome("", "answered")
         try:
             for after in rng.uniform(0, took, min(int(rng.integers(1, 4)), n - n_killed)):
                 if not kill(functools.partial(fit, place), after):
@@ -251,11 +251,11 @@ def fitting(name: str, n: int, seed: int, folder: Path) -> Iterator[tuple[str, s
             found = _arrays(artifact.read(place / "model"))
             require_equal(found, wanted, "another model than a fit without interruption")
         except InvalidError as error:
-            complaint = f"it gave {error}"
+            outcome = Outcome(f"it gave {error}", "wrong")
         n_killed += len(notes)
-        yield from ((note, "") for note in notes[:-1])
-        if notes or complaint:
-            yield ", ".join(notes) or "left alone", complaint
+        yield from ((note, Outcome("", "answered")) for note in notes[:-1])
+        if notes or outcome.complaint:
+            yield ", ".join(notes) or "left alone", outcome
 
 
 def _arrays(found: artifact.Artifact) -> list[np.ndarray]:

@@ -7,7 +7,8 @@ distribution that does not sum to one, a vector of the wrong shape.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,24 +31,30 @@ NEW = [["walks", "unseen", "played"], [], ["look"]]
 
 
 @cache
-def corpus() -> Corpus:
+def corpus(seed: int = 0) -> Corpus:
     """A few hundred made-up sentences over twenty words."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     sentences = [rng.choice(WORDS, rng.integers(2, 9)).tolist() for _ in range(200)]
-    return Corpus.from_sentences(sentences)
+    return Corpus.from_sentences(sentences, vocabulary=corpus().vocabulary if seed else None)
 
 
 @cache
-def ratings() -> Any:
+def ratings(seed: int = 3) -> Any:
     """Three hundred made-up ratings."""
-    return synthetic_ratings.generate(40, 30, 300, rank=2, noise=0.6, seed=3).ratings
+    return synthetic_ratings.generate(40, 30, 300, rank=2, noise=0.6, seed=seed).ratings
 
 
 @cache
-def trainset() -> Any:
+def trainset(step: int = 1) -> Any:
     """A hundred and fifty made-up ratings as Surprise has them."""
-    rows = [(f"u{i % 23}", f"i{i * 7 % 17}", float(i % 5 + 1), None) for i in range(150)]
+    rows = [(f"u{i % 23}", f"i{i * 7 % 17}", float(i * step % 5 + 1), None) for i in range(150)]
     return Dataset(Reader(rating_scale=(1, 5))).construct_trainset(rows)
+
+
+def other_data(data: Callable[[], Any]) -> list[Any]:
+    """Return two more data sets with the same words or ids as those of a specimen."""
+    read: Any = data
+    return [read(2), read(4)]
 
 
 @dataclass(frozen=True)
@@ -174,8 +181,23 @@ def fitted(name: str) -> Any:
     return model
 
 
-def load(folder: Path, name: str) -> Any:
-    """Load a saved specimen as its users do."""
+def load(folder: Path, name: str, said: list[str] | None = None) -> Any:
+    """Load a saved specimen as its users do; add the warnings to ``said``."""
+    with noting(said):
+        return _load(folder, name)
+
+
+@contextmanager
+def noting(said: list[str] | None) -> Iterator[None]:
+    """Add the texts of warnings to a list, if there is one."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield
+    if said is not None:
+        said += [str(each.message) for each in found]
+
+
+def _load(folder: Path, name: str) -> Any:
     if specimens()[name].data is not trainset:
         return tacenda.load(folder)
     from tacenda_surprise import Blend, RatingAlgorithm
@@ -186,12 +208,11 @@ def load(folder: Path, name: str) -> Any:
     return RatingAlgorithm.load(folder)
 
 
-def exercise(model: Any) -> list[np.ndarray]:
+def exercise(model: Any, said: list[str] | None = None) -> list[np.ndarray]:
     """Use a model as a user would; return what it answers. Raises `InvalidError` for answers that make no sense."""
     from surprise import AlgoBase
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with noting(said):
         if isinstance(model, AlgoBase):
             return _recommended(model)
         by_kind = {"embedders": _embedded, "language_models": _scored, "recommenders": _rated}

@@ -1,4 +1,4 @@
-"""Altered models and checkpoints, kills, forks, threads and hostile files: a valid result or one clear error.
+"""Altered models and checkpoints, kills, forks, threads, bombs, serving: a valid result or one clear error.
 
 `make test` tries a part of everything; ``python tests/robustness/harness.py`` tries ten thousand altered models and
 two hundred kills.
@@ -16,6 +16,18 @@ from tacenda.estimator import MODEL_KINDS
 
 HARNESS = Path(__file__).with_name("harness.py")
 
+PARTS = [
+    "mutants",
+    "meanings",
+    "checkpoints",
+    "kills",
+    "forks",
+    "threads",
+    "bombs",
+    "served",
+    "surroundings",
+]
+
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="the harness limits memory as Linux does"
 )
@@ -23,7 +35,7 @@ pytestmark = pytest.mark.skipif(
 
 # of a minute of work: only what hangs takes so long, on a busy machine too
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("part", ["mutants", "checkpoints", "kills", "forks", "threads", "bombs"])
+@pytest.mark.parametrize("part", PARTS)
 def test_nothing_does_harm(tmp_path, part):
     log = tmp_path / "log"
     command = [sys.executable, str(HARNESS), "--short", "--only", part, "--log", str(log)]

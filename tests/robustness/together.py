@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from children import complaints, require_equal
+from children import Cases, outcomes, require_equal
 from specimens import exercise, fitted, specimens
 
 _THREADS = 8
 
 
-def forks(name: str, folder: Path) -> Iterator[tuple[str, str]]:
+def forks(name: str, folder: Path) -> Cases:
     """Use a model in children of a process that has fitted and used it, with all its threads."""
     model = fitted(name)
     wanted = exercise(model)
@@ -44,11 +44,11 @@ def forks(name: str, folder: Path) -> Iterator[tuple[str, str]]:
 
     acts: list[Callable[[], None]] = [child, pool, loader, fit_again]
     yield from zip(
-        ("forked", "pool", "data loader", "fitted in a fork"), complaints(acts), strict=True
+        ("forked", "pool", "data loader", "fitted in a fork"), outcomes(acts), strict=True
     )
 
 
-def threads(name: str, folder: Path) -> Iterator[tuple[str, str]]:
+def threads(name: str, folder: Path) -> Cases:
     """Use one model from many threads, and fit several at once."""
     specimen = specimens()[name]
 
@@ -65,7 +65,7 @@ def threads(name: str, folder: Path) -> Iterator[tuple[str, str]]:
             for found in executor.map(lambda _: exercise(specimen.fit()), range(3)):
                 require_equal(found, wanted, "another model when several are fitted at once")
 
-    yield from zip((f"{_THREADS} threads", "fits at once"), complaints([use, fit]), strict=True)
+    yield from zip((f"{_THREADS} threads", "fits at once"), outcomes([use, fit]), strict=True)
 
 
 class _Answers:

@@ -1,7 +1,11 @@
 """Our language models against the kit that third parties use."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
+from tacenda.errors import ArtifactError
 from tacenda_lm import (
     FRBM,
     HLBL,
@@ -175,3 +179,18 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_keeps_every_promise(name):
     check_model(MODELS[name], uses_context=name != "Unigrams")
+
+
+@pytest.mark.parametrize("name", ["LBL", "HLBL", "FRBM", "TemporalFRBM", "Recurrent", "StateSpace"])
+def test_weights_a_million_times_too_large_are_refused_when_loaded(name):
+    rng = np.random.default_rng(0)
+    text = [rng.choice(["a", "b", "c", "d"], 6).tolist() for _ in range(60)]
+    whole = MODELS[name]().fit(text).to_artifact()
+    type(MODELS[name]()).from_artifact(whole)
+    arrays = {
+        key: array * 1e6 if array.dtype == np.float32 else array
+        for key, array in whole.arrays.items()
+    }
+    huge = {key: array.astype(whole.arrays[key].dtype) for key, array in arrays.items()}
+    with pytest.raises(ArtifactError, match="implausibly large"):
+        type(MODELS[name]()).from_artifact(replace(whole, arrays=huge))

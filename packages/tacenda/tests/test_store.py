@@ -1,5 +1,6 @@
 """Files and folders that change in one step, with the permissions that the umask gives."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from tacenda import artifact, datasets, plugins, store
 from tacenda.corpus import Corpus
 from tacenda.datasets import fetching
-from tacenda.errors import ArtifactError
+from tacenda.errors import ArtifactError, FittingError
 from tacenda.fitting.checkpoint import Checkpoint, CheckpointFolder
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a umask and file locks")
@@ -254,6 +255,53 @@ def test_a_lock_that_is_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "lock")
     with store.locked(tmp_path / "lock", wait=False) as has_lock:
         assert has_lock
+
+
+def test_what_this_user_may_not_look_into_is_a_clear_error(tmp_path, monkeypatch):
+    def lstat(path):  # root may look into everything
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    with pytest.raises(ArtifactError, match=r"no access to '/root/models' for this user"):
+        store.path_of("/root/models", ArtifactError)
+
+
+def test_a_folder_that_cannot_be_claimed_on_a_full_disk_is_left_as_it_was(tmp_path, monkeypatch):
+    def write(handle, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(OSError, match="No space left"), store.claim(tmp_path):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_a_checkpoint_that_does_not_fit_on_the_disk_leaves_the_one_before_it(tmp_path, monkeypatch):
+    folder = CheckpointFolder(tmp_path / "checkpoint")
+    own, full = store.write_file, [False]
+
+    def write_file(path, data):
+        if full[0] and path.name == "checkpoint.json":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        own(path, data)
+
+    monkeypatch.setattr(store, "write_file", write_file)
+    try:
+        for saved in ([], [1.0]):
+            before = names(tmp_path / "checkpoint") if saved else []
+            arrays = {"x": np.arange(9.0) + len(saved)}
+            full[0] = True
+            with pytest.raises(FittingError, match="No space left"):
+                folder.write(Checkpoint({}, {}, arrays, arrays), len(saved))
+            left = names(tmp_path / "checkpoint")
+            assert [name for name in left if name != ".tacenda-owner"] == [
+                name for name in before if name != ".tacenda-owner"
+            ]
+            full[0] = False
+            folder.write(Checkpoint({}, {}, arrays, arrays), len(saved))
+            np.testing.assert_array_equal(folder.read().best["x"], arrays["x"])
+    finally:
+        folder.release()
 
 
 def test_a_link_instead_of_the_owner_is_refused_and_not_written_through(tmp_path):

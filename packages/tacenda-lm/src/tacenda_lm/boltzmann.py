@@ -151,12 +151,16 @@ class TemporalFRBMSettings(FRBMSettings):
 class BoltzmannParameters(Arrays):
     """The learned arrays, all of one dtype."""
 
-    words: Float32[Array, "types features"]  # R
-    contexts: Float32[Array, "context features hidden"]  # W_i, that of the last word first
-    outputs: Float32[Array, "features hidden"]  # W_n
-    transitions: Float32[Array, "remembered hidden"]  # A; no rows in the plain model
-    hidden_biases: Float32[Array, "hidden 1"]  # b_h
-    biases: Float32[Array, "types 1"]  # b_v
+    words: Float32[Array, "types features", options.weights]  # R
+    contexts: Float32[
+        Array, "context features hidden", options.weights
+    ]  # W_i, that of the last word first
+    outputs: Float32[Array, "features hidden", options.weights]  # W_n
+    transitions: Float32[
+        Array, "remembered hidden", options.weights
+    ]  # A; no rows in the plain model
+    hidden_biases: Float32[Array, "hidden 1", options.weights]  # b_h
+    biases: Float32[Array, "types 1", options.weights]  # b_v
 
     @property
     def hidden(self) -> int:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tacenda.arrays import up_to
 from tacenda.errors import PluginUnavailableError
 from tacenda.settings import Settings, option
+
+#: Of the weights that make a log-probability. Training stays far below; larger ones leave probabilities of 0 and 1.
+weights = up_to(1e4)
 
 
 def require_torch(what: str) -> None:

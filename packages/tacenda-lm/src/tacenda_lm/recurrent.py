@@ -209,11 +209,11 @@ class RecurrentLM(StreamModel):
 class SavedNetwork(Arrays):
     """A network as it is saved, with b apart from C."""
 
-    transitions: Float32[Array, "width width"]
-    inputs: Float32[Array, "types width"]
-    offsets: Float32[Array, "1 width"]
-    outputs: Float32[Array, "types width"]
-    biases: Float32[Array, "types 1"]
+    transitions: Float32[Array, "width width", options.weights]
+    inputs: Float32[Array, "types width", options.weights]
+    offsets: Float32[Array, "1 width", options.weights]
+    outputs: Float32[Array, "types width", options.weights]
+    biases: Float32[Array, "types 1", options.weights]
 
 
 class Network(NamedTuple):

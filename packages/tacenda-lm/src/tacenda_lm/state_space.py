@@ -43,7 +43,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.arrays import Array, Arrays, Float32, Int64, take, within
+from tacenda.arrays import Array, Arrays, Float32, Int64, take
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import FitRun, StepResult
@@ -70,7 +70,6 @@ Product: TypeAlias = Callable[[Floats], Floats]
 
 LIMIT = 1e6  # no element of an internal state exceeds it, so that a recurrence which is not stable cannot overflow
 SMALL = 512  # types, up to which G is kept as a matrix, and a loop over time is compiled
-_LARGEST = within(-1e4, 1e4)  # of the saved numbers; what training makes stays far below
 _STEPS = 30  # of Newton's method, at most; two to four are usual
 _HALVED = 20  # times that a step is halved, at most
 _SOLVES = 60  # steps of conjugate gradients, at most
@@ -299,11 +298,13 @@ class StateSpaceLM(StreamModel):
 class Parameters(Arrays):
     """The matrices, of one dtype; a state is (internal + inputs,) long."""
 
-    transition: Float32[Array, "internal state", _LARGEST]  # A
-    outputs: Float32[Array, "types state", _LARGEST]  # B
-    features: Float32[Array, "types features", _LARGEST]  # C, transposed; the row of <unk> is zero
-    biases: Float32[Array, "types 1", _LARGEST]  # b
-    joint: Float32[Array, "runs joint_width", _LARGEST]  # the vectors of runs of tokens
+    transition: Float32[Array, "internal state", options.weights]  # A
+    outputs: Float32[Array, "types state", options.weights]  # B
+    features: Float32[
+        Array, "types features", options.weights
+    ]  # C, transposed; the row of <unk> is zero
+    biases: Float32[Array, "types 1", options.weights]  # b
+    joint: Float32[Array, "runs joint_width", options.weights]  # the vectors of runs of tokens
     variance: float = 1.0  # the diagonal of Lambda
     exact: bool = False  # whether tokens that are read make the most probable state
 

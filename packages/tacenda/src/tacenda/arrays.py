@@ -111,7 +111,7 @@ class Constraint(NamedTuple):
     """A condition on the numbers of an array."""
 
     fault: Callable[[NDArray[Any], Sizes], str | None]  # what is wrong, as the end of a sentence
-    largest: float = LARGEST  # up to which floats are plausible
+    largest: float | None = None  # up to which floats are plausible, if not `LARGEST`
 
 
 class Below(NamedTuple):
@@ -190,7 +190,7 @@ def at_least(low: float) -> Constraint:
 
 
 def up_to(largest: float) -> Constraint:
-    """Take numbers as large as ``largest``, where squares or reciprocals of others are, as variances."""
+    """Take numbers as large as ``largest``: more than others, as variances, or less, as weights of a logarithm."""
     return Constraint(lambda array, sizes: None, largest)
 
 
@@ -333,7 +333,8 @@ def _take(arrays: Mapping[str, NDArray[Any]], name: str, spec: Spec, sizes: Size
 def _check_numbers(name: str, array: NDArray[Any], spec: Spec, sizes: Sizes) -> None:
     """Raise ArtifactError for numbers that are not as declared, once all dimensions are in ``sizes``."""
     fault = None
-    largest = max((getattr(each, "largest", LARGEST) for each in spec.constraints), default=LARGEST)
+    given = (getattr(each, "largest", None) for each in spec.constraints)
+    largest = next((each for each in given if each is not None), LARGEST)
     # no copy of the array: it may be half of the memory; a NaN is its least and its largest number
     if (
         array.dtype.kind == "f"

@@ -50,17 +50,24 @@ _DEEPEST_JSON = 100  # what is nested deeper could not be saved again
 
 
 def path_of(path: object, error: type[TacendaError]) -> Path:
-    """Return a path that a user gave. Raises ``error`` for what cannot be the name of a file or folder."""
+    """Return a path that a user gave.
+
+    Raises ``error`` for what cannot be the name of a file or folder, and for what this user may not look into.
+    """
     if not isinstance(path, str | os.PathLike):
         raise error(f"{path!r:.80} names no file or folder; give a string or a pathlib.Path")
     try:
         found = Path(path)
-        os.lstat(found)
+        os.lstat(os.path.join(found, "."))  # noqa: PTH118 (a Path drops the dot); of a folder, what is in it
     except (TypeError, ValueError):  # a NUL in it, a lone surrogate, bytes
         raise error(f"{str(path)!r:.200} cannot name a file or folder") from None
     except OSError as problem:
         if problem.errno == errno.ENAMETOOLONG:
             raise error(f"there is no file {str(path)!r:.80}: its name is too long") from problem
+        if problem.errno in (errno.EACCES, errno.EPERM):
+            raise error(
+                f"there is no access to {str(path)!r:.200} for this user: choose another place, or ask for permission"
+            ) from problem
     return found
 
 
@@ -167,8 +174,12 @@ def claim(folder: Path) -> Iterator[None]:
                 raise BlockingIOError(errno.EAGAIN, owner or "another process") from None
             with suppress(FileNotFoundError):  # the owner before may have removed it just now
                 if os.path.samestat(os.fstat(handle), path.lstat()):
-                    os.ftruncate(handle, 0)
-                    os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
+                    try:
+                        os.ftruncate(handle, 0)
+                        os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
+                    except OSError:  # as on a full disk
+                        remove(path)
+                        raise
                     break
             os.close(handle)
         except BaseException:

@@ -156,13 +156,15 @@ class HLBLSettings(options.SeededSettings):
 class Parameters(Arrays):
     """What is learned; on the device of the fit until it is done."""
 
-    words: Float32[Array, "types width"]  # R, of the words that have a position
-    far_words: Float32[Array, "distant width"]  # of those in the tails; no rows if they have R
-    positions: Float32[Array, "context width"]  # c, the last word's weights first
-    bias: Float32[Array, "1 width"]  # b, of the predicted vector
-    tails: Float32[Array, "tails width"]  # a
-    nodes: Float32[Array, "nodes width"]  # q
-    node_biases: Float32[Array, "nodes 1"]
+    words: Float32[Array, "types width", options.weights]  # R, of the words that have a position
+    far_words: Float32[
+        Array, "distant width", options.weights
+    ]  # of those in the tails; no rows if they have R
+    positions: Float32[Array, "context width", options.weights]  # c, the last word's weights first
+    bias: Float32[Array, "1 width", options.weights]  # b, of the predicted vector
+    tails: Float32[Array, "tails width", options.weights]  # a
+    nodes: Float32[Array, "nodes width", options.weights]  # q
+    node_biases: Float32[Array, "nodes 1", options.weights]
 
     @classmethod
     def draw(

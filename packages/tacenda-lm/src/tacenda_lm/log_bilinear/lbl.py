@@ -90,10 +90,12 @@ class LBLSettings(options.SeededSettings):
 class LBLParameters(Arrays):
     """What is learned."""
 
-    words: Float32[Array, "types width"]  # R
-    contexts: Float32[Array, "context *matrix"]  # C, diagonals or (width, width): r = R[w] @ C[i]
-    targets: Float32[Array, "outputs width"]  # q; no rows where they are R
-    biases: Float32[Array, "types 1"]  # b
+    words: Float32[Array, "types width", options.weights]  # R
+    contexts: Float32[
+        Array, "context *matrix", options.weights
+    ]  # C, diagonals or (width, width): r = R[w] @ C[i]
+    targets: Float32[Array, "outputs width", options.weights]  # q; no rows where they are R
+    biases: Float32[Array, "types 1", options.weights]  # b
 
     @property
     def outputs(self) -> Array:

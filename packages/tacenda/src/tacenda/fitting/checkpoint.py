@@ -52,6 +52,7 @@ class CheckpointFolder:
         self.folder = store.path_of(folder, FittingError)
         self.manifest = self.folder / MANIFEST
         self._best: tuple[int, dict[str, Any]] | None = None  # (version, file entry) last written
+        self._fresh: list[Path] = []  # files written since the last manifest
         self._claim = ExitStack()
         self._is_ours = False
 
@@ -85,6 +86,7 @@ class CheckpointFolder:
         Raises FittingError if the folder cannot be written, or another fit keeps it; the previous checkpoint is then
         whole.
         """
+        self._fresh.clear()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.claim()
@@ -104,6 +106,9 @@ class CheckpointFolder:
             keep = {entry["name"] for entry in files.values()}
             store.sweep(self.folder, keep, _ARRAYS.fullmatch)
         except OSError as error:
+            self._best = None
+            for path in self._fresh:  # which no manifest names
+                store.remove(path)
             raise FittingError(
                 f"cannot save a checkpoint in {self.folder}: {error.strerror or error}; "
                 "free or choose another folder (the checkpoint before it, if any, is whole)"
@@ -134,6 +139,7 @@ class CheckpointFolder:
         name = f"{role}-{digest[:32]}.safetensors"
         if not (self.folder / name).exists():
             store.write_file(self.folder / name, data)
+            self._fresh.append(self.folder / name)
         return {"name": name, "size": len(data), "sha256": digest}
 
     def _read_arrays(self, role: str, entry: dict[str, Any]) -> dict[str, NDArray[Any]]:
