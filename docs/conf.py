@@ -1,8 +1,11 @@
 """How Sphinx makes the documentation: `make docs`, strict, into site/; a page loads nothing from elsewhere."""
 
+import ast
+import inspect
 import re
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 REPOSITORY = "https://github.com/tacenda/tacenda"
@@ -37,7 +40,11 @@ autodoc_default_options = {
     "inherited-members": "AlgoBase",
     "show-inheritance": True,
 }
-autodoc_typehints = "none"  # signatures show them, and docstrings say what they mean
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 80  # longer ones have a parameter a line
+suppress_warnings = ["ref.python"]  # a type such as `complex` is not the field of this name
 autodoc_member_order = "groupwise"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
@@ -74,6 +81,65 @@ def link_to_repository(app: object, page: str, source: list[str]) -> None:
     )
 
 
+def write_types(
+    app: object,
+    what: str,
+    name: str,
+    obj: object,
+    options: object,
+    signature: str | None,
+    returns: str | None,
+) -> tuple[str, str] | None:
+    """Write the types of a signature as its source does: `Float[Array, "words width"]`, `NDArray[Any]`, no modules."""
+    if specification := getattr(obj, "specification", None):  # an operation
+        function = ast.parse(inspect.getsource(specification)).body[0]
+        assert isinstance(function, ast.FunctionDef)
+        return f"({ast.unparse(function.args)})", ast.unparse(
+            function.returns or ast.Constant(None)
+        )
+
+    if signature is None:
+        return None
+
+    def declared(match: re.Match[str]) -> str:
+        dimensions = " ".join(re.findall(r"[^'(), ]+", match[2]))
+        return f'{match[1].capitalize()}[Array, "{dimensions}"]'
+
+    def shorten(text: str) -> str:
+        text = re.sub(r"~[\w.]*\.", "", text)
+        text = re.sub(r"_Buffer \| .*_NestedSequence\[complex \| bytes \| str\]", "ArrayLike", text)
+        text = re.sub(
+            r"Annotated\[Any, Spec\(kind=(\w+), dims=(.*?), constraints=.*?\)\]", declared, text
+        )
+        array = r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+(?:\[Any\])?)\]\]"
+        return re.sub(array, r"NDArray[\1]", text)
+
+    return shorten(signature), shorten(returns or "")
+
+
+def keep_equations(
+    app: object, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Show indented lines of a docstring's text as they are: equations and examples. Sections are left alone."""
+    end = next((n for n, line in enumerate(lines) if line.startswith("---")), len(lines) + 1) - 1
+    for n in range(end - 1, 1, -1):
+        before = lines[n - 2]
+        in_text = before[:1] not in ("", " ") and not before.endswith("::")
+        if lines[n].startswith("    ") and not lines[n - 1] and in_text:
+            lines[n:n] = ["", "::", ""]
+
+
+def skip_fields(
+    app: Any, what: str, name: str, obj: object, skip: bool, options: object
+) -> bool | None:
+    """Leave out the fields of the operations' arguments: the signature of the tuple has them."""
+    fields = app.env.docname == "api/kernels" and type(obj).__name__ == "_tuplegetter"
+    return True if fields else None
+
+
 def setup(app: object) -> None:
     """Connect what this file adds."""
     app.connect("source-read", link_to_repository)  # type: ignore[attr-defined]
+    app.connect("autodoc-process-signature", write_types)  # type: ignore[attr-defined]
+    app.connect("autodoc-process-docstring", keep_equations, priority=400)  # type: ignore[attr-defined]
+    app.connect("autodoc-skip-member", skip_fields)  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.estimator import Estimator
-from tacenda.settings import Settings, configured_by, group
+from tacenda.settings import Group, Settings, configured_by, group
 from tacenda.vocabulary import Vocabulary, class_of, reserved, token_list
 from tacenda.word_classes import coarser_class
 from tacenda_embeddings.lds.model import LDS
@@ -37,8 +37,8 @@ _FEWEST = 20  # words that the map can be learned from
 class MorphologicalLDSSettings(Settings):
     """Options of `MorphologicalLDS`: those of the two models that `fit` fits."""
 
-    lds: LDSSettings = group(LDSSettings, "options of the `LDS`")
-    words: VarEmbedSettings = group(VarEmbedSettings, "options of the `VarEmbed`")
+    lds: Group[LDSSettings] = group(LDSSettings, "options of the `LDS`")
+    words: Group[VarEmbedSettings] = group(VarEmbedSettings, "options of the `VarEmbed`")
 
 
 class DirectionMap(Arrays):

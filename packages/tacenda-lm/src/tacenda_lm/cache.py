@@ -15,7 +15,7 @@ from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.estimator import Estimator
 from tacenda.fitting import FitRun
 from tacenda.forks import cached_property
-from tacenda.settings import Settings, configured_by, group, option
+from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import options
 from tacenda_lm.language_model import LanguageModel
@@ -78,7 +78,7 @@ class NeuralCacheSettings(_CacheSettings):
         at_least=1e-6,
         at_most=1e9,
     )
-    hlbl: HLBLSettings = group(
+    hlbl: Group[HLBLSettings] = group(
         HLBLSettings,
         "options of the `HLBL` that ``fit`` fits, unless another model was given to ``over``",
     )

@@ -47,7 +47,7 @@ from tacenda.arrays import Array, Arrays, Float32, Int64, take
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import FitRun, StepResult
-from tacenda.settings import Settings, configured_by, group, option
+from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, log_softmax, rows_of_block, vector_of, window_of
@@ -184,7 +184,7 @@ class StateSpaceLMSettings(options.SeededSettings):
     )
     patience: int = options.patience(3)
     across_sentences: bool = options.across_sentences("", "the state and the last tokens reach")
-    advanced: StateSpaceLMAdvanced = group(StateSpaceLMAdvanced)
+    advanced: Group[StateSpaceLMAdvanced] = group(StateSpaceLMAdvanced)
 
     @property
     def window(self) -> int:

@@ -10,8 +10,8 @@
     parameters = parameters.to("cuda")
 
 The text in an annotation names the dimensions of an array, one word each. A dimension has one size in all arrays of a
-class; "1" is a size, "rows+1" is one more than a dimension, and "*shape" is any number of dimensions. Type checkers see
-`typing.Annotated`. The same annotations declare the arguments of a kernel: see `tacenda.kernels.operation`.
+class; "1" is a size, "rows+1" is one more than a dimension, and ``"*shape"`` is any number of dimensions. Type checkers
+see `typing.Annotated`. The same annotations declare the arguments of a kernel: see `tacenda.kernels.operation`.
 
 An array is one of numpy, or a tensor of torch where it is on another device; the functions at the end of this module
 take both, and import torch only for tensors.

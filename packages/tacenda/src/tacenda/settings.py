@@ -6,7 +6,7 @@ A model declares its options as fields of a frozen dataclass and takes them in i
     class HMMSettings(Settings):
         states: int = option(64, "number of hidden states", at_least=1)
         start: Literal["random", "classes"] = option("classes", "what fitting begins with")
-        advanced: HMMAdvanced = group(HMMAdvanced)
+        advanced: Group[HMMAdvanced] = group(HMMAdvanced)
 
     class HMM(Estimator):
         @configured_by(HMMSettings)
@@ -31,9 +31,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from types import MappingProxyType
 from typing import (
+    TYPE_CHECKING,
     Any,
     ClassVar,
     Concatenate,
+    Generic,
     Literal,
     ParamSpec,
     Self,
@@ -51,6 +53,25 @@ from tacenda.errors import ConfigurationError
 P = ParamSpec("P")
 S = TypeVar("S")
 M = TypeVar("M")
+
+if TYPE_CHECKING:
+
+    class Group(Generic[S]):
+        """A nested group of options: read as the settings declared, given as these or as a mapping."""
+
+        def __get__(self, owner: object, kind: type | None = None) -> S: ...
+
+        def __set__(self, owner: object, value: S | Mapping[str, Any]) -> None: ...
+
+else:
+
+    class Group:
+        """A nested group of options, of which type checkers know that a mapping may be given: ``Group[Advanced]``."""
+
+        def __class_getitem__(cls, settings):
+            """Return the class of the group, as which the option is annotated."""
+            return settings
+
 
 _QUOTED = 80  # characters of a wrong value that a message repeats
 
@@ -325,7 +346,10 @@ def configured_by(
         shown = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
         for one in declared.options():
             each = given[one.name]
-            shown.append(each.replace(default=_New(one.group)) if one.group else each)
+            if one.group:
+                name = one.group.__name__
+                each = each.replace(default=_New(name), annotation=f"{name} | Mapping[str, Any]")
+            shown.append(each)
         constructor.__signature__ = inspect.Signature(shown, return_annotation=None)  # type: ignore[attr-defined]
         return constructor  # type: ignore[return-value]
 
@@ -335,8 +359,8 @@ def configured_by(
 class _New:
     """How a signature shows a group of options at their defaults: ``HMMAdvanced()``."""
 
-    def __init__(self, kind: type) -> None:
-        self._name = kind.__name__
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __repr__(self) -> str:
         return f"{self._name}()"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from tacenda import devices
 from tacenda.kernels.machinery.threads import usable_cores
-from tacenda.settings import Settings, group, option
+from tacenda.settings import Group, Settings, group, option
 
 Output = Literal["own_context", "weighted_mean", "own_past_future", "mean", "own", "filtered"]
 Ends = Literal["exact", "zero"]
@@ -93,7 +93,7 @@ class LDSSettings(Settings):
         at_least=1,
     )
     device: str = devices.option("fitting and smoothing")
-    advanced: LDSAdvanced = group(LDSAdvanced)
+    advanced: Group[LDSAdvanced] = group(LDSAdvanced)
 
     def check(self) -> None:
         """Refuse an unknown device, and a GPU for fits that run on the CPU only."""

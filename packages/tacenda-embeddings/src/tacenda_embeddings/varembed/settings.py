@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, get_args
 
 from tacenda import devices
-from tacenda.settings import Settings, group, option
+from tacenda.settings import Group, Settings, group, option
 
 Output = Literal["logits", "log_odds", "probabilities"]
 
@@ -129,7 +129,7 @@ class WordVectorSettings(Settings):
         None, "threads of torch while training; None leaves them as they are", at_least=1
     )
 
-    advanced: WordVectorAdvanced = group(WordVectorAdvanced)
+    advanced: Group[WordVectorAdvanced] = group(WordVectorAdvanced)
 
     def idle(self) -> Mapping[str, str]:
         """Name the options that the start, the segmenter and the exact softmax leave unused."""
@@ -154,11 +154,11 @@ class VarEmbedSettings(WordVectorSettings):
         """what transform returns for a word: "logits", the expected embedding through an inverse sigmoid,
         as the paper evaluates it; "log_odds", the same less the base rate; or "probabilities" """,
     )
-    advanced: VarEmbedAdvanced = group(VarEmbedAdvanced)
+    advanced: Group[VarEmbedAdvanced] = group(VarEmbedAdvanced)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SumEmbedSettings(WordVectorSettings):
     """Options of `SumEmbed`."""
 
-    advanced: SumEmbedAdvanced = group(SumEmbedAdvanced)
+    advanced: Group[SumEmbedAdvanced] = group(SumEmbedAdvanced)

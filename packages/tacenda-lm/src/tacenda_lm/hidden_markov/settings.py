@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from tacenda import devices
-from tacenda.settings import Settings, group, option
+from tacenda.settings import Group, Settings, group, option
 from tacenda_lm import options
 
 Method = Literal["exchange", "predictive", "brown"]
@@ -82,7 +82,7 @@ class VLHMMSettings(options.SeededSettings):
     )
     threads: int = options.threads()
     device: str = devices.option()
-    advanced: VLHMMAdvanced = group(VLHMMAdvanced)
+    advanced: Group[VLHMMAdvanced] = group(VLHMMAdvanced)
 
     def plan(self, n_tokens: int, n_types: int, held_out: bool) -> VLHMMSettings:
         """Return the settings with as many epochs as a text of this size lasts, unless they are given.

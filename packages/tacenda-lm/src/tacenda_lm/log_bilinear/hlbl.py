@@ -35,7 +35,7 @@ from tacenda.kernels.trees import (
     tree_softmax_distribution,
     tree_softmax_step,
 )
-from tacenda.settings import Settings, configured_by, group, option
+from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
 from tacenda_lm.log_bilinear.trees import Rule, Tree
 from tacenda_lm.sequences import Float64, Ids
@@ -132,7 +132,7 @@ class HLBLSettings(options.SeededSettings):
     across_sentences: bool = options.across_sentences()
     threads: int = options.threads()
     device: str = devices.option()
-    advanced: HLBLAdvanced = group(HLBLAdvanced)
+    advanced: Group[HLBLAdvanced] = group(HLBLAdvanced)
 
     def plan(self, n_tokens: int, n_types: int) -> HLBLSettings:
         """Return the settings with as many epochs as a text of this size lasts, unless they are given."""

@@ -20,7 +20,7 @@ from tacenda import devices
 from tacenda.arrays import Array, Arrays, Float32, library, merge_rows, to_device, to_numpy
 from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, FitRun, StepResult
-from tacenda.settings import Settings, configured_by, group, option
+from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, rows_of_block
@@ -75,7 +75,7 @@ class LBLSettings(options.SeededSettings):
     batch_words: int = option(512, "words of a step", at_least=1, at_most=1 << 20)
     across_sentences: bool = options.across_sentences()
     device: str = devices.option()
-    advanced: LBLAdvanced = group(LBLAdvanced)
+    advanced: Group[LBLAdvanced] = group(LBLAdvanced)
 
     def idle(self) -> Mapping[str, str]:
         """Say what the exact likelihood leaves unused."""

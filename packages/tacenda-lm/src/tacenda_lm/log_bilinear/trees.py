@@ -47,7 +47,7 @@ class Tree:
         _ = codes.children  # refuses what is no tree
         self.codes, self.n_words, self.n_nodes = codes, codes.n_words, codes.n_nodes
 
-    def statistics(self, counts: _Counts) -> Statistics:
+    def statistics(self, counts: npt.NDArray[Any]) -> Statistics:
         """Return figures of the tree; ``counts`` (words,) say how often each word occurs."""
         lengths = np.diff(self.codes.code_steps)
         n_codes = np.diff(self.codes.word_codes)

@@ -130,8 +130,8 @@ class SurprisalTable:
         self.columns = tuple(columns)
         self.notes = tuple(notes)
 
-    def __getitem__(self, name: str) -> Column:
-        """A column. Raises KeyError if there is none of that name."""
+    def __getitem__(self, name: str) -> Any:
+        """Return a column: a list of strings, or a masked array. Raises KeyError if there is none of that name."""
         return self._columns[name]
 
     def __len__(self) -> int:
