@@ -1,0 +1,79 @@
+"""Find stilted words in pages, docstrings, messages and help texts: part of `make lint`.
+
+    python docs/prose.py [FILE ...]
+
+The words are in prose.toml. Code, generated tables and the pages of the API are not read.
+"""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+RULES = tomllib.loads((ROOT / "docs" / "prose.toml").read_text(encoding="utf8"))
+PAGES = ("*.md", "docs/*.md", "docs/results/*.md", "packages/*/README.md", "examples/*/README.md")
+SOURCES = ("packages/*/src/**/*.py",)
+NO_PROSE = re.compile(
+    r"^```.*?^```|^~~~.*?^~~~|<!--.*?-->|`[^`\n]*`|\]\([^)\s]*\)|^> .*?$", re.MULTILINE | re.DOTALL
+)
+
+
+def compile_rules(section: str) -> list[tuple[re.Pattern[str], str]]:
+    """Compile the expressions of a section; a space stands for any spaces, of a line break too."""
+    begin, end = ("^", "") if section == "docstrings" else (r"\b", r"\b")
+    return [
+        (re.compile(begin + f"(?:{rule})".replace(" ", r"\s+") + end, re.IGNORECASE), advice)
+        for rule, advice in RULES[section].items()
+    ]
+
+
+PHRASES, BEGINNINGS = compile_rules("phrases"), compile_rules("docstrings")
+
+
+def check(
+    text: str, rules: list[tuple[re.Pattern[str], str]], line: int = 1
+) -> Iterator[tuple[int, str]]:
+    """Yield the line and the complaint for each match; ``line`` is that of the first line of the text."""
+    for rule, advice in rules:
+        for match in rule.finditer(text):
+            found = " ".join(match[0].split())
+            yield line + text[: match.start()].count("\n"), f"'{found}': {advice}"
+
+
+def check_page(text: str) -> Iterator[tuple[int, str]]:
+    """Check a page, of which only prose is read."""
+    yield from check(NO_PROSE.sub(lambda match: re.sub(r"[^\n]", "`", match[0]), text), PHRASES)
+
+
+def check_source(text: str) -> Iterator[tuple[int, str]]:
+    """Check the texts of a module: docstrings, messages and help."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield from check(NO_PROSE.sub("`", node.value), PHRASES, node.lineno)
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if documented and (doc := ast.get_docstring(node)):
+            yield from check(doc, BEGINNINGS, getattr(node, "lineno", 1))
+
+
+def main(names: list[str]) -> int:
+    """Print every complaint with its place; return how many there are."""
+    found = 0
+    for path in (
+        map(Path, names)
+        if names
+        else (p for place in (*PAGES, *SOURCES) for p in sorted(ROOT.glob(place)))
+    ):
+        text = path.read_text(encoding="utf8")
+        for line, complaint in sorted((check_source if path.suffix == ".py" else check_page)(text)):
+            shown = path.relative_to(ROOT) if path.is_absolute() else path
+            print(f"{shown}:{line}: {complaint}")
+            found += 1
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(sys.argv[1:])))
