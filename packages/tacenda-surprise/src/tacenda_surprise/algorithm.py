@@ -62,6 +62,7 @@ from tacenda_surprise.variance import PredictiveVariance, nearest
 
 _UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
 _SCORES = 8_000_000  # in memory at a time
+_USUAL_ITEMS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +164,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     history = History()  # of the last fit
     _seed = 0  # of the last fit
+    _usual_items = 0.0  # how many identities of a new user the usual user counts as; models from before have none
     _catalogue: Catalogue | None = None
     _data: FitData | None = None  # None where it was saved without its ratings
     _instead: RatingAlgorithm | None = None  # what predicts after a fit that diverged
@@ -371,6 +373,14 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Whether `fold` conditions on identities."""
         return self.conditional
 
+    def _temper(self, told: npt.NDArray[Any], usual: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
+        """Return what is expected of a new user, where ``n`` identities say ``told`` and everybody is like ``usual``.
+
+        Models are fitted to users of whom more is known, and would believe one or two identities too much.
+        """
+        share = n / max(n + self._usual_items, 1)
+        return np.asarray(share * told + (1 - share) * usual)
+
     def _known(self, ratings: Ratings, identities: Identities | None) -> Identities | None:
         """Join the identities with those of the ratings; None without conditioning."""
         return Identities.of(ratings, identities) if self.conditional else None
@@ -431,6 +441,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             )
         fitted = copy(self)
         fitted._instead, fitted._seed, fitted._data = None, self._draw_seed(trainset), data
+        fitted._usual_items = _USUAL_ITEMS if self.conditional else 0.0
         run = FitRun(checkpoints, resume, self._callbacks(callbacks), type(self).__name__)
         try:
             fitted._fit(run, data.ratings, data.identities)
@@ -847,10 +858,14 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def config_dict(self) -> dict[str, Any]:
         """Return options, the seed of the fit and the scale, as JSON values. Raises NotFittedError."""
-        return {**super().config_dict(), "settings": self._plain_settings(), "seed": self._seed}
+        own = {"settings": self._plain_settings(), "seed": self._seed}
+        if self.conditional:
+            own["usual_items"] = self._usual_items
+        return {**super().config_dict(), **own}
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         self._seed = int(config.get("seed", 0))
+        self._usual_items = max(float(config.get("usual_items", 0.0)), 0.0)
         super()._read_arrays(config, arrays)
 
     def _sizes(self) -> dict[str, Any]:

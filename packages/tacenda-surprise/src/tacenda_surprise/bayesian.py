@@ -259,7 +259,8 @@ class BayesianPMF(RatingAlgorithm):
         samples, items = self._learned(self.learned).samples, np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
         known = self._known_items(items, identities)
-        return fold(samples, self._unit, items, rated, known, self._average_samples)
+        usual = self._average_samples
+        return fold(samples, self._unit, items, rated, known, usual, self._temper)
 
     @property
     def _average_samples(self) -> tuple[Floats, Floats]:

@@ -16,6 +16,7 @@ likewise, without s.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -23,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.arrays import LARGEST, Array, Arrays, Float32, Float64, at_least, up_to
+from tacenda.errors import DataError
 from tacenda.fitting import FitRun, History
 from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Tables, rating_scores
@@ -50,8 +52,9 @@ from tacenda_surprise.factorization import (
     thesis_options,
     train,
 )
+from tacenda_surprise.top_n import check_length
 from tacenda_surprise.trainsets import Touched
-from tacenda_surprise.users import FoldedFactors, check_rated
+from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
 from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
 from tacenda_surprise.variance import fit as fit_variances
 
@@ -267,6 +270,16 @@ class PMF(RatingAlgorithm):
         """Biases and factors, x for users."""
         return self._learned(self.learned).tables
 
+    @property
+    def average(self) -> Tables:
+        """See `RatingAlgorithm.average`; with conditioning the mean of s is there as ``side_factors`` (1, factors)."""
+        if self._average is None:
+            found, prior = super().average, self._learned(self.learned).user_prior
+            if len(prior):
+                usual = mean_row(prior, self._rated[0])[None]
+                self._average = found._replace(side_factors=usual)
+        return super().average
+
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedFactors:
@@ -277,7 +290,8 @@ class PMF(RatingAlgorithm):
         known = self._known_items(items, identities)
         prior = np.zeros(self.settings.n_factors, np.float32)
         if self.conditional and len(known):
-            prior = found.side_factors[known].mean(axis=0)
+            told, usual = found.side_factors[known].mean(axis=0), self.average.side_factors[0]
+            prior = self._temper(told, usual, len(known)).astype(np.float32)
         bias, x = solve_user(found.resolved, found.tables, mean, (items, rated), prior)
         q, c, usual = found.item_factors, found.item_biases, self.average
         if not len(items):  # the average user, but for what the identities say
@@ -285,6 +299,73 @@ class PMF(RatingAlgorithm):
             x = x if len(known) and self.conditional else usual.user_factors[0]
         variance, unknown = spread.of_new_user(len(items)), (usual.item_factors, usual.item_biases)
         return FoldedFactors(bias, x, variance, spread, scale, mean, q, c, unknown)
+
+    def explain(self, uid: Hashable, iid: Hashable, n: int = 5) -> Explanation:
+        """Say why an item is recommended: by how much each of a user's ratings raises or lowers its estimate.
+
+        Bias and factors of a user are a ridge regression on the factors q of the items rated, and so are linear in the
+        ratings: with A its penalized products, the rating r_j counts (q_i, 1)^T A^{-1} (q_j, 1) (r_j - what is expected
+        of it without this user's ratings). With conditioning an item counts by its identity too. What a fitted user
+        differs from the regression is among the ``others``.
+
+        Parameters
+        ----------
+        uid, iid
+            Raw ids; a user of the trainset, or one who was folded in.
+        n
+            How many reasons, at most.
+
+        Raises DataError for an unknown user or item.
+        """
+        self._require_known([uid])
+        if (item := self._items.get(iid)) is None:
+            raise DataError(
+                f"item {iid!r} is not in the trainset: ask for one that somebody has rated"
+            )
+        check_length(n)
+        ids: Numbers
+        known: Numbers
+        if (user := self._users.get(uid)) is not None:
+            ids, values = self._fit_data().ratings.of_user(user)
+            known = self._learned(self._seen).of_user(user)
+            estimate = self.score_pairs(np.array([user]), np.array([item]))[0]
+        else:
+            new = self._new_users[str(uid)]
+            ids, values, known = new.given.items, new.given.values, new.seen
+            estimate = new.model_user.score(np.array([item]))[0]
+        base, effects = self._effects(item, ids, values, known, is_new=user is None)
+        raw, ratings = list(self._items), dict(zip(ids.tolist(), values.tolist(), strict=True))
+        order = sorted(effects, key=lambda one: -abs(effects[one]))[:n]
+        reasons = [Reason(raw[one], ratings.get(one), effects[one]) for one in order]
+        rest = float(estimate) - base - sum(one.effect for one in reasons)
+        return Explanation(float(estimate), base, reasons, rest)
+
+    def _effects(
+        self, item: int, ids: Numbers, values: Floats, known: Numbers, *, is_new: bool
+    ) -> tuple[float, dict[int, float]]:
+        """What is expected of an item without a user's items, and the effect of each of these."""
+        found, mean = self._learned(self.learned), self.catalogue.mean
+        q, c, used = found.item_factors, found.item_biases, found.resolved
+        prior, base = np.zeros(q.shape[1]), mean + float(c[item])
+        effects = dict.fromkeys(np.union1d(ids, known if self.conditional else ids).tolist(), 0.0)
+        if self.conditional and len(known):
+            share = len(known) / (len(known) + self._usual_items * is_new)
+            usual = (1 - share) * self.average.side_factors[0]
+            prior = share * found.side_factors[known].mean(axis=0) + usual
+            base += float(q[item] @ usual)
+            own = found.side_factors[known] @ q[item] * (share / len(known))
+            effects |= dict(zip(known.tolist(), own.tolist(), strict=True))
+        if len(ids):
+            of_bias = used.user_biases.total(len(ids)) if used.rates.user_biases > 0 else None
+            weights = used.user_factors.total(len(ids)), of_bias
+            design, A = _normal_equations(q[ids], *weights)
+            asked, _ = _normal_equations(q[[item]], *weights)
+            left = values - mean - c[ids] - design[:, :-1] @ prior
+            for one, effect in zip(
+                ids.tolist(), design @ np.linalg.solve(A, asked[0]) * left, strict=True
+            ):
+                effects[one] += float(effect)
+        return base, effects
 
     def _sizes(self) -> dict[str, Any]:
         sizes, width, told = super()._sizes(), self.settings.n_factors, self.conditional

@@ -11,6 +11,7 @@ algorithm 4.4), predicts the same to a hundredth of a star and is scored some te
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -296,17 +297,20 @@ def fold(
     values: Floats,
     known: Numbers,
     average: tuple[Floats, Floats],
+    expect: Callable[[Floats, Floats, int], Floats],
 ) -> FoldedSamples:
     """Solve, in every sample, for the factors of a user with the ratings ``values`` (n,) of ``items`` (n,).
 
         A = Lambda + alpha Z^T Z,    A x = Lambda (mu + s) + alpha Z^T t,    rows of Z: (q_i, 1)
 
     ``known`` are all items known to be rated, ascending; of no consequence without conditioning. A user of whom nothing
-    is known is the ``average`` one. Raises ArtifactError where A is not positive definite.
+    is known is the ``average`` one, and ``expect`` says how much of it remains where little is known. Raises
+    ArtifactError where A is not positive definite.
     """
     expected = (samples.mean if len(known) else average[0][:, 0]).astype(np.float64)
-    if samples.links.shape[1]:
-        expected += samples.links[:, known].sum(axis=1) / np.sqrt(max(len(known), 1))
+    if samples.links.shape[1] and len(known):
+        expected += samples.links[:, known].sum(axis=1) / np.sqrt(len(known))
+        expected = expect(expected, average[0][:, 0], len(known))
     Z = samples.q[:, items].astype(np.float64)
     targets = (values.astype(np.float64) - unit.mean) / unit.unit - Z[:, :, -1]
     Z[:, :, -1] = 1.0

@@ -91,6 +91,23 @@ def ratings_by_item(ratings: Mapping[Any, float] | Iterable[tuple[Any, float]]) 
         ) from error
 
 
+class Reason(NamedTuple):
+    """An item that a user has rated, and by how much that raises or lowers an estimate."""
+
+    item: Any  # raw id
+    rating: float | None  # None where only the identity is known
+    effect: float
+
+
+class Explanation(NamedTuple):
+    """An estimate taken apart: ``base`` + the effects of the reasons + ``others`` is the ``estimate``, not clipped."""
+
+    estimate: float
+    base: float  # expected of the item by a user of whom nothing is known
+    reasons: list[Reason]  # the largest effects first
+    others: float  # all other effects together
+
+
 class Given(NamedTuple):
     """The ratings of a new user; items are numbers of the model."""
 
