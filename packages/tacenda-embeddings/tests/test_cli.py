@@ -178,7 +178,7 @@ def test_neighbours_are_sorted_and_leave_the_word_out(run, saved, toy):
 def test_neighbours_of_an_unknown_word_say_what_is_shown(run, saved):
     status, _, err = run("neighbours", saved, "zebra")
     assert status == 0
-    assert "'zebra' is not in the vocabulary: shown is <unk>" in err
+    assert "'zebra' is not in the vocabulary: these are the neighbours of <unk>" in err
 
 
 def test_folder_without_a_model_is_named(run, tmp_path, text):

@@ -165,7 +165,7 @@ def test_the_written_configuration_has_everything_spacy_wants(lds):
         ([], {}, "name at least one"),
         (["tagger", "tagger"], {}, "named twice"),
         (["tagger", "nonsense"], {}, "nonsense"),
-        (["transformer", "tagger"], {}, "no configuration of transformer.* one of tagger, "),
+        (["transformer", "tagger"], {}, "no configuration for transformer.* one of tagger, "),
         (["lds_embeddings", "tok2vec"], {}, "name at least one"),
         (["tagger"], {"output": "nonsense"}, "own_past_future.*'nonsense'"),
         (["sentencizer"], {}, "no component of sentencizer"),
@@ -216,7 +216,7 @@ def test_models_of_another_kind_are_refused(lds, tmp_path):
         pipeline_config(["tagger"], str(tmp_path / "lm"))
     with pytest.raises(ConfigurationError, match=r"lm holds one of the language_models, not token"):
         pipeline_config(["tagger"], lds, vectors=str(tmp_path / "lm"))
-    with pytest.raises(ConfigurationError, match=r"'lds' gives a word no vector of its own"):
+    with pytest.raises(ConfigurationError, match=r"'lds' has no vectors of single words"):
         pipeline_config(["tagger"], lds, vectors=lds)
 
 
@@ -453,8 +453,8 @@ def test_the_command_says_what_is_not_there_and_writes_all_the_same(run, lds, tm
     status, _, err = run("init-config", config, "--lds", tmp_path / "lds", "--vectors", "my-lsd")
     assert status == 0
     absent, unknown, *_ = err.splitlines()
-    assert absent.startswith(f"--lds {tmp_path / 'lds'} is not there yet")
-    assert "--vectors my-lsd is not there yet" in unknown
+    assert absent.startswith(f"--lds {tmp_path / 'lds'} does not exist yet")
+    assert "--vectors my-lsd does not exist yet" in unknown
     assert "no installed model 'my-lsd'" in unknown
     assert Config().from_disk(config)["paths"]["words"] == "my-lsd"
     assert "not there" not in run("init-config", "-", "--lds", lds)[2]

@@ -42,10 +42,10 @@ ModelOutput = Annotated[
     typer.Option(
         "--model-output",
         metavar="NAME",
-        help="Which of the model's vectors, where it has several: own_past_future, own_context ... (lds).",
+        help="Which vectors to compute: own_past_future, own_context, mean, ... (lds).",
     ),
 ]
-_Language = Annotated[str, typer.Option("--language", help="Its language, as spaCy's code.")]
+_Language = Annotated[str, typer.Option("--language", help="Language code of spaCy.")]
 
 
 def _file(help: str) -> Any:
@@ -60,7 +60,7 @@ def fit(
     text: Texts,
     output: Output,
     model: Annotated[
-        str, typer.Option(help="A name that `tacenda plugins embedders` lists.")
+        str, typer.Option(help="Model to fit; `tacenda plugins embedders` lists them.")
     ] = "lds",
     distribution: Distribution = None,
     tokenizer: Tokenizer = "whitespace",
@@ -69,14 +69,18 @@ def fit(
     digits: Digits = True,
     lowercase: Lowercase = False,
     oov: Annotated[
-        str, typer.Option(help="Unknown words: by shape and suffix (classes) or one (single).")
+        str,
+        typer.Option(
+            help="Treat unknown words by shape and suffix (classes) or all alike (single)."
+        ),
     ] = "classes",
     n_states: Annotated[
-        int | None, typer.Option(min=1, help="Dimensions of the latent state (lds).")
+        int | None, typer.Option(min=1, help="Number of latent dimensions (lds).")
     ] = None,
     model_output: ModelOutput = None,
     valid: Annotated[
-        Path | None, _file("Held-out text, which ends the fit in time (varembed, sumembed).")
+        Path | None,
+        _file("Held-out text; training stops when it no longer improves (varembed, sumembed)."),
     ] = None,
     checkpoints: Checkpoints = None,
     settings: Set = None,
@@ -86,7 +90,7 @@ def fit(
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
-    """Fit an embedder to raw text and save it; on a cluster, if a scheduler is named and the model is an lds."""
+    """Fit an embedder to raw text and save it. With --scheduler, count the text of an lds on a cluster."""
     from tacenda import Corpus, plugins
 
     options = options_of(settings, n_states=n_states, output=model_output)
@@ -128,7 +132,9 @@ def apply(
     ] = "-",
     tokenizer: Annotated[
         str | None,
-        typer.Option(help='"whitespace", "words" or "spacy:LANG"; by default that of the fit.'),
+        typer.Option(
+            help='"whitespace", "words" or "spacy:LANG". Default: the tokenizer of the fit.'
+        ),
     ] = None,
     model_output: ModelOutput = None,
     encoding: Encoding = "utf-8",
@@ -137,9 +143,9 @@ def apply(
 ) -> None:
     """Write a vector for every token of a text.
 
-    Printed: a token, a tab and its numbers on each line, and an empty line after every sentence. In an
-    .npz file: vectors (tokens, width) float32; offsets (lines + 1) int64, line i being rows offsets[i] to
-    offsets[i + 1]; and the tokens, UTF-8, one per line, as the bytes of the array tokens.
+    Printed output has a token, a tab and its numbers on each line, and an empty line after each sentence. An .npz
+    file has three arrays: vectors, float32 (tokens, width); offsets, int64 (lines + 1,), where line i has the rows
+    offsets[i] to offsets[i + 1]; and tokens, the UTF-8 bytes of the tokens, one per line.
     """
     from tacenda_embeddings import text_vectors
 
@@ -166,16 +172,16 @@ def compact(
     folder: Folder,
     output: Output,
     precision: Annotated[
-        str, typer.Option(help="int8, float16, or full to save it whole again.")
+        str, typer.Option(help="int8, float16, or full to save without rounding.")
     ] = "int8",
     text: Annotated[
-        Path | None, _file("Text to compare vectors on, instead of single words.")
+        Path | None, _file("Compare the vectors on this text instead of single words.")
     ] = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
-    """Save a model in 8 or 16 bits a number, and print the cosines of the old and the new vectors."""
+    """Save a smaller copy of a model, and print how close its vectors are to the original's."""
     from tacenda.estimator import resolve
     from tacenda_embeddings.text_vectors import compare
 
@@ -186,7 +192,7 @@ def compact(
     loss = compare(embedder, smaller, text, _tokenizer_of(embedder), encoding, errors)
     save_smaller(embedder, folder, output, precision)
     typer.echo(
-        f"cosine with the vectors of the whole model, {loss.n_vectors:,} {loss.of}: "
+        f"cosine with the original vectors, {loss.n_vectors:,} {loss.of}: "
         f"mean {loss.mean:.5f}, least {loss.least:.5f}"
     )
 
@@ -195,22 +201,29 @@ def compact(
 def neighbours(
     folder: Folder,
     word: Annotated[str, typer.Argument(help="A word.")],
-    n_words: Annotated[int, typer.Option("--words", min=1, help="Neighbours shown.")] = 10,
+    n_words: Annotated[
+        int, typer.Option("--words", min=1, help="Number of neighbours to show.")
+    ] = 10,
     model_output: ModelOutput = None,
 ) -> None:
-    """Show the words whose vectors, each alone in a sentence, are nearest by cosine."""
+    """Show the words with the nearest vectors (cosine), each as a sentence of one word."""
     from tacenda_embeddings.text_vectors import nearest_words
 
     if not word.strip():
-        raise ConfigurationError("a word without letters has no neighbours: name a word")
+        raise ConfigurationError("WORD is empty: name a word")
     embedder = _load(folder, model_output)
     if word not in embedder.vocabulary:
         if hasattr(embedder, "pieces"):
             made_of = " ".join(embedder.pieces(word)) or "no morpheme"
-            typer.echo(f"{word!r} was never seen: its vector is made of {made_of}", err=True)
+            typer.echo(
+                f"{word!r} is not in the vocabulary: its vector is made of {made_of}", err=True
+            )
         else:
             stands_for = embedder.vocabulary.words[embedder.vocabulary.id_of(word)]
-            typer.echo(f"{word!r} is not in the vocabulary: shown is {stands_for}", err=True)
+            typer.echo(
+                f"{word!r} is not in the vocabulary: these are the neighbours of {stands_for}",
+                err=True,
+            )
     for other, cosine in nearest_words(embedder, word, n_words):
         typer.echo(f"{cosine:.3f}\t{other}")
 
@@ -218,19 +231,21 @@ def neighbours(
 @app.command()
 def pairs(
     folder: Folder,
-    n_pairs: Annotated[int, typer.Option("--pairs", min=1, help="Singular vectors shown.")] = 10,
-    n_words: Annotated[int, typer.Option("--words", min=1, help="Words shown for each.")] = 8,
+    n_pairs: Annotated[int, typer.Option("--pairs", min=1, help="Number of pairs to show.")] = 10,
+    n_words: Annotated[
+        int, typer.Option("--words", min=1, help="Number of words on each side.")
+    ] = 8,
 ) -> None:
-    """Show which words a linear dynamical system expects after which.
+    """Show which words an LDS expects after which other words.
 
-    A line is a pair of singular vectors of the transition operator, with its singular value: words,
-    then words expected next.
+    Each line is a pair of singular vectors of the transition operator: the singular value, words, and the words
+    expected after them.
     """
     embedder = _load(folder)
     if not hasattr(embedder, "transition_pairs"):
         raise ConfigurationError(
             f"{folder} holds a model {embedder.name!r}, which has no transition operator: "
-            "pairs are for lds"
+            "name the folder of an lds"
         )
     for before, after, strength in embedder.transition_pairs(n_pairs=n_pairs, n_words=n_words):
         typer.echo(f"{strength:.3f}\t{' '.join(before)}\t->\t{' '.join(after)}")
@@ -242,12 +257,14 @@ def pairs(
 @app.command()
 def morphemes(
     folder: Folder,
-    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="Words, seen or not.")],
+    words: Annotated[
+        list[str], typer.Argument(metavar="WORD...", help="Words, in the vocabulary or not.")
+    ],
 ) -> None:
-    """Show what words are made of (varembed, sumembed).
+    """Show the morphemes of words (varembed, sumembed).
 
-    A line is a word, whether it has a vector of its own, the mean entropy of its dimensions in bits (varembed),
-    and its morphemes; one in brackets was never seen.
+    Each line has a word, whether it was seen in training, the mean entropy of its dimensions in bits (varembed), and
+    its morphemes, unknown ones in brackets.
     """
     embedder = _load_morphological(folder)
     known = set(embedder.inventory.names)
@@ -262,9 +279,11 @@ def morphemes(
 def export(
     folder: Folder,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The text file to write.")],
-    words: Annotated[Path | None, _file("More words to write, one per line, seen or not.")] = None,
+    words: Annotated[
+        Path | None, _file("More words to write, one per line, in the vocabulary or not.")
+    ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="As fitted, and not scaled to one length.")
+        bool, typer.Option("--raw", help="Do not scale the vectors to one length.")
     ] = False,
     force: Force = False,
 ) -> None:
@@ -290,9 +309,9 @@ def vectors(
     output: Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline to write.")],
     language: _Language = "en",
 ) -> None:
-    """Make a spaCy pipeline whose word vectors are a model's (varembed, sumembed).
+    """Make a spaCy pipeline with the word vectors of a model (varembed, sumembed).
 
-    `spacy train` needs no such pipeline: name the model itself, with `init-config --vectors`, or in
+    You do not need it for `spacy train`: name the model itself with `init-config --vectors`, or in
     `[initialize.before_init]` with `@callbacks = "tacenda.use_vectors.v1"` and `source = DIR`.
     """
     check_output(output)
@@ -303,8 +322,8 @@ def vectors(
         nlp = spacy.blank(language)
     except ImportError as error:
         raise ConfigurationError(
-            f"a spaCy pipeline of {language!r} cannot be made ({error}): install "
-            "'tacenda-embeddings[spacy]', and name one of spaCy's languages, such as en"
+            f"cannot make a spaCy pipeline for the language {language!r} ({error}): install "
+            "'tacenda-embeddings[spacy]', and name a language of spaCy, such as en"
         ) from error
     from tacenda_embeddings.spacy.vectors import use_vectors
 
@@ -320,31 +339,32 @@ def init_config(
         str,
         typer.Option(
             metavar="DIR",
-            help="Folder or name of an LDS, or of another embedder; read in training.",
+            help="Folder or name of an LDS or another embedder, which training reads.",
         ),
     ],
     pipeline: Annotated[
-        str, typer.Option(help="Components, with commas: tagger, parser, ner ...")
+        str, typer.Option(help="Components, separated by commas: tagger,parser,ner.")
     ] = "tagger",
     vectors: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Folder or name of a sumembed or varembed: recommended next to an LDS.",
+            help="Folder or name of a sumembed or varembed (recommended).",
         ),
     ] = None,
     language: _Language = "en",
-    cnn_layers: Annotated[int, typer.Option(min=0, help="Layers of convolution on top.")] = 1,
+    cnn_layers: Annotated[int, typer.Option(min=0, help="Number of convolution layers.")] = 1,
     shared: Annotated[
-        bool, typer.Option(help="One tok2vec that all components listen to, or one in each.")
+        bool, typer.Option(help="Share one tok2vec, or give each component its own layers.")
     ] = True,
     target: Annotated[
-        str | None, typer.Option(help='Where vectors go: "tensor", or NAME for doc._.NAME.')
+        str | None,
+        typer.Option(help='Where the vectors go: "tensor" (Doc.tensor) or NAME (doc._.NAME).'),
     ] = None,
     model_output: ModelOutput = None,
     force: Force = False,
 ) -> None:
-    """Write a configuration for `spacy train`: a pipeline on an LDS, filled and valid."""
+    """Write a complete configuration for `spacy train`, of components that read the vectors."""
     if str(output) != "-":
         check_file(output, force)
     try:
@@ -366,7 +386,8 @@ def init_config(
     for option, model in (("--lds", lds), ("--vectors", vectors)):
         if model is not None and (reason := missing(model)) is not None:
             typer.echo(
-                f"{option} {model} is not there yet, and training needs it: {reason}", err=True
+                f"{option} {model} does not exist yet, and training will need it: {reason}",
+                err=True,
             )
     _write_config(config, output)
 

@@ -73,7 +73,7 @@ def test_neighbours_of_an_unseen_word_says_what_it_is_made_of(run, saved):
     status, out, err = run("neighbours", saved, "unbefriended", "--words", 3)
     assert status == 0
     assert len(out.splitlines()) == 3
-    assert "was never seen: its vector is made of" in err
+    assert "is not in the vocabulary: its vector is made of" in err
 
 
 def test_export_writes_words_that_were_never_seen_too(run, saved, tmp_path):

@@ -180,8 +180,8 @@ class TokenEmbeddings(ModelComponent):
         if self.embedder is None:
             known = sorted({record.name for record in plugins.available("embedders")})
             raise ConfigurationError(
-                "fitting needs to know which model: set embedder in the configuration of the "
-                f"component, one of {', '.join(known)}"
+                "no embedder is chosen to fit: set embedder in the configuration of the component, to one of "
+                f"{', '.join(known)}"
             )
         model = plugins.make("embedders", self.embedder, settings, distribution=self.distribution)
         text, _ = sources.as_corpus(corpus, words, vocabulary)
@@ -259,9 +259,9 @@ class TokenEmbeddings(ModelComponent):
         if unknown := survey.read(docs):
             split = (getattr(self._model, "fitted_on", None) or {}).get("tokenizer")
             warn(
-                f"the model of {self.name!r} does not know {unknown}: it was fitted to another language, to text of "
-                f"another kind or to text split differently{f' (tokenizer {split!r})' if split else ''}; fit one to "
-                "text of this kind, split as the pipeline splits it, as with initialize(corpus=FILE)"
+                f"the model of {self.name!r} does not know {unknown}: it was fitted to another language, to another "
+                f"kind of text, or with another tokenizer{f' ({split!r})' if split else ''}; fit one to text like "
+                "this with the tokenizer of the pipeline, as initialize(corpus=FILE) does"
             )
         if survey.is_over:
             self._survey = None

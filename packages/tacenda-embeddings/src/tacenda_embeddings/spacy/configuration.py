@@ -1,8 +1,8 @@
-"""Configurations of whole pipelines on the vectors of an LDS, as ``spacy train`` takes them.
+"""Configurations for ``spacy train`` of whole pipelines that read the vectors of an LDS.
 
-spaCy's own quickstart gives the components, the training and the scores; here the layer in the place of its
-convolutional network is exchanged: hashed features of the word, static vectors if there are any, and the vectors of the
-embedding component, mixed by one layer, with none or few layers of convolution on top.
+spaCy's quickstart gives the components, the training and the scores. Here its convolutional network is replaced: one
+layer mixes hashed word features, static vectors if there are any, and the vectors of the embedding component, with zero
+or a few layers of convolution on top.
 """
 
 import os
@@ -46,38 +46,38 @@ def pipeline_config(
     target: str | None = None,
     output: str | None = None,
 ) -> Config:
-    """Return a configuration that is filled and valid.
+    """Return a complete, valid configuration.
 
     Parameters
     ----------
     components
-        Factories, such as ``["tagger", "parser", "ner"]``, in their order; at least one that reads vectors. ``tok2vec``
-        and the embedding components may be named or not: they are written first, as the other arguments say.
+        Factories in order, such as ``["tagger", "parser", "ner"]``; at least one must read vectors. ``tok2vec`` and the
+        embedding components are added first, as the other arguments say, and need not be named.
     lds
-        Folder or name of a fitted LDS, or of another embedder. It is read in training, and need not exist yet.
+        Folder or name of a fitted LDS or another embedder. Training reads it; it need not exist yet.
     vectors
-        Folder or name of a fitted SumEmbed or VarEmbed, whose vectors become those of the pipeline and are one more
-        feature of the word; None for no word vectors.
+        Folder or name of a fitted SumEmbed or VarEmbed. Its vectors become the word vectors of the pipeline, and one
+        more input of the layers. None for no word vectors.
     language
         spaCy's code of a language.
     cnn_layers
-        Layers of convolution over the mixed features; 0 leaves all context to the LDS.
+        Convolution layers over the mixed features; 0 leaves all context to the LDS.
     shared
         Whether all components listen to one ``tok2vec``, or each has layers of its own.
     target
-        Where the vectors go: ``"tensor"``, or an extension. None takes ``"lds"`` beside a shared ``tok2vec``, which
-        overwrites ``Doc.tensor``, and else the tensor.
+        Where the vectors go: ``"tensor"`` or the name of an extension. None means ``"lds"`` with a shared ``tok2vec``,
+        which overwrites ``Doc.tensor``, and ``"tensor"`` without one.
     output
-        Which of the model's vectors; None as it was fitted, but own_context for own_past_future of an LDS under layers
-        of convolution: these tell left from right themselves, and two thirds of the columns are faster.
+        Which vectors of the model. None means as fitted, except that an LDS fitted with own_past_future gives
+        own_context under convolution layers: they tell left from right themselves, and fewer columns are faster.
 
     Raises
     ------
     ConfigurationError
-        There is no component that reads vectors, one is named twice or unknown to spaCy, ``cnn_layers`` is
-        negative, or a model that is there is of the wrong kind or has no such output.
+        No component reads vectors, a component is named twice or unknown to spaCy, ``cnn_layers`` is negative, or an
+        existing model is of the wrong kind or has no such output.
     ArtifactError
-        A model that is there cannot be read.
+        An existing model cannot be read.
     """
     names = _check_components(components, cnn_layers)
     target = target or ("lds" if shared else "tensor")
@@ -173,12 +173,12 @@ def _of_spacy(names: list[str], language: str) -> Config:
         base = init_config(lang=language, pipeline=names, optimize="accuracy", silent=True)
     except (ImportError, ValueError, SystemExit) as error:
         raise ConfigurationError(
-            f"spaCy makes no configuration of {', '.join(names)} for the language {language!r}: {error}"
+            f"spaCy cannot configure {', '.join(names)} for the language {language!r}: {error}"
         ) from error
     if unknown := [name for name in names if name not in base["components"]]:
         raise ConfigurationError(
-            f"spaCy makes no configuration of {', '.join(unknown)} beside vectors of tokens: leave it out, or take "
-            f"one of {_READERS}"
+            f"spaCy has no configuration for {', '.join(unknown)} that reads token vectors: leave it out, or use one "
+            f"of {_READERS}"
         )
     return base
 

@@ -112,8 +112,8 @@ def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> N
             name, target = next(reversed(written.items()))
             cause, remedy = f", but {name!r} writes {place_of(target)}", f"set source = {target!r}"
         _fail(
-            f"the width of {place} is not known, because no component before this one in the pipeline says that "
-            f"it writes it{cause}: {remedy}"
+            f"the width of {place} is unknown, because no earlier component says that it writes it{cause}: "
+            f"{remedy}"
         )
 
 

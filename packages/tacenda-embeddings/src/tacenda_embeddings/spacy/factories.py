@@ -8,21 +8,21 @@ from typing import Any, Optional
 
 from spacy.language import Language
 
-#: The settings that all factories share; every value is plain JSON, and none of them is a path.
+#: The settings that all factories share. Every value is plain JSON, and none is a path.
 SHARED_CONFIG = {
-    # which of the model's vectors, where it has several (None: as it was fitted); of an LDS own_past_future,
-    # own_context, weighted_mean, mean, own or filtered; of a VarEmbed logits, log_odds or probabilities
+    # which vectors of the model (None: as fitted). LDS: own_past_future, own_context, weighted_mean, mean, own,
+    # filtered; VarEmbed: logits, log_odds, probabilities
     "output": None,
-    # whether Token, Span and Doc.similarity compare these vectors, and .vector gives them; None: where the target
-    # is Doc.tensor and the pipeline has no word vectors, as spaCy's own .vector does
+    # whether similarity and .vector of tokens, spans and documents use these vectors. None: only if the target is
+    # Doc.tensor and the pipeline has no word vectors, as for spaCy's own .vector
     "similarity": None,
-    # where the vectors go: "tensor" is Doc.tensor, any other name is an extension, as in doc._.lds
+    # where the vectors go: "tensor" for Doc.tensor, any other name for an extension, such as doc._.lds
     "target": "tensor",
-    # "replace" what is there, or "append" columns to it and record them in doc._.<target>_columns
+    # "replace" the vectors in the target, or "append" columns and record them in doc._.<target>_columns
     "mode": "replace",
-    # what a vector may depend on: the whole "doc", or its own "sentence" where boundaries are known
+    # what a vector depends on: the whole "doc", or its "sentence" if boundaries are known
     "context": "doc",
-    # tokens handed to the model at a time; a document is never split
+    # tokens given to the model at a time; a document is never split
     "batch_tokens": 20_000,
 }
 
@@ -30,8 +30,8 @@ SHARED_CONFIG = {
 @Language.factory(
     "token_embeddings",
     assigns=["doc.tensor"],
-    # embedder: a name of `tacenda plugins` (None: any that the artifact holds);
-    # distribution: whose, should two distributions claim the name
+    # embedder: a name that `tacenda plugins` lists (None: whichever the artifact holds);
+    # distribution: its distribution, if two have an embedder of that name
     default_config={"embedder": None, "distribution": None, **SHARED_CONFIG},
 )
 def token_embeddings(
@@ -46,11 +46,11 @@ def token_embeddings(
     context: str,
     batch_tokens: int,
 ) -> Any:
-    """Token vectors of any embedder in the registry, one row of ``Doc.tensor`` per token.
+    """Write a vector for each token, from any installed embedder: one row of ``Doc.tensor`` per token.
 
-    The model is not part of the configuration: give it to ``initialize(artifact=...)``, or in
-    ``[initialize.components.token_embeddings]``. A ``DocBin`` stores no tensor: ``restore(docs)`` of the component
-    gives documents back what they lost on their way.
+    The model is not part of the configuration: give it to ``initialize(artifact=...)``, or name it in
+    ``[initialize.components.token_embeddings]``. A ``DocBin`` stores no tensor; ``restore(docs)`` of the component
+    computes it again.
     """
     from tacenda_embeddings.spacy.component import TokenEmbeddings
 
@@ -92,9 +92,9 @@ def _make_factory(embedder: str, doc: str) -> Any:
 
 
 lds_embeddings = _make_factory(
-    "lds", "Token vectors of a linear dynamical system; see `token_embeddings`."
+    "lds", "Write token vectors in context, from a linear dynamical system; see `token_embeddings`."
 )
 varembed_embeddings = _make_factory(
     "varembed",
-    "Word vectors with a morphological prior, for words seen and unseen; see `token_embeddings`.",
+    "Write word vectors made of morphemes, for any word; see `token_embeddings`.",
 )

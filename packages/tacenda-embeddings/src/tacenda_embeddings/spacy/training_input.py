@@ -53,9 +53,8 @@ def compare(readings: Iterable[Reading], given: Fingerprint, model: Any, giver: 
     if strange:
         names = ", ".join(map(repr, strange))
         warn(
-            f"{names} had other vectors in training than those of {giver} now (their cosine is "
-            f"{max(strange.values()):.2f}), so what {names} predicts is worth little: give {giver} the model of the "
-            f"training, or train {names} again"
+            f"{names} had other vectors in training than those of {giver} now (cosine {max(strange.values()):.2f}), so "
+            f"predictions are unreliable: load the model that {names} was trained with, or train {names} again"
         )
     return complete
 

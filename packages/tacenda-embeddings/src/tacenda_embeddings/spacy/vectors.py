@@ -71,10 +71,10 @@ def checks_vectors() -> Callable[[Any], Any]:
         """Tell the vectors which pipeline reads them. Raises ConfigurationError for vectors of another kind."""
         if not isinstance(nlp.vocab.vectors, MorphologicalVectors):
             _fail(
-                "a pipeline whose word vectors are those of a model is loaded into one that has no room for them: "
-                f'in the configuration that names it, add [nlp.vectors] with @vectors = "{NAME}", or name the model '
-                f'itself, in [initialize.before_init] with @callbacks = "{USE}" and source = FOLDER instead '
-                "of [initialize] vectors"
+                "the word vectors of this pipeline come from a model, and a pipeline with an ordinary table of vectors "
+                f"cannot load them: in the configuration that names this pipeline, add [nlp.vectors] with @vectors = "
+                f'"{NAME}", or name the model instead, in [initialize.before_init] with @callbacks = "{USE}" and '
+                "source = FOLDER"
             )
         nlp.vocab.vectors.serve(nlp)
         return nlp
@@ -110,8 +110,8 @@ def word_model(source: Any) -> Any:
     model = sources.load(source, "embedders", "token embeddings", "transform")
     if not hasattr(model, "vectors") or not hasattr(model, "pieces"):
         _fail(
-            f"{getattr(model, 'name', type(model).__name__)!r} gives a word no vector of its own outside "
-            "a sentence: the vectors of a pipeline are made of varembed or sumembed"
+            f"{getattr(model, 'name', type(model).__name__)!r} has no vectors of single words: use a varembed or "
+            "sumembed for the vectors of a pipeline"
         )
     return model
 
@@ -326,8 +326,8 @@ class MorphologicalVectors(BaseVectors):
         """
         if self.model is None and hasattr(keys, "tolist"):
             _fail(
-                "a layer reads the word vectors of the pipeline, which has none: name their model, in "
-                f'[initialize.before_init] with @callbacks = "{USE}" and source = FOLDER, or, for components that are '
+                "a layer reads the word vectors of the pipeline, which has none: name their model in "
+                f'[initialize.before_init] with @callbacks = "{USE}" and source = FOLDER, or, if components are '
                 "sourced from a pipeline with word vectors, name that pipeline as [initialize] vectors"
             )
         if not self._compared and self.model is not None:
@@ -391,7 +391,7 @@ class MorphologicalVectors(BaseVectors):
         """
         if row is not None or vector is None:
             _fail(
-                f"the vectors {NAME} take the vector of a new word and choose its row: give vector, and not row"
+                f"the vectors {NAME} choose the row of a new word themselves: give vector, not row"
             )
         given = self._ops.asarray1f(vector, dtype="float32")
         if given.shape != (self.vectors_length,):
@@ -401,7 +401,7 @@ class MorphologicalVectors(BaseVectors):
         place = self._row(key)
         if place < self._n_fitted and key in self:
             _fail(
-                f"the vectors {NAME} cannot be changed word by word where the model knows the word: use spaCy's own "
+                f"the vectors {NAME} of words that the model knows cannot be changed: use spaCy's own vectors instead "
                 "(tacenda embed export, then spacy init vectors)"
             )
         if place < 0 and not given.any():
