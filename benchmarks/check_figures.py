@@ -74,7 +74,7 @@ CHECKS = (
         ("part", "way", "words kept"), ("unknown", "rare", "all", "bits per character", "perplexity"),
     ),
     Check(
-        "docs/frbm.md", "lm-boltzmann-ways", f"{_LM}.boltzmann_ways --only likelihood",
+        "docs/results/frbm.md", "lm-boltzmann-ways", f"{_LM}.boltzmann_ways --only likelihood",
         ("model", "context", "learning"), ("valid", "test"),
     ),
     Check(
@@ -82,12 +82,12 @@ CHECKS = (
         ("what",), ("valid", "test"),
     ),
     Check(
-        "docs/recurrent.md", "lm-recurrent",
+        "docs/results/recurrent.md", "lm-recurrent",
         f"{_LM}.recurrent --tables lm-recurrent --runs averaged --starts random --only start",
         ("what",), ("valid",),
     ),
     Check(
-        "docs/state-space.md, docs/results/papers.md", "lm-state-space", f"{_LM}.state_space --studies sparse",
+        "docs/results/state-space.md, docs/results/papers.md", "lm-state-space", f"{_LM}.state_space --studies sparse",
         ("row",), ("gradients", "Good-Turing", "Kneser-Ney"),
     ),
     Check(
