@@ -1,9 +1,9 @@
 """What the documentation shows works: Python blocks, commands and configurations, on a small text.
 
-The blocks of a page run in order, in one namespace and one folder that holds the two texts of ``examples/text``:
-``text.txt`` to fit to and ``new.txt`` to score, and the file ``ratings.csv`` that docs/ratings.md makes. What a block
-prints is what the block of text behind it shows; ``make outputs`` writes these. A block that begins with the path of a
-file is written there, so that later blocks can import it.
+The blocks of a page run in order, in one namespace and one folder that holds the files of ``examples/text``:
+``text.txt`` to fit to, ``new.txt`` to score, and labeled sentences; and the file ``ratings.csv`` that docs/ratings.md
+makes. What a block prints is what the block of text behind it shows; ``make outputs`` writes these. A block that begins
+with the path of a file is written there, so that later blocks can import it.
 """
 
 import configparser
@@ -14,15 +14,11 @@ from pathlib import Path
 
 import pytest
 import spacy
-from spacy.cli.init_config import fill_config
 from spacy.cli.train import train
-from spacy.tokens import Doc, DocBin
-from thinc.api import Config
 
 import tacenda
-from support.pages import agree, read_blocks, run_page, write_outputs
+from support.pages import agree, read_blocks, run_command, run_page, write_outputs
 from tacenda import plugins
-from tacenda.datasets import synthetic_text
 from tacenda_embeddings import LDS
 
 ROOT = Path(__file__).parents[1]
@@ -47,7 +43,7 @@ def having(*languages):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    for text in TEXTS.glob("*.txt"):
+    for text in (*TEXTS.glob("*.txt"), *TEXTS.glob("*.conllu")):
         shutil.copy(text, tmp_path)
     monkeypatch.chdir(tmp_path)
     exec(blocks(ROOT / "docs" / "ratings.md", "python")[0], {})  # writes ratings.csv
@@ -82,40 +78,43 @@ def test_pages_show_what_their_code_prints(page, folder, package_of, monkeypatch
         )
 
 
-@pytest.mark.parametrize("page", having("ini"))
-def test_configurations_make_a_pipeline(page):
-    """A whole one as it is; a piece of one in a pipeline with a tagger."""
-    for text in blocks(page, "ini"):
-        parsed = configparser.ConfigParser(interpolation=None)
-        parsed.read_string(text)
-        if not parsed.has_section("nlp"):
-            text = (
-                '[nlp]\nlang = "en"\npipeline = ["lds_embeddings","tagger"]\n[components]\n'
-                '[components.lds_embeddings]\nfactory = "lds_embeddings"\n'
-                '[components.tagger]\nfactory = "tagger"\n'
-                '[components.tagger.model]\n@architectures = "spacy.Tagger.v2"\n' + text
-            )
-        nlp = spacy.util.load_model_from_config(Config().from_str(text), auto_fill=True)
-        assert nlp.pipe_names == ["lds_embeddings", "tagger"]
-        assert nlp.get_pipe("tagger").model.get_ref("tok2vec").name == "concat_embed"
+def test_pieces_of_a_configuration_are_what_the_command_writes(folder):
+    page = ROOT / "docs" / "spacy-pipelines.md"
+    [command] = [
+        line.removeprefix("$ ")
+        for block in blocks(page, "console")
+        for line in block.splitlines()
+        if "init-config config.cfg" in line
+    ]
+    run_command(command)
+    whole = configparser.ConfigParser(interpolation=None)
+    whole.read("config.cfg", encoding="utf8")
+    pieces = blocks(page, "cfg")
+    assert len(pieces) >= 3
+    for text in pieces:
+        piece = configparser.ConfigParser(interpolation=None)
+        piece.read_string(text)
+        for section in piece.sections():
+            assert piece[section].items() <= whole[section].items(), section
 
 
-def test_the_whole_configuration_trains(folder):
-    """As the page says: spaCy fills it up and trains a tagger that can be loaded."""
+def test_a_trained_pipeline_needs_no_folder_of_a_model(folder):
+    """As the page says: the configuration trains a tagger that can be loaded without the model that it was given."""
     page = ROOT / "docs" / "getting-started.md"
-    [text] = blocks(page, "ini")
-    (folder / "base.cfg").write_text(text.strip(), encoding="utf8")
-    corpus = tacenda.Corpus.from_text(folder / "text.txt", max_vocabulary=500)
+    [command] = [
+        line.removeprefix("$ ")
+        for block in blocks(page, "console")
+        for line in block.splitlines()
+        if "init-config" in line
+    ]
+    corpus = tacenda.Corpus.from_text(folder / "text.txt", tokenizer="words", max_vocabulary=500)
     LDS(n_states=6).fit(corpus).save("my-lds")
-    blank = spacy.blank("en")
-    for part, seed in (("train", 1), ("dev", 2)):
-        docs = DocBin()
-        for sentence in synthetic_text.generate(20, seed=seed):
-            docs.add(Doc(blank.vocab, words=list(sentence.words), tags=list(sentence.tags)))
-        docs.to_disk(folder / f"{part}.spacy")
-    fill_config(folder / "config.cfg", folder / "base.cfg", silent=True)
-    train("config.cfg", "trained", overrides={"training.max_steps": 3})
-    shutil.rmtree("my-lds")  # the trained pipeline has the model inside
+    run_command(command.replace("en-lds-small", "my-lds"))
+    for part in ("train", "dev"):
+        run_command(f"python -m spacy convert {part}.conllu .")
+    paths = {"paths.train": "train.spacy", "paths.dev": "dev.spacy", "training.max_steps": 3}
+    train("config.cfg", "trained", overrides=paths)
+    shutil.rmtree("my-lds")
     tagger = spacy.load(folder / "trained" / "model-last")
     assert all(token.tag_ for token in tagger("Any words will do ."))
 
