@@ -73,10 +73,10 @@ def tried(trials: Iterable[tuple[str, Callable[[], object]]]) -> Cases:
         yield from zip(notes, outcomes(acts), strict=True)
 
 
-def misjoined(name: str, n: int, seed: int, folder: Path) -> Cases:
+def misjoined(name: str, by_hand: bool, n: int, seed: int, folder: Path) -> Cases:
     """Put parts of several models together, ``n`` times at random."""
     rng = np.random.default_rng([seed, *name.encode()])
-    yield from tried(itertools.islice(meanings.attempts(name, folder, rng), n))
+    yield from tried(itertools.islice(meanings.attempts(name, by_hand, folder, rng), n))
 
 
 def resumed(name: str, n: int, seed: int, folder: Path) -> Cases:
@@ -102,8 +102,11 @@ def units(options: argparse.Namespace) -> list[Unit]:
     names = list(specimens())
     each = -(-options.mutants // len(names))
     found = [Unit("mutants", name, partial(altered, name, each, options.seed)) for name in names]
+    some = _SHORT if options.short else names
     found += [
-        Unit("meanings", name, partial(misjoined, name, each, options.seed)) for name in names
+        Unit(part, name, partial(misjoined, name, part == "by hand", each // 2 + 1, options.seed))
+        for part in ("by hand", "saved anew")
+        for name in some
     ]
     found += [
         Unit("kills", name, partial(scenario, n, options.seed))
@@ -115,7 +118,6 @@ def units(options: argparse.Namespace) -> list[Unit]:
     ]
     found.append(Unit("bombs", "readers", partial(bombs.readers, options.short)))
     found.append(Unit("bombs", "paths", bombs.paths))
-    some = _SHORT if options.short else names
     found += [Unit("forks", name, partial(together.forks, name)) for name in some]
     found += [Unit("threads", name, partial(together.threads, name)) for name in some]
     n_requests, n_documents = (64, 0) if options.short else (2_000, 50_000)
@@ -123,8 +125,10 @@ def units(options: argparse.Namespace) -> list[Unit]:
         Unit("served", name, partial(served.serving, name, n_requests, n_documents))
         for name in served.SERVED
     ]
-    found += [Unit("surroundings", *one) for one in surroundings.SURROUNDINGS.items()]
-    found.append(Unit("surroundings", "pythons", partial(surroundings.pythons, options.short)))
+    found += [
+        Unit("surroundings", name, partial(change, options.short))
+        for name, change in surroundings.SURROUNDINGS.items()
+    ]
     kept = [name for name, specimen in specimens().items() if specimen.keeps_checkpoints]
     n_resumed = 2 if options.short else 200
     found += [

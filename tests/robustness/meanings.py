@@ -160,8 +160,10 @@ def _exchange_nested(whole: Artifact, other: Artifact, rng: Rng) -> tuple[str, A
     return f"nested model exchanged: {name}", replace(whole, nested=nested)
 
 
-def attempts(name: str, folder: Path, rng: Rng) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield notes and what tries each mutant: as files whose hashes were made to fit, and as a model saved anew.
+def attempts(
+    name: str, by_hand: bool, folder: Path, rng: Rng
+) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield notes and what tries each mutant: files whose hashes were made to fit ``by_hand``, or a model saved anew.
 
     A trial returns what came of a mutant that loads: "told" (a warning), "harmless" (the answers of the model), or
     "silent" (other answers, where it was saved anew: nobody can tell it from a model that was fitted so). Silence about
@@ -172,10 +174,9 @@ def attempts(name: str, folder: Path, rng: Rng) -> Iterator[tuple[str, Callable[
     seal = json.loads((folder / "whole" / "model.json").read_bytes())["seal"]
     usual: list[str] = []
     wanted = exercise(load(folder / "whole", name), usual)
-    for number, (note, mutant) in enumerate(mutants(whole, others, rng)):
-        by_hand = number % 2 == 0
+    for note, mutant in mutants(whole, others, rng):
 
-        def attempt(mutant: Artifact = mutant, by_hand: bool = by_hand) -> str:
+        def attempt(mutant: Artifact = mutant) -> str:
             place = folder / "mutant"
             artifact.write(place, mutant)
             if by_hand:
@@ -193,4 +194,4 @@ def attempts(name: str, folder: Path, rng: Rng) -> Iterator[tuple[str, Callable[
                 return "silent"
             return "harmless"
 
-        yield f"{'by hand' if by_hand else 'saved anew'}, {note}", attempt
+        yield note, attempt

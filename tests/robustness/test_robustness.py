@@ -18,7 +18,8 @@ HARNESS = Path(__file__).with_name("harness.py")
 
 PARTS = [
     "mutants",
-    "meanings",
+    "by hand",
+    "saved anew",
     "checkpoints",
     "kills",
     "forks",

@@ -100,6 +100,8 @@ def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
         return
     assert seen is not None
     data, given = _unpack_data(config, arrays, sizes)
+    if not np.allclose(data.ratings.scale, algo.catalogue.scale):
+        raise ArtifactError("the scale of its ratings is not the model's: it is damaged")
     algo._know(data, seen)
     if algo.conditional and (more := _more_rated(seen, data)):
         algo.rated = SideInfo(more)

@@ -155,6 +155,18 @@ def test_certain_and_hopeless_turns_keep_their_logarithms():
     )
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_word_with_a_certain_code_among_others_is_certain(backend):
+    # three leaves of the first word, the second of which is reached with a probability that is one in float64
+    codes = Codes(
+        [0, 3, 4], [0, 1, 3, 6, 9], [0, 0, 1, 0, 1, 2, 0, 1, 2], [1, -1, 1, -1, -1, 1, -1, -1, -1]
+    )
+    r, q = np.ones((1, 1), np.float32), np.full((3, 1), [[-1e4], [1e4], [1e4]], np.float32)
+    with kernels.use(backend):
+        found = tree_softmax_distribution(r, codes, q, np.zeros(3, np.float32))
+    np.testing.assert_array_equal(found, np.array([[0, -2e4]], np.float32))
+
+
 def test_nan_in_a_vector_shows_in_its_own_probability_alone():
     codes = random_codes(6, 4)
     r, w, q, b = problem(codes, dtype=np.float32)

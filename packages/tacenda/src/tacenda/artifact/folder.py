@@ -186,7 +186,8 @@ def read(path: str | os.PathLike[str], *, whole: bool = False) -> Artifact:
 
     A bare name, where no such folder exists, is that of an installed model (`tacenda.artifact.by_name`).
     The arrays are in memory of their own or mapped, so the folder may be replaced or removed afterwards. Of a mapped
-    file of more than a few megabytes nothing is read, unless ``whole`` asks to compare its bytes with their hash too.
+    file of more than a few megabytes a few numbers are read, unless ``whole`` asks to compare its bytes with their
+    hash.
     Raises `ArtifactError`, naming the path, if anything is missing, damaged, altered or of a newer
     format.
     """

@@ -608,7 +608,7 @@ def _descend(x, root, children, leaves, found):
     stack, down = np.empty(len(children) + 1, np.int64), np.empty(len(children))
     for t in range(len(x)):
         total = found[t]
-        total[:] = 0
+        total[:] = -np.inf
         top, stack[0], down[root] = 1, root, 0.0
         while top:
             top -= 1
@@ -625,9 +625,9 @@ def _descend(x, root, children, leaves, found):
                     top += 1
                 else:
                     word = leaves[-1 - child]
-                    before = total[word]  # 0 where none came before: a log-probability is below
-                    if before == 0:
-                        total[word] = min(log_prob, -1e-300)
+                    before = total[word]
+                    if before == -np.inf:
+                        total[word] = log_prob
                     else:
                         high, low = max(before, log_prob), min(before, log_prob)
                         total[word] = high + math.log1p(math.exp(low - high))
