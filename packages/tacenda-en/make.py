@@ -176,20 +176,20 @@ def made(name: str, text: Text, output: Path) -> str:
 HEAD = """\
 # tacenda-en
 
-Three small English models to begin with, of 3 to 4 MB each. Once this is installed, `tacenda.load` and the components
-of a spaCy pipeline know them by their names. They are small so that they come quickly: larger ones, and models of your
-own text, are a command away (`tacenda embed fit`, `tacenda lm fit`).
+Three small pretrained English models, of 3 to 4 MB each. Once this package is installed, `tacenda.load` and the spaCy
+components know them by their names. For larger models, or models of other text, fit one with `tacenda embed fit` or
+`tacenda lm fit`.
 
-```sh
-pip install tacenda-en            # the vectors; with [spacy] for pipelines
-pip install "tacenda-en[lm]"      # the n-grams too, whose package needs torch
-```
+<!-- install: tacenda-en[spacy] -->
+<!-- /install -->
 
-All were fitted to the text of English Wikipedia's good and featured articles of 2019. Its authors are those whom the
-history of each article names, at <https://en.wikipedia.org>. The text is under the licence
+The extra `spacy` is for spaCy pipelines, and the extra `lm` is for the n-grams.
+
+All three were fitted to the text of English Wikipedia's good and featured articles of 2019. Its authors are named in
+the history of each article, at <https://en.wikipedia.org>. The text is under the license
 [CC BY-SA 3.0](https://creativecommons.org/licenses/by-sa/3.0/), and so are these models: whoever passes them on,
-changed or not, names the authors of Wikipedia likewise and keeps the licence. No text is in them: they hold counts of
-short runs of words, and numbers made of such counts. `make models` in the repository makes them.
+changed or not, names the authors of Wikipedia too and keeps the license. The models contain no text, only counts of
+short runs of words, and numbers computed from such counts. `make models` in the repository fits them again.
 """
 
 if __name__ == "__main__":
