@@ -33,6 +33,7 @@ from scipy.special import ndtr
 from tacenda.arrays import Array, Arrays, Constraint, Float32, named
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import StepResult, Trainer
+from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Targets, choice_steps, rating_scores, rating_solves
 from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Doubles, Floats, Identities, Numbers, deviation, lengthen
@@ -44,7 +45,7 @@ _CONFIDENCE = 1.0  # a
 #: Candidates for lambda, in units of (1 + a) times the `_noise`, and what is taken of few pairs.
 _PENALTIES, _USUAL_PENALTY = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0), 0.5
 _HELD_OUT, _FEWEST = 0.1, 50  # of the pairs, by which lambda is chosen
-_LOOKS, _FEWEST_LOOKS = 20_000_000, 2_000  # scores to look at, at most, and pairs, at least
+_LOOKS, _FEWEST_LOOKS = 8_000_000, 2_000  # scores to look at, at most, and pairs, at least
 _AT_ONCE = 4_000_000  # scores in memory
 # What the most popular item has in advance, so that users of whom nothing is known get it.
 _POPULAR = 1e-3
@@ -117,7 +118,7 @@ class Choosing(Trainer):
         for k, penalty in enumerate(_PENALTIES):
             trained.weights = confidence, penalty * unit
             for _ in range(2 if k else 5):
-                trained.step(None, 1.0)
+                trained.sweep()
             gains.append(trained._gain(*pairs))
         return _PENALTIES[int(np.argmax(gains))]
 
@@ -139,6 +140,11 @@ class Choosing(Trainer):
         """Bring every user nearer to where the items are best for them."""
         self._move(self.x, self.seen, self.y)
 
+    def sweep(self) -> None:
+        """Bring every item, then every user, nearer to where the other side is best for them."""
+        self._move(self.y, self.by_item, self.x)
+        self.move_users()
+
     def _move(self, own: Floats, chosen: Identities, others: Floats) -> None:
         confidence, precision = self.weights[0], precision_of(others, self.weights[1])
         own[:] = choice_steps(
@@ -147,9 +153,8 @@ class Choosing(Trainer):
         )  # fmt: skip
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """Solve for the items, then for the users; the loss is what is minimized, penalties included."""
-        self._move(self.y, self.by_item, self.x)
-        self.move_users()
+        """Make one sweep; the loss is what is minimized, penalties included."""
+        self.sweep()
         return StepResult(self._loss(), float(len(self._users)))
 
     def _loss(self) -> float:
@@ -183,7 +188,7 @@ class ImplicitFactors(Arrays):
         """Fit to ``seen`` (who has rated what), which includes ``ratings``."""
         trained = Choosing.of(seen, ratings.n_items, _WIDTH, _CONFIDENCE, None, _SEED)
         for _ in range(_SWEEPS):
-            trained.step(None, 1.0)
+            trained.sweep()
         return cls.of_trained(trained, ratings)
 
     @classmethod
@@ -202,15 +207,26 @@ class ImplicitFactors(Arrays):
 
     def of_new_user(self, items: Numbers) -> Floats:
         """Factors (1, width) of a user who has rated ``items``."""
-        return self.solve(items, self.y)[None]
+        return self.solve(items, self.y, self._precision)[None]
 
-    def solve(self, ids: Numbers, others: Floats) -> Floats:
-        """Factors (width,) of a row that has chosen the rows ``ids`` of the other side."""
+    @cached_property
+    def _precision(self) -> Doubles:
+        """What all users have in common."""
+        return precision_of(self.y, self._weights[1])
+
+    @property
+    def _weights(self) -> tuple[float, float]:
         confidence, penalty = self.liking[2:].tolist() or _ONCE
+        return confidence, penalty
+
+    def solve(self, ids: Numbers, others: Floats, precision: Doubles | None = None) -> Floats:
+        """Factors (width,) of a row that has chosen the rows ``ids`` of the other side."""
+        confidence, penalty = self._weights
         targets = np.full(len(ids), (1 + confidence) / confidence, np.float32)
         row = Targets(np.array([0, len(ids)]), np.asarray(ids, np.int32), targets)
         nothing = np.zeros(others.shape[1], np.float32)
-        precision = precision_of(others, penalty)
+        if precision is None:
+            precision = precision_of(others, penalty)
         found: Floats = rating_solves(row, others, nothing, precision, confidence)[0]
         return found
 
