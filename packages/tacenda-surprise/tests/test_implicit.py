@@ -231,3 +231,22 @@ def test_models_of_ratings_name_the_model_for_pairs(pairs):
 def test_a_matrix_of_one_choice_is_enough():
     model = ImplicitMF(random_state=0).fit(csr_array(np.eye(1)))
     assert model.top_n(1, exclude_seen=False)[0][0][0] == 0
+
+
+def test_lists_are_made_for_as_many_users_at_a_time_as_their_scores_may_take(pairs, monkeypatch):
+    model = ImplicitMF(n_factors=3, random_state=0).fit(pairs)
+    expected, asked = model.top_n(3), []
+    score = type(model).score_users
+
+    def watched(self, users):
+        asked.append(len(users) * len(self.catalogue.items))
+        return score(self, users)
+
+    monkeypatch.setattr(type(model), "score_users", watched)
+    monkeypatch.setattr("tacenda_surprise.algorithm._SCORES", 200)
+    found = model.top_n(3)
+    assert max(asked) <= 200
+    assert sum(asked) == len(model.catalogue.users) * len(model.catalogue.items)
+    assert {u: [i for i, _ in best] for u, best in found.items()} == {
+        u: [i for i, _ in best] for u, best in expected.items()
+    }

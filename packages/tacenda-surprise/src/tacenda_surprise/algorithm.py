@@ -61,7 +61,7 @@ from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings
 from tacenda_surprise.variance import PredictiveVariance, nearest
 
 _UNKNOWN = "UKN__"  # how AlgoBase.predict marks a raw id the trainset does not know
-_SCORES = 8_000_000  # in memory at a time
+_SCORES = 2_000_000  # in memory at a time
 _USUAL_ITEMS = 5.0
 
 

@@ -46,7 +46,7 @@ _CONFIDENCE = 1.0  # a
 _PENALTIES, _USUAL_PENALTY = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0), 0.5
 _HELD_OUT, _FEWEST = 0.1, 50  # of the pairs, by which lambda is chosen
 _LOOKS, _FEWEST_LOOKS = 8_000_000, 2_000  # scores to look at, at most, and pairs, at least
-_AT_ONCE = 4_000_000  # scores in memory
+_AT_ONCE, _ROWS = 4_000_000, 8_192  # scores in memory, and rows in float64
 # What the most popular item has in advance, so that users of whom nothing is known get it.
 _POPULAR = 1e-3
 _LIKED = 0.25  # the power of how likely they are to like it
@@ -255,7 +255,11 @@ class ImplicitFactors(Arrays):
 
 def precision_of(others: Floats, penalty: float) -> Doubles:
     """Lambda I + Y^T Y (width, width), what all rows of one side have in common."""
-    return np.asarray(penalty * np.eye(others.shape[1]) + others.astype(np.float64).T @ others)
+    found = penalty * np.eye(others.shape[1])
+    for start in range(0, len(others), _ROWS):  # in float64, without a second table
+        part = others[start : start + _ROWS].astype(np.float64)
+        found += part.T @ part
+    return np.asarray(found)
 
 
 class Ranked(NamedTuple):
