@@ -229,6 +229,23 @@ def test_a_mean_off_the_scale_and_a_scale_without_end_are_refused(catalogue, sav
         tacenda.load(saved)
 
 
+@pytest.mark.parametrize(
+    ("surprise", "message"),
+    [
+        ("", "not an object"),
+        (3, "damaged"),
+        ({"class": "\x1b[2J"}, r"\\x1b\[2J, which is no PMF"),
+        ({}, "scale"),
+    ],
+)
+def test_what_surprise_adds_is_refused_where_it_makes_no_sense(surprise, message, saved):
+    found = artifact.read(saved)
+    own = {**found.config["surprise"], "scale": [0, 5]} if surprise == {} else surprise
+    with pytest.raises(ArtifactError, match=message) as caught:
+        PMF.from_artifact(replace(found, config={**found.config, "surprise": own}))
+    assert str(caught.value).isprintable()
+
+
 def test_a_deviation_of_nothing_among_the_choices_is_refused(saved):
     found = artifact.read(saved)
     liking = found.arrays["choices.liking"] * np.float32([1, 0, 1, 1])

@@ -913,6 +913,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         with storage.damage():
             artifact = storage.upgrade(artifact)
             own = artifact.config.get("surprise")
+            if not isinstance(own, dict | None):
+                raise ArtifactError(f"its 'surprise' is {own!r:.80}, not an object: it is damaged")
             address = None if own is None else own.get("class")
             target = cls if address is None else storage.class_at(str(address), cls)
             model: Self = super(RatingAlgorithm, target).from_artifact(artifact)

@@ -231,8 +231,9 @@ def class_at(address: str, base: type[C]) -> type[C]:
     """
     found = [cls for cls in _derived(base) if address_of(cls) == address]
     if not found:
+        shown = ascii(address)[1:-1]
         raise ArtifactError(
-            f"it is a {address}, which is no {base.__name__} known here: import its class first, or load "
+            f"it is a {shown:.200}, which is no {base.__name__} known here: import its class first, or load "
             "it with a class it is derived from"
         )
     return found[-1]
