@@ -1,4 +1,4 @@
-"""Language models with latent variables, the n-gram models beside them, and what people score text with."""
+"""Language models: n-grams, models with latent variables, mixtures, and tools to score text with them."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -15,7 +15,7 @@ Learning follows the gradient of the log-likelihood, or contrastive divergence:
 
     d log P(w_n | context) / d theta = E_D[d(-E)/d theta] - E_M[d(-E)/d theta]                            (eq 3.7)
 
-E_D is over the hidden units given the word that is there; E_M over words and hidden units under the model. What stands
+E_D is over the hidden units given the observed word; E_M over words and hidden units under the model. What stands
 for the words of the model is a `Negative`: drawn from the prediction, reached by a Markov chain, or, with every word
 and its probability, the whole expectation. Given the words, hidden units are always summed over, never drawn.
 
@@ -336,7 +336,7 @@ class BoltzmannPredictor(Predictor):
 
 
 class Negative(NamedTuple):
-    """Words with weights for every context, and the loss of the word that is there."""
+    """Words with weights for every context, and the loss of the observed word."""
 
     words: _Ints  # (tokens, drawn)
     weights: Floats  # (tokens, drawn), which sum to one for each context
@@ -407,7 +407,7 @@ def by_prediction(
 def by_divergence(
     p: BoltzmannParameters, inputs: Floats, targets: _Ints, steps: int, rng: np.random.Generator
 ) -> Negative:
-    """Draw one word for each context by ``steps`` of Gibbs sampling that begin at the word that is there.
+    """Draw one word for each context by ``steps`` of Gibbs sampling that begin at the observed word.
 
     The loss is that of this word given the first states of the hidden units.
     """
@@ -490,7 +490,7 @@ def _normalize(scores: Floats, targets: _Ints) -> Float64:
 def contrast(
     p: BoltzmannParameters, inputs: Floats, targets: _Ints, negative: Negative
 ) -> Contrast:
-    """Return the contrast of the words that are there, ``targets`` (tokens,), and words with weights.
+    """Return the contrast of the observed words, ``targets`` (tokens,), and words with weights.
 
     ``inputs`` are b_t (tokens, hidden).
     """
@@ -602,7 +602,7 @@ class BoltzmannTrainer(Trainer):
     def climb(self, found: dict[str, Floats], tokens: int, learning_rate: float) -> None:
         """Move all parameters along gradients summed over so many words, and shrink them.
 
-        Weight decay adds -lambda w to the mean gradient of a word, for feature vectors to those of the step's words.
+        Weight decay adds -lambda w to the mean gradient of a word; of feature vectors only the step's words get it.
         """
         for name, gradient in found.items():
             slope = -gradient
@@ -682,7 +682,7 @@ class TemporalTrainer(BoltzmannTrainer):
     def _go_back(self, slopes: Floats, hidden: Floats) -> Floats:
         """Add to the gradients of b_t (piece, parts, hidden) what comes back from later words of the piece.
 
-        Return that part alone (tokens, hidden): it is the gradient of a_w of the words that are there.
+        Return that part alone (tokens, hidden): it is the gradient of a_w of the observed words.
         """
         onward, back = np.zeros_like(slopes), np.zeros_like(slopes[0])
         for t in reversed(range(len(slopes))):
@@ -694,7 +694,7 @@ class TemporalTrainer(BoltzmannTrainer):
 
 
 def draw_parameters(settings: FRBMSettings, corpus: Corpus) -> BoltzmannParameters:
-    """Draw small vectors and weights; the biases of words are those of a unigram model."""
+    """Draw small vectors and weights; the biases of words make a unigram model."""
     counts = corpus.type_counts
     rng = np.random.default_rng([settings.seed, 1])
     features, hidden = settings.features, settings.hidden

@@ -116,9 +116,9 @@ class UnigramCache(_Cache):
 
         p(w_t | h) = (sum_{a = 1 .. window} decay^{a - 1} [w_{t - a} = w] + kappa u(w)) / (sum_a decay^{a - 1} + kappa)
 
-    u are the frequencies of the words in the text that the vocabulary was made from, and kappa is ``prior_words``. The
-    cache is meant to be a component of a `Mixture`: text repeats its words, which the models that predict words from a
-    few words before do not know. It reaches over the ends of sentences; score a running text as a stream.
+    u are the frequencies of the words in the text that the vocabulary was made from, and kappa is ``prior_words``. Use
+    the cache in a `Mixture`: text repeats its words, which models that predict from a few words do not know. It reaches
+    across the ends of sentences; score running text as a stream.
 
     Examples
     --------
@@ -209,11 +209,11 @@ class NeuralCache(_Cache):
 
     over the last ``window`` words w_i, where d_i is the squared distance between the vectors r_t and r_i from which
     another model predicts w_t and w_i, in units of its mean over common contexts. (Grave, Joulin and Usunier 2017 have
-    inner products instead of distances, in equations 2 and 3, and neither decay nor kappa; u and kappa are those of
+    inner products instead of distances, in equations 2 and 3, and neither decay nor kappa; u and kappa are as in
     `UnigramCache`.) Where no context was like the present one, the frequencies u remain.
 
-    The vectors are those of an `HLBL` that `fit` fits, or of any model given to `over` that `HasContextVectors`. The
-    cache is meant to be a component of a `Mixture`, beside that model itself; score a running text as a stream.
+    The vectors come from an `HLBL` that `fit` fits, or from any model given to `over` that `HasContextVectors`. Use the
+    cache in a `Mixture` together with that model, and score running text as a stream.
 
     Examples
     --------
@@ -235,9 +235,9 @@ class NeuralCache(_Cache):
 
     @classmethod
     def over(cls, model: LanguageModel, **options: Any) -> Self:
-        """Return a cache over the vectors of a model, which stays as it is; ``options`` are those of the class.
+        """Return a cache over the vectors of a model, which stays as it is; ``options`` are the options of the class.
 
-        If the model is fitted the cache needs no fit, which would fit the model anew.
+        If the model is fitted, do not fit the cache: that would fit the model again.
 
         Raises
         ------
@@ -271,7 +271,7 @@ class NeuralCache(_Cache):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """That of the model, also where it was fitted again since, by which distances change. Raises NotFittedError."""
+        """The vocabulary of the model, even if it was fitted again, which changes distances. Raises NotFittedError."""
         known = super().vocabulary
         theirs: Vocabulary = self.model.vocabulary
         if theirs is not known or self.model.fitted_on is not self._adopted:

@@ -1,4 +1,4 @@
-"""``tacenda lm``: fit language models, score text with them, generate from them, mix them, exchange them.
+"""``tacenda lm``: fit, apply, mix and exchange language models.
 
 Models and numpy are imported by the commands that need them, so that ``--help`` is quick.
 """
@@ -57,12 +57,17 @@ _TOKENIZERS = '"whitespace", "ascii_whitespace", "words" or "spacy:LANG"'
 File = Annotated[
     Path, Argument(metavar="FILE", help="Text, one sentence per line; - is standard input.")
 ]
-Tokenizer = Annotated[str | None, Option(help=f"{_TOKENIZERS}; by default that of the fit.")]
+Tokenizer = Annotated[
+    str | None, Option(help=f"{_TOKENIZERS}. Default: the tokenizer of the training text.")
+]
 Marks = Annotated[
-    str, Option(help="<s> and </s> written in a text: refuse them, skip them, or keep them.")
+    str, Option(help='<s> and </s> written in a text: "refuse", "skip" or "keep" them.')
 ]
 BlankLines = Annotated[
-    str, Option(help="Lines without words: skip them, or count the </s> of each, as query does.")
+    str,
+    Option(
+        help='Lines without words: "skip" them, or "count" the </s> of each, like KenLM\'s query.'
+    ),
 ]
 
 _SENTENCES = 2000  # scored at once
@@ -75,7 +80,9 @@ def surprisal(
     folder: Folder,
     files: Annotated[
         list[Path],
-        Argument(metavar="FILE...", help="Texts, of which - is standard input, or files of items."),
+        Argument(
+            metavar="FILE...", help="Texts, or item files with --region; - is standard input."
+        ),
     ],
     output: Path | None = Option(
         None, "--output", "-o", metavar="FILE", help="Write a .csv or .tsv file."
@@ -83,44 +90,46 @@ def surprisal(
     region: str | None = Option(
         None,
         metavar="COLUMN",
-        help="The files are of items, with a region in each row of this column.",
+        help="Read item files: each row has a region in this column.",
     ),
     item: list[str] | None = Option(
-        None, metavar="COLUMN", help="Column that tells items apart; may be repeated."
+        None, metavar="COLUMN", help="Column that distinguishes items; may be repeated."
     ),
     sentence: str | None = Option(
-        None, metavar="COLUMN", help="Column that tells the sentences of an item apart."
+        None, metavar="COLUMN", help="Column whose value changes where a sentence begins."
     ),
     words: bool = Option(
-        False, "--words", help="The column of --region holds sentences; each word gets a row."
+        False, "--words", help="The column of --region has whole sentences; each word gets a row."
     ),
     delimiter: str | None = Option(
-        None, help="What separates the columns of item files; by default as their first row has it."
+        None, help="Separator of the columns of item files. Default: found in their first row."
     ),
-    quotes: bool = Option(True, help="Values of item files may stand in double quotes."),
+    quotes: bool = Option(True, help="Whether values of item files may be in double quotes."),
     previous: int = Option(
-        1, min=0, max=1000, help="Words before, whose figures each row has too."
+        1, min=0, max=1000, help="Number of preceding words whose values each row also has."
     ),
     unknown: str = Option("spelling", help='Unknown words: "spelling", "even" or "class".'),
-    unseen_types: int | None = Option(None, min=1, help='For "even": how many words are unknown.'),
+    unseen_types: int | None = Option(None, min=1, help='For "even": the number of unknown words.'),
     split: str = Option(
-        "lines", help='"lines": a line is a sentence; "sentences": split at punctuation too.'
+        "lines",
+        help='"lines": one sentence per line; "sentences": also split lines at punctuation.',
     ),
     context: str = Option(
-        "text", help='"text": given all words before; "sentence": those of the sentence.'
+        "text",
+        help='Context of a word: "text", all words before it; "sentence", the words of its sentence.',
     ),
     tokenizer: Tokenizer = None,
-    tabs: bool = Option(False, "--tabs", help="Print tabs instead of commas."),
+    tabs: bool = Option(False, "--tabs", help="Separate columns with tabs instead of commas."),
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
-    """Print one row for every word of texts: its surprisal in bits, and what a regression needs besides.
+    """Print a table with one row per word: its surprisal in bits, and further predictors for a regression.
 
-    A word is what whitespace separates, or with --region what a row of an item file holds. The columns are text,
-    sentence, word_index, start, end (characters), word, surprisal (bits, without attached punctuation),
+    Words are separated by whitespace; with --region each row of an item file is one. The columns are text, sentence,
+    word_index, start, end (characters), word, surprisal (bits, without attached punctuation),
     surprisal_with_punctuation, known, log_frequency (base 2, of the training text), length, and with _prev1 ... the
-    same of the words before. What can be misread in them is said on standard error.
+    same for the words before. Notes on standard error name what you may misread.
     """
     from tacenda_lm.surprisal.scoring import surprisal_table
     from tacenda_lm.surprisal.table import check_ending
@@ -160,7 +169,7 @@ def _item_options(
     delimiter: str | None,
     quotes: bool,
 ) -> dict[str, Any] | None:
-    """Return the options of `read_items`, None for running text. Raises BadParameter for one without effect."""
+    """Return the options of `read_items`, None for running text. Raises BadParameter for an option without effect."""
     if region is None:
         given = {"item": item, "sentence": sentence, "words": words, "delimiter": delimiter}
         for name, value in given.items():
@@ -199,23 +208,23 @@ def _read_texts(
 def compact(
     folder: Folder,
     output: Output,
-    bits: int | None = Option(None, help="Of a log-probability (kneser_ney); 8 by default."),
+    bits: int | None = Option(None, help="Bits per log-probability (kneser_ney). Default: 8."),
     prune: float = Option(
         0.0,
-        help="Leave out n-grams without which the perplexity rises by less than this share (kneser_ney).",
+        help="Leave out n-grams that lower the perplexity by less than this share (kneser_ney).",
     ),
     precision: str | None = Option(
-        None, help="Of large tables (other models): int8, the default, or float16."
+        None, help='Precision of large tables (other models): "int8" (default) or "float16".'
     ),
     text: Path | None = Option(
-        None, metavar="FILE", help="Held-out text, whose perplexities are printed."
+        None, metavar="FILE", help="Held-out text to measure the perplexity on, before and after."
     ),
     tokenizer: Tokenizer = None,
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
-    """Save a model in fewer bits, and print what is lost: the perplexity of --text before and after."""
+    """Save a model in fewer bits, and print what that costs: the perplexity of --text before and after."""
     from tacenda_lm import KneserNey
 
     if text is None and tokenizer is not None:
@@ -255,16 +264,18 @@ def fit(
     vocabulary: Path | None = Option(
         None,
         metavar="FILE|DIR",
-        help="The words to use: a file of words or of Brown clusters, or another saved model, with which this "
-        "one can then be mixed.",
+        help="Words to use: a file of words or of Brown clusters, or a saved model. Models with the same words can be "
+        "mixed.",
     ),
     model: str = Option(
-        "kneser_ney", "--model", help="A name that `tacenda plugins language_models` lists."
+        "kneser_ney",
+        "--model",
+        help="Name of the model; `tacenda plugins language_models` lists them.",
     ),
     distribution: Distribution = None,
-    order: int | None = Option(None, min=1, help="Words that an n-gram spans (kneser_ney)."),
+    order: int | None = Option(None, min=1, help="Number of words in an n-gram (kneser_ney)."),
     lds: str | None = Option(
-        None, metavar="DIR", help="Saved LDS that training starts from (recurrent)."
+        None, metavar="DIR", help="Saved LDS to start training from (recurrent)."
     ),
     settings: Set = None,
     checkpoints: Checkpoints = None,
@@ -276,7 +287,7 @@ def fit(
     count_words: bool = Option(
         False,
         "--count-words",
-        help="Count words of several tokens too, such as don't, for their frequencies in surprisal tables.",
+        help="Also count words of several tokens, such as don't, so that surprisal tables have their frequencies.",
     ),
     scheduler: Scheduler = None,
     text_field: TextField = None,
@@ -285,14 +296,15 @@ def fit(
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
-    """Fit a language model to text and save it; on a cluster, if a scheduler is named and the model counts n-grams."""
+    """Fit a language model to text and save it.
+
+    With --scheduler, the n-grams of a kneser_ney model are counted on a Dask cluster.
+    """
     from tacenda.corpus.lines import check_marks
     from tacenda.corpus.text import sentences_of
 
     if count_words and scheduler is not None:
-        raise typer.BadParameter(
-            "--count-words counts here, not on a cluster: leave out --scheduler"
-        )
+        raise typer.BadParameter("--count-words does not work on a cluster: leave out --scheduler")
     options = options_of(settings, order=order, lds=lds)
     unfitted = _make_model(model, distribution, options, checkpoints, scheduler)
     reading: dict[str, Any] = {
@@ -373,7 +385,7 @@ def _fit(
 def score(
     folder: Folder,
     file: File,
-    words: bool = Option(False, help="Print a line per word, with its surprisal in bits."),
+    words: bool = Option(False, help="Print one line per word, with its surprisal in bits."),
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
     blank_lines: BlankLines = "skip",
@@ -382,10 +394,10 @@ def score(
 ) -> None:
     """Print the log-probability of every line of a text.
 
-    A line of the output is the base-10 logarithm, a tab and the sentence; </s> is counted, and an empty line
-    is no sentence and has 0. With --words it is a word, a tab and its surprisal in bits; </s> comes last,
-    and an empty line follows every sentence. An unknown word has the probability of all unknown words together, which
-    is too much for one of them: `tacenda lm surprisal` gives each its own.
+    Each line has the base-10 logarithm, a tab and the sentence; </s> is counted, and an empty line scores 0.
+    With --words each line has a word, a tab and its surprisal in bits; </s> comes last, and an empty line follows
+    every sentence. Here an unknown word has the probability of all unknown words together, which is too much for one
+    of them: `tacenda lm surprisal` scores them separately.
     """
     from tacenda_lm.sequences import check_blank_lines
 
@@ -410,7 +422,8 @@ def perplexity(
     folder: Folder,
     file: File,
     context: str = Option(
-        "sentence", help='"sentence": each by itself; "stream": each after all before it.'
+        "sentence",
+        help='"sentence": score each sentence independently; "stream": as one running text.',
     ),
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
@@ -450,28 +463,28 @@ def perplexity(
     typer.echo(f"{'log10 probability':<24}{found.log_prob / math.log(10):>12.2f}")
     if found.n_oov:
         typer.echo(
-            "Unknown words count with the probability of all unknown words together: compare perplexities that count "
-            "them only over one vocabulary."
+            "Each unknown word is scored with the probability of all unknown words together: compare perplexities only "
+            "over the same vocabulary."
         )
 
 
 @app.command()
 def generate(
     folder: Folder,
-    context: str = Option("", help="What every sentence begins with."),
-    n: int = Option(5, "-n", "--n", min=1, max=1_000_000, help="How many sentences."),
-    max_words: int = Option(50, min=1, max=100_000, help="The longest continuation."),
-    seed: int | None = Option(None, min=0, help="Seed of the random choices; 0 by default."),
+    context: str = Option("", help="Words that every sentence begins with."),
+    n: int = Option(5, "-n", "--n", min=1, max=1_000_000, help="Number of sentences."),
+    max_words: int = Option(50, min=1, max=100_000, help="Maximum number of words to add."),
+    seed: int | None = Option(None, min=0, help="Random seed. Default: 0."),
     temperature: float | None = Option(
-        None, help="Below 1, probable words are drawn more often; 1 by default."
+        None, help="Below 1, probable words are drawn more often. Default: 1."
     ),
-    k: int | None = Option(None, "--k", min=1, help="Draw from the K most probable words only."),
+    k: int | None = Option(None, "--k", min=1, help="Draw only from the K most probable words."),
     beam: int | None = Option(
         None,
         min=1,
         max=_MOST_FOUND,
         metavar="WIDTH",
-        help="Search for the most probable sentences instead.",
+        help="Search for the most probable sentences with a beam of this width, instead of drawing.",
     ),
     tokenizer: Tokenizer = None,
     as_json: AsJson = False,
@@ -510,14 +523,12 @@ def mix(
         list[Path], Argument(metavar="DIR...", help="Folders of saved language models.")
     ],
     output: Output,
-    valid: Path | None = Option(
-        None, metavar="FILE", help="Held-out text to which the weights are fitted."
-    ),
+    valid: Path | None = Option(None, metavar="FILE", help="Held-out text to fit the weights to."),
     weights: str | None = Option(
-        None, help="Fixed weights, separated by commas; equal by default."
+        None, help="Fixed weights, separated by commas. Default: equal weights."
     ),
     adaptive: bool = Option(
-        False, "--adaptive", help="Let the weights follow the text; fitted with --valid."
+        False, "--adaptive", help="Let the weights adapt to the text; needs --valid."
     ),
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
@@ -530,7 +541,7 @@ def mix(
     from tacenda_lm.mixture import AdaptiveMixture, Mixture
 
     if adaptive and valid is None:
-        raise typer.BadParameter("--adaptive needs --valid FILE, to which the weights are fitted")
+        raise typer.BadParameter("--adaptive needs --valid FILE to fit the weights to")
     if valid is None and tokenizer is not None:
         raise typer.BadParameter("--tokenizer splits the text of --valid FILE: leave it out")
     if valid is not None and weights is not None:
@@ -566,9 +577,9 @@ def mix(
 
 @app.command()
 def cache(folder: Folder, output: Output, settings: Set = None, force: Force = False) -> None:
-    """Put a neural cache over a saved model that predicts from a vector, such as hlbl or recurrent.
+    """Make a neural cache from a saved model that predicts from a vector, such as hlbl or recurrent.
 
-    Mix it with that model and others; `tacenda lm fit --model unigram_cache` makes a cache of words alone.
+    Mix the cache with that model and others. `tacenda lm fit --model unigram_cache` makes a cache without vectors.
     """
     from tacenda_lm import NeuralCache
 
@@ -589,7 +600,7 @@ def from_arpa(
     output: Output,
     force: Force = False,
 ) -> None:
-    """Import an n-gram model of KenLM, SRILM or any other tool from an ARPA file."""
+    """Import an n-gram model from an ARPA file of KenLM, SRILM or another tool."""
     from tacenda_lm import KneserNey
 
     check_output(output, force)
@@ -606,7 +617,7 @@ def to_arpa(
         Path,
         Argument(
             metavar="FILE",
-            help="The file to write; gzipped if it ends in .gz; - is standard output.",
+            help="File to write, gzipped if its name ends in .gz; - is standard output.",
         ),
     ],
     force: Force = False,
@@ -630,18 +641,21 @@ def to_arpa(
 def clusters(
     text: Texts,
     output: Annotated[
-        Path, Option("--output", "-o", metavar="FILE", help="The file of clusters to write.")
+        Path, Option("--output", "-o", metavar="FILE", help="File to write the clusters to.")
     ],
-    n_classes: int = Option(256, min=1, help="Leaves of the tree."),
-    min_count: int = Option(1, min=1, help="Rarer types get no cluster."),
-    tokenizer: str = Option("whitespace", help="As of fit."),
+    n_classes: int = Option(256, min=1, help="Number of clusters."),
+    min_count: int = Option(1, min=1, help="Leave out words that occur less often."),
+    tokenizer: str = Option("whitespace", help=f"{_TOKENIZERS}."),
     text_field: TextField = None,
     marks: Marks = "refuse",
     encoding: Encoding = "utf-8",
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
-    """Find Brown clusters of the words of a text: bits, word and count a line, as wcluster writes them."""
+    """Find Brown clusters of the words of a text.
+
+    Each line of the file has a bit string, a word and its count, like the files of wcluster.
+    """
     from tacenda.corpus.lines import check_marks
     from tacenda_lm import brown_clusters
 

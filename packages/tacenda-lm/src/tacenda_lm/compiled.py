@@ -21,7 +21,7 @@ def recent(ids: Ids, offsets: Offsets, weights: Float64) -> Float64:
 
         hit_t = sum_{a = 1 .. window} weights[a - 1] [ids_{t - a} = ids_t]
 
-    ``weights`` (window,) are those of the last word, the one before, and so on.
+    ``weights`` (window,) belong to the last word, the word before it, and so on.
     """
     found = np.zeros(len(ids), np.float64)
     for s in range(len(offsets) - 1):
@@ -41,7 +41,7 @@ def alike(
 ) -> tuple[Float64, Float64]:
     """Return how much the entries with the right word weigh, and all entries, for some rows: float64 (rows,) each.
 
-    Row r is that of the word at place ``first + r`` of ``words``, and ``weights`` (rows, places) are those of entries
+    Row r belongs to the word at place ``first + r`` of ``words``, and ``weights`` (rows, places) belong to entries
     at all places; it counts the entries at the ``window`` places before its own.
     """
     hits, totals = np.zeros(len(weights)), np.zeros(len(weights))
@@ -65,7 +65,7 @@ def read_side_by_side(words, limit, from_inputs, matrices, masks, rows, q, found
     dtype but ``words``. ``rows`` (steps, texts, types) hold what inputs and biases give to the scores, and become
     log-probabilities. ``from_inputs`` (steps, texts, internal) is what the columns of B and A for the inputs give. The
     ``matrices`` are those for the internal state, of B (types, internal) and A (internal, internal), and Lambda B A'
-    (types, internal). The ``masks`` are those of live and seen places (steps, texts) and what is kept of the states
+    (types, internal). The ``masks`` say which places are live and seen (steps, texts) and what is kept of the states
     (steps, texts, internal), which may be empty. ``q`` (texts, internal) is changed; the states and errors ``found``
     are written.
     """

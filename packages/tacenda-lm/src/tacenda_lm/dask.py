@@ -1,4 +1,4 @@
-"""N-gram counts on a Dask cluster, equal to those of one machine (extra ``dask``).
+"""N-gram counts on a Dask cluster, equal to the counts of one machine (extra ``dask``).
 
 A worker counts the n-grams of the sentences of a part: sorted rows, which it cuts at the same keys as all others. The
 pieces between two keys are summed over all parts, each sum by itself, and come to the client in the order of the keys:

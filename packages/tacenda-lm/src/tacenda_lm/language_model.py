@@ -237,10 +237,10 @@ class LanguageModel(Estimator):
         valid
             Held-out text. Its perplexity goes into ``figures``; models that are trained in epochs stop by it.
         checkpoints
-            A folder in which this fit saves its progress; it is made if it is not there. A fit that was killed and is
-            started again with the same folder ends in the same model. Models whose fit takes seconds refuse it.
+            A folder for the progress of this fit, created if it is missing. Start an interrupted fit again with the
+            same folder, and you get the same model. Models whose fit takes seconds do not accept it.
         resume
-            ``"auto"`` continues from a checkpoint if there is one, True requires one, False starts afresh.
+            ``"auto"`` resumes from a checkpoint if there is one, True requires one, False starts again.
         marks
             ``"refuse"`` raises an error that names the line where ``<s>`` or ``</s>`` is written in a text, as lmplz
             does; ``"skip"`` reads them as spaces; ``"keep"`` takes ``<s>`` as a word and ``</s>`` as the end of a
@@ -365,7 +365,7 @@ class LanguageModel(Estimator):
         marks: Marks = "refuse",
         blank_lines: BlankLines = "skip",
     ) -> Perplexity:
-        """Return the perplexity of a text, a float that carries its protocol.
+        """Return the perplexity of a text: a float with the details of the measurement.
 
         Parameters
         ----------
@@ -378,7 +378,7 @@ class LanguageModel(Estimator):
             as one sequence with ``</s>`` after every sentence, each in the context of all before it, as
             recurrent models are measured; only models that look beyond ``</s>`` differ.
         marks
-            What is done with ``<s>`` and ``</s>`` that are written in the text, as in `fit`.
+            How to read ``<s>`` and ``</s>`` that are written in the text, as in `fit`.
         blank_lines
             ``"skip"`` leaves sentences without tokens out; ``"count"`` counts the ``</s>`` of each, as KenLM's
             ``query`` does.
@@ -592,7 +592,7 @@ def fitted_tokenizer(model: LanguageModel) -> str:
     names = fitted_tokenizers(model)
     if "callable" in names:
         raise ConfigurationError(
-            "the model was fitted with a tokenizer of your own, which is not saved with it: give tokenizer"
+            "the model was fitted with your own tokenizer function, which is not saved with it: give tokenizer"
         )
     if len(names) > 1:
         raise ConfigurationError(

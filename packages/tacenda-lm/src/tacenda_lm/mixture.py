@@ -6,8 +6,8 @@ The weights are fixed, or fitted to held-out text by EM (Jelinek and Mercer 1980
 
     lambda_k <- mean_t  lambda_k p_k(w_t | h_t) / sum_j lambda_j p_j(w_t | h_t)
 
-Word ids are those of the first model's vocabulary; the other models may number the same words in another order.
-A state's value holds those of the components.
+Word ids come from the first model's vocabulary; the other models may number the same words in another order.
+A state's value holds the states of the components.
 
 The weights of an `AdaptiveMixture` follow how well each component predicted the words before:
 
@@ -15,9 +15,9 @@ The weights of an `AdaptiveMixture` follow how well each component predicted the
 
     a_k(t + 1) = delta a_k(t) + log(c + p_k(w_t | h_t) / mean_j p_j(w_t | h_t)),   a_k = 0 before the first word
 
-A component that is better than the others here and now is believed more in the next few words. (Kneser and Steinbiss
-1993 adapt weights to recent text by EM; this needs no text beside the words before.) c bounds what one word can say of
-a component. lambda, eta and delta are fitted to held-out text together.
+A component that predicts the last words better than the others gets more weight for the next few words. (Kneser and
+Steinbiss 1993 adapt weights to recent text by EM; this needs only the words before.) c bounds the influence of one
+word. lambda, eta and delta are fitted to held-out text together.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Mixture(LanguageModel):
     Raises
     ------
     ConfigurationError
-        There are no models, they are no list or dictionary, one of them is no language model, or the weights are
-        none or do not fit them.
+        There are no models, they are not a list or dictionary, one of them is not a language model, or the weights do
+        not fit them.
 
     Examples
     --------
@@ -131,7 +131,7 @@ class Mixture(LanguageModel):
 
     @property
     def components(self) -> Mapping[str, LanguageModel]:
-        """The models by name; for others make another mixture, whose weights are its own."""
+        """The models by name, read-only: for other models make another mixture."""
         return MappingProxyType(self._models)
 
     @property
@@ -152,7 +152,7 @@ class Mixture(LanguageModel):
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, run: FitRun) -> None:
-        """Fit every component, which saves its progress in a folder of its own, and the weights to held-out text."""
+        """Fit every component, which saves its progress in a separate folder, and the weights to held-out text."""
         try:  # before hours of fitting: checkpoints and saved models are folders of these names
             for name in self._models:
                 check_name(name)
@@ -216,7 +216,7 @@ class Mixture(LanguageModel):
             raise
 
     def _note_weights(self, scores: Float64) -> None:
-        """Note on how much text (components, tokens), and to which fits of the components, weights were fitted."""
+        """Note on how many tokens (components, tokens), and to which fits of the components, weights were fitted."""
         self.fitted_on = {**self.fitted_on, "weights_n_tokens": scores.shape[1]}
         self._weighed = [_fits_of(model) for model in self._models.values()]
 
@@ -441,7 +441,7 @@ class AdaptiveMixture(Mixture):
     """A mixture of language models whose weights change from word to word, by how well each has predicted so far.
 
     It is worth most where texts are long and differ: in a stream the weights carry over from sentence to sentence.
-    Predictions of the next word cost what those of a `Mixture` cost; `advance` scores the word too.
+    Predicting the next word costs as much as with a `Mixture`; `advance` scores the word too.
 
     Parameters
     ----------
@@ -653,7 +653,7 @@ def _map(first: Vocabulary, theirs: Vocabulary, name: str) -> _Map:
 
 
 def _fits_of(model: Any) -> list[Any]:
-    """Return ``fitted_on`` of a model and of those in it, of each of which a fit sets another dictionary."""
+    """Return ``fitted_on`` of a model and of the models in it; every fit sets a new dictionary."""
     inner = (each for part in model.nested().values() for each in _fits_of(part))
     return [getattr(model, "fitted_on", None), *inner]
 
@@ -669,7 +669,7 @@ def _columns(rows: _Floats, ids: _Map) -> Float64:
 
 
 def _join(states: Iterable[State]) -> State:
-    """One state that holds those of the components."""
+    """Return one state that holds the states of the components."""
     return State(tuple(state.value for state in states))
 
 
@@ -735,7 +735,7 @@ def adapt_weights(weights: Float64, evidence: Float64) -> Float64:
 
 
 def _judge(scores: Float64) -> Float64:
-    """Return what each token says of the components (components, tokens): nothing if none can predict it."""
+    """Return the evidence of each token for the components (components, tokens), none if no component predicts it."""
     best = scores.max(axis=0)
     scaled = np.exp(scores - np.where(np.isfinite(best), best, 0.0))
     mean = scaled.mean(axis=0)

@@ -463,7 +463,7 @@ class LinearSystem(NamedTuple):
     def start_network(self, text: _Ints, frequencies: Float64) -> list[npt.NDArray[np.float32]]:
         """Return A, B, a, and C with b of the network that computes what the system does, to first order.
 
-        ``text`` (tokens,) is the training text, of which the scales are found on a sample; ``frequencies`` are mu
+        ``text`` (tokens,) is the training text: a sample of it gives the scales; ``frequencies`` are mu
         (types,), positive.
         """
         steps = min(_STEPS, max(2, len(text) // _SEQUENCES))
@@ -605,8 +605,8 @@ class RecurrentTrainer(Trainer):
     A step of plain gradient descent that is long enough for rare words is too long for frequent ones: their rows follow
     the last few hundred words of the text, and predict other text badly. The average over many steps does not.
 
-    `state` holds the states of the streams and what the schedule has seen beside the parameters. The text lies in a
-    ring: after its last word comes its first.
+    `state` holds the states of the streams and what the schedule has seen, in addition to the parameters. The text is
+    a ring: after its last word comes its first.
     """
 
     def __init__(

@@ -146,7 +146,7 @@ def sums_of_pieces(
 ) -> Float64:
     """Return the sum of the values from each begin to its end: float64 (pieces,), 0 where a piece is empty.
 
-    An infinity or NaN among the values is in the sum of its own piece only.
+    An infinity or NaN among the values affects the sum of one piece only.
     """
     if not len(begins):
         return np.empty(0)

@@ -112,8 +112,8 @@ class StateSpaceLMAdvanced(Settings):
     )
     joint_order: int = options.count(
         1,
-        "the longest run of last tokens that has a feature vector of its own, as if it were one token; a run that the "
-        "text does not have is a zero vector, as an unknown token is; 1, as in the paper, leaves all runs out",
+        "the longest run of last tokens that has its own feature vector, as if it were one token; runs that the "
+        "training text does not have, like unknown tokens, are zero vectors; 1, as in the paper, uses no runs",
         16,
     )
     joint_width: int = options.width(25, "elements of the feature vector of a run")
@@ -127,7 +127,7 @@ class StateSpaceLMAdvanced(Settings):
     joint_dropout: float = options.dropout(
         0.3,
         "share of the places which go without the runs of two tokens and longer in training, of the others the share "
-        "without those of three and longer, and so on",
+        "without runs of three and longer, and so on",
     )
     streams: int = options.count(
         32, "places of the text that are read side by side in training", 1 << 16
@@ -333,7 +333,7 @@ class Inputs(NamedTuple):
 
     @classmethod
     def of(cls, windows: Ints, n: int, joint: JointTokens) -> Inputs:
-        """Return those of windows (..., window) of the last tokens, the last first."""
+        """Return the inputs of windows (..., window) of the last tokens, the last first."""
         return cls(windows[..., :n], joint.rows(windows))
 
     def vectors(self, p: Parameters) -> Floats:
@@ -459,7 +459,7 @@ def most_probable(
 ) -> tuple[Floats, Floats]:
     """Return e at the most probable states, and the probabilities of tokens there, both (states, types).
 
-    ``scores`` are u^ (states, types), those of the predicted states, and ``words`` y (states,), the tokens read;
+    ``scores`` are u^ (states, types) of the predicted states, and ``words`` y (states,), the tokens read;
     ``seen`` (states,) is 1, or 0 for a token that says nothing.
     """
     rows, tolerance = np.arange(len(scores)), _TOLERANCE[scores.dtype.itemsize]
@@ -539,7 +539,7 @@ class Piece(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """What `forward` found, with what `backward` needs."""
+    """Results of `forward`, with the values that `backward` needs."""
 
     log_probs: Floats  # (steps, texts, types), natural
     after: Floats  # (texts, internal): the internal state after the last token
@@ -816,7 +816,7 @@ class StateSpacePredictor(Predictor):
     def _passes(self, text: Text, sequences: Ints) -> Iterator[tuple[Ints, Forward]]:
         """Yield positions (steps, texts), -1 behind the end of a text, with what was found there.
 
-        Sequences of similar lengths are side by side; those of one sequence come in their order.
+        Sequences of similar lengths are side by side; the values of one sequence come in their order.
         """
         p, offsets = self.parameters, text.stream.offsets
         lengths = np.diff(offsets)[sequences]
@@ -870,7 +870,7 @@ class Text:
 def draw_parameters(
     settings: StateSpaceLMSettings, counts: npt.NDArray[np.integer[Any]], unknown: int, runs: int
 ) -> Parameters:
-    """Draw small numbers; the internal state begins as sums that fade, and biases as those of a unigram model.
+    """Draw small numbers; the internal state begins as sums that fade, and biases make a unigram model.
 
     The vectors of runs begin as zeros.
     """
@@ -971,7 +971,7 @@ class GradientTrainer(Trainer):
     def _drop(self, piece: Piece) -> tuple[Piece, Floats | None]:
         """Draw what this step leaves out: the piece with fewer runs, and factors of the elements of the states.
 
-        A text that is new has not all the runs that the text of training always has; so some places go without those
+        A text that is new has not all the runs that the text of training always has; so some places ignore runs
         of a random length and longer.
         """
         settings = self.settings

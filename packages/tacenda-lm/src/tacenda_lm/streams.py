@@ -298,7 +298,7 @@ class StreamModel(LanguageModel):
     def advance(self, state: State, word: int) -> State:
         """Return the state after one more word.
 
-        After ``</s>`` the context goes on with ``across_sentences``, and begins anew without.
+        After ``</s>`` the context continues with ``across_sentences``, and starts again without.
         """
         check_word(word, len(self.vocabulary))
         if word == self.vocabulary.boundary_id and not self.settings.across_sentences:
@@ -346,7 +346,7 @@ class StreamModel(LanguageModel):
         return self._fitted.distributions(self._stream(ids, offsets))
 
     def _sentences(self, ids: Integers) -> tuple[Ids, npt.NDArray[np.int64]]:
-        """Return the ids, checked, and the places behind a ``</s>``, after which the context begins anew."""
+        """Return the ids, checked, and the places behind a ``</s>``, after which the context starts again."""
         words = check_ids(ids, len(self.vocabulary))
         if self.settings.across_sentences:
             return words, np.empty(0, np.int64)

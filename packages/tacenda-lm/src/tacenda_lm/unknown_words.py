@@ -1,7 +1,7 @@
 """`UnknownWords`: the part of its class's probability that a word outside the vocabulary gets.
 
 A model gives all words outside its vocabulary one probability, that of their class c: ``<unk>``, or a shape and suffix
-class. That is the probability of meeting *some* such word, often a large one; of the word s that is there it is an
+class. That is the probability of meeting *some* such word, often a large one; of the observed word s it is an
 upper bound. The probability of s itself is
 
     p(s | h) = p(c | h) q(s | c),   sum over all strings s of class c of q(s | c) = 1.
@@ -143,7 +143,7 @@ class _Spelling:
         return shares
 
     def _class(self, word: str) -> str:
-        """The class that a word has where it has no type of its own."""
+        """Return the class of a word that is not in the vocabulary."""
         name = class_of(word, self._normalization) if self._oov == "classes" else None
         while name is not None and name not in self._classes:
             name = coarser_class(name)

@@ -225,7 +225,7 @@ def test_what_is_no_arpa_file_is_refused(tmp_path, content):
 @pytest.mark.parametrize("word", ["two words", "<s>", "", "a\tb"])
 def test_a_word_that_no_file_can_hold_is_refused(tmp_path, word):
     model = KneserNey(order=2).fit([["a", word], ["b"]], marks="keep")
-    with pytest.raises(DataError, match="cannot stand in an ARPA file"):
+    with pytest.raises(DataError, match="cannot be written to an ARPA file"):
         model.to_arpa(tmp_path / "m.arpa")
     assert not list(tmp_path.iterdir())
 

@@ -297,7 +297,7 @@ def test_items_of_several_sentences_that_are_read_as_one_are_announced(model, tm
         found = quiet(model, read_items(path, region="word", text="item"), **options).notes
         return [note for note in found if "split='sentences'" in note]
 
-    assert notes("a b. B a.", "a b.")[0].startswith("1 of 2 items seem to hold several")
+    assert notes("a b. B a.", "a b.")[0].startswith("1 of 2 items seem to have several")
     assert notes("a b. B a.", "a b.", split="sentences") == []
     assert notes("a b. b a.", "Mr. B a", "a b.") == []  # no sentence begins there
     assert notes("a b. B a.", *["a b."] * 10) == []
@@ -451,7 +451,7 @@ def test_regions_of_items_are_words_and_keep_their_columns(model, tmp_path):
         ("item,word\n1,\n", "empty region"),
         ("item,region\n1,a\n", "no column 'word'"),
         ("word,item,word\n1,a,b\n", "2 columns 'word'"),
-        ("item,rt,rt,word\n1,300,301,a\n", "2 columns 'rt'.*name of its own"),
+        ("item,rt,rt,word\n1,300,301,a\n", "2 columns 'rt'.*different name"),
         (",item,word,\n7,1,a,x\n", "several columns without a name"),
         ('item,word\n1,"a\n', "columns.*--no-quotes"),
         ('item,word\n\n1,"He\n1,said,"\n1,and\n', "lines 3 to 4 of .*--no-quotes"),
@@ -713,7 +713,7 @@ def test_what_is_no_text_or_no_model_is_refused(model, tmp_path):
     for texts, error in (([], DataError), ([3], CorpusError), (tmp_path / "none.txt", CorpusError)):
         with pytest.raises(error):
             surprisal_table(model, texts)
-    with pytest.raises(ConfigurationError, match="no language model"):
+    with pytest.raises(ConfigurationError, match="not a language model"):
         surprisal_table("model", "a")
 
 

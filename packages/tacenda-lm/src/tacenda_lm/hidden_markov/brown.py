@@ -56,7 +56,7 @@ _FAST = {"contract"}
 
 
 class BrownClusters:
-    """Words at the leaves of a binary tree: those of one class share a bit string, similar classes a prefix.
+    """Words at the leaves of a binary tree: words of one class share a bit string, similar classes share a prefix.
 
     It is made of ``rows``: word, bit string and count of each word. ``paths`` are the bit strings of words, ``counts``
     how often each occurred, both read-only. Raises DataError where a word occurs twice, a path is no bit string or
@@ -122,7 +122,7 @@ class BrownClusters:
         for path, word in sorted((path, word) for word, path in self.paths.items()):
             if not word or any(end in word for end in "\t\n\r"):
                 raise DataError(
-                    f"the word {word!r:.80} cannot stand in a line of columns with tabs"
+                    f"the word {word!r:.80} cannot be written to a file with tabs between columns"
                 )
             lines.append(f"{path}\t{word}\t{self.counts[word]}\n")
         try:
@@ -481,7 +481,7 @@ def _leader_of(word, joined):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=_FAST)
 def _insert(word, at, neighbors, window, count):  # type: ignore[no-untyped-def]
-    """Take a word out of those that wait, into a class of its own at place ``at``."""
+    """Move a waiting word into a new class at place ``at``."""
     N, NT, loss, mass, leader, place, joined, _, table = window
     # the counts of the new class with </s>, itself, the words that wait and the classes there are
     for direction in range(2):

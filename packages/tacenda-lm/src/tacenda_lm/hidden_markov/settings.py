@@ -27,20 +27,20 @@ class VLHMMAdvanced(Settings):
     retired: ClassVar = MappingProxyType({"averaging": ..., "clip_norm": ...})
 
     word_classes: Method = option(
-        "exchange", 'how words are put into classes; the paper has Brown clusters, "brown"'
+        "exchange", 'how words are put into classes; "brown" in the paper'
     )
     neural: bool = option(
         True,
-        "whether networks that all states share turn embeddings of the states into distributions; if not, every "
-        "transition between classes seen next to each other, and every emission, is a number of its own",
+        "whether shared networks turn embeddings of the states into distributions; if not, every emission and every "
+        "transition between classes that occur next to each other has its own number",
     )
     n_features: int = option(
         64, 'features of a state with transitions="features", f', at_least=1, at_most=1 << 16
     )
     evaluate_every: int = option(
         1,
-        "epochs from one evaluation of the held-out text to the next; an evaluation keeps all states, and with much "
-        "dropout of many states costs half as much as an epoch",
+        "epochs between evaluations of the held-out text; with many states and a lot of dropout, an evaluation costs "
+        "half as much as an epoch",
         at_least=1,
     )
 
@@ -51,7 +51,7 @@ class VLHMMSettings(options.SeededSettings):
 
     n_classes: int = option(
         256,
-        "word classes, M, of which ``</s>`` has one alone; with 1 every state emits every word; 128 in the paper",
+        "word classes, M, one of them only for ``</s>``; with 1, every state emits every word; 128 in the paper",
         at_least=1,
         at_most=1 << 16,
     )
@@ -68,15 +68,15 @@ class VLHMMSettings(options.SeededSettings):
         '"features": the generalized softmax with a learned positive feature map',
     )
     state_dropout: float = options.dropout(
-        0.5, "share of the states of every class left out of each step; 0.5 in the paper"
+        0.5, "share of the states of each class that a step leaves out; 0.5 in the paper"
     )
     epochs: int | None = _PLAN.option(" where no held-out text ends training, which else has 30")
     learning_rate: float = options.learning_rate(0.07, "Adam", "a fiftieth; 0.01 in the paper")
     patience: int = options.patience(5)
     batch_words: int = option(
         16384,
-        "words of a step, about: sentences are kept whole, and an epoch of a small text has fifty steps all the same, "
-        "if that leaves 256 words to each; 512 in the paper",
+        "approximate number of words of a step, in whole sentences; lowered for small texts so that an epoch has fifty "
+        "steps, but not below 256; 512 in the paper",
         at_least=1,
         at_most=1 << 24,
     )

@@ -137,7 +137,7 @@ def text_of(corpus: Corpus) -> tuple[Ids, Offsets]:
 
 
 class Learned(Arrays):
-    """What was learned; a subclass has the transition matrix, class by class, and implements `blocks`."""
+    """Learned parameters; a subclass has the transition matrix, class by class, and implements `blocks`."""
 
     emissions: Float32[Array, "types states"]  # p(word | state), words in the order of the lexicon
     starts: Probabilities[Array, "classes states", over()]  # p(first state)

@@ -79,7 +79,7 @@ _EVALUATED = 8192  # words of held-out text at a time
 
 
 class Outputs(NamedTuple):
-    """What a network says of some states of every class, k' of each."""
+    """Outputs of a network for some states of every class, k' of each."""
 
     left: torch.Tensor  # (classes, k', h or f), x of `block_softmax` or `features`
     reached: torch.Tensor  # (classes, k', h or f), y of it
@@ -238,7 +238,7 @@ class Chosen(NamedTuple):
 
 
 class Tabular(nn.Module):
-    """The ablation of `Network`, with B, C and E numbers of their own instead of networks:
+    """The ablation of `Network`, with free parameters B, C and E instead of networks:
 
         p(z' | z, c') = softmax over the states of c' of B_{c c'}[z', z],    p(c' | z) = softmax of C_z,
         p(w | z)      = softmax over the words of z's class of E_{w z}

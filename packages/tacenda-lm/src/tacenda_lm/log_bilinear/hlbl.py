@@ -76,29 +76,28 @@ class HLBLAdvanced(Settings):
 
     tail_rates: tuple[float, ...] = option(
         (0.9, 0.95, 0.98, 0.995),
-        "lambda of each tail, a sum over all words older than ``context`` that fades by this factor a word; the "
-        "thesis has no tails",
+        "decay per word of each tail, a sum over all words older than ``context``; the thesis has no tails",
         above=0,
         below=1,
     )
     far_words: bool = option(
-        False, "whether words in the tails have feature vectors of their own; not in the thesis"
+        False, "whether words in the tails have separate feature vectors; not in the thesis"
     )
     overlap: float = option(
         0.0,
-        "epsilon of ADAPTIVE(epsilon) and NOISY-ADAPTIVE(epsilon): a word goes to both sides of a split where its "
-        "probability is this near to 1/2; 0.4 in the thesis's best tree",
+        "epsilon of ADAPTIVE(epsilon) and NOISY-ADAPTIVE(epsilon): a word goes to both sides of a split if its "
+        "probability is this close to 1/2; 0.4 in the thesis's best tree",
         at_least=0,
         below=0.5,
     )
     frequency_power: float = option(
         0.5,
-        "a word weighs count ** this in the clustering; the thesis has 0, which weighs all words the same",
+        "weight of a word in the clustering is its count to this power; 0 in the thesis: all words weigh the same",
         at_least=0,
         below=10,
     )
     bootstrap_width: int = options.width(
-        96, "width of the model on a random tree whose predictions the words are clustered by"
+        96, "width of the model on a random tree whose predictions are clustered"
     )
 
 
@@ -109,7 +108,7 @@ class HLBLSettings(options.SeededSettings):
     width: int = options.width(208, "elements of a feature vector, D; 100 in the thesis")
     context: int = option(
         10,
-        "preceding words that have weights of their own, n - 1; 5, 10 and 20 in the thesis",
+        "preceding words that have separate weights, n - 1; 5, 10 and 20 in the thesis",
         at_least=0,
         at_most=1000,
     )
@@ -118,13 +117,13 @@ class HLBLSettings(options.SeededSettings):
     )
     copies: int = option(
         4,
-        "trees that are joined into an overcomplete one; 4 in the thesis's best tree",
+        "number of trees that are joined; 4 in the thesis's best tree",
         at_least=1,
         at_most=64,
     )
     dropout: float = options.dropout(
         0.6,
-        "share of the elements of the predicted vector left out in training; the thesis has none",
+        "share of the predicted vector that training leaves out; the thesis has no dropout",
     )
     epochs: int | None = _PLAN.option()
     learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth")
@@ -154,7 +153,7 @@ class HLBLSettings(options.SeededSettings):
 
 
 class Parameters(Arrays):
-    """What is learned; on the device of the fit until it is done."""
+    """Learned parameters, on the device of the fit until it is done."""
 
     words: Float32[Array, "types width", options.weights]  # R, of the words that have a position
     far_words: Float32[
@@ -170,7 +169,7 @@ class Parameters(Arrays):
     def draw(
         cls, settings: HLBLSettings, n_words: int, node_biases: _Floats, rng: np.random.Generator
     ) -> Parameters:
-        """Draw small vectors; weights of positions are 1 / (2 sqrt(i)), those of a tail sum to about 1/2."""
+        """Draw small vectors; weights of positions are 1 / (2 sqrt(i)), weights of a tail sum to about 1/2."""
         width, advanced = settings.width, settings.advanced
         sizes = {
             "words": (n_words, 0.05),
@@ -452,7 +451,7 @@ def train_hlbl(
     valid: Stream | None,
     fitting: FitRun,
 ) -> tuple[HLBLPredictor, History]:
-    """Train a model on a given tree, whatever the settings say of trees.
+    """Train a model on a given tree and ignore the settings of trees.
 
     ``counts`` (types,) say how often each word occurs in the text: they give the first biases of the nodes.
     """
@@ -475,8 +474,8 @@ def train_hlbl(
 def average_predictions(predictor: HLBLPredictor, stream: Stream) -> npt.NDArray[np.float64]:
     """Return the mean predicted vector of the contexts each word follows, less that of all words: (types, width).
 
-    These are the word vectors of section 4.4, which trees are built from. Those of rare words, which are mostly noise,
-    are drawn towards that of all words, as if they had followed a few contexts more.
+    These are the word vectors of section 4.4, which trees are built from. Vectors of rare words are mostly
+    noise, so they are moved towards the mean, as if these words had followed a few more contexts.
     """
     from tacenda_lm.log_bilinear.tree_building import add_rows  # imports numba
 

@@ -60,14 +60,14 @@ class LBLSettings(options.SeededSettings):
 
     width: int = options.width(100, "elements of a feature vector, D; 100 in the thesis")
     context: int = option(
-        5, "preceding words that a prediction rests on, n - 1", at_least=1, at_most=1000
+        5, "preceding words that a prediction uses, n - 1", at_least=1, at_most=1000
     )
     loss: Literal["softmax", "nce"] = option(
         "softmax", "the exact likelihood, or noise-contrastive estimation (Mnih and Teh 2012)"
     )
     dropout: float = options.dropout(
         0.2,
-        "share of the elements of the predicted vector left out in training; the thesis has none",
+        "share of the predicted vector that training leaves out; the thesis has no dropout",
     )
     epochs: int = options.epochs(8)
     learning_rate: float = options.learning_rate(0.1, "AdaGrad", "a tenth")
@@ -88,7 +88,7 @@ class LBLSettings(options.SeededSettings):
 
 
 class LBLParameters(Arrays):
-    """What is learned."""
+    """Learned parameters."""
 
     words: Float32[Array, "types width", options.weights]  # R
     contexts: Float32[
@@ -166,7 +166,7 @@ def nce(
 
         -log sigma(d(w)) - sum_j log sigma(-d(x_j)),    d(w) = r . q_w + b_w - log(k P_noise(w))
 
-    The words of ``noise`` x (k,) were drawn from P_noise, of which ``log_noise`` (types,) are the natural logarithms.
+    The words of ``noise`` x (k,) were drawn from P_noise; ``log_noise`` (types,) are its natural logarithms.
     """
     r = predict(p, batch)
     if keep is not None:
@@ -192,7 +192,7 @@ def nce(
 def _back(
     p: LBLParameters, batch: Contexts, d_r: Array, types: Array | None, d_q: Array, d_b: Array
 ) -> dict[str, Gradient]:
-    """Return the gradients of all parameters from those of r, and of the rows ``types`` of q and b."""
+    """Return the gradients of all parameters, given the gradients of r and of the rows ``types`` of q and b."""
     x = _features(p, batch)
     xp = library(x)
     if p.contexts.ndim == 2:
@@ -369,7 +369,7 @@ class LBLTrainer(Trainer):
 
 
 def _draw(settings: LBLSettings, unigrams: npt.NDArray[np.float64]) -> LBLParameters:
-    """Draw small vectors; diagonals are 1 / (2 sqrt(i)), and biases those of a unigram model."""
+    """Draw small vectors; diagonals are 1 / (2 sqrt(i)), and biases make a unigram model."""
     rng, types, width = np.random.default_rng([settings.seed, 1]), len(unigrams), settings.width
 
     def normal(rows: int) -> npt.NDArray[np.float32]:

@@ -68,7 +68,7 @@ def build_tree(
         ``"random"`` (halves at random), ``"balanced"`` (halves of similar words), ``"adaptive"`` (clusters of any size)
         or ``"noisy"`` (clusters drawn at random by their probabilities).
     n_words
-        Words, each of which has a leaf or more.
+        Number of words; each has at least one leaf.
     vectors
         (words, width), what words are clustered by: the average predicted vector of each. ``"random"`` needs none.
     weights

@@ -8,8 +8,8 @@ Lines in the usual form, with one space or tab between fields, are read by compi
 refused, line by line in Python. Every rule of the format is checked. Lines are written likewise.
 
 ``<s>``, which is never predicted, has the log-probability -99 unless the model comes from a file that says otherwise (0
-in those of lmplz), and the back-off of the beginning of a sentence; ``</s>`` has a probability and no back-off. Both
-are one type in a table. An n-gram with ``<s>`` after its first word or ``</s>`` before its last is of no sentence: it
+in files of lmplz), and the back-off of the beginning of a sentence; ``</s>`` has a probability and no back-off. Both
+are one type in a table. No sentence has an n-gram with ``<s>`` after its first word or ``</s>`` before its last: it
 is left out, and a warning says how many were. ``<UNK>`` is ``<unk>`` in all orders unless a file has both, as
 in KenLM.
 
@@ -87,7 +87,7 @@ def write_arpa(
     for word in vocabulary.words:
         if word == START or not word or any(space in word for space in " \t\n\r"):
             raise DataError(
-                f"the word {word!r:.80} cannot stand in an ARPA file, where spaces separate words and "
+                f"the word {word!r:.80} cannot be written to an ARPA file, where spaces separate words and "
                 f"{START} marks the beginning of a sentence: rename it in the text"
             )
     if not isinstance(path, str | os.PathLike) and hasattr(path, "write"):
@@ -151,7 +151,7 @@ def _lines(
 
 
 def _format(rows: npt.NDArray[np.int32], values: Float64, text: Any, cuts: Int64) -> bytes:
-    """Return the lines of n-grams (n-grams, n) with their two numbers, of which NaN is none."""
+    """Return the lines of n-grams (n-grams, n) with their two numbers; NaN stands for none."""
     parts, done = [], 0
     size = np.diff(cuts)[rows].sum() + len(rows) * (rows.shape[1] + _NUMBERS)
     out = np.empty(int(size), np.uint8)
@@ -334,7 +334,7 @@ class _Reader:
             raise
 
     def _ngrams(self, n: int, count: int, names: _Names, bar: Progress[object]) -> Rows:
-        """Read the n-grams of an order, as `_Names.rows` has them, but those of no sentence."""
+        """Read the n-grams of an order, as `_Names.rows` has them, except n-grams that no sentence can have."""
         n_keys = names.packing.columns(n)
         parts = [np.empty((0, n_keys + 2), np.uint64)]
         for found in self._order(n, count, names, n_keys):
@@ -473,7 +473,7 @@ def _prefixes(orders: list[Rows], packing: Packing) -> list[Int64]:
 
 
 def _pack_table(orders: list[Rows], prefixes: list[Int64], packing: Packing) -> Table:
-    """The table of sorted n-grams, of which none is missing."""
+    """Return the table of sorted n-grams; none may be missing."""
     writer = TableWriter(len(orders), len(orders[0]), Scratch(default_budget()))
     for n, rows in enumerate(orders, 1):
         log_probs, _ = _values(rows)

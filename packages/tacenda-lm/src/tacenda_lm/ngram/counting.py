@@ -183,7 +183,7 @@ def split_counts(column: Rows) -> tuple[Int64, Int64]:
 def sorted_rows(corpus: Corpus, order: int, scratch: Scratch) -> Iterator[Rows]:
     """Yield the distinct rows of a text, sorted, each word with the ``order`` - 1 before it, and how often it occurs.
 
-    A ``</s>`` written inside a sentence ends it. Rows of two texts, sorted together and added up, are those of both.
+    A ``</s>`` written inside a sentence ends it. Rows of two texts, sorted together and added up, are the rows of both.
     Raises DataError for a text of more than 2^31 tokens, or where the disk is full.
     """
     if corpus.n_tokens > _MOST_TOKENS:
@@ -228,7 +228,7 @@ def count_by_order(rows: Iterable[Rows], n_types: int, order: int, scratch: Scra
     open_rows: list[Rows] = [np.empty((0, packing.columns(n) + 1), np.uint64) for n in range(order)]
 
     def take(n: int, found: Rows) -> None:
-        """Keep rows of order n, of which no more come, and hand them down."""
+        """Keep all rows of order n, and hand them down."""
         if not len(found):
             return
         adjusted, occurrences = split_counts(found[:, -1])
@@ -354,7 +354,7 @@ class Spool:
                 file.write(np.ascontiguousarray(block).data)
 
     def __call__(self, size: int | None = None) -> Iterator[Rows]:
-        """Yield all rows in blocks, those of a file in blocks of ``size``."""
+        """Yield all rows in blocks, from a file in blocks of ``size``."""
         if self._file is None:
             yield from self._held
             return
@@ -402,7 +402,7 @@ class Sorter:
     n_keys, width
         Columns of the key, and of a whole row.
     adds
-        Whether rows of equal keys become one with the sum of their columns after the key, of which there is one.
+        Whether rows of equal keys become one with the sum of their single column after the key.
     """
 
     def __init__(self, scratch: Scratch, n_keys: int, width: int, adds: bool = False) -> None:
@@ -614,9 +614,9 @@ def write_text_rows(ids, offsets, boundary, order, bits, per_column, rows):
 def drop_first_words(rows, n_keys, column, kept, out, n_out):
     """Write the distinct n-grams without their first words of sorted rows; the key has the latest word first.
 
-    In ``column`` the bits ``kept`` are those of the words that stay. After its key a row has its counts: how often it
-    occurs in the lower half, and in the upper its adjusted count, which is how many distinct words stand before it, or
-    how often it occurs where it begins with ``<s>``. The ``n_out`` first rows of ``out`` are there already, and the
+    In ``column`` the bits ``kept`` belong to the words that stay. After its key a row has its counts: how often it
+    occurs in the lower half, and in the upper its adjusted count, the number of distinct words before it, or
+    how often it occurs where it begins with ``<s>``. The ``n_out`` first rows of ``out`` exist, and the
     last of them goes on; return how many there are then.
     """
     keys_out = out.shape[1] - 1
@@ -657,8 +657,8 @@ def _reverse(rows, n_words, bits, per_column, out):
 def find_keys(rows, column, kept, above, n_keys, places):
     """Write the place in ``above`` of every row's key without its last word, or -1 where it is not there.
 
-    Both are sorted. The keys of ``above`` have ``n_keys`` columns; in ``column`` of the rows the bits ``kept`` are
-    those of the words that stay.
+    Both are sorted. The keys of ``above`` have ``n_keys`` columns; in ``column`` of the rows the bits ``kept``
+    belong to the words that stay.
     """
     j = 0
     for i in range(len(rows)):

@@ -74,7 +74,7 @@ class KneserNeySettings(Settings):
 
     order: int = option(
         5,
-        "words that an n-gram spans: order - 1 words of context and the predicted one",
+        "words in an n-gram: order - 1 words of context and the predicted one",
         at_least=1,
         at_most=MAX_ORDER,
     )
@@ -86,28 +86,28 @@ class KneserNeySettings(Settings):
     )
     min_count: int = option(
         1,
-        """n-grams of three or more words that occur less often are not listed, and are predicted from their
-        last words; 2 is SRILM's default, and the two back-off forms need it""",
+        """leave out n-grams of three or more words that occur less often, and predict them from their last
+        words; 2 is SRILM's default, and the two back-off forms need it""",
         at_least=1,
     )
     prune: float = option(
         0.0,
-        """n-grams of two or more words without which the model's perplexity rises by less than this share are not
-        listed (Stolcke 1998), as SRILM's -prune; 1e-8 to 1e-6 are common""",
+        """leave out n-grams of two or more words that lower the perplexity by less than this share (Stolcke 1998),
+        like SRILM's -prune; 1e-8 to 1e-6 are common""",
         at_least=0,
         below=1,
     )
     bits: int | None = option(
         None,
-        """bits of a log-probability and of a back-off in the table; by default they are exact to float32. 8 make the
-        table half as large, and change the probabilities a little""",
+        """bits per stored log-probability and back-off weight; by default they are exact to float32. With 8 bits the
+        model is half as large, and its probabilities change a little""",
         at_least=2,
         at_most=16,
     )
     memory_gb: float | None = option(
         None,
-        """gigabytes that fitting may take; what does not fit goes to a temporary folder (that of TMPDIR). By default a
-        quarter of the machine's memory; less is used when more would not help""",
+        """memory limit of a fit in GB; what exceeds it is sorted in a temporary folder (TMPDIR). Default: a quarter of
+        RAM; less is used when more would not help""",
         above=0,
     )
 
@@ -126,9 +126,9 @@ class _WordsWhenNeeded(Vocabulary):
 class KneserNey(LanguageModel):
     """An n-gram language model.
 
-    Every type of the vocabulary is predicted, ``</s>`` and ``<unk>`` too; a ``<unk>`` written in the text is an
-    ordinary word. A word outside the vocabulary has the probability of ``<unk>``. A state's value is a tuple of
-    word ids, of which it keeps only as many as matter for what follows.
+    The model predicts every word of the vocabulary, ``</s>`` and ``<unk>`` too. A word outside the vocabulary has the
+    probability of ``<unk>``, and a ``<unk>`` written in the text is an ordinary word. A state's value is a tuple of
+    the last word ids that can change what follows.
 
     Examples
     --------
@@ -178,7 +178,7 @@ class KneserNey(LanguageModel):
     def fit_counted(
         self, corpus: Any, rows: Iterable[npt.NDArray[np.uint64]], valid: Text | None, marks: Marks
     ) -> Self:
-        """Fit the model to a text of which others have counted the n-grams: the `sorted_rows` of ``corpus``."""
+        """Fit the model to n-grams that were counted elsewhere: the `sorted_rows` of ``corpus``."""
 
         def blocks(scratch: Scratch) -> Iterator[npt.NDArray[np.uint64]]:
             size = scratch.rows_of_block(self.settings.order)
@@ -214,7 +214,7 @@ class KneserNey(LanguageModel):
         }
 
     def smaller(self, *, prune: float = 0.0, bits: int | None = None) -> Self:
-        """Return a smaller form of a fitted model, or of one read from an ARPA file, without fitting again.
+        """Return a smaller copy of a fitted model, or of one read from an ARPA file, without fitting again.
 
         Parameters
         ----------
@@ -230,7 +230,7 @@ class KneserNey(LanguageModel):
         """
         if self.table.is_coarse:
             raise ConfigurationError(
-                "the numbers of this model are rounded to few bits already: make it smaller from the whole model"
+                "the numbers of this model are already rounded to a few bits: make the smaller model from the exact one"
             )
         settings = replace(self.settings, prune=prune, bits=bits)
         model = type(self).from_settings(settings)
@@ -247,9 +247,9 @@ class KneserNey(LanguageModel):
     def from_arpa(cls, path: str | os.PathLike[str]) -> Self:
         """Read the back-off model of an ARPA file, plain or compressed (gzip, bzip2, xz).
 
-        What KenLM reads is read: numbers as they stand, ``-inf`` too, and ``<UNK>`` for ``<unk>``. N-grams that no
-        sentence has, with ``<s>`` after the first word or ``</s>`` before the last, are left out with a warning, and
-        files whose distributions do not sum to one are read with one; `is_normalized` is False then.
+        This reads what KenLM reads: ``-inf`` is allowed, and ``<UNK>`` is ``<unk>``. N-grams that no sentence can have,
+        with ``<s>`` after the first word or ``</s>`` before the last, are left out with a warning. A file whose
+        distributions do not sum to one is read with a warning, and `is_normalized` is False then.
 
         Raises
         ------
@@ -269,13 +269,13 @@ class KneserNey(LanguageModel):
             )
         if "n_grams_left_out" in notes:
             warn(
-                f"{path} has n-grams that no sentence has, with {START} after the first word or {BOUNDARY} before the "
-                f"last: {notes['n_grams_left_out']:,} are left out; sentences score as in KenLM"
+                f"{path} has n-grams that no sentence can have, with {START} after the first word or {BOUNDARY} before "
+                f"the last: {notes['n_grams_left_out']:,} are left out; sentences score as in KenLM"
             )
         if not sums.are_one:
             warn(
                 f"{path} is not normalized: the probabilities after a context sum to {sums.low:.4g} at the lowest and "
-                f"{sums.high:.4g} at the highest, so its perplexities cannot be compared with those of other models"
+                f"{sums.high:.4g} at the highest, so do not compare its perplexities with other models"
             )
         model = cls(order=table.order)
         model.is_normalized = sums.are_one
@@ -290,12 +290,12 @@ class KneserNey(LanguageModel):
         return model
 
     def to_arpa(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Write the model as an ARPA file, gzipped if the name ends in .gz, or into a file that is open for bytes.
+        """Write the model as an ARPA file, gzipped if the name ends in .gz, or to an open binary file.
 
         Raises
         ------
         DataError
-            A word cannot stand in such a file, the name promises another packing, or the path cannot be written.
+            The format cannot hold a word, the name asks for another compression, or the path cannot be written.
         """
         from tacenda_lm.ngram.arpa import write_arpa
 
@@ -562,7 +562,9 @@ def _warn_of_fallback(from_text: Sequence[bool], smoothing: str) -> None:
         return
     which = f"the text does not give the discounts of order {', '.join(orders)}"
     if smoothing == "good_turing":
-        used = f"those of a cutoff below {CUTOFF} or, where there are none, half a count are used"
+        used = (
+            f"the discounts of a cutoff below {CUTOFF} or, if there are none, half a count are used"
+        )
     else:
         used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
     warn(f"{which} (it is too small, or sentences repeat in it): {used}")

@@ -3,11 +3,11 @@
     log p(w | h) = log_prob[h w]                     if h w is listed
                  = backoff[h] + log p(w | h')        otherwise, with backoff 0 for an h that is not
 
-The context is kept as the places of those of its endings that are listed, shortest first; the place of an n-gram is
+The context is kept as the places of its listed endings, shortest first; the place of an n-gram is
 its number in its order. One word costs a binary search among the words listed after each ending, and the places found
 are the next context.
 
-``data`` and ``shape`` are those of a ``Table``, which describes the records. The table may be a file that nobody has
+``data`` and ``shape`` belong to a ``Table``, which describes the records. The table may be a file that nobody has
 checked: a place that is read from it is held to the bounds of what it points into before it is used.
 """
 
@@ -38,7 +38,7 @@ NOT_SORTED = -2
 
 @njit(inline=True)
 def bits(data, at, width):
-    """Return ``width`` bits, fewer than 64, from the bit ``at``; they may lie in two words."""
+    """Return ``width`` bits, fewer than 64, from the bit ``at``; they may be in two words."""
     word, shift = uint64(at) >> _SIX, uint64(at) & _LAST
     # two shifts to the left: one by 64, where the field begins with a word, would not be defined
     both = data[word] >> shift | data[word + _ONE] << _ONE << (_LAST - shift)
@@ -150,8 +150,8 @@ def narrow(data, shape, n, words, low, left, many, n_many):
 def next_word(data, shape, before, n_before, w, found):
     """Score the word w after a context, and write the next one; return the score and the length of the n-gram.
 
-    ``before`` are the places of the listed endings of the context, shortest first; ``found`` takes those of the
-    endings that are listed with w after them: found[k] is the n-gram of k + 1 words that ends in w.
+    ``before`` are the places of the listed endings of the context, shortest first; ``found`` takes the
+    places of the endings that are listed with w after them: found[k] is the n-gram of k + 1 words that ends in w.
     """
     found[0] = w
     n = 1
@@ -173,8 +173,8 @@ def sequence_scores(data, shape, ids, offsets, context, out, matched):
     """Write the scores of all ids into ``out`` (float64) and the n-gram lengths into ``matched`` (int64), (tokens,).
 
     ``context`` holds the words before every sequence, at most order - 1. Return -1, or the place of the first id
-    that is no word, where scoring stops. Scores are those of `next_word`, but many words are looked up in one order
-    before the next: they do not wait for one another, so the processor fetches for several at the same time.
+    that is no word, where scoring stops. Scores are as in `next_word`, but many words are looked up in one order before
+    the next: they do not wait for one another, so the processor fetches for several at the same time.
     """
     order, n_types = len(shape), shape[0, SIZE]
     at_once = max(min(_AT_ONCE, len(out)), 1)
@@ -262,7 +262,7 @@ def n_that_matter(data, shape, before, n):
 
 @njit
 def step(data, shape, before, w, found):
-    """Score the word w after a context whose listed endings are ``before``, and write those of the next into ``found``.
+    """Score the word w after a context whose listed endings are ``before``, and write the next endings into ``found``.
 
     Both are (order + 1,), the places of the endings, shortest first, and at the end their number. Return the score, the
     length of the n-gram, and how many of the last words can change what follows.
@@ -286,7 +286,7 @@ def penalty(data, shape, context):
 
 @njit
 def pair_scores(data, shape, contexts, lengths, words, out):
-    """Write the scores of words (pairs,), each after a context of its own.
+    """Write the scores of words (pairs,), each after its own context.
 
     Of the words of a row of ``contexts`` (pairs, order - 1) the last ``lengths`` count.
     """
@@ -435,7 +435,7 @@ def check_distributions(data, shape, starts, tolerance, sums):
 
 @njit(inline=True)
 def _prefetch_below(data, shape, n, suffix, node):
-    """Ask for the memory that contexts after this one read: the places without their first words are far apart."""
+    """Ask for the memory that contexts after this one read: the places without their first words are distant."""
     if node + 2 * _AHEAD < len(suffix):
         own = suffix[node + 2 * _AHEAD]
         prefetch(data, shape[n - 1, BLOCKS] + (own >> 6), 1)

@@ -95,7 +95,7 @@ class TableWriter:
         self._contexts[order - 1].append(_pair(n_after, log_backoffs.astype(np.float32)))
 
     def end_order(self, order: int) -> None:
-        """Pack the n-grams of an order, of which all is known."""
+        """Pack the n-grams of an order, once all about them is known."""
         ngrams, contexts = self._ngrams[order - 1], self._contexts[order - 1]
         probs, backoffs = self._codes[order - 1] if self._codes else (None, None)
         prob_bits = 31 if probs is None else (len(probs) - 1).bit_length()
@@ -243,7 +243,7 @@ def _pack(fields, widths, out):
 
 
 class _Contexts(NamedTuple):
-    """What pruning knows of the n-grams of an order below the highest, arrays (n-grams,)."""
+    """Values that pruning needs about the n-grams of an order below the highest, arrays (n-grams,)."""
 
     suffix: Int64  # the place of each without its first word
     log_prob: Float64  # log p(w_1 ... w_n)
@@ -301,7 +301,7 @@ def _choose_codes(table: Table, order: int, bits: int) -> tuple[Float32, Float32
 
 
 def _means(values: Float32, n: int) -> Float32:
-    """At most n values, ascending, and at least two, that stand for all; -inf stands for itself."""
+    """At most n values, ascending, and at least two, that represent all; -inf is kept."""
     ordered = np.sort(values[np.isfinite(values)]).astype(np.float64)
     if len(ordered) < len(values):
         return np.append(np.float32(-np.inf), _means(ordered.astype(np.float32), n - 1))
@@ -332,7 +332,7 @@ def _below(data, shape, n, node, suffix):
 
 @njit
 def _descend(data, shape, n, own, above):
-    """Write the suffixes and the log-probabilities of order n + 1 into ``above``; those of order n are ``own``.
+    """Write the suffixes and the log-probabilities of order n + 1 into ``above``; ``own`` has the suffixes of order n.
 
     What follows a context and what follows it without its first word are both sorted, and compared word by word.
     """

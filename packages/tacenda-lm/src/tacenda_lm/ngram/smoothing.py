@@ -48,7 +48,7 @@ CUTOFF = 7
 
 
 class Estimate(NamedTuple):
-    """What `estimate` found beside the n-grams, order by order."""
+    """Results of `estimate` in addition to the n-grams, order by order."""
 
     discounts: list[Float64]  # of `kneser_ney_discounts` or `good_turing_ratios`
     from_text: list[bool]  # whether the text gave these discounts

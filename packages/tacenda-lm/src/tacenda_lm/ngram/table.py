@@ -7,7 +7,7 @@ of as many bits as are needed, from the lowest up:
     word       bits of the highest id; none for unigrams, where word i is record i
     log_prob   31: a float32 without its sign, which is never positive; or a code of ``prob_bits``
     backoff    a code, as back-offs have few distinct values (a float32 where they are many); none in the highest order
-    near       where the n-grams that continue it begin, counted from where those of its block begin; none likewise
+    near       where the n-grams that continue it begin, counted from where its block's begin; none likewise
 
 A block is 64 n-grams, and has one number: where the n-grams that continue its first one begin in the order above. In
 blocks whose distances need more than ``near_bits`` the number is that of a list with all 64 places, marked by the
@@ -51,7 +51,7 @@ _SAMPLE = 1 << 16  # n-grams unpacked at once
 
 
 class Sums(NamedTuple):
-    """What the probabilities after contexts sum to, from the lowest to the highest, and one that is above one."""
+    """Sums of the probabilities after contexts, the lowest and the highest, and a probability above one."""
 
     low: float
     high: float
@@ -187,7 +187,7 @@ class Table(Arrays):
         """Check a table that was saved. Raises ArtifactError.
 
         The layout is checked so that no look-up can leave the table. A small table is read and checked whole; a large
-        one may be a mapped file, of which nothing is read here: what is wrong in it is found where it is used, or by
+        one may be a mapped file, and nothing of it is read here: errors in it are found where it is used, or by
         `check`.
         """
         _check_layout(self.layout, len(self.data), n_types)
@@ -216,11 +216,11 @@ def _sections(layout: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int
 
 
 def _check_layout(layout: npt.NDArray[np.int64], n_words: int, n_types: int) -> None:
-    """Raise ArtifactError unless the sections lie in the data as they should."""
+    """Raise ArtifactError unless the sections are where they should be in the data."""
     order = len(layout)
     if layout.shape[1] != len(LAYOUT) or not 1 <= order <= MAX_ORDER or layout[0, 0] != n_types:
         raise ArtifactError(
-            f"the array 'ngrams.layout' tells of {order} orders and {layout[:1, 0]} types, where "
+            f"the array 'ngrams.layout' has {order} orders and {layout[:1, 0]} types, where "
             f"there are at most {MAX_ORDER} orders, and {n_types} types"
         )
     size, prob, backoff, near, lists, backoffs = layout.T

@@ -204,7 +204,7 @@ def _is_start(text, begin, end):
 
 @njit
 def score_line(words, data, shape, text, bos, eos):
-    """Sum the log-probabilities of a line; the second result is False where it has marks of its own.
+    """Sum the log-probabilities of a line; the second result is False where special tokens are written in it.
 
     ``bos`` and ``eos`` say whether it begins after ``<s>``, and whether ``</s>`` is counted.
     """
@@ -245,7 +245,7 @@ def measure_line(words, data, shape, text):
 
 @njit
 def _encode_lines(words, text, eos, ids, offsets):
-    """Write the ids of all lines, and where each begins and the last ends; return False where one has marks of its own.
+    """Write the ids of all lines, and where each begins and the last ends; return False if special tokens are written.
 
     The lines of ``text`` end in a line feed each; ``ids`` has room for half as many as there are bytes, and one for
     every line; ``offsets`` is (lines + 1,).

@@ -216,7 +216,7 @@ class LanguageModelScorer(ModelComponent):
         split: str,
         vocabulary: dict[str, Any],
     ) -> Any:
-        """Return the model fitted to raw text, with what its card says of the text."""
+        """Return the model fitted to raw text, with facts about the text for its card."""
         text, names = self._read(corpus, tokenizer, split, vocabulary)
         held_out = None
         if valid is not None:
@@ -271,7 +271,7 @@ class LanguageModelScorer(ModelComponent):
         model = load(source, "language_models", "a language model", "score_corpus")
         if not isinstance(model, LanguageModel):
             raise ConfigurationError(
-                f"a {type(model).__name__} is no language model: it does not inherit tacenda_lm.LanguageModel"
+                f"a {type(model).__name__} is not a language model: it does not inherit tacenda_lm.LanguageModel"
             )
         return model
 
@@ -312,7 +312,7 @@ class LanguageModelScorer(ModelComponent):
     def surprisal_table(
         self, docs: Doc | Mapping[str, Doc] | Iterable[Doc], *, previous: int = 1
     ) -> SurprisalTable:
-        """Return the words of scored documents as `tacenda_lm.surprisal_table` returns those of texts.
+        """Return the words of scored documents as `tacenda_lm.surprisal_table` returns the words of texts.
 
         Parameters
         ----------
@@ -383,7 +383,7 @@ class _DocScorer:
         return 2 * number + (number in self._unknown)
 
     def __call__(self, docs: Sequence[Doc]) -> list[DocScores]:
-        """Return the scores of each document; those of a document without words are empty."""
+        """Return the scores of each document, empty for a document without words."""
         if not docs:
             return []
         options = self._options
@@ -436,7 +436,7 @@ class _DocScorer:
         return scores
 
     def _score(self, ids: Any, documents: Any, segments: Any) -> dict[str, npt.NDArray[Any]]:
-        """Score ids, cut into documents and into segments, of which the context makes one sequence each."""
+        """Score ids, cut into documents and into segments; the context makes each of one kind a sequence."""
         model, options = self._model, self._options
         cuts = documents if options.context == "doc" else segments
         if options.context == "stream":

@@ -81,17 +81,17 @@ def read_items(
         Whether that column holds whole sentences, each of whose words becomes a region. The other columns are repeated
         for every word.
     text
-        The column, or columns, that tell texts apart, such as ``["item", "condition"]``. The rows of a text stand
-        together. Without any the whole file is one text; with ``words`` each row is.
+        The column or columns that distinguish texts, such as ``["item", "condition"]``. The rows of a text must be
+        adjacent. Without any the whole file is one text; with ``words`` each row is.
     sentence
-        A column that tells the sentences of a text apart: one begins where its value is another than in the row before.
+        A column that distinguishes the sentences of a text: one begins where its value changes.
         Without it a text is one sentence, unless it is split at its punctuation when it is scored, or consists of rows
         of ``words``: each begins one.
     delimiter
         What separates columns; by default what a line ``sep=`` says, else a tab, a semicolon or a comma, whichever the
         first row has.
     quotes
-        Whether a value may stand in double quotes. Turn it off for a file in which these are part of the text.
+        Whether a value may be in double quotes. Turn it off for a file in which these are part of the text.
     encoding, errors
         Of the file, as in ``open``.
 
@@ -101,7 +101,7 @@ def read_items(
         The file cannot be read.
     DataError
         A column is missing, two have one name, a row has more or fewer values than there are columns, a region is
-        empty or goes over several lines, or the rows of a text do not stand together; the message names the row.
+        empty or goes over several lines, or the rows of a text are not adjacent; the message names the row.
     """
     how = _Form(**form)
     names: tuple[str, ...] = ("standard input",)
@@ -122,7 +122,7 @@ def _items(
     sentence: str | None,
     file: str,
 ) -> dict[tuple[str, ...], Item]:
-    """Return the texts of a file by the values that tell them apart. Raises DataError as `read_items`."""
+    """Return the texts of a file by the values that distinguish them. Raises DataError as `read_items`."""
     columns = _columns(rows, (region, *apart, *([sentence] if sentence else [])), file)
     # the regions of a column "word" are the column of that name of the table
     kept = [name for name in columns if words or not name == region == "word"]
@@ -136,7 +136,7 @@ def _items(
         if key != last and key in items:
             raise DataError(
                 f"row {row.end} of {file} goes back to the text {' '.join(key)!r}: sort the file, or name all columns "
-                "that tell texts apart"
+                "that distinguish texts"
             )
         if key != last:
             has_starts = sentence is not None or (words and not is_text)
@@ -168,8 +168,8 @@ def _regions(value: str, words: bool, row: _Row, file: str) -> list[str]:
 
 
 def _named(items: dict[tuple[str, ...], Item], names: Sequence[str]) -> list[Item]:
-    """Name items by the values that tell them apart, or by their file if there are none."""
-    if not any(items):  # of one file without columns that tell texts apart
+    """Name items by the values that distinguish them, or by their file if there are none."""
+    if not any(items):  # of one file without columns that distinguish texts
         own_names = [tuple(names) for _ in items]
     else:
         short = [" ".join(key) for key in items]
@@ -229,7 +229,7 @@ def _columns(rows: Sequence[_Row], asked: Sequence[str], file: str) -> dict[str,
     twice = next((name for name, n in named.items() if n > 1), None)
     if twice is not None:
         which = f"{named[twice]} columns {twice!r}" if twice else "several columns without a name"
-        raise DataError(f"{file} has {which}: give each a name of its own in its first row")
+        raise DataError(f"{file} has {which}: give each column a different name in the first row")
     for name in asked:
         if name not in named:
             raise DataError(f"{file} has no column {name!r}: its first row has {names!r:.300}")

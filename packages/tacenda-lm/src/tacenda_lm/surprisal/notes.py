@@ -85,8 +85,8 @@ def _of_unknown_tokens(
     counts = vocabulary.counts
     if written:
         yield (
-            f"{_tokens(written)} written {UNKNOWN} in the text: nothing tells which words are meant, so the surprisal "
-            "is that of all unknown words together"
+            f"{_tokens(written)} written {UNKNOWN} in the text: the table cannot know which words are meant, so their "
+            "surprisal is that of all unknown words together"
         )
     if n and way == "class":
         yield (
@@ -95,8 +95,9 @@ def _of_unknown_tokens(
         )
     if n and counts.any() and not counts[vocabulary.oov_ids].any():
         yield (
-            f"{share}, and the text the model was fitted to had no unknown words: how likely one is was not learnt, "
-            "and their surprisal is a matter of smoothing; leave these words out, or fit the model with min_count=2"
+            f"{share}, and the training text of the model had no unknown words: the model did not learn how "
+            "likely one is, so their surprisal depends on smoothing; leave these words out, or fit the model with "
+            "min_count=2"
         )
     attached = sum(
         token.strip(_ATTACHED) != token and token.strip(_ATTACHED) in vocabulary
@@ -208,9 +209,9 @@ def caveats_of_items(items: Sequence[Sequence[str]]) -> Iterator[str]:
         several += any(begins and next(filter(str.isalnum, r), "").isupper() for r, begins in inner)
     if several and several >= _MANY * len(items):
         yield (
-            f"{several:,} of {len(items):,} items seem to hold several sentences, and each item is read as one, with "
-            "nothing between a full stop and the word behind it: use split='sentences', or name the column that "
-            "tells sentences apart (sentence), unless the text the model was fitted to has several sentences in a line"
+            f"{several:,} of {len(items):,} items seem to have several sentences, but each item is read as one "
+            "sentence: use split='sentences', or name the column that distinguishes sentences (sentence), unless the "
+            "training text of the model has several sentences per line"
         )
 
 

@@ -8,8 +8,8 @@ the chain rule: tokens are summed and never averaged. ``surprisal_with_punctuati
 ``surprisal`` those that are not punctuation at its ends, each given all tokens before it.
 
 minicons (Misra, 2022, ``word_score_tokenized`` with ``surprisal=True, base_two=True, bos_token=True``) and
-`SurprisalTable` agree in what a word of a model with subwords has: the sum over the tokens of what stands between
-whitespace, in bits, the first word given the beginning of the text. That is ``surprisal_with_punctuation`` here.
+`SurprisalTable` agree in what a word of a model with subwords has: the sum, in bits, over the tokens of what is between
+whitespace, the first word given the beginning of the text. That is ``surprisal_with_punctuation`` here.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def surprisal_table(
     context: Reach = "text",
     **reading: Unpack[Reading],
 ) -> SurprisalTable:
-    """Return the surprisal of every word of running text, and what a regression on reading times needs besides.
+    """Return a table with the surprisal of every word, and further predictors for a regression on reading times.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def surprisal_table(
         what `tacenda_lm.read_items` returns, whose regions are then the words. Texts without a name are numbered from
         1, and files have their own, with their folders where several files have one name.
     previous
-        How many words before a word have their figures in its row (spill-over).
+        Number of words before for which each row has columns too (spill-over).
     unknown
         What a word outside the vocabulary has of the probability that the model gives to all such words together, as
         `tacenda_lm.unknown_words` explains: ``"spelling"`` (a letter model), ``"even"`` (an even share among
@@ -107,7 +107,7 @@ def surprisal_table(
 
     Returns
     -------
-    A table whose ``notes`` say what can be misread in it; each is a warning too.
+    A table whose ``notes`` name what you may misread in it; each note is also a warning.
 
     Raises
     ------
@@ -116,13 +116,13 @@ def surprisal_table(
     DataError
         There is no text, or the tokenizer makes no token of a word.
     ConfigurationError
-        A setting is out of its range, the model is no language model, or its tokenizer was a function of your own and
-        has to be given again.
+        A setting is out of its range, the model is no language model, or its tokenizer was your own function, which
+        you have to give again.
     NotFittedError
         The model is not fitted.
     """
     if not hasattr(model, "score_corpus"):
-        raise ConfigurationError(f"a {type(model).__name__} is no language model")
+        raise ConfigurationError(f"a {type(model).__name__} is not a language model")
     if context not in get_args(Reach):
         raise ConfigurationError(f"context must be 'text' or 'sentence', not {context!r}")
     check_previous(previous)
@@ -189,7 +189,7 @@ def _read(texts: Texts, tokenize: Tokenizer, how: _Reading) -> Iterator[_Text]:
 
 
 def _names(number: int, name: str | None, text: object) -> tuple[str, ...]:
-    """What a text may be called, the shortest first. Raises CorpusError for what is no text."""
+    """Return possible names of a text, the shortest first. Raises CorpusError for an object that is no text."""
     if isinstance(text, Item):
         return (text.name, *text.longer_names)
     if not isinstance(text, str | os.PathLike):

@@ -35,7 +35,7 @@ _ma: Any = np.ma  # whose functions have no types yet
 
 
 class ScoredText(NamedTuple):
-    """The words of one text with what a model said of their tokens."""
+    """The words of one text with the scores of their tokens."""
 
     name: str
     words: Sequence[Word]
@@ -107,13 +107,13 @@ class SurprisalTable:
 
     * ``text``: the name of the text
     * ``sentence``, ``word_index``: numbers of the sentence and of the word in the text, from 1
-    * ``start``, ``end``: characters of the text, from 0, the second behind the word
+    * ``start``, ``end``: first character of the word, from 0, and the one after its last
     * ``word``: as written, with the punctuation that is attached to it
     * ``surprisal``: bits, without that punctuation
     * ``surprisal_with_punctuation``: bits, with it
     * ``known``: whether all of the word, its punctuation included, is in the vocabulary
-    * ``log_frequency``: base-2 logarithm of the relative frequency in the training text, of a region of several words
-      the sum of theirs; missing if the word was not counted, as one of several tokens of which only the tokens were
+    * ``log_frequency``: base-2 logarithm of the relative frequency in the training text, for a region of several
+      words the sum; missing if the word was not counted, for example because only its several tokens were
     * ``length``: characters, without that punctuation
     * ``surprisal_prev1``, ``known_prev2`` ...: the same of the words before; missing where a text begins
 
@@ -122,7 +122,7 @@ class SurprisalTable:
     columns
         Their names, in order. Columns of an item file come first.
     notes
-        What can be misread in these figures, in sentences.
+        What you may misread in this table, in sentences.
     """
 
     def __init__(self, columns: dict[str, Column], notes: Sequence[str] = ()) -> None:
@@ -154,7 +154,7 @@ class SurprisalTable:
         delimiter: str | None = None,
         header: bool = True,
     ) -> None:
-        """Write the table as columns of text, which R and pandas read without being told anything.
+        """Write the table as columns of text, which R and pandas read without options.
 
         Values that hold the delimiter, a quote or a line end are quoted; what is missing is empty, ``known`` is TRUE or
         FALSE, numbers have ten digits.
@@ -235,12 +235,12 @@ def _cell(value: object) -> object:
 
 
 def check_previous(previous: int) -> None:
-    """Raise ConfigurationError unless this is a number of words that a row can tell of."""
+    """Raise ConfigurationError unless a row can have this number of words before."""
     if isinstance(previous, bool) or not isinstance(previous, Integral) or previous < 0:
         raise ConfigurationError(f"previous must be a whole number, 0 or more, not {previous!r}")
     if previous > _MOST_PREVIOUS:
         raise ConfigurationError(
-            f"previous is {previous}: a row tells of at most {_MOST_PREVIOUS:,} words before"
+            f"previous is {previous}: a row has at most {_MOST_PREVIOUS:,} words before"
         )
 
 
@@ -248,7 +248,7 @@ def check_ending(file: Path) -> None:
     """Raise ConfigurationError for a file whose name says that it holds something else than text."""
     if file.suffix.lower() in _NO_TEXT:
         raise ConfigurationError(
-            f"{file} is named like a {file.suffix} file, and a table is written as plain text: choose a name that ends "
+            f"{file} is named like a {file.suffix} file, but tables are written as plain text: choose a name that ends "
             "in .csv or .tsv"
         )
 
@@ -289,7 +289,7 @@ def tabulate(
 
 
 def _columns(text: ScoredText, previous: int) -> dict[str, Column]:
-    """The columns of one text, the figures of its words from those of their tokens."""
+    """Return the columns of one text; words are summed over their tokens."""
     words = text.words
 
     def whole(values: Iterable[int]) -> Numbers:

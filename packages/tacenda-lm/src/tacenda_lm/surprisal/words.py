@@ -66,7 +66,7 @@ def text_words(text: str, tokenize: Tokenizer, split: Split) -> Iterator[Word]:
 def region_words(
     regions: Sequence[str], tokenize: Tokenizer, split: Split, starts: Sequence[bool] | None = None
 ) -> Iterator[Word]:
-    """Yield the regions of an item as words; spans are those of the regions with a space between them.
+    """Yield the regions of an item as words; spans count a space between regions.
 
     ``starts`` says with which of them a sentence begins; without it that is found as in a line of text.
 
