@@ -115,7 +115,7 @@ LM, EMBEDDINGS, SURPRISE = "tacenda_lm", "tacenda_embeddings", "tacenda_surprise
 WORDS = ["walking", "unbefriended", "company", "1987"]
 FITS = {
     "lds_fit": Fit(EMBEDDINGS, "LDS", {"n_states": 100, "threads": 1}, 40_000),
-    "sumembed_fit": Fit(EMBEDDINGS, "SumEmbed", {"width": 32, "epochs": 1, "threads": 1}, 1000),
+    "sumembed_fit": Fit(EMBEDDINGS, "SumEmbed", {"width": 32}, 1000),
     "hlbl_epoch": Fit(LM, "HLBL", {"width": 64, "epochs": 1, "threads": 1}, 6000),
     "lbl_epoch": Fit(LM, "LBL", {"width": 32, "epochs": 1}, 4000),
     "vlhmm_epoch": Fit(

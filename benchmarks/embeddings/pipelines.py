@@ -222,7 +222,7 @@ def words(millions: float = 0, **settings: Any) -> Any:
     """Return the SumEmbed of the text of the LDS, of so many million tokens; 0: all."""
     from benchmarks.varembed import models as word_models
 
-    row = word_models.Row("SumEmbed", {"epochs": 1, **settings})
+    row = word_models.Row("SumEmbed", settings)
     return word_models.fitted(row, 0, word_models.corpus(millions))
 
 

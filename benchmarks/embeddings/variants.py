@@ -95,7 +95,6 @@ ROWS = {
         lambda: MorphologicalLDS.join(models.fitted(), pipelines.words().model)
     ),
     "43 million tokens": Variant(lambda: models.fitted(millions=43), lambda: pipelines.words(43)),
-    "SumEmbed of 3 epochs": Variant(words=lambda: pipelines.words(epochs=3)),
     "two layers of convolution": Variant(depth=2),
     "second reading": Variant(TwoReadings),
 }

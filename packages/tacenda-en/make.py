@@ -94,7 +94,7 @@ def lds(text: Text) -> LDS:
 def words(text: Text) -> SumEmbed:
     """Vectors of words from their morphemes, 100 wide: from counts, without training."""
     options = {"max_vocabulary": 20_000, "digits": True, "lowercase": True}
-    whole = fitted(SumEmbed(width=100, epochs=0), text, lambda: text.corpus(**options))
+    whole = fitted(SumEmbed(width=100), text, lambda: text.corpus(**options))
     small = figures.rounded(whole)
     small.figures = [figures.cosines(whole, small), figures.similarity(whole, small)]
     return small

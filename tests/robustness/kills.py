@@ -197,7 +197,7 @@ def writing(n: int, seed: int, folder: Path) -> Cases:
     from tacenda_lm import BrownClusters, KneserNey
 
     models = [KneserNey(order=k).fit(corpus()) for k in (2, 4)]
-    vectors = [SumEmbed(width=w, epochs=1).fit(corpus()) for w in (4, 40)]
+    vectors = [SumEmbed(width=w).fit(corpus()) for w in (4, 40)]
     clusters = [BrownClusters((f"word{i}", f"{i:016b}", i) for i in range(k)) for k in (500, 5000)]
     writers: dict[str, list[Callable[[Path], object]]] = {
         "model.arpa.gz": [each.to_arpa for each in models],

@@ -116,10 +116,8 @@ def specimens() -> dict[str, Specimen]:
         "lds": Specimen(lambda: LDS(**lds), corpus),
         "lds_int8": Specimen(lambda: LDS(**lds), corpus, precision="int8"),
         "morphological_lds": Specimen(lambda: MorphologicalLDS(lds=lds, words=words), corpus),
-        "sumembed": Specimen(lambda: SumEmbed(width=4, epochs=4), corpus, True),
-        "sumembed_float16": Specimen(
-            lambda: SumEmbed(width=4, epochs=4), corpus, True, precision="float16"
-        ),
+        "sumembed": Specimen(lambda: SumEmbed(width=4), corpus),
+        "sumembed_float16": Specimen(lambda: SumEmbed(width=4), corpus, precision="float16"),
         "varembed": Specimen(lambda: VarEmbed(width=4, epochs=4), corpus, True),
         "kneser_ney": Specimen(lambda: KneserNey(order=3), corpus),
         "lbl": Specimen(lambda: LBL(**log_bilinear), corpus, True),

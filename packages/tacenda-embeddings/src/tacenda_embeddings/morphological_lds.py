@@ -82,7 +82,8 @@ class MorphologicalLDS(Estimator):
         Raises ConfigurationError for a text of too few words.
         """
         corpus = as_corpus(text)
-        return self._adopt(self.lds.fit(corpus), self.words.fit(corpus))
+        words: Any = self.words
+        return self._adopt(self.lds.fit(corpus), words.fit(corpus))
 
     @classmethod
     def join(cls, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:

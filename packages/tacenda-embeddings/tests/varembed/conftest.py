@@ -33,8 +33,7 @@ def varembed(corpus):
 
 @pytest.fixture(scope="session")
 def sumembed(corpus):
-    pytest.importorskip("torch", reason=NEED)
-    return SumEmbed(width=8, epochs=1, advanced={**SMALL, "n_morphemes": 200}).fit(corpus)
+    return SumEmbed(width=8, advanced={"n_morphemes": 200}).fit(corpus)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -24,8 +24,8 @@ def _balanced(C: np.ndarray) -> np.ndarray:
     return np.sqrt(C) / np.outer(rows, columns) ** 0.25
 
 
-@pytest.mark.parametrize("adjacent", [0.0, 0.5])
-def test_factorize_counts_are_the_leading_singular_vectors(corpus, adjacent):
+@pytest.mark.parametrize(("adjacent", "power"), [(0.0, 0.5), (0.5, 0.5), (0.5, 1.0)])
+def test_factorize_counts_are_the_leading_singular_vectors(corpus, adjacent, power):
     """Against a count by hand of the circular stream with boundaries, and a dense decomposition."""
     window, width = 3, 6
     types, boundary = len(corpus.vocabulary), corpus.vocabulary.boundary_id
@@ -33,9 +33,9 @@ def test_factorize_counts_are_the_leading_singular_vectors(corpus, adjacent):
     near, next_one = (_counted(stream, types, n) for n in (window, 1))
     sides = [_balanced(next_one) * adjacent, _balanced(next_one.T) * adjacent]
     U, S, _ = np.linalg.svd(np.hstack([_balanced(near + near.T), *sides]), full_matrices=False)
-    expected = (U * np.sqrt(S))[:, :width]
-    expected /= np.sqrt(np.linalg.norm(expected, axis=1, keepdims=True))
-    found = factorize_counts(corpus, width, window, 0, adjacent)
+    expected = (U * S**power)[:, :width]
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True) ** power
+    found = factorize_counts(corpus, width, window, 0, adjacent, power)
     # columns are known up to a rotation where values are close: compare what they span, weighted
     assert_allclose(found @ found.T, expected @ expected.T, atol=0.05 * np.abs(expected).max() ** 2)
 

@@ -455,7 +455,7 @@ def test_a_model_that_is_fitted_again_leaves_the_vectors_of_a_pipeline_as_they_a
     from tacenda import Corpus
 
     pytest.importorskip("torch")
-    model = SumEmbed(width=8, epochs=0, advanced={"n_morphemes": 200}).fit(corpus)
+    model = SumEmbed(width=8, advanced={"n_morphemes": 200}).fit(corpus)
     nlp = spacy.blank("en")
     use_vectors(nlp, model)
     before = nlp.vocab.vectors.get_batch(["cat", UNSEEN])
@@ -550,7 +550,7 @@ STATIC = {
 @pytest.fixture(scope="module")
 def other(varembed, corpus):
     """A model of the same words and width, with other vectors."""
-    made = SumEmbed(width=8, epochs=0, seed=5, advanced={"hidden": 8, "n_morphemes": 200})
+    made = SumEmbed(width=8, seed=5, advanced={"n_morphemes": 200})
     return made.fit(corpus)
 
 

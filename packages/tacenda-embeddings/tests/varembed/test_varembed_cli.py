@@ -47,7 +47,7 @@ def test_fit_apply_and_look_inside(run, text, tmp_path):
 
 def test_fit_goes_on_from_checkpoints_and_minds_held_out_text(run, text, tmp_path):
     arguments = [
-        "fit", "--model", "sumembed", "--text", text, "--valid", text,
+        "fit", "--model", "varembed", "--text", text, "--valid", text,
         "--checkpoints", tmp_path / "c", *small(),
     ]  # fmt: skip
     status, _, err = run(*arguments, "-o", tmp_path / "one")
@@ -109,6 +109,8 @@ def test_vectors_makes_a_pipeline(run, saved, varembed, tmp_path):
         ),
         (["fit", "--model", "lds", "--checkpoints", "c"], "not trained in steps"),
         (["fit", "--model", "lds", "--valid", "text.txt"], "not trained in steps"),
+        (["fit", "--model", "sumembed", "--valid", "text.txt"], "not trained in steps"),
+        (["fit", "--model", "sumembed", "--set", "epochs=1"], "no longer has the option epochs"),
     ],
 )
 def test_mistake_in_fit_is_one_line(run, text, tmp_path, arguments, message):

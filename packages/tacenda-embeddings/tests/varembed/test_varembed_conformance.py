@@ -24,7 +24,7 @@ CASES = {
     "exact softmax": (VarEmbed, {**tiny(softmax="exact", base=False), "output": "probabilities"}),
     "n-grams": (VarEmbed, {**tiny(), "segmenter": "ngrams", "start": "random"}),
     "Morfessor": (VarEmbed, {**tiny(kl="tokens"), "segmenter": "morfessor"}),
-    "SumEmbed": (SumEmbed, tiny()),
+    "SumEmbed": (SumEmbed, {"width": 6}),
 }
 
 

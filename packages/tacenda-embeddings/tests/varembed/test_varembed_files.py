@@ -41,10 +41,16 @@ def test_applying_a_saved_model_needs_no_torch(kind, request, tmp_path, monkeypa
     words = ["the", "unbefriended", "中文"]
     assert_array_equal(loaded.vectors(words), model.vectors(words))
     assert loaded.pieces("unbefriended") == model.pieces("unbefriended")
+
+
+def test_fitting_needs_torch_for_varembed_alone(corpus, sumembed, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(
         PluginUnavailableError, match=r"pip install 'tacenda-embeddings\[varembed\]'"
     ):
-        type(model)(**TINY).fit(Corpus.from_sentences([["the", "walker", "walked"]]))
+        VarEmbed(**TINY).fit(corpus)
+    again = SumEmbed.from_settings(sumembed.settings).fit(corpus)
+    assert_array_equal(again.vectors(["walker"]), sumembed.vectors(["walker"]))
 
 
 def test_morphemes_that_point_nowhere_are_refused(varembed):

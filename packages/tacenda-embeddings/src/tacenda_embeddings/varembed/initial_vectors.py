@@ -1,11 +1,14 @@
-"""Initial vectors of words and morphemes: from co-occurrence counts, word2vec, given vectors, or chance."""
+"""Vectors of words and morphemes from co-occurrence counts, word2vec, given vectors, or chance.
+
+They are all that a `SumEmbed` is, and where the training of a `VarEmbed` starts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import add
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +22,15 @@ from tacenda.kernels.sequences import Counts
 from tacenda.progress import announce
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.varembed.morphemes import Inventory
-from tacenda_embeddings.varembed.settings import WordVectorSettings
+from tacenda_embeddings.varembed.settings import VarEmbedSettings, WordVectorSettings
 
 Float32 = npt.NDArray[np.float32]
 
-_WINDOW = 10  # words to each side that are counted; 2 or 3 tell more of syntax, 10 of topics
+# words to each side that are counted, without training and with it; fewer tell more of syntax, 10 of topics
+_WINDOW, _TRAINED_WINDOW = 5, 10
+# of singular values and lengths: at unit length, rare words say as much of their morphemes as frequent ones;
+# what is trained needs to know which are certain, and columns of similar size
+_POWER, _TRAINED_POWER = 1.0, 0.5
 _OVERSAMPLING = 20
 _POWERS = 3  # power iterations of the randomized factorization
 # which block is the transpose of each: the window's counts are symmetric, before and after are a pair
@@ -31,9 +38,43 @@ _TRANSPOSES = (0, 2, 1)
 _NEGLIGIBLE = 1e-6  # of the largest squared singular value: rounding
 _CG_STEPS = 30
 _RANDOM = 0.1  # standard deviation of a random start
+_RATIO = 0.3  # pieces for every word type (section 3.1: 14,000 for 48,986)
+_RIDGE, _NGRAM_RIDGE = 10.0, 100.0  # of the regression of morphemes; a word has many n-grams
 _WORD2VEC_EPOCHS = 5
 _COUNTING: Final = 256 << 20  # bytes for counting; the rest goes to a file
 _ENTRIES: Final = 1 << 20  # of a block of rows
+
+
+class Start(NamedTuple):
+    """Words and their morphemes before any training."""
+
+    inventory: Inventory
+    words: Float32  # (types, width), shrunk towards the sums of their morphemes
+    morphemes: Float32  # (morphemes, width)
+    ridge: float  # of the regression that found the morphemes
+
+
+def find_start(
+    settings: WordVectorSettings,
+    corpus: Corpus,
+    counts: npt.NDArray[np.int64],
+    given: Float32 | None,
+) -> Start:
+    """Segment the vocabulary, and return the vectors of its words (see `initial_words`) and morphemes.
+
+    ``counts`` (types,) say how well each word is known.
+    """
+    advanced, vocabulary = settings.advanced, corpus.vocabulary
+    n_morphemes = advanced.n_morphemes or max(1, round(_RATIO * len(vocabulary)))
+    inventory = Inventory.learn(vocabulary, settings.segmenter, n_morphemes, advanced.base)
+    words = initial_words(settings, corpus, given)
+    ridge = _NGRAM_RIDGE if settings.segmenter == "ngrams" else _RIDGE
+    # the square root balances the many rare words, which tell morphemes apart, with the few frequent
+    # ones, which are known best
+    morphemes = fit_morphemes(inventory, words, np.sqrt(counts + 1.0), ridge)
+    share = (counts / (counts + max(advanced.start_shrinkage, 1e-12))).astype(np.float32)[:, None]
+    words = share * words + (1 - share) * inventory.sum(morphemes)
+    return Start(inventory, words, morphemes, ridge)
 
 
 def initial_words(settings: WordVectorSettings, corpus: Corpus, given: Float32 | None) -> Float32:
@@ -43,7 +84,9 @@ def initial_words(settings: WordVectorSettings, corpus: Corpus, given: Float32 |
     ConfigurationError if it has another shape, or if gensim is needed and not installed.
     """
     shape = (len(corpus.vocabulary), settings.width)
-    if given is None and settings.start == "random":
+    trained = isinstance(settings, VarEmbedSettings)
+    start = settings.start if isinstance(settings, VarEmbedSettings) else "counts"
+    if given is None and start == "random":
         drawn = np.random.default_rng([settings.seed, 2]).standard_normal(shape, np.float32)
         return drawn * np.float32(_RANDOM)
     if given is not None:
@@ -53,9 +96,10 @@ def initial_words(settings: WordVectorSettings, corpus: Corpus, given: Float32 |
                 f"the vectors to start from have shape {found.shape}; they must be finite and {shape}, "
                 "a row for every type of the vocabulary"
             )
-    elif settings.start == "counts":
+    elif start == "counts":
         adjacent = settings.advanced.start_adjacent
-        found = factorize_counts(corpus, settings.width, _WINDOW, settings.seed, adjacent)
+        window, power = (_TRAINED_WINDOW, _TRAINED_POWER) if trained else (_WINDOW, _POWER)
+        found = factorize_counts(corpus, settings.width, window, settings.seed, adjacent, power)
     else:
         found = _word2vec(corpus, settings.width, settings.seed)
     size = float(np.sqrt(np.mean(np.square(found, dtype=np.float64))))
@@ -63,7 +107,7 @@ def initial_words(settings: WordVectorSettings, corpus: Corpus, given: Float32 |
 
 
 def factorize_counts(
-    corpus: Corpus, width: int, window: int, seed: int, adjacent: float = 0.0
+    corpus: Corpus, width: int, window: int, seed: int, adjacent: float = 0.0, power: float = 0.5
 ) -> Float32:
     """Return vectors (types, width) from a factorization of co-occurrence counts (Stratos et al. 2015).
 
@@ -72,19 +116,18 @@ def factorize_counts(
     tells of topics. The same matrix of how often j stands directly after i, and directly before i, tells of
     syntax. The three matrices side by side, the latter two times ``adjacent``, are U S V^T.
 
-    The vectors are U S^{1/2}, turned at random: an LSTM and a sigmoid work on each column by itself, and the
+    The vectors are U S^p, p the ``power``, turned at random: an LSTM and a sigmoid work on each column by itself, and the
     first singular vectors would be large everywhere, the last ones hardly anything. Each vector is divided
-    by the root of its length, of which frequent words have thirty times as much as rare ones: otherwise
-    their bits would be settled before training begins, and the morphemes would be theirs alone. Columns
-    without a singular value are zero.
+    by its length to the same power. Frequent words are thirty times as long as rare ones: where nothing is
+    done about it, the morphemes are theirs alone. Columns without a singular value are zero.
     """
     types = len(corpus.vocabulary)
     vectors = np.zeros((types, width), np.float32)
     U, S = _leading(balance_counts(corpus, window, adjacent), min(width, types), seed)
     turn = np.linalg.qr(np.random.default_rng([seed, 4]).standard_normal((len(S), len(S))))[0]
-    vectors[:, : len(S)] = (U * np.sqrt(S)) @ turn.astype(np.float32)
+    vectors[:, : len(S)] = (U * S**power) @ turn.astype(np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.sqrt(np.maximum(lengths, 1e-12)), np.float32)
+    return np.asarray(vectors / np.maximum(lengths, 1e-12) ** power, np.float32)
 
 
 def _leading(blocks: list[StoredRows], n: int, seed: int) -> tuple[Float32, Float32]:

@@ -15,6 +15,9 @@ Output = Literal["logits", "log_odds", "probabilities"]
 OUTPUTS: tuple[str, ...] = get_args(Output)
 
 
+_TRAINING = ("hidden", "softmax", "negatives", "batch_streams", "unrolled_tokens")
+
+
 @dataclass(frozen=True, kw_only=True)
 class WordVectorAdvanced(Settings):
     """Options of both models that few need to change."""
@@ -31,7 +34,6 @@ class WordVectorAdvanced(Settings):
         }
     )
 
-    hidden: int = option(128, "units of the LSTM", at_least=1)
     n_morphemes: int | None = option(
         None,
         """pieces that the unigram segmenter keeps; None is 0.3 for every word type, the ratio of the
@@ -45,16 +47,23 @@ class WordVectorAdvanced(Settings):
     )
     start_adjacent: float = option(
         0.7,
-        """weight in the initial vectors of the words directly before and directly after, which are counted
+        """weight in the vectors from counts of the words directly before and directly after, which are counted
         separately from those of the window; they tell of syntax""",
         at_least=0,
     )
     start_shrinkage: float = option(
         20.0,
-        """a word that occurs n times begins n / (n + this) of the way from the sum of its morphemes to the
-        vector it was given; the paper has 0""",
+        """a word that occurs n times is n / (n + this) of the way from the sum of its morphemes to the
+        vector from counts; the paper has 0""",
         at_least=0,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VarEmbedAdvanced(WordVectorAdvanced):
+    """Options of `VarEmbed` that few need to change."""
+
+    hidden: int = option(128, "units of the LSTM", at_least=1)
     softmax: Literal["sampled", "exact"] = option(
         "sampled",
         "whether the loss sums over a sample of words or over all; the paper does not say",
@@ -66,12 +75,6 @@ class WordVectorAdvanced(Settings):
     unrolled_tokens: int = option(
         32, "tokens of each piece that are differentiated through at a time", at_least=1
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class VarEmbedAdvanced(WordVectorAdvanced):
-    """Options of `VarEmbed` that few need to change."""
-
     kl: Literal["types", "tokens"] = option(
         "types",
         """what the divergence from the prior is counted for: "types", once for every word of the
@@ -91,6 +94,10 @@ class VarEmbedAdvanced(WordVectorAdvanced):
 class SumEmbedAdvanced(WordVectorAdvanced):
     """Options of `SumEmbed` that few need to change."""
 
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {**WordVectorAdvanced.retired, **dict.fromkeys(_TRAINING, ...)}
+    )
+
     base: bool = option(False, "whether every word has one more, common morpheme")
 
 
@@ -106,6 +113,21 @@ class WordVectorSettings(Settings):
         """how words are cut into morphemes: "unigram" pieces learned in seconds, "morfessor" (which needs
         the package morfessor, and minutes) or "ngrams" of characters; the paper has "morfessor" """,
     )
+    seed: int = option(0, "seed of everything that is drawn", at_least=0)
+
+    advanced: Group[WordVectorAdvanced] = group(WordVectorAdvanced)
+
+    def idle(self) -> Mapping[str, str]:
+        """Name the options that the segmenter leaves unused."""
+        if self.segmenter == "unigram":
+            return {}
+        return {"advanced.n_morphemes": f'with segmenter="{self.segmenter}"'}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VarEmbedSettings(WordVectorSettings):
+    """Options of `VarEmbed`."""
+
     start: Literal["counts", "word2vec", "random"] = option(
         "counts",
         """initial word vectors: "counts", a factorization of co-occurrence counts; "word2vec", which needs
@@ -123,32 +145,10 @@ class WordVectorSettings(Settings):
         "evaluations without progress after which a fit with held-out text stops",
         at_least=1,
     )
-    seed: int = option(0, "seed of everything that is drawn", at_least=0)
     device: str = devices.option()
     threads: int | None = option(
         None, "threads of torch while training; None leaves them as they are", at_least=1
     )
-
-    advanced: Group[WordVectorAdvanced] = group(WordVectorAdvanced)
-
-    def idle(self) -> Mapping[str, str]:
-        """Name the options that the start, the segmenter and the exact softmax leave unused."""
-        unused: dict[str, dict[str, str]] = {
-            "start_adjacent": {} if self.start == "counts" else {"start": self.start},
-            "n_morphemes": {} if self.segmenter == "unigram" else {"segmenter": self.segmenter},
-            "negatives": {"softmax": "exact"} if self.advanced.softmax == "exact" else {},
-        }
-        return {
-            f"advanced.{name}": f'with {option}="{value}"'
-            for name, cause in unused.items()
-            for option, value in cause.items()
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class VarEmbedSettings(WordVectorSettings):
-    """Options of `VarEmbed`."""
-
     output: Output = option(
         "log_odds",
         """what transform returns for a word: "logits", the expected embedding through an inverse sigmoid,
@@ -156,9 +156,27 @@ class VarEmbedSettings(WordVectorSettings):
     )
     advanced: Group[VarEmbedAdvanced] = group(VarEmbedAdvanced)
 
+    def idle(self) -> Mapping[str, str]:
+        """Name the options that the start, the segmenter and the exact softmax leave unused."""
+        unused = dict(super().idle())
+        if self.start != "counts":
+            unused["advanced.start_adjacent"] = f'with start="{self.start}"'
+        if self.advanced.softmax == "exact":
+            unused["advanced.negatives"] = 'with softmax="exact"'
+        return unused
+
 
 @dataclass(frozen=True, kw_only=True)
 class SumEmbedSettings(WordVectorSettings):
     """Options of `SumEmbed`."""
+
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {
+            **WordVectorSettings.retired,
+            **dict.fromkeys(
+                ("start", "epochs", "learning_rate", "patience", "device", "threads"), ...
+            ),
+        }
+    )
 
     advanced: Group[SumEmbedAdvanced] = group(SumEmbedAdvanced)

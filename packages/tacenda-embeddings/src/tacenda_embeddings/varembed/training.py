@@ -13,7 +13,7 @@ cost does not depend on the size of the vocabulary, except with the exact softma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
@@ -36,9 +36,9 @@ from tacenda.fitting import (
     fingerprint_arrays,
     set_learning_rate,
 )
-from tacenda_embeddings.varembed.initial_vectors import fit_morphemes, initial_words
+from tacenda_embeddings.varembed.initial_vectors import find_start, fit_morphemes
 from tacenda_embeddings.varembed.morphemes import Inventory
-from tacenda_embeddings.varembed.settings import VarEmbedAdvanced, WordVectorSettings
+from tacenda_embeddings.varembed.settings import VarEmbedSettings
 
 Ids = npt.NDArray[np.int32]
 Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -53,9 +53,7 @@ _LSTM = 0.08  # bound of the LSTM's uniform start (section 3.2)
 _NOISE_POWER = 0.75  # of the word frequencies, for the words the sampled softmax draws
 _ADAGRAD_START = 1e-6  # of the accumulators
 _LEAST = 0.1  # of the learning rate, at the end
-_RIDGE, _NGRAM_RIDGE = 10.0, 100.0  # of the regression of morphemes; a word has many n-grams
 _REFIT = 0.1  # of the ridge, after training
-_RATIO = 0.3  # pieces for every word type (section 3.1: 14,000 for 48,986)
 _CHECK = 50  # steps between looks at the loss, so that a GPU is not waited for
 _LESS = "fewer batch_streams or unrolled_tokens, a smaller vocabulary, or a smaller width"
 
@@ -64,7 +62,7 @@ _LESS = "fewer batch_streams or unrolled_tokens, a smaller vocabulary, or a smal
 
 
 def fit_word_vectors(
-    settings: WordVectorSettings,
+    settings: VarEmbedSettings,
     text: Corpus,
     valid: Corpus | None,
     vectors: npt.NDArray[np.float32] | None,
@@ -77,10 +75,7 @@ def fit_word_vectors(
     stream = concatenate(text)
     counts = text.type_counts.copy()
     counts[text.vocabulary.boundary_id] += 1  # the one before them all
-    n_morphemes = advanced.n_morphemes or max(1, round(_RATIO * types))
-    inventory = Inventory.learn(text.vocabulary, settings.segmenter, n_morphemes, advanced.base)
-    ridge = _NGRAM_RIDGE if settings.segmenter == "ngrams" else _RIDGE
-    start = _start(settings, inventory, initial_words(settings, text, vectors), counts, ridge)
+    inventory, *start, ridge = find_start(settings, text, counts, vectors)
     needed = bytes_needed(settings, types, len(inventory))
     devices.check_memory(needed, device, settings, _LESS)
 
@@ -100,7 +95,7 @@ def fit_word_vectors(
     options = settings.to_dict()
     del options["device"]
     del options["threads"]
-    options["advanced"].pop("refit_morphemes", None)
+    del options["advanced"]["refit_morphemes"]
     identity = {
         "settings": options,
         "start": fingerprint_arrays(start),
@@ -118,7 +113,7 @@ def fit_word_vectors(
             )
             history = fitting.fit(trainer, source, loop, run, identity)
             learned = dict(trainer.parameters())
-            refit = getattr(advanced, "refit_morphemes", False) and settings.epochs > 0
+            refit = advanced.refit_morphemes and settings.epochs > 0
             if refit:
                 alike = np.ones(types)  # the bound counts every word once
                 again = fit_morphemes(inventory, learned["table/words"], alike, _REFIT * ridge)
@@ -128,33 +123,10 @@ def fit_word_vectors(
         finally:
             torch.set_num_threads(threads)
     words, morphemes = (np.array(learned[f"table/{name}"]) for name in ("words", "morphemes"))
-    if not isinstance(advanced, VarEmbedAdvanced):
-        words = words + inventory.sum(morphemes)
     return (inventory, words, morphemes, counts > 0), history, figure
 
 
-def _start(
-    settings: WordVectorSettings,
-    inventory: Inventory,
-    words: npt.NDArray[np.float32],
-    counts: npt.NDArray[Any],
-    ridge: float,
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Return where training starts, float32: a row for each word (types, width), and one for each morpheme.
-
-    Words are shrunk towards the sums of their morphemes; for SumEmbed their rows are the difference from these sums.
-    """
-    # the square root balances the many rare words, which tell morphemes apart, with the few frequent
-    # ones, which are known best
-    morphemes = fit_morphemes(inventory, words, np.sqrt(counts + 1.0), ridge)
-    sums = inventory.sum(morphemes)
-    shrinkage = max(settings.advanced.start_shrinkage, 1e-12)
-    share = (counts / (counts + shrinkage)).astype(np.float32)[:, None]
-    words = share * words + (1 - share) * sums
-    return (words if isinstance(settings.advanced, VarEmbedAdvanced) else words - sums), morphemes
-
-
-def bytes_needed(settings: WordVectorSettings, n_types: int, n_morphemes: int) -> int:
+def bytes_needed(settings: VarEmbedSettings, n_types: int, n_morphemes: int) -> int:
     """Estimate the bytes of the tables, and of what a step or an evaluation holds on top."""
     advanced = settings.advanced
     tokens, wide = advanced.batch_streams * advanced.unrolled_tokens, advanced.hidden + 1
@@ -300,6 +272,11 @@ class Rows(NamedTuple):
     values: Tensor  # (rows, width), a leaf that collects the gradient
 
 
+def _expect(words: Rows) -> Tensor:
+    """Return what the LSTM reads for each word of a batch: 2 E_q[b] - 1."""
+    return (words.values.sigmoid() * 2 - 1)[words.places]
+
+
 class RowTable:
     """A float32 table of vectors (all, width) of which a step touches a few rows.
 
@@ -330,7 +307,7 @@ class RowTable:
 class Trainer(fitting.Trainer):
     """A model under training, as `tacenda.fitting` takes it.
 
-    `VarEmbedSettings` have the prior, any others sum the morphemes. ``counts`` int64 (types,) are those of the training
+    ``counts`` int64 (types,) are those of the training
     stream, ``start`` the initial vectors of words (types, width) and of morphemes (morphemes, width), ``valid`` the
     held-out stream or None; ``n_streams`` of the text are read in parallel, by default those of the settings. All
     that is drawn is drawn on the CPU.
@@ -338,10 +315,10 @@ class Trainer(fitting.Trainer):
 
     def __init__(
         self,
-        settings: WordVectorSettings,
+        settings: VarEmbedSettings,
         inventory: Inventory,
         counts: npt.NDArray[np.int64],
-        start: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
+        start: Sequence[npt.NDArray[np.float32]],
         valid: Ids | None = None,
         device: str = "cpu",
         n_streams: int | None = None,
@@ -349,7 +326,6 @@ class Trainer(fitting.Trainer):
         hidden = settings.advanced.hidden
         self.settings, self.valid = settings, valid
         self.device = torch.device(device)
-        self.variational = isinstance(settings.advanced, VarEmbedAdvanced)
         self.n_tokens = int(counts.sum())
         self._generator = torch.Generator().manual_seed(settings.seed)
         biases = np.log((counts + 1.0) / (counts + 1.0).sum()).astype(np.float32)
@@ -382,11 +358,9 @@ class Trainer(fitting.Trainer):
     def _prepare_counts(self, counts: npt.NDArray[np.int64]) -> None:
         """Prepare what one occurrence of each word weighs in the divergence, and the words of noise."""
         advanced = self.settings.advanced
-        weight = np.zeros(len(counts))
-        if isinstance(advanced, VarEmbedAdvanced):
-            weight = 1.0 / np.maximum(counts, 1)
-            if advanced.kl == "tokens":
-                weight = np.full(len(counts), 1.0 / self.settings.width)
+        weight = 1.0 / np.maximum(counts, 1)
+        if advanced.kl == "tokens":
+            weight = np.full(len(counts), 1.0 / self.settings.width)
         noise = (counts + 1.0) ** _NOISE_POWER
         noise /= noise.sum()
         self._kl_weights = torch.from_numpy(weight.astype(np.float32)).to(self.device)
@@ -402,13 +376,12 @@ class Trainer(fitting.Trainer):
         n_tokens = batch[0].size
         inputs, targets = (torch.from_numpy(side).to(self.device) for side in batch)
         words, morphemes, prior = self._look_up(inputs)
-        read = self._embed(words, prior)[words.places]
+        read = _expect(words)
         hidden, state = self.lstm(read, (self._carried[0], self._carried[1]))
         loss, outputs = self._output_loss(hidden.reshape(n_tokens, -1), targets.reshape(-1))
-        if self.variational:
-            occurrences = torch.bincount(words.places.reshape(-1), minlength=len(words.ids))
-            weights = occurrences * self._kl_weights[words.ids]
-            loss = loss + (weights * bernoulli_kl(words.values, prior)).sum()
+        occurrences = torch.bincount(words.places.reshape(-1), minlength=len(words.ids))
+        weights = occurrences * self._kl_weights[words.ids]
+        loss = loss + (weights * bernoulli_kl(words.values, prior)).sum()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self._carried.copy_(torch.stack([part.detach() for part in state]))
@@ -435,10 +408,6 @@ class Trainer(fitting.Trainer):
         how: dict[str, Any] = {"lengths": lengths, "axis": 0, "initial": 0, "unsafe": True}
         prior = torch.segment_reduce(pieces.values[pieces.places], "sum", **how)
         return rows, pieces, prior
-
-    def _embed(self, words: Rows, prior: Tensor) -> Tensor:
-        """Return what the LSTM reads for each different word: 2 E_q[b] - 1, or word plus morphemes."""
-        return words.values.sigmoid() * 2 - 1 if self.variational else words.values + prior
 
     def _output_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Rows]:
         """Return the loss of the targets (tokens,), and the output rows it used."""
@@ -473,8 +442,8 @@ class Trainer(fitting.Trainer):
         batches = StreamBatches(self.valid, streams=16, length=max(1, _EVALUATED // 16))
         outputs = self.tables["outputs"].values
         for inputs, targets in batches.batches(0):
-            words, _, prior = self._look_up(torch.from_numpy(inputs).to(self.device))
-            found, state = self.lstm(self._embed(words, prior)[words.places], state)
+            words = self.tables["words"].rows(torch.from_numpy(inputs).to(self.device))
+            found, state = self.lstm(_expect(words), state)
             aims = torch.from_numpy(targets).to(self.device).reshape(-1)
             hidden = found.reshape(len(aims), -1)
             total += exact_loss(hidden, aims, outputs[:, :-1], outputs[:, -1]).item()
@@ -483,9 +452,7 @@ class Trainer(fitting.Trainer):
 
     @torch.no_grad()
     def divergence(self) -> float:
-        """Return KL(Q || P) of the whole vocabulary in nats (eq 22); zero for a model without a prior."""
-        if not self.variational:
-            return 0.0
+        """Return KL(Q || P) of the whole vocabulary in nats (eq 22)."""
         total = 0.0
         for ids in torch.arange(len(self._kl_weights), device=self.device).split(8192):
             rows, _, prior = self._look_up(ids)
