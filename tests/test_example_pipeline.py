@@ -12,17 +12,13 @@ import pytest
 import spacy
 import srsly
 
-pytest.importorskip(
-    "torch", reason="the word vectors are fitted with torch (tacenda-embeddings[varembed])"
-)
-
 EXAMPLE = Path(__file__).parents[1] / "examples" / "pipeline"
 SMALL = {
     "source": "synthetic",
     "n_train": "40",
     "raw_tokens": "5000",
     "n_states": "5",
-    "fit_vectors": "--set width=8 --set epochs=1 --set advanced.hidden=8 --set advanced.n_morphemes=200",
+    "fit_vectors": "--set width=8 --set advanced.n_morphemes=200",
 }
 SHORT = "--training.max_steps 2 --training.eval_frequency 2"
 

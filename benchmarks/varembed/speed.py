@@ -7,38 +7,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 from benchmarks import reporting
 from benchmarks.reporting import Row, Table, main
 from benchmarks.varembed import models
 from tacenda import Corpus
-from tacenda_embeddings import SumEmbed, VarEmbed
+from tacenda_embeddings import VarEmbed
 
 TYPES = 20_000
-MODELS: dict[str, Any] = {"VarEmbed": VarEmbed, "SumEmbed": SumEmbed}
 
 
-def fitted(name: str, epochs: int, threads: int, text: Corpus) -> tuple[Any, float]:
+def fitted(epochs: int, threads: int, text: Corpus) -> tuple[Any, float]:
     """A model, and the CPU seconds of its fit."""
     start = time.process_time()
-    model = MODELS[name](epochs=epochs, start="random", threads=threads).fit(text)
+    model = VarEmbed(epochs=epochs, start="random", threads=threads).fit(text)
     return model, time.process_time() - start
 
 
-def measure(name: str, threads: int, text: Corpus, repeats: int) -> Row:
-    fitted(name, 0, threads, text)  # compiles
-    before = fitted(name, 0, threads, text)[1]  # segmentation and start
+def measure(threads: int, text: Corpus, repeats: int) -> Row:
+    fitted(0, threads, text)  # compiles
+    before = fitted(0, threads, text)[1]  # segmentation and start
     wall, cpu = [], []
     for _ in range(repeats):
-        model, seconds = fitted(name, 1, threads, text)
+        model, seconds = fitted(1, threads, text)
         history, advanced = model.fitted_on["training"], model.settings.advanced
         n_tokens = history["steps"] * advanced.batch_streams * advanced.unrolled_tokens
         wall.append(n_tokens / history["seconds"])
         cpu.append(n_tokens / (seconds - before))
     return {
-        "model": name,
+        "model": "VarEmbed",
         "threads": threads,
         "tokens/s": reporting.summary(wall),
         "tokens per CPU second": reporting.summary(cpu),
@@ -59,8 +57,8 @@ def protocol(options: Any) -> dict[str, Any]:
 
 def rows(options: Any) -> Iterator[Row]:
     text = models.corpus(options.tokens, TYPES)
-    for name, threads in product(options.chosen(MODELS), options.threads):
-        yield measure(name, threads, text, options.repeats)
+    for threads in options.threads:
+        yield measure(threads, text, options.repeats)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import pytest
 
 import tacenda
 from tacenda import Corpus
+from tacenda.datasets import synthetic_text
 from tacenda_embeddings import SumEmbed
 
 LINES = ["The cat saw a dog .", "", "A bird ate the mouse ."] * 3
@@ -265,3 +266,33 @@ def test_what_cannot_be_compact_is_one_line(run, saved, tmp_path, arguments, mes
     assert (status, out) == (1, "")
     assert err.count("\n") == 1
     assert message in err
+
+
+def test_one_command_fits_what_init_config_takes_and_reads_the_text_once(
+    run, tmp_path, monkeypatch
+):
+    text, both = tmp_path / "text.txt", tmp_path / "both"
+    text.write_text(
+        "\n".join(" ".join(s.words) for s in synthetic_text.generate(200, seed=1)), "utf8"
+    )
+    read, from_text = [], Corpus.from_text
+    monkeypatch.setattr(Corpus, "from_text", lambda *a, **k: read.append(a) or from_text(*a, **k))
+    settings = ["--n-states", 4, "--set", "vectors.width=6", "--set", "lds.full_iterations=1"]
+    status, out, err = run("fit", "--model", "vectors", "--text", text, "-o", both, *settings)
+    assert (status, out) == (0, ""), err
+    assert len(read) == 1
+    assert err.count("CPU seconds") == 3
+    lds, words = (tacenda.load(both / part) for part in ("lds", "vectors"))
+    assert (lds.name, lds.settings.n_states, lds.settings.full_iterations) == ("lds", 4, 1)
+    assert (words.name, words.width) == ("sumembed", 6)
+    assert lds.fitted_on["sources"] == words.fitted_on["sources"] == ["text.txt"]
+    status, _, err = run("fit", "--model", "vectors", "--text", text, "-o", both, *settings)
+    assert status == 1
+    assert "--force" in err
+
+
+def test_a_setting_of_two_models_says_whose_it_is(run, tmp_path):
+    arguments = ("--text", tmp_path / "none.txt", "-o", tmp_path / "m", "--set", "width=6")
+    status, _, err = run("fit", "--model", "vectors", *arguments)
+    assert status == 1
+    assert "--set vectors.width=..." in err

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import time
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,7 +62,11 @@ def fit(
     text: Texts,
     output: Output,
     model: Annotated[
-        str, typer.Option(help="Model to fit; `tacenda plugins embedders` lists them.")
+        str,
+        typer.Option(
+            help="Model to fit; `tacenda plugins embedders` lists them. `vectors`: lds and sumembed, as init-config "
+            "takes them, in OUTPUT/lds and OUTPUT/vectors."
+        ),
     ] = "lds",
     distribution: Distribution = None,
     tokenizer: Tokenizer = "whitespace",
@@ -80,7 +86,7 @@ def fit(
     model_output: ModelOutput = None,
     valid: Annotated[
         Path | None,
-        _file("Held-out text; training stops when it no longer improves (varembed, sumembed)."),
+        _file("Held-out text; training stops when it no longer improves (varembed)."),
     ] = None,
     checkpoints: Checkpoints = None,
     settings: Set = None,
@@ -90,36 +96,78 @@ def fit(
     errors: Errors = "strict",
     force: Force = False,
 ) -> None:
-    """Fit an embedder to raw text and save it. With --scheduler, count the text of an lds on a cluster."""
-    from tacenda import Corpus, plugins
+    """Fit an embedder to raw text, save it, and print what it cost.
 
-    options = options_of(settings, n_states=n_states, output=model_output)
-    embedder = plugins.make("embedders", model, options, distribution=distribution)
+    The text is read once. With --model vectors, settings have their model in front: --set lds.n_states=100 --set
+    vectors.width=200. With --scheduler, count the text of an lds on a cluster.
+    """
+    from tacenda import Corpus
+
+    options = options_of(settings)
+    members = _make(model, options, {"n_states": n_states, "output": model_output}, distribution)
     more = {"valid": valid, "checkpoints": checkpoints}
     chosen: dict[str, Any] = {name: value for name, value in more.items() if value is not None}
-    for name in chosen:
+    for name, (embedder, _) in product(chosen, members):
         if name not in inspect.signature(embedder.fit).parameters:
             raise ConfigurationError(
-                f"the embedder {model!r} is not trained in steps: leave out --{name}"
+                f"the embedder {embedder.name!r} is not trained in steps: leave out --{name}"
             )
-    check_output(output, force)
+    for _, part in members:
+        check_output(output / part, force)
     decoding: dict[str, Any] = {"tokenizer": tokenizer, "encoding": encoding, "errors": errors}
     decoding["text_field"] = text_field
     vocabulary = {"max_vocabulary": max_vocabulary or None, "min_count": min_count, "oov": oov}
     vocabulary |= {"digits": digits, "lowercase": lowercase}
-    train = embedder.fit
+    begun = time.process_time()
+    trains = [embedder.fit for embedder, _ in members]
     if scheduler is not None:
         from tacenda_embeddings import dask
 
-        dask.check_model(embedder)
-        train = partial(dask.fit, embedder)
+        for embedder, _ in members:
+            dask.check_model(embedder)
+        trains = [partial(dask.fit, embedder) for embedder, _ in members]
     with open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
         if valid is not None:
             chosen["valid"] = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
-        train(corpus, **chosen)
-    embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **corpus.origin}
-    embedder.save(output)
-    typer.echo(f"{model}, {embedder.width} columns, saved in {output}", err=True)
+        typer.echo(f"text read: {_seconds_since(begun)}", err=True)
+        for train, (embedder, part) in zip(trains, members, strict=True):
+            begun = time.process_time()
+            train(corpus, **chosen)
+            embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **corpus.origin}
+            embedder.save(output / part)
+            typer.echo(
+                f"{embedder.name}, {embedder.width} columns, saved in {output / part}: "
+                f"{_seconds_since(begun)}",
+                err=True,
+            )
+
+
+def _make(
+    model: str, options: dict[str, Any], named: dict[str, Any], distribution: str | None
+) -> list[tuple[Any, str]]:
+    """Return unfitted embedders, each with its folder within the output; two of them for "vectors".
+
+    ``named`` are options of an LDS that the command has by name, None where they were not given.
+    """
+    from tacenda import plugins
+
+    named = {name: value for name, value in named.items() if value is not None}
+    if model != "vectors":
+        return [(plugins.make("embedders", model, options | named, distribution=distribution), "")]
+    kinds = {"lds": "lds", "vectors": "sumembed"}
+    for name, value in options.items():
+        if name not in kinds or not isinstance(value, dict):
+            raise ConfigurationError(
+                f"of which model is {name}? With --model vectors, write --set lds.{name}=... or "
+                f"--set vectors.{name}=..."
+            )
+    given = {"lds": options.get("lds", {}) | named, "vectors": options.get("vectors", {})}
+    return [(plugins.make("embedders", kinds[part], given[part]), part) for part in kinds]
+
+
+def _seconds_since(begun: float) -> str:
+    """Return the seconds of CPU since a call of `time.process_time`, in words."""
+    return f"{time.process_time() - begun:.1f} CPU seconds"
 
 
 @app.command()

@@ -116,9 +116,9 @@ def factorize_counts(
     tells of topics. The same matrix of how often j stands directly after i, and directly before i, tells of
     syntax. The three matrices side by side, the latter two times ``adjacent``, are U S V^T.
 
-    The vectors are U S^p, p the ``power``, turned at random: an LSTM and a sigmoid work on each column by itself, and the
-    first singular vectors would be large everywhere, the last ones hardly anything. Each vector is divided
-    by its length to the same power. Frequent words are thirty times as long as rare ones: where nothing is
+    The vectors are U S^p, p the ``power``, turned at random: an LSTM and a sigmoid work on each column by
+    itself, and the first singular vectors would be large everywhere, the last ones hardly anything. Each vector is
+    divided by its length to the same power. Frequent words are thirty times as long as rare ones: where nothing is
     done about it, the morphemes are theirs alone. Columns without a singular value are zero.
     """
     types = len(corpus.vocabulary)
