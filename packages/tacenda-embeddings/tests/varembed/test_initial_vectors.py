@@ -36,7 +36,9 @@ def test_factorize_counts_are_the_leading_singular_vectors(corpus, adjacent, pow
     expected = (U * S**power)[:, :width]
     lengths = np.linalg.norm(expected, axis=1, keepdims=True)
     found = factorize_counts(corpus, width, window, 0, adjacent, power)
-    if power == 1.0:  # at unit length; what a rare word's row lacks of the whole is compared as it is
+    if (
+        power == 1.0
+    ):  # at unit length; what a rare word's row lacks of the whole is compared as it is
         assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-5)
         found = found * lengths
     else:
