@@ -1,4 +1,4 @@
-"""Lagged counts on a Dask cluster, equal to those of one machine (extra ``dask``).
+"""Lagged counts on a Dask cluster, equal to the counts of one machine (extra ``dask``).
 
 A worker counts the pairs of each part of the text, given the few words before the part, which it may have from another
 worker. Counts are integers, and each row's columns ascend, so the sum is the same, bit for bit, however the text is cut

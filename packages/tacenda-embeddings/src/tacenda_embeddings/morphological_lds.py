@@ -1,9 +1,9 @@
 """`MorphologicalLDS`: an LDS that reads words it has never seen through their morphemes.
 
-An LDS knows a word outside its vocabulary by its class alone, a shape and a suffix. Here such a word has an
-input row of its own, predicted from its class and from the vector that the prior of a word-vector model
-(`VarEmbed`, `SumEmbed`) gives it. The prediction is a linear map, learned on the words of the LDS's
-vocabulary as if they had not been seen: from their classes, and from their morphemes alone.
+An LDS knows a word outside its vocabulary only by its class, a shape and a suffix. Here such a word has its own input
+row, predicted from its class and from the vector that the prior of a word-vector model (`VarEmbed`, `SumEmbed`) gives.
+The prediction is a linear map, learned on the words of the LDS's vocabulary as if they were unseen: from their classes
+and their morphemes alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FEWEST = 20  # words that the map can be learned from
 
 @dataclass(frozen=True, kw_only=True)
 class MorphologicalLDSSettings(Settings):
-    """Options of `MorphologicalLDS`: those of the two models that `fit` fits."""
+    """Options of `MorphologicalLDS`: the options of the two models that `fit` fits."""
 
     lds: Group[LDSSettings] = group(LDSSettings, "options of the `LDS`")
     words: Group[VarEmbedSettings] = group(VarEmbedSettings, "options of the `VarEmbed`")
@@ -48,7 +48,7 @@ class DirectionMap(Arrays):
 
 
 class MorphologicalLDS(Estimator):
-    """Context-dependent token vectors, those of unseen words made with the help of their morphemes.
+    """Token vectors in context, in which the morphemes of unseen words help.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class MorphologicalLDS(Estimator):
     def _take(
         self, lds: LDS, words: MorphologicalEmbedder[Any], learned: DirectionMap | None
     ) -> Self:
-        """Set the two models and the map; the settings are those of the models."""
+        """Set the two models and the map; the settings are the settings of the models."""
         self.lds, self.words, self.learned = lds, words, learned
         self.settings = MorphologicalLDSSettings(lds=lds.settings)
         # past the check of types: those of a SumEmbed describe the model, though none can be fitted with them
@@ -140,9 +140,9 @@ class MorphologicalLDS(Estimator):
         return self.lds.width
 
     def rows(self, words: Sequence[str]) -> Rows:
-        """Return input rows (words, states) of words as if they had not been seen, on the scale of the LDS's.
+        """Return input rows (words, states) of words as if they were unseen, on the scale of the LDS.
 
-        Their directions are predicted; they are as long as those of the types that stand for the words.
+        Their directions are predicted. Each is as long as the row of the type that the LDS uses for the word.
         """
         W, lds = self._fitted().map, self.lds
         stand_ins = lds.input_rows[_stand_ins(lds.vocabulary, words)]
@@ -169,7 +169,7 @@ class MorphologicalLDS(Estimator):
     # -- artifact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return nothing: the settings are those of the two models, which are saved inside."""
+        """Return nothing: the two models, saved inside, have all settings."""
         return {}
 
     def nested(self) -> Mapping[str, Estimator]:
@@ -196,7 +196,7 @@ class MorphologicalLDS(Estimator):
 
 
 def _stand_ins(vocabulary: Vocabulary, words: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return the types that would stand for words that had none of their own, (words,)."""
+    """Return the types that the LDS would use for words outside its vocabulary, (words,)."""
     found = np.full(len(words), vocabulary.unknown_id, np.int64)
     if vocabulary.oov == "single":
         return found

@@ -1,4 +1,4 @@
-"""Vectors of the tokens of a text file, of the words of a vocabulary, and those of several that a model can give."""
+"""Vectors of the tokens of a text file and of the words of a vocabulary, and the choice among a model's outputs."""
 
 from __future__ import annotations
 

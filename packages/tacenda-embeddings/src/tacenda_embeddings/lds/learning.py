@@ -76,7 +76,7 @@ class Step(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """What a fit learned, in whitened coordinates."""
+    """The result of a fit, in whitened coordinates."""
 
     parameters: Parameters
     Xi: Matrix  # (states, states), second moment of the smoothed means
@@ -381,8 +381,8 @@ def identify(
 
     The paper sets Q = I and shrinks it, so that its model starts below one without dynamics. Here
     P = A^{-1} Gs C (C^T C)^{-1} is symmetrized and clipped so that D stays positive semi-definite
-    (lambda_max(C P C^T) < 1; appendix A.1), and Q = P - A P A^T. ``moments`` are the whitened ones, even where the
-    factors are those of others (the whitening ablation); the spectral radius of A is at most ``maximum_radius``.
+    (lambda_max(C P C^T) < 1; appendix A.1), and Q = P - A P A^T. ``moments`` are the whitened ones, even if the
+    factors are of other moments (the whitening ablation); the spectral radius of A is at most ``maximum_radius``.
     """
     Gamma, Delta, _ = factors
     r = len(Gamma)

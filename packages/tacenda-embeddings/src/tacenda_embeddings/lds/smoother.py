@@ -389,7 +389,7 @@ class Recipe(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What comes into every sequence from outside, (sequences, states), in the scans' own bases."""
+    """The states that enter every sequence from outside, (sequences, states), in the bases of the scans."""
 
     past: Float32
     future: Float32

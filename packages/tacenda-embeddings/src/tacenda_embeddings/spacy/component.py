@@ -423,7 +423,7 @@ class DocEncoder:
             model.transform_into(np.zeros(cuts[-1], np.int32), cuts, rows)
 
     def __call__(self, docs: Sequence[Doc], sentences: bool = False) -> list[np.ndarray]:
-        """Return one float32 array ``(n_tokens, width)`` per document, each with memory of its own.
+        """Return one float32 array ``(n_tokens, width)`` per document, each with its own memory.
 
         ``sentences=True`` gives the model the sentences of a document one by one, where their
         boundaries are known.

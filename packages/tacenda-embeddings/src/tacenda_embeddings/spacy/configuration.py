@@ -63,7 +63,7 @@ def pipeline_config(
     cnn_layers
         Convolution layers over the mixed features; 0 leaves all context to the LDS.
     shared
-        Whether all components listen to one ``tok2vec``, or each has layers of its own.
+        Whether all components listen to one ``tok2vec``, or each has its own layers.
     target
         Where the vectors go: ``"tensor"`` or the name of an extension. None means ``"lds"`` with a shared ``tok2vec``,
         which overwrites ``Doc.tensor``, and ``"tensor"`` without one.
@@ -149,7 +149,7 @@ def missing(model: str) -> str | None:
 
 
 def _component_for(lds: str, output: str | None, cnn_layers: int) -> tuple[str, dict[str, Any]]:
-    """Return the factory for a model, and what its settings must say of the model and its output."""
+    """Return the factory for a model, and what its settings must say about the model and its output."""
     fitted = _USUAL
     if missing(lds) is None:
         artifact = artifacts.read(lds)

@@ -2,7 +2,7 @@
 
 It takes documents and returns one array ``(n_tokens, width)`` float32 for each; no gradient flows back to the
 vectors. spaCy's own ``Tok2VecListener`` reads ``Doc.tensor`` too, but it cannot read an extension or a part of
-the columns, nor stand beside another embedding layer.
+the columns, and cannot be combined with another embedding layer.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,9 +43,9 @@ def doc_tensor(
         Whether to scale every row to a mean square of 1, for which layers are initialized; rows of zeros
         stay zeros. On vectors of unit length a head learns many times more slowly.
     scale
-        A factor on the rows after that; more than 1 gives them more weight beside other layers.
+        A factor on the rows after that; more than 1 gives them more weight than other layers.
     dropout
-        The share of the entries that is set to zero in training, apart from ``[training] dropout``.
+        The share of the entries set to zero in training, in addition to ``[training] dropout``.
     projection
         The width of a trained layer on top; None returns the vectors as they are.
     maxout_pieces
@@ -202,7 +202,7 @@ def vectors_of(doc: Doc, source: str) -> Any:
 
 
 class _Notes:
-    """What a layer knows of the pipeline around it; thinc leaves it out of what it saves, because it is an object.
+    """Facts about the pipeline around a layer; thinc does not save them, because this is an object.
 
     Attributes
     ----------

@@ -69,7 +69,7 @@ class Plan(NamedTuple):
     static: bool  # whether these depend on the vectors of the pipeline
 
     def tables(self, vectors: Any) -> list[np.ndarray]:
-        """Return the arrays of which each word reads a few rows."""
+        """Return the arrays from which each word reads a few rows."""
         tables = [np.ascontiguousarray(node.get_param("E"), np.float32) for node, _ in self.hashed]
         return [*tables, np.ascontiguousarray(vectors.data, np.float32)] if self.static else tables
 
@@ -320,11 +320,11 @@ class _Kept:
 
 
 class WordRows:
-    """The rows of one model. A copy of it, by whatever means, begins without any.
+    """The rows of one model. A copy of the model begins without any.
 
-    Rows are good as long as every number they depend on is the same, which digests tell at each batch. Words are told
-    apart by a hash of the attributes that the layers read. Rows are made by the layers themselves, which get the new
-    words of a batch in place of a document.
+    Rows are valid as long as every number they depend on is the same; digests check this at each batch. Words are
+    distinguished by a hash of the attributes that the layers read. The layers themselves make the rows: they get the
+    new words of a batch instead of a document.
     """
 
     def __init__(self) -> None:
@@ -351,7 +351,7 @@ class WordRows:
         mix: Model[Any, Any],
         docs: Sequence[Doc],
     ) -> list[np.ndarray] | None:
-        """Return one array ``(n_tokens, width)`` float32 per document, some of which has a token.
+        """Return one array ``(n_tokens, width)`` float32 per document; at least one document has a token.
 
         ``embeds`` and ``mix`` are the layers of ``model``, which these rows belong to. Returns None for layers that
         cannot be taken together.

@@ -45,7 +45,7 @@ def use_numpy_blas(nlp: Any) -> Any:
 def on_numpy_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
     """Make a layer, and all within it, multiply with NumPy's BLAS; return it.
 
-    Operations other than thinc's for the CPU (those of a GPU or of Apple) stay.
+    Operations for a GPU or of thinc-apple-ops stay as they are.
     """
     for node in layer.walk():
         if type(node.ops) is NumpyOps:

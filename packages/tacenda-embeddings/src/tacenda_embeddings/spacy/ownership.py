@@ -258,7 +258,7 @@ def _writes(meta: Any, pipe: Any, place: str) -> bool:
 
 
 def _appends(pipe: Any) -> bool:
-    """Return whether a component adds columns beside those that are there."""
+    """Return whether a component adds columns to the existing ones."""
     return _is_ours(pipe) and bool(pipe.target.mode == "append")
 
 
@@ -338,7 +338,7 @@ class Target:
         return bool(stop - start == width and stop <= there.shape[1])
 
     def _append(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
-        """Return the columns that are there and our own: after them, or in place of our earlier ones."""
+        """Return the existing columns and ours: after them, or instead of our earlier ones."""
         there = vectors_of(doc, self.name)
         if there is None:
             there = rows[:, :0]

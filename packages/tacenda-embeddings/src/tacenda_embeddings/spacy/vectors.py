@@ -1,8 +1,8 @@
-"""``tacenda.MorphologicalVectors.v1``: the vectors of a pipeline, for every word there can be.
+"""``tacenda.MorphologicalVectors.v1``: word vectors of a pipeline, also for out-of-vocabulary words.
 
 With these in ``nlp.vocab``, ``Token.vector``, ``similarity`` and ``StaticVectors`` use a fitted `VarEmbed` or
-`SumEmbed`; a word outside its vocabulary has the vector its morphemes predict. Whitespace, and a word of which no
-morpheme is known, have none. In a configuration they take one section, which names the model:
+`SumEmbed`; a word outside its vocabulary has the vector its morphemes predict. Whitespace, and a word without any known
+morpheme, have no vector. In a configuration, one section names the model:
 
     [initialize.before_init]
     @callbacks = "tacenda.use_vectors.v1"
@@ -125,14 +125,14 @@ def _fail(message: str) -> NoReturn:
 class MorphologicalVectors(BaseVectors):
     """Vectors of a fitted model, by the hash of a token's text.
 
-    ``data`` has a row for each word of the model's vocabulary, and ``key2row`` its place. A word that has no row
-    has a vector all the same, unless the model knows none of its morphemes: ``vectors[key]`` and `get_batch` make it.
-    Several words in one token, which were merged, have the mean of theirs. All are of one length, a mean square of 1,
-    so that frequent words do not drown out the others in ``Doc.vector`` and in layers. The pipeline's ``strings`` turn
-    hashes into words; without a ``model`` there is no vector.
+    ``data`` has a row for each word of the model's vocabulary, and ``key2row`` gives its place. A word without a row
+    has a vector too, unless the model knows none of its morphemes: ``vectors[key]`` and `get_batch` make it. A token
+    merged from several words has the mean of their vectors. All vectors have one length, a mean square of 1, so that
+    frequent words do not drown out the others in ``Doc.vector`` and in layers. The pipeline's ``strings`` turn hashes
+    into words; without a ``model`` there are no vectors.
 
-    What the model says of a word cannot be changed. A word that it does not know can be given a vector, as spaCy does
-    for tokens that are merged: `add` puts it into a row after the model's, and it is saved with them.
+    The vector of a word that the model knows cannot be changed. A word that it does not know can be given one, as spaCy
+    does for merged tokens: `add` puts it into a row after the model's rows, and it is saved with them.
     """
 
     attr = ORTH
