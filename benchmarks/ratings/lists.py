@@ -27,7 +27,7 @@ from benchmarks.ratings import data
 from benchmarks.ratings.generated import SHAPES, generate
 from benchmarks.reporting import Row, Table, main
 from tacenda.ratings import Ratings, split, split_last
-from tacenda_surprise import PMF, ConditionalPMF
+from tacenda_surprise import PMF, ConditionalPMF, ImplicitMF
 from tacenda_surprise.algorithm import best_items
 from tacenda_surprise.catalogue import Identities
 from tacenda_surprise.top_n import ImplicitFactors, Lists, Ranked, most_popular, quality, top
@@ -135,9 +135,19 @@ def chosen(train: Ratings) -> dict[str, Any]:
     return max(grid, key=gain)
 
 
+def choices(train: Ratings, users: np.ndarray) -> Found:
+    """`ImplicitMF`, of who has rated what."""
+    seen = Identities.of(train)
+    return timed(
+        lambda: ImplicitMF(random_state=SEED).fit(train),
+        lambda fitted: best_items(fitted, users, PLACES, seen),
+    )
+
+
 OURS: dict[str, Callable[[Ratings, np.ndarray], Found]] = {
     "ConditionalPMF and choices": ours(ConditionalPMF, "both"),
     "choices alone": ours(ConditionalPMF, "choice"),
+    "ImplicitMF": choices,
     "ConditionalPMF alone": ours(ConditionalPMF, "rating"),
     "Surprise SVD": svd,
 }

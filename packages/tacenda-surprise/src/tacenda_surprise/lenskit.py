@@ -89,7 +89,8 @@ class RatingScorer(Component[ItemList], Trainable):  # type: ignore[misc]
             return
         if self.model_class.takes_ratings and not has_ratings(data):
             raise DataError(
-                "the data set has interactions without ratings; give ratings, or rank with ImplicitMFScorer"
+                "the data set has interactions without ratings; give ratings, or rank with ChoiceScorer or "
+                "ImplicitMFScorer"
             )
         settings: Any = self.config
         if getattr(settings, "random_state", 0) is None:
