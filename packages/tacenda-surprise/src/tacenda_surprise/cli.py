@@ -50,29 +50,32 @@ def _read_separator(given: str | None) -> str | None:
 
 
 File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Ratings: user, item and rating a line.")
+    Path,
+    typer.Argument(metavar="FILE", help="Ratings file: a user, an item and a rating on each line."),
 ]
 Separator = Annotated[
     str | None,
     typer.Option(
-        help="Between columns, such as ; or tab; found if not given.", callback=_read_separator
+        help="Column separator, such as ; or tab. Default: detected.", callback=_read_separator
     ),
 ]
-Columns = Annotated[str, typer.Option(help="Where user, item and rating stand, from 0.")]
-ScaleOf = Annotated[str | None, typer.Option("--scale", help="LOW,HIGH; found if not given.")]
-Duplicates = Annotated[str, typer.Option(help="A pair rated twice: error, or last.")]
+Columns = Annotated[str, typer.Option(help="Columns of user, item and rating, counted from 0.")]
+ScaleOf = Annotated[str | None, typer.Option("--scale", help="LOW,HIGH. Default: detected.")]
+Duplicates = Annotated[
+    str, typer.Option(help="If a pair is rated twice: error, or last (the last rating counts).")
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Any option of the model, as JSON; MODEL.NAME=VALUE is for one model alone.",
+        help="Set an option of the model, as JSON. MODEL.NAME=VALUE sets it for one model only.",
     ),
 ]
 ByOption = Annotated[
     RankedBy,
     typer.Option(
-        help="What is best: likely to be chosen and liked, a high rating, or likely to be chosen."
+        help="Sort by how likely items are to be chosen and liked (both), by rating, or by choice alone."
     ),
 ]
 
@@ -81,18 +84,20 @@ def evaluate(
     file: File,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", help="As `tacenda plugins recommenders` shows; may be repeated."),
+        typer.Option("--model", help="A model of `tacenda plugins recommenders`. Repeatable."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is held out, and of the models.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed of the split and of the models.")
+    ] = 0,
     settings: Set = None,
-    n: Annotated[int, typer.Option("-n", "--n", min=1, help="Items in a list.")] = 10,
+    n: Annotated[int, typer.Option("-n", "--n", min=1, help="Length of the lists.")] = 10,
     by: ByOption = RankedBy.both,
     time_column: Annotated[
         int | None,
         typer.Option(
             "--time",
             min=0,
-            help="Where the time stands: then the last fifth of each user's ratings is held out, not one at random.",
+            help="Column of the time. Holds out the last fifth of each user's ratings instead of a random one.",
         ),
     ] = None,
     separator: Separator = None,
@@ -102,7 +107,7 @@ def evaluate(
     duplicates: Duplicates = "error",
     as_json: AsJson = False,
 ) -> None:
-    """Compare models by the lists that they make of what their users have rated elsewhere."""
+    """Compare the top lists of models with ratings that were held out."""
     ratings = read(file, separator, columns, scale, encoding, duplicates)
     chosen = read_settings(settings, model or _ALL)
     models = [make_model(name, options, seed) for name, options in chosen.items()]
@@ -137,10 +142,10 @@ def fit(
     file: File,
     output: Output,
     model: Annotated[
-        str, typer.Option("--model", help="As `tacenda plugins recommenders` shows.")
+        str, typer.Option("--model", help="A model of `tacenda plugins recommenders`.")
     ] = "conditional_pmf",
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the model; its own default if not given.")
+        int | None, typer.Option(min=0, help="Random seed. Default: that of the model.")
     ] = None,
     settings: Set = None,
     checkpoints: Checkpoints = None,
@@ -151,7 +156,7 @@ def fit(
     duplicates: Duplicates = "error",
     force: Force = False,
 ) -> None:
-    """Fit a model to a file of ratings and save it, with who has rated what for `recommend`."""
+    """Train a model on a file of ratings, and save it together with the ratings."""
     options = read_settings(settings, [model])[model]
     if seed is not None and "random_state" in options:
         raise typer.BadParameter("--seed and --set name a seed; leave one of the two out")
@@ -175,43 +180,42 @@ def recommend(
     context: typer.Context,
     folder: Folder,
     user: Annotated[
-        list[str] | None, typer.Option("--user", help="A user of the ratings; may be repeated.")
+        list[str] | None, typer.Option("--user", help="Recommend to this user. Repeatable.")
     ] = None,
     rate: Annotated[
         list[str] | None,
-        typer.Option("--rate", metavar="ITEM=RATING", help="What a new user has rated."),
+        typer.Option("--rate", metavar="ITEM=RATING", help="A rating of a new user. Repeatable."),
     ] = None,
-    n: Annotated[int, typer.Option("-n", "--n", min=1, help="Items for each user.")] = 10,
+    n: Annotated[int, typer.Option("-n", "--n", min=1, help="Length of the lists.")] = 10,
     seen: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Further ratings, to leave out what users have rated there; all of them, if the folder does not say "
-            "who has rated what, as one of `tacenda ratings fit` does.",
+            help="Newer ratings, whose items are left out too. Needed for all ratings if the folder was saved without.",
         ),
     ] = None,
     include_rated: Annotated[
-        bool, typer.Option("--include-rated", help="List what users have rated, too.")
+        bool, typer.Option("--include-rated", help="Also list items that the user has rated.")
     ] = False,
     by: Annotated[
         RankedBy | None,
         typer.Option(
-            help="What is best, as for `evaluate`; both if not given, or rating where the folder does not "
-            "say what gets chosen."
+            help="Sort by both, rating or choice, as `evaluate` does. Default: both, or rating if the folder was saved "
+            "without ratings."
         ),
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option(help="An item that is not to be listed; may be repeated.")
+        list[str] | None, typer.Option(help="An item to leave out. Repeatable.")
     ] = None,
     min_ratings: Annotated[
-        int, typer.Option(min=0, help="How many users must have rated an item.")
+        int, typer.Option(min=0, help="List only items that at least so many users have rated.")
     ] = 0,
     separator: Separator = None,
     columns: Columns = "0,1,2",
     encoding: Encoding = "utf-8",
     as_json: AsJson = False,
 ) -> None:
-    """Recommend the best items that they have not rated to users of the ratings, or to a new user."""
+    """Recommend items to users, or to a new user with some ratings."""
     if include_rated and seen is not None:
         raise typer.BadParameter("--seen leaves out what --include-rated lists; give one of them")
     if not user and not rate:
@@ -412,6 +416,8 @@ def make_model(
     return made
 
 
-app = typer.Typer(no_args_is_help=True, help="Evaluate, fit and apply rating models.")
+app = typer.Typer(
+    no_args_is_help=True, help="Train rating models, recommend with them, and compare their lists."
+)
 for _command in (evaluate, fit, recommend):
     app.command()(_command)
