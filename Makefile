@@ -119,7 +119,8 @@ docs: setup
 docs-look: docs
 	$(BIN)/tox run -e docs-look
 
-# What the release workflow does; the files are left in dist/.
+# What the release workflow does; the files are left in dist/. A release first sets RELEASED in docs/install_commands.py
+# and runs that script, so that all pages install from the package index.
 release: setup
 	$(PIP) install --quiet --constraint constraints.txt twine
 	$(BIN)/python tests/installation/release.py
