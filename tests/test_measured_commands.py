@@ -19,6 +19,7 @@ from support.pages import read_blocks
 from tacenda import Corpus, plugins
 from tacenda.cli.options import options_of
 from tacenda.corpus.word_ids import Selection
+from tacenda_embeddings.cli import _make
 
 VOCABULARY = ("tokenizer", "max_vocabulary", "min_count", "digits", "lowercase", "oov")
 
@@ -48,6 +49,15 @@ def told(words):
     )
     model = plugins.make("embedders", given["model"], options)
     return model.name, {name: given[name] for name in VOCABULARY}, settings_of(model)
+
+
+def told_of_both(words):
+    """Return names and settings of the models of a ``fit --model vectors`` command."""
+    given = parameters(*words)
+    assert given["model"] == "vectors"
+    named = {"n_states": given["n_states"], "output": given["model_output"]}
+    members = _make("vectors", options_of(given["settings"]), named, None)
+    return [(model.name, settings_of(model)) for model, _ in members]
 
 
 def settings_of(model):
@@ -89,8 +99,11 @@ def contains(whole, part):
 
 def test_the_recommended_pipeline_is_made_of_the_models_that_were_measured(measured):
     page = ROOT / "docs" / "spacy-pipelines.md"
-    lds, words, config, *_ = commands(page)
+    both, config, *more = commands(page)
+    lds, words = (each for each in more if each[1] == "fit")
     assert [told(lds), told(words)] == measured
+    fitted = told_of_both(both)
+    assert [(name, settings) for name, _, settings in measured] == fitted
 
     from tacenda_embeddings.spacy.configuration import pipeline_config
 
