@@ -9,6 +9,8 @@
 #   make robustness  alter models, kill processes, give readers hostile files  (an hour, resumes)
 #   make models  make the English models of packages/tacenda-en anew (needs TACENDA_DATA; resumes)
 #   make outputs  run the code in the documentation, write what it prints into the pages (PAGE=docs/lds.md: one page)
+#   make gpu     test the kernels on the CUDA card of this machine, then measure them    (resumes)
+#   make gpu-dry run every line of every kernel without a card, and compile it for two
 #   make docs    the documentation as web pages, in site/
 #   make docs-look  the same, and every page opened in a browser      (needs Chromium or Chrome)
 #   make release build, check and install the distributions, as a release does
@@ -34,7 +36,7 @@ ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise,alone-en
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TEST_ENV := $(ONE_THREAD) TACENDA_PROGRESS=0
 
-.PHONY: setup demo demo-fit test unit lint install-check bench check-figures shape gpu peers robustness models outputs docs docs-look release clean
+.PHONY: setup demo demo-fit test unit lint install-check bench check-figures shape gpu gpu-dry peers robustness models outputs docs docs-look release clean
 .DELETE_ON_ERROR:
 
 setup: $(READY)
@@ -49,7 +51,7 @@ $(READY): constraints.txt $(PACKAGES)
 		--editable packages/tacenda[torch,spacy,data,package,hub,dask,testing] --editable packages/tacenda-embeddings[spacy,testing] \
 		--editable packages/tacenda-lm[torch,spacy,testing] --editable packages/tacenda-surprise[testing] \
 		--editable packages/tacenda-en[lm] \
-		$(TRITON) ruff mypy pytest-timeout pytest-xdist tox tox-uv uv hatchling
+		$(TRITON) ruff mypy pytest-timeout pytest-xdist coverage tox tox-uv uv hatchling
 	@touch $@
 
 demo: setup
@@ -103,9 +105,16 @@ check-figures: setup
 shape: setup
 	@$(BIN)/python -m benchmarks.shape
 
+# A wrong result has no speed: nothing is measured where a test fails. Everything resumes.
 gpu: setup
-	-$(BIN)/pytest -m gpu -q
+	@$(BIN)/python -m benchmarks.gpu --find
+	CUBLAS_WORKSPACE_CONFIG=:4096:8 $(BIN)/python -m pytest -m gpu -q
 	$(BIN)/python -m benchmarks.gpu --minutes 10
+	$(BIN)/python -m benchmarks.language_models.hidden_markov.speed --device cuda
+	$(BIN)/python -m benchmarks.tables
+
+gpu-dry: setup
+	@$(TEST_ENV) $(BIN)/python -m pytest -q -s packages/tacenda/tests/test_triton.py
 
 # Tests compare; this writes. Numbers that differ by less than one in a hundred are left as they are.
 outputs: setup

@@ -169,13 +169,36 @@ def measure(groups: list[str], device: str, repeats: int, minutes: float, again:
         torch.cuda.empty_cache()
 
 
+def find() -> str:
+    """Return what card there is. Raises SystemExit, with what to do, where there is none."""
+    import torch
+
+    if torch.cuda.is_available():
+        return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    build = "is built without CUDA: install a build with it (https://pytorch.org/get-started)"
+    if torch.version.cuda:
+        build = "finds no CUDA device: run nvidia-smi to see whether there is a card with a driver"
+    raise SystemExit(
+        f"make gpu: nothing was tested or measured, since torch {torch.__version__} {build}"
+    )
+
+
 def main() -> None:
-    # minutes: begin no row after so many; count: only count, nothing is measured
+    # minutes: begin no row after so many; count: only count, nothing is measured; find: only say what card there is
     options = reporting.parse(
-        __doc__, device="cuda", groups=tuple(GROUPS), repeats=9, minutes=1e9, count=False
+        __doc__,
+        device="cuda",
+        groups=tuple(GROUPS),
+        repeats=9,
+        minutes=1e9,
+        count=False,
+        find=False,
     )
     import torch
 
+    if options.find:
+        print(find())
+        return
     groups = options.chosen(options.groups)
     if options.count or not torch.cuda.is_available():
         print("nothing is measured" + ("" if options.count else ": there is no CUDA device"))

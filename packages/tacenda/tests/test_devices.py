@@ -8,7 +8,7 @@ import pytest
 from support.processes import output_of
 from tacenda import devices, kernels
 from tacenda.arrays import to_device, to_numpy
-from tacenda.errors import ConfigurationError, FittingError
+from tacenda.errors import ConfigurationError, FittingError, TacendaWarning
 from tacenda.settings import Settings
 
 
@@ -75,12 +75,20 @@ print(devices.resolve(SimpleNamespace(device="auto"), ["modal_scan"]), "torch" i
     assert output_of("-c", code).split() == ["cpu", "False"]
 
 
-def test_auto_is_a_gpu_where_all_operations_run_there(two_gpus):
+def test_auto_is_a_gpu_where_all_operations_run_there(two_gpus, monkeypatch):
+    monkeypatch.setattr(devices, "TESTED_ON", ("a card",))
     settings = PuppetSettings()
     assert devices.resolve(settings, ["modal_scan", "tall_gram"]) == "cuda"
     assert devices.resolve(settings, ["modal_scan", "merge_counts"]) == "cpu"
     with kernels.use("cpu"):
         assert devices.resolve(settings, ["modal_scan"]) == "cpu"
+
+
+def test_auto_is_the_cpu_and_says_so_until_a_card_has_passed_the_tests(two_gpus, monkeypatch):
+    monkeypatch.setattr(devices, "TESTED_ON", ())
+    with pytest.warns(TacendaWarning, match='Puppet: there is a CUDA device.*device="cuda"'):
+        assert devices.resolve(PuppetSettings(), ["modal_scan"]) == "cpu"
+    assert devices.resolve(PuppetSettings(device="cuda"), ["modal_scan"]) == "cuda"
 
 
 def test_a_device_by_its_number(two_gpus):

@@ -62,6 +62,45 @@ def only_triton():
         plugins.unregister("kernels", "tested")
 
 
+@pytest.fixture(autouse=True)
+def approximations(monkeypatch):
+    """Let the interpreter err as a card may, where the compiler chooses its approximate instructions for float32.
+
+    Those are ``ex2.approx`` and ``div.full`` (relative errors up to 2^-22) and ``sqrt.approx`` (2^-23): the error here
+    is the largest that is allowed, its sign as good as random. `compilation.py` checks that there are no others.
+    """
+    if Device.name != "cpu":
+        return
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    def with_errors(function, largest):
+        def approximate(*given):
+            found = function(*given)
+            if found.dtype != np.float32:
+                return found
+            signs = np.where(np.asarray(found, np.float32).view(np.uint32) & 1, 1.0, -1.0)
+            return (found.astype(np.float64) * (1 + largest * signs)).astype(np.float32)
+
+        return approximate
+
+    def exponential(x):
+        if x.dtype != np.float32:
+            return np.exp(x)
+        scaled = x * np.float32(
+            1.4426950408889634
+        )  # rounded, as in the card: large numbers lose digits here
+        return np.exp2(scaled.astype(np.float64)).astype(np.float32)
+
+    exp, sqrt = with_errors(exponential, 2.0**-22), with_errors(np.sqrt, 2.0**-23)
+    divide = with_errors(np.divide, 2.0**-22)
+    for name, operation in {
+        "create_exp": lambda self, arg: self.unary_op(arg, exp),
+        "create_sqrt": lambda self, arg: self.unary_op(arg, sqrt),
+        "create_fdiv": lambda self, lhs, rhs: self.binary_op(lhs, rhs, divide),
+    }.items():
+        monkeypatch.setattr(InterpreterBuilder, name, operation)
+
+
 @pytest.fixture
 def backwards(monkeypatch):
     """Starts the programs of a kernel from the last to the first, where they are interpreted, one after another."""

@@ -12,7 +12,7 @@ from tacenda.arrays import to_tensors
 from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.machinery.gpu import tile
 from tacenda.kernels.ratings import Divergence, Expected, Visited
-from tacenda.kernels.shared import sparse_product
+from tacenda.kernels.shared.triton import multiply
 
 # -- random numbers ---------------------------------------------------------------------------------
 #
@@ -150,7 +150,8 @@ def rating_visits(visits, side, others, mean, rates, seed, prior):
             _visit_rows[(len(rows),)](
                 places[0], places[1], values, places[2], *side, *others,
                 seed_on(z.device, seed), prior if prior is not None else z, found, sums, float(mean), *rates, width,
-                RATINGS=_AT_ONCE, WIDTH=size, KNOWN=prior is not None, num_warps=max(1, size // 128),
+                RATINGS=_AT_ONCE, WIDTH=size, KNOWN=prior is not None,
+                num_warps=2 if size <= 32 else 4,  # with fewer the registers do not hold a tile
             )  # fmt: skip
     return Visited(side.factors, side.biases, found, sums)
 
@@ -206,7 +207,7 @@ def rating_scores(users, items, x, q, b, c, mean):
 #     visible      `_expect`: weights of each rating times hidden states, and the softmax over the levels; `_draw`
 #     gradients    ratings, the other way round, times probabilities of the hidden units
 #
-# The sparse products are those of `tacenda.kernels.shared.sparse_product`, whose sums have a fixed order; counts are of
+# The sparse products are those of `tacenda.kernels.shared.triton`, whose sums have a fixed order; counts are of
 # integers. What happens to a case at a step depends on its own numbers alone, so a fit follows that on the CPU until a
 # number falls between two roundings of a probability.
 #
@@ -228,13 +229,14 @@ def _numbers(
     start = tl.load(offsets + k, here, 0)
     n = tl.load(offsets + k + 1, here, 0) - start
     state = seeded(tl.load(seed), tl.load(cases + k, here, 0).to(tl.int64))
+    unit = 2.0**-24  # multiplied, which is exact: the card's division of float32 is not
     for j in range(hidden):
         state = advanced(state)
-        value = (state >> 40).to(tl.float32) / 16777216.0
+        value = (state >> 40).to(tl.float32) * unit
         tl.store(of_hidden + k.to(tl.int64) * hidden + j, value, here)
     for i in range(tl.max(n, 0)):
         state = advanced(state)
-        value = (state >> 40).to(tl.float32) / 16777216.0
+        value = (state >> 40).to(tl.float32) * unit
         tl.store(of_visible + start + i, value, here & (i < n))
 
 
@@ -323,14 +325,14 @@ def boltzmann_divergence(cases, own_cases, machine, seed):
         return (m, s[k]) if tied else (m * K + k, torch.ones_like(k, dtype=torch.float32))
 
     def activations(k: torch.Tensor) -> torch.Tensor:
-        return torch.sigmoid(bias + sparse_product(borders, *entries(k), W))
+        return torch.sigmoid(bias + multiply(borders, *entries(k), W))
 
     bias = d.expand(len(own_cases), -1)
     if len(U):
         at, of_identity, cuts = chosen(sides[0], own_cases, device)
         (known,) = to_tensors((sides[1],), device)
         known = known[at].long()
-        bias = bias + sparse_product(cuts, known, U.new_ones(len(known)), U)
+        bias = bias + multiply(cuts, known, U.new_ones(len(known)), U)
     data = activations(r)
     h = (of_hidden < data).float()
     found = boltzmann_expectations(m, owner, weights, b, h, s, o[own])
@@ -384,4 +386,4 @@ def by_row(
     """The product (n, width) of a sparse matrix, given by its entries in any order, with ``dense``."""
     rows, order = torch.sort(rows, stable=True)
     borders = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
-    return sparse_product(borders, columns[order], values[order], dense)
+    return multiply(borders, columns[order], values[order], dense)

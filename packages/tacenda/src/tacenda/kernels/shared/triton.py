@@ -134,19 +134,25 @@ def _sparse_product(
 def sparse_product(indptr, indices, data, dense, row_scale, column_scale, threads):
     if dense.dtype != torch.float32:
         raise UnsupportedShape(f"dense is {dense.dtype}, and only float32 is served")
-    rows, (columns, width) = len(indptr) - 1, dense.shape
+    if len(indptr) > 1 and dense.shape[1] and len(indices):
+        indptr, indices, data = to_tensors((indptr, indices, data), dense.device)
+        _check(indptr, indices, len(dense))
+    return multiply(indptr, indices, data, dense, row_scale, column_scale)
+
+
+def multiply(indptr, indices, data, dense, row_scale=None, column_scale=None):
+    """Return the product of tensors that need no check, so that the host need not wait for one."""
+    rows, width = len(indptr) - 1, dense.shape[1]
     out = dense.new_zeros((rows, width))
     if not out.numel() or not len(indices):
         return out
-    starts, places, values = to_tensors((indptr, indices, data), dense.device)
-    _check(starts, places, columns)
-    if values.dtype not in (torch.int32, torch.float32):
-        values = values.to(torch.float32)
+    if data.dtype not in (torch.int32, torch.float32):
+        data = data.to(torch.float32)
     scales = [scale if scale is None else scale.contiguous() for scale in (row_scale, column_scale)]
     tile = min(_COLUMNS, triton.next_power_of_2(width))
     with torch.cuda.device_of(dense):
         _sparse_product[(rows, triton.cdiv(width, tile))](
-            starts, places, values, dense.contiguous(), *(values if s is None else s for s in scales), out, width,
+            indptr, indices, data, dense.contiguous(), *(data if s is None else s for s in scales), out, width,
             NONZEROS=_NONZEROS, COLUMNS=tile, BY_ROW=row_scale is not None, BY_COLUMN=column_scale is not None,
             num_warps=4,
         )  # fmt: skip

@@ -133,7 +133,8 @@ def _of_words(
     """Fill the gradient of every position from ``lows`` on that a span sees, from the last one to the first.
 
     Its part from near positions is a sum over those behind it. Its part from tails is v, what the rest of the span asks
-    of a word that has just come into them: v_k(t) = a_k o g_t + lambda_k v_k(t+1).
+    of a word that has just come into them: v_k(t) = a_k o g_t + lambda_k v_k(t+1). Both are added in registers: what a
+    program has written to memory, another of its threads could read only behind a barrier.
     """
     span = tl.program_id(0).to(tl.int64)
     d = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -157,21 +158,20 @@ def _of_words(
             seen[:, None] & inside[None, :],
             0.0,
         )
-        tl.store(rows + (first + p - low) * width + d, tl.sum(weights * g, 0), inside)
-    for back in range(end - 1 - start):
-        t = end - 1 - back
-        begin = tl.load(begins + t)
-        g = tl.load(grad + (row + t - start) * width + d, inside, 0.0)[None, :]
-        v = of_tails * g + tl.where(begin == later, fading * v, 0.0)
-        later = begin.to(tl.int64)
-        p = t - n - 1
-        if p >= begin:
-            at = (first + p - low) * width + d
-            asked = tl.sum(v, 0)
+        asked = tl.sum(weights * g, 0)
+        # the word comes into the tails at this position, n after the next
+        arrival = p + n + 1
+        if arrival < end:
+            begin = tl.load(begins + arrival)
+            g_arrival = tl.load(grad + (row + arrival - start) * width + d, inside, 0.0)
+            v = of_tails * g_arrival[None, :] + tl.where(begin == later, fading * v, 0.0)
+            later = begin.to(tl.int64)
+            of_far = tl.where(p >= begin, tl.sum(v, 0), 0.0)
             if APART:
-                tl.store(far_rows + at, asked, inside)
+                tl.store(far_rows + (first + p - low) * width + d, of_far, inside)
             else:
-                tl.store(rows + at, tl.load(rows + at, inside, 0.0) + asked, inside)
+                asked += of_far
+        tl.store(rows + (first + p - low) * width + d, asked, inside)
 
 
 class _Spans(NamedTuple):
@@ -280,6 +280,9 @@ PIECE = 256
 """Visits of a node that are added up by one program."""
 _MOST_STEPS = 4096  # of the codes of a word: more do not fit into the registers of a program
 _MOST_WIDTH = 4096
+_NUMBERS = (
+    1 << 12
+)  # of the tile of nodes' vectors that a program of `_tokens` holds, with the registers of 8 warps
 _WIDTH, _VISITS = 32, 16
 
 
@@ -429,11 +432,13 @@ def _scored(
     gradient = torch.zeros_like(vectors) if learning else vectors
     if len(vectors):
         (own,) = to_tensors((words,), vectors.device)
+        steps = tile(codes.most[1], _MOST_STEPS)
+        columns = min(_WIDTH, _NUMBERS // steps)
         with torch.cuda.device_of(vectors):
             _tokens[(len(vectors),)](
                 vectors, own, *_on_device(codes, vectors.device), *nodes, grad, places, log_probs, slopes, gradient,
-                vectors.shape[1], STEPS=tile(codes.most[1], _MOST_STEPS), WIDTH=_WIDTH, LEARNING=learning is not None,
-                num_warps=4,
+                vectors.shape[1], STEPS=steps, WIDTH=columns, LEARNING=learning is not None,
+                num_warps=4 if steps * columns <= _NUMBERS // 2 else 8,
             )  # fmt: skip
     return log_probs, slopes, gradient
 
