@@ -90,8 +90,9 @@ peers: setup
 		{ rm -rf $(PEERS); $(PIP) install --quiet --constraint constraints.txt cornac lenskit myfm 'setuptools<81'; \
 		echo "older releases of LensKit and myFM will be measured: the newest want Python 3.12.5 (PEERS_PYTHON=...)"; }
 
+# In memory, if it can be a folder: every altered model is brought to the disk otherwise.
 robustness: setup
-	TACENDA_PROGRESS=0 $(BIN)/python tests/robustness/harness.py --log robustness.log
+	TMPDIR=$$(test -w /dev/shm && echo /dev/shm || echo $${TMPDIR:-/tmp}) $(TEST_ENV) $(BIN)/python tests/robustness/harness.py --log robustness.log
 
 # The same bytes on the same machine, so nothing is changed where the code has not changed.
 models: setup

@@ -131,6 +131,7 @@ PARTS = (
     _part("vectors", "kernel-vectors", timed=True),
     _part("gpu", "gpu", timed=True),
     _part("lagged_counts", "lagged_counts", timed=True),
+    _part("robustness", "robustness"),
 )
 
 
