@@ -51,7 +51,7 @@ $(READY): constraints.txt $(PACKAGES)
 		--editable packages/tacenda[torch,spacy,data,package,hub,dask,testing] --editable packages/tacenda-embeddings[spacy,testing] \
 		--editable packages/tacenda-lm[torch,spacy,testing] --editable packages/tacenda-surprise[testing] \
 		--editable packages/tacenda-en[lm] \
-		$(TRITON) ruff mypy pytest-timeout pytest-xdist coverage tox tox-uv uv hatchling
+		$(TRITON) ruff mypy codespell nbclient ipykernel pytest-timeout pytest-xdist coverage tox tox-uv uv hatchling
 	@touch $@
 
 demo: setup
@@ -67,6 +67,8 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/codespell --toml pyproject.toml *.md docs packages/*/src packages/*/README.md examples/*/README.md
+	$(BIN)/python docs/prose.py
 
 # Every package alone, from its wheel, with what it declares and nothing else.
 install-check: lint
@@ -119,7 +121,7 @@ gpu-dry: setup
 
 # Tests compare; this writes. Numbers that differ by less than one in a hundred are left as they are.
 outputs: setup
-	@$(TEST_ENV) $(BIN)/python -m pytest --quiet --write-outputs \
+	@$(TEST_ENV) $(BIN)/python -m pytest --quiet --write-outputs $(if $(PAGE),,tests/test_notebooks.py) \
 		"tests/test_documentation.py::test_pages_show_what_their_code_prints$(if $(PAGE),[$(PAGE)])"
 
 docs: setup

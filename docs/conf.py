@@ -7,6 +7,8 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
+from sphinx import addnodes
+
 ROOT = Path(__file__).parent.parent
 REPOSITORY = "https://github.com/tacenda/tacenda"
 
@@ -39,6 +41,7 @@ autodoc_default_options = {
     "members": True,
     "inherited-members": "AlgoBase",
     "show-inheritance": True,
+    "no-value": True,
 }
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -50,6 +53,7 @@ numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
 html_theme = "pydata_sphinx_theme"
+html_baseurl = "https://tacenda.github.io/tacenda/"
 html_title = f"Tacenda {release}"
 html_static_path = ["static"]
 html_logo = "static/logo.svg"
@@ -66,9 +70,35 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
 }
+html_search_scorer = str(Path(__file__).parent / "search_scorer.js")
 html_show_sourcelink = False
 copybutton_prompt_text = r">>> |\$ "
 copybutton_prompt_is_regexp = True
+
+
+# The page that a search for these words finds first.
+FOUND_FIRST = {
+    "english-models": ["pretrained", "pretrained models", "download"],
+    "getting-started": ["getting started", "tutorial", "spacy"],
+    "spacy-pipelines": ["tagger", "parser", "named entities", "pipeline"],
+    "install": ["install", "installation", "pip", "conda"],
+    "ratings": ["recommender", "recommendation", "surprise", "cold start", "new user"],
+    "rating-lists": ["implicit feedback", "implicit", "ranking", "top-n"],
+    "word-vectors": ["out of vocabulary", "oov", "unknown words", "word vectors"],
+    "devices": ["gpu", "cuda"],
+    "scale": ["memory", "ram", "cluster", "dask", "large data"],
+    "surprisal": ["surprisal", "reading times", "psycholinguistics"],
+    "language-models": ["perplexity", "n-grams", "language model"],
+    "plugins": ["plugin", "extend"],
+    "faq": ["faq"],
+}
+
+
+def add_search_words(app: Any, tree: Any) -> None:
+    """Make the words of `FOUND_FIRST` entries of the index, which a search prefers to all else."""
+    if words := FOUND_FIRST.get(app.env.current_document.docname):
+        entries = [("single", word, "", "main", None) for word in words]
+        tree.insert(0, addnodes.index(entries=entries))
 
 
 def link_to_repository(app: object, page: str, source: list[str]) -> None:
@@ -137,9 +167,10 @@ def skip_fields(
     return True if fields else None
 
 
-def setup(app: object) -> None:
+def setup(app: Any) -> None:
     """Connect what this file adds."""
-    app.connect("source-read", link_to_repository)  # type: ignore[attr-defined]
-    app.connect("autodoc-process-signature", write_types)  # type: ignore[attr-defined]
-    app.connect("autodoc-process-docstring", keep_equations, priority=400)  # type: ignore[attr-defined]
-    app.connect("autodoc-skip-member", skip_fields)  # type: ignore[attr-defined]
+    app.connect("doctree-read", add_search_words)
+    app.connect("source-read", link_to_repository)
+    app.connect("autodoc-process-signature", write_types)
+    app.connect("autodoc-process-docstring", keep_equations, priority=400)
+    app.connect("autodoc-skip-member", skip_fields)

@@ -19,13 +19,17 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.parse import unquote, urldefrag, urlencode, urljoin, urlsplit
 
 from playwright.sync_api import Page, Request, expect, sync_playwright
 
 WIDTHS = (1280, 400)
 # no name of another machine is known, and no process of the browser is shut in, which a container may not allow
 ALONE = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--no-sandbox"]
+SEARCHED = (
+    "install", "pretrained", "cold start", "implicit feedback", "out of vocabulary", "GPU", "memory",
+    "surprisal", "perplexity", "plugin", "tagger", "word vectors", "recommendations", "unknown words",
+)  # fmt: skip
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 # What a page tells of itself. What ends beyond the window sticks out, unless a box around it in the article scrolls.
@@ -152,6 +156,17 @@ def try_search(page: Page, root: str) -> None:
     expect(page.locator(".bd-article h1").first).to_be_visible()
 
 
+def check_search(page: Page, root: str) -> Iterator[str]:
+    """Yield the words for which a search does not find a guide first."""
+    for words in SEARCHED:
+        page.goto(f"{root}search.html?{urlencode({'q': words})}")
+        found = page.locator("#search-results ul.search li a").first
+        expect(found).to_be_visible()
+        first = urlsplit(found.evaluate("link => link.href")).path.lstrip("/")
+        if first.startswith(("api/", "results", "genindex")):
+            yield f"a search for {words!r} finds {first} first"
+
+
 def try_menu(page: Page, root: str) -> None:
     """Open the menu of a narrow window, and go to a section by it."""
     page.goto(root + "index.html")
@@ -188,6 +203,8 @@ def main() -> None:
                     page.screenshot(path=place.with_suffix(".png"), full_page=True)
             if not options.pages:
                 (try_search if width == max(WIDTHS) else try_menu)(page, root)
+            if not options.pages and width == max(WIDTHS):
+                problems.extend(check_search(page, root))
             page.close()
         problems.extend(check_links(told, options.site, root))
     found = list(dict.fromkeys(problems))

@@ -31,6 +31,7 @@ def compile_rules(section: str) -> list[tuple[re.Pattern[str], str]]:
 
 
 PHRASES, BEGINNINGS = compile_rules("phrases"), compile_rules("docstrings")
+OF_PAGES = [*PHRASES, *compile_rules("pages")]
 
 
 def check(
@@ -45,7 +46,7 @@ def check(
 
 def check_page(text: str) -> Iterator[tuple[int, str]]:
     """Check a page, of which only prose is read."""
-    yield from check(NO_PROSE.sub(lambda match: re.sub(r"[^\n]", "`", match[0]), text), PHRASES)
+    yield from check(NO_PROSE.sub(lambda match: re.sub(r"[^\n]", "`", match[0]), text), OF_PAGES)
 
 
 def check_source(text: str) -> Iterator[tuple[int, str]]:
