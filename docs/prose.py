@@ -2,7 +2,7 @@
 
     python docs/prose.py [FILE ...]
 
-The words are in prose.toml. Code, generated tables and the pages of the API are not read.
+The words are in prose.toml. Code, generated tables and pages are not read, nor the pages of the reference.
 """
 
 import ast
@@ -13,11 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+GENERATED = ROOT / "packages" / "tacenda-en" / "README.md"
 RULES = tomllib.loads((ROOT / "docs" / "prose.toml").read_text(encoding="utf8"))
-PAGES = ("*.md", "docs/*.md", "docs/results/*.md", "packages/*/README.md", "examples/*/README.md")
+PAGES = (
+    "*.md",
+    "docs/*.md",
+    "docs/results/*.md",
+    "packages/tacenda*/README.md",
+    "examples/*/README.md",
+)
 SOURCES = ("packages/*/src/**/*.py",)
 NO_PROSE = re.compile(
-    r"^```.*?^```|^~~~.*?^~~~|<!--.*?-->|`[^`\n]*`|\]\([^)\s]*\)|^> .*?$", re.MULTILINE | re.DOTALL
+    r"<!-- (?:table|registry)\b.*?<!-- /(?:table|registry) -->|^```.*?^```|^~~~.*?^~~~|<!--.*?-->|`[^`\n]*`|\]\([^)\s]*\)|^> .*?$",
+    re.MULTILINE | re.DOTALL,
 )
 
 
@@ -66,7 +74,7 @@ def main(names: list[str]) -> int:
     for path in (
         map(Path, names)
         if names
-        else (p for place in (*PAGES, *SOURCES) for p in sorted(ROOT.glob(place)))
+        else (p for place in (*PAGES, *SOURCES) for p in sorted(ROOT.glob(place)) if p != GENERATED)
     ):
         text = path.read_text(encoding="utf8")
         for line, complaint in sorted((check_source if path.suffix == ".py" else check_page)(text)):
