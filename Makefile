@@ -67,7 +67,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/codespell --toml pyproject.toml *.md docs packages/*/src packages/*/README.md examples/*/README.md
+	$(BIN)/codespell --toml pyproject.toml *.md docs packages/*/README.md examples/*/README.md
 	$(BIN)/python docs/prose.py
 
 # Every package alone, from its wheel, with what it declares and nothing else.

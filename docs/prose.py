@@ -22,9 +22,10 @@ PAGES = (
     "packages/tacenda*/README.md",
     "examples/*/README.md",
 )
-SOURCES = ("packages/*/src/**/*.py",)
+SOURCES = ("packages/tacenda-lm/src/**/*.py", "packages/tacenda-embeddings/src/**/*.py")
 NO_PROSE = re.compile(
-    r"<!-- (?:table|registry)\b.*?<!-- /(?:table|registry) -->|^```.*?^```|^~~~.*?^~~~|<!--.*?-->|`[^`\n]*`|\]\([^)\s]*\)|^> .*?$",
+    r"<!-- (?:table|registry|legend)\b.*?<!-- /\w+ -->|^```.*?^```|^~~~.*?^~~~|<!--.*?-->"
+    r"|`[^`\n]*`|\]\([^)\s]*\)|^> .*?$",
     re.MULTILINE | re.DOTALL,
 )
 
