@@ -136,7 +136,7 @@ def _marginals(potentials: list[torch.Tensor], alive: list[torch.Tensor]) -> Any
 _WIDTH, _CLASSES = 256, 128  # of the paper
 PROTOCOL = {
     "repeats": reporting.TURNS,
-    "step": f"parameterisation with width {_WIDTH}, {_CLASSES} classes, half the states dropped, forward-backward, "
+    "step": f"parameterization with width {_WIDTH}, {_CLASSES} classes, half the states dropped, forward-backward, "
     "gradient, Adam; ours and the log-space reference on the same sentences, in one process and turn by turn, checked "
     "to give the same log-likelihood; the reference with torch's matrix products and with NumPy's, which ours are; "
     "times faster: over the faster of the two references, by the medians",
@@ -267,7 +267,7 @@ def scoring_rates(model: VLHMM, text: Corpus, repeats: int) -> Iterator[Row]:
 
 def device_protocol(options: Any) -> dict[str, Any]:
     return {
-        "step": f"parameterisation with width {_WIDTH}, {_CLASSES} classes, half the states dropped, forward-backward, "
+        "step": f"parameterization with width {_WIDTH}, {_CLASSES} classes, half the states dropped, forward-backward, "
         "gradient, Adam, float32 without TF32; medians, turn by turn, synchronised before and after; both "
         "formulations on the same sentences, checked to give the same log-likelihood",
         "device": torch.cuda.get_device_name(options.device),

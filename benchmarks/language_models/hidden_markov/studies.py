@@ -33,7 +33,7 @@ POWERS = (10, 11, 12, 13, 14, 15)
 SIZES_EPOCHS, ABLATIONS_EPOCHS, FEATURES_EPOCHS = 8, 12, 3
 ABLATIONS: dict[str, dict[str, Any]] = {
     "full": {},
-    "- neural parameterisation": {"advanced": {**EVERY_FOURTH, "neural": False}},
+    "- neural parameterization": {"advanced": {**EVERY_FOURTH, "neural": False}},
     "- state dropout": {"state_dropout": 0.0},
     "transitions flat": {"transitions": "flat"},
     "classes predictive": {"advanced": {**EVERY_FOURTH, "word_classes": "predictive"}},
