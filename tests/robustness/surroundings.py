@@ -12,6 +12,7 @@ import resource
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from children import Cases, InvalidError, Outcome, outcomes, require
 from specimens import corpus, exercise, fitted, load, specimens
 
 from tacenda import Corpus
+from tacenda.errors import TacendaWarning
 
 _NOBODY = 65534
 _LIMITS = (
@@ -187,6 +189,7 @@ def pythons(short: bool, folder: Path) -> Cases:
 
 
 def _answers(folder: Path, names: list[str]) -> Iterator[dict[str, str]]:
+    warnings.filterwarnings("ignore", category=TacendaWarning)  # sound ones, as of a small text
     for name in names:
         found = [exercise(load(folder / name, name)), exercise(specimens()[name].fit())]
         digest = hashlib.sha256(b"".join(each.tobytes() for one in found for each in one))
