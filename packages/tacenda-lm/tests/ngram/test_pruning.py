@@ -153,7 +153,7 @@ def test_a_fitted_model_made_smaller_is_the_smaller_fit(tmp_path):
 
 
 def test_what_has_few_bits_is_not_made_smaller_again():
-    with pytest.raises(ConfigurationError, match="few bits already"):
+    with pytest.raises(ConfigurationError, match="already rounded to a few bits"):
         KneserNey(order=2, bits=4).fit(varied()).smaller(prune=1e-6)
     with pytest.raises(NotFittedError):
         KneserNey().smaller()
