@@ -75,7 +75,7 @@ def command(requirements: list[str], released: bool) -> str:
 
 
 def rewrite(text: str, released: bool) -> str:
-    """Return a page with the commands between its markers written anew."""
+    """Return a page with the commands between its markers written again."""
 
     def install(match: re.Match[str]) -> str:
         shown = command(match["names"].split(), released)

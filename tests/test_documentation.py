@@ -39,6 +39,13 @@ def blocks(page, language):
     return [block.code for block in read_blocks(page) if block.language == language]
 
 
+def command_with(words, page):
+    """The only command of the page that contains some words."""
+    lines = [line for block in blocks(page, "console") for line in block.splitlines()]
+    [command] = [line.removeprefix("$ ") for line in lines if words in line]
+    return command
+
+
 def having(*languages):
     return [
         pytest.param(page, id=str(page.relative_to(ROOT)))
@@ -90,13 +97,7 @@ def test_pages_show_what_their_code_prints(page, folder, package_of, monkeypatch
 
 def test_pieces_of_a_configuration_are_what_the_command_writes(folder):
     page = ROOT / "docs" / "spacy-pipelines.md"
-    [command] = [
-        line.removeprefix("$ ")
-        for block in blocks(page, "console")
-        for line in block.splitlines()
-        if "init-config config.cfg" in line
-    ]
-    run_command(command)
+    run_command(command_with("init-config config.cfg", page))
     written = settings_of(Path("config.cfg").read_text(encoding="utf8"))
     text = page.read_text(encoding="utf8")
     section = text.partition("\n## What the configuration contains\n")[2].partition("\n## ")[0]
@@ -123,12 +124,7 @@ def settings_of(config):
 def test_a_trained_pipeline_needs_no_folder_of_a_model(folder):
     """As the page says: the configuration trains a tagger that can be loaded without the model that it was given."""
     page = ROOT / "docs" / "getting-started.md"
-    [command] = [
-        line.removeprefix("$ ")
-        for block in blocks(page, "console")
-        for line in block.splitlines()
-        if "init-config" in line
-    ]
+    command = command_with("init-config", page)
     corpus = tacenda.Corpus.from_text(folder / "text.txt", tokenizer="words", max_vocabulary=500)
     LDS(n_states=6).fit(corpus).save("my-lds")
     run_command(command.replace("en-lds-small", "my-lds"))

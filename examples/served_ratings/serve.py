@@ -80,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def make_server(model: RatingAlgorithm, port: int = 0) -> ThreadingHTTPServer:
-    """Make a server, which answers every connection in a thread of its own; port 0 is any that is free."""
+    """Make a server, which answers each connection in a separate thread; port 0 means any free one."""
     return ThreadingHTTPServer(("127.0.0.1", port), type("Own", (Handler,), {"model": model}))
 
 

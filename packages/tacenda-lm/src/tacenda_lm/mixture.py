@@ -496,7 +496,7 @@ class AdaptiveMixture(Mixture):
             scores, begins = self._scores_to_fit_on(text, context, marks)
             fixed = fit_weights(scores, self._weights)
             used = fixed > 0
-            told = _judge(scores)[used]  # beside all components, as in predictions
+            told = _judge(scores)[used]  # compared with all components, as in predictions
             tried = [
                 _find_best(scores[used], told, begins, fixed[used], memory) for memory in _MEMORIES
             ]

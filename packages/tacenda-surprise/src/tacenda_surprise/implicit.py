@@ -1,8 +1,8 @@
 """`ImplicitMF`: who chooses what, where there are no ratings.
 
-The factorization of `tacenda_surprise.top_n` (Hu, Koren and Volinsky 2008) as a model of its own: the score of a user
-and an item is x_u . y_i, near 1 for what the user has chosen or may choose and near 0 for the rest, and a part of
-the item's popularity, so that users of whom nothing is known get what everybody chooses.
+This is the factorization of `tacenda_surprise.top_n` (Hu, Koren and Volinsky 2008) without a model of ratings. The
+score of a user and an item is x_u . y_i, near 1 for what the user has chosen or may choose and near 0 for the rest,
+plus a part of the item's popularity, so that unknown users get what everybody chooses.
 """
 
 from __future__ import annotations

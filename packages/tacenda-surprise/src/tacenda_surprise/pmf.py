@@ -62,7 +62,7 @@ _MATTERS = 0.005  # a smaller difference of errors may be chance
 _HELD_OUT = "RMSE of the ratings held out"
 _MANY = 200_000  # ratings: with so many the second fit goes on from the first
 _ERRORS = 5_000  # of ratings left out of the first fit
-_ERRORS_OF_ALL = 20_000  # by which those of a few are judged
+_ERRORS_OF_ALL = 20_000  # ratings, by whose errors those of a few are judged
 _AT_ONCE = 4_000_000  # ratings scored
 
 

@@ -6,7 +6,7 @@ What gets chosen: a factorization of who has rated what, whatever the ratings (H
     p_ui = 1 and c_ui = 1 + a if user u has rated item i, else 0 and 1,
 
 over all pairs, by alternating least squares, a few steps of conjugate gradients at a time. Given all y a user's
-factors are a ridge regression whose precision is lambda I + Y^T Y, the same for everybody, beside what the rated
+factors are a ridge regression whose precision is lambda I + Y^T Y, the same for everybody, plus what the rated
 items N(u) add:
 
     x_u = (lambda I + Y^T Y + a sum_{i in N(u)} y_i y_i^T)^{-1} (1 + a) sum_{i in N(u)} y_i.

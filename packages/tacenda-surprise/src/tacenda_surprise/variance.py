@@ -140,7 +140,7 @@ class Variances(Arrays):
         items: tuple[Numbers, Sizes],
         mean_square: float,
     ) -> PredictiveVariance:
-        """Those of ``before``, but for some rows of users and items, which may be new, whose sizes are given."""
+        """Return ``before`` with other rows for some users and items, which may be new, from their sizes."""
         unit, found = float(self.unit) ** 2, []
         terms = _terms(self.theta, users[1], items[1], mean_square)
         sides = zip((before.of_users, before.of_items), (users, items), terms, strict=True)

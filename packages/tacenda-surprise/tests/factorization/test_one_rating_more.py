@@ -3,30 +3,14 @@
 import numpy as np
 import pytest
 
-from tacenda.datasets import synthetic_ratings
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import IdIndex, Ratings, split
-from tacenda_surprise import PMF, ConditionalPMF, ImplicitMF, factorization
+from tacenda_surprise import PMF, ImplicitMF, factorization
 from tacenda_surprise.factorization import Weight
 from tacenda_surprise.pmf import solve_user, touch_tables
 from tacenda_surprise.trainsets import Touched
 
 SMALL = {"n_factors": 4, "n_epochs": 8, "random_state": 0}
-MAKERS = {
-    "pmf": lambda: PMF(**SMALL),
-    "conditional_pmf": lambda: ConditionalPMF(**SMALL),
-    "unbiased": lambda: PMF(biased=False, **SMALL),
-}
-
-
-@pytest.fixture(scope="module")
-def ratings():
-    return synthetic_ratings.generate(80, 60, 1500, rank=2, noise=0.4, seed=1).ratings
-
-
-@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
-def make(request):
-    return request.param
 
 
 def some(ratings, *triples):

@@ -3,27 +3,16 @@
 import numpy as np
 import pytest
 
-from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError, DataError
-from tacenda_surprise import PMF, ConditionalPMF
+from tacenda_surprise import ConditionalPMF
 from tacenda_surprise.pmf import solve_user
 
 SMALL = {"n_factors": 4, "n_epochs": 8, "random_state": 0}
-MAKERS = {
-    "pmf": lambda: PMF(**SMALL),
-    "conditional_pmf": lambda: ConditionalPMF(**SMALL),
-    "unbiased": lambda: PMF(biased=False, **SMALL),
-}
 
 
-@pytest.fixture(scope="module")
-def ratings():
-    return synthetic_ratings.generate(80, 60, 1500, rank=2, noise=0.4, seed=1).ratings
-
-
-@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
-def model(request, ratings):
-    return request.param().fit(ratings)
+@pytest.fixture
+def model(make, ratings):
+    return make().fit(ratings)
 
 
 def raw(ratings, *items):

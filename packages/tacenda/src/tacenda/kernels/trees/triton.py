@@ -282,7 +282,7 @@ _MOST_STEPS = 4096  # of the codes of a word: more do not fit into the registers
 _MOST_WIDTH = 4096
 _NUMBERS = (
     1 << 12
-)  # of the tile of nodes' vectors that a program of `_tokens` holds, with the registers of 8 warps
+)  # in the tile of node vectors of `_tokens`: as many as eight warps hold in registers
 _WIDTH, _VISITS = 32, 16
 
 
