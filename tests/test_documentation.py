@@ -8,7 +8,6 @@ with the path of a file is written there, so that later blocks can import it.
 
 import configparser
 import json
-import os
 import re
 import shutil
 import sys
@@ -20,7 +19,6 @@ from spacy.cli.train import train
 
 import tacenda
 from support.pages import agree, read_blocks, run_command, run_page, write_outputs
-from support.processes import output_of
 from tacenda import plugins
 from tacenda_embeddings import LDS
 
@@ -28,9 +26,6 @@ ROOT = Path(__file__).parents[1]
 TEXTS = ROOT / "examples" / "text"
 FOLDERS = (".", "docs", "docs/results", "packages/*")
 PAGES = sorted(page for folder in FOLDERS for page in ROOT.glob(f"{folder}/*.md"))
-#: Pages that run in a fresh process, as a reader's: after thousands of other tests the last bits of a fit differ, and
-#: trees of words grow from them.
-ALONE = "log-bilinear.md", "mixtures.md"
 #: Pages that need an optional package, and which.
 NEEDS = {"scale.md": "distributed"}
 
@@ -75,11 +70,6 @@ def folder(tmp_path, monkeypatch):
 def test_pages_show_what_their_code_prints(page, folder, package_of, monkeypatch, request):
     if page.name in NEEDS:
         pytest.importorskip(NEEDS[page.name])
-    here = request.config.getoption("--write-outputs") or "TACENDA_ALONE" in os.environ
-    if page.name in ALONE and not here:
-        itself = f"{Path(__file__)}::{request.node.name}"
-        output_of("-m", "pytest", "-q", "-p", "no:cacheprovider", itself, TACENDA_ALONE="1")
-        return
     (folder / "package").mkdir()
     package_of(page, folder / "package")
     for metadata in folder.glob("package/src/*.dist-info"):

@@ -42,9 +42,12 @@ def run(monkeypatch, capsys):
     return command_line(monkeypatch, capsys, "lm")
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def short_pieces():
-    """HLBL trains on pieces of 128 words; texts of tests are short, and so are their pieces."""
+    """HLBL trains on pieces of 128 words; texts of tests are short, and so are their pieces.
+
+    For the length of a module: one for a session would reach the tests of other folders that follow in the process.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tacenda_lm.log_bilinear.hlbl.PIECE_WORDS", 16)
         yield

@@ -13,7 +13,7 @@ MAKERS = {
 }
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def ratings():
     return synthetic_ratings.generate(80, 60, 1500, rank=2, noise=0.4, seed=1).ratings
 
