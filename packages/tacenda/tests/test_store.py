@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -177,6 +178,33 @@ def test_a_lock_that_is_held_is_waited_for_or_refused(tmp_path):
             pass
     with store.locked(tmp_path, wait=False) as held:
         assert held
+
+
+@posix
+def test_a_lock_is_free_again_though_a_child_that_was_forked_meanwhile_lives_on(tmp_path):
+    with store.locked(tmp_path):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+    try:
+        with store.locked(tmp_path, wait=False) as held:
+            assert held
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+@posix
+def test_a_forked_child_that_ends_leaves_the_lock_to_its_parent(tmp_path):
+    with ExitStack() as stack:
+        stack.enter_context(store.locked(tmp_path))
+        child = os.fork()
+        if child == 0:
+            stack.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        with pytest.raises(BlockingIOError), store.locked(tmp_path, wait=False):
+            pass
 
 
 @pytest.mark.parametrize(

@@ -139,10 +139,15 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     if fcntl is None:
         yield False
         return
-    handle = os.open(path, os.O_RDONLY | _NO_WAIT)
+    handle, holder = os.open(path, os.O_RDONLY | _NO_WAIT), os.getpid()
     try:
         yield _lock(handle, wait)
     finally:
+        if os.getpid() == holder:
+            with suppress(
+                OSError
+            ):  # a child that was forked meanwhile has the lock too, unless it is released
+                fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
 
