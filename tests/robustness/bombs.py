@@ -10,6 +10,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -226,8 +227,9 @@ def paths(folder: Path) -> Cases:
         for path in strange
         if not isinstance(path, _SENSIBLE.get(name, ()))
     }
-    os.chdir(folder)
-    yield from zip(cases, outcomes(list(cases.values()), memory=MEMORY), strict=True)
+    with chdir(folder):
+        found = outcomes(list(cases.values()), memory=MEMORY)
+    yield from zip(cases, found, strict=True)
 
 
 _SENSIBLE: dict[str, tuple[type, ...]] = {
