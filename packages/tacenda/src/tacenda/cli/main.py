@@ -12,6 +12,7 @@ plugin says it does not implement are one line on standard error and exit status
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
 from collections import Counter
@@ -132,7 +133,8 @@ def list_plugins(
         bool, typer.Option("--traceback", help="Show where a broken plugin failed.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds after which a plugin has failed to load.")
+        float,
+        typer.Option(min=0.1, max=1e6, help="Seconds after which a plugin has failed to load."),
     ] = 60.0,
 ) -> None:
     """List the installed plugins, and show why any failed to load.
@@ -218,7 +220,8 @@ def fetch_dataset(
         typer.Option("--accept-changed", help="Accept a file unlike the one fetched before."),
     ] = False,
     timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds without a byte before an attempt has failed.")
+        float,
+        typer.Option(min=0.1, max=1e6, help="Seconds without a byte before an attempt has failed."),
     ] = 30.0,
 ) -> None:
     """Fetch a dataset from its official address (needs the extra tacenda[data])."""
@@ -328,6 +331,10 @@ def main() -> None:
     def show(message: Warning | str, *where: Any) -> None:
         print("tacenda: note:", as_options(" ".join(str(message).split())), file=sys.stderr)
 
+    with suppress(ValueError):  # in a thread
+        signal.signal(
+            signal.SIGTERM, lambda number, _: sys.exit(128 + number)
+        )  # removes temporary files
     try:
         with warnings.catch_warnings():
             warnings.showwarning = show  # type: ignore[assignment]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import multiprocessing
+import os
 import signal
 import traceback
 from collections.abc import Sequence
@@ -61,6 +62,7 @@ def _try_in_child(
     # no daemon, which may have no children: a plugin may start some
     child = context.Process(target=_report, args=(theirs, keys))
     child.start()
+    assert child.pid is not None
     theirs.close()
     reason = ""
     try:
@@ -77,6 +79,10 @@ def _try_in_child(
                 break
             outcomes[waiting.pop(0)] = Outcome(replace(record, status=status), said, trace)
     finally:
+        with suppress(
+            AttributeError, OSError
+        ):  # Windows has no groups, and the child may not have made its own yet
+            os.killpg(child.pid, signal.SIGKILL)  # what plugins started ends too
         child.kill()
         child.join()
         ours.close()
@@ -87,6 +93,8 @@ def _try_in_child(
 
 def _report(connection: Connection, keys: list[tuple[str, str, str]]) -> None:
     """Load plugins, and send status, reason and traceback of each: the work of the child."""
+    with suppress(AttributeError):  # Windows
+        os.setpgid(0, 0)
     # the parent has read the metadata, and warned
     logging.getLogger(plugins.__name__).disabled = True
     found = {(each.kind, each.name, each.distribution): each for each in plugins.available()}

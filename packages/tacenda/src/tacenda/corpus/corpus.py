@@ -594,21 +594,22 @@ def _new_data(folder: Path) -> Iterator[Path]:
         raise CorpusError(f"the cache {folder} is a file; give a folder")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    names = sorted(path.name for path in folder.iterdir())
+        names = sorted(path.name for path in folder.iterdir())
     strange = [name for name in names if name != _MANIFEST and not name.startswith((_PREFIX, "."))]
     if strange:
         raise CorpusError(
             f"the cache folder {folder} holds other files, such as {strange[0]!r}; "
             "give a new or empty folder"
         )
-    _sweep(folder)
     try:
         with ExitStack() as stack:
             with writing(folder):
+                _sweep(folder)
                 data = stack.enter_context(store.new_folder(folder, _PREFIX))
             yield data
     finally:
-        _sweep(folder)
+        with writing(folder):
+            _sweep(folder)
 
 
 def _sweep(folder: Path) -> None:

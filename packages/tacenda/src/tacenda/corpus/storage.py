@@ -166,7 +166,7 @@ def forget_pages(array: NDArray[Any]) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn an operating system's refusal to write into a CorpusError."""
+    """Turn an operating system's refusal to write, or to list a folder that somebody removes, into a CorpusError."""
     try:
         yield
     except OSError as error:
@@ -184,6 +184,8 @@ def load_array(path: Path, dtype: np.dtype[Any] | type[np.generic], size: int) -
         surplus = path.stat().st_size - array.nbytes - array.offset  # type: ignore[attr-defined]
     except FileNotFoundError:
         raise CorpusError(f"{path} is missing; build the corpus again") from None
+    except OSError as error:  # no damage: too little memory, too many open files
+        raise CorpusError(f"{path} cannot be read: {error.strerror or error}") from error
     except Exception as error:  # numpy reads the header as Python code, which may fail in any way
         raise CorpusError(
             f"{path} is damaged ({describe(error)}); build the corpus again"

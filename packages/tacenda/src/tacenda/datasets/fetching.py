@@ -99,7 +99,7 @@ def fetch(
     accept_changed
         Accept a file that differs from the one recorded by an earlier fetch.
     timeout
-        Seconds without a byte after which an attempt has failed.
+        Seconds without a byte after which an attempt has failed, 1e6 at most.
     attempts
         How often each address is asked.
 
@@ -109,6 +109,10 @@ def fetch(
         The data set is unknown, has no free download, cannot be fetched or unpacked, differs from its hash or from
         the recorded one, or lacks a file it should have.
     """
+    if not 0 < timeout <= 1e6 or attempts < 1:
+        raise DataError(
+            f"timeout={timeout!r} and attempts={attempts!r}: give seconds between 0 and 1e6, and 1 attempt at least"
+        )
     spec = catalogue.get(name)
     if not spec.downloads:
         raise DataError(f"the dataset {name} has no free official download: {spec.obtain}")
