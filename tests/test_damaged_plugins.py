@@ -284,7 +284,9 @@ def test_a_plugin_that_ends_its_process_is_named_and_hides_no_other(site):
 
 
 def test_a_plugin_that_does_not_come_to_an_end_is_named(site):
-    site.install("a-loop", "[tacenda.commands]\na-loop = a_loop:app\n", a_loop="while True: pass")
+    # what it starts holds the output of the command, and would keep its reader waiting
+    starts = "import subprocess; subprocess.Popen(['sleep', '10000'])\nwhile True: pass"
+    site.install("a-loop", "[tacenda.commands]\na-loop = a_loop:app\n", a_loop=starts)
     listed = site.tacenda("plugins", "commands", "--timeout", "2")
     assert listed.returncode == 0, listed.stderr
     assert "a_loop:app: it was not loaded within 2 seconds" in listed.stdout

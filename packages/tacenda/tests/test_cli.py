@@ -1,6 +1,7 @@
 """The command ``tacenda`` in its own process: exit codes, and errors in one line."""
 
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 import tacenda
 from support.processes import run_python
-from tacenda import plugins
+from tacenda import plugins, store
 from tacenda.cli.main import app, main
 from tacenda.cli.options import check_file, settings_of
 from tacenda.errors import ArtifactError, DataError, warn
@@ -70,6 +71,39 @@ def test_a_warning_that_is_turned_into_an_error_is_one_line(monkeypatch, capsys)
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith("tacenda: mind the gap: step back (a warning, which")
+
+
+def test_a_command_that_is_terminated_removes_its_temporary_files(tmp_path, monkeypatch):
+    group = typer.Typer()
+
+    @group.command()
+    def waiting():
+        with store.temporary(tmp_path):
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+
+    @group.command()
+    def other():
+        pass
+
+    plugins.register("commands", "terminated", group)
+    monkeypatch.setattr(sys, "argv", ["tacenda", "terminated", "waiting"])
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        plugins.unregister("commands", "terminated")
+    assert caught.value.code == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("timeout", ["inf", "nan", "1e400", "1e12", "0"])
+def test_a_time_limit_that_no_clock_can_keep_is_refused(timeout):
+    for command in (["plugins"], ["data", "fetch", "english-ewt"]):
+        found = CliRunner().invoke(app, [*command, "--timeout", timeout])
+        assert (found.exit_code, "Invalid value for '--timeout'" in found.output) == (2, True)
 
 
 def test_a_plugin_of_this_process_is_listed(failing):

@@ -146,6 +146,27 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_old_corpus(text, folder, mo
     assert len(list(folder.iterdir())) == 2
 
 
+def test_a_cache_that_somebody_removes_during_the_build_is_a_clear_error(folder):
+    def sentences():
+        yield ["one"]
+        shutil.rmtree(folder)
+        yield ["two"]
+
+    with pytest.raises(CorpusError, match=r"cannot write .*No such file"):
+        Corpus.from_sentences(sentences(), cache=folder)
+
+
+def test_too_little_memory_is_no_damage(text, folder, monkeypatch):
+    Corpus.from_text(text, cache=folder)
+
+    def refuse(*_, **__):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(np, "load", refuse)
+    with pytest.raises(CorpusError, match="cannot be read: Cannot allocate memory"):
+        Corpus.open(folder)
+
+
 def _full(path):
     with storage.writing(path):
         raise OSError(errno.ENOSPC, "No space left on device")

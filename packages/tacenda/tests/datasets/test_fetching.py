@@ -223,6 +223,16 @@ def test_an_output_that_is_a_file_is_named(server, data_folders, register, tmp_p
         datasets.fetch("toy", tmp_path / "file", **OPTIONS)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"timeout": float("inf")}, {"timeout": float("nan")}, {"timeout": 0}, {"attempts": 0}],
+)
+def test_a_limit_that_makes_no_sense_is_refused(options, server, data_folders, register):
+    register(downloads=(archive(server),))
+    with pytest.raises(DataError, match="give seconds between 0 and 1e6, and 1 attempt at least"):
+        datasets.fetch("toy", **options)
+
+
 def test_what_does_not_unpack_is_asked_for_again(server, data_folders, register):
     item = archive(server)
     register(downloads=(item,))

@@ -79,10 +79,8 @@ def _try_in_child(
                 break
             outcomes[waiting.pop(0)] = Outcome(replace(record, status=status), said, trace)
     finally:
-        with suppress(
-            AttributeError, OSError
-        ):  # Windows has no groups, and the child may not have made its own yet
-            os.killpg(child.pid, signal.SIGKILL)  # what plugins started ends too
+        with suppress(AttributeError, OSError):  # no groups on Windows, or none yet
+            os.killpg(child.pid, signal.SIGKILL)  # with what a plugin has started
         child.kill()
         child.join()
         ours.close()
