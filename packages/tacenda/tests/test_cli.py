@@ -15,7 +15,7 @@ import tacenda
 from support.processes import run_python
 from tacenda import plugins, store
 from tacenda.cli.main import app, main
-from tacenda.cli.options import check_file, settings_of
+from tacenda.cli.options import check_file, check_output, settings_of
 from tacenda.errors import ArtifactError, DataError, warn
 
 
@@ -73,13 +73,15 @@ def test_a_warning_that_is_turned_into_an_error_is_one_line(monkeypatch, capsys)
     assert err.startswith("tacenda: mind the gap: step back (a warning, which")
 
 
-def test_a_command_that_is_terminated_removes_its_temporary_files(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_command_that_is_terminated_removes_its_temporary_files(tmp_path, monkeypatch, name):
+    number = getattr(signal, name, None) or pytest.skip("there is no such signal here")
     group = typer.Typer()
 
     @group.command()
     def waiting():
         with store.temporary(tmp_path):
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
             signal.pause()
 
     @group.command()
@@ -88,14 +90,14 @@ def test_a_command_that_is_terminated_removes_its_temporary_files(tmp_path, monk
 
     plugins.register("commands", "terminated", group)
     monkeypatch.setattr(sys, "argv", ["tacenda", "terminated", "waiting"])
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.signal(number, signal.SIG_DFL)
     try:
         with pytest.raises(SystemExit) as caught:
             main()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, before)
         plugins.unregister("commands", "terminated")
-    assert caught.value.code == 128 + signal.SIGTERM
+    assert caught.value.code == 128 + number
     assert list(tmp_path.iterdir()) == []
 
 
@@ -191,6 +193,13 @@ def test_only_regular_files_are_replaced(tmp_path):
             with pytest.raises(ArtifactError, match=r"no regular file.*redirect") as caught:
                 check_file(other, True)
             assert "--force" not in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_written_to_is_found_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: (Path(path), mode) != (tmp_path, os.W_OK))
+    for check in (check_file, check_output):
+        with pytest.raises(ArtifactError, match="cannot be written to"):
+            check(tmp_path / "new", True)
 
 
 def test_plugin_commands_are_listed_with_their_distribution_and_run(failing):

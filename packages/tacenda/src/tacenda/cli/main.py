@@ -331,10 +331,11 @@ def main() -> None:
     def show(message: Warning | str, *where: Any) -> None:
         print("tacenda: note:", as_options(" ".join(str(message).split())), file=sys.stderr)
 
-    with suppress(ValueError):  # in a thread
-        signal.signal(
-            signal.SIGTERM, lambda number, _: sys.exit(128 + number)
-        )  # removes temporary files
+    for name in ("SIGTERM", "SIGHUP"):  # end in a way that removes temporary files
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores it
+            with suppress(ValueError):  # in a thread
+                signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         with warnings.catch_warnings():
             warnings.showwarning = show  # type: ignore[assignment]

@@ -260,7 +260,7 @@ def check_file(file: Path, force: bool) -> None:
     """Raise ArtifactError if a command cannot write this file, before its work.
 
     There is a file of the name, which nobody said may be replaced, or what no file may replace: a folder, a device, a
-    pipe, the output of the command; or there is no folder for it.
+    pipe, the output of the command; or there is no folder for it that can be written to.
     """
     if file.is_dir():
         raise ArtifactError(f"{file} is a folder: name a file, such as {file / 'output'}")
@@ -277,6 +277,8 @@ def check_file(file: Path, force: bool) -> None:
         raise ArtifactError(
             f"cannot write {file}: there is no folder {folder}; make it, or choose another name"
         )
+    if not os.access(folder, os.W_OK):
+        raise ArtifactError(f"{folder} cannot be written to: choose another place for {file.name}")
     if os.path.lexists(file) and not force:
         raise ArtifactError(
             f"there is a file {file}: choose another name, or replace it by --force"
