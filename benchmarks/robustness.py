@@ -28,7 +28,7 @@ PARTS = {
     "served": "requests in eight threads, and documents in memory that must not grow",
     "threads": "models used and fitted in threads",
     "forks": "models in forked processes, pools and data loaders",
-    "surroundings": "full disk, read-only folders, a clock that jumps",
+    "surroundings": "full disk, read-only folders, a clock that jumps, other flags and variables of Python",
     "bombs": "hostile files for every reader, and paths that are none",
 }
 PROTOCOL = {

@@ -1,5 +1,7 @@
 """The command ``tacenda`` in its own process: exit codes, and errors in one line."""
 
+import errno
+import io
 import os
 import signal
 import subprocess
@@ -15,8 +17,8 @@ import tacenda
 from support.processes import run_python
 from tacenda import plugins, store
 from tacenda.cli.main import app, main
-from tacenda.cli.options import check_file, check_output, settings_of
-from tacenda.errors import ArtifactError, DataError, warn
+from tacenda.cli.options import check_file, check_output, input_text, settings_of
+from tacenda.errors import ArtifactError, CorpusError, DataError, warn
 
 
 def tacenda_command(*arguments, **environment):
@@ -35,6 +37,10 @@ def failing():
     @group.command()
     def bug():
         raise ZeroDivisionError
+
+    @group.command()
+    def noted():
+        warn("mind the gap: step back")
 
     plugins.register("commands", "failing", group)
     yield group
@@ -99,6 +105,43 @@ def test_a_command_that_is_terminated_removes_its_temporary_files(tmp_path, monk
         plugins.unregister("commands", "terminated")
     assert caught.value.code == 128 + number
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_before_a_command_runs_shows_no_traceback(monkeypatch, capsys):
+    def interrupt(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tacenda.cli.main.app", interrupt)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert (caught.value.code, capsys.readouterr()) == (130, ("", ""))
+
+
+def test_without_a_place_for_notes_and_errors_the_output_stays_clean(failing, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "ours"])
+    monkeypatch.setattr(sys, "stderr", None)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert (caught.value.code, capsys.readouterr().out) == (1, "")
+
+
+def test_a_note_that_cannot_be_written_does_not_end_a_command(failing, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "noted"])
+
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 0
+
+
+def test_closed_standard_input_is_a_clear_error(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(CorpusError, match="standard input is closed: name a file"):
+        list(input_text(Path("-"), "utf-8", "strict"))
 
 
 @pytest.mark.parametrize("timeout", ["inf", "nan", "1e400", "1e12", "0"])

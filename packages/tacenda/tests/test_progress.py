@@ -1,5 +1,6 @@
 """Bars are seen where somebody looks, and cost nothing elsewhere."""
 
+import errno
 import io
 import sys
 import threading
@@ -92,3 +93,13 @@ def test_a_hidden_bar_does_not_import_tqdm():
     source = "import sys; from tacenda.progress import track; list(track([1], 'x')); "
     check = "sys.exit('tqdm' in sys.modules)"
     output_of("-c", source + check, TACENDA_PROGRESS="0", PATH="")
+
+
+def test_a_bar_that_cannot_be_written_does_not_end_the_work(monkeypatch):
+    class Full(Terminal):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    screen_for(monkeypatch, Full())
+    assert list(track(range(3), "fitting")) == [0, 1, 2]
+    progress.announce("a line")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -75,6 +76,15 @@ def track(
         # no helper thread: it would be lost, and its lock kept, in a forked child
         monitor_interval = 0
 
+        # a full disk under the log, or a closed pipe, must not end the work
+        def display(self, *arguments: Any, **more: Any) -> None:
+            with suppress(OSError):
+                super().display(*arguments, **more)
+
+        def close(self) -> None:
+            with suppress(OSError):
+                super().close()
+
     bar = Bar(
         iterable,
         desc=description,
@@ -94,7 +104,8 @@ def announce(message: str) -> None:
     if _is_visible():
         from tqdm.auto import tqdm
 
-        tqdm.write(message, file=sys.stderr)  # above the bars that stand there
+        with suppress(OSError):
+            tqdm.write(message, file=sys.stderr)  # above the bars that stand there
 
 
 def _is_visible() -> bool:

@@ -329,7 +329,7 @@ def main() -> None:
 
     # in one line, without the place in our code
     def show(message: Warning | str, *where: Any) -> None:
-        print("tacenda: note:", as_options(" ".join(str(message).split())), file=sys.stderr)
+        _tell("note: " + " ".join(str(message).split()))
 
     for name in ("SIGTERM", "SIGHUP"):  # end in a way that removes temporary files
         number = getattr(signal, name, None)
@@ -343,14 +343,23 @@ def main() -> None:
                 app(prog_name="tacenda")
             finally:
                 _flush()
+    except KeyboardInterrupt:  # before a command runs
+        raise SystemExit(128 + signal.SIGINT) from None
     except (
         TacendaError, OSError, UnicodeEncodeError, MemoryError, NotImplementedError, Warning,
     ) as error:  # fmt: skip
         unsaid = isinstance(error, NotImplementedError) and not str(error)  # a bug
         if unsaid or os.environ.get("TACENDA_DEBUG", "0") not in ("", "0"):
             raise
-        print("tacenda:", as_options(_in_one_line(error)), file=sys.stderr)
+        _tell(_in_one_line(error))
         raise SystemExit(1) from None
+
+
+def _tell(text: str) -> None:
+    """Print a line on standard error, unless it is closed or full: no fit ends because of that."""
+    if sys.stderr is not None:  # else print would take standard output
+        with suppress(OSError):
+            print("tacenda:", as_options(text), file=sys.stderr)
 
 
 def _flush() -> None:

@@ -248,6 +248,8 @@ def input_texts(
 def _standard_input(encoding: str, errors: str, text_field: str | None = None) -> Iterator[str]:
     from tacenda.corpus.lines import BLOCK_BYTES, LONGEST_LINE, decoded_blocks, texts_of
 
+    if sys.stdin is None:
+        raise CorpusError("standard input is closed: name a file instead of -")
     stream: Any = sys.stdin.buffer
     # read1 returns what is there, and does not wait for a whole block
     pieces = chain(iter(lambda: stream.read1(BLOCK_BYTES), b""), [b""])
