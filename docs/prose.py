@@ -22,7 +22,7 @@ PAGES = (
     "packages/tacenda*/README.md",
     "examples/*/README.md",
 )
-SOURCES = ("packages/tacenda-lm/src/**/*.py", "packages/tacenda-embeddings/src/**/*.py")
+SOURCES = ("packages/*/src/**/*.py",)
 NO_PROSE = re.compile(
     r"<!-- (?:table|registry|legend)\b.*?<!-- /\w+ -->|^```.*?^```|^~~~.*?^~~~|<!--.*?-->"
     r"|`[^`\n]*`|\]\([^)\s]*\)|^> .*?$",

@@ -36,7 +36,7 @@ def test_a_user_folded_in_before_another_fit_is_to_be_folded_in_anew(blended, ag
         algo.fit(trainset(ratings()[::-1]))
     else:
         algo.partial_fit(trainset([("u1", "brand new", 5.0)]), 1)
-    with pytest.raises(ConfigurationError, match="fold the user in anew"):
+    with pytest.raises(ConfigurationError, match="fold the user in again"):
         new.top_n(3)
     assert len(algo.fold_in({"i1": 5, "i2": 1}).top_n(3)) == 3
 

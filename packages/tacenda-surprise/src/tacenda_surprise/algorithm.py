@@ -272,7 +272,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     ) -> None:
         """Train on with all ratings, old and new; a model that can do so overrides this method."""
         raise ConfigurationError(
-            f"{type(self).__name__} cannot go on from where it is: fit it anew to all ratings"
+            f"{type(self).__name__} cannot go on from where it is: fit it again to all ratings"
         )
 
     def _touch(
@@ -767,7 +767,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """
         if of is not None and of is not self.catalogue:
             raise ConfigurationError(
-                "the algorithm was fitted again since this user was folded in: fold the user in anew"
+                "the algorithm was fitted again since this user was folded in: fold the user in again"
             )
         hidden = np.zeros(len(self._items), bool)
         if candidates is not None:

@@ -284,7 +284,7 @@ class Blend(RatingAlgorithm):
         for algo in gone_on:
             if not isinstance(algo, RatingAlgorithm):
                 raise ConfigurationError(
-                    f"{type(algo).__name__} cannot go on with more ratings; fit the blend anew"
+                    f"{type(algo).__name__} cannot go on with more ratings; fit the blend again"
                 )
             algo.partial_fit(more, n_epochs, callbacks=callbacks)
         fitted, (data, _) = copy(self), before.merged(more)

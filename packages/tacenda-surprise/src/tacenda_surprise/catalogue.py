@@ -56,7 +56,7 @@ class Identities(Arrays):
         """From (pairs,) numbers in any order; duplicates merge. Raises DataError for a number off range."""
         for what, ids, n in (("user", users, n_users), ("item", items, n_items)):
             if len(ids) and (ids.min() < 0 or ids.max() >= n):
-                raise DataError(f"a {what} number is not in 0 to {n - 1}; number them anew")
+                raise DataError(f"a {what} number is not in 0 to {n - 1}; renumber them")
         # A pair is one number, user * n_items + item, by which sorting is fast.
         cells = np.unique(users.astype(np.int64) * max(n_items, 1) + items)
         offsets = np.searchsorted(cells, np.arange(n_users + 1) * max(n_items, 1))
@@ -172,12 +172,12 @@ class Catalogue:
             if old.raw.tolist() != now.raw[: len(old)].tolist():
                 raise DataError(
                     f"the {what}s fitted do not come first and in their order; number new {what}s behind "
-                    "them, or fit anew"
+                    "them, or fit again"
                 )
         if self.scale != new.scale or not np.isin(new.levels, self.levels).all():
             raise DataError(
                 f"the ratings are on another scale than those fitted, {self.scale[0]:g} to "
-                f"{self.scale[1]:g} in {len(self.levels)} levels; fit anew"
+                f"{self.scale[1]:g} in {len(self.levels)} levels; fit again"
             )
         counts = _counts(ratings, self.levels)
         return replace(new, mean=self.mean, levels=self.levels, counts=counts)

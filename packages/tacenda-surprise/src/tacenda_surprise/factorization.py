@@ -14,7 +14,7 @@ that `BiasOnly` estimates: where the biases of items differ little, those of rar
 
 Users differ in how steadily they rate. With v_u the mean square of a user's errors in the epoch before, as if 20
 ratings of average noise were among them, the user's ratings weigh v_u^{-3/4} against those of others, and so do the
-penalties of the user: it is the items, which users share, that hear less of an unsteady user. (Noise alone would have
+penalties of the user: the factors of items, which users share, learn less from an inconsistent user. (Noise alone would have
 v_u^{-1}; but part of v_u is what factors will explain.)
 
 The numbers make a fit independent of the unit of the ratings: multiply the ratings by k, and x and q become k^{1/2}
@@ -168,7 +168,7 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
     )
     noise_power: float = option(
         0.75,
-        """how much less the ratings of unsteady users count: with 1 those of a user whose errors have twice the
+        """how much less the ratings of inconsistent users count: with 1 those of a user whose errors have twice the
         usual variance count half; 0, as in the thesis: all alike""",
         at_least=0,
         at_most=1,

@@ -99,7 +99,7 @@ class BayesianPMFSettings(SeededSettings, DeviceSettings):
     n_samples: int | None = option(
         None,
         """sweeps after that; predictions are averages over all of them; None: 160 to 600, more where
-        users and items have fewer ratings, whose factors every sweep draws anew (300 for
+        users and items have fewer ratings, whose factors every sweep draws again (300 for
         MovieLens-100K, 160 for MovieLens-1M)""",
         at_least=1,
     )

@@ -343,7 +343,7 @@ class PMF(RatingAlgorithm):
     def _effects(
         self, item: int, ids: Numbers, values: Floats, known: Numbers, *, is_new: bool
     ) -> tuple[float, dict[int, float]]:
-        """What is expected of an item without a user's items, and the effect of each of these."""
+        """Return the expected rating of an item without a user's items, and the effect of each of these."""
         found, mean = self._learned(self.learned), self.catalogue.mean
         q, c, used = found.item_factors, found.item_biases, found.resolved
         prior, base = np.zeros(q.shape[1]), mean + float(c[item])

@@ -110,7 +110,7 @@ class RBM(RatingAlgorithm):
     ) -> None:
         """Repeat the last epochs of the schedule of the learning rate, with all ratings there are by now.
 
-        Slopes and hidden units are found anew; the scale, and the rating that scores zero, stay. New visible
+        Slopes and hidden units are computed again; the scale, and the rating that scores zero, stay. New visible
         units (users, where items are cases) are first solved for as `fold` does; Adam's averages, and
         chains, begin afresh. The default is a quarter of the epochs of the settings.
         """

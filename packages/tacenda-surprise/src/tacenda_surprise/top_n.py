@@ -16,7 +16,7 @@ A list is ranked by how likely the user is to choose an item and to like it then
     (max(x_u . y_i, 0) + 0.001 n_i / n) Phi((r_ui - m) / s)^{1/4},
 
 with the predicted rating r_ui, the mean m of all ratings and their standard deviation s; n_i of the n users have rated
-the item. Lambda is the best of a few for pairs held out. The other numbers were chosen on generated sets
+the item. Lambda is the best of a few for pairs held out. The other numbers were chosen on synthetic data
 (`benchmarks/ratings/generated.py`).
 """
 
@@ -202,7 +202,7 @@ class ImplicitFactors(Arrays):
 
     @property
     def biases(self) -> Floats:
-        """What popularity adds to the scores of items (items,)."""
+        """The part of the scores of items (items,) that popularity adds."""
         return np.asarray(_POPULAR * self.popularity, np.float32)
 
     def of_new_user(self, items: Numbers) -> Floats:
@@ -211,7 +211,7 @@ class ImplicitFactors(Arrays):
 
     @cached_property
     def _precision(self) -> Doubles:
-        """What all users have in common."""
+        """The precision that all users share."""
         return precision_of(self.y, self._weights[1])
 
     @property

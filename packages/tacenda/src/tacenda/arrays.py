@@ -206,7 +206,7 @@ ascending = Constraint(
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """What an annotation says of an array."""
+    """An array as its annotation declares it."""
 
     kind: str  # "float", "int", or the name of a dtype of numpy
     dims: tuple[str, ...]

@@ -59,7 +59,7 @@ class NotFittedError(TacendaError, RuntimeError):
 
 
 class TacendaWarning(UserWarning):
-    """What is asked for can be done, and is probably not what the user means."""
+    """The call works, but probably does not do what the user means."""
 
 
 #: Packages whose frames are not the user's: ours, the hosts that call us, and what runs context managers and wrappers.

@@ -1,4 +1,4 @@
-"""What a forked child needs, which has none of its parent's threads: a lock that one of them held stays held there."""
+"""Repairs for forked children: they have none of their parent's threads, and locks that a thread held stay locked."""
 
 import os
 import sys

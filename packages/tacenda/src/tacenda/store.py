@@ -241,7 +241,7 @@ def commit(source: Path, target: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary name; the file that is written there takes the place of ``path`` at the end.
+    """Yield a temporary name; the file that is written there replaces ``path`` at the end.
 
     Of a link, the file that it leads to is replaced. Raises OSError for a device or a pipe.
     """
@@ -261,7 +261,7 @@ def _replacing(path: Path) -> Iterator[Path]:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file that appears, or is replaced, in one step; in the place of a link, if there is one."""
+    """Write a file that appears, or is replaced, in one step; a link is replaced by the file."""
     with _replacing(path) as part:
         part.write_bytes(data)
 

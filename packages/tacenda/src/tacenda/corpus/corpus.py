@@ -125,11 +125,11 @@ class Corpus:
             ``"whitespace"``, ``"words"``, ``"spacy:en"`` or a callable; see `tacenda.tokenizers`.
         cache
             A folder for the result, which is memory-mapped. A corpus found there is used again if it came from
-            the same files (path, size, times) with the same settings, and built anew otherwise. Without it, up
+            the same files (path, size, times) with the same settings, and built again otherwise. Without it, up
             to 32M tokens stay in memory and more go to a temporary folder.
         cache_key
             A name for the version of a source or tokenizer that cannot be compared (an iterable, a callable);
-            without one such a corpus is built anew every time.
+            without one such a corpus is built again every time.
         encoding, errors
             Of files, as for ``open()``.
         marks

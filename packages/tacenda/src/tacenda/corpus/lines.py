@@ -96,7 +96,7 @@ Advance = Callable[[int], object]
 
 
 class File(Protocol):
-    """What can be opened for reading, and is called by its name in messages: a ``Path``, or a file elsewhere."""
+    """A file to read, named in messages by its ``str``: a ``Path``, or a file elsewhere."""
 
     def open(self, mode: str, /) -> Any:
         """Open it; a buffered binary stream, of which ``peek`` shows the beginning."""

@@ -87,7 +87,7 @@ class GrowingArray:
             yield np.concatenate(group)
 
     def replace(self, table: NDArray[Any]) -> None:
-        """Put ``table[value]`` in the place of every value, block by block."""
+        """Replace every value with ``table[value]``, block by block."""
         self._pieces = [table[piece] for piece in self._pieces]
         if self._file is not None:
             for start in range(0, self._size, PASS_ITEMS):

@@ -187,7 +187,7 @@ def fit(
 
 @dataclass
 class EpochSums:
-    """What the steps of an epoch have reported so far, in float64 and in the order of the steps."""
+    """Sums over the steps of an epoch so far, in float64 and in the order of the steps."""
 
     rate: float | None = None  # of the last step
     loss: float = 0.0

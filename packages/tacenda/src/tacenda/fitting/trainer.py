@@ -34,7 +34,7 @@ State = Mapping[str, NDArray[Any]]
 
 
 class StepResult(NamedTuple):
-    """What one step reports: the loss *summed* over the batch and the number of units in it.
+    """The report of one step: the loss *summed* over the batch and the number of units in it.
 
     The loss may be anything that ``float()`` takes. A torch scalar left on its device is converted
     only every ``FitSettings.check_losses_every`` steps, so that nothing waits for the device.

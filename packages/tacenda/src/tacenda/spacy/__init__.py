@@ -1,4 +1,4 @@
-"""What spaCy components of fitted models share; needs the extra ``tacenda[spacy]``.
+"""Shared parts of the spaCy components; needs the extra ``tacenda[spacy]``.
 
 Nothing else in the core imports this package, and it knows no model. A component inherits
 `tacenda.spacy.component.ModelComponent`; its own modules say which models it takes and what they write

@@ -19,7 +19,7 @@ from tacenda.offsets import rises
 
 
 class Sequences(NamedTuple):
-    """What was observed: sequences of tokens, one after another; any may be empty."""
+    """Observations: sequences of tokens, one after another; any may be empty."""
 
     #: u (tokens,): the block that leads to each token; not looked at for the first of a sequence.
     pairs: Int32[Array, "tokens", host]
@@ -144,7 +144,7 @@ class FeatureModel(NamedTuple):
 
 
 class Classed(NamedTuple):
-    """What was observed: the class of each token, its row of the emissions, and where each sequence begins."""
+    """Observations: the class of each token, its row of the emissions, and where each sequence begins."""
 
     classes: Int64[Array, "tokens", below("classes"), host]
     words: Int64[Array, "tokens", below("rows"), host]

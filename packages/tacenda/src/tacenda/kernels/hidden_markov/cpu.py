@@ -570,7 +570,7 @@ def _stream(rows: _Array, columns: _Array, bias: _Array) -> _Array:
 
 
 def _finite(largest: _Array) -> _Array:
-    """What is subtracted from scores: nothing where all are -inf, since -inf - -inf is no number."""
+    """Return what to subtract from scores: 0 where all are -inf, since -inf - -inf is NaN."""
     return np.where(np.isneginf(largest), 0, largest).astype(largest.dtype)
 
 

@@ -1,1 +1,1 @@
-"""What the operations are written with: compilation, arrays, tensors, threads, machine vectors."""
+"""Tools for writing operations: compilation, arrays, tensors, threads, machine vectors."""

@@ -1,4 +1,4 @@
-"""What numba has no word for: vectors in compiled loops, and asking for memory before it is needed.
+"""Two things that numba lacks: SIMD vectors in compiled loops, and prefetching.
 
 Vectors of 16 float32, or of 16 int32 sums, are for the few loops that numba does not vectorise well enough.
 A vector is a value of a compiled function as a number is: it can be kept in a variable, passed and returned. LLVM

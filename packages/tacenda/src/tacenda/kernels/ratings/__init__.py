@@ -49,7 +49,7 @@ def rating_scores(
 
 
 class Tables(NamedTuple):
-    """What is learned: p, q, b, c and w; no rows of w where there is no conditioning."""
+    """The learned parameters p, q, b, c and w; w has no rows where there is no conditioning."""
 
     user_factors: Float32[Array, "users factors", in_place]
     item_factors: Float32[Array, "items factors", in_place]
@@ -262,7 +262,7 @@ class Others(NamedTuple):
 
 
 class Visited(NamedTuple):
-    """What visits changed, and what they found."""
+    """Parameters that visits changed, and sums over the ratings visited."""
 
     factors: Any  # those of the side, changed in place
     biases: Any
@@ -453,7 +453,7 @@ def choice_steps(
 
 
 class Cases(NamedTuple):
-    """What is observed of every case, a user or an item: its ratings, case after case, and what is known of it.
+    """Observations of every case, a user or an item: its ratings, case after case, and its identities.
 
     ``ids`` are visible units, ``levels`` the numbers of the levels, ``slopes`` o: how much higher than usual its
     ratings are. ``side_ids`` are the identities of a case, by which the hidden units are conditioned.
@@ -663,7 +663,7 @@ def _parts_of(cases: Cases, c: int) -> tuple[Any, Any, Any]:
 
 
 class _Recalled(NamedTuple):
-    """What a case's step of Gibbs sampling has come to."""
+    """The outcome of one step of Gibbs sampling for a case."""
 
     data: Any  # probabilities of the hidden units given the ratings
     p: Any  # and given the levels recalled

@@ -333,7 +333,7 @@ def _cholesky(A):
 
 @njit(fastmath=_REORDERED)
 def _back(A, y):
-    """Solve L^T x = y in the place of y, one row of L at a time."""
+    """Solve L^T x = y in place, one row of L at a time."""
     for i in range(len(y) - 1, -1, -1):
         y[i] /= A[i, i]
         for j in range(i):
@@ -589,7 +589,7 @@ def _draw(u, parts):
 
 @njit
 def _scratch(offsets, cases, hidden, K):
-    """What `_recall` works with: four vectors of hidden units, and levels and their chances of the longest case."""
+    """Make the buffers of `_recall`: four vectors of hidden units, and levels and their chances of the longest case."""
     longest = 0
     for c in cases:
         longest = max(longest, offsets[c + 1] - offsets[c])

@@ -194,7 +194,7 @@ class Modes(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What comes into every token, if it was asked for, and the last states (sequences, states)."""
+    """The states before every token, if asked for, and the last states (sequences, states)."""
 
     before: Any
     last: Any

@@ -247,7 +247,7 @@ def unit_rows(X: Float[Array, "rows columns", in_place, any_layout]) -> Any:
 
 
 class PackedInputs(NamedTuple):
-    """What hidden units get from every word, as `hidden_sums` takes it. Made by `pack_inputs`; not to be changed."""
+    """The input of hidden units from every word, for `hidden_sums`. Made by `pack_inputs`; read-only."""
 
     #: a, as they were given.
     inputs: Float[Array, "types hidden"]

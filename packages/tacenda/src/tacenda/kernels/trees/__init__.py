@@ -39,7 +39,7 @@ class Spans(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What turns words into predictions: c of the n last positions, b, and lambda and a of every tail."""
+    """Parameters of the predictions: c of the n last positions, b, and lambda and a of every tail."""
 
     weights: Float[Array, "n width", cast]
     bias: Float[Array, "width", cast]

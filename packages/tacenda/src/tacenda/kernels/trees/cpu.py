@@ -57,7 +57,7 @@ def _row_of(ids, p, there, width):
 
 @njit
 def _look_back(ids, t, t1, begin, n, fades, width):
-    """What up to four tokens from t on read, of n words before each and of tails that fade before the first or not."""
+    """Find the rows that up to four tokens from t on read: of n words before each, and of words that join the tails."""
     m = min(t1 - t, _TOGETHER)
     # the words that leave the window for the tails before each of the four tokens
     first = t - 1 - n

@@ -12,7 +12,7 @@ call it with:
 
     check_backend(my_package.kernels, samples={"my_operation": my_samples})
 
-where ``my_samples()`` yields a label, which says what is awkward, and the positional arguments, made anew.
+where ``my_samples()`` yields a label, which says what is awkward, and newly made positional arguments.
 """
 
 import copy

@@ -1,7 +1,7 @@
 """Awkward inputs for all operations: empty, one of everything, widths beside those of a vector register.
 
 A sample is a label, which says what is awkward about it, and the positional arguments of the operation's public
-function. Every call makes the inputs anew, so that a test can tell whether an operation changes them.
+function. Every call makes new inputs, so that a test can tell whether an operation changes them.
 """
 
 from collections.abc import Callable, Iterator
