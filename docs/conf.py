@@ -28,7 +28,7 @@ extensions = [
     "sphinx-mathjax-offline",
 ]
 
-# Pages are Markdown that GitHub shows too: formulas stand between dollars or in fences named math.
+# Pages are Markdown that GitHub shows too: formulas are between dollars or in fences named math.
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_fence_as_directive = ["math"]
 myst_heading_anchors = 4
@@ -41,7 +41,6 @@ autodoc_default_options = {
     "members": True,
     "inherited-members": "AlgoBase",
     "show-inheritance": True,
-    "no-value": True,
 }
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -74,6 +73,7 @@ html_search_scorer = str(Path(__file__).parent / "search_scorer.js")
 html_show_sourcelink = False
 copybutton_prompt_text = r">>> |\$ "
 copybutton_prompt_is_regexp = True
+copybutton_line_continuation_character = "\\"
 
 
 # The page that a search for these words finds first.
@@ -109,6 +109,19 @@ def link_to_repository(app: object, page: str, source: list[str]) -> None:
         lambda match: f"{match[1]}({REPOSITORY}/blob/main/{match[2]}{match[3] or ''})",
         source[0],
     )
+
+
+def read_directives(app: object, page: str, source: list[str]) -> None:
+    """Read what GitHub does not show as Sphinx does: directives in comments, and sections that become tabs."""
+
+    def make_tabs(match: re.Match[str]) -> str:
+        _, *parts = re.split(r"^## (.*)\n", match[1], flags=re.MULTILINE)
+        tabs = zip(parts[::2], parts[1::2], strict=True)
+        items = "".join(f":::{{tab-item}} {title}\n{text}:::\n" for title, text in tabs)
+        return f"::::{{tab-set}}\n{items}::::\n"
+
+    text = re.sub(r"<!-- (\{[a-z-]+\}\n.*?)-->", r"```\1```", source[0], flags=re.DOTALL)
+    source[0] = re.sub("<!-- tabs -->\n(.*?)<!-- /tabs -->\n", make_tabs, text, flags=re.DOTALL)
 
 
 def write_types(
@@ -159,6 +172,13 @@ def keep_equations(
             lines[n:n] = ["", "::", ""]
 
 
+def hide_values(app: object, tree: Any) -> None:
+    """Leave out the values of attributes, which are seldom short and seldom promised."""
+    for node in list(tree.findall(addnodes.desc_annotation)):
+        if node.astext().lstrip().startswith("="):
+            node.parent.remove(node)
+
+
 def skip_fields(
     app: Any, what: str, name: str, obj: object, skip: bool, options: object
 ) -> bool | None:
@@ -170,7 +190,9 @@ def skip_fields(
 def setup(app: Any) -> None:
     """Connect what this file adds."""
     app.connect("doctree-read", add_search_words)
+    app.connect("doctree-read", hide_values)
     app.connect("source-read", link_to_repository)
+    app.connect("source-read", read_directives)
     app.connect("autodoc-process-signature", write_types)
     app.connect("autodoc-process-docstring", keep_equations, priority=400)
     app.connect("autodoc-skip-member", skip_fields)

@@ -13,7 +13,7 @@ SOUND = """
     class language_models: kind = "language_models"
     class recommenders: kind = "recommenders"
     kernels = Backend(priority=5, sound_operation=lambda: 42)
-    datasets = DatasetSpec(name="sound-data", title="", licence="", licence_text="", homepage="",
+    datasets = DatasetSpec(name="sound-data", title="", license="", license_text="", homepage="",
                            files={"all": ("a",)}, obtain="Ask.")
     commands = typer.Typer()
 

@@ -44,10 +44,10 @@ def check_metadata(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         found = Parser().parsestr(archive.read(name).decode())
-        licences = [each for each in archive.namelist() if "/licenses/" in each]
+        licenses = [each for each in archive.namelist() if "/licenses/" in each]
     missing = [key for key in WANTED if not found.get(key)]
-    if missing or not licences:
-        raise SystemExit(f"{wheel.name} lacks {', '.join(missing) or 'its licence'}")
+    if missing or not licenses:
+        raise SystemExit(f"{wheel.name} lacks {', '.join(missing) or 'its license'}")
     if found["Description-Content-Type"] != "text/markdown":
         raise SystemExit(f"{wheel.name}: its description is not Markdown")
     links = re.findall(r"\]\((?!https?://|#)([^)]*)\)", str(found.get_payload()))

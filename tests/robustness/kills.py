@@ -146,8 +146,8 @@ def fetching(n: int, seed: int, folder: Path) -> Cases:
     spec = datasets.DatasetSpec(
         name="toy-for-kills",
         title="A toy",
-        licence="CC0",
-        licence_text="Do as you like.",
+        license="CC0",
+        license_text="Do as you like.",
         homepage="https://example.invalid",
         files={"train": ("toy/train.txt",), "test": ("toy/test.txt",)},
         downloads=(datasets.Download(urls=(address,), filename="toy.zip", unpack=True),),

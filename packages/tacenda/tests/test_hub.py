@@ -152,7 +152,7 @@ def test_a_model_that_was_pushed_is_pulled_as_it_was(hub, saved, tmp_path):
     assert model.to_artifact().to_bytes() == tacenda.load(saved).to_artifact().to_bytes()
 
 
-def test_the_card_says_licence_tags_and_how_to_load_it(hub, saved):
+def test_the_card_says_license_tags_and_how_to_load_it(hub, saved):
     push(saved, "somebody/tiny", ABOUT, **options(hub))
     card = hub.repositories["somebody/tiny"]["README.md"].decode()
     head, _, body = card.removeprefix("---\n").partition("---\n")
@@ -222,7 +222,7 @@ def test_what_is_no_revision_is_never_asked_for(hub, tmp_path, revision):
     assert hub.fetched == []
 
 
-def test_a_licence_that_is_none_is_refused_before_anything_is_written(hub, saved):
+def test_a_license_that_is_none_is_refused_before_anything_is_written(hub, saved):
     wrong = ModelCard("tiny", "1.2.0", "free for all", "")
     with pytest.raises(ConfigurationError, match="SPDX"):
         push(saved, "somebody/tiny", wrong, **options(hub))

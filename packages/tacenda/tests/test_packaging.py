@@ -110,7 +110,7 @@ def test_the_same_model_gives_the_same_bytes(saved, tmp_path):
         ({"name": "../up"}, "cannot name a model"),
         ({"name": "a\nb"}, "cannot name a model"),
         ({"version": "first"}, "is not a version"),
-        ({"license": "ask me"}, "not an SPDX licence"),
+        ({"license": "ask me"}, "not an SPDX license"),
         ({"summary": "one\ntwo"}, "is one line"),
     ],
 )

@@ -47,8 +47,8 @@ def save_dataset(folder):
     spec = datasets.DatasetSpec(
         name="toy",
         title="A toy",
-        licence="CC0",
-        licence_text="Do as you like.",
+        license="CC0",
+        license_text="Do as you like.",
         homepage="https://example.invalid",
         files={"text": ("text.txt",)},
         downloads=(datasets.Download(urls=("http://127.0.0.1/text.txt",), filename="text.txt"),),

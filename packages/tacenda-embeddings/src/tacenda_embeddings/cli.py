@@ -47,7 +47,7 @@ ModelOutput = Annotated[
         help="Which vectors to compute: own_past_future, own_context, mean, ... (lds).",
     ),
 ]
-_Language = Annotated[str, typer.Option("--language", help="Language code of spaCy.")]
+_Language = Annotated[str, typer.Option("--language", "--lang", help="Language code of spaCy.")]
 
 
 def _file(help: str) -> Any:

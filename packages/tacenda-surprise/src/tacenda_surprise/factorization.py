@@ -14,8 +14,8 @@ that `BiasOnly` estimates: where the biases of items differ little, those of rar
 
 Users differ in how steadily they rate. With v_u the mean square of a user's errors in the epoch before, as if 20
 ratings of average noise were among them, the user's ratings weigh v_u^{-3/4} against those of others, and so do the
-penalties of the user: the factors of items, which users share, learn less from an inconsistent user. (Noise alone would have
-v_u^{-1}; but part of v_u is what factors will explain.)
+penalties of the user: the factors of items, which users share, learn less from an inconsistent user. (Noise alone would
+have v_u^{-1}; but part of v_u is what factors will explain.)
 
 The numbers make a fit independent of the unit of the ratings: multiply the ratings by k, and x and q become k^{1/2}
 times as long, the rates of factors 1/k times as large and their penalties k times.

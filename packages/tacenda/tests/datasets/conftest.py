@@ -98,8 +98,8 @@ def _spec(**settings):
     usual = {
         "name": "toy",
         "title": "A toy",
-        "licence": "CC0",
-        "licence_text": "Do as you like.",
+        "license": "CC0",
+        "license_text": "Do as you like.",
         "homepage": "https://example.invalid",
         "files": {"train": ("train.txt",), "test": ("test.txt", "test.txt.xz")},
         "folders": ("text/toy", "toy-corpus*"),

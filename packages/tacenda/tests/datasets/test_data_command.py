@@ -19,7 +19,7 @@ def row(output, name):
     return line
 
 
-def test_list_shows_licence_size_place_and_address(data_folders):
+def test_list_shows_license_size_place_and_address(data_folders):
     folder = data_folders[0] / "ml-100k"
     folder.mkdir()
     (folder / "u.data").touch()
@@ -48,10 +48,10 @@ def toy(server, data_folders, register):
     files = {"train": ("train.txt",)}
     url = server.serve("/train.txt", b"text")
     download = datasets.Download(urls=(url,), filename="train.txt")
-    return register(files=files, downloads=(download,), licence_text="Only for fun.")
+    return register(files=files, downloads=(download,), license_text="Only for fun.")
 
 
-def test_fetch_shows_the_licence_before_it_asks_for_anything(server, toy):
+def test_fetch_shows_the_license_before_it_asks_for_anything(server, toy):
     server.resources.clear()
     result = CliRunner().invoke(app, ["fetch", "toy"])
     assert "Only for fun." in result.output

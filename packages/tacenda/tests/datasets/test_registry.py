@@ -22,8 +22,8 @@ def test_names_are_told_apart_and_in_order():
 @pytest.mark.parametrize("spec", BUILTIN, ids=lambda spec: spec.name)
 def test_every_entry_of_ours_states_terms_and_an_official_home(spec):
     assert spec.title
-    assert spec.licence
-    assert spec.licence_text
+    assert spec.license
+    assert spec.license_text
     assert spec.homepage.startswith("http")
     assert all("127.0.0.1" not in url and "localhost" not in url for url in _urls(spec))
     assert spec.optional < spec.files.keys()  # one role at least is always there

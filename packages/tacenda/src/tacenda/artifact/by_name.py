@@ -36,7 +36,7 @@ class InstalledModel:
     name
         The name for `tacenda.load`.
     distribution, version, license
-        As the metadata of the distribution have them; the licence is an SPDX expression, "" if none is given.
+        As the metadata of the distribution have them; the license is an SPDX expression, "" if none is given.
     summary
         The first line of the model's card; where it has no card, the summary of the distribution.
     folder

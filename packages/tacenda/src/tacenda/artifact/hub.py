@@ -99,7 +99,7 @@ def push(
     Raises
     ------
     ConfigurationError
-        A name or the licence is not valid, or the client is not installed.
+        A name or the license is not valid, or the client is not installed.
     ArtifactError
         The model cannot be read, or the hub does not take it.
     """

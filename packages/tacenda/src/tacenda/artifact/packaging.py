@@ -40,7 +40,7 @@ class ModelCard:
     summary
         One line, with which the card begins and which `tacenda models` shows.
     attribution
-        The people whom the licence of the data wants named; Markdown.
+        The people whom the license of the data wants named; Markdown.
     """
 
     name: str
@@ -75,7 +75,7 @@ def package(
     source
         The folder of a saved model, which is read and checked whole.
     about
-        Name, version, licence and words for the card.
+        Name, version, license and words for the card.
     output
         The folder for the wheel; it is created.
 
@@ -84,7 +84,7 @@ def package(
     ArtifactError
         The model cannot be read, or the wheel not written.
     ConfigurationError
-        The name, the version or the licence is not valid, or hatchling is not installed.
+        The name, the version or the license is not valid, or hatchling is not installed.
     """
     try:
         from hatchling.builders.wheel import WheelBuilder
@@ -122,7 +122,7 @@ def package(
 
 
 def check_card(about: ModelCard) -> None:
-    """Raise ConfigurationError unless name, version, licence and summary are fit for a wheel and a hub."""
+    """Raise ConfigurationError unless name, version, license and summary are fit for a wheel and a hub."""
     from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
     from packaging.version import InvalidVersion, Version
 
@@ -139,7 +139,7 @@ def check_card(about: ModelCard) -> None:
         fault = fault or f"{about.version!r} is not a version: use one such as 1.0.0"
     except InvalidLicenseExpression:
         fault = fault or (
-            f"{about.license!r} is not an SPDX licence expression: use one such as CC-BY-SA-4.0, "
+            f"{about.license!r} is not an SPDX license expression: use one such as CC-BY-SA-4.0, "
             "or LicenseRef-Proprietary for one that SPDX does not list"
         )
     if "\n" in about.summary:
@@ -149,7 +149,7 @@ def check_card(about: ModelCard) -> None:
 
 
 def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
-    """Return the model card in Markdown: what the model is, how to load it, its text, figures and licence.
+    """Return the model card in Markdown: what the model is, how to load it, its text, figures and license.
 
     ``load`` are lines of Python that load it; by default by its name, once it is installed.
     """

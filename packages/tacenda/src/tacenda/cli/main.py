@@ -168,7 +168,7 @@ def list_models() -> None:
     from tacenda import store
     from tacenda.artifact import by_name
 
-    rows = [("name", "version", "licence", "size", "what it is")]
+    rows = [("name", "version", "license", "size", "what it is")]
     for model in by_name.available():
         size = format_size(store.size_of(model.folder))
         rows.append((model.name, model.version, model.license, size, model.summary))
@@ -183,11 +183,11 @@ app.add_typer(data, name="data")
 
 @data.command("list")
 def list_datasets() -> None:
-    """List the datasets: licence, size of the download, where it is here, official address."""
+    """List the datasets: license, size of the download, where it is here, official address."""
     from tacenda import datasets
     from tacenda.datasets.catalogue import find
 
-    rows = [("name", "licence", "size", "here", "address")]
+    rows = [("name", "license", "size", "here", "address")]
     for spec in datasets.available():
         found = find(spec)
         here = f"{found.source}: {found.path}" if found else "-"
@@ -196,7 +196,7 @@ def list_datasets() -> None:
             more = f" and {len(spec.downloads) - 1} more" if len(spec.downloads) > 1 else ""
             mark = "" if all(item.confirmed for item in spec.downloads) else " *"
             address = f"{spec.downloads[0].urls[0]}{more}{mark}"
-        rows.append((spec.name, spec.licence, format_size(spec.size), here, address))
+        rows.append((spec.name, spec.license, format_size(spec.size), here, address))
     typer.echo("\n".join(columns(rows)))
     typer.echo(
         "\n* not confirmed by a second source\n"
@@ -229,7 +229,7 @@ def fetch_dataset(
     from tacenda.datasets.fetching import MANIFEST
 
     spec = datasets.get(name)
-    typer.echo(f"{spec.title}\nlicence: {spec.licence_text}\nhome page: {spec.homepage}")
+    typer.echo(f"{spec.title}\nlicense: {spec.license_text}\nhome page: {spec.homepage}")
     for item in spec.downloads:
         typer.echo(f"from: {item.urls[0]}")
     result = datasets.fetch(
@@ -253,7 +253,7 @@ License = Annotated[str, typer.Option(help="An SPDX expression, such as CC-BY-SA
 Version = Annotated[str, typer.Option(help="The version of the model.")]
 Summary = Annotated[str, typer.Option(help="One line that says what it is.")]
 Attribution = Annotated[
-    str, typer.Option(help="Whom the licence of the data wants named; Markdown.")
+    str, typer.Option(help="Whom the license of the data wants named; Markdown.")
 ]
 
 

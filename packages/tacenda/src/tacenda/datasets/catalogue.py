@@ -90,9 +90,9 @@ class DatasetSpec:
 
     name: str
     title: str
-    licence: str
-    """The name of the licence, for the listing."""
-    licence_text: str
+    license: str
+    """The name of the license, for the listing."""
+    license_text: str
     """The terms, as a user must know them before fetching."""
     homepage: str
     files: Mapping[str, tuple[str, ...]]

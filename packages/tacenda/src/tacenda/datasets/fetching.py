@@ -86,7 +86,7 @@ def fetch(
 ) -> Fetched:
     """Fetch a data set from its official address, unless it is there already.
 
-    Nothing is asked: show the user ``get(name).licence_text`` first.
+    Nothing is asked: show the user ``get(name).license_text`` first.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def _replace(
         record = {
             "format": _FORMAT,
             "name": spec.name,
-            "licence": spec.licence,
+            "license": spec.license,
             "homepage": spec.homepage,
             "downloads": [asdict(receipt) for receipt in receipts],
         }
