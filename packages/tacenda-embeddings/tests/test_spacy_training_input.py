@@ -29,7 +29,7 @@ LAYERS = {
         "upstream": "token_embeddings",
     },
 }
-MISMATCH = "'tagger' had other vectors in training than those of 'token_embeddings'"
+MISMATCH = "'tagger' had other vectors in training than 'token_embeddings'"
 
 
 @pytest.fixture

@@ -187,7 +187,7 @@ def test_learning_rates_and_penalties_by_their_surprise_names(trainset):
         (
             PMF,
             {"lr_all": 0.1, "lr_bu": 0.2, "lr_bi": 0.3, "lr_pu": 0.2, "lr_qi": 0.3},
-            "lr_all has no effect beside lr_bu, lr_bi, lr_pu and lr_qi",
+            "lr_all has no effect next to lr_bu, lr_bi, lr_pu and lr_qi",
         ),
         (ConditionalPMF, {"solver": "als"}, "ConditionalPMF has no option 'solver'"),
         (BayesianPMF, {"lr_all": 0.1}, "BayesianPMF has no option 'lr_all'"),

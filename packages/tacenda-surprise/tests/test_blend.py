@@ -109,7 +109,7 @@ def test_a_new_user_of_a_blend(trainset):
 
 
 def test_a_blend_does_not_go_on_where_a_part_cannot(blend, trainset):
-    with pytest.raises(ConfigurationError, match="SVD cannot go on"):
+    with pytest.raises(ConfigurationError, match="SVD cannot learn"):
         blend.partial_fit(trainset)
 
 

@@ -158,7 +158,7 @@ def _make(
     for name, value in options.items():
         if name not in kinds or not isinstance(value, dict):
             raise ConfigurationError(
-                f"of which model is {name}? With --model vectors, write --set lds.{name}=... or "
+                f"{name} is an option of two models: with --model vectors, write --set lds.{name}=... or "
                 f"--set vectors.{name}=..."
             )
     given = {"lds": options.get("lds", {}) | named, "vectors": options.get("vectors", {})}

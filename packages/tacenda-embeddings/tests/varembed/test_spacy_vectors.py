@@ -533,7 +533,7 @@ def test_spacy_init_vectors_reads_the_exported_text(varembed, tmp_path):
 
 # -- what was trained on them ------------------------------------------------------------------------
 
-MISMATCH = "'tagger' had other vectors in training than those of the word vectors"
+MISMATCH = "'tagger' had other vectors in training than the word vectors"
 STATIC = {
     "@architectures": "spacy.Tok2Vec.v2",
     "embed": {

@@ -90,7 +90,7 @@ class RatedSettings(Settings):
 
     rated: SideInfo | Iterable[Iterable[Any]] | None = option(
         None,
-        """items known to be rated beside those of the trainset, as `SideInfo` or (user, item) pairs""",
+        """items known to be rated in addition to the trainset, as `SideInfo` or (user, item) pairs""",
         last=True,
     )
 
@@ -135,14 +135,14 @@ class _ReadOption:
     def __set__(self, algo: Any, value: Any) -> None:
         made = type(algo).__name__
         raise AttributeError(
-            f"{self.name} cannot be set on a {made} that is there: make another, {made}({self.name}={value!r})"
+            f"{self.name} cannot be set on an existing {made}: make another, {made}({self.name}={value!r})"
         )
 
 
 class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     """A model of explicit ratings, as an algorithm of Surprise; its options are attributes that can be read alone.
 
-    A subclass sets ``name`` and ``distribution`` to those of its entry point, and ``learned_class``. It implements
+    A subclass sets ``name`` and ``distribution`` as in its entry point, and ``learned_class``. It implements
     `_fit`, which sets ``_catalogue`` and ``learned``; `tables`, or else `score_pairs` and `score_users`; `deviations`,
     unless ``learned`` has a ``spread``; and `fold`. One that can learn from further ratings has `_go_on` too. Users and
     items are numbers in all of these, and -1 is an unknown one.
@@ -244,7 +244,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     @property
     def rated(self) -> SideInfo | None:
-        """Identities beside those of the trainset, for the next fit."""
+        """Pairs known to be rated in addition to the trainset, for the next fit."""
         found: SideInfo | None = getattr(self.settings, "rated", None)
         return found
 
@@ -272,7 +272,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     ) -> None:
         """Train on with all ratings, old and new; a model that can do so overrides this method."""
         raise ConfigurationError(
-            f"{type(self).__name__} cannot go on from where it is: fit it again to all ratings"
+            f"{type(self).__name__} cannot continue its fit: fit it again to all ratings"
         )
 
     def _touch(
@@ -351,8 +351,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def probabilities(self, users: Numbers, items: Numbers) -> Floats:
         """Probability of every level of ``catalogue.levels`` (pairs, levels).
 
-        With the score as its mean and the deviation, see `tacenda_surprise.variance`; models with a
-        distribution of their own override it. Raises ConfigurationError for a continuous scale.
+        With the score as its mean and the deviation, see `tacenda_surprise.variance`; models with their own
+        distribution override it. Raises ConfigurationError for a continuous scale.
         """
         levels = self.catalogue.require_levels(f"{type(self).__name__}.predict_proba")
         scores = self.catalogue.clip(self.score_pairs(users, items))
@@ -414,7 +414,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             A Trainset; or a data frame whose columns are users, items and ratings; or a sparse matrix (users, items);
             or `tacenda.ratings.Ratings`, for which ``random_state`` is the very seed.
         identities
-            Who is known to have rated what beside these `Ratings`, in their numbers; otherwise give ``rated=``.
+            Who is known to have rated what in addition to these `Ratings`, in their numbers; otherwise give ``rated=``.
         checkpoints, resume
             A folder, from which an interrupted fit goes on. ``"auto"`` goes on from a checkpoint if there is one, True
             requires one, False starts afresh.
@@ -470,7 +470,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         ``trainset`` is as for ``fit``; of a pair that was rated before the new rating counts. Users and items that are
         new begin where their ratings put them. Everybody keeps their inner ids, and users who were folded in stay so
         unless they now have ratings. ``n_epochs`` are passes over all ratings, old and new; None leaves the number to
-        the model, of which some then move only the users and items of ratings that are few next to the old ones.
+        the model; if the new ratings are few, some models then move only their users and items.
 
         Raises ConfigurationError where the model cannot go on, or the rating scales differ, DataError for a rating
         that is not finite or off the scale.
@@ -718,16 +718,16 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             Leave out what the user has rated or is known to have rated.
         by
             What is best: ``"both"`` is an item that the user is likely to choose and to like then
-            (`tacenda_surprise.top_n`); ``"choice"`` and ``"rating"`` are one of the two alone. The
-            highest estimates are often those of obscure items.
+            (`tacenda_surprise.top_n`); ``"choice"`` and ``"rating"`` use only one of the two. The
+            highest estimates often belong to obscure items.
         candidates, exclude
             Raw ids of the items that may be listed (None: all), and of items that may not. Unknown candidates are left
             out, with a warning.
         min_ratings
             How many users must have rated an item; one who has rated it twice counts once.
 
-        Raises DataError for an unknown user, for candidates of which none is known, and for items to exclude whose ids
-        are of another type than the known ones; ConfigurationError where ``n`` or ``by`` make no sense.
+        Raises DataError for an unknown user, if no candidate is known, and for items to exclude whose ids are of
+        another type than the known ones; ConfigurationError where ``n`` or ``by`` make no sense.
         """
         model = self._fitted()
         check_length(n)

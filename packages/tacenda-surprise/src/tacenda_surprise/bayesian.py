@@ -135,7 +135,7 @@ class BayesianPMF(RatingAlgorithm):
     def _go_on(
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
-        """Go on with the chain where it ended: ``epochs`` samples after a quarter of ``burn_in``.
+        """Continue the chain where it ended: ``epochs`` samples after a quarter of ``burn_in``.
 
         The default is ``n_samples``. Raises ConfigurationError if ``epochs`` is 0.
         """

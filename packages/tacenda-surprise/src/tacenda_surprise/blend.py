@@ -175,8 +175,8 @@ class Blend(RatingAlgorithm):
     """Averages algorithms with weights fitted to ratings held out; any Surprise algorithms will do.
 
     Fitting holds out a part of the ratings, fits every algorithm to the rest, finds the weights, and fits
-    every algorithm again to all ratings; with a single rating all weights are equal. Unknown users and items have the
-    weighted average of what the algorithms say of them.
+    every algorithm again to all ratings; with a single rating all weights are equal. Unknown users and items get the
+    weighted average of the algorithms' predictions.
 
     Attributes
     ----------
@@ -274,7 +274,7 @@ class Blend(RatingAlgorithm):
     def partial_fit(
         self, trainset: Any, n_epochs: int | None = None, *, callbacks: Sequence[Callback] = ()
     ) -> Self:
-        """Go on with every algorithm, with more ratings; the weights stay. See `RatingAlgorithm.partial_fit`.
+        """Continue the fit of every algorithm with more ratings; the weights stay. See `RatingAlgorithm.partial_fit`.
 
         Raises ConfigurationError if an algorithm is not one of Tacenda's, or cannot go on.
         """
@@ -284,7 +284,7 @@ class Blend(RatingAlgorithm):
         for algo in gone_on:
             if not isinstance(algo, RatingAlgorithm):
                 raise ConfigurationError(
-                    f"{type(algo).__name__} cannot go on with more ratings; fit the blend again"
+                    f"{type(algo).__name__} cannot learn from more ratings; fit the blend again"
                 )
             algo.partial_fit(more, n_epochs, callbacks=callbacks)
         fitted, (data, _) = copy(self), before.merged(more)

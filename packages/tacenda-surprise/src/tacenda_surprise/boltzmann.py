@@ -107,7 +107,7 @@ class RBMSettings(SeededSettings, StoppedSettings):
     ordinal: bool = option(
         True,
         """tie the weights of the levels, W_mk = s_k a_m; without ties, as in the thesis, every level of
-        every visible unit has weights of its own, far too many for small data""",
+        every visible unit has separate weights, far too many for small data""",
     )
     offset: bool = option(
         True,

@@ -162,7 +162,7 @@ def fit(
         raise typer.BadParameter("--seed and --set name a seed; leave one of the two out")
     if checkpoints is not None and checkpoints.resolve().is_relative_to(output.resolve()):
         raise typer.BadParameter(
-            "--checkpoints lies in --output, which holds the model alone: name another folder"
+            "--checkpoints is a folder within --output, which holds only the model: name another folder"
         )
     unfitted = make_model(model, options, 0 if seed is None else seed, required=seed is not None)
     check_output(output, force)

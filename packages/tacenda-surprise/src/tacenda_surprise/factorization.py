@@ -168,8 +168,8 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
     )
     noise_power: float = option(
         0.75,
-        """how much less the ratings of inconsistent users count: with 1 those of a user whose errors have twice the
-        usual variance count half; 0, as in the thesis: all alike""",
+        """how much less the ratings of inconsistent users count: with 1, the ratings of a user whose errors have
+        twice the usual variance count half; with 0, as in the thesis, all count the same""",
         at_least=0,
         at_most=1,
     )
@@ -194,7 +194,7 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
             if None not in given:
                 listed = f"{', '.join(names[:-1])} and {names[-1]}"
                 raise ConfigurationError(
-                    f"{self.model()}: {what}_all has no effect beside {listed}; leave it out"
+                    f"{self.model()}: {what}_all has no effect next to {listed}; leave it out"
                 )
 
     def idle(self) -> Mapping[str, str]:

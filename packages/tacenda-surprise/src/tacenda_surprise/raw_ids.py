@@ -19,7 +19,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def as_list(ids: Iterable[Any], what: str) -> list[Any]:
-    """The ids as a list. Raises ConfigurationError for a text, which would be taken apart letter by letter."""
+    """The ids as a list. Raises ConfigurationError for a text, which would be split into letters."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise ConfigurationError(f"{what} is {ids!r}; give a list of ids, as [{ids!r}]")
     return ids if isinstance(ids, list) else list(ids)

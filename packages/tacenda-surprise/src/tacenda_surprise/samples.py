@@ -65,7 +65,7 @@ class Samples(Arrays):
         return found
 
     def weight(self, ratings: Ratings, held_out: Ratings) -> float:
-        """The weight of the samples beside `BiasOnly`, both of ``ratings``, with which ``held_out`` is predicted best.
+        """The weight of the samples against `BiasOnly`, both of ``ratings``, that predicts ``held_out`` best.
 
         Between 0 and 1. It is the least-squares weight, as if it were known to be about one beforehand.
         """
@@ -77,7 +77,7 @@ class Samples(Arrays):
         return float(np.clip((apart @ left + known) / (apart @ apart + known), 0.0, 1.0))
 
     def shrunk(self, weight: float, ratings: Ratings) -> Samples:
-        """Draw the scores towards those of a `BiasOnly` of ``ratings``, which have the weight ``1 - weight``.
+        """Draw the scores towards the scores of a `BiasOnly` of ``ratings``, which have the weight ``1 - weight``.
 
         The users' factors become that much smaller, with the mean, the precision and the links they are from.
         """

@@ -1,4 +1,4 @@
-"""Fitted algorithms on disk: what a folder holds beside the model itself.
+"""Fitted algorithms on disk: what a folder holds in addition to the model itself.
 
 The ratings, raw ids with their types (7 and "7" are two), who has rated what, the model of what gets chosen, and users
 who were folded in. Folders of older versions may lack any of it.

@@ -144,7 +144,7 @@ def _check_further_ratings(model: Any, train: Ratings, pairs: Any) -> None:
         np.append(train.user_ids, [n_users, n_users, 0]),
         np.append(train.item_ids, [0, n_items, n_items]),
         np.append(train.values, [5, 4, 2]),
-        IdIndex([*train.users.raw, "a newcomer"], "user"),
+        IdIndex([*train.users.raw, "a new user"], "user"),
         IdIndex([*train.items.raw, "a new item"], "item"),
         scale=train.scale,
     )
@@ -153,7 +153,7 @@ def _check_further_ratings(model: Any, train: Ratings, pairs: Any) -> None:
     except ConfigurationError:
         return
     for found, old, new in (
-        (after.catalogue.users, train.users, "a newcomer"),
+        (after.catalogue.users, train.users, "a new user"),
         (after.catalogue.items, train.items, "a new item"),
     ):
         assert found.raw.tolist() == [*old.raw.tolist(), new]

@@ -273,8 +273,8 @@ class Ranked(NamedTuple):
 class Lists(NamedTuple):
     """The order of lists, and the items that they leave out.
 
-    ``by="rating"`` ranks by the expected rating alone, which suits a choice among a few items of which all come into
-    question; ``"choice"`` by how likely the item is to be chosen; ``"both"`` by their product.
+    ``by="rating"`` ranks by the expected rating alone, which suits a choice among a few candidates;
+    ``"choice"`` by how likely the item is to be chosen; ``"both"`` by their product.
     """
 
     factors: ImplicitFactors | None = None  # None: by the expected rating

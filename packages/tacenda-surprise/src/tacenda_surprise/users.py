@@ -22,7 +22,7 @@ from tacenda_surprise.variance import PredictiveVariance, nearest
 class FoldedUser(Protocol):
     """A user the model was not fitted to, who is predicted like one it was fitted to.
 
-    A model with a distribution of its own adds ``probabilities(items)`` (items, levels).
+    A model with its own distribution adds ``probabilities(items)`` (items, levels).
     """
 
     def score(self, items: Numbers | None = None) -> Floats:
@@ -100,7 +100,7 @@ class Reason(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """An estimate taken apart: ``base`` + the effects of the reasons + ``others`` is the ``estimate``, not clipped."""
+    """An estimate in parts: ``base`` + the effects of the reasons + ``others`` is the ``estimate``, not clipped."""
 
     estimate: float
     base: float  # expected of the item by a user of whom nothing is known

@@ -303,7 +303,7 @@ def take(
     declared
         Its annotation, such as ``Float32[Array, "types width"]``, or the `Spec` in it.
     sizes
-        Sizes of dimensions by name, to which those of the array are added.
+        Sizes of dimensions by name. The sizes of the array are added.
 
     Raises
     ------
@@ -432,7 +432,7 @@ class Arrays:
         return cls(**values)
 
     def items(self, prefix: str = "") -> Iterator[tuple[str, Array]]:
-        """Yield the names and arrays that are there, those of fields that are `Arrays` too."""
+        """Yield the names and arrays that are set, also within fields that are `Arrays`."""
         for field in _fields(type(self)):
             value = getattr(self, field.name)
             if isinstance(value, Arrays):
@@ -469,7 +469,7 @@ class Arrays:
         return self.map(to_numpy)
 
     def assign(self, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> None:
-        """Copy arrays over those of this object, in place; ``arrays`` may hold more under other prefixes.
+        """Copy arrays into the arrays of this object, in place; ``arrays`` may hold more under other prefixes.
 
         Raises ValueError unless those whose name begins with ``prefix`` have exactly the names, shapes and types of
         this object's.

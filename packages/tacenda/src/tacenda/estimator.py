@@ -7,7 +7,7 @@ A model with one option:
         power: float = option(1.0, "exponent of the factor", at_least=0)
 
     class Scale(Estimator):
-        kind, name, distribution = "embedders", "scale", "my-plugin"  # those of its entry point
+        kind, name, distribution = "embedders", "scale", "my-plugin"  # as in the entry point
         settings: ScaleSettings
         settings_class = ScaleSettings
 
@@ -53,7 +53,7 @@ MODEL_KINDS = ("embedders", "language_models", "recommenders")
 class Estimator:
     """A model with declared options, which a fit completes and which can be saved.
 
-    A class sets ``kind``, ``name`` and ``distribution`` to those of its entry point, and ``settings_class`` if it has
+    A class sets ``kind``, ``name`` and ``distribution`` as in its entry point, and ``settings_class`` if it has
     options. What a fit finds begins as None and is read through `_learned`. A class whose fit finds one object of
     declared arrays says which, ``learned_class``, and sets ``learned`` to it in ``fit``; `_sizes` tells the dimensions
     that follow from the settings, and ``indexes`` what numbers the rows, such as a vocabulary. Then it can be saved.
@@ -102,7 +102,7 @@ class Estimator:
         self.fitted_on = {}
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Add the options to the docstring of a class that has settings of its own."""
+        """Add the options to the docstring of a class that declares settings."""
         super().__init_subclass__(**more)
         if "settings_class" in vars(cls):
             about = inspect.cleandoc(cls.__doc__ or "")
@@ -159,7 +159,7 @@ class Estimator:
         return model
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """Take what a fit found from a saved model; settings and indexes are there already."""
+        """Take what a fit found from a saved model; settings and indexes are already set."""
         assert self.learned_class is not None, f"{type(self).__name__} has no learned_class"
         self.learned = self.learned_class.from_arrays(arrays, **self._sizes())
 
@@ -171,7 +171,7 @@ class Estimator:
         return {name: self._learned(getattr(self, f"_{name}", None)) for name in self.indexes}
 
     def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return those of `arrays` that a compact form keeps; ``from_arrays`` finds the others from them."""
+        """Return the part of `arrays` that a compact form keeps; ``from_arrays`` computes the rest."""
         return self.arrays()
 
     def nested(self) -> Mapping[str, Estimator]:
@@ -181,7 +181,7 @@ class Estimator:
     # -- to disk and back --------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, precision: Precision | None = None) -> None:
-        """Save the model into the folder ``path``, replacing in one step a model that is there.
+        """Save the model into the folder ``path``, replacing an existing model in one step.
 
         ``precision`` is ``"full"``, or ``"float16"`` or ``"int8"`` for a smaller folder of a model with large tables,
         which are rounded (`tacenda.artifact.arrays`); by default that of the saved model it was loaded from.

@@ -203,7 +203,7 @@ def make(
 
 
 def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> None:
-    """Add an object to the registry of this process, for a test or a notebook, or replace one that is there.
+    """Add an object to the registry of this process, for a test or a notebook, or replace an existing one.
 
     Raises PluginError if the kind is unknown, the name is empty, or the distribution installs that name itself.
     """

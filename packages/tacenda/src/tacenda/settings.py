@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 else:
 
     class Group:
-        """A nested group of options, of which type checkers know that a mapping may be given: ``Group[Advanced]``."""
+        """A nested group of options; type checkers accept a mapping for it: ``Group[Advanced]``."""
 
         def __class_getitem__(cls, settings):
             """Return the class of the group, as which the option is annotated."""

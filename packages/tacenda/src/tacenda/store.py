@@ -227,7 +227,7 @@ def temporary(folder: Path) -> Iterator[Path]:
 def commit(source: Path, target: Path) -> None:
     """Bring a file or folder in a `temporary` folder to the disk and rename it to ``target`` in one step.
 
-    A file that is there is replaced; a folder must be empty or absent. Raises OSError; ``target`` is then
+    An existing file is replaced; a folder must be empty or absent. Raises OSError; ``target`` is then
     what it was.
     """
     if source.is_file():

@@ -140,7 +140,7 @@ _REMEMBERED_LENGTH: Final = 64
 
 
 def split_words(line: str) -> list[str]:
-    """Split a line of English text into tokens, close to those of UD English EWT: the tokenizer ``"words"``.
+    """Split a line of English text into tokens, close to the tokens of UD English EWT: the tokenizer ``"words"``.
 
     Text is cut at whitespace, and each piece by one regular expression; pieces seen lately are remembered, as most
     text repeats them. Clitics are cut off (``do n't``, ``Kim 's``, ``can not``), hyphenated words at the hyphen

@@ -1,8 +1,8 @@
 """The types of a corpus: words, their counts, and how any string finds its id.
 
-A string is normalized; then it has the id of its own type, else that of its class, else that of ``<unk>``. Ids run from
+A string is normalized; then it has the id of its type, or else of its class, or else of ``<unk>``. Ids run from
 the most frequent type to the rarest; ties go by code point. Two types are always there: the boundary ``</s>``, whose
-count is the number of sentences, and ``<unk>``, which stands for every word that has no type of its own. With
+count is the number of sentences, and ``<unk>``, which stands for every word that is not a type. With
 ``oov="classes"`` such words go to their shape and suffix class first (see `tacenda.word_classes`), if that was frequent
 enough to be a type.
 """
@@ -235,7 +235,7 @@ class Vocabulary:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The types in the order of their ids. Raises ArtifactError where those of a model are damaged."""
+        """The types in the order of their ids. Raises ArtifactError if the types of a saved model are damaged."""
         assert self._packed is not None  # the constructor sets the words
         return tuple(unpack_words(*self._packed, "vocabulary"))
 
@@ -319,7 +319,7 @@ class Vocabulary:
     def from_words(cls, words: Iterable[str], normalization: Normalization | None = None) -> Self:
         """Make a vocabulary of a list of words, in its order, with ``</s>`` and ``<unk>`` at its end.
 
-        A word that is there already, and the marks ``<s>`` and ``</s>``, are left out. Counts are not known: zero.
+        Existing words, and the marks ``<s>`` and ``</s>``, are left out. Counts are unknown, and set to zero.
         """
         normalization = normalization or Normalization()
         special = (BOUNDARY, UNKNOWN)

@@ -1,6 +1,6 @@
 """Shape and suffix classes for words outside the vocabulary.
 
-A word that is too rare to have a type of its own still shows what it is: ``Grzegorzewski`` is a
+A word that is too rare to be a type still shows what it is: ``Grzegorzewski`` is a
 name, ``deglazing`` a participle, ``€3.2bn`` an amount. ``word_class`` puts every string into one
 of about a hundred classes, written ``<oov:SHAPE>`` or ``<oov:SHAPE:suffix>``; ``coarser_class``
 gives the class to fall back on where the finer one was too rare to be kept. Suffixes are English;

@@ -53,7 +53,7 @@ def compare(readings: Iterable[Reading], given: Fingerprint, model: Any, giver: 
     if strange:
         names = ", ".join(map(repr, strange))
         warn(
-            f"{names} had other vectors in training than those of {giver} now (cosine {max(strange.values()):.2f}), so "
+            f"{names} had other vectors in training than {giver} makes now (cosine {max(strange.values()):.2f}), so "
             f"predictions are unreliable: load the model that {names} was trained with, or train {names} again"
         )
     return complete

@@ -7,7 +7,7 @@ Binary word vectors b are latent. Their posterior is approximated by independent
 the word vectors; words that are rare stay near their prior, and a word never seen has its prior's logits.
 
 `SumEmbed` has the paper's baseline's sums of morphemes, from counts and without a network. Both are static embedders:
-they have a vector for any word of which they know a morpheme, the same in every context.
+they have a vector for any word with at least one known morpheme, the same in every context.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The word types that have vectors of their own. Raises NotFittedError."""
+        """The word types that have their own vectors. Raises NotFittedError."""
         return self.inventory.vocabulary
 
     @property
@@ -188,7 +188,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
     def vectors(self, words: Iterable[str], *, prior: bool = False) -> Vectors:
         """Return one vector for every word, (words, width) float32. Raises NotFittedError.
 
-        A word of which no morpheme is known has no vector, and a row of zeros. With ``prior``, vectors are made from
+        A word without a known morpheme has no vector, and a row of zeros. With ``prior``, vectors are made from
         the morphemes even of words that were seen (the paper's "morphemes only").
         """
         return self._learned(self.learned).look_up(token_list(words), prior)
@@ -217,7 +217,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         path
             The file, which appears only when it is complete. Raises DataError if it cannot be written.
         words
-            Words to write besides those of the vocabulary, seen or not. Words that have no vector are left out.
+            Words to write in addition to the vocabulary, seen or not. Words that have no vector are left out.
         scaled
             Whether to write `scaled_vectors`, as trained layers want them, or `vectors`.
         """
@@ -298,7 +298,7 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         ----------
         text
             The training text: a `Corpus`, the `Path` of a file with a sentence per line, a string, or token
-            lists. Its vocabulary decides which words have vectors of their own.
+            lists. Its vocabulary decides which words have their own vectors.
         valid
             Held-out text, in the same vocabulary; training stops when it no longer improves, and the best
             parameters are kept.
@@ -384,10 +384,10 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
 
 
 class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
-    """Word vectors from counts, each the sum of one of the word's own and those of its morphemes (eq 24).
+    """Word vectors from counts, each the sum of the word's own vector and the vectors of its morphemes (eq 24).
 
     After Botha and Blunsom (2014), who train them with a language model, as the paper's baseline is trained.
-    Here the counts of which words occur near which are factorized, and the morphemes found by a regression:
+    Here co-occurrence counts are factorized, and a regression finds the vectors of the morphemes, in
     a tenth of the time, and better for tagging. A word never seen has the sum of its morphemes.
 
     Examples
@@ -411,7 +411,7 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
         ----------
         text
             The text: a `Corpus`, the `Path` of a file with a sentence per line, a string, or token lists. Its
-            vocabulary decides which words have vectors of their own.
+            vocabulary decides which words have their own vectors.
         vectors
             (types, width) vectors from elsewhere that the morphemes are to explain, instead of those from
             counts.

@@ -48,7 +48,7 @@ class WordVectorAdvanced(Settings):
     start_adjacent: float = option(
         0.7,
         """weight in the vectors from counts of the words directly before and directly after, which are counted
-        separately from those of the window; they tell of syntax""",
+        separately from the window; they carry syntax""",
         at_least=0,
     )
     start_shrinkage: float = option(

@@ -101,7 +101,7 @@ def write_mapped(arrays: Mapping[str, Array], path: Path) -> None:
 
 
 def decode(data: bytes) -> dict[str, Array]:
-    """Return the arrays in the bytes of a safetensors file, each in memory of its own."""
+    """Return the arrays in the bytes of a safetensors file, each in separate memory."""
     arrays: dict[str, Array] = {}
     try:
         # the library checks that offsets, shapes and the length of the data agree
@@ -116,7 +116,7 @@ def decode(data: bytes) -> dict[str, Array]:
 
 
 def read(path: Path) -> dict[str, Array]:
-    """Read the arrays of a safetensors file, each into memory of its own, so that the file may go away."""
+    """Read the arrays of a safetensors file, each into separate memory, so that the file may be removed."""
     arrays: dict[str, Array] = {}
     try:
         with safetensors.safe_open(path, framework="numpy") as file:

@@ -81,10 +81,10 @@ class Artifact:
     fitted_on
         Facts about the training data, in JSON values.
     nested
-        The models of which this one is made, by name; each is a complete artifact.
+        The component models, by name; each is a complete artifact.
     mapped
-        Names of arrays that a folder holds in a file of their own, which is mapped when it is read: large ones of
-        which a model needs a few places at a time.
+        Names of arrays that a folder holds in a separate file, which is mapped when it is read: large arrays, when
+        a model needs only a few places at a time.
     """
 
     kind: str
@@ -149,7 +149,7 @@ class _Manifest(NamedTuple):
 
 
 def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
-    """Save an artifact into the folder ``path``, creating it, or replacing the model that is there.
+    """Save an artifact into the folder ``path``, creating it, or replacing an existing model.
 
     Raises `ArtifactError` if the artifact cannot be saved, if ``path`` is something other than a
     folder that is empty or holds a model, or if writing fails; a model that was there is then still
@@ -184,8 +184,8 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
 def read(path: str | os.PathLike[str], *, whole: bool = False) -> Artifact:
     """Read and check the artifact in the folder ``path``; its plugin is not needed.
 
-    A bare name, where no such folder exists, is that of an installed model (`tacenda.artifact.by_name`).
-    The arrays are in memory of their own or mapped, so the folder may be replaced or removed afterwards. Of a mapped
+    A bare name, where no such folder exists, means an installed model (`tacenda.artifact.by_name`).
+    The arrays are copies or mapped, so the folder may be replaced or removed afterwards. Of a mapped
     file of more than a few megabytes a few numbers are read, unless ``whole`` asks to compare its bytes with their
     hash.
     Raises `ArtifactError`, naming the path, if anything is missing, damaged, altered or of a newer

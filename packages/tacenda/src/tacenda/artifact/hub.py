@@ -44,7 +44,7 @@ def pull(
     endpoint: str | None = None,
     token: str | None = None,
 ) -> Path:
-    """Fetch a model into the folder ``output``, replacing in one step a model that is there; return the folder.
+    """Fetch a model into the folder ``output``, replacing an existing model in one step; return the folder.
 
     ``repository`` is ``OWNER/NAME``, and ``revision`` a branch, a tag or a commit; for ``endpoint`` and ``token`` see
     the module.

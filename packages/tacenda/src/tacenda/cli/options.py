@@ -123,15 +123,15 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
             read = value
         if isinstance(place.get(last), dict):
             raise typer.BadParameter(
-                f"--set {pair} sets the whole group {last}, of which another --set sets an option; "
-                "leave one of the two out"
+                f"--set {pair} sets the whole group {last}, and another --set sets one of its options; "
+                "leave out one of the two"
             )
         place[last] = read
     return found
 
 
 def options_of(settings: list[str] | None, **named: Any) -> dict[str, Any]:
-    """Return the options of a model from ``--set`` and from options of the command, of which None is not given."""
+    """Return the options of a model from ``--set`` and from the command's options, where None is "not given"."""
     given = {name: value for name, value in named.items() if value is not None}
     return settings_of(settings or []) | given
 
@@ -290,7 +290,7 @@ def check_file(file: Path, force: bool) -> None:
 def check_output(folder: Path, force: bool = False) -> None:
     """Find out before the work what would make saving a model in ``folder`` fail after it.
 
-    A model that is there is replaced only with ``force``; what a killed save has left is no hindrance. Raises
+    An existing model is replaced only with ``force``; leftovers of a killed save do not matter. Raises
     ArtifactError.
     """
     from tacenda.artifact.folder import MANIFEST, is_part

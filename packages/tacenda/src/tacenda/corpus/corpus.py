@@ -71,8 +71,8 @@ class Corpus:
     offsets
         int64 (sentences + 1,): sentence ``i`` is ``ids[offsets[i] : offsets[i + 1]]``, never empty.
     vocabulary
-        The words of the ids. Its counts are those of the text it was built from, which is another text where
-        ``vocabulary=`` was given; `type_counts` counts this one.
+        The words of the ids. Its counts are from the text it was built from, which is a different text if
+        ``vocabulary=`` was given; `type_counts` counts this text.
     origin
         Where the text came from (names of files, tokenizer), as JSON, for the record.
     place
@@ -204,7 +204,7 @@ class Corpus:
     ) -> Self:
         """Make a corpus of sentences that are tokenized already, read once; empty ones are skipped.
 
-        Tokens are any strings, with spaces or line ends inside if need be. Options and errors are those of
+        Tokens are any strings, even with spaces or line ends inside. Options and errors are the same as in
         `from_text`.
         """
         check_marks(marks)
@@ -488,8 +488,8 @@ class Corpus:
     def describe(self, n_words: int = 10) -> dict[str, Any]:
         """Return sizes, the share of tokens outside the vocabulary, and the most frequent words, as JSON values.
 
-        The keys are n_tokens, n_sentences, n_types, oov_rate, longest_sentence, top_words (word and count), and those
-        of ``origin``.
+        The keys are n_tokens, n_sentences, n_types, oov_rate, longest_sentence, top_words (word and count), and the
+        keys of ``origin``.
         """
         counts = self.type_counts.copy()
         oov = int(counts[self.vocabulary.oov_ids].sum())

@@ -109,7 +109,7 @@ def sentences_of(
 ) -> Iterator[list[str]]:
     """Yield the token lists of a text in any form but a `Corpus`, those without tokens too.
 
-    The forms of ``text``, ``marks`` and what is raised are those of `as_corpus`; ``encoding`` and ``errors`` are of
+    The forms of ``text``, ``marks`` and the errors are the same as in `as_corpus`; ``encoding`` and ``errors`` are of
     files, and ``text_field`` names a field of JSON objects, as in `Corpus.from_text`.
     """
     split = get_tokenizer(tokenizer)

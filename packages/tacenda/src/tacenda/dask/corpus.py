@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 
 class ClusterCorpus:
-    """A tokenized text on a cluster, of which `tacenda_embeddings.dask` and `tacenda_lm.dask` count what models need.
+    """A tokenized text on a cluster, in which `tacenda_embeddings.dask` and `tacenda_lm.dask` count what models need.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class ClusterCorpus:
         client
             The cluster; the current client if None.
         partition_bytes
-            How much text a task reads. A compressed file is never cut: make its parts files of their own.
+            How much text a task reads. A compressed file is never cut: save its parts as separate files.
         storage_options
             For the file system of the addresses, such as an endpoint or credentials.
         tokenizer, encoding, errors, marks, text_field, selection

@@ -84,7 +84,7 @@ def fetch(
     timeout: float = 30.0,
     attempts: int = 3,
 ) -> Fetched:
-    """Fetch a data set from its official address, unless it is there already.
+    """Fetch a data set from its official address, unless it has been fetched before.
 
     Nothing is asked: show the user ``get(name).license_text`` first.
 
@@ -146,7 +146,7 @@ def _replace(
     timeout: float,
     attempts: int,
 ) -> tuple[Receipt, ...]:
-    """Download a data set and put it in place of the one that is there."""
+    """Download a data set and replace the existing one."""
     receipts = []
     work = root / f".{spec.name}.downloads"  # kept after a failure, so that the next run resumes
     for item in spec.downloads:
@@ -257,7 +257,7 @@ def download(
 ) -> Receipt:
     """Fetch a file from the first of ``urls`` that serves it, unless it is there with the ``expected`` hash.
 
-    Without a hash, a file that is there already is taken as it is. Raises DataError if pooch is not installed, no
+    Without a hash, an existing file is used as it is. Raises DataError if pooch is not installed, no
     address served the file, it is too long, or its hash is another one.
     """
     try:

@@ -1,4 +1,4 @@
-"""Seeded synthetic ratings of which the true parameters and the best possible RMSE are known.
+"""Seeded synthetic ratings with known true parameters and a known best possible RMSE.
 
     score = mean + user bias + item bias + user factors . item factors + noise,
 

@@ -9,8 +9,8 @@ no data are at hand.
 
 The grammar is a Markov chain over states that carry a tag and agreement, in ``synthetic_grammar.json``: a noun phrase
 has a case in each of its places, determiner, adjective and noun agree in number, and so do the verb and its subject.
-What looks like a grammar is thus an ordinary hidden Markov model, of which everything can be computed exactly.
-The language has a seed of its own; different seeds of the text give independent texts in one language.
+This grammar is an ordinary hidden Markov model, so everything about it can be computed exactly.
+The language has its own seed; different seeds of the text give independent texts in one language.
 """
 
 import json

@@ -135,7 +135,7 @@ class BlockBatches:
 
 
 class Sweeps:
-    """For models that sweep over data of their own (EM, ALS, Gibbs): one batch, its number, an epoch.
+    """For models that sweep over their own data (EM, ALS, Gibbs): one batch, its number, an epoch.
 
     Parameters
     ----------
@@ -156,5 +156,5 @@ class Sweeps:
             yield epoch
 
     def fingerprint(self) -> str:
-        """Identify the data by what the model says of them."""
+        """Identify the data by the model's description."""
         return f"sweeps:{self.data}"

@@ -50,7 +50,7 @@ class FitSettings:
         Stop after this many evaluations in a row without a new best; None: never.
     restore_best
         Leave the model with its best parameters, which needs memory for one copy of them. Without evaluations these
-        are the last ones; after a divergence, those of the last whole epoch.
+        are the last ones; after a divergence, the ones of the last whole epoch.
     check_losses_every
         Convert losses to numbers, and look for NaN, every so many steps.
     on_divergence

@@ -43,7 +43,7 @@ class Schedule:
         return self.rate
 
     def config(self) -> dict[str, Any]:
-        """Return the settings as JSON; they tell schedules apart when a fit is resumed."""
+        """Return the settings as JSON; they distinguish schedules when a fit is resumed."""
         return {"schedule": type(self).__name__, **asdict(self)}
 
 

@@ -42,7 +42,7 @@ def read_ratings(
     path
         The file, plain or compressed.
     separator
-        What stands between fields; None finds it in the first line (``::``, tab, comma, semicolon, bar or white
+        The text between fields; None finds it in the first line (``::``, tab, comma, semicolon, bar or white
         space).
     header
         Whether the first line is a header; None takes it for one if its rating is not a number.
@@ -61,7 +61,7 @@ def read_ratings(
     """
     path = path_of(path, DataError)
     if separator == "":
-        raise DataError("separator is empty; give what stands between fields, or None to find it")
+        raise DataError("separator is empty; give the text between fields, or None to find it")
     if len(columns) != 3 or not all(isinstance(at, int | np.integer) and at >= 0 for at in columns):
         raise DataError(
             f"columns is {columns!r}; give the places of user, item and rating, counted from 0"
@@ -93,7 +93,7 @@ def rated_rows(
 ) -> Iterator[tuple[list[str], float]]:
     """Yield the fields of every line that holds a rating, and the rating in float64.
 
-    Arguments are those of `read_ratings`. Raises DataError for a line that cannot be read.
+    Arguments are the same as in `read_ratings`. Raises DataError for a line that cannot be read.
     """
     needed = max(columns) + 1
     value_at = columns[2]

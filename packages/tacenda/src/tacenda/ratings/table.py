@@ -207,7 +207,7 @@ class Ratings:
     ) -> "Ratings":
         """Take ratings that are in order already: int32 ``item_ids`` and float32 ``values`` are not copied.
 
-        The ratings of user ``u`` stand at ``user_offsets[u]:user_offsets[u + 1]``. Raises DataError for offsets
+        The ratings of user ``u`` are at ``user_offsets[u]:user_offsets[u + 1]``. Raises DataError for offsets
         that do not fit, and where the constructor does.
         """
         offsets = check_offsets(
@@ -228,7 +228,7 @@ class Ratings:
     ) -> "Ratings":
         """Number raw ids: integers, or anything with a ``str``, one user and one item for each value.
 
-        Users and items are numbered in sorted order. Options and errors are those of the constructor.
+        Users and items are numbered in sorted order. Options and errors are the same as in the constructor.
         """
         user_index, user_ids = number_ids(users, "user")
         item_index, item_ids = number_ids(items, "item")
@@ -239,7 +239,7 @@ class Ratings:
     def from_triples(
         cls, triples: Iterable[tuple[object, object, float]], **options: Any
     ) -> "Ratings":
-        """Take (raw user, raw item, value) triples; options and errors are those of the constructor."""
+        """Take (raw user, raw item, value) triples; options and errors are the same as in the constructor."""
         users: list[str] = []
         items: list[str] = []
         values: list[float] = []

@@ -145,7 +145,7 @@ class ModelComponent(Pipe):
     # -- documents -------------------------------------------------------------------------------
 
     def predict(self, docs: Sequence[Doc]) -> Any:
-        """Return what the model says of the documents, as `set_annotations` takes it.
+        """Return the model's predictions for the documents, for `set_annotations`.
 
         Raises NotFittedError if there is no model, and ConfigurationError if another component of the pipeline is in
         the way, or a stream is processed in parallel.
