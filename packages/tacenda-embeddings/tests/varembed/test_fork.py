@@ -26,4 +26,5 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0)
 
 @pytest.mark.skipif(os.name != "posix", reason="forks")
 def test_it_ends():
+    pytest.importorskip("torch", reason="fitting needs torch")
     output_of("-c", SCRIPT)

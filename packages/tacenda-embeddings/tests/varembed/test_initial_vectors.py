@@ -8,7 +8,12 @@ from tacenda import Corpus
 from tacenda.kernels.shared import adagrad
 from tacenda_embeddings.varembed.initial_vectors import factorize_counts, fit_morphemes
 from tacenda_embeddings.varembed.morphemes import Inventory
-from tacenda_embeddings.varembed.training import StreamBatches, concatenate
+
+pytest.importorskip("torch", reason="training needs torch")
+from tacenda_embeddings.varembed.training import (
+    StreamBatches,
+    concatenate,
+)
 
 
 def _counted(stream: np.ndarray, types: int, window: int) -> np.ndarray:

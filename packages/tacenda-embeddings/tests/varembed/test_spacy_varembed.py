@@ -48,6 +48,7 @@ def test_an_artifact_of_another_embedder_is_refused(lds, sumembed):
 
 
 def test_component_fits_on_raw_text(texts, tmp_path):
+    pytest.importorskip("torch", reason="fitting needs torch")
     path = tmp_path / "text.txt"
     path.write_text("\n".join(map(" ".join, texts[:100])), encoding="utf8")
     nlp = spacy.blank("en")
