@@ -136,7 +136,7 @@ def test_a_sourced_tagger_is_compared_with_the_component_it_comes_to(toy, other)
         if model is toy:
             assert announced(nlp, "the cat") == []
             continue
-        with pytest.warns(UserWarning, match="'tagger' had other vectors.*of 'vectors'"):
+        with pytest.warns(UserWarning, match="'tagger' had other vectors.*than 'vectors'"):
             nlp("the cat")
 
 
