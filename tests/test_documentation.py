@@ -36,8 +36,8 @@ def blocks(page, language):
 
 def command_with(words, page):
     """The only command of the page that contains some words."""
-    lines = [line for block in blocks(page, "console") for line in block.splitlines()]
-    [command] = [line.removeprefix("$ ") for line in lines if words in line]
+    code = "\n".join(blocks(page, "console")).replace("\\\n", " ")
+    [command] = [line.removeprefix("$ ") for line in code.splitlines() if words in line]
     return command
 
 
