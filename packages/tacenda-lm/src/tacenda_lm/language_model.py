@@ -393,8 +393,8 @@ class LanguageModel(Estimator):
             There is no such context, or the blank lines of a corpus, which has none, are to count.
         """
         is_usual = (tokenizer, context, marks, blank_lines) == _USUAL
-        if is_usual and isinstance(text, str) and "\n" not in text:
-            line = self._measure_line(text)
+        if is_usual and isinstance(text, str) and "\n" not in text[:-1]:  # as lines of a file end
+            line = self._measure_line(text.removesuffix("\n"))
             if line is not None:
                 refuse_file_name(text)
                 return line

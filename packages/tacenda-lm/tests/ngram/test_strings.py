@@ -52,6 +52,7 @@ def test_a_string_has_the_score_of_its_words(model, text, bos, eos):
 @settings(max_examples=200)
 @given(text=TEXTS)
 @example("a zebra b <unk>")
+@example("a zebra b\r\n")
 @example("\ufeffa b")
 @example("a </s> b")
 def test_a_line_has_the_perplexity_of_its_words(model, text):
@@ -75,9 +76,12 @@ def approx(value):
     return pytest.approx(math.nan if value is None else value, rel=1e-12, nan_ok=True)
 
 
-def test_what_nobody_asks_of_a_line_is_not_computed(model, monkeypatch):
+@pytest.mark.parametrize("line", ["a zebra b", "a zebra b\n"], ids=["line", "line of a file"])
+def test_what_nobody_asks_of_a_line_is_not_computed(model, monkeypatch, line):
     monkeypatch.setattr("tacenda_lm.unknown_words.UnknownWords.log_shares", lambda *_: 1 / 0)
-    found = model.perplexity("a zebra b")
+    with monkeypatch.context() as patch:
+        patch.setattr("tacenda_lm.language_model.blocks", None)  # the way of longer texts
+        found = model.perplexity(line)
     assert found == pytest.approx(10 ** (-model.score("a zebra b") / 4))
     assert (found.n_words, found.n_oov, found.context) == (3, 1, "sentence")
     assert model.perplexity([["a", "zebra"], ["b"]]).without_oov > 0
