@@ -100,6 +100,15 @@ def test_items_that_are_not_known_are_counted_or_refused(algo):
     assert algo.top_n(1, exclude=[7]).keys() == algo._users.keys()
 
 
+def test_lists_of_a_user_of_another_type_name_the_type(algo):
+    with pytest.raises(
+        DataError, match=r"user '1' is not in the trainset, whose ids are int.*'1'; ask"
+    ):
+        algo.top_n(2, uids=["1"])
+    with pytest.raises(DataError, match=r"user 99 is not in the trainset; fold_in\(uid=99"):
+        algo.top_n(2, uids=[99])
+
+
 @pytest.mark.parametrize("what", ["user", "item"])
 def test_new_ratings_with_ids_of_another_type_are_refused(algo, what):
     row = ("7", 100, 3.0) if what == "user" else (7, "100", 3.0)

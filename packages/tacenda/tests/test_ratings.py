@@ -289,6 +289,8 @@ def test_another_encoding_can_be_named(tmp_path):
     path = tmp_path / "ratings"
     path.write_bytes("1\tAmélie\t3\n".encode("latin-1"))
     assert read_ratings(path, encoding="latin-1").items.raw.tolist() == ["Amélie"]
+    with pytest.raises(DataError, match=r"is not utf-8 at line 1.*\); name its encoding$"):
+        read_ratings(path)
 
 
 def test_missing_files_folders_and_broken_archives_get_clear_errors(tmp_path):

@@ -795,9 +795,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def _require_known(self, uids: Iterable[Any]) -> None:
         for uid in uids:
             if uid not in self._users and str(uid) not in self._new_users:
-                raise DataError(
-                    f"user {uid!r} is not in the trainset; fold_in(uid={uid!r}, ratings=...) makes it known"
-                )
+                why = explain_type([uid], self._users)
+                advice = f"fold_in(uid={uid!r}, ratings=...) makes it known"
+                if why:
+                    advice = "ask with the ids of the trainset"
+                raise DataError(f"user {uid!r} is not in the trainset{why}; {advice}")
 
     # -- new users ---------------------------------------------------------------------------------
 

@@ -89,6 +89,7 @@ Marks = Literal["refuse", "skip", "keep"]
 Tokens = TypeVar("Tokens", bound=Sequence[str])
 _MARK: Final = re.compile(r"(?<!\S)</?s>(?!\S)")  # with nothing but whitespace around it
 _HINT: Final = "s>"  # in every mark
+_DECODING: Final = '; name its encoding, or pass errors="replace"'  # advice for a text
 
 #: Untokenized text: a file, files, a string, or lines.
 Lines: TypeAlias = str | os.PathLike[str] | Iterable[str] | Iterable[os.PathLike[str]]
@@ -218,7 +219,7 @@ def decoded_blocks(
             line = n_lines + error.object[: error.start].count(b"\n") + 1
             raise CorpusError(
                 f"{name} is not {encoding} at line {line}, byte offset {n_bytes - pending + error.start} "
-                f'(0x{bad.hex()}: {error.reason}); name its encoding, or pass errors="replace"'
+                f"(0x{bad.hex()}: {error.reason}){_DECODING}"
             ) from error
         except UnicodeError as error:
             raise CorpusError(f"{name} is not {encoding}: {error}; name its encoding") from error
@@ -245,17 +246,19 @@ def decoded_blocks(
         yield ["".join(tail)]
 
 
-def numbered_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+def numbered_lines(path: str | Path, *, encoding: str | None = None) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end) of a file of rows, for the readers of data sets.
 
     A byte-order mark at the beginning is dropped, and a bounded part of the file is in memory. Raises DataError, which
     names the file, and the line where there is one, if the file cannot be opened, is compressed data that is damaged or
-    cut short, or holds bytes that are not ``encoding``.
+    cut short, or holds bytes that are not ``encoding``, which is UTF-8 where the user cannot choose it.
     """
+    advice = "; convert the file to utf-8" if encoding is None else "; name its encoding"
     try:
-        yield from enumerate(chain.from_iterable(read_blocks(text_file(path), encoding)), 1)
+        blocks = read_blocks(text_file(path), encoding or "utf-8")
+        yield from enumerate(chain.from_iterable(blocks), 1)
     except CorpusError as error:
-        raise DataError(str(error)) from error
+        raise DataError(str(error).replace(_DECODING, advice)) from error
 
 
 def whole_number(digits: str) -> int | None:

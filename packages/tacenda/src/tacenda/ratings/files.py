@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacenda.corpus.lines import numbered_lines
-from tacenda.errors import CorpusError, DataError
+from tacenda.errors import DataError
 from tacenda.ratings.table import LONGEST_ID, Duplicates, IdIndex, Ratings
 from tacenda.store import path_of
 
@@ -161,16 +161,8 @@ class _Numbering:
         return IdIndex([raw[n] for n in order], what), rank[np.frombuffer(self.rows, np.int32)]
 
 
-def _lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
-    try:
-        yield from numbered_lines(path, encoding=encoding)
-    except CorpusError as error:
-        # it advises errors="replace", which ratings do not offer
-        raise DataError(str(error).partition(", or pass")[0]) from error
-
-
 def _rows(path: Path, separator: str | None, encoding: str) -> Iterator[tuple[int, list[str]]]:
-    for number, line in _lines(path, encoding):
+    for number, line in numbered_lines(path, encoding=encoding):
         if not line.strip():
             continue
         if separator is None:
