@@ -1,6 +1,7 @@
 """What a device is called, where "auto" leads, what is said of one that is not there or is full."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from tacenda import devices, kernels
 from tacenda.arrays import to_device, to_numpy
 from tacenda.errors import ConfigurationError, FittingError, TacendaWarning
 from tacenda.settings import Settings
+
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs triton")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,7 @@ print(devices.resolve(SimpleNamespace(device="auto"), ["modal_scan"]), "torch" i
     assert output_of("-c", code).split() == ["cpu", "False"]
 
 
+@needs_triton
 def test_auto_is_a_gpu_where_all_operations_run_there(two_gpus, monkeypatch):
     monkeypatch.setattr(devices, "TESTED_ON", ("a card",))
     settings = PuppetSettings()
@@ -84,6 +88,7 @@ def test_auto_is_a_gpu_where_all_operations_run_there(two_gpus, monkeypatch):
         assert devices.resolve(settings, ["modal_scan"]) == "cpu"
 
 
+@needs_triton
 def test_auto_is_the_cpu_and_says_so_until_a_card_has_passed_the_tests(two_gpus, monkeypatch):
     monkeypatch.setattr(devices, "TESTED_ON", ())
     with pytest.warns(TacendaWarning, match='Puppet: there is a CUDA device.*device="cuda"'):
@@ -91,6 +96,7 @@ def test_auto_is_the_cpu_and_says_so_until_a_card_has_passed_the_tests(two_gpus,
     assert devices.resolve(PuppetSettings(device="cuda"), ["modal_scan"]) == "cuda"
 
 
+@needs_triton
 def test_a_device_by_its_number(two_gpus):
     assert devices.resolve(PuppetSettings(device="cuda:1"), ["modal_scan"]) == "cuda:1"
     with pytest.raises(ConfigurationError, match="'cuda:2', and the last one here is cuda:1"):
