@@ -31,7 +31,7 @@ def cluster():
 @pytest.fixture
 def client(cluster):
     with distributed.Client(cluster, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2)
         yield client
 
 
@@ -99,7 +99,7 @@ def test_workers_that_die_while_they_count_lose_nothing(client, cluster, file):
 def test_a_worker_that_joins_late_helps_and_one_without_data_does_no_harm(client, cluster, file):
     corpus = ClusterCorpus.from_text(file, client=client, partition_bytes=10**6)  # a single part
     cluster.scale(3)
-    client.wait_for_workers(3, timeout=60)
+    client.wait_for_workers(3)
     assert_models_of_one_machine(corpus, file)
     cluster.scale(2)
 

@@ -232,7 +232,7 @@ def test_threads_that_save_to_one_folder_take_turns(tmp_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join()
     assert not errors
     assert tag_of(artifact.read(folder)) in range(4)
 

@@ -297,14 +297,14 @@ def test_threads_that_ask_at_once_get_one_object(install):
     found = []
 
     def ask():
-        barrier.wait(timeout=10)
+        barrier.wait()
         found.append(plugins.get("embedders", "x"))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join()
     assert len(found) == 8
     assert len(set(map(id, found))) == 1
 

@@ -164,7 +164,6 @@ def test_what_is_printed_is_utf_8(saved, story):
         [sys.executable, "-m", "tacenda", "lm", "surprisal", saved, story],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         capture_output=True,
-        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -17,11 +17,11 @@ def uninterrupted(models, tmp_path_factory):
 
 
 def killed(start, *arguments):
-    assert start(*arguments).wait(timeout=180) == -signal.SIGKILL
+    assert start(*arguments).wait() == -signal.SIGKILL
 
 
 def finished(start, kind, folder, result):
-    assert start(kind, folder, result, 0, "none").wait(timeout=180) == 0
+    assert start(kind, folder, result, 0, "none").wait() == 0
     with np.load(result) as file:
         outcome = dict(file)
     history = json.loads(str(outcome.pop("history")))
