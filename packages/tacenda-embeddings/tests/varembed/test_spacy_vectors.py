@@ -1,6 +1,7 @@
 """``tacenda.MorphologicalVectors.v1``: what spaCy expects of a pipeline's vectors, for words seen and unseen."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -306,6 +307,19 @@ def test_words_without_a_known_morpheme_have_no_vector_and_are_similar_to_nothin
     assert not nlp(UNSEEN)[0].is_oov
 
 
+def test_a_layer_that_reads_mostly_words_without_a_vector_says_so_once(nlp):
+    layer = StaticVectors(nO=4, nM=nlp.vocab.vectors_length)
+    layer.initialize()
+    doc = Doc(nlp.vocab, words=["猫", "狗", "鸟", "鱼", "cat"] * 250)
+    with pytest.warns(
+        UserWarning, match=r"of the word vectors does not know 80% of the pipeline's"
+    ):
+        layer.predict([doc])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        layer.predict([doc])
+
+
 def test_a_hash_that_becomes_a_word_has_its_vector(nlp, varembed):
     key = spacy.strings.hash_string(UNSEEN)
     assert key not in nlp.vocab.vectors
@@ -496,14 +510,14 @@ def test_a_deep_copy_has_the_same_vectors_and_words_of_its_own(nlp, varembed):
 
 def test_another_process_gets_a_pipeline_with_them(nlp):
     joblib = pytest.importorskip("joblib")
+
+    def vector_of(nlp, text):  # here, so that the other process need not import this module
+        return nlp(text).vector
+
     found = joblib.Parallel(n_jobs=2)(
-        joblib.delayed(_vector_of)(nlp, text) for text in ("the cat", UNSEEN)
+        joblib.delayed(vector_of)(nlp, text) for text in ("the cat", UNSEEN)
     )
     assert_array_equal(found, [nlp("the cat").vector, nlp(UNSEEN).vector])
-
-
-def _vector_of(nlp, text):
-    return nlp(text).vector
 
 
 def test_a_model_of_context_is_refused(corpus):

@@ -319,3 +319,18 @@ def test_sentences_equal_a_loop_over_spans(pipeline, model, texts):
                 assert sentence._.lm_eos == scores[-1]
                 total += scores.sum()
         assert doc._.lm_logprob == pytest.approx(total)
+
+
+def test_tokens_that_the_model_does_not_know_are_announced_once(pipeline):
+    nlp = pipeline()
+    with pytest.warns(UserWarning, match="'lm_scorer' does not know 86% of the pipeline's tokens"):
+        nlp("un chat voit une souris rouge . " * 150)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp("un chat voit une souris rouge . " * 150)
+
+
+def test_tokens_that_the_component_makes_known_are_no_news(pipeline):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline(lowercase=True)(FIRST.upper() * 200)

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,10 +21,10 @@ from thinc import compat
 from thinc.api import get_array_module, get_current_ops, xp2torch
 
 from tacenda import plugins
-from tacenda.errors import ConfigurationError, PluginError, warn
+from tacenda.errors import ConfigurationError, PluginError
 from tacenda.spacy import sources
 from tacenda.spacy.component import ModelComponent
-from tacenda.spacy.documents import TokenSurvey, WordCache, sentence_cuts
+from tacenda.spacy.documents import WordCache, sentence_cuts
 from tacenda_embeddings.fingerprint import Fingerprint
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
 from tacenda_embeddings.spacy.doc_tensor import vectors_of
@@ -43,7 +43,6 @@ from tacenda_embeddings.text_vectors import with_output
 
 _SPACYS_WORKER = getattr(language, "_apply_pipes", None)
 _USUAL_TOKENS = 60  # of a sentence; longer ones have little to prepare
-_SAMPLES = 100  # examples of a training whose tokens are looked at
 
 
 class TokenEmbeddings(ModelComponent):
@@ -101,7 +100,6 @@ class TokenEmbeddings(ModelComponent):
         self._compared = False  # whether later layers were found to be trained on this model
         self._fingerprint: Fingerprint | None = None  # of the model
         self._supplies: bool | None = None  # whether `supply` works
-        self._survey: TokenSurvey | None = None  # of the tokens of the pipeline, until it is over
         self._encoder: DocEncoder | None = None
 
     @property
@@ -194,7 +192,7 @@ class TokenEmbeddings(ModelComponent):
         for _, _, node, _ in readings(self, [] if nlp is None else [p for _, p in nlp.pipeline]):
             if node.name != DOC_TENSOR:  # which forgets by itself, when it is initialized
                 forget(node)
-        self._survey_tokens(each.predicted for each in islice(get_examples(), _SAMPLES))
+        self._survey_examples(get_examples)
 
     def predict(self, docs: Sequence[Doc]) -> list[np.ndarray]:
         """Return the vectors of documents, one array ``(n_tokens, width)`` each; raises as `ModelComponent.predict`.
@@ -204,7 +202,6 @@ class TokenEmbeddings(ModelComponent):
         vectors: list[np.ndarray] = super().predict(docs)
         if not self._compared:
             self._compare_readers()
-        self._survey_tokens(docs)
         return vectors
 
     def supply(self, doc: Doc) -> bool:
@@ -250,21 +247,6 @@ class TokenEmbeddings(ModelComponent):
         if self._fingerprint is None:
             self._fingerprint = Fingerprint.of(self.fitted)
         self._compared = compare(found, self._fingerprint, self.fitted, repr(self.name))
-
-    def _survey_tokens(self, docs: Iterable[Doc]) -> None:
-        """Warn once if the vocabulary of the model knows too few of the first tokens of the pipeline."""
-        survey = self._survey  # another thread may end it meanwhile
-        if survey is None:
-            return
-        if unknown := survey.read(docs):
-            split = (getattr(self._model, "fitted_on", None) or {}).get("tokenizer")
-            warn(
-                f"the model of {self.name!r} does not know {unknown}: it was fitted to another language, to another "
-                f"kind of text, or with another tokenizer{f' ({split!r})' if split else ''}; fit one to text like "
-                "this with the tokenizer of the pipeline, as initialize(corpus=FILE) does"
-            )
-        if survey.is_over:
-            self._survey = None
 
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
         """Write ``vectors``, as `predict` gives them, to the target of every document.
@@ -319,10 +301,8 @@ class TokenEmbeddings(ModelComponent):
     def _set_model(self, model: Any) -> None:
         """Take a fitted model, with the output that the settings name."""
         self._compared, self._supplies = False, None
-        self._fingerprint, self._survey, self._encoder = None, None, None
+        self._fingerprint, self._encoder = None, None
         super()._set_model(None if model is None else with_output(model, self.output))
-        if model is not None:
-            self._survey = TokenSurvey(getattr(model, "knows", model.vocabulary.__contains__))
 
     def _load_model(self, source: Any) -> Any:
         return sources.load(source, "embedders", "token embeddings", "transform", self._require)

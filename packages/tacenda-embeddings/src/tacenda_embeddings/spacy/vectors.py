@@ -154,6 +154,7 @@ class MorphologicalVectors(BaseVectors):
         self.model: Any = None
         self._fingerprint: Fingerprint | None = None
         self._compared = False  # whether the layers that read the vectors were trained on these
+        self._survey: Any = None  # of the tokens that layers ask for, until it is over
         # the row of every listed word, by its hash, in the order of the rows
         self.key2row: dict[int, int] = {}
         self._n_fitted = 0  # rows of the model's vocabulary; after them come words that were added
@@ -169,11 +170,13 @@ class MorphologicalVectors(BaseVectors):
 
     def _set(self, model: Any) -> None:
         """Make a table of the vocabulary of a model."""
+        from tacenda.spacy.documents import TokenSurvey
         from tacenda.vocabulary import reserved
 
         self.clear()
         # its options and what it has learned so far: a later fit of the same object makes other vectors than these
         self.model = copy(model)
+        self._survey = TokenSurvey(model, "the word vectors")
         special = reserved(model.vocabulary.oov)
         words = [word for word in model.vocabulary.words if word.strip() and word not in special]
         # the words go into the store of strings, so that the keys of `most_similar` can be read
@@ -333,6 +336,10 @@ class MorphologicalVectors(BaseVectors):
         if not self._compared and self.model is not None:
             self.compare_readers()
         listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
+        if survey := self._survey:  # another thread may end it meanwhile
+            survey.count(filter(str.strip, map(self._text, listed)))
+            if survey.is_over:
+                self._survey = None
         found = self._ops.alloc2f(len(listed), self.vectors_length)
         rows = [self._row(key) for key in listed]
         seen = [i for i, row in enumerate(rows) if row >= 0]

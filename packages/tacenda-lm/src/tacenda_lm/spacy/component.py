@@ -23,7 +23,7 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.lines import text_blocks
 from tacenda.errors import ConfigurationError, warn
 from tacenda.spacy.component import ModelComponent
-from tacenda.spacy.documents import WordCache, sentence_cuts
+from tacenda.spacy.documents import TokenSurvey, WordCache, sentence_cuts
 from tacenda.spacy.sources import as_corpus, as_text, load, resolve_tokenizer
 from tacenda.tokenizers import get_tokenizer
 from tacenda_lm.language_model import LanguageModel, fitted_tokenizers
@@ -163,7 +163,7 @@ class LanguageModelScorer(ModelComponent):
         Parameters
         ----------
         get_examples
-            Not used: these models learn from raw text, not from annotations.
+            Looked at for tokens that the model does not know; these models learn from raw text, not from annotations.
         nlp
             The pipeline; spaCy passes it.
         artifact
@@ -206,6 +206,7 @@ class LanguageModelScorer(ModelComponent):
             return self._fit(unfitted, corpus, valid, tokenizer, split, vocabulary)
 
         self._initialize(nlp, artifact, corpus, fit)
+        self._survey_examples(get_examples)
 
     def _fit(
         self,
@@ -297,6 +298,10 @@ class LanguageModelScorer(ModelComponent):
                     f"{name!r} and {self.name!r} both write the attributes that begin with "
                     f"{self.prefix!r}: give one of them another prefix"
                 )
+
+    def _survey_of(self, model: Any) -> TokenSurvey:
+        known = model.vocabulary
+        return TokenSurvey(model, repr(self.name), lambda word: self.normalize(word) in known)
 
     def _settings(self) -> dict[str, Any]:
         options = list(signature(LanguageModelScorer).parameters)[2:]  # but nlp and name

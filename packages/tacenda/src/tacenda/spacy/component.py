@@ -8,6 +8,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,7 +19,9 @@ from spacy.tokens import Doc
 
 from tacenda import store
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
-from tacenda.spacy.documents import boundaries_known, token_batches
+from tacenda.spacy.documents import TokenSurvey, boundaries_known, token_batches
+
+_SAMPLES = 100  # examples of a training whose tokens are looked at
 
 
 class ModelComponent(Pipe):
@@ -69,6 +72,7 @@ class ModelComponent(Pipe):
         note_requirement(nlp, distribution)
         self._model: Any = None
         self._predictor: Callable[[Sequence[Doc]], Any] | None = None
+        self._survey: TokenSurvey | None = None  # of the tokens of the pipeline, until it is over
         self._checked: list[str] | None = None  # names of the pipeline when it was last checked
         self._process = os.getpid()
         self._warned = False
@@ -131,6 +135,23 @@ class ModelComponent(Pipe):
         """Take a fitted model, or None."""
         self._predictor = None if model is None else self._predictor_of(model)
         self._model = model
+        self._survey = None if model is None else self._survey_of(model)
+
+    def _survey_of(self, model: Any) -> TokenSurvey:
+        """Return what counts the tokens that a model knows."""
+        return TokenSurvey(model, repr(self.name))
+
+    def _survey_tokens(self, docs: Iterable[Doc]) -> None:
+        """Warn once if the model knows too few of the first tokens of the pipeline."""
+        if survey := self._survey:  # another thread may end it meanwhile
+            survey.read(docs)
+            if survey.is_over:
+                self._survey = None
+
+    def _survey_examples(self, get_examples: Callable[[], Iterable[Any]] | None) -> None:
+        """Look at the tokens of the first examples of a training."""
+        if get_examples is not None:
+            self._survey_tokens(each.predicted for each in islice(get_examples(), _SAMPLES))
 
     def _meet_pipeline(self) -> None:
         """Check the pipeline, and note in its metadata what it now requires."""
@@ -147,8 +168,8 @@ class ModelComponent(Pipe):
     def predict(self, docs: Sequence[Doc]) -> Any:
         """Return the model's predictions for the documents, for `set_annotations`.
 
-        Raises NotFittedError if there is no model, and ConfigurationError if another component of the pipeline is in
-        the way, or a stream is processed in parallel.
+        Warns once if the model does not know most tokens. Raises NotFittedError if there is no model, and
+        ConfigurationError if another component of the pipeline is in the way, or a stream is processed in parallel.
         """
         predictor = self._predictor or self.fitted  # which raises
         nlp = self._nlp()
@@ -167,6 +188,7 @@ class ModelComponent(Pipe):
                 "set context = 'doc'",
                 stacklevel=3,
             )
+        self._survey_tokens(docs)
         return predictor(docs)
 
     def __call__(self, doc: Doc) -> Doc:

@@ -7,6 +7,8 @@ import numpy as np
 from spacy.attrs import ORTH, SENT_START
 from spacy.tokens import Doc
 
+from tacenda.errors import warn
+
 #: Entries of the cache before it is emptied; about 15 MB of Python objects.
 CACHE_LIMIT = 100_000
 
@@ -98,10 +100,16 @@ def token_batches(stream: Iterable[Doc], n_tokens: int, n_docs: int) -> Iterator
 
 
 class TokenSurvey:
-    """Counts how many of a pipeline's tokens a model knows, until it has seen enough to tell."""
+    """Counts how many of a pipeline's tokens a model knows, until it has seen enough to tell; warns once if too few.
 
-    def __init__(self, knows: Callable[[str], bool]) -> None:
-        self._knows = knows
+    ``owner`` is whose model it is, for the warning; ``knows`` says whether the model knows a token, by default what
+    the model's own ``knows`` or its vocabulary says.
+    """
+
+    def __init__(self, model: Any, owner: str, knows: Callable[[str], bool] | None = None) -> None:
+        self._owner = owner
+        self._knows = knows or getattr(model, "knows", model.vocabulary.__contains__)
+        self._tokenizer = (getattr(model, "fitted_on", None) or {}).get("tokenizer")
         self._tokens, self._unknown = 0, 0
         self._marks, self._unknown_marks = 0, 0  # of these, without a letter or a digit
 
@@ -110,23 +118,34 @@ class TokenSurvey:
         """Whether further documents change nothing."""
         return self._tokens >= _ENOUGH_TOKENS
 
-    def read(self, docs: Iterable[Doc]) -> str | None:
-        """Count the tokens of documents; return which share is unknown once it is known to be too large."""
+    def read(self, docs: Iterable[Doc]) -> None:
+        """Count the tokens of documents."""
         for doc in docs:
             if self.is_over:
-                return None
-            for word in (token.text for token in doc if not token.is_space):
-                known = self._knows(word)
-                is_mark = not any(map(str.isalnum, word))
-                self._tokens += 1
-                self._marks += is_mark
-                self._unknown += not known
-                self._unknown_marks += is_mark and not known
-            if self.is_over:
-                return self._describe()
-        return None
+                return
+            self.count(token.text for token in doc if not token.is_space)
+
+    def count(self, words: Iterable[str]) -> None:
+        """Count tokens; warn if they are enough, and the unknown ones too many."""
+        if self.is_over:
+            return
+        for word in words:
+            known = self._knows(word)
+            is_mark = not any(map(str.isalnum, word))
+            self._tokens += 1
+            self._marks += is_mark
+            self._unknown += not known
+            self._unknown_marks += is_mark and not known
+        if self.is_over and (unknown := self._describe()):
+            split = f" ({self._tokenizer!r})" if self._tokenizer else ""
+            warn(
+                f"the model of {self._owner} does not know {unknown}: it was fitted to another language, to another "
+                f"kind of text, or with another tokenizer{split}; fit one to text like this with the tokenizer of the "
+                "pipeline, such as --tokenizer spacy:LANG"
+            )
 
     def _describe(self) -> str | None:
+        """Return which share is unknown, if it is too large."""
         if self._unknown > _TOO_MANY_TOKENS * self._tokens:
             return f"{self._unknown / self._tokens:.0%} of the pipeline's tokens"
         if self._marks >= _ENOUGH_MARKS and self._unknown_marks > _TOO_MANY_MARKS * self._marks:
