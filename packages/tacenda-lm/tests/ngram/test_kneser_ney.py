@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacenda
+from support.processes import run_python
 from tacenda import Corpus, datasets
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda_lm import KneserNey, State
@@ -280,3 +281,17 @@ def test_a_large_vocabulary_that_is_damaged_is_refused_when_it_is_used(tmp_path,
     opened = KneserNey.from_arrays(model.config_dict(), arrays)
     with pytest.raises(ArtifactError, match="damaged"):
         use(opened)
+
+
+def test_a_setting_under_which_numba_does_not_start_is_no_damage_of_a_model(tmp_path):
+    KneserNey(order=2).fit(varied()).save(tmp_path / "model")
+    code = """
+import sys, tacenda
+from tacenda.errors import KernelError
+try:
+    tacenda.load(sys.argv[1]).perplexity([["w1"]])
+except KernelError as error:
+    print(error)
+"""
+    found = run_python("-c", code, tmp_path / "model", NUMBA_NUM_THREADS="0")
+    assert "environment variables NUMBA_*" in found.stdout, found.stderr

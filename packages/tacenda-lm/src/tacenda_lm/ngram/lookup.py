@@ -16,7 +16,6 @@ checked: a place that is read from it is held to the bounds of what it points in
 from __future__ import annotations
 
 import numpy as np
-from numba import uint64
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import prefetch
@@ -39,16 +38,16 @@ NOT_SORTED = -2
 @njit(inline=True)
 def bits(data, at, width):
     """Return ``width`` bits, fewer than 64, from the bit ``at``; they may be in two words."""
-    word, shift = uint64(at) >> _SIX, uint64(at) & _LAST
+    word, shift = np.uint64(at) >> _SIX, np.uint64(at) & _LAST
     # two shifts to the left: one by 64, where the field begins with a word, would not be defined
     both = data[word] >> shift | data[word + _ONE] << _ONE << (_LAST - shift)
-    return both & ((_ONE << uint64(width)) - _ONE)
+    return both & ((_ONE << np.uint64(width)) - _ONE)
 
 
 @njit(inline=True)
 def value(data, at, code):
     """Return float32 number ``code`` of those that begin at a word."""
-    word = data[uint64(at) + (code >> _ONE)] >> (code & _ONE) * np.uint64(32)
+    word = data[np.uint64(at) + (code >> _ONE)] >> (code & _ONE) * np.uint64(32)
     return np.uint32(word & _LOW).view(np.float32)
 
 
@@ -69,7 +68,7 @@ def backoff(data, shape, n, place):
     code = bits(data, at, shape[n, BACKOFF])
     if shape[n, BACKOFF] == 32:
         return np.uint32(code).view(np.float32)
-    if code >= uint64(shape[n, N_VALUES]):
+    if code >= np.uint64(shape[n, N_VALUES]):
         return np.float32(np.nan)
     return value(data, shape[n, VALUES], code)
 
@@ -85,20 +84,20 @@ def word_of(data, shape, n, place):
 @njit(inline=True)
 def first_after(data, shape, n, place):
     """Where those n-grams begin that continue one of n + 1 words, which is not of the highest order."""
-    head = data[uint64(shape[n, BLOCKS] + (place >> 6))]
+    head = data[np.uint64(shape[n, BLOCKS] + (place >> 6))]
     limit = shape[n + 1, SIZE]
     if head & _FLAG:
         number = head ^ _FLAG
-        if number >= uint64(shape[n, LISTS]):
+        if number >= np.uint64(shape[n, LISTS]):
             return limit
-        found = data[uint64(shape[n, FAR]) + (number << _SIX) + (uint64(place) & _LAST)]
+        found = data[np.uint64(shape[n, FAR]) + (number << _SIX) + (np.uint64(place) & _LAST)]
     else:
         # the place is the last field of a record, so it ends where the next record begins
         width = shape[n, WIDTH]
         found = head + bits(
             data, shape[n, RECORDS] + (place + 1) * width - shape[n, NEAR], shape[n, NEAR]
         )
-    return np.int64(min(found, uint64(limit)))
+    return np.int64(min(found, np.uint64(limit)))
 
 
 @njit(inline=True)
