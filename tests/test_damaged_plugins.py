@@ -1,5 +1,8 @@
 """Plugins that fail at import, are no plugins, or have damaged metadata: none disturbs another, each is named."""
 
+import os
+import signal
+
 import pytest
 
 KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", "commands")
@@ -290,6 +293,14 @@ def test_a_plugin_that_does_not_come_to_an_end_is_named(site):
     listed = site.tacenda("plugins", "commands", "--timeout", "2")
     assert listed.returncode == 0, listed.stderr
     assert "a_loop:app: it was not loaded within 2 seconds" in listed.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_a_plugin_during_whose_import_the_command_is_terminated_is_not_to_blame(site):
+    source = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+    site.install("a-term", "[tacenda.commands]\na-term = a_term:app\n", a_term=source)
+    done = site.tacenda("a-term", "x")
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "")
 
 
 def test_what_plugins_print_and_their_warnings_as_errors_do_no_harm(site):

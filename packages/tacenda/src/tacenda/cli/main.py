@@ -331,11 +331,17 @@ def main() -> None:
     def show(message: Warning | str, *where: Any) -> None:
         _tell("note: " + " ".join(str(message).split()))
 
-    for name in ("SIGTERM", "SIGHUP"):  # end in a way that removes temporary files
+    received: list[int] = []
+
+    def interrupt(number: int, _: Any) -> None:
+        received.append(number)
+        raise KeyboardInterrupt  # removes temporary files, and is never taken for a fault of a plugin
+
+    for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores it
             with suppress(ValueError):  # in a thread
-                signal.signal(number, lambda number, _: sys.exit(128 + number))
+                signal.signal(number, interrupt)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = show  # type: ignore[assignment]
@@ -343,8 +349,10 @@ def main() -> None:
                 app(prog_name="tacenda")
             finally:
                 _flush()
-    except KeyboardInterrupt:  # before a command runs
-        raise SystemExit(128 + signal.SIGINT) from None
+    except (KeyboardInterrupt, SystemExit) as error:
+        if not received and isinstance(error, SystemExit):
+            raise
+        raise SystemExit(128 + (received or [signal.SIGINT])[-1]) from None
     except (
         TacendaError, OSError, UnicodeEncodeError, MemoryError, NotImplementedError, Warning,
     ) as error:  # fmt: skip

@@ -124,7 +124,7 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
         if isinstance(place.get(last), dict):
             raise typer.BadParameter(
                 f"--set {pair} sets the whole group {last}, and another --set sets one of its options; "
-                "leave out one of the two"
+                "leave one of the two out"
             )
         place[last] = read
     return found
