@@ -376,7 +376,7 @@ def test_a_tab_may_be_typed_in_words(run, file, tmp_path, separator):
 
 
 def test_a_model_of_another_kind_recommends_nothing(run):
-    pytest.importorskip("tacenda_en")
+    pytest.importorskip("tacenda_en_lds")
     status, _, said = run("recommend", "en-lds-small", "--user", "1")
     assert status == 1
     assert "en-lds-small holds the model LDS, which rates nothing" in said
