@@ -48,6 +48,7 @@ python_use_unqualified_type_names = True
 maximum_signature_line_length = 80  # longer ones have a parameter a line
 suppress_warnings = ["ref.python"]  # a type such as `complex` is not the field of this name
 autodoc_member_order = "groupwise"
+toc_object_entries_show_parents = "hide"  # a column of links is narrow
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
