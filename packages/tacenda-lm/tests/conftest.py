@@ -22,7 +22,7 @@ def pytest_runtest_call():
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup():
+def pytest_runtest_setup():
     return (yield from _skipping_without_torch())
 
 
