@@ -9,7 +9,7 @@
 #   make robustness  alter models, kill processes, give readers hostile files  (an hour, resumes)
 #   make models  make the English models of packages/tacenda-en anew (needs TACENDA_DATA; resumes)
 #   make outputs  run the code in the documentation, write what it prints into the pages (PAGE=docs/lds.md: one page)
-#   make gpu     test the kernels on the CUDA card of this machine, then measure them    (resumes)
+#   make gpu     test the kernels on the CUDA card of this machine, then measure them    (MINUTES=10; resumes)
 #   make gpu-dry run every line of every kernel without a card, and compile it for two
 #   make docs    the documentation as web pages, in site/
 #   make docs-look  the same, and every page opened in a browser      (needs Chromium or Chrome)
@@ -108,12 +108,13 @@ check-figures: setup
 shape: setup
 	@$(BIN)/python -m benchmarks.shape
 
-# A wrong result has no speed: nothing is measured where a test fails. Everything resumes.
+# A wrong result has no speed: nothing is measured where a test fails. What was measured or compiled is not done again.
+MINUTES ?= 10
 gpu: setup
 	@$(BIN)/python -m benchmarks.gpu --find
-	CUBLAS_WORKSPACE_CONFIG=:4096:8 $(BIN)/python -m pytest -m gpu -q
-	$(BIN)/python -m benchmarks.gpu --minutes 10
-	$(BIN)/python -m benchmarks.language_models.hidden_markov.speed --device cuda
+	CUBLAS_WORKSPACE_CONFIG=:4096:8 $(BIN)/python -m pytest -m gpu -q -n 4 $$(grep -rl 'mark[.]gpu' packages/*/tests)
+	$(BIN)/python -m benchmarks.gpu --minutes $(MINUTES)
+	test -z "$$TACENDA_DATA" || $(BIN)/python -m benchmarks.language_models.hidden_markov.speed --device cuda
 	$(BIN)/python -m benchmarks.tables
 
 gpu-dry: setup

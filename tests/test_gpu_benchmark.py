@@ -100,6 +100,19 @@ def test_a_run_goes_on_where_the_one_before_was_interrupted(card, tmp_path, caps
     assert card == ["a", "b", "c"]
 
 
+def test_a_row_that_fails_costs_no_other_its_minutes(card, tmp_path, monkeypatch, capsys):
+    def fails(device):
+        raise RuntimeError("out of resources")
+
+    broken = Case("b", "small", Work(1e9, 2e9), 0, fails, 10, "word")
+    cases = [next(gpu.GROUPS["first"]()), broken, *gpu.GROUPS["second"]()]
+    monkeypatch.setattr(gpu, "GROUPS", {"all": lambda: iter(cases)})
+    with pytest.raises(SystemExit, match="1 rows failed"):
+        gpu.measure(["all"], "cuda", 3, 1e9, again=False)
+    assert "b, small: left out (RuntimeError: out of resources)" in capsys.readouterr().out
+    assert rows(tmp_path) == {"a": 1.0, "b": None, "c": 1.0}
+
+
 def test_the_ratio_is_that_to_the_larger_floor(card):
     [case] = gpu.GROUPS["second"]()
     found = gpu.measured(case, "cuda", (1e12, 1e12), 3)

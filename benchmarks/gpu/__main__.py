@@ -38,11 +38,11 @@ LONG = 2.0  # seconds of a call that is measured once
 
 # Those whose targets matter most come first; the inputs of the last two take minutes to make.
 GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
-    "smoothing": linear_dynamics.smoothing,
     "blocks": hidden_markov.blocks,
+    "smoothing": linear_dynamics.smoothing,
     "trees": log_bilinear.trees,
-    "word_vectors": word_vectors.steps,
     "ratings": ratings.small,
+    "word_vectors": word_vectors.steps,
     "flat": log_bilinear.flat,
     "products": linear_dynamics.products,
     "softmaxes": hidden_markov.softmaxes,
@@ -144,29 +144,32 @@ def count(groups: list[str]) -> None:
 
 
 def measure(groups: list[str], device: str, repeats: int, minutes: float, again: bool) -> None:
-    """Measure what is missing, row by row, until the minutes are over."""
+    """Measure what is missing, row by row, until the minutes are over. Raises SystemExit if a row failed."""
     import torch
 
     torch.cuda.set_device(device)
     end, card = time.monotonic() + 60 * minutes, torch.cuda.get_device_name(device)
     rates, done = rates_of(device), set[str]() if again else known(card)
-    cases = [case for group in groups for case in GROUPS[group]()]
+    cases, failed = [case for group in groups for case in GROUPS[group]()], 0
     for i, case in enumerate(cases):
         if f"{case.operation}, {case.case}" in done:
             continue
         if time.monotonic() > end:
             print(f"no minutes left: {len(cases) - i} rows are not measured; run the same again")
-            return
+            break
         try:
             found = measured(case, device, rates, repeats)
-        except torch.cuda.OutOfMemoryError as error:
-            print(f"{case.operation}, {case.case}: left out, the card is full ({error})")
+        except Exception as error:  # a row that fails must not cost the others their minutes
+            print(f"{case.operation}, {case.case}: left out ({type(error).__name__}: {error})")
+            failed += not isinstance(error, torch.cuda.OutOfMemoryError)
             continue
         print(found, flush=True)
         done.add(found["what"])  # a card is lent for minutes, so every row is saved at once
         left = counts(GROUPS, done)
         reporting.save(NAME, PROTOCOL, [found, *left], seeds=(0,), key="what")
         torch.cuda.empty_cache()
+    if failed:
+        raise SystemExit(f"error: {failed} rows failed, see above; the others are measured")
 
 
 def find() -> str:
@@ -177,7 +180,7 @@ def find() -> str:
         return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
     build = "is built without CUDA: install a build with it (https://pytorch.org/get-started)"
     if torch.version.cuda:
-        build = "finds no CUDA device: run nvidia-smi to see whether there is a card with a driver"
+        build = f"finds no device for CUDA {torch.version.cuda}: run nvidia-smi to see the card and its driver"
     raise SystemExit(
         f"make gpu: nothing was tested or measured, since torch {torch.__version__} {build}"
     )

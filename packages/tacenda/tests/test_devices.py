@@ -8,7 +8,7 @@ import pytest
 
 from support.processes import output_of
 from tacenda import devices, kernels
-from tacenda.arrays import to_device, to_numpy
+from tacenda.arrays import to_device, to_numpy, to_tensors
 from tacenda.errors import ConfigurationError, FittingError, TacendaWarning
 from tacenda.settings import Settings
 
@@ -158,6 +158,22 @@ def test_a_full_device_says_what_to_lower():
         raise Cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
     with pytest.raises(RuntimeError, match="illegal"), devices.out_of_memory(PuppetSettings(), "x"):
         raise RuntimeError("an illegal memory access")
+
+
+def test_small_arrays_go_to_a_gpu_without_waiting_for_it(monkeypatch):
+    torch, copies = pytest.importorskip("torch"), []
+
+    def to(tensor, device, non_blocking=False):
+        copies.append((device, tensor.nbytes, tensor.is_shared() and non_blocking))
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.share_memory_)  # a mark of it
+    for device in ("cuda", "cpu:0"):
+        to_tensors((np.zeros(3), np.zeros(1 << 20)), device)
+    assert copies == [
+        ("cuda", 24, True), ("cuda", 8 << 20, False), ("cpu:0", 24, False), ("cpu:0", 8 << 20, False)
+    ]  # fmt: skip
 
 
 def test_arrays_go_to_a_device_and_come_back():

@@ -531,15 +531,26 @@ def to_device(array: Any, device: str) -> Any:
     return to_tensors((array,), torch.device(device))[0]
 
 
+_PINNED = 1 << 20  # bytes: of more, torch would keep too much memory that cannot be swapped out
+
+
 def to_tensors(arrays: Iterable[Any], device: Any) -> list[Any]:
-    """Return arrays of numpy, and tensors that are elsewhere, as tensors on a device of torch."""
+    """Return arrays of numpy, and tensors that are elsewhere, as tensors on a device of torch.
+
+    Small arrays go to a CUDA device by way of pinned memory, so that nobody waits until it has done what came before.
+    """
     import torch
 
-    def tensor_of(array: Any) -> Any:
+    def there(array: Any) -> Any:
+        if isinstance(array, torch.Tensor):
+            return array.to(device)
         array = np.ascontiguousarray(array)
-        return torch.from_numpy(array if array.flags.writeable else array.copy())
+        tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+        if torch.device(device).type == "cuda" and array.nbytes <= _PINNED:
+            return tensor.pin_memory().to(device, non_blocking=True)
+        return tensor.to(device)
 
-    return [(a if isinstance(a, torch.Tensor) else tensor_of(a)).to(device) for a in arrays]
+    return [there(array) for array in arrays]
 
 
 def from_tensor(tensor: Any) -> Any:

@@ -31,7 +31,7 @@ class Device:
 
     def arrays(self, value):
         """All results, in order, as numpy has them."""
-        if isinstance(value, tuple):
+        if isinstance(value, tuple | list):
             return [array for part in value for array in self.arrays(part)]
         return [value.cpu().numpy() if isinstance(value, torch.Tensor) else value]
 
@@ -101,20 +101,81 @@ def approximations(monkeypatch):
         monkeypatch.setattr(InterpreterBuilder, name, operation)
 
 
-@pytest.fixture
-def backwards(monkeypatch):
-    """Starts the programs of a kernel from the last to the first, where they are interpreted, one after another."""
+class Launch:
+    """The addresses that the programs of a launch read and write, and the races among them.
+
+    The threads of a program wait for each other at barriers only, and programs never do. So between barriers a program
+    must not read what it has written, whatever layouts a compiler gives to both, nor let one thread change a number
+    that all of its threads read. What one program writes no other may touch.
+    """
+
+    def __init__(self):
+        self.programs = []
+        self.pass_barrier()
+
+    def begin_program(self):
+        self.programs.append(([], []))
+        self.pass_barrier()
+
+    def pass_barrier(self):
+        self.new, self.shared = set(), set()
+
+    def load(self, places, size):
+        places = places.tolist()
+        assert self.new.isdisjoint(places), "a program reads again what it has written"
+        if size == 1:
+            self.shared.update(places)
+        self.programs[-1][0].extend(places)
+
+    def store(self, places):
+        places = places.tolist()
+        assert self.shared.isdisjoint(places), "a thread changes what others have yet to read"
+        self.new.update(places)
+        self.programs[-1][1].extend(places)
+
+    def compare_programs(self):
+        owner = {}
+        for n, (_, written) in enumerate(self.programs):
+            for place in set(written):
+                assert owner.setdefault(place, n) == n, "two programs write to one place"
+        for n, (read, _) in enumerate(self.programs):
+            for place in set(read) & owner.keys():
+                assert owner[place] == n, "a program reads what another one writes"
+
+
+@pytest.fixture(autouse=True)
+def no_races(monkeypatch):
+    """Fail where the programs of a kernel, or the threads of one, would race; only where it is interpreted."""
     if Device.name != "cpu":
-        pytest.skip("a device orders its programs itself")
-    from triton.runtime.interpreter import interpreter_builder
+        return
+    from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 
-    def turn():
-        forwards = interpreter_builder.set_grid_idx
+    running = []
 
-        def set_grid_idx(*place):
-            dims = interpreter_builder.grid_dim
-            forwards(*(n - 1 - at for n, at in zip(dims, place, strict=True)))
+    def watched(kind, name, look):
+        original = getattr(kind, name)
 
-        monkeypatch.setattr(interpreter_builder, "set_grid_idx", set_grid_idx)
+        def replacement(self, *args, **kwargs):
+            look(*args)
+            return original(self, *args, **kwargs)
 
-    return turn
+        monkeypatch.setattr(kind, name, replacement)
+
+    watched(InterpreterBuilder, "set_grid_idx", lambda *_: running[-1].begin_program())
+    watched(InterpreterBuilder, "create_barrier", lambda: running[-1].pass_barrier())
+    watched(
+        InterpreterBuilder, "create_masked_load",
+        lambda ptrs, mask, *_: running[-1].load(ptrs.data[mask.data.astype(bool)], ptrs.data.size),
+    )  # fmt: skip
+    watched(
+        InterpreterBuilder, "create_masked_store",
+        lambda ptrs, value, mask, *_: running[-1].store(ptrs.data[mask.data.astype(bool)]),
+    )  # fmt: skip
+    launch = GridExecutor.__call__
+
+    def call(self, *args, **kwargs):
+        running.append(Launch())
+        launch(self, *args, **kwargs)
+        running.pop().compare_programs()
+
+    monkeypatch.setattr(GridExecutor, "__call__", call)

@@ -133,16 +133,6 @@ def test_nan_is_seen_in_the_scores(device):
     assert torch.isnan(found.log_probs[2:]).all()
 
 
-def test_no_program_waits_for_another(device, backwards):
-    """Nor do two write to one place: their order changes not one bit."""
-    arguments = device.tensors(problem((5, 0, 4, 3, 1), 70))
-    found = hmm_block(*arguments)
-    back = hmm_block_backward(*arguments, found)
-    backwards()
-    assert all(map(torch.equal, hmm_block(*arguments), found))
-    assert all(map(torch.equal, hmm_block_backward(*arguments, found), back))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

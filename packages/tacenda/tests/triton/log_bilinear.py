@@ -119,15 +119,6 @@ def test_nan_is_seen_in_the_tokens_that_meet_it(device):
     assert torch.isnan(found).nonzero().ravel().tolist() == [3]
 
 
-def test_no_program_waits_for_another(device, backwards):
-    """Nor do two write to one place: their order changes not one bit."""
-    first, second = (device.tensors(problem()) for _ in range(2))
-    found = tree_softmax_step(*first)
-    backwards()
-    assert all(map(torch.equal, found, tree_softmax_step(*second)))
-    assert all(torch.equal(first[i], second[i]) for i in (3, 4, 6, 7))
-
-
 def test_words_may_lie_on_the_device(device):
     r, words, *rest = device.tensors(problem())
     there = torch.from_numpy(words).to(device.name)

@@ -53,17 +53,6 @@ def test_visits_at_any_rate(device, rates):
     assert_alike(device, rating_visits, tuple(arguments), changed=(1,))
 
 
-def test_visits_do_not_depend_on_the_order_of_rows(device, backwards):
-    def run():
-        arguments = list(SAMPLES["rating_visits"]())[2][1]
-        return device.arrays(rating_visits(*device.tensors(arguments)))
-
-    expected = run()
-    backwards()
-    for ours, theirs in zip(run(), expected, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
 def test_factors_that_no_program_holds_are_declined(device):
     wide, one = torch.zeros((1, 600), device=device.name), torch.zeros(1, device=device.name)
     with pytest.raises(UnsupportedShape, match="width 600"):

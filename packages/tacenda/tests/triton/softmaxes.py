@@ -185,31 +185,3 @@ def test_words_in_another_layout_are_copied(device):
     words, bias, states = device.tensors(normal(0, (5, 3), (5,), (2, 4, 3)))
     found = class_softmax(words.T.contiguous().T, bias, states, [0, 2, 5])
     assert torch.equal(found, class_softmax(words, bias, states, [0, 2, 5]))
-
-
-# -- programs ----------------------------------------------------------------------------------------
-
-
-def test_no_program_waits_for_another(device, backwards):
-    """Nor do two write to one place: their order changes not one bit."""
-
-    def everything():
-        x, y, b, g = device.tensors(normal(0, (70, 130), (130, 130), (130,), (70,)))
-        norms = streaming_logsumexp(x, y, b)
-        made_of = Vectors(*device.tensors(normal(1, (2, 70, 70), (2, 70, 70), (2, 70))))
-        pairs, weights = ([0, 0, 1], [1, 0, 1]), torch.ones(3, 70, device=device.name)
-        A = block_softmax(made_of, *pairs, weights)
-        words, bias = device.tensors(normal(2, (140, 70), (140,)))
-        o = class_softmax(words, bias, made_of.left, [0, 10, 140])
-        found = (
-            (norms, A, o),
-            streaming_logsumexp_backward(x, y, b, norms, g),
-            block_softmax_backward(made_of, *pairs, A, A, weights),
-            class_softmax_backward(words, bias, made_of.left, [0, 10, 140], o, o),
-        )
-        return device.arrays(found)
-
-    expected = everything()
-    backwards()
-    for found, before in zip(everything(), expected, strict=True):
-        np.testing.assert_array_equal(found, before)

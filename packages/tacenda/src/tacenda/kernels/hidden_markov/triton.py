@@ -302,8 +302,9 @@ def _filter(
     inside = i < k
     row = tl.load(first + n).to(tl.int64) * k
     state = tl.load(s + row + i, inside & (end > begin), 0.0)
-    for t in range(begin, end):
-        if t > begin:
+    for step in range(end - begin):
+        t = begin + step
+        if step > 0:
             block = A + tl.load(pairs + t).to(tl.int64) * k * k
             state = _reached(block, state, k, TILES, ROWS, K)
         state *= tl.load(o + tl.load(words + t).to(tl.int64) * k + i, inside, 0.0)

@@ -128,6 +128,7 @@ def _visit_rows(
         bias += tl.sum(after_bias * e, 0)
         if KNOWN:
             summed += tl.sum(e[:, None] * Z, 0)
+    tl.debug_barrier()  # all threads have read the bias that one of them changes
     tl.store(y + u * width + d, own, inside)
     tl.store(b + u, bias)
     tl.store(errors + k, total)
@@ -149,7 +150,8 @@ def rating_visits(visits, side, others, mean, rates, seed, prior):
         with torch.cuda.device_of(z):
             _visit_rows[(len(rows),)](
                 places[0], places[1], values, places[2], *side, *others,
-                seed_on(z.device, seed), prior if prior is not None else z, found, sums, float(mean), *rates, width,
+                seed_on(z.device, seed), prior if prior is not None else z, found, sums,
+                float(mean), *map(float, rates), width,
                 RATINGS=_AT_ONCE, WIDTH=size, KNOWN=prior is not None,
                 num_warps=2 if size <= 32 else 4,  # with fewer the registers do not hold a tile
             )  # fmt: skip
@@ -192,7 +194,7 @@ def rating_scores(users, items, x, q, b, c, mean):
         pairs = to_tensors((users, items), x.device)
         with torch.cuda.device_of(x):
             _scores[(triton.cdiv(len(out), _PAIRS),)](
-                *pairs, x, q, b, c, out, len(out), mean, x.shape[1], PAIRS=_PAIRS,
+                *pairs, x, q, b, c, out, len(out), float(mean), x.shape[1], PAIRS=_PAIRS,
                 WIDTH=tile(x.shape[1], _WIDTH),
             )  # fmt: skip
     return out

@@ -29,8 +29,9 @@ def _steps(table, sums, rows, gradient, rate, epsilon, width, WIDTH: tl.constexp
     j = tl.load(rows + k).to(tl.int64)
     g = tl.load(gradient + k * width + d, inside, 0.0)
     so_far = tl.load(sums + j) + tl.sum(g * g, 0) / width
-    tl.store(sums + j, so_far)
     row = tl.load(table + j * width + d, inside, 0.0)
+    tl.debug_barrier()  # all threads have read the sum that one of them changes
+    tl.store(sums + j, so_far)
     tl.store(table + j * width + d, row - rate / (tl.sqrt(so_far) + epsilon) * g, inside)
 
 
@@ -43,7 +44,7 @@ def adagrad(table, sums, rows, gradient, rate, threads=1):
         size = tile(width, _MOST_WIDTH)
         with torch.cuda.device_of(table):
             _steps[(len(rows),)](
-                table, sums, at, gradient, rate, EPSILON, width,
+                table, sums, at, gradient, float(rate), EPSILON, width,
                 WIDTH=size, num_warps=max(1, min(8, size // 128)),
             )  # fmt: skip
     return table, sums
@@ -84,7 +85,7 @@ def adam(table, mean, square, gradient, rate, t):
     if n := table.numel():
         with torch.cuda.device_of(table):
             _adam[(triton.cdiv(n, _AT_ONCE),)](
-                table, mean, square, gradient, n, BETA_1, BETA_2, rate / (1 - BETA_1**t),
+                table, mean, square, gradient, n, BETA_1, BETA_2, float(rate) / (1 - BETA_1**t),
                 1 / (1 - BETA_2**t) ** 0.5, EPSILON, AT_ONCE=_AT_ONCE,
             )  # fmt: skip
     return table, mean, square
@@ -148,7 +149,7 @@ def multiply(indptr, indices, data, dense, row_scale=None, column_scale=None):
         return out
     if data.dtype not in (torch.int32, torch.float32):
         data = data.to(torch.float32)
-    scales = [scale if scale is None else scale.contiguous() for scale in (row_scale, column_scale)]
+    scales = [s if s is None else s.float().contiguous() for s in (row_scale, column_scale)]
     tile = min(_COLUMNS, triton.next_power_of_2(width))
     with torch.cuda.device_of(dense):
         _sparse_product[(rows, triton.cdiv(width, tile))](

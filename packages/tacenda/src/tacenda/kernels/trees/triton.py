@@ -193,13 +193,14 @@ def _spans(text: Spans, device: torch.device) -> _Spans:
 
 
 def _sizes(context: Context, table: torch.Tensor) -> dict[str, int]:
-    """The tiles of a program. Raises UnsupportedShape for more positions or tails than it holds."""
+    """The tiles of a program, and its warps. Raises UnsupportedShape for more positions or tails than it holds."""
     n, n_tails = len(context.weights), len(context.rates)
     if max(n, n_tails) > _MOST:
         raise UnsupportedShape(f"{n} positions and {n_tails} tails")
     near, tails = (int(triton.next_power_of_2(max(size, 1))) for size in (n, n_tails))
     columns = int(triton.next_power_of_2(max(min(table.shape[1], _COLUMNS), 1)))
-    return {"NEAR": near, "TAILS": tails, "COLUMNS": columns}
+    warps = max(2, min(8, (near + tails) // 16))
+    return {"NEAR": near, "TAILS": tails, "COLUMNS": columns, "num_warps": warps}
 
 
 def context_sum(table, text, context, tails, far, threads):
@@ -216,7 +217,7 @@ def context_sum(table, text, context, tails, far, threads):
         with torch.cuda.device_of(table):
             _predict[grid](
                 table, table if far is None else far, *spans, c, b, rates, a, vectors, before, after,
-                len(c), len(rates), len(ids), width, **sizes, GIVEN=tails is not None, num_warps=2,
+                len(c), len(rates), len(ids), width, **sizes, GIVEN=tails is not None,
             )  # fmt: skip
     return Predicted(vectors, before if tails is None else tails.clone(), after)
 
@@ -243,11 +244,11 @@ def context_sum_backward(table, text, context, before, grad, far, threads):
         with torch.cuda.device_of(table):
             _of_context[grid](
                 table, table if far is None else far, *spans, rates, before, grad, by_position, by_tail,
-                n, n_tails, len(ids), width, **sizes, num_warps=2,
+                n, n_tails, len(ids), width, **sizes,
             )  # fmt: skip
             _of_words[grid](
                 *spans[1:], *at, c, rates, a, grad, rows, far_rows, n, n_tails, width,
-                **sizes, APART=far is not None, num_warps=2,
+                **sizes, APART=far is not None,
             )  # fmt: skip
     (words,) = to_tensors((ids[positions],), table.device)
     ordered, order = torch.sort(words, stable=True)
@@ -386,12 +387,13 @@ def _nodes(
     if MOVING:
         node = tl.load(visited + k).to(tl.int64)
         so_far = tl.load(sums + node) + tl.sum(g * g, 0) / width
+        bias_so_far = tl.load(bias_sums + node) + g_bias * g_bias
+        row, bias = tl.load(q + node * width + d, inside, 0.0), tl.load(b + node)
+        tl.debug_barrier()  # all threads have read the sums that one of them changes
         tl.store(sums + node, so_far)
-        row = tl.load(q + node * width + d, inside, 0.0)
         tl.store(q + node * width + d, row - rate / (tl.sqrt(so_far) + epsilon) * g, inside)
-        so_far = tl.load(bias_sums + node) + g_bias * g_bias
-        tl.store(bias_sums + node, so_far)
-        tl.store(b + node, tl.load(b + node) - rate / (tl.sqrt(so_far) + epsilon) * g_bias)
+        tl.store(bias_sums + node, bias_so_far)
+        tl.store(b + node, bias - rate / (tl.sqrt(bias_so_far) + epsilon) * g_bias)
     else:
         tl.store(q + k * width + d, g, inside)
         tl.store(b + k, g_bias)
@@ -445,7 +447,7 @@ def _scored(
 
 def tree_softmax_step(vectors, words, codes, nodes, grad, sums, rate, threads):
     found, visits = _by_token(vectors, words, codes, nodes, grad)
-    _by_node(vectors, visits, nodes, (*sums, rate))
+    _by_node(vectors, visits, nodes, (*sums, float(rate)))
     return found
 
 
