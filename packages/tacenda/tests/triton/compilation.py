@@ -49,7 +49,7 @@ PTXAS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
 #: The approximate instructions that the tests under the interpreter imitate (`conftest.approximations`).
 APPROXIMATE = {"ex2.approx.f32", "sqrt.approx.ftz.f32", "sqrt.approx.f32", "div.full.f32"}
 #: Kernels that need more registers than a thread has, and may keep so many bytes of each in memory.
-SPILLED = {"_by_rows": 176, "_fill_segments": 112, "_tokens": 48, "_by_class": 8, "_visit_rows": 16}
+SPILLED = {"_by_rows": 176, "_fill_segments": 240, "_tokens": 48, "_by_class": 8, "_visit_rows": 8}
 
 
 class Absent:
@@ -142,7 +142,7 @@ def test_forward_backward(compiled, k, dtype):
 
 @FLOATS
 @pytest.mark.parametrize("two_levels", [True, False])
-@pytest.mark.parametrize(("k", "width"), [(1, 1), (20, 20), (128, 256)])
+@pytest.mark.parametrize(("k", "width"), [(1, 1), (20, 20), (70, 40), (128, 256)])
 def test_blocks(compiled, k, width, two_levels, dtype):
     states = ones(2, k, width, dtype=dtype)
     made_of = Vectors(states, states, states[:, :, 0])
