@@ -49,7 +49,8 @@ PTXAS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
 #: The approximate instructions that the tests under the interpreter imitate (`conftest.approximations`).
 APPROXIMATE = {"ex2.approx.f32", "sqrt.approx.ftz.f32", "sqrt.approx.f32", "div.full.f32"}
 #: Kernels that need more registers than a thread has, and may keep so many bytes of each in memory.
-SPILLED = {"_by_rows": 176, "_fill_segments": 240, "_tokens": 48, "_by_class": 8, "_visit_rows": 8}
+SPILLED = {"_by_rows": 120, "_fill_segments": 40, "_tokens": 48, "_by_class": 8, "_visit_rows": 8}
+SPILLED_OF_FLOAT64 = {**SPILLED, "_by_rows": 424, "_fill_segments": 240, "_by_class": 16}
 
 
 class Absent:
@@ -97,7 +98,8 @@ def compiled(monkeypatch, request, needed):
         before = needed.get((name, request.param), (0, 0, 0))
         needed[name, request.param] = tuple(map(max, before, now))
         assert 32 * kernel.metadata.num_warps * now[0] <= REGISTERS, (name, now)
-        assert now[1] <= SPILLED.get(name, 0), (name, now)
+        spilled = SPILLED_OF_FLOAT64 if ".f64" in kernel.asm["ptx"] else SPILLED
+        assert now[1] <= spilled.get(name, 0), (name, now)
         assert now[2] <= SHARED_MEMORY, (name, now)
         instructions = re.findall(r"\b\w+\.(?:approx|full)[.\w]*f32\b", kernel.asm["ptx"])
         assert set(instructions) <= APPROXIMATE, (name, set(instructions))
