@@ -28,7 +28,14 @@ from typer.main import get_group
 
 import tacenda
 from tacenda import plugins
-from tacenda.cli.options import Force, as_options, check_output, columns, format_size
+from tacenda.cli.options import (
+    Force,
+    as_options,
+    check_output,
+    columns,
+    format_size,
+    refuse_nan,
+)
 from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
 
 #: The distributions of Tacenda, whose commands keep their names whoever else claims them.
@@ -134,7 +141,12 @@ def list_plugins(
     ] = False,
     timeout: Annotated[
         float,
-        typer.Option(min=0.1, max=1e6, help="Seconds after which a plugin has failed to load."),
+        typer.Option(
+            min=0.1,
+            max=1e6,
+            callback=refuse_nan,
+            help="Seconds after which a plugin has failed to load.",
+        ),
     ] = 60.0,
 ) -> None:
     """List the installed plugins, and show why any failed to load.
@@ -221,7 +233,12 @@ def fetch_dataset(
     ] = False,
     timeout: Annotated[
         float,
-        typer.Option(min=0.1, max=1e6, help="Seconds without a byte before an attempt has failed."),
+        typer.Option(
+            min=0.1,
+            max=1e6,
+            callback=refuse_nan,
+            help="Seconds without a byte before an attempt has failed.",
+        ),
     ] = 30.0,
 ) -> None:
     """Fetch a dataset from its official address (needs the extra tacenda[data])."""

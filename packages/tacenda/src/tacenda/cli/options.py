@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import glob
 import json
+import math
 import os
 import re
 import sys
@@ -195,6 +196,13 @@ def save_smaller(model: Any, source: Path, output: Path, precision: str | None) 
 def as_options(message: str) -> str:
     """Return a message with the arguments that it advises as options: ``--errors replace`` for ``errors="replace"``."""
     return _OPTIONS.sub(lambda found: f"--{found[1].replace('_', '-')} {found[3]}", message)
+
+
+def refuse_nan(value: float) -> float:
+    """Return the value of an option. Raises BadParameter for NaN, which lies in every range of click's."""
+    if math.isnan(value):
+        raise typer.BadParameter("nan is not a number")
+    return value
 
 
 def input_text(file: Path, encoding: str, errors: str) -> Path | Iterator[str]:
