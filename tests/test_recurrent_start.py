@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 
 from support.processes import output_of, run_python
 from tacenda import Corpus, artifact
@@ -86,6 +88,28 @@ def test_the_network_does_what_the_system_does_where_it_is_nearly_linear(lds, fo
         errors.append(np.abs(scores - g * linear).max() / np.abs(g * linear).max())
     assert errors[0] < 0.1
     assert errors[1] < 0.35 * errors[0]
+
+
+def test_the_start_is_scaled_so_that_the_text_is_most_probable(lds, folder):
+    """g maximizes the likelihood of SoftMax(log mu + g s), by another optimizer; C of the network has it."""
+    corpus = text()
+    system = LinearSystem.load(str(folder), corpus.vocabulary)
+    ids = np.concatenate(list(corpus.stream())).astype(np.int32)
+    log_mu = np.log((corpus.type_counts + 1.0) / (corpus.type_counts + 1.0).sum())
+    s = system.filter_words(ids[:600, None])[:, 0] @ system.outputs.T
+
+    def loss(g):
+        return -log_softmax(log_mu + g * s[:-1], axis=1)[np.arange(599), ids[1:600]].sum()
+
+    best = minimize_scalar(loss, bounds=(0, 4), method="bounded", options={"xatol": 1e-6}).x
+    assert recurrent._best_scale(s[:-1], ids[1:600], log_mu) == pytest.approx(best, abs=1e-3)
+    with pytest.MonkeyPatch.context() as patched:
+        outputs = []
+        for g in (1.0, 2.5):
+            patched.setattr(recurrent, "_best_scale", lambda *_, g=g: g)
+            outputs.append(Network(*system.start_network(ids, np.exp(log_mu))).outputs)
+    np.testing.assert_allclose(outputs[1][:, :-1], 2.5 * outputs[0][:, :-1], rtol=1e-6)
+    np.testing.assert_allclose(outputs[1][:, -1], log_mu, rtol=1e-6)
 
 
 def test_it_begins_better_than_word_frequencies_and_learns(folder):

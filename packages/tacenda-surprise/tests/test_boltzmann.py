@@ -8,7 +8,7 @@ from tacenda.errors import ConfigurationError, DataError, FittingError, NotFitte
 from tacenda.fitting import Callback
 from tacenda.fitting.history import DivergenceError
 from tacenda.ratings import Ratings, split
-from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalRBM
+from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalRBM, boltzmann
 from tacenda_surprise.boltzmann import (
     Cases,
     ContrastiveDivergence,
@@ -68,6 +68,28 @@ def test_every_step_draws_its_hidden_states_anew(ratings, seed):
     assert len(set(found)) == 4
     assert found == errors(seed)
     assert found != errors(seed + 1)
+
+
+def test_visible_biases_are_pulled_to_where_they_began(ratings, monkeypatch):
+    scale = Scale.of(Catalogue.of(ratings), ratings, 20)
+    settings = RBMSettings(n_hidden=4, orientation="user")
+    cases = Cases.of(settings, scale, ratings, None)
+    trained = ContrastiveDivergence(Task(settings, 0, scale, ratings, None), cases)
+    divergence = boltzmann.boltzmann_divergence
+
+    def without_gradients(*arguments):
+        found = divergence(*arguments)
+        for name in trained.parameters():
+            getattr(found, name)[...] = 0
+        return found
+
+    monkeypatch.setattr(boltzmann, "boltzmann_divergence", without_gradients)
+    away = np.random.default_rng(0).choice([-0.5, 0.5], cases.visible_biases.shape)
+    start = {**trained.parameters(), "visible_biases": (cases.visible_biases + away).astype("f4")}
+    trained.load_parameters(start)
+    trained.step((np.arange(20),), 0.01)
+    left = trained.parameters()["visible_biases"] - cases.visible_biases
+    np.testing.assert_allclose(left, away - 0.01 * np.sign(away), atol=1e-4)  # Adam's first step
 
 
 def test_slopes_are_those_that_the_ratings_were_drawn_with():

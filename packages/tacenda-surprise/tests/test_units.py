@@ -18,7 +18,7 @@ from tacenda_surprise import (
     ConditionalPMF,
     ConditionalRBM,
 )
-from tacenda_surprise.variance import Curve
+from tacenda_surprise.variance import Curve, Sizes, Variances
 
 CHAIN = {"n_factors": 2, "burn_in": 3, "n_samples": 8}
 MODELS = {
@@ -115,3 +115,17 @@ def test_beyond_the_end_of_the_scale_variances_are_those_at_the_end(ratings, nam
             kept += [folded._replace(spread=one, mean=folded.mean + 100).deviations(items)]
     for one, other in zip(cases, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_a_user_whose_errors_are_larger_than_others_adds_a_larger_variance():
+    """sigma^2 (nu + squares / mean square) / (nu + n) + a_U / (1 + n / k_U), and a_I / (1 + n / k_I) of an item."""
+    noise, a_u, k_u, a_i, k_i, nu = 0.8, 0.3, 5.0, 0.2, 7.0, 4.0
+    theta = np.append(np.log([noise, a_u, k_u, a_i, k_i, nu]), [0.0, 0.0])
+    found = Variances(theta, np.float64(2.0), np.array([3.0, 1.0, 0.0, 0.0]))
+    counts, squares = np.array([10.0, 10.0, 0.0]), np.array([5.0, 15.0, 0.0])
+    spread = found.spread(Sizes(counts, squares), Sizes(counts, squares))
+    for i, (n, e) in enumerate(zip(counts, squares, strict=True)):
+        own = noise * (nu + e) / (nu + n) + a_u / (1 + n / k_u)  # the mean square is 20 / 20
+        assert spread.of_users[i] == pytest.approx(4 * own, rel=1e-6)
+        assert spread.of_items[i] == pytest.approx(4 * a_i / (1 + n / k_i), rel=1e-6)
+    assert spread.of_users[1] > spread.of_users[0]

@@ -1,10 +1,13 @@
 """Steps of training: how far they go."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tacenda.corpus import Corpus
 from tacenda_lm import HLBL, build_tree
+from tacenda_lm.log_bilinear import hlbl
 from tacenda_lm.log_bilinear.hlbl import HLBLSettings, HLBLTrainer, Parameters
 from tacenda_lm.streams import Stream
 from tacenda_lm.training import dropout_mask
@@ -31,6 +34,19 @@ def test_the_weights_of_a_tail_move_less_the_longer_it_is(trainer):
     for name, expected in (("positions", [0.1] * 3), ("tails", 0.1 * np.sqrt(1 - np.array(RATES)))):
         change = trainer.tables[name] - before[name]
         np.testing.assert_allclose(np.sqrt((change**2).mean(axis=1)), expected, 1e-2)
+
+
+def test_columns_that_dropout_leaves_out_do_not_move(trainer, monkeypatch):
+    """Predictions are sums of words times diagonal weights, so a column left out has no gradient anywhere."""
+    kept = np.ones(24, np.float32)
+    kept[[3, 11]] = 0
+    monkeypatch.setattr(hlbl, "dropout_mask", lambda shape, *_: np.tile(kept, (shape[0], 1)))
+    trainer.settings = replace(trainer.settings, dropout=0.5)
+    before = {name: trainer.tables[name].copy() for name in ("words", "positions", "bias")}
+    trainer.step((np.array([1, 257]),), 0.1)
+    for name, table in before.items():
+        moved = (trainer.tables[name] != table).reshape(-1, 24).any(axis=0)
+        np.testing.assert_array_equal(moved, kept == 1, name)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (64, 208)])

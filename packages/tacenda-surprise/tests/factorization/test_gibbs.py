@@ -22,7 +22,7 @@ from tacenda_surprise.gibbs import (
     expected_variances,
     random_start,
 )
-from tacenda_surprise.samples import Samples, average, side_by_side
+from tacenda_surprise.samples import Samples, average, fold, side_by_side
 
 
 def test_wishart_draws_have_its_moments():
@@ -192,6 +192,19 @@ def test_a_folded_user_is_as_uncertain_as_few_ratings_leave_them(parts, folding,
         errors = values[~given] - folded.score(items[~given])
         z.extend(errors / folded.deviations(items[~given]))
     assert np.std(z) == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("n", [1, 4, 9])
+def test_what_is_known_of_a_new_user_counts_by_the_root_of_how_much_it_is(folding, n):
+    """As in a fit: 1 / sqrt(|N(u)|) sum W_i, which is sqrt(n) W where all W_i are equal."""
+    samples = folding[1][ConditionalBayesianPMF].learned.samples
+    link = np.linspace(-1, 1, samples.links[0, 0].size, dtype=np.float32)
+    samples = replace(samples, links=np.broadcast_to(link, samples.links.shape).copy())
+    average = samples.average((np.ones(samples.x.shape[1], int), np.ones(samples.q.shape[1], int)))
+    known, nothing = np.arange(n), np.zeros(0, np.int64)
+    unit = folding[1][ConditionalBayesianPMF]._unit
+    found = fold(samples, unit, nothing, nothing, known, average, lambda expected, *_: expected)
+    np.testing.assert_allclose(found.user, samples.mean + np.sqrt(n) * link, atol=1e-3)
 
 
 def test_samples_that_hold_no_precision_are_refused(folding):
