@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacenda.corpus import Corpus
+from tacenda_embeddings.lds import learning
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.learning import SparseMoments, project, whitening
+from tacenda_embeddings.lds.settings import HANKEL_BLOCKS, N_LAGS, LDSSettings
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +91,21 @@ def test_threads_do_not_change_the_result(counts, rng):
     X = rng.standard_normal((len(counts.vocabulary), 40)).astype(np.float32)
     one, two = (SparseMoments(counts, 1.0, threads=n).apply(2, X) for n in (1, 2))
     np.testing.assert_array_equal(one, two)
+
+
+def test_without_whitening_factors_are_of_plain_covariances_and_whitened_afterwards(rng, oracles):
+    """Against a dense SVD of the Hankel matrix of all lags of a ring."""
+    ids = rng.integers(0, 8, 3000) ** 2 // 8
+    corpus = Corpus.from_sentences([[f"w{i}" for i in ids]])
+    counts = LaggedCounts.from_corpus(corpus, N_LAGS)
+    stream = np.concatenate(list(corpus.stream(10**6)))
+    V, h = len(counts.vocabulary), 3
+    plain = oracles.text_moments(stream, V, N_LAGS, 2.0, whiten=False)
+    U, S, Vt = np.linalg.svd(oracles.hankel(plain, HANKEL_BLOCKS))
+    moments = SparseMoments(counts, 2.0)
+    settings = LDSSettings(n_states=h, advanced={"whiten": False})
+    found = learning._hankel_factors(settings, counts, moments, rng, None)
+    scale = np.tile(moments.scale, HANKEL_BLOCKS)
+    expected = scale[:, None] * ((U[:, :h] * S[:h]) @ Vt[:h]) * scale
+    product = found.Gamma.reshape(-1, h) @ found.Delta.reshape(-1, h).T
+    np.testing.assert_allclose(product, expected, atol=0.02 * np.abs(expected).max())

@@ -298,6 +298,7 @@ def test_words_of_noise_are_drawn_by_the_stated_power_of_their_counts(trainer_of
     expected = (counts + 1.0) ** 0.75
     expected *= 20_000 / expected.sum()
     drawn = np.bincount(found[4:], minlength=len(counts))
+    assert_allclose(trainer._log_expected.exp().numpy(), expected, rtol=1e-5)
     assert expected.min() > 5
     assert chisquare(drawn, expected).pvalue > 1e-6
 
