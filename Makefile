@@ -51,7 +51,7 @@ $(READY): constraints.txt $(PACKAGES)
 		--editable packages/tacenda[torch,spacy,data,package,hub,dask,testing] --editable packages/tacenda-embeddings[spacy,testing] \
 		--editable packages/tacenda-lm[torch,spacy,testing] --editable packages/tacenda-surprise[testing] \
 		--editable packages/tacenda-en[lm] \
-		$(TRITON) ruff mypy codespell nbclient ipykernel pytest-timeout pytest-xdist coverage tox tox-uv uv hatchling
+		$(TRITON) ruff mypy codespell jieba nbclient ipykernel pytest-timeout pytest-xdist coverage tox tox-uv uv hatchling
 	@touch $@
 
 demo: setup

@@ -1,4 +1,4 @@
-"""The LDS models that are compared: fitted once on the text by the code as it is, and kept."""
+"""The LDS models that are compared: fitted once on the text by the code as it is, rounded as the command does, kept."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def folder(variant: str = "em", millions: float = 0) -> Path:
 
     def make(to: Path) -> None:
         on = text.corpus(millions) if millions else counts()
-        LDS(**VARIANTS[variant]).fit(on).save(to / "model")
+        LDS(**VARIANTS[variant]).fit(on).rounded("int8").save(to / "model")
 
     facts = {"settings": settings(variant), "text": text.corpus(millions).vocabulary.fingerprint}
     return kept.folder(f"lds-{variant}", facts, make)[0] / "model"

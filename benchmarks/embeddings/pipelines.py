@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
 from typing import Any
@@ -219,11 +219,12 @@ def word_vectors(tasks: list[labelled.Task], row: Row) -> Any:
 
 @cache
 def words(millions: float = 0, **settings: Any) -> Any:
-    """Return the SumEmbed of the text of the LDS, of so many million tokens; 0: all."""
+    """Return the SumEmbed of the text of the LDS, of so many million tokens (0: all), as the command saves it."""
     from benchmarks.varembed import models as word_models
 
     row = word_models.Row("SumEmbed", settings)
-    return word_models.fitted(row, 0, word_models.corpus(millions))
+    found = word_models.fitted(row, 0, word_models.corpus(millions))
+    return replace(found, model=found.model.rounded("int8"))
 
 
 def static_vectors(tasks: list[labelled.Task], width: int) -> Vectors:

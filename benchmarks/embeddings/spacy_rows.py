@@ -33,7 +33,7 @@ PROTOCOL = {
     "word2vec CBOW 100 wide, gensim's defaults (window 5, 5 epochs), and LDS "
     "200 states, both fitted on the same text, "
     f"40,000 types, the same OOV classes; {subwords.PROTOCOL}; "
-    "SumEmbed 128 wide, the same text in lower case, 50,000 types",
+    "SumEmbed 128 wide, the same text in lower case, 50,000 types; LDS and SumEmbed with 8 bits a number",
 }
 
 

@@ -74,7 +74,7 @@ PROTOCOL = {
     "layers": "width 96; MultiHashEmbed NORM, PREFIX, SUFFIX, SHAPE rows 5000, 1000, 2500, 2500; "
     f"word2vec CBOW {STATES} wide, gensim's defaults (window 5, 5 epochs), and LDS {STATES} states, "
     "both fitted on the same text, 40,000 types, the same OOV classes; SumEmbed 128 wide, the same text in "
-    "lower case, 50,000 types",
+    "lower case, 50,000 types; LDS and SumEmbed with 8 bits a number",
 }
 
 

@@ -50,11 +50,6 @@ _WITH_VECTORS = {
 }
 
 
-def rounded(model: Any) -> Any:
-    """The model as it is when it was saved in 8 bits a number and loaded again."""
-    return type(model).from_artifact(model.to_artifact("int8"))
-
-
 def cosines(model: Any, small: Any) -> Figure:
     """How far rounding turns the vectors of lone words."""
     found = text_vectors.compare(model, small, None, "words")

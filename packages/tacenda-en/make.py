@@ -86,7 +86,7 @@ def lds(text: Text) -> LDS:
     """Vectors of tokens in their context, 50 states."""
     options = {"max_vocabulary": 40_000, "digits": True, "oov": "classes"}
     whole = fitted(LDS(n_states=50), text, lambda: text.corpus(**options))
-    small = figures.rounded(whole)
+    small = whole.rounded("int8")
     small.figures = [figures.cosines(whole, small), *figures.tagging(whole, small)]
     return small
 
@@ -95,7 +95,7 @@ def words(text: Text) -> SumEmbed:
     """Vectors of words from their morphemes, 100 wide: from counts, without training."""
     options = {"max_vocabulary": 20_000, "digits": True, "lowercase": True}
     whole = fitted(SumEmbed(width=100), text, lambda: text.corpus(**options))
-    small = figures.rounded(whole)
+    small = whole.rounded("int8")
     small.figures = [figures.cosines(whole, small), figures.similarity(whole, small)]
     return small
 

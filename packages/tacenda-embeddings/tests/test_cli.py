@@ -291,6 +291,46 @@ def test_one_command_fits_what_init_config_takes_and_reads_the_text_once(
     assert "--force" in err
 
 
+def test_a_fit_saves_eight_bits_a_number_unless_told_otherwise_and_says_what_that_costs(
+    run, tmp_path
+):
+    text = tmp_path / "text.txt"
+    text.write_text(
+        "\n".join(" ".join(s.words) for s in synthetic_text.generate(200, seed=1)), "utf8"
+    )
+    fit = ("fit", "--model", "sumembed", "--set", "width=6", "--text", text, "--output")
+    found = {}
+    for precision in (None, "float16", "full"):
+        more = ["--precision", precision] if precision else []
+        status, _, err = run(*fit, tmp_path / str(precision), *more)
+        assert status == 0, err
+        assert ("cosine with the vectors before rounding: mean " in err) == (precision != "full")
+        found[precision] = tacenda.load(tmp_path / str(precision))
+    assert [model.precision for model in found.values()] == ["int8", "float16", "full"]
+    words = found["full"].vocabulary.words[5:50]
+    exact = found["full"].vectors(words)
+    for precision, bound in ((None, 1 / 254), ("float16", 1 / 2048)):
+        off = np.abs(found[precision].vectors(words) - exact).max(axis=1)
+        assert (off <= 2 * bound * np.abs(exact).max()).all()
+    status, _, err = run(*fit, tmp_path / "new", "--precision", "int4")
+    assert status != 0
+    assert "int4 is none of full, float16, int8" in err
+
+
+def test_a_language_means_the_tokenizer_of_spacy(run, tmp_path):
+    pytest.importorskip("spacy")
+    text = tmp_path / "text.txt"
+    text.write_text("L'homme n'est pas là.\n" * 20, "utf8")
+    fit = ("fit", "--model", "toy", "--text", text, "--output", tmp_path / "m", "--language")
+    assert run(*fit, "fr")[0] == 0
+    model = tacenda.load(tmp_path / "m")
+    assert model.fitted_on["tokenizer"] == "spacy:fr"
+    assert {"L'", "n'", "."} <= set(model.vocabulary.words)
+    status, _, err = run(*fit, "fr", "--tokenizer", "words", "--force")
+    assert status == 1
+    assert "leave one of the two out" in err
+
+
 def test_a_setting_of_two_models_says_whose_it_is(run, tmp_path):
     arguments = ("--text", tmp_path / "none.txt", "-o", tmp_path / "m", "--set", "width=6")
     status, _, err = run("fit", "--model", "vectors", *arguments)

@@ -23,6 +23,7 @@ from tacenda.cli.options import (
     MaxVocabulary,
     MinCount,
     Output,
+    Precision,
     Scheduler,
     Set,
     TextField,
@@ -36,6 +37,7 @@ from tacenda.cli.options import (
     save_smaller,
 )
 from tacenda.errors import ConfigurationError
+from tacenda.tokenizers import spacy_config
 
 app = typer.Typer(no_args_is_help=True, help="Fit, apply and inspect token embeddings.")
 
@@ -69,7 +71,11 @@ def fit(
         ),
     ] = "lds",
     distribution: Distribution = None,
-    tokenizer: Tokenizer = "whitespace",
+    tokenizer: Tokenizer = None,
+    language: Annotated[
+        str | None,
+        typer.Option(metavar="LANG", help="The same as --tokenizer spacy:LANG."),
+    ] = None,
     max_vocabulary: MaxVocabulary = 40_000,
     min_count: MinCount = 1,
     digits: Digits = True,
@@ -89,6 +95,7 @@ def fit(
         _file("Held-out text; training stops when it no longer improves (varembed)."),
     ] = None,
     checkpoints: Checkpoints = None,
+    precision: Precision = None,
     settings: Set = None,
     scheduler: Scheduler = None,
     text_field: TextField = None,
@@ -114,8 +121,8 @@ def fit(
             )
     for _, part in members:
         check_output(output / part, force)
-    decoding: dict[str, Any] = {"tokenizer": tokenizer, "encoding": encoding, "errors": errors}
-    decoding["text_field"] = text_field
+    decoding: dict[str, Any] = {"tokenizer": _choose_tokenizer(tokenizer, language)}
+    decoding |= {"encoding": encoding, "errors": errors, "text_field": text_field}
     vocabulary = {"max_vocabulary": max_vocabulary or None, "min_count": min_count, "oov": oov}
     vocabulary |= {"digits": digits, "lowercase": lowercase}
     begun = time.process_time()
@@ -134,12 +141,38 @@ def fit(
             begun = time.process_time()
             train(corpus, **chosen)
             embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **corpus.origin}
-            embedder.save(output / part)
+            cost = _save_rounded(embedder, output / part, precision)
             typer.echo(
                 f"{embedder.name}, {embedder.width} columns, saved in {output / part}: "
-                f"{_seconds_since(begun)}",
+                f"{_seconds_since(begun)}{cost}",
                 err=True,
             )
+
+
+def _choose_tokenizer(tokenizer: str | None, language: str | None) -> str:
+    """Return the tokenizer of the text. Raises ConfigurationError if both options are given."""
+    if language is None:
+        return tokenizer or "whitespace"
+    if tokenizer is not None:
+        raise ConfigurationError(
+            f"--language {language} means --tokenizer spacy:{language}: leave one of the two out"
+        )
+    return f"spacy:{language}"
+
+
+def _save_rounded(embedder: Any, folder: Path, precision: str | None) -> str:
+    """Save a model, its tables rounded if it has any; return what rounding costs, in words."""
+    from tacenda_embeddings.text_vectors import compare
+
+    small = embedder.rounded(precision or ("int8" if embedder.can_be_compact() else "full"))
+    if small is embedder:
+        embedder.save(folder)
+        return ""
+    small.save(folder)
+    loss = compare(embedder, small, None, "whitespace")
+    return (
+        f"; cosine with the vectors before rounding: mean {loss.mean:.5f}, least {loss.least:.5f}"
+    )
 
 
 def _make(
@@ -219,9 +252,7 @@ def apply(
 def compact(
     folder: Folder,
     output: Output,
-    precision: Annotated[
-        str, typer.Option(help="int8, float16, or full to save without rounding.")
-    ] = "int8",
+    precision: Precision = None,
     text: Annotated[
         Path | None, _file("Compare the vectors on this text instead of single words.")
     ] = None,
@@ -230,15 +261,14 @@ def compact(
     force: Force = False,
 ) -> None:
     """Save a smaller copy of a model, and print how close its vectors are to the original's."""
-    from tacenda.estimator import resolve
     from tacenda_embeddings.text_vectors import compare
 
     embedder = _load(folder)
     check_output(output, force)
-    smaller = resolve(embedder.to_artifact(precision))
+    smaller = embedder.rounded(precision or "int8")
     # before anything is saved: the text may not be there, or have no vectors
     loss = compare(embedder, smaller, text, _tokenizer_of(embedder), encoding, errors)
-    save_smaller(embedder, folder, output, precision)
+    save_smaller(smaller, folder, output, None)
     typer.echo(
         f"cosine with the original vectors, {loss.n_vectors:,} {loss.of}: "
         f"mean {loss.mean:.5f}, least {loss.least:.5f}"
@@ -367,7 +397,7 @@ def vectors(
     try:
         import spacy
 
-        nlp = spacy.blank(language)
+        nlp = spacy.blank(language, config=spacy_config(language))
     except ImportError as error:
         raise ConfigurationError(
             f"cannot make a spaCy pipeline for the language {language!r} ({error}): install "

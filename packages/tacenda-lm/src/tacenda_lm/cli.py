@@ -31,6 +31,7 @@ from tacenda.cli.options import (
     MaxVocabulary,
     MinCount,
     Output,
+    Precision,
     Scheduler,
     Set,
     TextField,
@@ -213,9 +214,7 @@ def compact(
         0.0,
         help="Leave out n-grams that lower the perplexity by less than this share (kneser_ney).",
     ),
-    precision: str | None = Option(
-        None, help='Precision of large tables (other models): "int8" (default) or "float16".'
-    ),
+    precision: Precision = None,
     text: Path | None = Option(
         None, metavar="FILE", help="Held-out text to measure the perplexity on, before and after."
     ),

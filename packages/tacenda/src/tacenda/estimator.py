@@ -231,6 +231,12 @@ class Estimator:
             mapped=self.mapped_arrays,
         )
 
+    def rounded(self, precision: Precision) -> Self:
+        """Return the model as it is when it was saved with a precision and loaded again; raises what `save` raises."""
+        return (
+            self if precision == self.precision else self.from_artifact(self.to_artifact(precision))
+        )
+
     def can_be_compact(self) -> bool:
         """Whether anything in it, or in the models it is made of, can be saved in 8 or 16 bits a number."""
         return bool(self.roundable) or any(m.can_be_compact() for m in self.nested().values())

@@ -22,7 +22,7 @@ def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
     ``"whitespace"``: ``str.split``, which splits at any Unicode whitespace.
     ``"ascii_whitespace"``: as KenLM splits: a no-break space (U+00A0) or an ideographic one (U+3000) belongs to a word.
     ``"words"``: one regular expression close to UD English, see `split_words`.
-    ``"spacy:LANG"``: the rules of ``spacy.blank(LANG)``, whitespace tokens dropped.
+    ``"spacy:LANG"``: the tokenizer of spaCy's language, whitespace tokens dropped; Chinese is segmented by jieba.
     Any callable from a line to a list of tokens passes through.
 
     Raises CorpusError for an unknown name, an unknown language, or where spaCy is missing.
@@ -68,7 +68,7 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
             'install it with pip install "tacenda[spacy]"'
         ) from error
     try:
-        tokenizer: Any = spacy.blank(language).tokenizer
+        tokenizer = spacy.blank(language, config=spacy_config(language)).tokenizer
     except Exception as error:  # spaCy's, or of a package that the language needs
         if getattr(error.__cause__, "name", "") == f"spacy.lang.{language}":
             raise CorpusError(
@@ -76,10 +76,31 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
             ) from error
         cause = " ".join(str(error).split())
         raise CorpusError(f'the tokenizer "spacy:{language}" cannot be made: {cause}') from error
+    return spacy_words(tokenizer)
+
+
+def spacy_config(language: str) -> dict[str, Any]:
+    """Return what a blank pipeline of a language needs in its configuration so that its tokens are words.
+
+    spaCy's default for Chinese makes a token of each character.
+    """
+    return {"nlp": {"tokenizer": {"segmenter": "jieba"}}} if language == "zh" else {}
+
+
+def spacy_words(tokenizer: Any) -> Tokenizer:
+    """Return a function from a line to the tokens that a tokenizer of spaCy makes of it, without whitespace tokens.
+
+    spaCy's rule-based tokenizer treats each piece between whitespace by itself, unless one of its special cases
+    contains whitespace. Then pieces seen lately are remembered, as most text repeats them.
+    """
+    from spacy.tokenizer import Tokenizer as RuleTokenizer
 
     def tokenize(line: str) -> list[str]:
         return [token.text for token in tokenizer(line) if not token.is_space]
 
+    cases = [case for case in getattr(tokenizer, "rules", ()) if not case.isspace()]
+    if type(tokenizer) is RuleTokenizer and all(case.split() == [case] for case in cases):
+        return _Pieces(tokenize).of
     return tokenize
 
 
@@ -147,17 +168,27 @@ def split_words(line: str) -> list[str]:
     except behind prefixes (``long - term`` but ``co-author``); addresses, numbers, dates, abbreviations and initials
     stay whole. What is not whitespace is kept, in order.
     """
-    return list(chain.from_iterable(map(_PIECES.__getitem__, line.split())))
+    return _WORDS.of(line)
+
+
+def _split_piece(piece: str) -> list[str]:
+    if any(hint in piece for hint in _MAY_NEED_SEPARATION):
+        piece = _SEPARATE.sub(" ", piece)
+    return _TOKEN.findall(piece)
 
 
 class _Pieces(dict[str, list[str]]):
-    """Tokens of pieces of text without whitespace; forgets them all when it holds too many."""
+    """Tokens of pieces of text without whitespace, made by ``split``; forgets them all when it holds too many."""
+
+    def __init__(self, split: Tokenizer) -> None:
+        self._split = split
+
+    def of(self, line: str) -> list[str]:
+        """Return the tokens of a line."""
+        return list(chain.from_iterable(map(self.__getitem__, line.split())))
 
     def __missing__(self, piece: str) -> list[str]:
-        text = piece
-        if any(hint in piece for hint in _MAY_NEED_SEPARATION):
-            text = _SEPARATE.sub(" ", piece)
-        tokens = _TOKEN.findall(text)
+        tokens = self._split(piece)
         if len(piece) <= _REMEMBERED_LENGTH:
             if len(self) >= _REMEMBERED_PIECES:
                 self.clear()
@@ -165,4 +196,4 @@ class _Pieces(dict[str, list[str]]):
         return tokens
 
 
-_PIECES: Final = _Pieces()
+_WORDS: Final = _Pieces(_split_piece)

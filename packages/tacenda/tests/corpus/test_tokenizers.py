@@ -1,3 +1,4 @@
+import functools
 import os
 import re
 from importlib.util import find_spec
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from tacenda.corpus import Corpus
 from tacenda.errors import CorpusError
-from tacenda.tokenizers import get_tokenizer, split_words, tokenizer_version
+from tacenda.tokenizers import get_tokenizer, spacy_words, split_words, tokenizer_version
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,23 @@ def test_an_unknown_tokenizer_is_named_with_the_choices(name):
         get_tokenizer(name)
 
 
+@functools.cache
+def _blank(language):
+    return pytest.importorskip("spacy").blank(language)
+
+
+@pytest.mark.parametrize("language", ["en", "de", "fr", "fi"])
+@given(
+    st.lists(
+        st.sampled_from([*"aIdu.,:;-'’()\"/@%5é \t\u3000\x1f", "z.B.", "don't", " 10km", "l'"])
+    )
+)
+def test_pieces_that_are_remembered_are_split_as_in_the_whole_line(language, parts):
+    text = "".join(parts)
+    found = [token.text for token in _blank(language)(text) if not token.is_space]
+    assert get_tokenizer(f"spacy:{language}")(text) == found
+
+
 class TestSpacy:
     @pytest.fixture
     def spacy(self):
@@ -89,6 +107,17 @@ class TestSpacy:
         expected = [token.text for token in spacy.blank("en")(text) if not token.is_space]
         assert get_tokenizer("spacy:en")(text) == expected
         assert spacy.__version__ in (tokenizer_version("spacy:en") or "")
+
+    def test_a_special_case_with_a_space_is_kept_whole(self, spacy):
+        tokenizer = spacy.blank("en").tokenizer
+        tokenizer.add_special_case("New York", [{"ORTH": "New York"}])
+        assert spacy_words(tokenizer)("in New  York, New York") == [
+            *("in", "New", "York", ",", "New York")
+        ]
+
+    def test_chinese_is_split_into_words(self, spacy):
+        pytest.importorskip("jieba")
+        assert get_tokenizer("spacy:zh")("我喜欢北京大学") == ["我", "喜欢", "北京大学"]
 
     def test_an_unknown_language_is_a_clear_error(self, spacy):
         with pytest.raises(CorpusError, match='no language "zz"'):
@@ -156,7 +185,7 @@ def test_the_penn_treebank_brings_no_warning():
 
 @pytest.mark.parametrize(
     ("language", "package"),
-    [("ja", "sudachipy"), ("ko", "natto"), ("th", "pythainlp"), ("vi", "pyvi")],
+    [("zh", "jieba"), ("ja", "sudachipy"), ("ko", "natto"), ("th", "pythainlp"), ("vi", "pyvi")],
 )
 def test_a_language_whose_packages_are_missing_names_them(language, package):
     pytest.importorskip("spacy")

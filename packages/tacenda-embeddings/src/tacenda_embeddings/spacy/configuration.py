@@ -17,6 +17,7 @@ from tacenda import artifact as artifacts
 from tacenda.artifact import by_name
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.estimator import resolve
+from tacenda.tokenizers import spacy_config
 from tacenda_embeddings.spacy.linear_algebra import NUMPY_BLAS
 from tacenda_embeddings.spacy.vectors import NAME, USE, word_model
 from tacenda_embeddings.text_vectors import with_output
@@ -180,7 +181,7 @@ def _of_spacy(names: list[str], language: str) -> Config:
             f"spaCy has no configuration for {', '.join(unknown)} that reads token vectors: leave it out, or use one "
             f"of {_READERS}"
         )
-    return base
+    return Config(base).merge(spacy_config(language))
 
 
 def _layer(target: str, static: bool, cnn_layers: int) -> dict[str, Any]:

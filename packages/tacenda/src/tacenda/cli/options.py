@@ -53,10 +53,28 @@ Checkpoints = Annotated[
     typer.Option(metavar="DIR", help="Save the progress here, and continue from it."),
 ]
 Tokenizer = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help='"whitespace", for text with spaces between all tokens; "ascii_whitespace", as KenLM splits; "words", '
-        'for running text; or "spacy:LANG".'
+        help='"whitespace" (the default), for text with spaces between all tokens; "ascii_whitespace", as KenLM '
+        'splits; "words", for running English text; or "spacy:LANG".'
+    ),
+]
+
+
+def _check_precision(name: str | None) -> str | None:
+    from tacenda.artifact.arrays import PRECISIONS
+
+    if name is not None and name not in PRECISIONS:
+        raise typer.BadParameter(f"{name} is none of {', '.join(PRECISIONS)}")
+    return name
+
+
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        callback=_check_precision,
+        help="Save the model's tables with 8 bits a number (int8, the default where it has tables), with 16 "
+        "(float16) or unrounded (full).",
     ),
 ]
 MaxVocabulary = Annotated[

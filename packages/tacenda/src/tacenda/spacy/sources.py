@@ -9,6 +9,7 @@ from tacenda import artifact as artifacts
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.estimator import resolve
+from tacenda.tokenizers import spacy_config, spacy_words
 
 #: Given name, distribution and place of a model, raises ConfigurationError if it is not wanted.
 Check = Callable[[str | None, str | None, str], None]
@@ -100,8 +101,10 @@ class PipelineWords:
     """Splits text with a pipeline's tokenizer, and leaves whitespace tokens out."""
 
     def __init__(self, nlp: Any) -> None:
-        self.name = f"spacy:{nlp.lang}"
-        self._tokenizer = nlp.tokenizer
+        wanted = spacy_config(nlp.lang).get("nlp", {}).get("tokenizer", {})
+        other = [name for name in wanted if getattr(nlp.tokenizer, name, None) != wanted[name]]
+        self.name = f"spacy:{nlp.lang}" + " with another segmenter" * bool(other)
+        self._split = spacy_words(nlp.tokenizer)
 
     def __call__(self, text: str) -> list[str]:
-        return [token.text for token in self._tokenizer(text) if not token.is_space]
+        return self._split(text)
