@@ -28,6 +28,7 @@ class Letters:
 
     class vocabulary:  # noqa: N801 - stands for an attribute
         words = ("the", "cat", "saw")
+        __contains__ = words.__contains__
         oov = "single"
 
     def scaled_vectors(self, words):

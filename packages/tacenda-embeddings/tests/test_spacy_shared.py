@@ -95,6 +95,7 @@ class Letters:
 
     class vocabulary:  # noqa: N801 - stands for an attribute
         words = ("the", "cat")
+        __contains__ = words.__contains__
         oov = "single"
 
     def scaled_vectors(self, words):
