@@ -24,15 +24,13 @@ page names those that are not measured, with the reason, in a comment:
 
     <!-- not measured: 3.11 (Python), 0.05 (a setting), 1.04 (the paper, table 2) -->
 
-A table of figures from several results is filled from a template, a comment further down the page, so that the table
-itself reads well as plain text. In the template a figure is written in braces, as it is called in a marker:
+A table of figures from several results is filled from benchmarks/templates/NAME.md, so that the page itself reads well
+as plain text. In the template a figure is written in braces, as it is called in a marker:
 
     <!-- filled:summary -->
     <!-- /filled -->
 
-    <!-- template:summary
     | n-grams | {lm-ngrams data=ptb order=5 column=test decimals=1} |
-    -->
 
 Between `<!-- registry:operations -->` and `<!-- /registry -->` stands what the registry says (`registry_tables`).
 """
@@ -52,13 +50,13 @@ from benchmarks.registry_tables import TABLES
 
 ROOT = freshness.ROOT
 RESULTS = reporting.RESULTS
+TEMPLATES = ROOT / "benchmarks" / "templates"
 MARKER = re.compile(r"<!-- table:(?P<call>[^>]*?) -->\n(?P<body>.*?)<!-- /table -->", re.DOTALL)
 REGISTRY = re.compile(
     r"<!-- registry:(?P<call>\w+) -->\n(?P<body>.*?)<!-- /registry -->", re.DOTALL
 )
 FIGURE = re.compile(r"<!-- figure:(?P<call>[^>]*?) -->(?P<body>[^<]*)<!-- /figure -->")
 FILLED = re.compile(r"<!-- filled:(?P<name>\w+) -->\n(?P<body>.*?)<!-- /filled -->", re.DOTALL)
-TEMPLATE = re.compile(r"<!-- template:(?P<name>\w+)\n(?P<body>.*?)-->", re.DOTALL)
 IN_BRACES = re.compile(r"\{(?P<call>[^{}]+)\}")
 LEGEND = re.compile(r"\n<!-- legend -->.*?<!-- /legend -->\n", re.DOTALL)
 SKIPPED = {
@@ -252,11 +250,10 @@ def fill(text: str) -> str:
         ),
         text,
     )
-    templates = {match["name"]: match["body"] for match in TEMPLATE.finditer(text)}
     text = FILLED.sub(
         lambda match: (
             f"<!-- filled:{match['name']} -->\n"
-            f"{IN_BRACES.sub(lambda each: figure(each['call']), templates[match['name']])}"
+            f"{IN_BRACES.sub(lambda each: figure(each['call']), template(match['name']))}"
             "<!-- /filled -->"
         ),
         text,
@@ -269,11 +266,16 @@ def fill(text: str) -> str:
     return text
 
 
+def template(name: str) -> str:
+    """Return the template of a filled table."""
+    return (TEMPLATES / f"{name}.md").read_text(encoding="utf8")
+
+
 def results_shown(text: str) -> set[str]:
     """Return the names of the results that a page takes tables and figures from."""
     calls = [m["call"] for kind in (MARKER, FIGURE) for m in kind.finditer(text)]
-    for template in TEMPLATE.finditer(text):
-        calls += [match["call"] for match in IN_BRACES.finditer(template["body"])]
+    for table in FILLED.finditer(text):
+        calls += [match["call"] for match in IN_BRACES.finditer(template(table["name"]))]
     return {call.split()[0] for call in calls}
 
 

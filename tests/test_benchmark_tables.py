@@ -18,6 +18,7 @@ ROWS = [
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "ROOT", tmp_path)
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(tables, "TEMPLATES", tmp_path)
     (tmp_path / "made-up.json").write_text(json.dumps({"rows": ROWS}))
     return tmp_path
 
@@ -169,13 +170,12 @@ def test_a_figure_wants_one_row_and_a_value(measured):
         tables.figure("made-up row=a column=speed")
 
 
-def test_a_template_further_down_fills_a_table_without_markers_in_it(folder):
-    page = (
-        "<!-- filled:summary -->\n| old |\n<!-- /filled -->\n\nProse.\n\n<!-- template:summary\n"
-        "| a | {made-up row=a column=test_250}% |\n| b | {made-up row=b column=speed} |\n-->\n"
+def test_a_template_in_a_file_fills_a_table_without_markers_in_it(folder):
+    (folder / "summary.md").write_text(
+        "| a | {made-up row=a column=test_250}% |\n| b | {made-up row=b column=speed} |\n"
     )
-    filled = tables.fill(page)
-    assert filled.startswith(
+    filled = tables.fill("<!-- filled:summary -->\n| old |\n<!-- /filled -->\n")
+    assert filled == (
         "<!-- filled:summary -->\n| a | 91.23 ± 0.06% |\n| b | 2.35 |\n<!-- /filled -->\n"
     )
     assert tables.fill(filled) == filled
