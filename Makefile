@@ -120,7 +120,7 @@ gpu: setup
 gpu-dry: setup
 	@$(TEST_ENV) $(BIN)/python -m pytest -q -s packages/tacenda/tests/test_triton.py
 
-# Tests compare; this writes. Numbers that differ by less than one in a hundred are left as they are.
+# Tests compare; this writes. Numbers that differ by less than three in a hundred are left as they are.
 outputs: setup
 	@$(TEST_ENV) $(BIN)/python -m pytest --quiet --write-outputs $(if $(PAGE),,tests/test_notebooks.py) \
 		"tests/test_documentation.py::test_pages_show_what_their_code_prints$(if $(PAGE),[$(PAGE)])"

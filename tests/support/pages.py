@@ -87,8 +87,9 @@ def tidy(printed):
 def agree(shown, printed):
     """Whether a page shows what was printed.
 
-    Spaces do not count, nor do times and dates. Whole numbers must be the same, and others to within one
-    in a hundred. A line of three dots stands for any number of lines.
+    Spaces do not count, nor do times and dates. Whole numbers must be the same, and others to within three
+    in a hundred, as much as training in many small steps differs between processors. A line of three dots stands
+    for any number of lines.
     """
     if shown is None:
         return not printed
@@ -130,7 +131,7 @@ def same_number(shown, printed):
     first, second = (float(text.replace(",", "").replace("−", "-")) for text in (shown, printed))
     if not set(".e") & set(shown + printed):
         return first == second
-    return math.isclose(first, second, rel_tol=0.01, abs_tol=0.006)
+    return math.isclose(first, second, rel_tol=0.03, abs_tol=0.015)
 
 
 def write_outputs(page, runs):
