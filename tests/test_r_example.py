@@ -28,7 +28,8 @@ def scored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     [writes] = re.findall(r"^```python\n(from pathlib[^`]*?items\.csv.*?)^```", PAGE, re.M | re.S)
     exec(writes, {})
-    [command] = re.findall(r"^\$ tacenda (.* items\.csv .*)$", PAGE, re.MULTILINE)
+    lines = PAGE.replace("\\\n", " ")
+    [command] = re.findall(r"^\$ tacenda (.* items\.csv .*)$", lines, re.MULTILINE)
     done = CliRunner().invoke(app, shlex.split(command))
     assert done.exit_code == 0, done.output
     with (tmp_path / "scored.csv").open(encoding="utf8", newline="") as file:

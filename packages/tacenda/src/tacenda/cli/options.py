@@ -65,7 +65,7 @@ def _check_precision(name: str | None) -> str | None:
     from tacenda.artifact.arrays import PRECISIONS
 
     if name is not None and name not in PRECISIONS:
-        raise typer.BadParameter(f"{name} is none of {', '.join(PRECISIONS)}")
+        raise ConfigurationError(f"--precision must be one of {', '.join(PRECISIONS)}, not {name}")
     return name
 
 
