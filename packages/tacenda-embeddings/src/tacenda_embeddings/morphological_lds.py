@@ -112,6 +112,7 @@ class MorphologicalLDS(Estimator):
         """Return the same fitted model with another output of its LDS; it copies nothing. Raises ConfigurationError."""
         other = type(self)()._take(self.lds.with_output(output), self.words, self.learned)
         other.figures, other.fitted_on = self.figures, self.fitted_on
+        other.precision = self.precision
         return other
 
     def _fitted(self) -> DirectionMap:

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import tacenda
+from tacenda import store
 from tacenda.corpus import Corpus
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, CorpusError, DataError, NotFittedError
@@ -74,6 +76,15 @@ def test_unwhitened_identification_is_another_start_and_a_worse_one(counts):
     found = LDS(**start, advanced={"whiten": False}).fit(counts)
     assert np.abs(found.learned.mean @ found.learned.parameters.C).max() < 1e-5
     assert found.likelihood_gain < LDS(**start).fit(counts).likelihood_gain
+
+
+def test_a_rounded_model_with_another_output_is_saved_rounded(model, tmp_path):
+    small = model.rounded("int8").with_output("own")
+    small.save(tmp_path / "small")
+    assert tacenda.load(tmp_path / "small").precision == "int8"
+    model.with_output("own").save(tmp_path / "large")
+    sizes = [store.size_of(tmp_path / name) for name in ("small", "large")]
+    assert sizes[0] < 0.6 * sizes[1]
 
 
 def test_fitted_parameters_are_a_model_of_text(model):

@@ -269,7 +269,7 @@ class LDS(Estimator):
             replace(self.settings, output=output, own_weight=weight, advanced=advanced)
         )
         other.learned, other._vocabulary = self.learned, self._vocabulary
-        other.history = self.history
+        other.history, other.precision = self.history, self.precision
         other.figures, other.fitted_on = self.figures, self.fitted_on
         return other
 
