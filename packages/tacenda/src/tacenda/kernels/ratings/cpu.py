@@ -429,7 +429,7 @@ def choice_steps(offsets, ids, table, start, precision, confidence, steps):
     return out
 
 
-@njit(fastmath=_REORDERED)
+@njit
 def _choice_product(rows, table, p, precision, confidence, out):
     """Fill out with (P + a sum y y^T) p."""
     width = len(p)
@@ -449,7 +449,7 @@ def _choice_product(rows, table, p, precision, confidence, out):
             out[j] += score * y[j]
 
 
-@njit(fastmath=_REORDERED)
+@njit
 def _choice_steps(offsets, ids, table, precision, confidence, steps, out):
     width = table.shape[1]
     product = np.empty(width, np.float32)
