@@ -432,21 +432,11 @@ def choice_steps(offsets, ids, table, start, precision, confidence, steps):
 @njit
 def _choice_product(rows, table, p, precision, confidence, out):
     """Fill out with (P + a sum y y^T) p."""
-    width = len(p)
-    for j in range(width):
-        out[j] = 0
-    for i in range(width):
-        part = p[i]
-        for j in range(width):
-            out[j] += part * precision[i, j]
+    out[:] = 0
+    for i in range(len(p)):
+        _add(p[i], precision[i], out)
     for i in rows:
-        y = table[i]
-        score = np.float32(0)
-        for j in range(width):
-            score += y[j] * p[j]
-        score *= confidence
-        for j in range(width):
-            out[j] += score * y[j]
+        _add(confidence * _dot(table[i], p), table[i], out)
 
 
 @njit
@@ -454,31 +444,24 @@ def _choice_steps(offsets, ids, table, precision, confidence, steps, out):
     width = table.shape[1]
     product = np.empty(width, np.float32)
     r, p = np.empty(width, np.float32), np.empty(width, np.float32)
+    pull = np.float32(1) + confidence
     for u in range(len(out)):
         x, rows = out[u], ids[offsets[u] : offsets[u + 1]]
         _choice_product(rows, table, x, precision, confidence, product)
-        size = np.float32(0)
-        for j in range(width):
-            r[j] = -product[j]
+        r[:] = -product
         for i in rows:
-            y = table[i]
-            for j in range(width):
-                r[j] += (1 + confidence) * y[j]
-        for j in range(width):
-            p[j] = r[j]
-            size += r[j] * r[j]
+            _add(pull, table[i], r)
+        p[:] = r
+        size = _dot(r, r)
         for _ in range(steps):
             if size < _SETTLED:
                 break
             _choice_product(rows, table, p, precision, confidence, product)
-            curvature, before = np.float32(0), size
-            for j in range(width):
-                curvature += p[j] * product[j]
-            step, size = before / curvature, np.float32(0)
-            for j in range(width):
-                x[j] += step * p[j]
-                r[j] -= step * product[j]
-                size += r[j] * r[j]
+            step, before = size / _dot(p, product), size
+            _add(step, p, x)
+            _add(-step, product, r)
+            # Sums apart from stores: whether a loop with both is vectorized depends on how far apart the arrays lie.
+            size = _dot(r, r)
             ratio = size / before
             for j in range(width):
                 p[j] = r[j] + ratio * p[j]
