@@ -74,7 +74,9 @@ def fit(
     tokenizer: Tokenizer = None,
     language: Annotated[
         str | None,
-        typer.Option(metavar="LANG", help="The same as --tokenizer spacy:LANG."),
+        typer.Option(
+            "--language", "--lang", metavar="LANG", help="The same as --tokenizer spacy:LANG."
+        ),
     ] = None,
     max_vocabulary: MaxVocabulary = 40_000,
     min_count: MinCount = 1,

@@ -144,9 +144,8 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
         yield _lock(handle, wait)
     finally:
         if os.getpid() == holder:
-            with suppress(
-                OSError
-            ):  # a child that was forked meanwhile has the lock too, unless it is released
+            # a child that was forked meanwhile has the lock too, unless it is released
+            with suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 

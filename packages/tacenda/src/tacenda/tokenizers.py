@@ -90,8 +90,8 @@ def spacy_config(language: str) -> dict[str, Any]:
 def spacy_words(tokenizer: Any) -> Tokenizer:
     """Return a function from a line to the tokens that a tokenizer of spaCy makes of it, without whitespace tokens.
 
-    spaCy's rule-based tokenizer treats each piece between whitespace by itself, unless one of its special cases
-    contains whitespace. Then pieces seen lately are remembered, as most text repeats them.
+    spaCy's rule-based tokenizer splits each piece between whitespace independently, so pieces seen lately are
+    remembered: most text repeats them. Not so where a special case contains whitespace, and in other tokenizers.
     """
     from spacy.tokenizer import Tokenizer as RuleTokenizer
 
