@@ -356,6 +356,14 @@ def description(seeds: Sequence[int] | None) -> dict[str, Any]:
     }
 
 
+def device_facts(device: str) -> dict[str, str]:
+    """Return the name of a device and the build of torch that runs there."""
+    import torch
+
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else _cpu_model()
+    return {"device": name, "torch": f"{torch.__version__}, CUDA {torch.version.cuda}"}
+
+
 def save(
     name: str,
     protocol: Mapping[str, Any],

@@ -270,8 +270,7 @@ def device_protocol(options: Any) -> dict[str, Any]:
         "step": f"parameterization with width {_WIDTH}, {_CLASSES} classes, half the states dropped, forward-backward, "
         "gradient, Adam, float32 without TF32; medians, turn by turn, synchronised before and after; both "
         "formulations on the same sentences, checked to give the same log-likelihood",
-        "device": torch.cuda.get_device_name(options.device),
-        "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
+        **reporting.device_facts(options.device),
     }
 
 
