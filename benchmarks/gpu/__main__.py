@@ -147,7 +147,7 @@ def measure(groups: list[str], device: str, repeats: int, minutes: float, again:
     """Measure what is missing, row by row, until the minutes are over. Raises SystemExit if a row failed."""
     import torch
 
-    torch.cuda.set_device(device)
+    torch.cuda.set_device(torch.device(device).index or 0)
     end, card = time.monotonic() + 60 * minutes, torch.cuda.get_device_name(device)
     rates, done = rates_of(device), set[str]() if again else known(card)
     cases, failed = [case for group in groups for case in GROUPS[group]()], 0

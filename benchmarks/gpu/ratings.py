@@ -35,7 +35,7 @@ class Shape(NamedTuple):
 
 
 SMALL = Shape("as MovieLens-1M", 6_040, 3_706, 1_000_209)
-LARGE = Shape("as Netflix", 480_189, 17_770, 99_072_112)
+LARGE = Shape("as MovieLens-20M", 138_493, 26_744, 20_000_263)
 
 
 @cache
@@ -127,7 +127,7 @@ def small() -> Iterator[Case]:
 
 
 def large() -> Iterator[Case]:
-    """Of the larger one, which takes minutes to generate."""
+    """Of the larger one, which takes a while to generate."""
     yield from _of(LARGE)
 
 

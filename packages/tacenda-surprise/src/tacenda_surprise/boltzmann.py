@@ -623,7 +623,7 @@ class _Trainer(Trainer):
             *more,
         )
 
-    def _result(self, numbers: npt.NDArray[np.int64], error: float) -> StepResult:
+    def _result(self, numbers: npt.NDArray[np.int64], error: Any) -> StepResult:
         """Errors in units of the ratings, and how many ratings they are of."""
         offsets = self._cases.ratings.user_offsets
         sizes = offsets[numbers + 1] - offsets[numbers]

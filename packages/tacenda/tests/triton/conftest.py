@@ -35,12 +35,12 @@ class Device:
             return [array for part in value for array in self.arrays(part)]
         return [value.cpu().numpy() if isinstance(value, torch.Tensor) else value]
 
-    def assert_like(self, found, expected, tolerance):
-        """Shapes, dtypes and numbers; errors relative to the largest."""
+    def assert_like(self, found, expected, tolerance, of=1e-3):
+        """Shapes, dtypes and numbers; errors relative to the largest, or to what the numbers are differences ``of``."""
         for ours, theirs in zip(self.arrays(found), self.arrays(expected), strict=True):
             assert ours.shape == theirs.shape
             assert ours.dtype == theirs.dtype
-            scale = np.abs(theirs[np.isfinite(theirs)]).max(initial=1e-3)
+            scale = np.abs(theirs[np.isfinite(theirs)]).max(initial=of)
             np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance * scale)
 
 

@@ -79,11 +79,13 @@ def assert_blocks(device, made_of, pairs, weights, norms, tolerance=2e-5):
     arguments = made_of, *pairs, weights, norms
     expected = device.reference(block_softmax, *arguments)
     device.assert_like(block_softmax(*device.tensors(arguments)), expected, tolerance)
-    given = made_of, *pairs, expected, np.abs(np.cos(expected * 9)), weights
+    counts = np.abs(np.cos(expected * 9))
+    given = made_of, *pairs, expected, counts, weights
     device.assert_like(
         block_softmax_backward(*device.tensors(given)),
         device.reference(block_softmax_backward, *given),
         tolerance,
+        of=counts.max(initial=1e-3),  # counts less their shares: of one state nothing is left
     )
 
 

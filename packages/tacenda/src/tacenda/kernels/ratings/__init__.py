@@ -5,7 +5,7 @@ offsets, may be arrays or tensors. Operations are re-entrant on different tables
 give the same bits on one kind of device. Rates that are too large diverge to NaN, which the errors returned then show.
 """
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -482,7 +482,7 @@ class Machine(NamedTuple):
 class Divergence(NamedTuple):
     """Sums over the cases: an error, and the directions that raise the likelihood."""
 
-    error: float  # the squared error of the mean scores that the first hidden states give
+    error: SupportsFloat  # the squared error of the mean scores that the first hidden states give
     weights: Any
     visible_biases: Any
     hidden_biases: Any

@@ -338,20 +338,20 @@ def boltzmann_divergence(cases, own_cases, machine, seed):
     data = activations(r)
     h = (of_hidden < data).float()
     found = boltzmann_expectations(m, owner, weights, b, h, s, o[own])
-    error = float((found.means - s[r]).double().square().sum())
+    error = (found.means - s[r]).double().square().sum()
     k = draw(found.chances, of_visible)
     p = activations(k)
     rows, scales = (torch.cat(both) for both in zip(entries(r), entries(k), strict=True))
     scales[len(m) :] *= -1
     columns = torch.cat([owner, owner + len(own_cases)])
     d_W = by_row(rows, columns, scales, torch.cat([data, p]), len(W))
-    counted = [
-        torch.bincount(m * K + each, minlength=visible * K).view(visible, K) for each in (r, k)
-    ]
+    d_b = b.new_zeros(visible * K)
+    for each, sign in ((r, 1.0), (k, -1.0)):  # of whole numbers, whose sums no order changes
+        d_b.index_add_(0, m * K + each, torch.full_like(scales[: len(m)], sign))
     moved = data - p
     d_U = by_row(known, of_identity, U.new_ones(len(known)), moved, visible) if len(U) else U
     return Divergence(
-        error, d_W.view(weights.shape), (counted[0] - counted[1]).float(), moved.sum(0), d_U.clone()
+        error, d_W.view(weights.shape), d_b.view(visible, K), moved.sum(0), d_U.clone()
     )
 
 

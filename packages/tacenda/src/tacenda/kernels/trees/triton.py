@@ -63,7 +63,8 @@ def _predict(
     if GIVEN:
         u = tl.load(before + kept, tails, 0.0)
     else:
-        for p in range(begin, start - n):
+        walked = tl.where(n_tails > 0, start - n, begin)  # without tails nothing is gathered
+        for p in range(begin, walked):
             word = tl.load(ids + p).to(tl.int64)
             u = fading * u + tl.load(far + word * width + d, inside, 0.0)[None, :]
         tl.store(before + kept, u, tails)
