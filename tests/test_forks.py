@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,35 @@ for name in sys.argv[2:]:
             print(name, status)
     done.set()
     thread.join()
+"""
+
+MULTIPLYING = """
+import os, signal, threading, warnings
+import numpy as np
+from blis.py import gemm
+import tacenda.forks
+warnings.simplefilter("ignore")
+
+left, right = np.ones((10, 96), np.float32), np.ones((96, 96), np.float32)
+done = threading.Event()
+
+def work():
+    while not done.is_set():
+        gemm(left, right)
+
+thread = threading.Thread(target=work)
+thread.start()
+for turn in range(500):
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        os._exit(not (gemm(left, right) == 96).all())
+    status = os.waitpid(child, 0)[1]
+    if status:
+        print(turn, status)
+        break
+done.set()
+thread.join()
 """
 
 
@@ -120,6 +150,11 @@ def test_a_child_computes_a_property_that_a_thread_was_computing():
         done.set()
         thread.join()
     assert slow.value == vars(slow)["value"] == 7
+
+
+@pytest.mark.skipif(not find_spec("blis"), reason="needs spaCy's BLIS")
+def test_children_multiply_with_blis_while_a_thread_does():
+    assert output_of("-c", MULTIPLYING) == ""
 
 
 def test_a_fork_waits_for_what_a_thread_is_compiling():

@@ -1,5 +1,6 @@
 """Repairs for forked children: they have none of their parent's threads, and locks that a thread held stay locked."""
 
+import ctypes
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
@@ -45,5 +46,19 @@ def _renew() -> None:
         owner.renew()
 
 
+def _renew_blis() -> None:
+    """Renew the locks and the memory of BLIS, with which thinc multiplies on a CPU; NumPy's BLAS renews its own."""
+    blis: Any = sys.modules.get("blis.cy")
+    if blis is not None:
+        try:
+            library = ctypes.CDLL(blis.__file__)
+            initialize, renew = library.bli_init, library.bli_memsys_init
+        except (OSError, AttributeError):  # another version of BLIS
+            return
+        initialize()  # unless it is initialized, which the other requires
+        renew()
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=_renew_blis)
