@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import spacy
+from spacy.tokens import Doc
 
 from benchmarks import reporting
 from benchmarks.language_models.contexts import Texts, cut
 from benchmarks.reporting import Row, Table, main
-from tacenda import datasets
+from tacenda import Corpus, datasets
 from tacenda.ratings import read_ratings, split
 from tacenda_embeddings import LDS, VarEmbed
 from tacenda_lm import HLBL, LBL, VLHMM
@@ -29,7 +31,7 @@ from tacenda_surprise import (
 )
 
 PROTOCOL = {
-    "text": "Penn Treebank, its first 20,000 sentences of training; perplexities of its whole validation text",
+    "text": "Penn Treebank, its first 10,000 sentences of training; perplexities of its whole validation text",
     "ratings": "MovieLens-100K, a random tenth held out; RMSE of predictions that stay within the scale",
     "difference": "of the two values, relative to that of the CPU; of vectors the largest error by a vector's length",
     "seconds": "of a fit by the clock; of the second of two fits on the device",
@@ -83,19 +85,23 @@ def compared(
     }
 
 
+def to_numpy(array: Any) -> Any:
+    return array.get() if hasattr(array, "get") else array
+
+
 def timed(fit: Callable[[Any], Any], model: Any) -> tuple[Any, float]:
     begin = time.perf_counter()
     return fit(model), time.perf_counter() - begin
 
 
-def of_dynamics(texts: Texts, device: str) -> Iterator[Row]:
+def of_dynamics(texts: Texts, train: Corpus, device: str) -> Iterator[Row]:
     """Compare a fit of an LDS, and the vectors of one model made here and there."""
     yield compared(
-        "LDS, 200 states", lambda on: LDS(seed=0, device=on), lambda model: model.fit(texts.train),
+        "LDS, 100 states", lambda on: LDS(n_states=100, device=on), lambda model: model.fit(train),
         lambda model: model.likelihood_gain, "nats per token over no dynamics", device,
     )  # fmt: skip
-    here, there = (LDS(seed=0, device=on) for on in ("cpu", device))
-    there.learned, there._vocabulary = here.fit(texts.train).learned, here.vocabulary
+    here, there = (LDS(n_states=100, device=on) for on in ("cpu", device))
+    there.learned, there._vocabulary = here.fit(train).learned, here.vocabulary
     ids = list(texts.valid.sentences())
     there.transform_ids(ids)
     (ours, seconds), (theirs, of_device) = (
@@ -112,11 +118,38 @@ def of_dynamics(texts: Texts, device: str) -> Iterator[Row]:
     }
 
 
+def of_pipeline(texts: Texts, train: Corpus, device: str) -> Iterator[Row]:
+    """Compare the time of ``lds_embeddings`` in spaCy, vectors left where they were made."""
+    lines = texts.test_lines
+    lds, seconds, made = LDS(n_states=100, device=device).fit(train), [], []
+    for prefer in (spacy.require_cpu, spacy.require_gpu if device != "cpu" else spacy.require_cpu):
+        prefer()
+        nlp = spacy.blank("en")
+        nlp.add_pipe("lds_embeddings").initialize(artifact=lds)
+        docs = [Doc(nlp.vocab, line.split()) for line in lines]
+        for _ in range(2):  # the second is timed
+            found, took = timed(lambda nlp: list(nlp.pipe(doc.copy() for doc in docs)), nlp)  # noqa: B023
+        seconds.append(took)
+        made.append(np.concatenate([to_numpy(doc.tensor) for doc in found]))
+    spacy.require_cpu()
+    errors = np.linalg.norm(made[1] - made[0], axis=1) / np.linalg.norm(made[0], axis=1)
+    yield {
+        "what": "lds_embeddings in spaCy, test text",
+        "measure": "error of a vector",
+        "difference": float(errors.max()),
+        "CPU seconds": seconds[0],
+        "device seconds": seconds[1],
+    }
+
+
 def rows(options: Any) -> Iterator[Row]:
     """Compare all models."""
     texts, device = Texts(), options.device
-    wanted: dict[str, Callable[[], Iterator[Row]]] = {"LDS": lambda: of_dynamics(texts, device)}
-    train, _ = cut(texts.train, 20_000, 1)
+    train, _ = cut(texts.train, 10_000, 1)
+    wanted: dict[str, Callable[[], Iterator[Row]]] = {
+        "LDS": lambda: of_dynamics(texts, train, device),
+        "spaCy": lambda: of_pipeline(texts, train, device),
+    }
     for name, new in OF_TEXT.items():
         wanted[name] = lambda name=name, new=new: iter([  # type: ignore[misc]
             compared(name, new, lambda model: model.fit(train, valid=texts.valid),

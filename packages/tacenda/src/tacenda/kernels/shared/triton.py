@@ -103,7 +103,7 @@ def adam(table, mean, square, gradient, rate, t):
 # Triton's interpreter.
 
 
-_NONZEROS, _COLUMNS = 16, 128
+_NONZEROS, _COLUMNS = 128, 128
 
 
 @triton.jit
