@@ -93,11 +93,11 @@ def test_words_of_one_class_differ_by_their_morphemes(model, lds):
 
 
 def test_rows_of_known_words_are_predicted_better_than_by_their_classes(model, lds):
-    from tacenda_embeddings.morphological_lds import _stand_ins
+    from tacenda_embeddings.morphological_lds import _find_stand_ins
 
     words = [w for w in lds.vocabulary.words if w.isalpha()]
     own = lds.input_rows[[lds.vocabulary.id_of(w) for w in words]]
-    by_class = lds.input_rows[_stand_ins(lds.vocabulary, words)]
+    by_class = lds.input_rows[_find_stand_ins(lds.vocabulary, words)]
 
     def cosine(rows):
         dots = np.einsum("ij,ij->i", rows, own)

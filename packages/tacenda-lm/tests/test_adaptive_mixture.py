@@ -12,7 +12,7 @@ import tacenda
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, DataError
 from tacenda.testing.samples import sample_sentences
 from tacenda_lm import AdaptiveMixture, KneserNey, Mixture, UnigramCache
-from tacenda_lm.sequences import encoded
+from tacenda_lm.sequences import encode_sentences
 
 TEXT, VALID = sample_sentences(), sample_sentences(80, seed=3)
 
@@ -58,7 +58,7 @@ def test_repr_names_the_kind_of_mixture(models):
 
 def test_words_one_by_one_have_the_scores_of_the_text_in_whatever_pieces(models):
     mixture = AdaptiveMixture(models, adaptation=0.7, memory=0.9)
-    ids, _ = encoded(VALID[:6], mixture.vocabulary, eos=True)
+    ids, _ = encode_sentences(VALID[:6], mixture.vocabulary, eos=True)
     whole, last = mixture.score_from(mixture.start(), ids)
     state, found = mixture.start(), []
     for word in ids.tolist():
@@ -79,7 +79,7 @@ def test_distributions_have_the_weights_of_their_place(models, monkeypatch):
     from tacenda_lm import mixture as module
 
     mixture = AdaptiveMixture(models, adaptation=2.0, memory=0.8)
-    ids, offsets = encoded(VALID[:5], mixture.vocabulary, eos=True)
+    ids, offsets = encode_sentences(VALID[:5], mixture.vocabulary, eos=True)
     scores = mixture.score_corpus(ids, offsets)
     for size in (1, 3, 1000):
         monkeypatch.setattr(module, "rows_of_block", lambda n_types, size=size: size)

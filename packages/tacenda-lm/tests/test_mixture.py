@@ -21,7 +21,7 @@ from tacenda.errors import (
 from tacenda.testing.samples import sample_sentences
 from tacenda_lm import LBL, KneserNey, Mixture
 from tacenda_lm.mixture import fit_weights
-from tacenda_lm.sequences import encoded
+from tacenda_lm.sequences import encode_sentences
 
 TEXT, VALID = sample_sentences(), sample_sentences(80, seed=3)
 
@@ -190,7 +190,7 @@ def test_a_component_that_is_fitted_again_has_its_new_words():
 def test_distributions_are_mixed_whatever_the_blocks_of_the_components(models, monkeypatch):
     from tacenda_lm import mixture, states
 
-    ids, offsets = encoded(VALID[:10], models["order-1"].vocabulary, eos=True)
+    ids, offsets = encode_sentences(VALID[:10], models["order-1"].vocabulary, eos=True)
     whole = [np.concatenate(list(m.distributions(ids, offsets))) for m in models.values()]
     mixed = Mixture(models, [1, 2, 3])
     expected = np.log(sum(w * np.exp(x) for w, x in zip((1 / 6, 2 / 6, 3 / 6), whole, strict=True)))

@@ -138,7 +138,7 @@ def test_abstract_types_and_any():
 
 
 def test_the_description_lists_the_options_of_a_group_with_their_defaults():
-    found = TreeSettings.described()
+    found = TreeSettings.document()
     for one in TreeAdvanced.options():
         assert f"    * {one.name} = {one.default!r}: " in found
 

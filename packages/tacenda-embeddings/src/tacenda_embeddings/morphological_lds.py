@@ -115,7 +115,7 @@ class MorphologicalLDS(Estimator):
         other.precision = self.precision
         return other
 
-    def _fitted(self) -> DirectionMap:
+    def _require_fitted(self) -> DirectionMap:
         if self.learned is None:
             raise NotFittedError(
                 "this MorphologicalLDS is not fitted: call fit(corpus), join two fitted models with "
@@ -128,7 +128,7 @@ class MorphologicalLDS(Estimator):
     @property
     def vocabulary(self) -> Vocabulary:
         """The words that the LDS has seen. Raises NotFittedError."""
-        self._fitted()
+        self._require_fitted()
         return self.lds.vocabulary
 
     def knows(self, word: str) -> bool:
@@ -145,8 +145,8 @@ class MorphologicalLDS(Estimator):
 
         Their directions are predicted. Each is as long as the row of the type that the LDS uses for the word.
         """
-        W, lds = self._fitted().map, self.lds
-        stand_ins = lds.input_rows[_stand_ins(lds.vocabulary, words)]
+        W, lds = self._require_fitted().map, self.lds
+        stand_ins = lds.input_rows[_find_stand_ins(lds.vocabulary, words)]
         lengths = np.linalg.norm(stand_ins, axis=1, keepdims=True)
         predicted = _directions(_features(stand_ins, self.words.vectors(words)) @ W) * lengths
         return np.ascontiguousarray(predicted, np.float32)
@@ -175,7 +175,7 @@ class MorphologicalLDS(Estimator):
 
     def nested(self) -> Mapping[str, Estimator]:
         """Return the two models."""
-        self._fitted()
+        self._require_fitted()
         return {"lds": self.lds, "words": self.words}
 
     @classmethod
@@ -196,7 +196,7 @@ class MorphologicalLDS(Estimator):
         return cls()._take(lds, words, DirectionMap.from_arrays(arrays, **sizes))
 
 
-def _stand_ins(vocabulary: Vocabulary, words: Sequence[str]) -> npt.NDArray[np.int64]:
+def _find_stand_ins(vocabulary: Vocabulary, words: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return the types that the LDS would use for words outside its vocabulary, (words,)."""
     found = np.full(len(words), vocabulary.unknown_id, np.int64)
     if vocabulary.oov == "single":
@@ -243,7 +243,7 @@ def _learn_map(lds: LDS, words: MorphologicalEmbedder[Any]) -> Rows:
             f"only {len(chosen)} words of the LDS are made of morphemes that other words have too: the map "
             f"from morphemes to the LDS needs {_FEWEST}; fit both on more text"
         )
-    stand_ins = lds.input_rows[_stand_ins(vocabulary, chosen)]
+    stand_ins = lds.input_rows[_find_stand_ins(vocabulary, chosen)]
     X = _features(stand_ins, words.vectors(chosen, prior=True)).astype(np.float64)
     Y = _directions(lds.input_rows[rows]).astype(np.float64)
     gram = X.T @ X

@@ -201,7 +201,7 @@ def inputs_of_contexts(p: BoltzmannParameters, features: Floats, earlier: Floats
     return found
 
 
-def packed_words(p: BoltzmannParameters) -> PackedInputs:
+def pack_word_inputs(p: BoltzmannParameters) -> PackedInputs:
     """Return a (types, hidden) as `unnormalized` takes it: 2 N_w N_f N_h operations."""
     return pack_inputs(p.words @ p.outputs)
 
@@ -229,7 +229,7 @@ class BoltzmannPredictor(Predictor):
         self.parameters, self.boundary = parameters, boundary
         self.n_types, self.n = len(parameters.words), len(parameters.contexts)
         self.temporal = len(parameters.transitions) > 0
-        self._packed = packed_words(parameters)
+        self._packed = pack_word_inputs(parameters)
 
     def start(self) -> State:
         hidden = np.zeros(self.parameters.hidden if self.temporal else 0, np.float32)
@@ -380,7 +380,7 @@ def draw(weights: Floats, points: Floats) -> npt.NDArray[np.int64]:
     return found
 
 
-def by_prediction(
+def draw_by_prediction(
     p: BoltzmannParameters,
     words: PackedInputs,
     inputs: Floats,
@@ -404,7 +404,7 @@ def by_prediction(
     return Negative(found, np.full(found.shape, 1 / drawn, inputs.dtype), loss)
 
 
-def by_divergence(
+def draw_by_divergence(
     p: BoltzmannParameters, inputs: Floats, targets: _Ints, steps: int, rng: np.random.Generator
 ) -> Negative:
     """Draw one word for each context by ``steps`` of Gibbs sampling that begin at the observed word.
@@ -416,7 +416,7 @@ def by_divergence(
         hidden = sigmoid(p.words[now] @ p.outputs + inputs)
         features = _draw_states(hidden, rng) @ p.outputs.T
         points, now = rng.random((len(inputs), 1)), np.empty(len(inputs), np.int64)
-        for own, chances, lost in _given_hidden(p, features, targets):
+        for own, chances, lost in _predict_given_hidden(p, features, targets):
             now[own] = draw(chances, points[own])[:, 0]
             loss += 0.0 if step else lost
     return Negative(now[:, None], np.ones((len(now), 1), inputs.dtype), loss)
@@ -427,16 +427,16 @@ def by_mean_field(
 ) -> tuple[Contrast, float]:
     """Return the contrast of as many steps with the probabilities of all words instead of a word drawn (section 3.1.2).
 
-    The loss is as in `by_divergence`. The hidden units are drawn in every step; at the end they are summed over.
+    The loss is as in `draw_by_divergence`. The hidden units are drawn in every step; at the end they are summed over.
     """
     visible, loss = p.words[targets], 0.0
     present = sigmoid(visible @ p.outputs + inputs)
-    words = by_word(targets, len(p.words)) @ (present @ p.outputs.T)
+    words = build_word_sums(targets, len(p.words)) @ (present @ p.outputs.T)
     biases = np.bincount(targets, minlength=len(p.words)).astype(np.float64)
     reached, hidden = np.empty_like(visible), present.copy()
     for step in range(steps):
         features = _draw_states(hidden, rng) @ p.outputs.T
-        for own, chances, lost in _given_hidden(p, features, targets):
+        for own, chances, lost in _predict_given_hidden(p, features, targets):
             chances /= chances.sum(axis=1, keepdims=True)
             reached[own] = chances @ p.words
             hidden[own] = sigmoid(reached[own] @ p.outputs + inputs[own])
@@ -448,7 +448,7 @@ def by_mean_field(
     return Contrast(present - hidden, words, outputs, biases.astype(p.words.dtype)[:, None]), loss
 
 
-def _given_hidden(
+def _predict_given_hidden(
     p: BoltzmannParameters, features: Floats, targets: _Ints
 ) -> Iterator[tuple[slice, Floats, float]]:
     """Yield P(w | h, context) (eq 3.12) up to a factor, some hundred contexts at a time, and the loss of the targets.
@@ -504,7 +504,7 @@ def contrast(
     rows = np.concatenate([present, absent])
     # sums by word first: what follows is then as large as the distinct words, not as all draws
     types, place = np.unique(np.concatenate([targets, negative.words.ravel()]), return_inverse=True)
-    slopes = by_word(place, len(types)) @ rows  # of a_w
+    slopes = build_word_sums(place, len(types)) @ rows  # of a_w
     counts = np.concatenate([np.ones(n, weights.dtype), -weights[:, 0]])
     words, biases = np.zeros_like(p.words), np.zeros_like(p.biases)
     words[types] = slopes @ p.outputs.T
@@ -534,7 +534,7 @@ def gradients(
     n, depth, width = features.shape
     flat = p.contexts.reshape(depth * width, -1)
     back = (inputs @ flat.T).reshape(n, depth, width)[batch.present]
-    words = found.words + by_word(batch.words[batch.present], len(p.words)) @ back
+    words = found.words + build_word_sums(batch.words[batch.present], len(p.words)) @ back
     made = {
         "words": words,
         "contexts": (features.reshape(n, -1).T @ inputs).reshape(p.contexts.shape),
@@ -547,7 +547,7 @@ def gradients(
     return made
 
 
-def by_word(ids: _Ints, types: int) -> Any:
+def build_word_sums(ids: _Ints, types: int) -> Any:
     """Return the sparse matrix (types, rows) of ones that adds up rows by their words."""
     n = len(ids)
     return csr_array((np.ones(n, np.float32), (ids, np.arange(n))), shape=(types, n))
@@ -592,9 +592,9 @@ class BoltzmannTrainer(Trainer):
         """
         now, rng, steps = self.current, self.draw(), self.settings.gibbs_steps
         if self.settings.learning == "likelihood":
-            negative = by_prediction(now, packed_words(now), inputs, targets, _DRAWN, rng)
+            negative = draw_by_prediction(now, pack_word_inputs(now), inputs, targets, _DRAWN, rng)
         elif self.settings.learning == "divergence":
-            negative = by_divergence(now, inputs, targets, steps, rng)
+            negative = draw_by_divergence(now, inputs, targets, steps, rng)
         else:
             return by_mean_field(now, inputs, targets, steps, rng)
         return contrast(now, inputs, targets, negative), negative.loss
@@ -671,7 +671,7 @@ class TemporalTrainer(BoltzmannTrainer):
             # words that are there act on later ones too, through the hidden units
             found = found._replace(
                 words=found.words
-                + by_word(read.targets, len(now.words)) @ (onward @ now.outputs.T),
+                + build_word_sums(read.targets, len(now.words)) @ (onward @ now.outputs.T),
                 outputs=found.outputs + now.words[read.targets].T @ onward,
             )
         before, slopes = (each.reshape(-1, now.hidden) for each in (before, slopes))

@@ -371,7 +371,7 @@ class NeuralCache(_Cache):
         self, state: State, ids: Ids
     ) -> tuple[_Float64, State, Ids, npt.NDArray[np.float32]]:
         """Return the scores of ids, the state of the model after them, and the entries after them."""
-        from tacenda_lm.compiled import alike  # imports numba
+        from tacenda_lm.compiled import sum_matching_weights  # imports numba
 
         inner, window = State(state.parts(3)[0]), self.settings.window
         kappa, width = self.settings.prior_words, self.model.state_vectors([inner]).shape[1]
@@ -386,7 +386,7 @@ class NeuralCache(_Cache):
             for row in range(n, len(words), _ROWS):
                 end, low = min(row + _ROWS, len(words)), max(0, row - window)
                 k = self._weights(entries[row:end], entries[low:end], row - low)
-                hits, totals = alike(k, words[low:end], row - low, window)
+                hits, totals = sum_matching_weights(k, words[low:end], row - low, window)
                 prior = kappa * self._prior[words[row:end]]
                 found[i + row - n : i + end - n] = np.log((hits + prior) / (totals + kappa))
             words, entries = words[-window:], entries[-window:]

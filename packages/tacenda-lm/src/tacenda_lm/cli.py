@@ -676,10 +676,10 @@ def _load(folder: Path) -> LanguageModel:
 
 def _tokenizer_of(model: LanguageModel, given: str | None) -> str:
     """Return the tokenizer that was given, or else the one that the model was fitted with."""
-    from tacenda_lm.language_model import fitted_tokenizer
+    from tacenda_lm.language_model import find_fitted_tokenizer
 
     try:
-        return fitted_tokenizer(model) if given is None else given
+        return find_fitted_tokenizer(model) if given is None else given
     except ConfigurationError as error:
         cause = str(error).removesuffix("give tokenizer")
         raise typer.BadParameter(f"{cause}give --tokenizer") from error
@@ -702,11 +702,11 @@ def _announce_fitted_lines(
 ) -> Iterator[list[str]]:
     """Yield the sentences; say on standard error at their end if the model was fitted to them."""
     from tacenda_lm.line_sketch import Found, find_lines
-    from tacenda_lm.sequences import encoded
+    from tacenda_lm.sequences import encode_sentences
 
     total: Found | None = None
     while batch := list(islice(sentences, _SENTENCES)):
-        found = find_lines(model, *encoded(batch, model.vocabulary))
+        found = find_lines(model, *encode_sentences(batch, model.vocabulary))
         total = found if total is None or found is None else total + found
         yield from batch
     if total is not None and total.note is not None:

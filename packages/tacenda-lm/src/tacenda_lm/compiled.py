@@ -36,7 +36,7 @@ def recent(ids: Ids, offsets: Offsets, weights: Float64) -> Float64:
 
 
 @njit(fastmath=_FAST)
-def alike(
+def sum_matching_weights(
     weights: npt.NDArray[np.floating[Any]], words: Ids, first: int, window: int
 ) -> tuple[Float64, Float64]:
     """Return how much the entries with the right word weigh, and all entries, for some rows: float64 (rows,) each.

@@ -92,7 +92,7 @@ def _rows_of(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:
     """Count, and return the `sorted_rows` of the whole text, range by range."""
     width = Packing.of(len(corpus.vocabulary)).columns(order) + 1
     n_pieces = 1 + (corpus.n_tokens + corpus.n_sentences) * 8 * width // _PIECE_BYTES
-    cuts = _cuts(corpus, order, n_pieces)
+    cuts = _choose_cuts(corpus, order, n_pieces)
     count = partial(_count, order=order, cuts=cuts)
     return corpus.sum_pieces(count, len(cuts) + 1, _merge, "counting n-grams")
 
@@ -105,7 +105,7 @@ def _refuse_marks(corpus: ClusterCorpus) -> None:
         raise refusal(START, "the text on the cluster")
 
 
-def _cuts(corpus: ClusterCorpus, order: int, n_pieces: int) -> Keys:
+def _choose_cuts(corpus: ClusterCorpus, order: int, n_pieces: int) -> Keys:
     """The keys at which rows are cut: quantiles of the first columns of some; the result does not depend on them."""
     if n_pieces == 1:
         return np.empty(0, np.uint64)

@@ -60,7 +60,7 @@ def top_k(
     """Return the k most probable next words with their probabilities, best first; ``</s>`` may be one."""
     _at_least_one(k, "k")
     p = next_word(model, context, bos=bos)
-    best = _best(p, k)
+    best = _find_best(p, k)
     return [(model.vocabulary.words[i], float(p[i])) for i in best.tolist()]
 
 
@@ -129,7 +129,7 @@ def _sharpen(log_probs: Float64, temperature: float, k: int | None) -> Float64:
     with np.errstate(over="ignore"):
         scores = (log_probs - log_probs.max()) / temperature
     if k is not None and k < len(scores):
-        best = _best(scores, k)
+        best = _find_best(scores, k)
         kept = np.full_like(scores, -np.inf)
         kept[best] = scores[best]
         scores = kept
@@ -173,7 +173,7 @@ def beam(
         rows[:, model.vocabulary.oov_ids] = -np.inf
         rows += np.array([total for total, _, _ in live])[:, None]
         grown = []
-        for place in _best(rows.ravel(), width).tolist():
+        for place in _find_best(rows.ravel(), width).tolist():
             i, word = divmod(place, rows.shape[1])
             total = float(rows[i, word])
             if word == boundary:
@@ -194,7 +194,7 @@ def beam(
     ]
 
 
-def _best(values: Float64, k: int) -> npt.NDArray[np.intp]:
+def _find_best(values: Float64, k: int) -> npt.NDArray[np.intp]:
     """Places of the k largest values, largest first; of equal values the first ones."""
     k = min(k, len(values))
     least = np.partition(values, len(values) - k)[len(values) - k]

@@ -23,8 +23,8 @@ from tacenda_lm.sequences import (
     Float64,
     Ids,
     check_blank_lines,
+    encode_sentences,
     encode_text,
-    encoded,
     sums_of_pieces,
 )
 from tacenda_lm.states import State
@@ -103,7 +103,7 @@ def score_batch(
     else:
         listed = list(sentences_of(sentences, model.string_tokenizer))
         marked = {i: tokens for i, tokens in enumerate(listed) if _has_marks(model, tokens)}
-        ids, offsets = encoded(listed, model.vocabulary, eos=eos)
+        ids, offsets = encode_sentences(listed, model.vocabulary, eos=eos)
         scores = model.score_corpus(ids, offsets)
     found = sums_of_pieces(scores, offsets[:-1], offsets[1:]) / _LN10
     if eos and not counted:

@@ -43,8 +43,8 @@ from tacenda_lm.sequences import (
     check_ids,
     check_pairs,
     check_sequences,
+    encode_sentences,
     encode_text,
-    encoded,
     side_by_side,
     with_ends,
 )
@@ -409,7 +409,7 @@ class LanguageModel(Estimator):
             else:
                 scores = self.score_corpus(ids, offsets)
             parts.append(_sum_up(block, scores, offsets, spelling))
-        found = Perplexity.pooled(parts, context, check_blank_lines(blank_lines))
+        found = Perplexity.pool(parts, context, check_blank_lines(blank_lines))
         _warn_of_implausible(self, found)
         _warn_of_unknown(self, found, chosen if isinstance(text, str | os.PathLike) else None)
         return found
@@ -444,12 +444,12 @@ class LanguageModel(Estimator):
         It computes a whole distribution for every token. With ``eos`` it is one value longer: the last is
         the entropy at the end of the sentence.
         """
-        ids, offsets = encoded([self._tokens(sentence)], self.vocabulary, eos=eos)
+        ids, offsets = encode_sentences([self._tokens(sentence)], self.vocabulary, eos=eos)
         return ranks_and_entropies(self.distributions(ids, offsets), ids)[1]
 
     def ranks(self, sentence: Sentence, *, eos: bool = False) -> npt.NDArray[np.int64]:
         """Return how many words were more probable than each token: int64 (tokens,), 0 for the best guess."""
-        ids, offsets = encoded([self._tokens(sentence)], self.vocabulary, eos=eos)
+        ids, offsets = encode_sentences([self._tokens(sentence)], self.vocabulary, eos=eos)
         return ranks_and_entropies(self.distributions(ids, offsets), ids)[0]
 
     def rescore(
@@ -562,7 +562,7 @@ def _warn_of_unknown(model: LanguageModel, found: Perplexity, split: object) -> 
         return
     fitted_on = getattr(model, "fitted_on", None) or {}
     usual = fitted_on.get("n_unknown", 0) / fitted_on.get("n_tokens", 1)
-    theirs = _recorded_tokenizers(model) - {"callable", ASCII_WHITESPACE}
+    theirs = _find_recorded_tokenizers(model) - {"callable", ASCII_WHITESPACE}
     is_split_so = split is None or not theirs or split in theirs
     if found.oov_rate > usual + (0.2 if is_split_so else 0.1):
         remedy = "give a text like the training text, split alike"
@@ -583,13 +583,13 @@ def check_keeps_checkpoints(model: LanguageModel) -> None:
         )
 
 
-def fitted_tokenizer(model: LanguageModel) -> str:
+def find_fitted_tokenizer(model: LanguageModel) -> str:
     """Return the tokenizer of the text a model was fitted to, or of that of its components for a model made of models.
 
     Without any it is the model's `string_tokenizer`. Raises ConfigurationError where it was a function, which is not
     saved with a model, or where components had different ones.
     """
-    names = fitted_tokenizers(model)
+    names = find_fitted_tokenizers(model)
     if "callable" in names:
         raise ConfigurationError(
             "the model was fitted with your own tokenizer function, which is not saved with it: give tokenizer"
@@ -601,17 +601,17 @@ def fitted_tokenizer(model: LanguageModel) -> str:
     return names.pop()
 
 
-def fitted_tokenizers(model: LanguageModel) -> set[str]:
+def find_fitted_tokenizers(model: LanguageModel) -> set[str]:
     """Return the tokenizers of the texts that a model, or those in it, were fitted to.
 
     Where none is known, that is its `string_tokenizer`, or ``whitespace`` for a model of a plugin that has none.
     """
-    return _recorded_tokenizers(model) or {getattr(model, "string_tokenizer", "whitespace")}
+    return _find_recorded_tokenizers(model) or {getattr(model, "string_tokenizer", "whitespace")}
 
 
-def _recorded_tokenizers(model: Any) -> set[str]:
+def _find_recorded_tokenizers(model: Any) -> set[str]:
     """Return the tokenizers that a model knows of, else those that the models in it do."""
     known = (getattr(model, "fitted_on", None) or {}).get("tokenizer")
     if known:
         return {str(known)}
-    return set().union(*map(_recorded_tokenizers, model.nested().values()))
+    return set().union(*map(_find_recorded_tokenizers, model.nested().values()))

@@ -92,7 +92,7 @@ class LineSketch(Part):
                 kept = kept[kept % np.uint64(one_in) == 0]
         kept = np.unique(kept)
         filled = np.zeros(8 * max(1, _BITS * len(kept) // 8), bool)
-        for places in _places(kept, len(filled)):
+        for places in _find_bits(kept, len(filled)):
             filled[places] = True
         return cls(bits=np.packbits(filled, bitorder="little"), one_in=one_in)
 
@@ -101,7 +101,7 @@ class LineSketch(Part):
         hashes = _hash(ids, np.unique(offsets), unknown)
         hashes = hashes[hashes % np.uint64(self.one_in) == 0]
         seen = np.ones(len(hashes), bool)
-        for places in _places(hashes, 8 * len(self.bits)):
+        for places in _find_bits(hashes, 8 * len(self.bits)):
             seen &= (self.bits[places >> np.uint64(3)] >> (places & np.uint64(7)) & 1).astype(bool)
         return Found(len(hashes), int(seen.sum()), self.false_positives)
 
@@ -147,7 +147,7 @@ def _mix(values: _U64) -> _U64:
     return values ^ values >> np.uint64(31)
 
 
-def _places(hashes: _U64, n_bits: int) -> Any:
+def _find_bits(hashes: _U64, n_bits: int) -> Any:
     """Yield the places of the lines' bits, (lines,) each: two hashes make them all (Kirsch and Mitzenmacher, 2006)."""
     step = _mix(hashes) | np.uint64(1)
     for i in range(_HASHES):

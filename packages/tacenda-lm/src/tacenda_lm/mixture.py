@@ -308,7 +308,7 @@ class Mixture(LanguageModel):
         if not states:
             return np.empty((0, len(self.vocabulary)))
         inner, weights = self._weights_of(states)
-        parts = zip(self._by_component(inner), self._with_maps(), strict=True)
+        parts = zip(self._split_by_component(inner), self._with_maps(), strict=True)
         rows = [_columns(model.log_probs(part), ids) for part, (model, ids) in parts]
         return mix(np.stack(rows), weights[:, :, None])
 
@@ -379,7 +379,7 @@ class Mixture(LanguageModel):
 
     def _component_pairs(self, states: Sequence[State], words: Ids) -> Float64:
         """Return what `log_prob` of each component gives, (components, states)."""
-        parts = zip(self._by_component(states), self._with_maps(), strict=True)
+        parts = zip(self._split_by_component(states), self._with_maps(), strict=True)
         found = [model.log_prob(part, _renumber(words, ids)) for part, (model, ids) in parts]
         return np.stack(found)
 
@@ -387,7 +387,7 @@ class Mixture(LanguageModel):
         """Return the states of the components. Raises DataError for the state of another mixture."""
         return [State(value) for value in state.parts(len(self._models))]
 
-    def _by_component(self, states: Sequence[State]) -> Iterator[tuple[State, ...]]:
+    def _split_by_component(self, states: Sequence[State]) -> Iterator[tuple[State, ...]]:
         """Yield for each component its part of every state."""
         return zip(*map(self._parts, states), strict=True)
 

@@ -97,7 +97,7 @@ class Perplexity(float):
         return (None, None) if self._spell is None else self._spell()
 
     @classmethod
-    def pooled(
+    def pool(
         cls,
         parts: Iterable[Perplexity],
         context: Context = "sentence",

@@ -316,7 +316,7 @@ class RecurrentPredictor(Predictor):
         self.network, self.boundary, self.n_types = network, boundary, len(network.outputs)
 
     def start(self) -> State:
-        return State(self._read(self._rest(1), self.boundary).tobytes())
+        return State(self._read(self._make_resting_states(1), self.boundary).tobytes())
 
     def after(self, state: State, word: int) -> State:
         return State(self._read(self.vectors([state]), word).tobytes())
@@ -334,7 +334,7 @@ class RecurrentPredictor(Predictor):
     def pick(self, vectors: _Floats, words: Ids) -> Float64:
         return output(self.network, vectors, words)[0].astype(np.float64)
 
-    def _rest(self, sequences: int) -> _Floats:
+    def _make_resting_states(self, sequences: int) -> _Floats:
         return np.full((sequences, self.network.width), RESTING, np.float32)
 
     def _read(self, h: _Floats, word: int) -> _Floats:
@@ -349,7 +349,7 @@ class RecurrentPredictor(Predictor):
         for i in range(0, len(ids), _TOKENS):
             words, begins = ids[i : i + _TOKENS], opening[i : i + _TOKENS]
             inner = np.flatnonzero(begins[1:]) + 1
-            firsts = self._rest(len(inner) + 1)
+            firsts = self._make_resting_states(len(inner) + 1)
             if h is not None and not begins[0]:
                 firsts[0] = h[0]
             found, last = run(self.network, words, np.array([0, *inner, len(words)]), firsts)
@@ -404,14 +404,14 @@ class LinearSystem(NamedTuple):
         try:
             arrays = restore(found.arrays)
             theirs = Vocabulary.from_arrays(found.config.get("vocabulary", {}), arrays)
-            whole = cls._of_arrays(arrays, len(theirs))
+            whole = cls._from_arrays(arrays, len(theirs))
         except (ArtifactError, np.linalg.LinAlgError, ValueError) as error:
             raise ArtifactError(f"cannot start from the LDS in {path}: {error}") from error
         ids = theirs.encode(vocabulary.words, remember=False)
         return whole._replace(inputs=whole.inputs[ids], outputs=whole.outputs[ids])
 
     @classmethod
-    def _of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], n_types: int) -> LinearSystem:
+    def _from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], n_types: int) -> LinearSystem:
         """Return the filter in the coordinates of the saved matrices, in which smoothed states are white."""
         sizes: dict[str, Any] = {"vocabulary": n_types}
 

@@ -69,7 +69,7 @@ def check_word(word: int, n_types: int, place: str = "") -> None:
         )
 
 
-def encoded(
+def encode_sentences(
     sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, *, eos: bool = False
 ) -> tuple[Ids, Offsets]:
     """Encode token lists as int32 ids (tokens,) and int64 offsets (sentences + 1,).
@@ -191,7 +191,7 @@ def encode_text(
         vocabulary.require_same(text.vocabulary, "the corpus")
         ids, offsets = np.asarray(text.ids), np.asarray(text.offsets)
         return with_ends(ids, offsets, vocabulary.boundary_id) if eos else (ids, offsets)
-    return encoded(list(sentences_of(text, tokenizer)), vocabulary, eos=eos)
+    return encode_sentences(list(sentences_of(text, tokenizer)), vocabulary, eos=eos)
 
 
 def blocks(
@@ -236,7 +236,7 @@ def blocks(
 def _block(sentences: list[list[str]], vocabulary: Vocabulary) -> Block:
     """Token lists as one block."""
     flat = list(chain.from_iterable(sentences))
-    ids, offsets = encoded(sentences, vocabulary)
+    ids, offsets = encode_sentences(sentences, vocabulary)
     oov = np.isin(ids, vocabulary.oov_ids)
     unknown = [flat[place] for place in np.flatnonzero(oov).tolist()]
     return Block(ids, offsets, oov, sum(map(len, flat)), unknown)

@@ -615,7 +615,7 @@ def backward(
     d_transition = np.zeros_like(p.transition)
     d_outputs = np.zeros_like(p.outputs)
     if n_q:
-        d_onward, d_gain = _through_time(p, piece, passed, keep, d_rows, d_outputs)
+        d_onward, d_gain = _backpropagate(p, piece, passed, keep, d_rows, d_outputs)
         flat = _flat(d_onward)
         d_transition[:, :n_q] = flat.T @ _flat(passed.states)
         d_transition[:, n_q:] = flat.T @ _flat(x)
@@ -643,7 +643,7 @@ def backward(
     return loss, found
 
 
-def _through_time(
+def _backpropagate(
     p: Parameters,
     piece: Piece,
     passed: Forward,

@@ -84,7 +84,7 @@ def sample_text() -> Sentences:
 
 def sample_sequences(model: Any) -> list[list[int]]:
     """Return ids: known words, the unknown one, an end inside, nothing, one word, a sentence of the text."""
-    words, vocabulary = _known_words(model), model.vocabulary
+    words, vocabulary = _list_known_words(model), model.vocabulary
     end, unknown = vocabulary.boundary_id, vocabulary.unknown_id
     own = vocabulary.encode(sample_text()[0]).tolist()
     strange = [[unknown, words[1], unknown], [*words[:2], end, words[0], end], [end], [end, end]]
@@ -97,51 +97,51 @@ def pack(sequences: list[list[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray
     return ids, np.cumsum([0, *map(len, sequences)], dtype=np.int64)
 
 
-def _known_words(model: Any) -> list[int]:
+def _list_known_words(model: Any) -> list[int]:
     """The ids of a few ordinary words."""
     words = [word for word in model.vocabulary.words if not word.startswith("<")]
     return [model.vocabulary.id_of(word) for word in words[:9]]
 
 
-def _after(model: Any, words: list[int]) -> Any:
+def _advance_over(model: Any, words: list[int]) -> Any:
     state = model.start()
     for word in words:
         state = model.advance(state, word)
     return state
 
 
-def _some_states(model: Any) -> list[Any]:
+def _sample_states(model: Any) -> list[Any]:
     """The state at the start, that of no context, and those after `sample_sequences`."""
-    after = [_after(model, sequence) for sequence in sample_sequences(model)]
+    after = [_advance_over(model, sequence) for sequence in sample_sequences(model)]
     return [model.start(), model.null(), *after]
 
 
 def _apply(model: Any) -> list[Any]:
     scores = model.score_corpus(*pack(sample_sequences(model)))
-    return [scores, model.log_probs(_some_states(model))]
+    return [scores, model.log_probs(_sample_states(model))]
 
 
 def _check_states(model: Any, uses_context: bool) -> None:
     """States are values, which no function changes."""
-    for state, same in zip(_some_states(model), _some_states(model), strict=True):
+    for state, same in zip(_sample_states(model), _sample_states(model), strict=True):
         assert state == same, "states made in the same way differ"
         assert hash(state) == hash(same)
         assert copy.copy(state) == copy.deepcopy(state) == state, "a copy of a state differs"
     state = model.start()
     before, number = model.log_probs([state]), hash(state)
-    for word in (*_known_words(model)[:5], model.vocabulary.boundary_id):
+    for word in (*_list_known_words(model)[:5], model.vocabulary.boundary_id):
         model.advance(state, word)
     assert hash(state) == number, "advance changes the state it is given"
     np.testing.assert_array_equal(model.log_probs([state]), before)
     if uses_context:
-        states = [model.advance(model.start(), word) for word in _known_words(model)]
+        states = [model.advance(model.start(), word) for word in _list_known_words(model)]
         rows = model.log_probs(states)
         assert not np.allclose(rows, rows[0], atol=1e-3), "the next word depends on no other"
 
 
 def _check_distributions(model: Any, close: Callable[..., None], normalization: float) -> None:
     """They sum to one after every word, do not depend on their company, and hold what ``log_prob`` says."""
-    n_types, states = len(model.vocabulary), _some_states(model)
+    n_types, states = len(model.vocabulary), _sample_states(model)
     rows = model.log_probs(states)
     after = model.log_probs([model.advance(model.start(), word) for word in range(n_types)])
     for some in (rows, after):
@@ -153,7 +153,7 @@ def _check_distributions(model: Any, close: Callable[..., None], normalization: 
     for i, state in enumerate(states):
         close(model.log_probs([state])[0], rows[i], err_msg="a state depends on its company")
     close(model.log_probs(states[::-1])[::-1], rows, err_msg="a state depends on its company")
-    for word in (0, *_known_words(model), model.vocabulary.unknown_id):
+    for word in (0, *_list_known_words(model), model.vocabulary.unknown_id):
         found = model.log_prob(states, np.full(len(states), word))
         assert found.dtype == np.float64
         close(found, rows[:, word], err_msg="log_prob differs from log_probs")
@@ -163,7 +163,7 @@ def _check_distributions(model: Any, close: Callable[..., None], normalization: 
 
 def _check_texts(model: Any, close: Callable[..., None]) -> None:
     """A text has the scores of its words one after the other, in parts, in any company, in whole distributions."""
-    sequences, words = sample_sequences(model), _known_words(model)
+    sequences, words = sample_sequences(model), _list_known_words(model)
     ids, offsets = pack(sequences)
     scores = model.score_corpus(ids, offsets)
     assert scores.dtype == np.float64, "score_corpus returns float64"
@@ -186,7 +186,7 @@ def _check_texts(model: Any, close: Callable[..., None]) -> None:
         assert first.dtype == second.dtype == np.float64
         found = np.concatenate([first, second])
         close(found, expected, err_msg="score_from: a stream in parts differs from the whole")
-        step = model.log_probs([_after(model, whole)])
+        step = model.log_probs([_advance_over(model, whole)])
         close(model.log_probs([last]), step, err_msg="score_from ends in another state")
 
     # wherever a model cuts a long text into blocks, a sequence begins
@@ -209,7 +209,7 @@ def _check_texts(model: Any, close: Callable[..., None]) -> None:
 def _check_words_of_a_table(model: Any, atol: float) -> None:
     """They add up to the scores, by the chain rule, with what an unknown word has of its class."""
     vocabulary, shares = model.vocabulary, UnknownWords(model.vocabulary)
-    known = [vocabulary.words[i] for i in _known_words(model)]
+    known = [vocabulary.words[i] for i in _list_known_words(model)]
     lines = [[*known[:3], "never-seen"], [known[3], "never-seen", known[4]]]
     text = "\n".join(map(" ".join, lines))
     table = surprisal_table(model, text, tokenizer="whitespace", context="sentence")
@@ -225,7 +225,7 @@ def _check_words_of_a_table(model: Any, atol: float) -> None:
 def _check_ownership(model: Any) -> None:
     """Arguments stay as they are, and results belong to the caller."""
     ids, offsets = pack(sample_sequences(model))
-    before, states = (ids.copy(), offsets.copy()), _some_states(model)
+    before, states = (ids.copy(), offsets.copy()), _sample_states(model)
     expected = model.score_corpus(ids, offsets).copy(), model.log_probs(states).copy()
     list(model.distributions(ids, offsets))
     np.testing.assert_array_equal(ids, before[0])

@@ -13,14 +13,14 @@ from tacenda_lm.boltzmann import (
     contrast,
     gradients,
     inputs_of_contexts,
-    packed_words,
+    pack_word_inputs,
     sigmoid,
 )
 from tacenda_lm.streams import Stream
 
 
 def whole_expectation(p, words, inputs, targets, drawn, rng):
-    """Every word, with its probability: what `by_prediction` draws from."""
+    """Every word, with its probability: what `draw_by_prediction` draws from."""
     scores = np.logaddexp(0, inputs[:, None] + words.inputs[None]).sum(2) + p.biases[:, 0]
     log_z = np.logaddexp.reduce(scores, axis=1, keepdims=True)
     n, types = scores.shape
@@ -60,7 +60,7 @@ def test_the_gradient_of_the_likelihood_is_that_of_autograd(oracles, temporal):
     earlier = np.random.default_rng(5).random((7, p.hidden)) if temporal else None
     features = context_features(p, batch)
     inputs = inputs_of_contexts(p, features, earlier)
-    negative = whole_expectation(p, packed_words(p), inputs, batch.targets, 0, None)
+    negative = whole_expectation(p, pack_word_inputs(p), inputs, batch.targets, 0, None)
     difference = contrast(p, inputs, batch.targets, negative)
     found = gradients(p, batch, features, earlier, difference, difference.inputs)
     leaves = leaves_of(p)
@@ -74,7 +74,7 @@ def test_the_gradient_of_the_likelihood_is_that_of_autograd(oracles, temporal):
 @pytest.mark.parametrize("across", [True, False])
 def test_the_gradient_through_time_is_that_of_autograd(oracles, across, monkeypatch):
     """Over pieces of several stretches, with sentences that begin within them, from hidden units that are carried."""
-    monkeypatch.setattr(boltzmann, "by_prediction", whole_expectation)
+    monkeypatch.setattr(boltzmann, "draw_by_prediction", whole_expectation)
     p = oracles.machine(temporal=True)
     text = np.array([1, 3, 0, 2, 5, 4, 0, 1, 1, 2, 4, 0, 3, 5, 0, 2, 2, 0], np.int32)
     stream = Stream.of(text, np.array([0, len(text)]), 0, across)
@@ -125,7 +125,7 @@ def test_expectations_under_the_model_are_those_of_all_words_and_hidden_states(o
     for t in range(len(batch.targets)):
         words, own = oracles.context_of(batch, t), batch.targets[t : t + 1]
         inputs = inputs_at(p, batch, t)
-        negative = whole_expectation(p, packed_words(p), inputs, own, 0, None)
+        negative = whole_expectation(p, pack_word_inputs(p), inputs, own, 0, None)
         expected = sum(
             q * oracles.statistics(p, own[0], h, words)
             for q, h in zip(oracles.given_word(p, own[0], words), oracles.states(p), strict=True)

@@ -6,10 +6,10 @@ from scipy.stats import chisquare
 
 from tacenda.kernels.shared import pack_inputs
 from tacenda_lm.boltzmann import (
-    by_divergence,
-    by_prediction,
     context_features,
     draw,
+    draw_by_divergence,
+    draw_by_prediction,
     inputs_of_contexts,
 )
 
@@ -44,7 +44,7 @@ def test_words_drawn_from_the_prediction_have_its_probabilities(oracles):
     words = pack_inputs(own.words @ own.outputs)
     rng, counts = np.random.default_rng(0), np.zeros_like(chances)
     for _ in range(400):
-        found = by_prediction(own, words, inputs.astype(np.float32), batch.targets, 7, rng)
+        found = draw_by_prediction(own, words, inputs.astype(np.float32), batch.targets, 7, rng)
         each = np.stack([np.bincount(row, minlength=6) for row in found.words])
         assert (np.abs(each - 7 * chances) < 1.001).all()
         counts += each
@@ -69,7 +69,7 @@ def test_the_chain_of_contrastive_divergence_reaches_words_as_often_as_it_should
     reached = np.linalg.matrix_power(up @ down, steps)[batch.targets[0]]
     inputs = np.repeat(inputs_of_contexts(p, context_features(p, batch), None), 20_000, axis=0)
     targets = np.repeat(batch.targets, 20_000)
-    found = by_divergence(p, inputs, targets, steps, np.random.default_rng(1))
+    found = draw_by_divergence(p, inputs, targets, steps, np.random.default_rng(1))
     assert found.words.shape == found.weights.shape == (20_000, 1)
     counts = np.bincount(found.words[:, 0], minlength=6)
     assert chisquare(counts, 20_000 * reached).pvalue > 1e-6

@@ -54,7 +54,7 @@ def test_rows_in_many_pieces_make_the_same_table(client, file, monkeypatch):
     monkeypatch.setattr(on_cluster, "_PIECE_BYTES", 5000)
     options = {"max_vocabulary": 100, "oov": "classes"}
     corpus = ClusterCorpus.from_text(file, client=client, partition_bytes=1000, **options)
-    assert len(on_cluster._cuts(corpus, 4, 9)) > 3
+    assert len(on_cluster._choose_cuts(corpus, 4, 9)) > 3
     settings = {"order": 4, "memory_gb": 1e-3, "prune": 1e-7}
     there = on_cluster.fit(KneserNey(**settings), corpus)
     assert_same(there, KneserNey(**settings).fit(Corpus.from_text(file, **options)))

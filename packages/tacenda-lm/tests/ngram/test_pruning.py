@@ -27,7 +27,7 @@ class Explicit:
         self.listed = {}
         for n in range(1, table.order + 1):
             rows = map(tuple, table.words_of(n).tolist())
-            self.listed |= zip(rows, table.unpacked(n).log_prob.astype(float).tolist(), strict=True)
+            self.listed |= zip(rows, table.unpack(n).log_prob.astype(float).tolist(), strict=True)
 
     def distribution(self, context, without=None):
         """p(. | context) for a context that is listed or not, perhaps without one of the n-grams."""
@@ -126,7 +126,7 @@ def test_values_are_the_nearest_of_few_and_zero_stays(bits):
     model = KneserNey(order=3).fit(varied())
     table = quantize(model.table, bits)
     for n in range(1, 4):
-        exact, found = model.table.unpacked(n), table.unpacked(n)
+        exact, found = model.table.unpack(n), table.unpack(n)
         np.testing.assert_array_equal(found.word, exact.word)
         np.testing.assert_array_equal(found.n_after, exact.n_after)
         for mine, theirs in ((found.log_prob, exact.log_prob), (found.backoff, exact.backoff)):
@@ -161,10 +161,8 @@ def test_what_has_few_bits_is_not_made_smaller_again():
 
 def test_more_bits_are_closer():
     model = KneserNey(order=3).fit(varied())
-    exact = model.table.unpacked(3).log_prob
-    errors = [
-        np.abs(quantize(model.table, b).unpacked(3).log_prob - exact).mean() for b in (2, 4, 8)
-    ]
+    exact = model.table.unpack(3).log_prob
+    errors = [np.abs(quantize(model.table, b).unpack(3).log_prob - exact).mean() for b in (2, 4, 8)]
     assert errors[0] > 2 * errors[1] > 4 * errors[2]
 
 

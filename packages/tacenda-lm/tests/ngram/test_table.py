@@ -40,7 +40,7 @@ def changed(array, place, value):
 
 def orders_of(table):
     """What `table_of` takes, from a table."""
-    unpacked = [table.unpacked(n) for n in range(1, table.order + 1)]
+    unpacked = [table.unpack(n) for n in range(1, table.order + 1)]
     prefixes = [np.zeros(table.n_types, np.int64)]
     prefixes += [np.repeat(np.arange(len(o.n_after)), o.n_after) for o in unpacked[:-1]]
     return (
@@ -99,7 +99,7 @@ def test_what_is_packed_comes_out(orders):
     table = table_of(*orders)
     assert table.sizes == list(map(len, words))
     for n in range(1, table.order + 1):
-        found = table.unpacked(n)
+        found = table.unpack(n)
         np.testing.assert_array_equal(found.word, words[n - 1])
         np.testing.assert_array_equal(found.log_prob, log_probs[n - 1].astype(np.float32))
         if n < table.order:
@@ -130,8 +130,8 @@ def test_a_context_that_many_words_continue_has_a_list_of_places():
         [np.zeros(n_types), np.zeros(len(bigrams))],
     )
     assert dict(zip(LAYOUT, table.layout[1], strict=True))["lists"] == 4
-    np.testing.assert_array_equal(table.unpacked(2).n_after, n_after)
-    np.testing.assert_array_equal(table.unpacked(3).word, word)
+    np.testing.assert_array_equal(table.unpack(2).n_after, n_after)
+    np.testing.assert_array_equal(table.unpack(3).word, word)
 
 
 def test_a_table_is_the_same_whatever_memory_it_was_made_in(monkeypatch):

@@ -197,7 +197,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Whether it was fitted or loaded."""
         return self._catalogue is not None or self._instead is not None
 
-    def _fitted(self) -> RatingAlgorithm:
+    def _require_fitted(self) -> RatingAlgorithm:
         """Return the model that predicts. Raises NotFittedError."""
         if self._instead is not None:
             return self._instead
@@ -207,7 +207,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     @property
     def catalogue(self) -> Catalogue:
         """Users, items and scale of the ratings it was fitted to. Raises NotFittedError."""
-        return self._learned(self._fitted()._catalogue)
+        return self._learned(self._require_fitted()._catalogue)
 
     @property
     def levels(self) -> Doubles:
@@ -215,7 +215,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return self.catalogue.levels.astype(np.float64)
 
     def _fit_data(self) -> FitData:
-        self._fitted()
+        self._require_fitted()
         if self._data is None:
             raise ConfigurationError(
                 f"this {type(self).__name__} was saved without its ratings, as older versions did: fit it again"
@@ -229,7 +229,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return self._data.trainset
 
     def _public_table(self, which: int) -> Doubles | None:
-        tables = self._fitted().tables if self.is_fitted else None
+        tables = self._require_fitted().tables if self.is_fitted else None
         if tables is not None and self._public is None:
             n = len(self._users) if self._data is None else self._data.n_users
             x, q, b, c, _ = tables
@@ -381,7 +381,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         share = n / max(n + self._usual_items, 1)
         return np.asarray(share * told + (1 - share) * usual)
 
-    def _known(self, ratings: Ratings, identities: Identities | None) -> Identities | None:
+    def _join_identities(
+        self, ratings: Ratings, identities: Identities | None
+    ) -> Identities | None:
         """Join the identities with those of the ratings; None without conditioning."""
         return Identities.of(ratings, identities) if self.conditional else None
 
@@ -480,7 +482,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 f"n_epochs must be at least 0, and a whole number, not {n_epochs!r}"
             )
         before = self._fit_data()
-        data, touched = before.merged(self._read(trainset, before.ratings.scale))
+        data, touched = before.merge(self._read(trainset, before.ratings.scale))
         if self.rated is not None:
             data = self.rated.join(data)
         fitted = copy(self)
@@ -495,7 +497,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         choices = self._implicit
         self._adopt_further(fitted)
         if choices is not None and touched is not None and self._seen is not None:
-            self._implicit = choices.touched(
+            self._implicit = choices.solve_touched(
                 self._seen, len(self._items), touched.users, touched.items
             )
         return self
@@ -558,7 +560,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def estimate(self, u: int | str, i: int | str) -> float:
         """Return the expected rating, not clipped, of inner ids or of AlgoBase's marks for unknown ones."""
-        model = self._fitted()
+        model = self._require_fitted()
         user, item = (-1 if isinstance(number, str) else number for number in (u, i))
         if isinstance(u, str):
             new = self._new_users.get(raw := u.removeprefix(_UNKNOWN))
@@ -570,7 +572,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if isinstance(i, str):
             check_text(i.removeprefix(_UNKNOWN), self.catalogue.items, self)
         if not self.predicts_unknown and (user < 0 or item < 0):
-            raise PredictionImpossible(_why_impossible(user, item))
+            raise PredictionImpossible(_explain_impossible(user, item))
         scores = model.score_pairs(np.array([user]), np.array([item]))
         return float(_check(model, "score_pairs", scores, 1)[0])
 
@@ -591,7 +593,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 impossible[places] = False
             estimates = found.tolist()
             refused = np.flatnonzero(impossible).tolist()
-            reasons = {row: _why_impossible(users[row], items[row]) for row in refused}
+            reasons = {row: _explain_impossible(users[row], items[row]) for row in refused}
             # Many small objects, which map makes faster than a loop does.
             details: list[dict[str, Any]] = list(
                 map(dict.copy, repeat({"was_impossible": False}, len(rows)))
@@ -618,7 +620,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def _estimate_pairs(self, users: Numbers, items: Numbers) -> Doubles:
         """Estimates (pairs,) of numbered users and items, clipped; the default for what cannot be predicted."""
-        model = self._fitted()
+        model = self._require_fitted()
         scores = model.score_pairs(users, items)
         found = _check(model, "score_pairs", scores, len(users)).astype(np.float64)
         impossible = self._cannot_predict(users, items)
@@ -631,7 +633,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         Raises ConfigurationError if there is not one item for every user, as the next three do.
         """
-        scores = self._per_pair(uids, iids, "score_pairs")
+        scores = self._ask_about_pairs(uids, iids, "score_pairs")
         return np.asarray(np.clip(scores, *self.catalogue.scale))
 
     def predict_users(self, uids: Sequence[Any]) -> Doubles:
@@ -639,7 +641,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         Raises DataError for an unknown user.
         """
-        model, uids = self._fitted(), as_list(uids, "uids")
+        model, uids = self._require_fitted(), as_list(uids, "uids")
         self._require_known(uids)
         users = numbers(uids, self._users)
         shape = len(users), len(self.catalogue.items)
@@ -650,14 +652,14 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
         """Return standard deviations (pairs,) of the ratings of raw ids, their noise included."""
-        return self._per_pair(uids, iids, "deviations")
+        return self._ask_about_pairs(uids, iids, "deviations")
 
     def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
         """Return probabilities (pairs, levels) of the ratings `levels`.
 
         Raises ConfigurationError on a continuous scale.
         """
-        return self._per_pair(uids, iids, "probabilities", len(self.catalogue.levels))
+        return self._ask_about_pairs(uids, iids, "probabilities", len(self.catalogue.levels))
 
     def predict_density(
         self, uids: Sequence[Any], iids: Sequence[Any], ratings: Sequence[float]
@@ -670,14 +672,14 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             raise ConfigurationError(
                 f"there are {len(uids)} users and {len(ratings)} ratings; give one for every pair"
             )
-        scores = self._per_pair(uids, iids, "score_pairs")
+        scores = self._ask_about_pairs(uids, iids, "score_pairs")
         return np.asarray(norm.pdf(ratings, scores, self.predict_std(uids, iids)))
 
-    def _per_pair(
+    def _ask_about_pairs(
         self, uids: Sequence[Any], iids: Sequence[Any], method: str, *columns: int
     ) -> Doubles:
         """Ask a method of the model, or new users, about pairs of raw ids; the answers are (pairs, *columns)."""
-        model = self._fitted()
+        model = self._require_fitted()
         uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
         if len(uids) != len(iids):
             raise ConfigurationError(
@@ -729,7 +731,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         Raises DataError for an unknown user, if no candidate is known, and for items to exclude whose ids are of
         another type than the known ones; ConfigurationError where ``n`` or ``by`` make no sense.
         """
-        model = self._fitted()
+        model = self._require_fitted()
         check_length(n)
         wanted = list(self._users) if uids is None else as_list(uids, "uids")
         self._require_known(wanted)
@@ -748,7 +750,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     @property
     def implicit_factors(self) -> ImplicitFactors:
         """The model of what gets chosen, fitted when it is asked for first."""
-        self._fitted()
+        self._require_fitted()
         if self._implicit is None:
             self._implicit = ImplicitFactors.of(self._fit_data().ratings, self._learned(self._seen))
         return self._implicit
@@ -774,21 +776,21 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             candidates = as_list(candidates, "candidates")
             check_known(candidates, self._items, "candidates", self)
             hidden[:] = True
-            hidden[self._known_numbers(candidates)] = False
+            hidden[self._find_known_numbers(candidates)] = False
         exclude = as_list(exclude, "exclude")
         if why := explain_type((one for one in exclude if one not in self._items), self._items):
             raise DataError(f"exclude has items that are not in the trainset{why}: convert the ids")
-        hidden[self._known_numbers(exclude)] = True
+        hidden[self._find_known_numbers(exclude)] = True
         if min_ratings > 0 and self._data is None and self._seen is not None:
             # It was saved without side information.
             hidden |= np.bincount(self._seen.item_ids, minlength=len(hidden)) < min_ratings
         elif min_ratings > 0:
             hidden |= self._fit_data().ratings.item_counts < min_ratings
         if not self.takes_ratings:
-            by = _by_own_scores(by)
+            by = _refuse_ranking_by_rating(by)
         return Lists.of(None if by == "rating" else self.implicit_factors, by, hidden)
 
-    def _known_numbers(self, iids: Iterable[Any]) -> Numbers:
+    def _find_known_numbers(self, iids: Iterable[Any]) -> Numbers:
         found = numbers(iids, self._items)
         return found[found >= 0]
 
@@ -827,7 +829,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         ratings; DataError for a rating that is no number or off the scale, for a missing id, and if none of the items
         is known.
         """
-        self._fitted()
+        self._require_fitted()
         if uid is not None and uid in self._users:
             raise ConfigurationError(
                 f"user {uid!r} is in the trainset already; fold_in is for users who are not"
@@ -849,7 +851,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     def _add(self, given: Given) -> NewUser:
         """Fold a user in, and keep them if they have a raw id."""
-        model, catalogue = self._fitted(), self.catalogue
+        model, catalogue = self._require_fitted(), self.catalogue
         user = model.fold(
             given.items, given.values, given.rated if model.folds_identities else None
         )
@@ -878,7 +880,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         Raw ids keep their types, and ratings are float32. A ``random_state`` that is no number is left out.
         """
-        model = self._fitted()
+        model = self._require_fitted()
         found = Estimator.to_artifact(model, precision)
         config, arrays = found.config, dict(found.arrays)
         implicit = self._implicit
@@ -1015,7 +1017,7 @@ def _check(model: object, method: str, found: object, *shape: int) -> npt.NDArra
     )
 
 
-def _by_own_scores(by: By) -> By:
+def _refuse_ranking_by_rating(by: By) -> By:
     """Rank by the scores of a model without ratings. Raises ConfigurationError where ratings are asked for."""
     if by == "rating":
         raise ConfigurationError(
@@ -1024,7 +1026,7 @@ def _by_own_scores(by: By) -> By:
     return "rating"
 
 
-def _why_impossible(user: int, item: int) -> str:
+def _explain_impossible(user: int, item: int) -> str:
     """Say why a pair cannot be predicted whose user, item or both are -1."""
     if user < 0 and item < 0:
         return "User and item are unknown."

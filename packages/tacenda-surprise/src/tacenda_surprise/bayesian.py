@@ -9,7 +9,7 @@ is the predictive deviation (Salakhutdinov and Mnih 2008).
 Where the noise is far from normal, for example when nearly all ratings are the highest, factors explain some of it and
 predict worse than biases alone. So a part of the ratings is left out while the chain burns in, and tells with which
 weight f on it, and 1 - f on `BiasOnly`, the two together predict best. Where that is less than one, the samples are
-shrunk towards the biases accordingly (`Samples.shrunk`). The noise of ratings near the end of a scale is smaller than
+shrunk towards the biases accordingly (`Samples.shrink`). The noise of ratings near the end of a scale is smaller than
 that of others: how much, the residuals of single samples tell, which are distributed as the noise is. The errors of the
 ratings left out then say how large the noise is altogether.
 """
@@ -37,7 +37,7 @@ from tacenda_surprise.catalogue import (
     Numbers,
     deviation,
     lengthen,
-    standardized,
+    standardize,
 )
 from tacenda_surprise.gibbs import (
     LESS,
@@ -107,9 +107,9 @@ class BayesianPMF(RatingAlgorithm):
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
         settings, catalogue, seed = self.settings, Catalogue.of(ratings), self._seed
-        width, known = choose_width(settings, ratings), self._known(ratings, identities)
+        width, known = choose_width(settings, ratings), self._join_identities(ratings, identities)
         unit = deviation(ratings)
-        standard = standardized(ratings, catalogue.mean, unit)
+        standard = standardize(ratings, catalogue.mean, unit)
         burn_in, n = choose_sweeps(settings, ratings, width)
         device = find_device(settings, width, ratings, known)
         start, left_out = random_start(seed, width + 1, ratings, linked=known is not None), None
@@ -118,11 +118,11 @@ class BayesianPMF(RatingAlgorithm):
             if burn_in >= _LEAST_BURN_IN and len(ratings) >= _LEAST_RATINGS:
                 part, held_out = split(standard, _HELD_OUT, seed=seed)
                 lasting = burn_in // 2, burn_in - burn_in // 2
-                known_of_part = self._known(part, identities)
+                known_of_part = self._join_identities(part, identities)
                 first = Gibbs(part, known_of_part, start, lasting, seed=seed, device=device)
                 self._run(run.stage("first"), first)
                 weight = first.samples.weight(part, held_out)
-                shrunk = first.samples.shrunk(weight, part)
+                shrunk = first.samples.shrink(weight, part)
                 left_out = LeftOut.of(shrunk, held_out, catalogue, unit)
                 start, burn_in, run = first.position, burn_in // 4, run.after_first()
                 number = 1
@@ -145,7 +145,7 @@ class BayesianPMF(RatingAlgorithm):
             raise ConfigurationError(
                 f"{type(self).__name__} goes on by drawing samples, and epochs is 0: give at least 1"
             )
-        catalogue, known = self.catalogue.grown(ratings), self._known(ratings, identities)
+        catalogue, known = self.catalogue.grow(ratings), self._join_identities(ratings, identities)
         users = lengthen(old.x[-1], ratings.n_users)
         users[old.x.shape[1] :] = old.mean[-1]
         links = lengthen(old.links[-1], ratings.n_items if self.conditional else 0)
@@ -155,7 +155,7 @@ class BayesianPMF(RatingAlgorithm):
         numbers = (float(part[-1]) for part in (old.nu, old.tau))
         start = Start(users, items, links, float(old.alpha[-1]), gamma, *numbers)
         unit = float(before.unit)
-        standard = standardized(ratings, catalogue.mean, unit)
+        standard = standardize(ratings, catalogue.mean, unit)
         width = users.shape[1] - 1
         burn_in, n = choose_sweeps(settings, ratings, width)
         lasting = burn_in // 4, n if epochs is None else epochs
@@ -201,7 +201,7 @@ class BayesianPMF(RatingAlgorithm):
         """Run a chain to its end; ``facts`` are the last numbers of `Chain`."""
         self.history = self._run(run, chain)
         weight, wider, n_chains = facts
-        taken = chain.samples.shrunk(weight, chain.ratings)
+        taken = chain.samples.shrink(weight, chain.ratings)
         x, q = average(taken.x[:, :, :-1], taken.q[:, :, :-1], _RANK, self._seed)
         b, c = (part[:, :, -1].mean(axis=0) for part in (taken.x, taken.q))
         size, root = np.float32(unit.unit), np.float32(unit.unit**0.5)
@@ -213,7 +213,7 @@ class BayesianPMF(RatingAlgorithm):
         numbers = (
             np.array(each, np.float64) for each in (curve, unit.unit, weight, wider, n_chains)
         )
-        self.learned = Chain(taken.thinned(_KEPT), found, noises, *numbers)
+        self.learned = Chain(taken.thin(_KEPT), found, noises, *numbers)
         self.figures = [self.history.figure("squared error of a draw")]
 
     def _find_noise(

@@ -86,7 +86,7 @@ class BiasOnly(RatingAlgorithm):
         self, run: FitRun, ratings: Ratings, identities: Identities | None, epochs: int | None
     ) -> None:
         """Alternate on; it ends where a new fit would, except for the mean. The parameters of the variances stay."""
-        old, catalogue = self._learned(self.learned), self.catalogue.extended(ratings)
+        old, catalogue = self._learned(self.learned), self.catalogue.extend(ratings)
         alternation = self._alternate(ratings, catalogue.mean)
         for start, known in ((alternation.b, old.user_biases), (alternation.c, old.item_biases)):
             start[: len(known)] = known

@@ -101,7 +101,7 @@ class _Part(NamedTuple):
         raw = [*users, _NOBODY], [*items, _NOBODY]
         if isinstance(algo, RatingAlgorithm):
             ids = numbers(raw[0], algo._users), numbers(raw[1], algo._items)
-            return cls(algo, usual, *ids, raw, algo._fitted().learned)
+            return cls(algo, usual, *ids, raw, algo._require_fitted().learned)
         unknown = np.empty(0, np.int64)
         return cls(algo, usual, unknown, unknown, raw)
 
@@ -120,23 +120,23 @@ class _Part(NamedTuple):
             every = np.repeat(users, n), np.tile(np.arange(n), len(users))
             return self.score_pairs(*every).reshape(len(users), n)
         own = self.users[users]
-        found = algo._fitted().score_users(own)[:, self.items[:-1]].astype(np.float64)
+        found = algo._require_fitted().score_users(own)[:, self.items[:-1]].astype(np.float64)
         strange = self.items[:-1] < 0  # an item that was only in the part held out
-        found[:, strange] = algo._fitted().score_pairs(own, np.full(len(own), -1))[:, None]
+        found[:, strange] = algo._require_fitted().score_pairs(own, np.full(len(own), -1))[:, None]
         return np.clip(found, *algo.catalogue.scale)
 
     def deviations(self, users: Numbers, items: Numbers) -> Doubles:
         """Standard deviations (pairs,)."""
         if not isinstance(self.algo, RatingAlgorithm):
             return np.full(len(users), self.usual)
-        found = self.algo._fitted().deviations(self.users[users], self.items[items])
+        found = self.algo._require_fitted().deviations(self.users[users], self.items[items])
         return found.astype(np.float64)
 
     def fold(self, items: Numbers, values: Floats, identities: Numbers | None) -> FoldedUser | None:
         """Fold a new user in; None where the algorithm is not one of Tacenda's."""
         if not isinstance(self.algo, RatingAlgorithm):
             return None
-        model, own, more = self.algo._fitted(), self.items[items], None
+        model, own, more = self.algo._require_fitted(), self.items[items], None
         if identities is not None and model.folds_identities:
             more = self.items[identities]
             more = more[more >= 0]
@@ -287,7 +287,7 @@ class Blend(RatingAlgorithm):
                     f"{type(algo).__name__} cannot learn from more ratings; fit the blend again"
                 )
             algo.partial_fit(more, n_epochs, callbacks=callbacks)
-        fitted, (data, _) = copy(self), before.merged(more)
+        fitted, (data, _) = copy(self), before.merge(more)
         fitted._take(gone_on, data)
         self._adopt_further(fitted)
         return self
@@ -297,7 +297,7 @@ class Blend(RatingAlgorithm):
     def _combine(self, ask: Callable[[_Part], Doubles]) -> Floats:
         weights = self._learned(self.learned)
         for part in self._parts:
-            if part.known is not None and part.algo._fitted().learned is not part.known:
+            if part.known is not None and part.algo._require_fitted().learned is not part.known:
                 self._warn_of_another(part.algo)
         every = np.stack([ask(part) for part in self._parts], axis=-1)
         found = weights.combine(every.reshape(-1, len(self._parts)))
@@ -368,7 +368,9 @@ class Blend(RatingAlgorithm):
         if not parts or not all(isinstance(part, RatingAlgorithm) for part in parts):
             raise ArtifactError("it is a blend of something else than rating models: it is damaged")
         prints = [
-            None if p._fitted().learned is None else p._fitted().learned.fingerprint()
+            None
+            if p._require_fitted().learned is None
+            else p._require_fitted().learned.fingerprint()
             for p in parts
         ]
         unfitted = [type(part).from_settings(part.settings) for part in parts]

@@ -162,7 +162,7 @@ class Catalogue:
         counts = _counts(ratings, levels)
         return cls(ratings.users, ratings.items, ratings.scale, mean, levels, counts)
 
-    def extended(self, ratings: Ratings) -> Catalogue:
+    def extend(self, ratings: Ratings) -> Catalogue:
         """The catalogue of ``ratings``, whose users and items begin with those of this one; the mean stays.
 
         Raises DataError where a user or an item has changed its number, or the scale or its levels differ.
@@ -182,8 +182,8 @@ class Catalogue:
         counts = _counts(ratings, self.levels)
         return replace(new, mean=self.mean, levels=self.levels, counts=counts)
 
-    def grown(self, ratings: Ratings, seen: Floats | None = None) -> Catalogue:
-        """The catalogue of ``ratings``, as `extended`, but with levels that only they have; the counts stay.
+    def grow(self, ratings: Ratings, seen: Floats | None = None) -> Catalogue:
+        """The catalogue of ``ratings``, as `extend`, but with levels that only they have; the counts stay.
 
         ``seen`` are the ratings that may be new, and None all. With more than `MOST_LEVELS` levels the scale is
         continuous from then on.
@@ -276,7 +276,7 @@ def sparsity(ratings: Ratings) -> float:
     return sum(float(np.sqrt(counts).sum()) for counts in sides) / max(len(ratings), 1)
 
 
-def standardized(ratings: Ratings, mean: float, unit: float) -> Ratings:
+def standardize(ratings: Ratings, mean: float, unit: float) -> Ratings:
     """The ratings less ``mean``, in units of ``unit``."""
     values = ((ratings.values.astype(np.float64) - mean) / unit).astype(np.float32)
     low, high = ((end - mean) / unit for end in ratings.scale)

@@ -28,7 +28,7 @@ from tacenda.cli.options import (
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.estimator import load
 from tacenda.ratings import Ratings, read_ratings, split_last, split_per_user
-from tacenda.ratings.files import rated_rows
+from tacenda.ratings.files import read_rated_rows
 from tacenda_surprise.algorithm import RatingAlgorithm, best_items
 from tacenda_surprise.catalogue import Catalogue, Doubles, Identities, in_utf8
 from tacenda_surprise.top_n import ImplicitFactors, Lists, most_popular, name_items, quality
@@ -364,7 +364,7 @@ def read_times(
     rating has no time.
     """
     users, items, values = [], [], array("d")
-    for fields, value in rated_rows(file, separator, None, places, encoding):
+    for fields, value in read_rated_rows(file, separator, None, places, encoding):
         users.append(fields[places[0]].strip())
         items.append(fields[places[1]].strip())
         values.append(value)

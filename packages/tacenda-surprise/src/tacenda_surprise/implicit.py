@@ -99,7 +99,7 @@ class ImplicitMF(RatingAlgorithm):
     ) -> None:
         """Solve for the users and then the items of the new choices alone; all others stay."""
         self._catalogue = replace(self.catalogue, users=ratings.users, items=ratings.items)
-        self.learned = self._learned(self.learned).touched(
+        self.learned = self._learned(self.learned).solve_touched(
             Identities.of(ratings), ratings.n_items, touched.users, touched.items
         )
 
@@ -121,7 +121,7 @@ class ImplicitMF(RatingAlgorithm):
             identity,
         )
         self._catalogue = replace(Catalogue.of(ratings), mean=0.0)
-        self.learned = ImplicitFactors.of_trained(trained, ratings)
+        self.learned = ImplicitFactors.from_trained(trained, ratings)
         self.figures = [self.history.figure("none held out")]
 
     @property

@@ -228,7 +228,7 @@ class ChoiceScorer(ConditionalPMFScorer):
             x = self.choices.of_new_user(chosen[chosen >= 0])
         if hasattr(self, "model"):
             every = np.arange(len(self.items))
-            scores = self.choices.combined(x, self._scores(found, every)[None, :])[0]
+            scores = self.choices.combine(x, self._scores(found, every)[None, :])[0]
         else:
             scores = self.choices.scores(x)[0]
         return ItemList(items, scores=scores[numbers] * (numbers >= 0))

@@ -144,7 +144,12 @@ class PMF(RatingAlgorithm):
         share = settings.validation or min(0.1, _ERRORS / len(ratings))
         stopped, start, last = None, None, used
         whole = Task(
-            settings, used, self._seed, ratings, catalogue.mean, self._known(ratings, identities)
+            settings,
+            used,
+            self._seed,
+            ratings,
+            catalogue.mean,
+            self._join_identities(ratings, identities),
         )
         if len(ratings) > 1:
             part, held_out = split(ratings, share, seed=self._seed)
@@ -157,7 +162,7 @@ class PMF(RatingAlgorithm):
             task = whole._replace(
                 used=planned,
                 ratings=part,
-                known=self._known(part, identities),
+                known=self._join_identities(part, identities),
                 held_out=held_out if settings.validation else None,
             )
             tables, prior, history = self._train(first, task)
@@ -219,8 +224,8 @@ class PMF(RatingAlgorithm):
         old = self._learned(self.learned)
         before, own = old.resolved, old.user_factors
         n = max(before.epochs // 4, 1) if epochs is None else epochs
-        used, catalogue = before._replace(epochs=n), self.catalogue.grown(ratings)
-        known = self._known(ratings, identities)
+        used, catalogue = before._replace(epochs=n), self.catalogue.grow(ratings)
+        known = self._join_identities(ratings, identities)
         prior = lengthen(old.user_prior, ratings.n_users if self.conditional else 0)
         if known is not None:
             own = own - old.user_prior
@@ -254,7 +259,7 @@ class PMF(RatingAlgorithm):
         if self.conditional:  # what identities say has changed
             tables.user_factors[users] += prior[users] - lengthen(old.user_prior, n_users)[users]
         touch_tables(old.resolved, tables, prior, mean, ratings, touched)
-        self._catalogue = self.catalogue.grown(ratings, touched.values)
+        self._catalogue = self.catalogue.grow(ratings, touched.values)
         spread = old.variances.touch(
             old.spread,
             (users, _sizes_of_rows(places_of_users(ratings, users), ratings, tables, mean)[0]),

@@ -42,7 +42,7 @@ def raw_index(raw: Iterable[Hashable], what: str) -> IdIndex:
     return IdIndex(texts if len(set(texts)) == len(texts) else [repr(one) for one in ids], what)
 
 
-def more_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
+def add_ids(index: IdIndex, new: Sequence[Hashable]) -> IdIndex:
     """Add raw ids at the end of ``index``, each as text that is not there already."""
     if not new:
         return index

@@ -91,11 +91,13 @@ class RBM(RatingAlgorithm):
         settings, catalogue = self.settings, Catalogue.of(ratings)
         scale = Scale.of(catalogue, ratings, settings.bins)
         epochs, whole = settings.n_epochs, True
-        task = Task(settings, self._seed, scale, ratings, self._known(ratings, identities))
+        task = Task(
+            settings, self._seed, scale, ratings, self._join_identities(ratings, identities)
+        )
         if settings.validation and len(ratings) > 1:
             part, held_out = split(ratings, settings.validation, seed=self._seed)
             first = task._replace(
-                ratings=part, known=self._known(part, identities), held_out=held_out
+                ratings=part, known=self._join_identities(part, identities), held_out=held_out
             )
             machine, history = train(first, run.stage("first"), epochs, self._identity)
             whole = settings.refit
@@ -115,7 +117,10 @@ class RBM(RatingAlgorithm):
         chains, begin afresh. The default is a quarter of the epochs of the settings.
         """
         start, planned = self._learned(self.learned), self.settings.n_epochs
-        catalogue, known = self.catalogue.extended(ratings), self._known(ratings, identities)
+        catalogue, known = (
+            self.catalogue.extend(ratings),
+            self._join_identities(ratings, identities),
+        )
         n = max(planned // 4, 1) if epochs is None else epochs
         scale = Scale.about(start.levels, catalogue)
         task = Task(

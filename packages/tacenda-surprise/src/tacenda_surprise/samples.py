@@ -50,7 +50,7 @@ class Samples(Arrays):
     nu: Float32[Array, "samples", positive]  # how alike the gamma are
     tau: Float32[Array, "samples", positive]  # of the links
 
-    def thinned(self, n: int) -> Samples:
+    def thin(self, n: int) -> Samples:
         """``n`` of them, evenly spaced, the last one among them."""
         total = len(self.alpha)
         chosen = total - 1 - (np.arange(min(n, total))[::-1] * total) // min(n, total)
@@ -76,7 +76,7 @@ class Samples(Arrays):
         known = _PRIOR_OF_WEIGHT * float(np.var(left - apart))
         return float(np.clip((apart @ left + known) / (apart @ apart + known), 0.0, 1.0))
 
-    def shrunk(self, weight: float, ratings: Ratings) -> Samples:
+    def shrink(self, weight: float, ratings: Ratings) -> Samples:
         """Draw the scores towards the scores of a `BiasOnly` of ``ratings``, which have the weight ``1 - weight``.
 
         The users' factors become that much smaller, with the mean, the precision and the links they are from.
@@ -259,17 +259,17 @@ class FoldedSamples(NamedTuple):
     item_moments: Floats  # (samples, width, width), second moments of its factors about `unknown`
     unit: Unit
 
-    def _chosen(self, items: Numbers) -> Floats:
+    def _take_items(self, items: Numbers) -> Floats:
         return rows(self.items, items, self.unknown)
 
-    def _means(self, chosen: Floats) -> Floats:
+    def _score_items(self, chosen: Floats) -> Floats:
         scores = np.einsum("sd,sid->si", self.user[:, :-1], chosen[:, :, :-1])
         return np.asarray(scores + chosen[:, :, -1] + self.user[:, -1:], np.float32)
 
     def score(self, items: Numbers | None = None) -> Floats:
         """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
         wanted = np.arange(self.items.shape[1]) if items is None else np.asarray(items)
-        return self.unit.ratings(self._means(self._chosen(wanted)).mean(axis=0))
+        return self.unit.ratings(self._score_items(self._take_items(wanted)).mean(axis=0))
 
     def deviations(self, items: Numbers) -> Floats:
         """Standard deviations (items,), by the law of total variance.
@@ -277,8 +277,8 @@ class FoldedSamples(NamedTuple):
         The variance is that over samples, the mean of what is not known of the user under a sample,
         |L^{-1} (q_i, 1)|^2, and the noise.
         """
-        chosen = self._chosen(items)
-        scores = self._means(chosen)
+        chosen = self._take_items(items)
+        scores = self._score_items(chosen)
         variance = scores.var(axis=0)
         strange = np.flatnonzero(np.asarray(items) < 0)
         everybody = np.repeat(self.user[:, None, :], len(strange), axis=1)

@@ -103,7 +103,7 @@ def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
     if not np.allclose(data.ratings.scale, algo.catalogue.scale):
         raise ArtifactError("the scale of its ratings is not the model's: it is damaged")
     algo._know(data, seen)
-    if algo.conditional and (more := _more_rated(seen, data)):
+    if algo.conditional and (more := _list_more_rated(seen, data)):
         algo.rated = SideInfo(more)
     algo._implicit = implicit
     for one in given:
@@ -143,7 +143,7 @@ def _unpack_data(
     return data, list(map(Given, uids, rated, values, known))
 
 
-def _more_rated(seen: Identities, data: FitData) -> list[tuple[Hashable, Hashable]]:
+def _list_more_rated(seen: Identities, data: FitData) -> list[tuple[Hashable, Hashable]]:
     """Return the pairs of raw ids that are known to be rated beside the ratings."""
     items, users = list(data.items), list(data.users)
     n = max(len(items), 1)
@@ -229,7 +229,7 @@ def class_at(address: str, base: type[C]) -> type[C]:
 
     Raises ArtifactError for a class that is not known here.
     """
-    found = [cls for cls in _derived(base) if address_of(cls) == address]
+    found = [cls for cls in _walk_subclasses(base) if address_of(cls) == address]
     if not found:
         shown = ascii(address)[1:-1]
         raise ArtifactError(
@@ -239,10 +239,10 @@ def class_at(address: str, base: type[C]) -> type[C]:
     return found[-1]
 
 
-def _derived(base: type[C]) -> Iterator[type[C]]:
+def _walk_subclasses(base: type[C]) -> Iterator[type[C]]:
     yield base
     for cls in base.__subclasses__():
-        yield from _derived(cls)
+        yield from _walk_subclasses(cls)
 
 
 _OURS = "tacenda-surprise"

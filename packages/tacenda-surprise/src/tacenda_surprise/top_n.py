@@ -189,10 +189,10 @@ class ImplicitFactors(Arrays):
         trained = Choosing.of(seen, ratings.n_items, _WIDTH, _CONFIDENCE, None, _SEED)
         for _ in range(_SWEEPS):
             trained.sweep()
-        return cls.of_trained(trained, ratings)
+        return cls.from_trained(trained, ratings)
 
     @classmethod
-    def of_trained(cls, trained: Choosing, ratings: Ratings) -> Self:
+    def from_trained(cls, trained: Choosing, ratings: Ratings) -> Self:
         """Take over factors, which belong to those who have given ``ratings``."""
         liking = ratings.mean if len(ratings) else 0.0, deviation(ratings)
         return cls(
@@ -230,7 +230,7 @@ class ImplicitFactors(Arrays):
         found: Floats = rating_solves(row, others, nothing, precision, confidence)[0]
         return found
 
-    def touched(self, seen: Identities, n_items: int, users: Numbers, items: Numbers) -> Self:
+    def solve_touched(self, seen: Identities, n_items: int, users: Numbers, items: Numbers) -> Self:
         """Solve for some ``users``, then some ``items``, all others staying; ``seen`` is who has now rated what."""
         x, y = lengthen(self.x, seen.n_users), lengthen(self.y, n_items)
         for user in np.unique(users).tolist():
@@ -247,7 +247,7 @@ class ImplicitFactors(Arrays):
         found += self.biases
         return np.asarray(found)
 
-    def combined(self, x: Floats, ratings: Floats) -> Floats:
+    def combine(self, x: Floats, ratings: Floats) -> Floats:
         """Score items for lists by both (users, items), given the predicted ``ratings`` (users, items)."""
         mean, size = self.liking[:2].tolist()
         return np.asarray(self.scores(x) * ndtr((ratings - mean) / size) ** _LIKED, np.float32)
@@ -311,7 +311,7 @@ class Lists(NamedTuple):
         """The values that rank the items of a block of users (users, items)."""
         if self.factors is None or x is None:
             return ratings
-        return self.factors.scores(x) if self.by == "choice" else self.factors.combined(x, ratings)
+        return self.factors.scores(x) if self.by == "choice" else self.factors.combine(x, ratings)
 
     def choose(self, values: Floats, n: int, seen: Numbers | None) -> npt.NDArray[np.int64]:
         """Numbers of the ``n`` items with the highest ``values`` (items,) for somebody who has ``seen`` some."""

@@ -19,11 +19,11 @@ from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
 from tacenda_surprise.catalogue import Identities
 from tacenda_surprise.raw_ids import (
+    add_ids,
     as_list,
     check_ids,
     check_twins,
     is_missing,
-    more_ids,
     numbers,
     raw_index,
 )
@@ -103,7 +103,7 @@ class FitData(NamedTuple):
         )  # fmt: skip
         return self._replace(trainset=trainset_of(own, users, items, self.mean))
 
-    def merged(self, more: FitData) -> tuple[FitData, Touched | None]:
+    def merge(self, more: FitData) -> tuple[FitData, Touched | None]:
         """Join ``more`` ratings, which count where a pair is in both; known users and items keep their numbers.
 
         Returns all of them, and ``more`` by these numbers where they are few.
@@ -127,8 +127,8 @@ class FitData(NamedTuple):
             np.concatenate([old.user_ids, user_numbers[new.user_ids]]),
             np.concatenate([old.item_ids, item_numbers[new.item_ids]]),
             np.concatenate([old.values, new.values]),
-            more_ids(old.users, new_users),
-            more_ids(old.items, new_items),
+            add_ids(old.users, new_users),
+            add_ids(old.items, new_items),
             scale=old.scale,
             duplicates="last",
         )
@@ -186,13 +186,13 @@ def interactions_of(data: Any) -> FitData:
     """
     if isinstance(data, FitData | Ratings):
         found = FitData.of(data)
-        return _only_chosen(
+        return _collect_choices(
             found.ratings.user_ids, found.ratings.item_ids, found.users, found.items
         )
     if isinstance(data, Trainset):
         pairs = np.array([(u, i) for u, i, _ in data.all_ratings()], np.int64).reshape(-1, 2)
         ids = data._raw2inner_id_users, data._raw2inner_id_items
-        return _only_chosen(pairs[:, 0], pairs[:, 1], *ids)
+        return _collect_choices(pairs[:, 0], pairs[:, 1], *ids)
     if issparse(data):
         table = data.tocoo()
         columns = [part[table.data != 0].tolist() for part in (table.row, table.col)]
@@ -204,10 +204,10 @@ def interactions_of(data: Any) -> FitData:
         told = data if isinstance(data, SideInfo) else SideInfo(data)
         columns = [list(part) for part in zip(*told.pairs, strict=True)] or [[], []]
     users, items = ({raw: k for k, raw in enumerate(dict.fromkeys(c))} for c in columns[:2])
-    return _only_chosen(numbers(columns[0], users), numbers(columns[1], items), users, items)
+    return _collect_choices(numbers(columns[0], users), numbers(columns[1], items), users, items)
 
 
-def _only_chosen(
+def _collect_choices(
     user_ids: Any, item_ids: Any, users: dict[Hashable, int], items: dict[Hashable, int]
 ) -> FitData:
     if not len(user_ids):
@@ -385,7 +385,7 @@ class SideInfo:
                 ratings.user_ids,
                 ratings.item_ids,
                 ratings.values,
-                more_ids(ratings.users, new_users),
+                add_ids(ratings.users, new_users),
                 ratings.items,
                 scale=ratings.scale,
             )

@@ -11,7 +11,7 @@ from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ArtifactError
 from tacenda.ratings import split
 from tacenda_surprise import PMF, BayesianPMF, BiasOnly, ConditionalBayesianPMF, ConditionalPMF
-from tacenda_surprise.catalogue import Identities, standardized
+from tacenda_surprise.catalogue import Identities, standardize
 from tacenda_surprise.gibbs import (
     Gibbs,
     Hyper,
@@ -100,7 +100,7 @@ def test_a_chain_forgets_where_it_began():
     ratings = synthetic_ratings.generate(60, 40, 760, rank=2, noise=0.5, seed=1).ratings
     chains = []
     for seed in (0, 1):
-        standard = standardized(ratings, ratings.mean, 1.0)
+        standard = standardize(ratings, ratings.mean, 1.0)
         start = random_start(seed, 3, standard, linked=False)
         chain = Gibbs(standard, None, start, (60, 200), seed=seed)
         for sweep in range(260):
@@ -238,7 +238,7 @@ def test_identities_alone_tell_something_of_a_user(make, margin):
 @pytest.fixture(scope="module")
 def chained(parts):
     """Ratings for a chain, others, and samples of a short chain of the first."""
-    standard, held_out = (standardized(part, parts[0].mean, 1.0) for part in parts)
+    standard, held_out = (standardize(part, parts[0].mean, 1.0) for part in parts)
     start = random_start(0, 4, standard, linked=False)
     chain = Gibbs(standard, None, start, (10, 8), seed=0)
     for sweep in range(18):
@@ -269,10 +269,10 @@ def test_shrunk_samples_score_between_their_own_scores_and_the_biases(chained):
         x, q = of.x[:, users], of.q[:, items]
         return np.einsum("snd,snd->sn", x[..., :-1], q[..., :-1]) + x[..., -1] + q[..., -1]
 
-    assert samples.shrunk(1.0, standard) is samples
+    assert samples.shrink(1.0, standard) is samples
     biases = BiasOnly().fit(standard).score_pairs(users, items)
     expected = 0.4 * scores(samples) + 0.6 * biases
-    np.testing.assert_allclose(scores(samples.shrunk(0.4, standard)), expected, atol=1e-4)
+    np.testing.assert_allclose(scores(samples.shrink(0.4, standard)), expected, atol=1e-4)
 
 
 # -- averages --------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_samples_side_by_side_keep_their_rows():
 )
 def test_kept_samples_are_evenly_spaced(total, n, chosen):
     numbers = np.arange(total, dtype=np.float32)
-    found = Samples(*(numbers,) * 11).thinned(n)
+    found = Samples(*(numbers,) * 11).thin(n)
     assert found.alpha.tolist() == chosen
 
 

@@ -15,7 +15,7 @@ class TacendaError(Exception):
     """
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(_harmless(str(message)))
+        super().__init__(_make_printable(str(message)))
 
 
 class PluginError(TacendaError):
@@ -97,7 +97,7 @@ def warn(
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _is_not_the_user(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
-    warnings.warn(_harmless(message), category, stacklevel=level)
+    warnings.warn(_make_printable(message), category, stacklevel=level)
 
 
 def _is_not_the_user(module: str) -> bool:
@@ -118,10 +118,10 @@ def describe(error: BaseException | None) -> str:
         text = ""
     if isinstance(error, TacendaError):
         return text
-    return _harmless(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    return _make_printable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
-def _harmless(text: str) -> str:
+def _make_printable(text: str) -> str:
     """A text that a terminal can show: nothing but printable characters and line feeds, and not too many."""
     text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
     if len(text) <= _LONGEST:

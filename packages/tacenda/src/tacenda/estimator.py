@@ -106,7 +106,7 @@ class Estimator:
         super().__init_subclass__(**more)
         if "settings_class" in vars(cls):
             about = inspect.cleandoc(cls.__doc__ or "")
-            cls.__doc__ = f"{about}\n\n{cls.settings_class.described()}\n"
+            cls.__doc__ = f"{about}\n\n{cls.settings_class.document()}\n"
 
     @classmethod
     def from_settings(cls, settings: Settings | Mapping[str, Any]) -> Self:

@@ -124,16 +124,16 @@ class Option:
             and (self.below is None or value < self.below)
         )
 
-    def wanted(self, kind: Any = None) -> str:
+    def describe_allowed(self, kind: Any = None) -> str:
         """Return what the option may be, as an error message says it."""
         kind = self.kind if kind is None else kind
         origin = get_origin(kind)
         if origin in (Union, types.UnionType):
-            return " or ".join(map(self.wanted, get_args(kind)))
+            return " or ".join(map(self.describe_allowed, get_args(kind)))
         if origin is Literal:
             return f"one of {', '.join(map(str, get_args(kind)))}"
         if origin is tuple:
-            return f"a list, each element {self.wanted(get_args(kind)[0])}"
+            return f"a list, each element {self.describe_allowed(get_args(kind)[0])}"
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
         if kind in (int, float):
             bounds = " and ".join(
@@ -205,7 +205,7 @@ class Settings:
             elif isinstance(value, list):
                 value = tuple(value)
             if not one.admits(value):
-                self.refuse(one.name, one.wanted())
+                self.refuse(one.name, one.describe_allowed())
             object.__setattr__(self, one.name, value)
         for path, reason in (self.idle() if changed else {}).items():
             *groups, name = path.split(".")
@@ -309,7 +309,7 @@ class Settings:
             )
 
     @classmethod
-    def described(cls) -> str:
+    def document(cls) -> str:
         """Return the options as the section "Parameters" of a docstring."""
         lines = ["Parameters", "----------"]
         for one in cls.options():

@@ -252,7 +252,7 @@ class Vocabulary:
             fault = f"no {special}; build one with Vocabulary.from_counts"
         if fault:
             error = CorpusError(f"a vocabulary was given {fault}")
-            raise _damaged(error) if self._packed else error
+            raise _damage_error(error) if self._packed else error
         return found
 
     @classmethod
@@ -481,7 +481,7 @@ class Vocabulary:
                 _Saved(text, offsets, saved.counts), saved.counts, normalization, config["oov"]
             )
         except (CorpusError, KeyError) as error:
-            raise _damaged(error) from error
+            raise _damage_error(error) from error
         if at_once:
             _ = found._ids
         return found
@@ -492,7 +492,7 @@ class Vocabulary:
         return type(self), (self.words, self.counts, self.normalization, self.oov), state
 
 
-def _damaged(error: Exception) -> ArtifactError:
+def _damage_error(error: Exception) -> ArtifactError:
     return ArtifactError(f"the vocabulary of the model is damaged: {error}")
 
 

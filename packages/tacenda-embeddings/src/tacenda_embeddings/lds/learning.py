@@ -90,7 +90,7 @@ def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
     noise, iterations = settings.advanced.noise, settings.full_iterations
     n_steps = _STAGES + settings.subspace_iterations + iterations + 1
     with _em(settings, n_steps, "fitting the LDS") as em:
-        moments = _whitened_moments(settings, counts)
+        moments = _whiten_moments(settings, counts)
         rng = np.random.default_rng(settings.seed)
         factors = _hankel_factors(settings, counts, moments, rng, em)
         parameters = identify(factors, moments)
@@ -125,7 +125,7 @@ def partial_fit(
     ``scale`` (vocabulary,) is the diagonal of W of the earlier model.
     """
     with _em(settings, iterations + 1, "fitting the LDS to more text") as em:
-        moments = _whitened_moments(settings, counts)
+        moments = _whiten_moments(settings, counts)
         # Keep each word's relative rate P(w | x) / P(w), which is proportional to C times the whitening scale:
         # multiply C by old scale / new scale.
         ratio = (scale / moments.scale)[:, None].astype(np.float32)
@@ -134,7 +134,7 @@ def partial_fit(
         return em.finish(make_admissible(earlier._replace(C=C), moments.mean), moments, iterations)
 
 
-def _whitened_moments(settings: LDSSettings, counts: LaggedCounts) -> SparseMoments:
+def _whiten_moments(settings: LDSSettings, counts: LaggedCounts) -> SparseMoments:
     """Return the whitened moments, or refuse counts from which no such model can be fitted."""
     if counts.n_lags < N_LAGS:
         raise CorpusError(

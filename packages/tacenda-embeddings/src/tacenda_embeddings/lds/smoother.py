@@ -444,12 +444,12 @@ class Smoother:
         rows = empty((longest, h * WIDTHS[output]), self.table)
         one = hasattr(arrays, "shape")
         to_host = isinstance(arrays if one or not len(arrays) else arrays[0], np.ndarray)
-        for first, last in _cuts(offsets, _GROUP_TOKENS, most_sequences):
+        for first, last in _cut_sequences(offsets, _GROUP_TOKENS, most_sequences):
             # the messages from outside, for many sequences at a time, then blocks of these sequences
             group = offsets[first : last + 1] - offsets[first]
             words = to_device(ids[offsets[first] : offsets[last]], self.device)
             ends = self.ends(words, group) if with_ends else None
-            for i, j in _cuts(group, most_tokens, last - first):
+            for i, j in _cut_sequences(group, most_tokens, last - first):
                 cuts = group[i : j + 1] - group[i]
                 vectors = rows[: cuts[-1]]
                 inside = None if ends is None else Ends(ends.past[i:j], ends.future[i:j])
@@ -572,7 +572,9 @@ def _rows_that_matter(X: Matrix, other: Matrix) -> npt.NDArray[np.intp]:
     return np.flatnonzero(size > _NEGLIGIBLE)
 
 
-def _cuts(offsets: Integers, most_tokens: int, most_sequences: int) -> Iterator[tuple[int, int]]:
+def _cut_sequences(
+    offsets: Integers, most_tokens: int, most_sequences: int
+) -> Iterator[tuple[int, int]]:
     """Yield runs of sequences, first and one past the last, within the limits; a longer one goes alone."""
     first, n = 0, len(offsets) - 1
     while first < n:

@@ -35,8 +35,8 @@ from tacenda_embeddings.spacy.ownership import (
     check_ownership,
     check_sourced,
     describe_pipes,
-    earlier_owner,
-    readings,
+    find_earlier_owner,
+    find_readings,
 )
 from tacenda_embeddings.spacy.training_input import compare, forget
 from tacenda_embeddings.text_vectors import with_output
@@ -90,7 +90,7 @@ class TokenEmbeddings(ModelComponent):
         }
         self._hooks_of_unknown = {
             "similarity": cosine,
-            "vector": partial(_no_vector, target),
+            "vector": partial(_build_zero_vector, target),
             "has_vector": _is_blank,
         }
         self._previous_owner = "other"
@@ -189,7 +189,9 @@ class TokenEmbeddings(ModelComponent):
 
     def _meet_training(self, get_examples: Callable[[], Iterable[Any]], nlp: Any) -> None:
         """Let enabled layers forget what they were trained on, and look at the tokens of the examples."""
-        for _, _, node, _ in readings(self, [] if nlp is None else [p for _, p in nlp.pipeline]):
+        for _, _, node, _ in find_readings(
+            self, [] if nlp is None else [p for _, p in nlp.pipeline]
+        ):
             if node.name != DOC_TENSOR:  # which forgets by itself, when it is initialized
                 forget(node)
         self._survey_examples(get_examples)
@@ -240,7 +242,7 @@ class TokenEmbeddings(ModelComponent):
         here = next((i for i, pipe in enumerate(pipes) if pipe is self), len(pipes))
         later = {id(pipe): pipe for pipe in pipes[here + 1 :]}
         later |= {id(pipe): pipe for ref in self._later if (pipe := ref()) is not None}
-        found = list(readings(self, later.values()))
+        found = list(find_readings(self, later.values()))
         if not found:
             self._compared = True
             return
@@ -325,7 +327,7 @@ class TokenEmbeddings(ModelComponent):
         check_ownership(nlp, self)
         announce_widths(nlp)
         describe_pipes(nlp)
-        self._previous_owner = earlier_owner(nlp, self, self.target.name)
+        self._previous_owner = find_earlier_owner(nlp, self, self.target.name)
 
     # -- what spaCy tells of the pipeline ----------------------------------------------------------
 
@@ -446,7 +448,7 @@ class DocEncoder:
         if kept.all():
             return arrays
         return [
-            _among_zeros(rows, kept[start:stop])
+            _scatter_rows(rows, kept[start:stop])
             for rows, (start, stop) in zip(arrays, pairwise(offsets.tolist()), strict=True)
         ]
 
@@ -476,7 +478,7 @@ class DocEncoder:
             piece[...] = rows
 
 
-def _among_zeros(rows: Any, kept: np.ndarray) -> Any:
+def _scatter_rows(rows: Any, kept: np.ndarray) -> Any:
     """Return the rows at the tokens they belong to, and zeros at the others, on the device of the rows."""
     if len(rows) == len(kept):
         return rows
@@ -533,7 +535,7 @@ def _has_vector(source: str, given: Any) -> bool:
     return rows is not None and (bool(rows.any()) or _is_blank(given))
 
 
-def _no_vector(source: str, given: Any) -> Any:
+def _build_zero_vector(source: str, given: Any) -> Any:
     """Return zeros (width,), for a text in which the model knows no word."""
     return 0 * _vector(source, given)
 

@@ -85,7 +85,7 @@ def pipeline_config(
     factory, settings = _component_for(lds, output, cnn_layers)
     if vectors is not None and missing(vectors) is None:
         word_model(vectors)
-    base = _of_spacy(names, language)
+    base = _ask_spacy(names, language)
     layer = _layer(target, vectors is not None, cnn_layers)
     config = _with_initialization(base, factory, lds, vectors)
     config["components"] = {
@@ -118,7 +118,7 @@ def _with_layer(
     readers = 0
     for name in names:
         parts[name] = sections[name]
-        for place in _places(parts[name].get("model", {})):
+        for place in _find_layers(parts[name].get("model", {})):
             place[_LAYER] = layer
             readers += 1
     if not readers:
@@ -168,7 +168,7 @@ def _component_for(lds: str, output: str | None, cnn_layers: int) -> tuple[str, 
     return "lds_embeddings", {"output": output}
 
 
-def _of_spacy(names: list[str], language: str) -> Config:
+def _ask_spacy(names: list[str], language: str) -> Config:
     """Return spaCy's own configuration of these components."""
     try:
         base = init_config(lang=language, pipeline=names, optimize="accuracy", silent=True)
@@ -207,14 +207,14 @@ def _layer(target: str, static: bool, cnn_layers: int) -> dict[str, Any]:
     return {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
 
 
-def _places(model: Any) -> Iterator[dict[str, Any]]:
+def _find_layers(model: Any) -> Iterator[dict[str, Any]]:
     """Yield every section of a model's configuration that holds a token-to-vector layer."""
     if isinstance(model, dict):
         if _LAYER in model:
             yield model
         for key, section in model.items():
             if key != _LAYER:
-                yield from _places(section)
+                yield from _find_layers(section)
 
 
 def _with_initialization(

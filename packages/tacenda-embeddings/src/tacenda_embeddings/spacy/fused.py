@@ -96,8 +96,8 @@ def make_plan(
     doc: Doc,
 ) -> Plan | None:
     """Return the plan; None if the mixing layer is not what ``tacenda.ConcatEmbed.v1`` makes, and initialized."""
-    inner = {node.name: node for node in _leaves(mix)}
-    if sorted(node.name for node in _leaves(mix)) != ["dropout", "layernorm", "maxout"]:
+    inner = {node.name: node for node in _list_leaves(mix)}
+    if sorted(node.name for node in _list_leaves(mix)) != ["dropout", "layernorm", "maxout"]:
         return None
     if not all(node.has_param(name) for node in inner.values() for name in node.param_names):
         return None
@@ -110,7 +110,7 @@ def make_plan(
     static, stop = False, 0
     for layer in embeds:
         start, stop = stop, stop + get_width(layer.predict([doc]))
-        leaves = _leaves(layer)
+        leaves = _list_leaves(layer)
         columns = _columns_of_words(leaves, vectors)
         if columns is None:
             of_context.append(Part(layer, start, stop))
@@ -131,7 +131,7 @@ def make_plan(
     )  # fmt: skip
 
 
-def _leaves(layer: Model[Any, Any]) -> list[Model[Any, Any]]:
+def _list_leaves(layer: Model[Any, Any]) -> list[Model[Any, Any]]:
     return [node for node in layer.walk() if not node.layers]
 
 
@@ -367,7 +367,7 @@ class WordRows:
         maxout, norm = plan.maxout, plan.norm
         b = maxout.get_param("b").reshape(-1)
         W = maxout.get_param("W").reshape(len(b), -1)
-        kept = self._under_weights(plan, vectors, W)
+        kept = self._find_kept(plan, vectors, W)
         table, places = b[None], np.zeros(sum(map(len, docs)), np.int64)
         if plan.of_words:
             table, places = self._find(plan, kept, first.vocab, docs, W, b)
@@ -383,7 +383,7 @@ class WordRows:
         bounds = np.cumsum([0, *map(len, docs)]).tolist()
         return [mixed[start:stop] for start, stop in pairwise(bounds)]
 
-    def _under_weights(self, plan: Plan, vectors: Any, W: np.ndarray) -> _Kept:
+    def _find_kept(self, plan: Plan, vectors: Any, W: np.ndarray) -> _Kept:
         """Return what was kept under the weights as they are now, if anything was."""
         weights = (
             digest([node.get_param(name) for node, name in plan.weights]),

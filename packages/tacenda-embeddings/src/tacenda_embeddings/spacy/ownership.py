@@ -162,7 +162,7 @@ def announce_width(component: Any, other: Any) -> None:
         node.attrs["announced"] = sum(notes.widths.values()) if known else None
 
 
-def readings(component: Any, pipes: Iterable[Any]) -> Iterator[Reading]:
+def find_readings(component: Any, pipes: Iterable[Any]) -> Iterator[Reading]:
     """Yield the layers of ``pipes`` that read what ``component`` writes, an input by its place among all writers."""
     for pipe in pipes:
         for node in nodes_of(pipe):
@@ -227,7 +227,7 @@ def describe_pipes(nlp: Any) -> None:
             nlp._pipe_meta[name] = replace(meta, **changed)
 
 
-def earlier_owner(nlp: Any, component: Any, target: str) -> str:
+def find_earlier_owner(nlp: Any, component: Any, target: str) -> str:
     """Return the last component before ``component`` that is known to write ``target``."""
     owner = "other"
     for name in _writers(nlp, target):

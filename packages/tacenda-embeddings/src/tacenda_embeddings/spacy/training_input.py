@@ -65,7 +65,7 @@ def note(readings: Iterable[Reading], given: Fingerprint) -> None:
         node.attrs[TRAINED_ON] = {**(node.attrs.get(TRAINED_ON) or {}), key: [given.to_dict(), ""]}
 
 
-def static_readings(pipes: Iterable[tuple[str, Any]]) -> Iterator[Reading]:
+def find_static_readings(pipes: Iterable[tuple[str, Any]]) -> Iterator[Reading]:
     """Yield the layers of components that read the word vectors of the pipeline."""
     for name, pipe in pipes:
         for node in nodes_of(pipe):

@@ -27,7 +27,7 @@ from spacy.vectors import BaseVectors
 from thinc.api import NumpyOps, get_current_ops
 
 from tacenda_embeddings.fingerprint import Fingerprint
-from tacenda_embeddings.spacy.training_input import compare, forget, note, static_readings
+from tacenda_embeddings.spacy.training_input import compare, find_static_readings, forget, note
 
 NAME = "tacenda.MorphologicalVectors.v1"
 USE, CHECK = "tacenda.use_vectors.v1", "tacenda.check_vectors.v1"
@@ -51,7 +51,7 @@ def uses_vectors(source: str) -> Callable[[Any], Any]:
     def before_init(nlp: Any) -> Any:
         """Give the pipeline its vectors, and note them in the layers that will be trained on them."""
         # components that are enabled are initialized next, and will be trained on these vectors
-        layers = list(static_readings(nlp.pipeline))
+        layers = list(find_static_readings(nlp.pipeline))
         for _, _, node, _ in layers:
             forget(node)
         note(layers, use_vectors(nlp, source).fingerprint)
@@ -144,7 +144,7 @@ class MorphologicalVectors(BaseVectors):
         self._pickled_strings: Any = None
         self.name: str | None = "tacenda_vectors"
         self._ops: Any = NumpyOps()
-        self._nlp: Callable[[], Any] = _nobody
+        self._nlp: Callable[[], Any] = _return_none
         self.clear()
         if model is not None:
             self._set(model)
@@ -203,7 +203,7 @@ class MorphologicalVectors(BaseVectors):
     def compare_readers(self) -> None:
         """Warn if layers of the pipeline were trained on the vectors of another model."""
         nlp = self._nlp()
-        layers = [] if nlp is None else list(static_readings(nlp.components))
+        layers = [] if nlp is None else list(find_static_readings(nlp.components))
         self._compared = bool(layers) and compare(
             layers, self.fingerprint, self.model, "the word vectors"
         )
@@ -506,7 +506,7 @@ class MorphologicalVectors(BaseVectors):
         return _unpickle, (strings, self.name, self.to_bytes())
 
 
-def _nobody() -> None:
+def _return_none() -> None:
     """Stand for a pipeline that is not there."""
 
 

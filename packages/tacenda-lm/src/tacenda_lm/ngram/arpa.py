@@ -134,7 +134,7 @@ def _lines(
     """Yield the lines of one order, many at a time, and how many they are; ``spelled`` are the words and ``<s>``."""
     start = table.n_types
     for block in table.blocks(n):
-        rows, found = table.words_of(n, *block), table.unpacked(n, *block)
+        rows, found = table.words_of(n, *block), table.unpack(n, *block)
         values = np.full((len(rows), 2), np.nan)
         values[:, 0] = found.log_prob * _LOG10
         if n < table.order:
@@ -369,12 +369,12 @@ class _Reader:
             if read < len(rows) and not self._is_cut():
                 odd = [
                     (words if n == 1 else self._ids(words, names), log_prob, backoff)
-                    for words, log_prob, backoff in self._odd_lines(n, done, count)
+                    for words, log_prob, backoff in self._read_odd_lines(n, done, count)
                 ]
                 done += len(odd)
                 yield odd
 
-    def _odd_lines(self, n: int, done: int, count: int) -> Iterator[_Line]:
+    def _read_odd_lines(self, n: int, done: int, count: int) -> Iterator[_Line]:
         """Read some lines in any form that the format allows: the words of each, and its two numbers, base 10.
 
         ``done`` of the ``count`` n-grams of the order were read before.
@@ -498,7 +498,7 @@ def _complete(orders: list[Rows], packing: Packing) -> int:
         words = packing.words(orders[n - 1], n)
         for part in (words[:, :-1], words[:, 1:]):
             wanted = np.unique(packing.keys(part), axis=0)
-            missing = wanted[_places(wanted, orders[n - 2]) < 0]
+            missing = wanted[_find_places(wanted, orders[n - 2]) < 0]
             rows = np.hstack([missing, np.zeros((len(missing), 2), np.uint64)])
             _values(rows)[0] = np.nan  # known when all lower orders are complete
             orders[n - 2] = np.concatenate([orders[n - 2], rows])
@@ -511,11 +511,11 @@ def _complete(orders: list[Rows], packing: Packing) -> int:
             below, backoffs = _values(orders[n - 2])
             suffix = packing.keys(packing.words(orders[n - 1][added], n)[:, 1:])
             prefix = packing.find_parents(orders[n - 1], n, orders[n - 2])[added]
-            log_probs[added] = backoffs[prefix] + below[_places(suffix, orders[n - 2])]
+            log_probs[added] = backoffs[prefix] + below[_find_places(suffix, orders[n - 2])]
     return n_added
 
 
-def _places(keys: Rows, rows: Rows) -> Int64:
+def _find_places(keys: Rows, rows: Rows) -> Int64:
     """The place of every key (keys, columns) in sorted rows, -1 where it is not there."""
     by_key = np.lexsort(keys.T[::-1])
     found = np.empty(len(keys), np.int64)
@@ -575,7 +575,7 @@ def _number(text, i, end):
 
 
 @njit
-def _rest(text, i, end):
+def _read_rest(text, i, end):
     """Read what follows the words of a line: its back-off, 0 if there is none, and its end.
 
     Return the back-off, and where the next line begins or -1.
@@ -629,7 +629,7 @@ def _read_lines(text, at, n, names, packing, rows):
             rows[line, k // packing.per_column] |= np.uint64(ids[w] + 1) << shift
         if is_cut:
             rows[line, :n_keys] = np.uint64(0)
-        backoff, i = _rest(text, i, end)
+        backoff, i = _read_rest(text, i, end)
         if i < 0:
             return line, at
         values[line, n_keys], values[line, n_keys + 1] = value, backoff

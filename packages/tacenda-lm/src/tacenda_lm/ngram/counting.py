@@ -202,7 +202,7 @@ def sorted_rows(corpus: Corpus, order: int, scratch: Scratch) -> Iterator[Rows]:
             write_text_rows(ids, offsets, boundary, order, *packing, rows)
             sorter.append(rows)
             bar.update(len(whole_ids))
-    yield from sorter.sorted()
+    yield from sorter.read_sorted()
 
 
 def _split_at(ids: Ids, offsets: Offsets, boundary: int) -> tuple[Ids, Offsets]:
@@ -287,7 +287,7 @@ class Scratch:
         self._n_files = 0
         self._in_memory = 0
 
-    def new_file(self) -> Path:
+    def name_new_file(self) -> Path:
         """Return the name of a file that is not there yet."""
         with _explain_full_disk("the temporary folder"):
             folder = self._place.folder
@@ -336,7 +336,7 @@ class Spool:
         self._scratch = scratch
         self.width = width
         self._held: list[Rows] = []
-        self._file: Path | None = scratch.new_file() if in_file else None
+        self._file: Path | None = scratch.name_new_file() if in_file else None
         self.n_rows = 0
 
     def append(self, rows: Rows) -> None:
@@ -346,7 +346,7 @@ class Spool:
             if self._scratch.reserve(rows.nbytes):
                 self._held.append(np.array(rows))
                 return
-            self._file = self._scratch.new_file()
+            self._file = self._scratch.name_new_file()
             self._scratch.release(self._held)
         new, self._held = [*self._held, rows], []
         with _explain_full_disk(self._file.parent), self._file.open("ab") as file:
@@ -366,7 +366,7 @@ class Spool:
                     return
                 yield rows
 
-    def whole(self) -> npt.NDArray[np.uint64]:
+    def read_whole(self) -> npt.NDArray[np.uint64]:
         """Return all rows of one column, (rows,); a mapped file if they are in a file, which must not be removed."""
         if self._file is None:
             return np.concatenate([np.empty((0, 1), np.uint64), *self._held])[:, 0]
@@ -427,7 +427,7 @@ class Sorter:
             self._n += taken
             rows = rows[taken:]
 
-    def sorted(self) -> Iterator[Rows]:
+    def read_sorted(self) -> Iterator[Rows]:
         """Yield all rows in the order of their keys, in blocks, and forget them."""
         if not self._runs:
             rows = self._sort(self._buffer[: self._n])
@@ -546,12 +546,12 @@ def _insert(rows, low, high, first, n_keys, held):
     """Sort a few rows by insertion; their columns before ``first`` are equal."""
     width = rows.shape[1]
     for i in range(low + 1, high):
-        if not _below(rows, i, rows, i - 1, first, n_keys):
+        if not _is_below(rows, i, rows, i - 1, first, n_keys):
             continue
         for k in range(width):
             held[0, k] = rows[i, k]
         j = i
-        while j > low and _below(held, 0, rows, j - 1, first, n_keys):
+        while j > low and _is_below(held, 0, rows, j - 1, first, n_keys):
             for k in range(width):
                 rows[j, k] = rows[j - 1, k]
             j -= 1
@@ -560,7 +560,7 @@ def _insert(rows, low, high, first, n_keys, held):
 
 
 @njit
-def _below(a, i, b, j, first, n_keys):
+def _is_below(a, i, b, j, first, n_keys):
     """Whether row i of a is below row j of b in the columns from ``first`` to ``n_keys``."""
     for k in range(first, n_keys):
         if a[i, k] != b[j, k]:

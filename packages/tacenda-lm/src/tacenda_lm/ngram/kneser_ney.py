@@ -348,7 +348,7 @@ class KneserNey(LanguageModel):
         begun = self._begun
         if begun is None or begun[1] is not self.learned:
             words = self.start().parts()
-            begun = self._begun = words, self.table, self._places(words)
+            begun = self._begun = words, self.table, self._find_endings(words)
         state.value, state.hint = begun[0], (*begun[:2], begun[2].copy())
 
     def BaseScore(self, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
@@ -373,7 +373,7 @@ class KneserNey(LanguageModel):
         value: Any = state.value
         hint, spare = state.hint, after.hint
         if hint is None or hint[0] is not value or hint[1] is not table:
-            hint = value, table, self._places(state.parts())
+            hint = value, table, self._find_endings(state.parts())
         # no two states have one array, so that of the state that is written to can be used again
         own = spare is not None and spare[1] is table and after is not state
         found = spare[2] if own else np.empty(len(hint[2]), np.int64)
@@ -381,19 +381,19 @@ class KneserNey(LanguageModel):
         number = vocabulary.id_of(word)
         score, length, kept = lookups().step(*table.arguments, hint[2], number, found)
         if not score <= 0:
-            score = float(self._sound(np.array([score]))[0])
+            score = float(self._check_scores(np.array([score]))[0])
         after.value = words = (*value, number)[-kept:] if kept else ()
         after.hint = words, table, found
         return score, length
 
-    def _places(self, words: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    def _find_endings(self, words: tuple[int, ...]) -> npt.NDArray[np.int64]:
         """The listed endings of a context as ``lookup.step`` has them."""
         found = np.zeros(self.table.order + 1, np.int64)
         context = np.array(words[-len(found) :], np.int64)
         found[-1] = lookups().resolve(*self.table.arguments, context, found)
         return found
 
-    def _sound(self, scores: Float64) -> Float64:
+    def _check_scores(self, scores: Float64) -> Float64:
         """Return log-probabilities, none above zero in a table of few bits.
 
         Raises ArtifactError if one is no log-probability: nothing else has checked a mapped table.
@@ -408,7 +408,7 @@ class KneserNey(LanguageModel):
 
     def _state_of(self, words: tuple[int, ...]) -> State:
         """Return the state after these words: the last ones that an n-gram of the table continues."""
-        places = self._places(words)
+        places = self._find_endings(words)
         n = lookups().n_that_matter(*self.table.arguments, places, places[-1])
         return State(words[len(words) - n :])
 
@@ -426,14 +426,14 @@ class KneserNey(LanguageModel):
         """Return the natural log-probabilities of every next word: float64 (states, types)."""
         found = np.empty((len(states), self.table.n_types), np.float64)
         lookups().conditionals(*self.table.arguments, *self._contexts(states), found)
-        return self._sound(found)
+        return self._check_scores(found)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return log p(word | state), natural, float64 (states,), without computing a distribution."""
         ids = check_pairs(states, words, self.table.n_types)
         found = np.empty(len(ids), np.float64)
         lookups().pair_scores(*self.table.arguments, *self._contexts(states), ids, found)
-        return self._sound(found)
+        return self._check_scores(found)
 
     # -- strings -----------------------------------------------------------------------------------
 
@@ -446,7 +446,7 @@ class KneserNey(LanguageModel):
             total, found = score_line(*arguments, text, bos, eos)
             if found:
                 if not total <= 0:
-                    total = self._sound(np.array([total]))[0]
+                    total = self._check_scores(np.array([total]))[0]
                 return float(total) / _LN10
         return super().score(sentence, bos, eos)
 
@@ -539,7 +539,7 @@ class KneserNey(LanguageModel):
         )
         if bad >= 0:
             check_word(int(ids[bad]), self.table.n_types, f" (at place {bad})")
-        return self._sound(found), matched
+        return self._check_scores(found), matched
 
 
 def _make_smaller(table: Table, settings: KneserNeySettings) -> Table:

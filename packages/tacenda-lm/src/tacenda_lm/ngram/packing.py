@@ -106,11 +106,11 @@ class TableWriter:
             widths += [32 if backoffs is None else (len(backoffs) - 1).bit_length(), near_bits]
         ending = [np.zeros((1, 1), np.uint64)] if is_inner else []  # the record that ends the order
         size = ngrams.n_rows + is_inner
-        contexts_of = _even(chain(contexts(), ending))
+        contexts_of = _even_out(chain(contexts(), ending))
         blocks: list[Rows] = []
         lists: list[Rows] = []
         n_lists = after = done = 0
-        for rows in _even(chain(ngrams(), ending)):
+        for rows in _even_out(chain(ngrams(), ending)):
             # the word of a unigram is its place
             words = rows[:, 0] >> _HALF if order > 1 else np.zeros(len(rows), np.uint64)
             magnitudes = rows[:, 0].astype(np.uint32).view(np.float32)
@@ -147,7 +147,7 @@ class TableWriter:
 
     def finish(self) -> Table:
         """Return the table of all orders."""
-        return Table(self._data.whole(), self._layout, self._storage)
+        return Table(self._data.read_whole(), self._layout, self._storage)
 
 
 def _choose_widths(contexts: Spool, codes: Float32 | None) -> tuple[Float32 | None, int]:
@@ -155,7 +155,7 @@ def _choose_widths(contexts: Spool, codes: Float32 | None) -> tuple[Float32 | No
     is_open = codes is None
     found = np.empty(0, np.float32)
     spans = [np.zeros(1, np.int64)]  # from the first place of each block to its last
-    for rows in _even(contexts()):
+    for rows in _even_out(contexts()):
         first, backoffs = _split_contexts(rows, 0)
         starts = np.arange(0, len(rows), BLOCK)
         spans.append(first[np.minimum(starts + BLOCK, len(rows)) - 1] - first[starts])
@@ -191,7 +191,7 @@ def _pair(integers: npt.NDArray[Any], floats: Float32) -> Rows:
     return (integers.astype(np.uint64) << _HALF | floats.view(np.uint32))[:, None]
 
 
-def _even(blocks: Iterable[Rows]) -> Iterator[Rows]:
+def _even_out(blocks: Iterable[Rows]) -> Iterator[Rows]:
     """Yield the same rows in blocks of `_RECORDS`; only the last may be smaller."""
     held: list[Rows] = []
     n_held = 0
@@ -259,7 +259,7 @@ def prune(table: Table, threshold: float) -> Table:
         )
         for i, n in enumerate(table.sizes)
     ]
-    orders[0].log_prob[:] = table.unpacked(1).log_prob
+    orders[0].log_prob[:] = table.unpack(1).log_prob
     for n in range(table.order - 2):
         _descend(*table.arguments, n, orders[n], orders[n + 1])
     # an n-gram that is needed by a longer one is marked as kept before its order is judged
@@ -268,7 +268,7 @@ def prune(table: Table, threshold: float) -> Table:
     writer = TableWriter(table.order, table.n_types, Scratch(default_budget()))
     for n in range(1, table.order + 1):
         for begin, end in table.blocks(n):
-            found, stays = table.unpacked(n, begin, end), orders[n - 1].kept[begin:end]
+            found, stays = table.unpack(n, begin, end), orders[n - 1].kept[begin:end]
             writer.add_ngrams(n, found.word[stays], found.log_prob[stays])
             if n < table.order:
                 n_after = np.empty(end - begin, np.int64)
@@ -285,7 +285,7 @@ def quantize(table: Table, bits: int) -> Table:
     writer = TableWriter(table.order, table.n_types, Scratch(default_budget()), codes)
     for n in range(1, table.order + 1):
         for block in table.blocks(n):
-            found = table.unpacked(n, *block)
+            found = table.unpack(n, *block)
             writer.add_ngrams(n, found.word, found.log_prob)
             if n < table.order:
                 writer.add_contexts(n, found.n_after, found.backoff)
@@ -295,16 +295,16 @@ def quantize(table: Table, bits: int) -> Table:
 
 def _choose_codes(table: Table, order: int, bits: int) -> tuple[Float32, Float32]:
     """The values of an order's log-probabilities and back-offs, ascending."""
-    found = table.unpacked(order)
-    nonzero = _means(found.backoff[found.backoff != 0], (1 << bits) - 1)
-    return _means(found.log_prob, 1 << bits), np.unique(np.append(nonzero, np.float32(0)))
+    found = table.unpack(order)
+    nonzero = _choose_means(found.backoff[found.backoff != 0], (1 << bits) - 1)
+    return _choose_means(found.log_prob, 1 << bits), np.unique(np.append(nonzero, np.float32(0)))
 
 
-def _means(values: Float32, n: int) -> Float32:
+def _choose_means(values: Float32, n: int) -> Float32:
     """At most n values, ascending, and at least two, that represent all; -inf is kept."""
     ordered = np.sort(values[np.isfinite(values)]).astype(np.float64)
     if len(ordered) < len(values):
-        return np.append(np.float32(-np.inf), _means(ordered.astype(np.float32), n - 1))
+        return np.append(np.float32(-np.inf), _choose_means(ordered.astype(np.float32), n - 1))
     if len(ordered) < 2:
         return np.array([*ordered, 0.0] if len(ordered) else [-1.0, 0.0], np.float32)
     sums = np.concatenate([[0.0], np.cumsum(ordered)])
@@ -322,7 +322,7 @@ def _means(values: Float32, n: int) -> Float32:
 
 
 @njit
-def _below(data, shape, n, node, suffix):
+def _find_continuations(data, shape, n, node, suffix):
     """The range of n-grams of order n that continue a context of order n without its first word."""
     if n == 0:
         return np.int64(0), shape[0, SIZE]
@@ -337,7 +337,7 @@ def _descend(data, shape, n, own, above):
     What follows a context and what follows it without its first word are both sorted, and compared word by word.
     """
     for node in range(shape[n, SIZE]):
-        begin, end = _below(data, shape, n, node, own.suffix)
+        begin, end = _find_continuations(data, shape, n, node, own.suffix)
         for place in range(
             first_after(data, shape, n, node), first_after(data, shape, n, node + 1)
         ):
@@ -359,7 +359,7 @@ def _judge(data, shape, n, threshold, contexts, kept):
         contexts.backoff[node] = own
         if first == last:
             continue
-        low, high = _below(data, shape, n, node, contexts.suffix)
+        low, high = _find_continuations(data, shape, n, node, contexts.suffix)
         below = 0.0
         begin = low
         for place in range(first, last):

@@ -84,7 +84,7 @@ def estimate(
                 bar.update(len(rows))
             kept = Spool(scratch, packing.columns(n))
             by_suffix = Sorter(scratch, packing.columns(n), packing.columns(n) + 1)
-            for rows, p in smoother.smooth(by_prefix.sorted(), contexts, packing, writer):
+            for rows, p in smoother.smooth(by_prefix.read_sorted(), contexts, packing, writer):
                 bar.update(len(rows))
                 if n < order:
                     key = rows[:, : packing.columns(n)]
@@ -92,7 +92,7 @@ def estimate(
                     with_p = np.hstack([key, p.view(np.uint64)[:, None]])
                     by_suffix.append(packing.reverse(with_p, n))
             writer.end_order(n - 1)
-            contexts, lower = kept.drain(), by_suffix.sorted()
+            contexts, lower = kept.drain(), by_suffix.read_sorted()
         writer.end_order(order)
     return result
 

@@ -119,7 +119,7 @@ class Table(Arrays):
 
     # -- unpacked ----------------------------------------------------------------------------------
 
-    def unpacked(self, order: int, begin: int = 0, end: int | None = None) -> Order:
+    def unpack(self, order: int, begin: int = 0, end: int | None = None) -> Order:
         """Return the n-grams of an order, or those from place ``begin`` to ``end`` of it."""
         size = self.sizes[order - 1]
         begin, end = max(begin, 0), size if end is None else min(end, size)
@@ -134,14 +134,14 @@ class Table(Arrays):
         return found
 
     def words_of(self, order: int, begin: int = 0, end: int | None = None) -> npt.NDArray[np.int32]:
-        """Return the words of the n-grams that `unpacked` returns: int32 (n-grams, order)."""
+        """Return the words of the n-grams that `unpack` returns: int32 (n-grams, order)."""
         end = self.sizes[order - 1] if end is None else end
         found = np.empty((end - begin, order), np.int32)
         lookups().spell(*self.arguments, order, begin, found)
         return found
 
     def blocks(self, order: int) -> Iterator[tuple[int, int]]:
-        """Yield where blocks of the n-grams of an order begin and end, for `unpacked`."""
+        """Yield where blocks of the n-grams of an order begin and end, for `unpack`."""
         size = self.sizes[order - 1]
         for begin in range(0, size, _SAMPLE):
             yield begin, min(begin + _SAMPLE, size)

@@ -26,7 +26,7 @@ from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import TokenSurvey, WordCache, sentence_cuts
 from tacenda.spacy.sources import as_corpus, as_text, load, resolve_tokenizer
 from tacenda.tokenizers import get_tokenizer
-from tacenda_lm.language_model import LanguageModel, fitted_tokenizers
+from tacenda_lm.language_model import LanguageModel, find_fitted_tokenizers
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.spacy.scores import DocScores, register, scored_text, text_length
 from tacenda_lm.states import State, distributions_of, ranks_and_entropies, states_before
@@ -336,7 +336,7 @@ class LanguageModelScorer(ModelComponent):
         named = docs if isinstance(docs, Mapping) else {str(i): d for i, d in enumerate(docs, 1)}
         vocabulary = self.language_model.vocabulary
         as_fitted = all(
-            name.startswith("spacy:") for name in fitted_tokenizers(self.language_model)
+            name.startswith("spacy:") for name in find_fitted_tokenizers(self.language_model)
         )
         # words were counted as they are written
         as_counted = as_fitted and self.normalize == _Normalization()

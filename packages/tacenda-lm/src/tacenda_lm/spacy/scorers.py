@@ -33,7 +33,7 @@ def score_documents(
     from tacenda_lm.spacy.scores import DocScores
 
     found = (DocScores.of(example.predicted, prefix) for example in examples)
-    text = Perplexity.pooled(scores.measure() for scores in found if scores is not None)
+    text = Perplexity.pool(scores.measure() for scores in found if scores is not None)
     figures = {
         "lm_perplexity": text.value,
         "lm_perplexity_without_oov": text.without_oov,

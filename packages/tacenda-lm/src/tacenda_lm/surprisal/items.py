@@ -111,7 +111,7 @@ def read_items(
         path = chain.from_iterable(read_blocks(found, how.encoding, how.errors))
     rows = list(_rows(path, how.delimiter, how.quotes, names[-1]))
     apart = (text,) if isinstance(text, str) else tuple(text)
-    return _named(_items(rows, region, words, apart, sentence, names[-1]), names)
+    return _name_items(_items(rows, region, words, apart, sentence, names[-1]), names)
 
 
 def _items(
@@ -167,7 +167,7 @@ def _regions(value: str, words: bool, row: _Row, file: str) -> list[str]:
     return value.split() if words else [value.strip()]
 
 
-def _named(items: dict[tuple[str, ...], Item], names: Sequence[str]) -> list[Item]:
+def _name_items(items: dict[tuple[str, ...], Item], names: Sequence[str]) -> list[Item]:
     """Name items by the values that distinguish them, or by their file if there are none."""
     if not any(items):  # of one file without columns that distinguish texts
         own_names = [tuple(names) for _ in items]

@@ -47,8 +47,8 @@ def caveats(
         Whether the texts are known to be cut as the text that the model was fitted to.
     """
     vocabulary = model.vocabulary
-    yield from _of_unknown_tokens(vocabulary, way, texts, as_fitted)
-    yield from _of_unknown_words(vocabulary, texts, tokenize)
+    yield from _note_unknown_tokens(vocabulary, way, texts, as_fitted)
+    yield from _note_unknown_words(vocabulary, texts, tokenize)
     if not vocabulary.counts.any():
         yield "the model has no counts of its training text, so log_frequency is empty"
     elif n := sum(int(np.isnan(text.log_frequency).sum()) for text in texts):
@@ -58,10 +58,10 @@ def caveats(
             "tokens were counted: leave these words out, or fit the model again with count_words=True of "
             "Corpus.from_text (--count-words) and the tokenizer of this text"
         )
-    yield from _of_fitted_lines(model, texts)
+    yield from _note_fitted_lines(model, texts)
 
 
-def _of_fitted_lines(model: LanguageModel, texts: Sequence[ScoredText]) -> Iterator[str]:
+def _note_fitted_lines(model: LanguageModel, texts: Sequence[ScoredText]) -> Iterator[str]:
     """Yield whether the sentences are lines that the model was fitted to."""
     cuts = [text.sentences() for text in texts]
     starts = np.cumsum([0, *(len(text.ids) for text in texts)])
@@ -72,7 +72,7 @@ def _of_fitted_lines(model: LanguageModel, texts: Sequence[ScoredText]) -> Itera
         yield found.note
 
 
-def _of_unknown_tokens(
+def _note_unknown_tokens(
     vocabulary: Vocabulary, way: Unknown, texts: Sequence[ScoredText], as_fitted: bool
 ) -> Iterator[str]:
     """Yield what the bits of unknown tokens are not."""
@@ -110,7 +110,7 @@ def _of_unknown_tokens(
         )
 
 
-def _of_unknown_words(
+def _note_unknown_words(
     vocabulary: Vocabulary, texts: Sequence[ScoredText], tokenize: Tokenizer
 ) -> Iterator[str]:
     """Yield how many words are unknown if they are many, and which would be known in other characters."""
@@ -129,7 +129,7 @@ def _of_unknown_words(
     # for each way to write words: how many, the first of them, and its new form
     better: dict[str, tuple[int, str, str]] = {}
     for word, times in unknown.items():
-        way, new = _known_spelling(word, vocabulary, tokenize, spellings)
+        way, new = _find_known_spelling(word, vocabulary, tokenize, spellings)
         if way is not None:
             before, first, of_first = better.get(way, (0, word, new))
             better[way] = before + times, first, of_first
@@ -182,7 +182,7 @@ def _typographic(word: str) -> str:
     return opened.replace('"', "”").replace("'", "’").replace("--", "—").replace("...", "…")
 
 
-def _known_spelling(
+def _find_known_spelling(
     word: str, vocabulary: Vocabulary, tokenize: Tokenizer, spellings: _Spellings
 ) -> tuple[str | None, str]:
     """Return in which way, and how, a word is written with the fewest unknown tokens; None if it is as it stands."""

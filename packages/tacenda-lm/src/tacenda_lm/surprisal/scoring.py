@@ -27,7 +27,7 @@ import numpy as np
 from tacenda.corpus.lines import lines_without_marks, sentence_without_marks, text_blocks
 from tacenda.errors import ConfigurationError, CorpusError, warn
 from tacenda.tokenizers import Tokenizer, get_tokenizer
-from tacenda_lm.language_model import LanguageModel, fitted_tokenizer, fitted_tokenizers
+from tacenda_lm.language_model import LanguageModel, find_fitted_tokenizer, find_fitted_tokenizers
 from tacenda_lm.sequences import with_ends
 from tacenda_lm.surprisal.items import Item
 from tacenda_lm.surprisal.notes import caveats, caveats_of_items
@@ -128,7 +128,7 @@ def surprisal_table(
     check_previous(previous)
     how = _Reading(**reading)
     given = how.tokenizer
-    tokenize = get_tokenizer(fitted_tokenizer(model) if given is None else given)
+    tokenize = get_tokenizer(find_fitted_tokenizer(model) if given is None else given)
     shares = UnknownWords(model.vocabulary, unknown, unseen_types)
     read = list(_read(texts, tokenize, how))
     as_fitted = _is_as_fitted(model, given)
@@ -144,7 +144,7 @@ def surprisal_table(
 
 def _is_as_fitted(model: LanguageModel, tokenizer: str | Tokenizer | None) -> bool:
     """Whether the text that a model was fitted to was certainly cut by the tokenizer, None for that of the fit."""
-    fitted = fitted_tokenizers(model)
+    fitted = find_fitted_tokenizers(model)
     same = tokenizer is None or {"callable" if callable(tokenizer) else tokenizer} == fitted
     # what splits at spaces only says nothing of how the text was tokenized before
     return same and not any("whitespace" in name for name in fitted)

@@ -190,7 +190,7 @@ def compact(
     found: dict[str, Array] = {}
     for name, array in arrays.items():
         if name not in tables:
-            found |= _narrowed(name, array)
+            found |= _narrow(name, array)
         elif precision == "int8":
             table = _finite(name, array)
             largest = np.abs(table).max(axis=1, initial=0)
@@ -258,7 +258,7 @@ def _finite(name: str, table: Array) -> npt.NDArray[np.float32]:
     return narrow
 
 
-def _narrowed(name: str, array: Array) -> dict[str, Array]:
+def _narrow(name: str, array: Array) -> dict[str, Array]:
     if array.dtype == np.float64:
         with np.errstate(over="ignore"):
             narrow = array.astype(np.float32)

@@ -272,7 +272,7 @@ def input_texts(
 
 
 def _standard_input(encoding: str, errors: str, text_field: str | None = None) -> Iterator[str]:
-    from tacenda.corpus.lines import BLOCK_BYTES, LONGEST_LINE, decoded_blocks, texts_of
+    from tacenda.corpus.lines import BLOCK_BYTES, LONGEST_LINE, decode_blocks, texts_of
 
     if sys.stdin is None:
         raise CorpusError("standard input is closed: name a file instead of -")
@@ -280,7 +280,7 @@ def _standard_input(encoding: str, errors: str, text_field: str | None = None) -
     # read1 returns what is there, and does not wait for a whole block
     pieces = chain(iter(lambda: stream.read1(BLOCK_BYTES), b""), [b""])
     name = "standard input"
-    blocks = decoded_blocks(pieces, name, encoding, errors, longest=LONGEST_LINE)
+    blocks = decode_blocks(pieces, name, encoding, errors, longest=LONGEST_LINE)
     return chain.from_iterable(texts_of(blocks, name, "keep", text_field))
 
 

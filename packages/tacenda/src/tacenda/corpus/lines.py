@@ -182,12 +182,12 @@ def read_blocks(
     line, of ``longest`` characters, which is no less than a block. Raises CorpusError for a longer one, for bytes the
     encoding does not have, or a damaged archive.
     """
-    yield from decoded_blocks(
+    yield from decode_blocks(
         byte_chunks(path, advance), str(path), encoding, errors, longest=longest
     )
 
 
-def decoded_blocks(
+def decode_blocks(
     chunks: Iterable[bytes],
     name: str,
     encoding: str = "utf-8",
@@ -316,7 +316,7 @@ def file_blocks(
     with bar:
         for path in paths:
             chunks = byte_chunks(path, bar.update)
-            blocks = decoded_blocks(chunks, str(path), encoding, errors, longest=LONGEST_LINE)
+            blocks = decode_blocks(chunks, str(path), encoding, errors, longest=LONGEST_LINE)
             yield from texts_of(blocks, str(path), marks, field_of(str(path), text_field))
 
 

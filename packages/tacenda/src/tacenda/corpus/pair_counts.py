@@ -68,14 +68,14 @@ def count_stream(
     """
     unigram = np.zeros(vocabulary, np.int64)
     store = RunStore(vocabulary, memory_budget // 3, scratch)
-    blocks = _overlapping(_rechunk(pieces, block_length(memory_budget, n_lags, threads)), n_lags)
+    blocks = _overlap_blocks(_rechunk(pieces, block_length(memory_budget, n_lags, threads)), n_lags)
 
     def count(block: tuple[Ids, int]) -> _Result:
         stream, n_history = block
         run = lagged_counts(stream, n_lags, vocabulary, n_history)  # which also checks the ids
         return run, np.bincount(stream[n_history:], minlength=vocabulary)
 
-    results = map(count, blocks) if threads == 1 else _in_threads(count, blocks, threads)
+    results = map(count, blocks) if threads == 1 else _run_in_threads(count, blocks, threads)
     for run, occurrences in results:
         unigram += occurrences
         store.add(run)
@@ -84,7 +84,7 @@ def count_stream(
     return StreamCounts(lags, unigram, storage)
 
 
-def _in_threads(
+def _run_in_threads(
     count: Callable[[tuple[Ids, int]], _Result], blocks: Iterable[tuple[Ids, int]], threads: int
 ) -> Iterator[_Result]:
     """Yield results in the order of the blocks, at most ``threads`` of them in work."""
@@ -117,7 +117,7 @@ def _rechunk(pieces: Iterable[Ids], length: int) -> Iterator[Ids]:
         yield np.concatenate(held)
 
 
-def _overlapping(blocks: Iterable[Ids], n_lags: int) -> Iterator[tuple[Ids, int]]:
+def _overlap_blocks(blocks: Iterable[Ids], n_lags: int) -> Iterator[tuple[Ids, int]]:
     """Yield each block behind the last ids of the one before, with their number; at the end the wrap.
 
     The first block has nothing before it until the stream has ended, so its first ids are history

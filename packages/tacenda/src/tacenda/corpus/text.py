@@ -83,7 +83,7 @@ def as_corpus(
             text.refuse_marks()
         return text
     if not isinstance(text, str | os.PathLike):
-        sentences = iter(_checked(text))
+        sentences = iter(_check_sentences(text))
         first = next(sentences, None)
         if not isinstance(first, str | os.PathLike):
             rest = [] if first is None else chain([first], sentences)
@@ -118,11 +118,11 @@ def sentences_of(
         for lines in text_blocks(cast("Lines", text), encoding, errors, marks, text_field):
             yield from map(split, lines)
         return
-    for number, sentence in enumerate(_checked(text), 1):
+    for number, sentence in enumerate(_check_sentences(text), 1):
         yield sentence_without_marks(tokens_of(sentence, split), marks, number)
 
 
-def _checked(text: object) -> Iterable[Sentence]:
+def _check_sentences(text: object) -> Iterable[Sentence]:
     """Return a text that is not a file or a string. Raises CorpusError if it cannot be sentences."""
     if isinstance(text, bytes) or not isinstance(text, Iterable):
         raise CorpusError(

@@ -180,7 +180,7 @@ class ClusterCorpus:
         # What ``scatter`` places dies with the workers that hold it; the result of a task does not. It travels once,
         # and Dask would advise to scatter it.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GiB"}):
-            there = client.submit(_itself, vocabulary, pure=False, retries=_RETRIES)
+            there = client.submit(_pass_through, vocabulary, pure=False, retries=_RETRIES)
         parts = [delayed(_renumber)(each, there) for each in coded]
         coded.clear()  # none but the parts needs them now: each goes when its part is there
         parts = _finish(client, parts, "Numbering", sizes)
@@ -214,7 +214,7 @@ class ClusterCorpus:
             for i, part in enumerate(self.parts)
         ]
         places = find_holders(self.client, self.parts)
-        done = [delayed(_done)(run) for run in runs]
+        done = [delayed(_discard)(run) for run in runs]
         sums = []
         for i in range(n_pieces):
             sums.append(add_in_tree([delayed(_take)(run, i) for run in runs], add, places))
@@ -428,11 +428,11 @@ def _count_types(part: Part, n_types: int) -> NDArray[np.int64]:
     return np.bincount(part.ids, minlength=n_types)
 
 
-def _itself(value: Any) -> Any:
+def _pass_through(value: Any) -> Any:
     return value
 
 
-def _done(run: list[Any]) -> None:
+def _discard(run: list[Any]) -> None:
     pass
 
 

@@ -24,7 +24,7 @@ from tacenda.corpus.lines import (
     LONGEST_LINE,
     Marks,
     byte_chunks,
-    decoded_blocks,
+    decode_blocks,
     field_of,
     texts_of,
 )
@@ -76,7 +76,7 @@ class Partition:
         """
         name = self.name if not self.begin else f"{self.name} from byte {self.begin} on"
         chunks = byte_chunks(self) if self.end is None else self._range()
-        blocks = decoded_blocks(chunks, name, encoding, errors, longest=LONGEST_LINE)
+        blocks = decode_blocks(chunks, name, encoding, errors, longest=LONGEST_LINE)
         yield from texts_of(blocks, name, marks, field_of(self.name, text_field))
 
     def _range(self) -> Iterator[bytes]:
@@ -89,7 +89,7 @@ class Partition:
                     )
                 data = read_block(file, self.begin, self.end - self.begin, b"\n")
         except OSError as error:
-            raise _unreadable(self.name, error) from error
+            raise _read_error(self.name, error) from error
         if self.begin:
             yield b"\n"  # an empty line, which is skipped: only the first line of a file may begin with a mark of order
         for start in range(0, len(data), BLOCK_BYTES):
@@ -129,7 +129,7 @@ def _open(address: str, options: dict[str, Any]) -> Sequence[Any]:
             f"{address} cannot be read here: {error}; workers of a cluster need it too"
         ) from error
     except (OSError, ValueError) as error:
-        raise _unreadable(address, error) from error
+        raise _read_error(address, error) from error
     if not files:
         raise CorpusError(f"no file matches {address}: check the address")
     return files
@@ -144,7 +144,7 @@ def _cut(file: Any, n_bytes: int, encoding: str) -> Iterator[Partition]:
         with file as opened:
             start = opened.read(6)
     except OSError as error:
-        raise _unreadable(name, error) from error
+        raise _read_error(name, error) from error
     try:
         may_cut = codecs.lookup(encoding).name in _CUT
     except LookupError as error:
@@ -158,7 +158,7 @@ def _cut(file: Any, n_bytes: int, encoding: str) -> Iterator[Partition]:
         yield Partition(file, name, size, size * i // n, size * (i + 1) // n)
 
 
-def _unreadable(name: str, error: Exception) -> CorpusError:
+def _read_error(name: str, error: Exception) -> CorpusError:
     if isinstance(error, FileNotFoundError):
         return CorpusError(f"there is no file {name}: check the address")
     return CorpusError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}")

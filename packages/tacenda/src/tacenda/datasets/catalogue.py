@@ -146,12 +146,12 @@ BUILTIN: list[DatasetSpec] = _read_catalogue()
 
 def available() -> list[DatasetSpec]:
     """Return all registered data sets in order of their names; those that cannot be loaded cause a warning."""
-    return sorted((spec for _, spec in _registered()), key=lambda spec: spec.name)
+    return sorted((spec for _, spec in _list_specs()), key=lambda spec: spec.name)
 
 
 def get(name: str) -> DatasetSpec:
     """Return the data set of a name. Raises DataError if nobody registered it, or two distributions did."""
-    registered = _registered()
+    registered = _list_specs()
     claims = [(owner, spec) for owner, spec in registered if spec.name == name]
     if not claims:
         close = difflib.get_close_matches(name, sorted({spec.name for _, spec in registered}), n=1)
@@ -163,7 +163,7 @@ def get(name: str) -> DatasetSpec:
     return claims[0][1]
 
 
-def _registered() -> list[tuple[str, DatasetSpec]]:
+def _list_specs() -> list[tuple[str, DatasetSpec]]:
     """Return every (distribution, spec)."""
     found: list[tuple[str, DatasetSpec]] = []
     for record in plugins.available("datasets"):

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from tacenda.corpus.lines import BLOCK_BYTES, LONGEST_SENTENCE, decoded_blocks, numbered_lines
+from tacenda.corpus.lines import BLOCK_BYTES, LONGEST_SENTENCE, decode_blocks, numbered_lines
 from tacenda.errors import CorpusError, DataError
 from tacenda.store import path_of
 
@@ -104,7 +104,7 @@ def _read_zip(path: Path) -> Iterator[TaggedSentence]:
                 with archive.open(name) as member:
                     # pieces of bytes, then one empty piece
                     pieces = chain(iter(lambda: member.read(BLOCK_BYTES), b""), [b""])
-                    lines = chain.from_iterable(decoded_blocks(pieces, f"{path}:{name}"))
+                    lines = chain.from_iterable(decode_blocks(pieces, f"{path}:{name}"))
                     yield from parse(enumerate(lines, 1), f"{path}:{name}")
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist: check the name") from error

@@ -120,17 +120,17 @@ class CheckpointFolder:
             manifest = store.read_json(self.manifest)
             version = manifest["format"]
             if version != FORMAT:
-                raise self._damaged(f"has format {version!r}, this release reads {FORMAT}")
+                raise self._damage_error(f"has format {version!r}, this release reads {FORMAT}")
             for name in ("identity", "progress", "files"):
                 if not isinstance(manifest[name], dict):
-                    raise self._damaged(f"has a {name} that is no JSON object")
+                    raise self._damage_error(f"has a {name} that is no JSON object")
             arrays = {
                 role: self._read_arrays(role, entry) for role, entry in manifest["files"].items()
             }
             best = arrays.get("best")
             return Checkpoint(manifest["identity"], manifest["progress"], arrays["state"], best)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._damaged(f"cannot be read ({describe(error)})") from error
+            raise self._damage_error(f"cannot be read ({describe(error)})") from error
 
     def _write_arrays(self, role: str, arrays: State) -> dict[str, Any]:
         # safetensors silently scrambles arrays that are not in C order
@@ -145,7 +145,7 @@ class CheckpointFolder:
     def _read_arrays(self, role: str, entry: dict[str, Any]) -> dict[str, NDArray[Any]]:
         name = entry["name"]
         if Path(name).name != name or not name.startswith(f"{role}-"):
-            raise self._damaged(f"names a file it may not name: {name!r}")
+            raise self._damage_error(f"names a file it may not name: {name!r}")
         path = self.folder / name
         try:
             with store.open_regular(path) as file:
@@ -153,17 +153,17 @@ class CheckpointFolder:
                 fits = os.fstat(file.fileno()).st_size == entry["size"]
                 data = file.read() if fits else b""
         except (OSError, ValueError) as error:
-            raise self._damaged(
+            raise self._damage_error(
                 f"names {name}, which cannot be read ({describe(error)})"
             ) from error
         if len(data) != entry["size"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
-            raise self._damaged(f"names {name}, whose contents are not those that were saved")
+            raise self._damage_error(f"names {name}, whose contents are not those that were saved")
         try:
             return dict(load(data))
         except SafetensorError as error:
-            raise self._damaged(f"names {name}, which is not a safetensors file") from error
+            raise self._damage_error(f"names {name}, which is not a safetensors file") from error
 
-    def _damaged(self, what: str) -> FittingError:
+    def _damage_error(self, what: str) -> FittingError:
         return FittingError(
             f"the checkpoint {self.manifest} {what}; remove its folder, or start afresh with resume=False"
         )

@@ -68,7 +68,7 @@ def read_ratings(
         )
     users, items, values = _Numbering(), _Numbering(), array("f")
     user_at, item_at, _ = columns
-    for fields, value in rated_rows(path, separator, header, columns, encoding):
+    for fields, value in read_rated_rows(path, separator, header, columns, encoding):
         users.add(fields[user_at].strip())
         items.add(fields[item_at].strip())
         values.append(value)
@@ -84,7 +84,7 @@ def read_ratings(
         raise DataError(f"{path}: {error}") from error
 
 
-def rated_rows(
+def read_rated_rows(
     path: Path,
     separator: str | None,
     header: bool | None,

@@ -19,7 +19,7 @@ from spacy.tokens import Doc
 
 from tacenda import store
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
-from tacenda.spacy.documents import TokenSurvey, boundaries_known, token_batches
+from tacenda.spacy.documents import TokenSurvey, has_boundaries, token_batches
 
 _SAMPLES = 100  # examples of a training whose tokens are looked at
 
@@ -180,7 +180,7 @@ class ModelComponent(Pipe):
                 f"{self.name!r} has context = 'stream', which goes from each document to the next and "
                 "cannot be shared by processes: use n_process = 1, or context = 'doc'"
             )
-        if not self._warned and self.context == "sentence" and not all(map(boundaries_known, docs)):
+        if not self._warned and self.context == "sentence" and not all(map(has_boundaries, docs)):
             self._warned = True  # once in the life of the component
             warnings.warn(
                 f"{self.name!r} has context = 'sentence', but a document has no sentence boundaries, "

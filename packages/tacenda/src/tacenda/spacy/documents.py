@@ -74,7 +74,7 @@ def sentence_cuts(docs: Sequence[Doc], offsets: np.ndarray) -> np.ndarray:
     return np.unique(np.concatenate([offsets, *inner]))
 
 
-def boundaries_known(doc: Doc) -> bool:
+def has_boundaries(doc: Doc) -> bool:
     """Return whether a document has sentence boundaries; a single token needs none."""
     return len(doc) < 2 or bool(doc.has_annotation("SENT_START"))
 

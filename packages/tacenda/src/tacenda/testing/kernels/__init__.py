@@ -103,7 +103,7 @@ def _registered(
 ) -> Iterator[None]:
     """Put the backend where the dispatcher looks, under a name of its own, and note which operations are called."""
 
-    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def note_calls(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any) -> Any:
             result = function(*arguments)
             called.add(name)
@@ -112,7 +112,7 @@ def _registered(
         return run
 
     devices = {device.partition(":")[0], *getattr(backend, "devices", ())}
-    functions = {name: noted(name, function) for name, function in offered.items()}
+    functions = {name: note_calls(name, function) for name, function in offered.items()}
     proxy = kernels.Backend(priority=max(backend.priority, 0), devices=devices, **functions)
     plugins.register("kernels", _NAME, proxy, distribution=_OWNER)
     try:
