@@ -141,6 +141,7 @@ MODELS: dict[str, tuple[Callable[[Text], Any], str]] = {
 
 
 def main() -> None:
+    """Make the models, and README.md from their cards."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--lines", type=int, help="paragraphs to read, for a try; all if not given")
     parser.add_argument("--output", type=Path, default=HERE, help="gets src and README.md")
@@ -148,13 +149,13 @@ def main() -> None:
     options = parser.parse_args()
     try:
         text = Text(options.lines, options.work / f"lines-{options.lines or 'all'}")
-        cards = [made(name, text, options.output / "src") for name in MODELS]
+        cards = [make_model(name, text, options.output / "src") for name in MODELS]
     except TacendaError as error:
         sys.exit(f"error: {error}")
     (options.output / "README.md").write_text("\n".join([HEAD, *cards]), encoding="utf8")
 
 
-def made(name: str, text: Text, output: Path) -> str:
+def make_model(name: str, text: Text, output: Path) -> str:
     """Make a model and its card, or take it from the work that is done; return the card as a section of README.md."""
     make, summary = MODELS[name]
     module = name.replace("-small", "").replace("-", "_")
