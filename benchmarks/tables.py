@@ -32,6 +32,8 @@ as plain text. In the template a figure is written in braces, as it is called in
 
     | n-grams | {lm-ngrams data=ptb order=5 column=test decimals=1} |
 
+Readers see names of rows and columns as benchmarks/templates/labels.toml words them; markers have those of the results.
+
 Between `<!-- registry:operations -->` and `<!-- /registry -->` stands what the registry says (`registry_tables`).
 """
 
@@ -41,6 +43,7 @@ import argparse
 import json
 import re
 import sys
+import tomllib
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -51,6 +54,7 @@ from benchmarks.registry_tables import TABLES
 ROOT = freshness.ROOT
 RESULTS = reporting.RESULTS
 TEMPLATES = ROOT / "benchmarks" / "templates"
+LABELS = tomllib.loads((TEMPLATES / "labels.toml").read_text(encoding="utf8"))
 MARKER = re.compile(r"<!-- table:(?P<call>[^>]*?) -->\n(?P<body>.*?)<!-- /table -->", re.DOTALL)
 REGISTRY = re.compile(
     r"<!-- registry:(?P<call>\w+) -->\n(?P<body>.*?)<!-- /registry -->", re.DOTALL
@@ -102,11 +106,13 @@ def render(call: str) -> str:
     if columns is None:
         columns = list(dict.fromkeys(key for row in rows for key in row))
     said = said_of([(report, rows)])
+    labels = LABELS["every"] | LABELS.get(call.split()[0], {})
     body = [[cell(_get(row, column), decimals) for column in columns] for row in rows]
+    body = [[labels.get(each, each) for each in cells] for cells in body]
     # figures stand under each other by their last digits, words by their first letters
     others = list(zip(*body, strict=True))[1:]
     rule = ["---", *("---:" if all(map(NUMERIC.match, cells)) else "---" for cells in others)]
-    lines = [[_spaced(c) for c in columns], rule, *body]
+    lines = [[labels.get(_spaced(c), _spaced(c)) for c in columns], rule, *body]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     return f"{table}\n*Measured {said}.*\n" if said else table
 

@@ -19,6 +19,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "ROOT", tmp_path)
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     monkeypatch.setattr(tables, "TEMPLATES", tmp_path)
+    monkeypatch.setattr(tables, "LABELS", {"every": {}})
     (tmp_path / "made-up.json").write_text(json.dumps({"rows": ROWS}))
     return tmp_path
 
@@ -30,6 +31,30 @@ def test_figures_with_their_spread_and_what_is_missing(folder):
         "| a | 91.23 ± 0.06 | 12,345 | - |",
         "| b | - | 0.5 | 2.35 |",
     ]
+
+
+def test_rows_and_columns_have_their_labels(folder, monkeypatch):
+    labels = {"every": {"a": "first", "test 250": "250 sentences"}, "made-up": {"row": "model"}}
+    monkeypatch.setattr(tables, "LABELS", labels)
+    assert tables.render("made-up row=a columns=row,test_250").splitlines() == [
+        "| model | 250 sentences |",
+        "| --- | ---: |",
+        "| first | 91.23 ± 0.06 |",
+    ]
+
+
+def test_every_label_is_of_something_measured():
+    found = {}
+    for path in tables.RESULTS.parent.glob("*/*.json"):
+        name = f"{path.parent.name}/{path.stem}".removeprefix("results/")
+        rows = json.loads(path.read_text()).get("rows", [])
+        found[name] = {str(each) for row in rows for item in row.items() for each in item}
+    found["every"] = set().union(*found.values())
+    assert {
+        (name, label)
+        for name, labels in tables.LABELS.items()
+        for label in labels.keys() - found[name]
+    } == set()
 
 
 def test_columns_of_words_begin_at_the_left(folder):
