@@ -10,7 +10,7 @@ from tacenda.corpus.text import as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda_lm import HLBL, KneserNey, Mixture, NeuralCache, RecurrentLM, UnigramCache
 from tacenda_lm import cache as neural
-from tacenda_lm.compiled import alike, recent
+from tacenda_lm.compiled import recent, sum_matching_weights
 
 HLBL_SMALL = {
     "width": 6,
@@ -163,7 +163,7 @@ def test_entries_alike_weigh_what_a_loop_says(first, window):
     rng = np.random.default_rng(0)
     words = rng.integers(0, 3, first + 9).astype(np.int32)
     weights = rng.random((9, first + 9), np.float32)
-    hits, totals = alike(weights, words, first, window)
+    hits, totals = sum_matching_weights(weights, words, first, window)
     for r in range(9):
         places = range(max(0, first + r - window), first + r)
         assert totals[r] == pytest.approx(sum(weights[r, i] for i in places), rel=1e-6)
