@@ -9,7 +9,7 @@ import pytest
 from support.processes import output_of
 from tacenda import devices, kernels
 from tacenda.arrays import to_device, to_numpy, to_tensors
-from tacenda.errors import ConfigurationError, FittingError, TacendaWarning
+from tacenda.errors import ConfigurationError, FittingError
 from tacenda.settings import Settings
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs triton")
@@ -79,21 +79,12 @@ print(devices.resolve(SimpleNamespace(device="auto"), ["modal_scan"]), "torch" i
 
 
 @needs_triton
-def test_auto_is_a_gpu_where_all_operations_run_there(two_gpus, monkeypatch):
-    monkeypatch.setattr(devices, "TESTED_ON", ("a card",))
+def test_auto_is_a_gpu_where_all_operations_run_there(two_gpus):
     settings = PuppetSettings()
     assert devices.resolve(settings, ["modal_scan", "tall_gram"]) == "cuda"
     assert devices.resolve(settings, ["modal_scan", "merge_counts"]) == "cpu"
     with kernels.use("cpu"):
         assert devices.resolve(settings, ["modal_scan"]) == "cpu"
-
-
-@needs_triton
-def test_auto_is_the_cpu_and_says_so_until_a_card_has_passed_the_tests(two_gpus, monkeypatch):
-    monkeypatch.setattr(devices, "TESTED_ON", ())
-    with pytest.warns(TacendaWarning, match='Puppet: there is a CUDA device.*device="cuda"'):
-        assert devices.resolve(PuppetSettings(), ["modal_scan"]) == "cpu"
-    assert devices.resolve(PuppetSettings(device="cuda"), ["modal_scan"]) == "cuda"
 
 
 @needs_triton

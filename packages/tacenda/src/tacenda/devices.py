@@ -11,8 +11,7 @@ A model has one option for it, and knows no more of devices than this module tel
         parameters = parameters.to_numpy()                          # see `tacenda.arrays`
 
 "auto" is the first CUDA device where there is one and all operations of the model run there, and the CPU otherwise.
-Until the tests have passed on a card (`TESTED_ON`), "auto" is the CPU everywhere, and a warning says so where there is
-a card. torch is imported only where a CUDA driver is installed, or a device is asked for by name.
+torch is imported only where a CUDA driver is installed, or a device is asked for by name.
 """
 
 from __future__ import annotations
@@ -26,11 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from tacenda import settings as declared
-from tacenda.errors import ConfigurationError, FittingError, KernelError, warn
+from tacenda.errors import ConfigurationError, FittingError, KernelError
 from tacenda.kernels import resolve as backend_for
-
-#: Cards on which `pytest -m gpu` has passed with this release.
-TESTED_ON: tuple[str, ...] = ()
 
 _DRIVERS = "/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"
 _IN_USE = 0.95  # of free memory: allocators keep some of it in pieces that are too small
@@ -38,7 +34,7 @@ _IN_USE = 0.95  # of free memory: allocators keep some of it in pieces that are 
 
 def option(of: str = "training", default: str = "auto", *, last: bool = False) -> Any:
     """Declare the device of a model; ``of`` says what runs there, ``last`` is as in `tacenda.settings.option`."""
-    doc = f"""where {of} runs: "cpu", "cuda", "cuda:1", or "auto", which is a tested CUDA device where there is one;
+    doc = f"""where {of} runs: "cpu", "cuda", "cuda:1", or "auto", which is a CUDA device where there is one;
     results differ by rounding only, and a model is saved without this option"""
     names = r"auto|cpu|cuda(:\d{1,3})?", '"auto", "cpu", "cuda" or "cuda:" and a number'
     return declared.option(default, doc, matches=names, last=last)
@@ -74,12 +70,6 @@ def resolve(settings: Any, operations: Iterable[str]) -> str:
         raise ConfigurationError(
             f"{settings.model()}: device is {device!r}, and {why_not}"
         ) from cause
-    if why_not is None and device == "auto" and not TESTED_ON:
-        warn(
-            f"{settings.model()}: there is a CUDA device, but Tacenda has not been tested on any yet and computes on "
-            'the CPU: give device="cuda" to use it, after `make gpu` of the repository has passed there'
-        )
-        return "cpu"
     return chosen if why_not is None else "cpu"
 
 
