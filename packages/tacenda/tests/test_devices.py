@@ -25,6 +25,9 @@ class Cuda:
 
     OutOfMemoryError = type("OutOfMemoryError", (RuntimeError,), {})
 
+    def _is_in_bad_fork(self):
+        return False
+
     def is_available(self):
         return True
 
@@ -85,6 +88,14 @@ def test_auto_is_a_gpu_where_all_operations_run_there(two_gpus):
     assert devices.resolve(settings, ["modal_scan", "merge_counts"]) == "cpu"
     with kernels.use("cpu"):
         assert devices.resolve(settings, ["modal_scan"]) == "cpu"
+
+
+@needs_triton
+def test_a_process_forked_from_one_that_uses_a_gpu_stays_on_the_cpu(two_gpus, monkeypatch):
+    monkeypatch.setattr("torch.cuda._is_in_bad_fork", lambda: True)
+    assert devices.resolve(PuppetSettings(), ["modal_scan"]) == "cpu"
+    with pytest.raises(ConfigurationError, match="was forked from one that uses it"):
+        devices.resolve(PuppetSettings(device="cuda"), ["modal_scan"])
 
 
 @needs_triton

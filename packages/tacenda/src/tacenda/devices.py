@@ -85,6 +85,11 @@ def _find_obstacle(device: str) -> str | None:
             f'torch {torch.__version__} finds no CUDA device here: use device="cpu", or a machine with '
             "one and a torch that is built for it"
         )
+    if torch.cuda._is_in_bad_fork():  # what torch itself asks before it raises
+        return (
+            "this process was forked from one that uses it, which CUDA does not allow: start processes by "
+            '"spawn", or use device="cpu"'
+        )
     if int(device.partition(":")[2] or 0) >= found:
         return f"the last one here is cuda:{found - 1}"
     return None
