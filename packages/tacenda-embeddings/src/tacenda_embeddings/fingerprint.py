@@ -41,10 +41,10 @@ class Fingerprint:
     def of(cls, model: Any) -> Self:
         """Take the fingerprint of a fitted embedder."""
         # imported late, because spaCy imports this module before there is any model
-        from tacenda.vocabulary import reserved
+        from tacenda.vocabulary import list_reserved
 
         vocabulary = model.vocabulary
-        special = reserved(vocabulary.oov)
+        special = list_reserved(vocabulary.oov)
         known = [
             word for word in vocabulary.words[:_FREQUENT] if word.strip() and word not in special
         ]

@@ -20,7 +20,7 @@ from tacenda.corpus import Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.estimator import Estimator
 from tacenda.settings import Group, Settings, configured_by, group
-from tacenda.vocabulary import Vocabulary, class_of, reserved, token_list
+from tacenda.vocabulary import Vocabulary, class_of, list_reserved, token_list
 from tacenda.word_classes import coarser_class
 from tacenda_embeddings.lds.model import LDS
 from tacenda_embeddings.lds.settings import LDSSettings, Output
@@ -156,7 +156,7 @@ class MorphologicalLDS(Estimator):
     ) -> list[Rows]:
         """Return the vectors of every token of every sentence, as `LDS.transform` does."""
         vocabulary = self.vocabulary
-        special = reserved(vocabulary.oov)
+        special = list_reserved(vocabulary.oov)
         texts = [token_list(sentence) for sentence in sentences]
         distinct = dict.fromkeys(word for text in texts for word in text)
         unseen = [word for word in distinct if word not in vocabulary and word not in special]
@@ -229,7 +229,7 @@ def _learn_map(lds: LDS, words: MorphologicalEmbedder[Any]) -> Rows:
     was fitted to that very word, and would be trusted too much.
     """
     vocabulary, inventory = lds.vocabulary, words.inventory
-    special = reserved(vocabulary.oov)
+    special = list_reserved(vocabulary.oov)
     shared = inventory.type_counts() > 1
     rows, chosen = [], []
     for i, word in enumerate(vocabulary.words):

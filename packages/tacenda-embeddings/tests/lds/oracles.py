@@ -294,7 +294,7 @@ class DenseMoments:
     def apply(self, k, X):
         return (self.matrix(k) @ X).astype(X.dtype)
 
-    def left(self, C, k):
+    def multiply_left(self, C, k):
         return C.T @ self.matrix(k)
 
 

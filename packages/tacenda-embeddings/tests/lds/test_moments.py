@@ -34,8 +34,12 @@ def test_products_equal_the_dense_formula_in_both_directions(counts, kappa, whit
         scale = np.abs(expected[k]).max()
         np.testing.assert_allclose(moments.apply(k, X), expected[k] @ X, atol=1e-5 * scale)
         np.testing.assert_allclose(moments.apply(-k, X), expected[k].T @ X, atol=1e-5 * scale)
-        np.testing.assert_allclose(moments.left(X, k), X.T @ expected[k], atol=1e-5 * scale)
-        np.testing.assert_allclose(moments.left(X, -k), X.T @ expected[k].T, atol=1e-5 * scale)
+        np.testing.assert_allclose(
+            moments.multiply_left(X, k), X.T @ expected[k], atol=1e-5 * scale
+        )
+        np.testing.assert_allclose(
+            moments.multiply_left(X, -k), X.T @ expected[k].T, atol=1e-5 * scale
+        )
 
 
 def test_whitened_variance_is_the_identity_less_the_mean_direction(counts, oracles):
@@ -83,8 +87,8 @@ def test_projection_is_exact_within_the_subspace(counts, oracles, seed, width):
     np.testing.assert_array_equal(inside.mean, np.zeros(width))
     c = rng.standard_normal((width, 2))
     for k, Psi in enumerate(oracles.text_moments(counts.ids, V, 3, 1.0)[1:], start=1):
-        np.testing.assert_allclose(inside.left(c, k), (B @ c).T @ Psi @ B, atol=1e-5)
-        np.testing.assert_allclose(inside.left(c, -k), (B @ c).T @ Psi.T @ B, atol=1e-5)
+        np.testing.assert_allclose(inside.multiply_left(c, k), (B @ c).T @ Psi @ B, atol=1e-5)
+        np.testing.assert_allclose(inside.multiply_left(c, -k), (B @ c).T @ Psi.T @ B, atol=1e-5)
 
 
 def test_threads_do_not_change_the_result(counts, rng):

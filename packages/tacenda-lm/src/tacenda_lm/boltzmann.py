@@ -202,11 +202,11 @@ def inputs_of_contexts(p: BoltzmannParameters, features: Floats, earlier: Floats
 
 
 def pack_word_inputs(p: BoltzmannParameters) -> PackedInputs:
-    """Return a (types, hidden) as `unnormalized` takes it: 2 N_w N_f N_h operations."""
+    """Return a (types, hidden) as `score_unnormalized` takes it: 2 N_w N_f N_h operations."""
     return pack_inputs(p.words @ p.outputs)
 
 
-def unnormalized(words: PackedInputs, biases: Floats, inputs: Floats) -> Floats:
+def score_unnormalized(words: PackedInputs, biases: Floats, inputs: Floats) -> Floats:
     """Return log P(w | context) + log Z_t (tokens, types), new; ``biases`` are b_v (types, 1)."""
     found: Floats = hidden_sums(words, inputs)
     found += biases[:, 0]
@@ -273,7 +273,9 @@ class BoltzmannPredictor(Predictor):
         return found
 
     def _scores(self, inputs: _Single) -> _Single:
-        return np.asarray(unnormalized(self._packed, self.parameters.biases, inputs), np.float32)
+        return np.asarray(
+            score_unnormalized(self._packed, self.parameters.biases, inputs), np.float32
+        )
 
     def passes(
         self, stream: Stream, state: State | None = None
@@ -398,7 +400,7 @@ def draw_by_prediction(
     found, loss = np.empty((len(inputs), drawn), np.int64), 0.0
     for i in range(0, len(inputs), _ROWS):
         own = slice(i, i + _ROWS)
-        scores = unnormalized(words, p.biases, inputs[own])
+        scores = score_unnormalized(words, p.biases, inputs[own])
         loss -= float(_normalize(scores, targets[own]).sum())
         found[own] = draw(scores, points[own])
     return Negative(found, np.full(found.shape, 1 / drawn, inputs.dtype), loss)

@@ -20,7 +20,7 @@ from tacenda.corpus.lines import START, Marks, check_marks, refusal
 from tacenda.dask import ClusterCorpus, Part
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.ngram.counting import Packing, Rows, Scratch, add_up, sort_rows, sorted_rows
+from tacenda_lm.ngram.counting import Packing, Rows, Scratch, add_up, count_sorted_rows, sort_rows
 from tacenda_lm.ngram.kneser_ney import KneserNey
 
 _TASK_BYTES: Final = 1 << 30  # that counting one part may take, beside its rows
@@ -89,7 +89,7 @@ def check_model(model: object) -> None:
 
 
 def _rows_of(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:
-    """Count, and return the `sorted_rows` of the whole text, range by range."""
+    """Count, and return the `count_sorted_rows` of the whole text, range by range."""
     width = Packing.of(len(corpus.vocabulary)).columns(order) + 1
     n_pieces = 1 + (corpus.n_tokens + corpus.n_sentences) * 8 * width // _PIECE_BYTES
     cuts = _choose_cuts(corpus, order, n_pieces)
@@ -142,7 +142,7 @@ def _sample(part: Part, vocabulary: Vocabulary, order: int) -> Keys:
 
 
 def _rows_of_text(corpus: Corpus, order: int) -> Iterator[Rows]:
-    return sorted_rows(corpus, order, Scratch(_TASK_BYTES))
+    return count_sorted_rows(corpus, order, Scratch(_TASK_BYTES))
 
 
 def _merge(pieces: list[Any]) -> Rows:

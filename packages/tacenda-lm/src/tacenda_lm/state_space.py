@@ -454,7 +454,7 @@ def errors_of_step(p: Floats, words: Ints, seen: Floats) -> Floats:
     return e
 
 
-def most_probable(
+def find_most_probable(
     scores: Floats, words: Ints, seen: Floats, product: Product
 ) -> tuple[Floats, Floats]:
     """Return e at the most probable states, and the probabilities of tokens there, both (states, types).
@@ -553,7 +553,7 @@ def read(
 ) -> tuple[Floats, Floats]:
     """Return e of tokens that are read, and the probabilities where it was taken, both (states, types)."""
     if product is not None:
-        return most_probable(scores, words, seen, product)
+        return find_most_probable(scores, words, seen, product)
     reached = np.exp(log_probs)
     return errors_of_step(reached, words, seen), reached
 

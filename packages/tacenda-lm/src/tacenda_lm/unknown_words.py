@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError
-from tacenda.vocabulary import UNKNOWN, Vocabulary, class_of, reserved
+from tacenda.vocabulary import UNKNOWN, Vocabulary, class_of, list_reserved
 from tacenda.word_classes import coarser_class
 from tacenda_lm.sequences import Float64
 
@@ -126,7 +126,7 @@ class _Spelling:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._normalization, self._oov = vocabulary.normalization, vocabulary.oov
         self._words = vocabulary.words
-        self._classes = frozenset(vocabulary.words) & reserved(vocabulary.oov)
+        self._classes = frozenset(vocabulary.words) & list_reserved(vocabulary.oov)
         self._models: dict[str, tuple[LetterModel, float]] = {}
 
     def log_shares(self, words: Sequence[str]) -> Float64:

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from tacenda_lm.state_space import most_probable, product_of, solve
+from tacenda_lm.state_space import find_most_probable, product_of, solve
 
 
 def brute(outputs, biases, predicted, word, variance):
@@ -35,7 +35,7 @@ def test_it_is_the_state_that_an_optimiser_finds(types, width, scale, variance):
     outputs, biases, predicted, words = toy(types, width, scale)
     seen = np.ones(len(words))
     scores = predicted @ outputs.T + biases
-    e, p = most_probable(scores, words, seen, product_of(outputs, variance))
+    e, p = find_most_probable(scores, words, seen, product_of(outputs, variance))
     states = predicted + variance * e @ outputs
     for i, word in enumerate(words.tolist()):
         expected, height = brute(outputs, biases, predicted[i], word, variance)
@@ -50,7 +50,7 @@ def test_a_token_that_says_nothing_leaves_the_predicted_state():
     outputs, biases, predicted, words = toy(5, 3, 1.0)
     seen = np.array([1.0, 0, 1, 0, 1, 1, 0, 1])
     scores = predicted @ outputs.T + biases
-    e, _ = most_probable(scores, words, seen, product_of(outputs, 0.5))
+    e, _ = find_most_probable(scores, words, seen, product_of(outputs, 0.5))
     assert not e[seen == 0].any()
     assert e[seen == 1].any(axis=1).all()
 
@@ -59,9 +59,9 @@ def test_a_state_does_not_depend_on_those_beside_it():
     outputs, biases, predicted, words = toy(6, 4, 3.0)
     scores, product = predicted @ outputs.T + biases, product_of(outputs, 1.0)
     seen = np.ones(len(words))
-    together, _ = most_probable(scores, words, seen, product)
+    together, _ = find_most_probable(scores, words, seen, product)
     for i in range(len(words)):
-        alone, _ = most_probable(scores[i : i + 1], words[i : i + 1], seen[:1], product)
+        alone, _ = find_most_probable(scores[i : i + 1], words[i : i + 1], seen[:1], product)
         np.testing.assert_allclose(alone[0], together[i], rtol=0, atol=1e-9)
 
 
@@ -80,7 +80,7 @@ def test_single_precision_finds_the_same_probabilities(scale):
         outputs, biases, predicted, words = toy(9, 5, scale, dtype=dtype)
         seen = np.ones(len(words), dtype)
         scores = (predicted / max(scale, 1)).astype(dtype) @ outputs.T + biases
-        e, p = most_probable(scores, words, seen, product_of(outputs, 0.1))
+        e, p = find_most_probable(scores, words, seen, product_of(outputs, 0.1))
         assert e.dtype == p.dtype == dtype
         assert np.isfinite(e).all()
         found.append(p)

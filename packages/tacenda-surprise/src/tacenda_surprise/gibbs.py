@@ -199,7 +199,7 @@ class Gibbs(Trainer):
         rng = np.random.default_rng([self._seed, self.steps, self._chain])
         of_users = self._draw_users(rng)
         of_items = self._draw_items(rng)
-        squares = self._squared_errors()
+        squares = self._sum_squared_errors()
         self._draw_noise(rng, squares)
         kept = self.steps - self.burn_in - 1
         if 0 <= kept < len(self._taken["alpha"]):
@@ -274,7 +274,7 @@ class Gibbs(Trainer):
         rows, noise = Targets(ratings.offsets, ratings.ids, targets), to_device(noise, self._device)
         return rating_solves(rows, table, means, precision, alpha, noise)
 
-    def _squared_errors(self) -> Doubles:
+    def _sum_squared_errors(self) -> Doubles:
         """The sum over each user's ratings (users,)."""
         ratings = self._by_user
         x, q = (table[:, :-1] for table in (self._users, self._items))

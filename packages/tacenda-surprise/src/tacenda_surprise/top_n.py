@@ -363,11 +363,11 @@ def most_popular(train: Ratings, users: Numbers, n: int, held_out: Ratings) -> Q
     """The quality of lists of the items with the most ratings, what users have rated left out."""
     counts = train.item_counts.astype(np.float32)
 
-    def ranked() -> Iterator[Ranked]:
+    def rank_users() -> Iterator[Ranked]:
         for user in users.tolist():
             yield Ranked(user, *top(counts, n, train.of_user(user)[0]))
 
-    return quality(ranked(), held_out, n)
+    return quality(rank_users(), held_out, n)
 
 
 class Quality(NamedTuple):

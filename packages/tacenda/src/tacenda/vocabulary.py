@@ -60,7 +60,7 @@ class Normalization:
 
 
 @cache
-def reserved(oov: Oov) -> frozenset[str]:
+def list_reserved(oov: Oov) -> frozenset[str]:
     """Return the names that no ordinary word can have: written in a text they mean the type of that name."""
     return frozenset((BOUNDARY, UNKNOWN, *(CLASSES if oov == "classes" else ())))
 
@@ -110,7 +110,7 @@ class _Lookup(dict[str, int]):
         found = self.own(word)
         name = None
         if found is None and self.oov == "classes":
-            is_reserved = word in reserved(self.oov)
+            is_reserved = word in list_reserved(self.oov)
             name = class_of(word if is_reserved else self.normalization(word), self.normalization)
         while found is None and name is not None:  # the finest class that is a type
             found = self.own(name)
@@ -123,7 +123,7 @@ class _Lookup(dict[str, int]):
         # the dictionary also remembers words without a type, under the id of what stands for them
         if found is not None and self.words[found] == word:
             return found
-        if word in reserved(self.oov) or (normalized := self.normalization(word)) == word:
+        if word in list_reserved(self.oov) or (normalized := self.normalization(word)) == word:
             return None
         found = self.get(normalized)
         return found if found is not None and self.words[found] == normalized else None
@@ -295,7 +295,7 @@ class Vocabulary:
             if limit is not None and limit < 1:
                 raise CorpusError(f"{name} is {limit}; it must be at least 1")
         normalization = normalization or Normalization()
-        names = reserved(oov)
+        names = list_reserved(oov)
         proper: Counter[str] = Counter()
         if normalization.digits or normalization.lowercase:
             for word, count in counts.items():
@@ -398,7 +398,7 @@ class Vocabulary:
     @cached_property
     def oov_ids(self) -> NDArray[np.int32]:
         """The ids that stand for words without a type, ``<unk>`` and classes; int32, ascending."""
-        names = reserved(self.oov) - {BOUNDARY}
+        names = list_reserved(self.oov) - {BOUNDARY}
         return np.array([i for i, word in enumerate(self.words) if word in names], dtype=np.int32)
 
     @cached_property

@@ -233,7 +233,7 @@ class SparseMoments:
         )
         return tall_update(Y, self._u, X, self._a)
 
-    def left(self, C: Loading, k: int) -> Array:
+    def multiply_left(self, C: Loading, k: int) -> Array:
         """Return ``C^T Psi_k`` (states, vocabulary) = (Psi_{-k} C)^T."""
         return self.apply(-k, C).T
 
@@ -245,7 +245,7 @@ class ProjectedMoments:
         self.mean = np.zeros(len(lags[0]))  # B is orthogonal to m
         self._lags = [to_device(lag, device) for lag in lags]
 
-    def left(self, C: Loading, k: int) -> Array:
+    def multiply_left(self, C: Loading, k: int) -> Array:
         """Return ``c^T P_k`` (states, subspace)."""
         return C.T @ self._lags[k - 1] if k > 0 else C.T @ self._lags[-k - 1].T
 
@@ -637,7 +637,7 @@ def _expected_observation(
         if k == 0:
             total += part(tall_update(gain.C_hat * 1, moments.mean, gain.C_hat).T)
         else:
-            total += part(products.pop(k) if k > 0 else moments.left(gain.C_hat, k))
+            total += part(products.pop(k) if k > 0 else moments.multiply_left(gain.C_hat, k))
     total += tall_product(C, (T @ F @ Pi @ A_r.T).T)
     return total.T
 
@@ -679,7 +679,7 @@ def expectation(
     products: dict[int, FloatArray] = {}
     lagged: dict[int, Matrix] = {}  # C_hat^T Psi_k C_hat
     for k in range(1, r + 1):
-        product = moments.left(gain.C_hat, k)
+        product = moments.multiply_left(gain.C_hat, k)
         lagged[k] = tall_gram(product.T, gain.C_hat)
         if with_observation:
             products[k] = product

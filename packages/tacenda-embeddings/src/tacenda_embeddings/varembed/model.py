@@ -30,7 +30,7 @@ from tacenda.estimator import Estimator
 from tacenda.fitting import Resume
 from tacenda.forks import cached_property
 from tacenda.settings import configured_by
-from tacenda.vocabulary import Vocabulary, not_a_string, reserved, token_list
+from tacenda.vocabulary import Vocabulary, list_reserved, not_a_string, token_list
 from tacenda_embeddings.varembed.initial_vectors import find_start
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import (
@@ -222,7 +222,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
             Whether to write `scaled_vectors`, as trained layers want them, or `vectors`.
         """
         vectors = self.scaled_vectors if scaled else self.vectors
-        special = reserved(self.vocabulary.oov)
+        special = list_reserved(self.vocabulary.oov)
         chosen = [
             word
             for word in dict.fromkeys((*self.vocabulary.words, *filter(self.knows, words)))

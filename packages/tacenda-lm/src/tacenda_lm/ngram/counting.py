@@ -180,7 +180,7 @@ def split_counts(column: Rows) -> tuple[Int64, Int64]:
     return (column >> np.uint64(32)).astype(np.int64), occurrences.astype(np.int64)
 
 
-def sorted_rows(corpus: Corpus, order: int, scratch: Scratch) -> Iterator[Rows]:
+def count_sorted_rows(corpus: Corpus, order: int, scratch: Scratch) -> Iterator[Rows]:
     """Yield the distinct rows of a text, sorted, each word with the ``order`` - 1 before it, and how often it occurs.
 
     A ``</s>`` written inside a sentence ends it. Rows of two texts, sorted together and added up, are the rows of both.
@@ -216,7 +216,7 @@ def _split_at(ids: Ids, offsets: Offsets, boundary: int) -> tuple[Ids, Offsets]:
 
 
 def count_by_order(rows: Iterable[Rows], n_types: int, order: int, scratch: Scratch) -> Counted:
-    """Find the n-grams of all orders in `sorted_rows`; their counts must be below 2^32.
+    """Find the n-grams of all orders in `count_sorted_rows`; their counts must be below 2^32.
 
     All ``n_types`` types are unigrams, even those that are not in the text.
     """

@@ -170,15 +170,15 @@ class KneserNey(LanguageModel):
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
-        from tacenda_lm.ngram.counting import sorted_rows
+        from tacenda_lm.ngram.counting import count_sorted_rows
 
         order = self.settings.order
-        self._estimate(corpus.vocabulary, lambda scratch: sorted_rows(corpus, order, scratch))
+        self._estimate(corpus.vocabulary, lambda scratch: count_sorted_rows(corpus, order, scratch))
 
     def fit_counted(
         self, corpus: Any, rows: Iterable[npt.NDArray[np.uint64]], valid: Text | None, marks: Marks
     ) -> Self:
-        """Fit the model to n-grams that were counted elsewhere: the `sorted_rows` of ``corpus``."""
+        """Fit the model to n-grams that were counted elsewhere: the `count_sorted_rows` of ``corpus``."""
 
         def blocks(scratch: Scratch) -> Iterator[npt.NDArray[np.uint64]]:
             size = scratch.rows_of_block(self.settings.order)
@@ -192,7 +192,7 @@ class KneserNey(LanguageModel):
     def _estimate(
         self, vocabulary: Vocabulary, count: Callable[[Scratch], Iterable[npt.NDArray[np.uint64]]]
     ) -> None:
-        """Fit the model to the `sorted_rows` that ``count`` finds within the memory that the settings allow."""
+        """Fit the model to the `count_sorted_rows` that ``count`` finds within the memory that the settings allow."""
         from tacenda_lm.ngram.counting import Scratch, count_by_order, default_budget
         from tacenda_lm.ngram.packing import TableWriter
         from tacenda_lm.ngram.smoothing import estimate

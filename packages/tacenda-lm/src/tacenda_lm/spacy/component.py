@@ -28,7 +28,7 @@ from tacenda.spacy.sources import as_corpus, as_text, load, resolve_tokenizer
 from tacenda.tokenizers import get_tokenizer
 from tacenda_lm.language_model import LanguageModel, find_fitted_tokenizers
 from tacenda_lm.sequences import with_ends
-from tacenda_lm.spacy.scores import DocScores, register, scored_text, text_length
+from tacenda_lm.spacy.scores import DocScores, build_scored_text, register, text_length
 from tacenda_lm.states import State, distributions_of, ranks_and_entropies, states_before
 from tacenda_lm.surprisal.notes import caveats
 from tacenda_lm.surprisal.table import SurprisalTable, tabulate
@@ -342,7 +342,7 @@ class LanguageModelScorer(ModelComponent):
         as_counted = as_fitted and self.normalize == _Normalization()
         counts = vocabulary.split_words if as_counted else None
         texts = [
-            scored_text(doc, name, vocabulary, self.normalize, self.prefix, counts)
+            build_scored_text(doc, name, vocabulary, self.normalize, self.prefix, counts)
             for name, doc in named.items()
         ]
         # the component may outlive its pipeline

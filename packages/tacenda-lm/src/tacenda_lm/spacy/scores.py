@@ -252,7 +252,7 @@ _GETTERS: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
 )
 
 
-def scored_text(
+def build_scored_text(
     doc: Doc,
     name: str,
     vocabulary: Vocabulary,

@@ -418,7 +418,7 @@ def _open_members(
 ) -> Iterator[tuple[str, IO[bytes] | str]]:
     """Yield the name of each wanted file with its stream, or with what it is instead of a file."""
 
-    def wanted(name: str) -> bool:
+    def is_wanted(name: str) -> bool:
         plain = name.removeprefix("./")
         return not patterns or any(fnmatch.fnmatchcase(plain, each) for each in patterns)
 
@@ -427,7 +427,7 @@ def _open_members(
         with zipfile.ZipFile(archive) as source:
             for info in source.infolist():
                 # the name as stored: ZipInfo.filename has been cut at a null byte and cleaned
-                if not wanted(info.orig_filename) or info.orig_filename.endswith("/"):
+                if not is_wanted(info.orig_filename) or info.orig_filename.endswith("/"):
                     continue
                 if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
                     yield info.orig_filename, "a link or a device"
@@ -442,7 +442,7 @@ def _open_members(
             bounded = cast("IO[bytes]", _Bounded(archive, raw, limit))
             with tarfile.open(fileobj=bounded, mode="r|") as tar:
                 for member in tar:
-                    if wanted(member.name) and not member.isdir():
+                    if is_wanted(member.name) and not member.isdir():
                         stream = tar.extractfile(member) if member.isreg() else None
                         yield member.name, stream or "a link or a device"
     elif archive.suffix.lower() in {".gz", ".xz", ".bz2"}:
