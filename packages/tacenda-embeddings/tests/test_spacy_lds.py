@@ -21,7 +21,7 @@ def sentences():
 def lds(sentences):
     corpus = tacenda.Corpus.from_sentences(sentences, max_vocabulary=300, oov="classes")
     settings = {"subspace_iterations": 2, "full_iterations": 1}
-    return LDS(n_states=6, kappa=5.0, **settings).fit(corpus)
+    return LDS(n_states=6, kappa=5.0, device="cpu", **settings).fit(corpus)
 
 
 @pytest.fixture

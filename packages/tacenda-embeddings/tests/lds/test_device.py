@@ -39,7 +39,7 @@ def corpus(sentences):
 
 @pytest.fixture(scope="module")
 def model(corpus):
-    return LDS(**SETTINGS).fit(corpus)
+    return LDS(**SETTINGS, device="cpu").fit(corpus)
 
 
 def test_a_fit_ends_where_that_on_the_cpu_does(model, corpus, sentences, request):
