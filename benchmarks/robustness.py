@@ -25,6 +25,7 @@ PARTS = {
     "tensors": "every tensor altered in every way",
     "checkpoints": "altered checkpoints of a fit that resumes",
     "kills": "processes killed while they save, build, fetch or fit",
+    "signals": "commands told to end (Ctrl-C, SIGTERM, SIGHUP), and then run again",
     "served": "requests in eight threads, and documents in memory that must not grow",
     "threads": "models used and fitted in threads",
     "forks": "models in forked processes, pools and data loaders",

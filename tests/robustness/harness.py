@@ -27,6 +27,7 @@ import kills
 import meanings
 import numpy as np
 import served
+import signals
 import surroundings
 import together
 from children import Cases, outcomes
@@ -116,6 +117,15 @@ def units(options: argparse.Namespace) -> list[Unit]:
             strict=True,
         )
     ]
+    told = signals.scenarios(options.short)
+    found += [
+        Unit(
+            "signals",
+            name,
+            partial(signals.signalled, name, -(-options.signals // len(told)), options.seed),
+        )
+        for name in told
+    ]
     found.append(Unit("bombs", "readers", partial(bombs.readers, options.short)))
     found.append(Unit("bombs", "paths", bombs.paths))
     found += [Unit("forks", name, partial(together.forks, name)) for name in some]
@@ -176,6 +186,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--mutants", type=int, default=10_000, help="altered models in all")
     parser.add_argument("--kills", type=int, default=200, help="processes killed in all")
+    parser.add_argument("--signals", type=int, default=400, help="commands told to end in all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="one part (mutants, tensors, kills, ...) or one model")
     parser.add_argument(
@@ -185,6 +196,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.short:
         options.mutants, options.kills = min(options.mutants, 170), min(options.kills, 8)
+        options.signals = min(options.signals, 3)
     done: dict[tuple[str, str], dict[str, Any]] = {}
     if options.log and options.log.exists():
         lines = map(json.loads, options.log.read_text(encoding="utf-8").splitlines())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import json
@@ -9,7 +10,7 @@ import os
 import threading
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,26 @@ def building(n: int, seed: int, folder: Path) -> Cases:
 def fetching(n: int, seed: int, folder: Path) -> Cases:
     """A dataset that is fetched again and again from a slow server."""
     files = {f"toy/{name}.txt": os.urandom(200_000) for name in ("train", "test")}
+    with served_slowly(files) as spec:
+
+        def act() -> None:
+            datasets.fetch(spec.name, folder, force=True)
+
+        def check() -> None:
+            found = datasets.fetch(spec.name, folder).dataset
+            for name, data in files.items():
+                require(found[Path(name).stem].read_bytes() == data, "other data")
+
+        plugins.register("datasets", spec.name, spec)
+        try:
+            yield from _killing(act, check, 0.5, n, seed)
+        finally:
+            plugins.unregister("datasets", spec.name)
+
+
+@contextlib.contextmanager
+def served_slowly(files: dict[str, bytes]) -> Iterator[datasets.DatasetSpec]:
+    """A dataset of these files, in an archive on a slow server; each has the name of its file as its role."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as packed:
         for name, data in files.items():
@@ -143,29 +164,17 @@ def fetching(n: int, seed: int, folder: Path) -> Cases:
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Slow, stream.getvalue()))
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}/toy.zip"
-    spec = datasets.DatasetSpec(
-        name="toy-for-kills",
-        title="A toy",
-        license="CC0",
-        license_text="Do as you like.",
-        homepage="https://example.invalid",
-        files={"train": ("toy/train.txt",), "test": ("toy/test.txt",)},
-        downloads=(datasets.Download(urls=(address,), filename="toy.zip", unpack=True),),
-    )
-    plugins.register("datasets", spec.name, spec)
-
-    def act() -> None:
-        datasets.fetch(spec.name, folder, force=True)
-
-    def check() -> None:
-        found = datasets.fetch(spec.name, folder).dataset
-        for name, data in files.items():
-            require(found[Path(name).stem].read_bytes() == data, "other data")
-
     try:
-        yield from _killing(act, check, 0.5, n, seed)
+        yield datasets.DatasetSpec(
+            name="toy",
+            title="A toy",
+            license="CC0",
+            license_text="Do as you like.",
+            homepage="https://example.invalid",
+            files={Path(name).stem: (name,) for name in files},
+            downloads=(datasets.Download(urls=(address,), filename="toy.zip", unpack=True),),
+        )
     finally:
-        plugins.unregister("datasets", spec.name)
         server.shutdown()
         server.server_close()
 

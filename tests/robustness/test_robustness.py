@@ -22,6 +22,7 @@ PARTS = [
     "saved anew",
     "checkpoints",
     "kills",
+    "signals",
     "forks",
     "threads",
     "bombs",

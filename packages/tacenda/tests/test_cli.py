@@ -117,6 +117,27 @@ def test_an_interrupt_before_a_command_runs_shows_no_traceback(monkeypatch, caps
     assert (caught.value.code, capsys.readouterr()) == (130, ("", ""))
 
 
+def test_an_interrupt_that_a_library_turns_into_an_error_shows_no_traceback(monkeypatch, capsys):
+    def interrupt(**_):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise SystemError("a result with an exception set") from error
+
+    monkeypatch.setattr("tacenda.cli.main.app", interrupt)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert (caught.value.code, capsys.readouterr()) == (130, ("", ""))
+
+
+def test_an_interrupt_while_the_command_line_is_imported_shows_no_traceback(tmp_path):
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    command = [sys.executable, "-m", "tacenda", "--version"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_without_a_place_for_notes_and_errors_the_output_stays_clean(failing, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "ours"])
     monkeypatch.setattr(sys, "stderr", None)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,6 +151,30 @@ def test_without_locks_only_what_is_old_is_swept(tmp_path, monkeypatch):
 
 
 @posix
+def test_an_interrupt_while_a_temporary_folder_is_removed_leaves_nothing(tmp_path, monkeypatch):
+    own, interrupts = shutil.rmtree, iter([KeyboardInterrupt])
+
+    def remove(path):
+        for interrupt in interrupts:
+            raise interrupt
+        own(path)
+
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    with pytest.raises(KeyboardInterrupt), store.temporary(tmp_path) as place:
+        (place / "part").write_text("half")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_while_a_temporary_folder_is_made_leaves_nothing(tmp_path, monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "locked", interrupt)
+    with pytest.raises(KeyboardInterrupt), store.temporary(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_folder_of_a_killed_writer_is_swept_and_that_of_a_living_one_is_not(tmp_path):
     script = """
         import sys, time

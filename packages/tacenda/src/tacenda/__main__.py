@@ -1,6 +1,6 @@
 """``python -m tacenda`` is the command ``tacenda``."""
 
-from tacenda.cli.main import main
+from tacenda.cli import start
 
 if __name__ == "__main__":
-    main()
+    start()

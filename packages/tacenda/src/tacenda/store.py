@@ -202,25 +202,28 @@ def new_folder(folder: Path, prefix: str = _PREFIX) -> Iterator[Path]:
     """Create and yield a folder inside ``folder`` that `sweep` leaves alone as long as the context lasts."""
     while True:
         path = folder / f"{prefix}{uuid.uuid4().hex}"
-        path.mkdir()
         with ExitStack() as stack:
-            try:
-                stack.enter_context(locked(path))
-            except FileNotFoundError:
-                continue  # another writer swept it away before it was locked
-            if path.exists():
-                yield path
-                return
+            with ExitStack() as undo:
+                undo.callback(remove, path)  # should a signal interrupt what follows
+                path.mkdir()
+                try:
+                    stack.enter_context(locked(path))
+                except FileNotFoundError:
+                    continue  # another writer swept it away before it was locked
+                if not path.exists():
+                    continue
+                undo.pop_all()
+            yield path
+            return
 
 
 @contextmanager
 def temporary(folder: Path) -> Iterator[Path]:
     """Create and yield a folder inside ``folder`` that is removed at the end, with what is still in it."""
-    with new_folder(folder) as path:
-        try:
-            yield path
-        finally:
-            remove(path)
+    with new_folder(folder) as path, ExitStack() as stack:
+        for _ in range(2):  # should a signal interrupt the first removal
+            stack.callback(remove, path)
+        yield path
 
 
 def commit(source: Path, target: Path) -> None:

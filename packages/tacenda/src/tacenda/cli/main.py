@@ -341,6 +341,10 @@ def push_model(
     typer.echo(push(model, repository, about, private=private))
 
 
+#: Errors that are one line; any other is a bug.
+_EXPECTED = TacendaError, OSError, UnicodeEncodeError, MemoryError, NotImplementedError, Warning
+
+
 def main() -> None:
     """Run the command line and exit."""
 
@@ -366,18 +370,22 @@ def main() -> None:
                 app(prog_name="tacenda")
             finally:
                 _flush()
-    except (KeyboardInterrupt, SystemExit) as error:
-        if not received and isinstance(error, SystemExit):
-            raise
-        raise SystemExit(128 + (received or [signal.SIGINT])[-1]) from None
-    except (
-        TacendaError, OSError, UnicodeEncodeError, MemoryError, NotImplementedError, Warning,
-    ) as error:  # fmt: skip
+    except BaseException as error:
+        if received or _was_interrupted(error):
+            raise SystemExit(128 + (received or [signal.SIGINT])[-1]) from None
         unsaid = isinstance(error, NotImplementedError) and not str(error)  # a bug
-        if unsaid or os.environ.get("TACENDA_DEBUG", "0") not in ("", "0"):
+        debug = os.environ.get("TACENDA_DEBUG", "0") not in ("", "0")
+        if unsaid or debug or not isinstance(error, _EXPECTED):
             raise
         _tell(_in_one_line(error))
         raise SystemExit(1) from None
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Tell whether an error is a Ctrl-C, or what a library that it interrupted made of it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _tell(text: str) -> None:
