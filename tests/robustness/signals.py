@@ -264,6 +264,8 @@ def _contents(place: Path) -> Any:
         if path in models and not any(path.is_relative_to(each) for each in models if each != path):
             digests = [hashlib.sha256(each).hexdigest() for each in _arrays(artifact.read(path))]
             found[name] = " ".join(digests)
+        elif path.name == ".toy.lock" or ".toy.downloads" in path.parts:
+            continue  # which the next fetch goes on with
         elif path.is_file() and not any(path.is_relative_to(each) for each in models):
             found[name] = "" if path.name == MANIFEST else store.sha256_of(path)
     return found or None

@@ -126,15 +126,25 @@ def test_a_later_fetch_compares_with_the_recorded_hash(server, data_folders, reg
     assert datasets.locate("toy")["train"].read_bytes() == b"new"
 
 
-def test_a_data_set_that_cannot_be_replaced_stays(server, data_folders, register, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(OSError("the disk is full"), DataError), (KeyboardInterrupt(), KeyboardInterrupt)],
+)
+def test_a_data_set_that_cannot_be_replaced_stays(
+    server, data_folders, register, monkeypatch, error, raised
+):
     register(downloads=(archive(server),))
     datasets.fetch("toy", **OPTIONS)
 
-    def full(source, target):
-        raise OSError("the disk is full")
+    own = store.commit
 
-    monkeypatch.setattr(store, "commit", full)
-    with pytest.raises(DataError, match="the disk is full"):
+    def fail(source, target):
+        if target.name == "toy":
+            raise error
+        own(source, target)
+
+    monkeypatch.setattr(store, "commit", fail)
+    with pytest.raises(raised, match=str(error) or None):
         datasets.fetch("toy", force=True, **OPTIONS)
     assert datasets.locate("toy")["train"].read_bytes() == TRAIN
     folders = {path.name for path in data_folders[1].iterdir() if path.is_dir()}

@@ -5,7 +5,8 @@ core's own commands import what they need when they run, so help is fast, and a 
 nor the other commands.
 
 Errors of Tacenda's own, failures to read or write, too little memory, warnings that Python turns into errors and what a
-plugin says it does not implement are one line on standard error and exit status 1; wrong usage exits with 2.
+plugin says it does not implement are one line on standard error and exit status 1; wrong usage exits with 2, and a
+signal with 128 and its number.
 ``TACENDA_DEBUG=1`` shows the traceback instead.
 """
 

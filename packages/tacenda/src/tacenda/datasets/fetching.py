@@ -186,12 +186,12 @@ def _replace(
         target = root / spec.name
         store.sync(fresh)  # slow, and before the only moment at which there is neither
         with store.temporary(root) as aside:
-            if target.exists():
-                target.replace(aside / spec.name)
             try:
+                if target.exists():
+                    target.replace(aside / spec.name)
                 store.commit(fresh, target)
-            except OSError:
-                if (aside / spec.name).exists():
+            except BaseException:  # a signal too
+                if (aside / spec.name).exists() and not target.exists():
                     (aside / spec.name).replace(target)
                 raise
     store.remove(work)
