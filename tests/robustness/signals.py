@@ -181,7 +181,11 @@ def _require_clean(place: Path) -> None:
     left = [path for path in (place / "tmp").iterdir() if "torchinductor" not in path.name]
     left += [path for path in (place / "result").iterdir() if not path.name.startswith("out")]
     for path in place.rglob("*"):
-        empty = path.is_relative_to(place / "result" / "out") and _is_empty(path)
+        empty = (
+            path.is_relative_to(place / "result" / "out")
+            and _is_empty(path)
+            and path.name != ".toy.downloads"
+        )
         if empty or store.is_temporary(path.name):
             left.append(path)
         if path.name == "model.json":
