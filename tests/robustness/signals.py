@@ -177,16 +177,11 @@ def _once(
 
 
 def _require_clean(place: Path) -> None:
-    """No temporary files, no empty folders, and no file in a model that its manifest does not name."""
+    """No temporary files, and no file in a model that its manifest does not name; an empty folder may stay."""
     left = [path for path in (place / "tmp").iterdir() if "torchinductor" not in path.name]
     left += [path for path in (place / "result").iterdir() if not path.name.startswith("out")]
     for path in place.rglob("*"):
-        empty = (
-            path.is_relative_to(place / "result" / "out")
-            and _is_empty(path)
-            and path.name != ".toy.downloads"
-        )
-        if empty or store.is_temporary(path.name):
+        if store.is_temporary(path.name):
             left.append(path)
         if path.name == "model.json":
             head = json.loads(path.read_text(encoding="utf-8"))
@@ -194,10 +189,6 @@ def _require_clean(place: Path) -> None:
             named = {path.name, *head["files"], *nested}
             left += [each for each in path.parent.iterdir() if each.name not in named]
     require(not left, f"files left behind: {sorted(str(path.relative_to(place)) for path in left)}")
-
-
-def _is_empty(path: Path) -> bool:
-    return path.is_dir() and not any(path.iterdir())
 
 
 def _run(
