@@ -178,13 +178,10 @@ class Flat(Classed):
     left: Float32[Array, "classes states width"]  # x
     reached: Float32[Array, "classes states width"]  # y
     bias: Float32[Array, "classes states"]  # b
-    log_sums: Float32[Array, "classes states"] | None = None  # l; older models were saved without
 
     @cached_property
     def norms(self) -> _Floats:
         """The l (classes, k): logarithms of the sums over all states."""
-        if self.log_sums is not None:
-            return np.asarray(self.log_sums)
         rows, columns = (x.reshape(-1, x.shape[2]) for x in (self.left, self.reached))
         sums = streaming_logsumexp(rows, columns, self.bias.ravel())
         return sums.reshape(self.bias.shape)

@@ -23,7 +23,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from tacenda import devices, fitting
-from tacenda.arrays import Array, as_tensor, from_tensor, in_c_order, library, to_numpy
+from tacenda.arrays import Array, as_tensor, from_tensor, in_c_order, library
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import lay_out
 from tacenda.errors import ConfigurationError
@@ -216,21 +216,16 @@ class Network(nn.Module):
     @torch.no_grad()
     def tables(self, lexicon: Lexicon) -> Learned:
         """Return what was learned, as probabilities and vectors."""
-        found = self(None)  # on its device: there are as many products of states as in a step
-        words, word_bias, emitting = map(
-            from_tensor, (found.words, found.word_bias, found.emitting)
-        )
-        emissions = to_numpy(class_softmax(words, word_bias, emitting, lexicon.offsets))
-        shared = emissions, to_numpy(found.log_starts.exp()), lexicon.classes
-        vectors = found.left, found.reached, found.bias
-        left, reached, bias = map(to_numpy, vectors)
+        found = self(None)
+        spoken = found.words.numpy(), found.word_bias.numpy(), found.emitting.numpy()
+        emissions = class_softmax(*spoken, lexicon.offsets)
+        shared = emissions, found.log_starts.exp().numpy(), lexicon.classes
+        left, reached, bias = found.left.numpy(), found.reached.numpy(), found.bias.numpy()
         if self.transitions == "features":
             return Features(*shared, left, reached)
         if self.transitions == "flat":
-            rows = (from_tensor(each.flatten(0, 1)) for each in vectors)
-            log_sums = to_numpy(streaming_logsumexp(*rows)).reshape(bias.shape)
-            return Flat(*shared, left, reached, bias, log_sums)
-        return TwoLevel(*shared, left, reached, bias, to_numpy(found.log_classes.exp()))
+            return Flat(*shared, left, reached, bias)
+        return TwoLevel(*shared, left, reached, bias, found.log_classes.exp().numpy())
 
 
 class Chosen(NamedTuple):
@@ -475,7 +470,7 @@ def fit_vlhmm(
     rate = falling_rate(settings.learning_rate, settings.epochs, source, least=_LEAST, warm=_WARM)
     with devices.out_of_memory(settings, LESS):
         history = train(trainer, source, fitting, rate)
-    return trainer.averaged.tables(lexicon), history
+    return trainer.averaged.cpu().tables(lexicon), history
 
 
 def find_classes(settings: VLHMMSettings, corpus: Corpus, ids: Ids) -> Lexicon:
