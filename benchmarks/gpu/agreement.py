@@ -1,4 +1,4 @@
-"""Fits on a CUDA device beside those of the CPU: python -m benchmarks.gpu.agreement [--only PMF].
+"""Compare fits on a CUDA device with fits on the CPU: python -m benchmarks.gpu.agreement [--only PMF].
 
 Each model that has a device is fitted on the CPU and twice on the device with one seed, to Penn Treebank or
 MovieLens-100K. What the fits reach is compared, and whether both fits on the device have the same bits.
@@ -7,7 +7,7 @@ MovieLens-100K. What the fits reach is compared, and whether both fits on the de
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ OF_RATINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def compared(
+def compare(
     what: str,
     new: Callable[[str], Any],
     fit: Callable[[Any], Any],
@@ -68,9 +68,9 @@ def compared(
     device: str,
 ) -> Row:
     """Fit a model here and there, and compare what ``value`` finds of it."""
-    here, seconds = timed(fit, new("cpu"))
-    first, _ = timed(fit, new(device))
-    there, of_device = timed(fit, new(device))
+    here, seconds = clock(fit, new("cpu"))
+    first, _ = clock(fit, new(device))
+    there, of_device = clock(fit, new(device))
     values = value(here), value(there)
     pairs = ((first.arrays()[name], array) for name, array in there.arrays().items())
     return {
@@ -89,14 +89,14 @@ def to_numpy(array: Any) -> Any:
     return array.get() if hasattr(array, "get") else array
 
 
-def timed(fit: Callable[[Any], Any], model: Any) -> tuple[Any, float]:
+def clock(fit: Callable[[Any], Any], model: Any) -> tuple[Any, float]:
     begin = time.perf_counter()
     return fit(model), time.perf_counter() - begin
 
 
 def of_dynamics(texts: Texts, train: Corpus, device: str) -> Iterator[Row]:
     """Compare a fit of an LDS, and the vectors of one model made here and there."""
-    yield compared(
+    yield compare(
         "LDS, 100 states", lambda on: LDS(n_states=100, device=on), lambda model: model.fit(train),
         lambda model: model.likelihood_gain, "nats per token over no dynamics", device,
     )  # fmt: skip
@@ -105,17 +105,10 @@ def of_dynamics(texts: Texts, train: Corpus, device: str) -> Iterator[Row]:
     ids = list(texts.valid.sentences())
     there.transform_ids(ids)
     (ours, seconds), (theirs, of_device) = (
-        timed(lambda model: np.concatenate(model.transform_ids(ids)), each)
+        clock(lambda model: np.concatenate(model.transform_ids(ids)), each)
         for each in (here, there)
     )
-    errors = np.linalg.norm(theirs - ours, axis=1) / np.linalg.norm(ours, axis=1)
-    yield {
-        "what": "LDS, vectors of one model",
-        "measure": "error of a vector",
-        "difference": float(errors.max()),
-        "CPU seconds": seconds,
-        "device seconds": of_device,
-    }
+    yield vectors("LDS, vectors of one model", (ours, theirs), (seconds, of_device))
 
 
 def of_pipeline(texts: Texts, train: Corpus, device: str) -> Iterator[Row]:
@@ -128,13 +121,19 @@ def of_pipeline(texts: Texts, train: Corpus, device: str) -> Iterator[Row]:
         nlp.add_pipe("lds_embeddings").initialize(artifact=lds)
         docs = [Doc(nlp.vocab, line.split()) for line in lines]
         for _ in range(2):  # the second is timed
-            found, took = timed(lambda nlp: list(nlp.pipe(doc.copy() for doc in docs)), nlp)  # noqa: B023
+            found, took = clock(lambda nlp: list(nlp.pipe(doc.copy() for doc in docs)), nlp)  # noqa: B023
         seconds.append(took)
         made.append(np.concatenate([to_numpy(doc.tensor) for doc in found]))
     spacy.require_cpu()
-    errors = np.linalg.norm(made[1] - made[0], axis=1) / np.linalg.norm(made[0], axis=1)
-    yield {
-        "what": "lds_embeddings in spaCy, test text",
+    yield vectors("lds_embeddings in spaCy, test text", made, seconds)
+
+
+def vectors(what: str, made: Sequence[np.ndarray], seconds: Sequence[float]) -> Row:
+    """Compare the vectors (tokens, width) that the CPU and the device made, in this order, and their times."""
+    here, there = made
+    errors = np.linalg.norm(there - here, axis=1) / np.linalg.norm(here, axis=1)
+    return {
+        "what": what,
         "measure": "error of a vector",
         "difference": float(errors.max()),
         "CPU seconds": seconds[0],
@@ -152,7 +151,7 @@ def rows(options: Any) -> Iterator[Row]:
     }
     for name, new in OF_TEXT.items():
         wanted[name] = lambda name=name, new=new: iter([  # type: ignore[misc]
-            compared(name, new, lambda model: model.fit(train, valid=texts.valid),
+            compare(name, new, lambda model: model.fit(train, valid=texts.valid),
                      lambda model: model.figures[0]["value"], "validation text", device)
         ])  # fmt: skip
     ratings, held_out = split(read_ratings(datasets.locate("ml-100k")["ratings"]), 0.1, seed=0)
@@ -163,7 +162,7 @@ def rows(options: Any) -> Iterator[Row]:
 
     for name, new in OF_RATINGS.items():
         wanted[name] = lambda name=name, new=new: iter([  # type: ignore[misc]
-            compared(name, new, lambda model: model.fit(ratings), rmse, "RMSE", device)
+            compare(name, new, lambda model: model.fit(ratings), rmse, "RMSE", device)
         ])  # fmt: skip
     for name in options.chosen(wanted):
         try:
