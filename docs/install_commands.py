@@ -30,7 +30,7 @@ INSTALL = re.compile(
 NOTE = re.compile(r"<!-- install note -->\n(?P<body>.*?)<!-- /install note -->", re.DOTALL)
 REQUIREMENT = re.compile(r"(?P<name>[a-z][a-z-]*)(?:\[(?P<extras>[a-z,]+)\])?")
 NOTES = {
-    False: "Tacenda is not on PyPI yet. Get a checkout, and run the install commands in its folder:\n\n"
+    False: "Tacenda is not on PyPI yet. Clone the repository, and run the install commands inside it:\n\n"
     "```sh\ngit clone https://github.com/tacenda/tacenda\ncd tacenda\n```\n",
     True: "Tacenda is on PyPI, one package for each library that it plugs into.\n",
 }
