@@ -71,16 +71,14 @@ def load(name: str) -> Task:
 
 
 def _ewt(name: str, folder: Path) -> Task:
-    parts = []
-    for file in ("train.conllu.xz", "dev.conllu", "test.conllu"):
-        sentences = conllu.read(folder / f"en_ewt-ud-{file}")
-        parts.append(
-            [
-                Sentence(list(s.words), list(s.upos if name == "ewt-upos" else s.xpos))
-                for s in sentences
-            ]
-        )
-    return Task(name, *parts)
+    parts = ("train.conllu.xz", "dev.conllu", "test.conllu")
+    tags = name.removeprefix("ewt-")
+    return Task(name, *(universal(folder / f"en_ewt-ud-{part}", tags) for part in parts))
+
+
+def universal(path: Path, tags: str = "upos") -> list[Sentence]:
+    """Return the sentences of a CoNLL-U file with these tags."""
+    return [Sentence(list(s.words), list(getattr(s, tags))) for s in conllu.read(path)]
 
 
 def _treebank(name: str, archive: Path) -> Task:

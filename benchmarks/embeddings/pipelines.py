@@ -151,12 +151,12 @@ ROWS: dict[str, Row] = {
 }
 
 
-def build(component: str, row: Row, vectors: Any) -> spacy.Language:
-    """An English pipeline with one stock component, uninitialized; `vectors` as `word_vectors` gives them.
+def build(component: str, row: Row, vectors: Any, language: str = "en") -> spacy.Language:
+    """A pipeline with one stock component, uninitialized; `vectors` as `word_vectors` gives them.
 
     All its layers multiply with numpy's BLAS, whatever row it is of.
     """
-    nlp = spacy.blank("en")
+    nlp = spacy.blank(language)
     take_vectors(nlp, row, vectors)
     model: Config = {"tok2vec": row.tok2vec()}
     if component == "tagger":

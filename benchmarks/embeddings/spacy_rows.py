@@ -97,21 +97,32 @@ def train(
     return measure(task, size, seed, nlp, pipelines.documents(nlp, task, row), score)
 
 
-def rows_of(options: Any, name: str, rows: Mapping[str, Any], measured: Measured) -> Iterator[Row]:
+def rows_of(
+    options: Any,
+    name: str,
+    rows: Mapping[str, Any],
+    measured: Measured,
+    inputs: Callable[[str, Any], str | None] = lambda task, row: None,
+) -> Iterator[Row]:
     """Yield a row of means and spreads over seeds for each task and each of ``rows``, from cells that are kept.
 
     ``options`` have tasks, sizes and seeds; ``measured(task, row, size, seed)`` trains and returns scores of dev and
-    test: numbers, or several by name.
+    test: numbers, or several by name. Where ``inputs(task, row)`` digests all that our code gives the training, a cell
+    is kept as long as the digest is the same, whatever code of ours has changed.
     """
     cells = kept.Cells(name)
     for task, label in product(options.tasks, options.chosen(rows)):
         found: Row = {"what": f"{task}, {label}", "task": task, "row": label}
+        read = inputs(task, rows[label])
+        made = rows[label] if read is None else read
         for size in options.sizes:
             of_size = []
             for seed in options.seeds:
-                key = kept.cell_key(task=task, row=label, made=rows[label], size=size, seed=seed)
+                key = kept.cell_key(task=task, row=label, made=made, size=size, seed=seed)
                 n = None if size == "all" else int(size)
-                of_size.append(cells.measure(key, lambda: measured(task, rows[label], n, seed)))  # noqa: B023
+                of_size.append(
+                    cells.measure(key, lambda: measured(task, rows[label], n, seed), read is None)  # noqa: B023
+                )
                 print(f"{key}: {of_size[-1]}", flush=True)
             found |= {key: of_size[0][key] for key in ("width",) if key in of_size[0]}
             for part in ("dev", "test"):

@@ -1,15 +1,15 @@
-"""Peers whose vectors are made of letter n-grams: gensim's FastText and floret, on the text of the others as spelled.
+"""Peers that are fitted to raw text as it is spelled: gensim's FastText and skip-gram, and floret.
 
-Both have their defaults, which are those of word2vec (100 wide, window 5, five epochs); floret has the table of 50,000
-rows and the two hashes that its authors recommend. Both know every word, so spelling is neither normalized nor put into
-classes.
+FastText and floret make their vectors of letter n-grams, so that they know every word; skip-gram has no vector for a
+word that it has not seen often enough. All have their defaults; floret has the table of 50,000 rows and the two hashes
+that its authors recommend. Spelling is neither normalized nor put into classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import spacy
@@ -26,31 +26,42 @@ PROTOCOL = (
 )
 
 
-def vectors(kind: str, words: Iterable[str]) -> Vectors:
-    """Return what a pipeline takes for its vectors: of FastText a table with the ``words``, of floret one for all."""
-    return floret() if kind == "floret" else fasttext(words)
+class RawText(NamedTuple):
+    """A text by name, and how it is tokenized."""
+
+    name: str
+    lines: Callable[[], Iterable[str]]
+    tokenizer: str
 
 
-def fasttext(words: Iterable[str]) -> Vectors:
-    """Return a table with a row for each word."""
-    from gensim.models import FastText
-    from gensim.models.fasttext import FastTextKeyedVectors
+ENGLISH = RawText("wiki", lambda: text.beginning(0), "words")
+
+
+def vectors(kind: str, words: Iterable[str], of: RawText = ENGLISH) -> Vectors:
+    """Return what a pipeline takes for its vectors: of gensim a table with the ``words``, of floret one for all."""
+    return floret(of) if kind == "floret" else table(kind, words, of)
+
+
+def table(kind: str, words: Iterable[str], of: RawText) -> Vectors:
+    """Return a table with a row for each of the words that gensim's FastText or skip-gram knows."""
+    from gensim.models import FastText, KeyedVectors, Word2Vec
 
     def make(folder: Path) -> None:
-        model = FastText(corpus_file=str(spelled()), workers=1, seed=1)
+        given: dict[str, Any] = {"corpus_file": str(spelled(of)), "workers": 1, "seed": 1}
+        model = FastText(**given) if kind == "FastText" else Word2Vec(sg=1, **given)
         model.wv.save(str(folder / "vectors"))
 
-    folder, _ = kept.folder("fasttext", PROTOCOL, make, ours=False)
-    known = FastTextKeyedVectors.load(str(folder / "vectors"))
-    listed = sorted(set(words))
-    table = Vectors(data=np.stack([known[word] for word in listed]), name="fasttext")
+    folder, _ = kept.folder(kind, [PROTOCOL, of.name], make, ours=False)
+    known = KeyedVectors.load(str(folder / "vectors"))
+    listed = [word for word in sorted(set(words)) if word in known]
+    found = Vectors(data=np.stack([known[word] for word in listed]), name=kind)
     strings = spacy.blank("en").vocab.strings
     for row, word in enumerate(listed):
-        table.add(strings.add(word), row=row)
-    return table
+        found.add(strings.add(word), row=row)
+    return found
 
 
-def floret() -> Vectors:
+def floret(of: RawText) -> Vectors:
     """Return the table of floret, as `spacy init vectors --mode floret` reads it."""
 
     def make(folder: Path) -> None:
@@ -62,21 +73,21 @@ def floret() -> Vectors:
             "hashCount": 2,
             "bucket": 50_000,
         }
-        model = train_unsupervised(str(spelled()), **options, thread=1, verbose=0)
+        model = train_unsupervised(str(spelled(of)), **options, thread=1, verbose=0)
         model.save_floret_vectors(str(folder / "vectors.floret"))
 
-    folder, _ = kept.folder("floret", PROTOCOL, make, ours=False)
+    folder, _ = kept.folder("floret", [PROTOCOL, of.name], make, ours=False)
     nlp = spacy.blank("en")
     convert_vectors(nlp, folder / "vectors.floret", truncate=0, prune=-1, mode=Mode.floret)
     return nlp.vocab.vectors
 
 
-def spelled() -> Path:
+def spelled(of: RawText) -> Path:
     """Return the text with a space between its tokens, a line each, as a file."""
 
     def make(folder: Path) -> None:
-        words = get_tokenizer("words")
+        words = get_tokenizer(of.tokenizer)
         with (folder / "text.txt").open("w", encoding="utf8") as stream:
-            stream.writelines(" ".join(words(line)) + "\n" for line in text.beginning(0))
+            stream.writelines(" ".join(words(line)) + "\n" for line in of.lines())
 
-    return kept.folder("spelled", "wiki", make, ours=False)[0] / "text.txt"
+    return kept.folder("spelled", of, make, ours=False)[0] / "text.txt"
