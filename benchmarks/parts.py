@@ -45,7 +45,19 @@ def _of_texts(studies: str) -> str:
 PARTS = (
     *(
         _part(f"embeddings.{name}", f"embeddings-{name.replace('_', '-')}")
-        for name in ("local", "start", "unseen", "whole", "variants", "raw_text", "lexicalized")
+        for name in (
+            *(
+                "local",
+                "start",
+                "unseen",
+                "languages",
+                "multiword",
+                "whole",
+                "variants",
+                "raw_text",
+            ),
+            "lexicalized",
+        )
     ),
     _part("embeddings.spacy_rows", "embeddings-spacy"),
     *(

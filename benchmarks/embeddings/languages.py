@@ -10,7 +10,7 @@ was chosen on a test part, which is looked at once, with the step that is best o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -99,18 +99,21 @@ def lines(name: str) -> Iterator[str]:
         yield from (line for _, line in numbered_lines(path))
 
 
+Reader = Callable[[Path], list[labelled.Sentence]]
+
+
 @cache
-def load(name: str) -> labelled.Task:
+def load(name: str, read: Reader = labelled.universal) -> labelled.Task:
     """Return the labelled sentences of a language."""
     given = LANGUAGES[name]
-    first, *others = (labelled.universal(find(file)) for file in given.train)
+    first, *others = (read(find(file)) for file in given.train)
     if given.dev:
-        dev = labelled.universal(find(given.dev))
+        dev = read(find(given.dev))
     else:
         order = np.random.default_rng(labelled.SPLIT_SEED).permutation(len(first))
         first, dev = [first[i] for i in order[DEV:]], [first[i] for i in order[:DEV]]
     train = list(chain(first, *others))
-    return labelled.Task(name, train, dev, labelled.universal(find(given.test)))
+    return labelled.Task(name, train, dev, read(find(given.test)))
 
 
 @cache
