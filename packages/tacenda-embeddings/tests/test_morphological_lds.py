@@ -9,7 +9,7 @@ from tacenda import plugins
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
 from tacenda_embeddings import LDS, SumEmbed, VarEmbed
-from tacenda_embeddings.morphological_lds import MorphologicalLDS
+from tacenda_embeddings.morphological_lds import MorphologicalLDS, _find_stand_ins
 from tacenda_embeddings.testing import check_embedder
 
 pytest.importorskip("torch", reason="fitting VarEmbed needs torch")
@@ -93,8 +93,6 @@ def test_words_of_one_class_differ_by_their_morphemes(model, lds):
 
 
 def test_rows_of_known_words_are_predicted_better_than_by_their_classes(model, lds):
-    from tacenda_embeddings.morphological_lds import _find_stand_ins
-
     words = [w for w in lds.vocabulary.words if w.isalpha()]
     own = lds.input_rows[[lds.vocabulary.id_of(w) for w in words]]
     by_class = lds.input_rows[_find_stand_ins(lds.vocabulary, words)]
@@ -104,6 +102,23 @@ def test_rows_of_known_words_are_predicted_better_than_by_their_classes(model, l
         return (dots / np.linalg.norm(rows, axis=1) / np.linalg.norm(own, axis=1)).mean()
 
     assert cosine(model.rows(words)) > cosine(by_class)
+
+
+def test_the_map_is_a_ridge_regression_on_vectors_made_of_morphemes(model, lds, words):
+    """Words that are read by the map have no others."""
+
+    def unit(rows):
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    vocabulary, n_words = lds.vocabulary, words.inventory.type_counts()
+    found = {w: words.inventory.morphemes(w) for w in vocabulary.words if w[0] != "<"}
+    kept = [w for w, m in found.items() if not m.n_unknown and (n_words[m.ids] > 1).all()]
+    stand_ins = unit(lds.input_rows[_find_stand_ins(vocabulary, kept)])
+    X = np.column_stack([np.ones(len(kept)), stand_ins, words.vectors(kept, prior=True)])
+    ridge = np.sqrt(1e-3 * np.square(X).sum() / X.shape[1]) * np.eye(X.shape[1])
+    Y = np.vstack([unit(lds.input_rows[vocabulary.encode(kept)]), np.zeros((len(ridge), 6))])
+    expected = np.linalg.lstsq(np.vstack([X, ridge]), Y, rcond=None)[0]
+    assert_allclose(model.learned.map, expected, atol=1e-4)
 
 
 def test_it_comes_back_from_disk_with_both_models(model, tmp_path):

@@ -85,7 +85,12 @@ def test_a_blend_is_hardly_worse_than_its_best_part(blend, trainset, parts):
     assert (blend.weights >= 0).all()
 
 
-def test_a_blend_says_how_far_off_it_may_be(blend, parts):
+def test_a_blend_says_how_far_off_it_may_be(blend, trainset, parts):
+    held_out, weights = blend_module._HeldOut.of(blend.settings, trainset), blend.learned
+    every = np.where(np.isnan(held_out.deviations), weights.usual, held_out.deviations)
+    estimates = np.clip(weights.combine(held_out.estimates), *trainset.rating_scale)
+    z = np.abs(held_out.truth - estimates) / weights.deviations(every)
+    assert np.prod(np.quantile(z, [0.6827, 0.9545])) == pytest.approx(2)  # one and two deviations
     testset = parts[1]
     uids, iids = [t[0] for t in testset], [t[1] for t in testset]
     errors = np.array([t[2] for t in testset]) - blend.predict_many(uids, iids)

@@ -15,6 +15,7 @@ from tacenda_surprise.boltzmann import (
     RBMSettings,
     Scale,
     Task,
+    Usual,
     find_sharpness,
     raise_means,
     softmax,
@@ -402,6 +403,14 @@ def test_what_does_not_go_on_from_the_fit_is_refused(ratings):
             model.partial_fit(now, n_epochs=n_epochs)
     for name, array in before.items():
         np.testing.assert_array_equal(model.arrays()[name], array)
+
+
+def test_a_new_unit_has_the_damped_mean_of_what_its_ratings_exceed_the_bias_of_their_cases():
+    numbers = map(np.float64, (3.0, 2.0, 4.0, 0.3, 0.1))
+    usual, s = Usual(np.array([0.5, 0.0, -0.5], np.float32), *numbers), np.linspace(-1, 1, 5)
+    found = np.exp(usual.of_unit(np.zeros(5), s, np.array([0, 1, 0]), np.array([4, 3, 3])))
+    assert found.sum() == pytest.approx(1)
+    assert found @ s == pytest.approx(((1 - 0.5) + 0.5 + (0.5 - 0.5)) / (3 + 2), abs=1e-3)
 
 
 # -- users folded in -------------------------------------------------------------------------------

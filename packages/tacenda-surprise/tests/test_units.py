@@ -18,7 +18,8 @@ from tacenda_surprise import (
     ConditionalPMF,
     ConditionalRBM,
 )
-from tacenda_surprise.variance import Curve, Sizes, Variances
+from tacenda_surprise.bias import alternate
+from tacenda_surprise.variance import Curve, Sizes, Variances, fit, fit_curve
 
 CHAIN = {"n_factors": 2, "burn_in": 3, "n_samples": 8}
 MODELS = {
@@ -129,3 +130,30 @@ def test_a_user_whose_errors_are_larger_than_others_adds_a_larger_variance():
         assert spread.of_users[i] == pytest.approx(4 * own, rel=1e-6)
         assert spread.of_items[i] == pytest.approx(4 * a_i / (1 + n / k_i), rel=1e-6)
     assert spread.of_users[1] > spread.of_users[0]
+
+
+def test_errors_left_out_are_as_often_within_one_and_two_deviations_as_normal_ones():
+    rng = np.random.default_rng(0)
+    u, i = rng.integers(0, 40, 3_000), rng.integers(0, 20, 3_000)
+    errors = rng.standard_t(3, 3_000) * rng.uniform(0.5, 2.0, 40)[u]  # heavier tails than assumed
+    predictions = rng.uniform(1, 5, 3_000).astype(np.float32)
+    sizes = [Sizes.of(ids, errors, n) for ids, n in ((u, 40), (i, 20))]
+    spread = fit(errors, predictions, u, i, *sizes, 1.0).spread(*sizes)
+    curve, factor = fit_curve(errors, predictions, 1.0)
+    for sd in (
+        spread.deviations(u, i, predictions, (1, 5)),
+        np.sqrt(factor * curve.factors(predictions)),
+    ):
+        one, two = np.quantile(np.abs(errors / sd), [0.6827, 0.9545])
+        assert one * two / 2 == pytest.approx(1, rel=1e-4)
+
+
+def test_variances_of_biases_and_noise_are_those_the_ratings_were_drawn_with():
+    """Four ratings a user: were biases taken for known, a third of the noise would be missing."""
+    rng = np.random.default_rng(0)
+    u, i = divmod(rng.choice(600 * 300, 2_400, replace=False), 300)
+    b, c = 0.5 * rng.standard_normal(600), 0.4 * rng.standard_normal(300)
+    found = Ratings.from_arrays(u, i, b[u] + c[i] + 0.8 * rng.standard_normal(2_400))
+    noise, *of_biases = alternate(found, found.mean).variances
+    assert noise == pytest.approx(0.64, rel=0.08)
+    assert of_biases == pytest.approx([0.25, 0.16], rel=0.25)

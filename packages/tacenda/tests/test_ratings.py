@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from tacenda.errors import ConfigurationError, DataError
-from tacenda.ratings import IdIndex, Ratings, folds, read_ratings, split, split_per_user
+from tacenda.ratings import IdIndex, Ratings, folds, read_ratings, split, split_last, split_per_user
 from tacenda.ratings.table import number_ids
 
 TRIPLES = [("bob", "x", 3.0), ("al", "y", 5.0), ("al", "x", 1.0), ("cy", "z", 4.0)]
@@ -168,6 +168,13 @@ def test_splits_are_partitions_decided_by_the_seed(table, seed):
     check(train, test)
     sizes = np.diff(r.user_offsets)
     assert (np.diff(test.user_offsets) == (sizes >= 3)).all()
+    times = np.arange(len(r))[::-1] // 2  # two at a time, the first ones last
+    train, test = split_last(r, times, 0.25)
+    check(train, test)
+    for user in range(r.n_users):
+        places = sorted(range(*r.user_offsets[user : user + 2]), key=times.__getitem__)
+        last = places[len(places) - len(places) // 4 :]
+        assert test.of_user(user)[0].tolist() == sorted(r.item_ids[last].tolist())
 
 
 def test_different_seeds_split_differently():

@@ -65,11 +65,12 @@ def count_training(monkeypatch):
 
 
 def test_an_unseen_word_has_its_priors_logits(varembed):
-    [vector] = varembed.vectors(["unbefriended"], output="logits")
-    found = varembed.inventory.morphemes("unbefriended")
-    state = varembed.learned
-    expected = state.morphemes[found.ids].sum(0) + found.n_unknown * state.unknown
-    assert_allclose(vector, expected, rtol=1e-6)
+    words, state = ["unbefriended", "我walk猫"], varembed.learned
+    assert [varembed.inventory.morphemes(word).n_unknown for word in words] == [1, 2]
+    for word, vector in zip(words, varembed.vectors(words, output="logits"), strict=True):
+        found = varembed.inventory.morphemes(word)
+        expected = state.morphemes[found.ids].sum(0) + found.n_unknown * state.unknown
+        assert_allclose(vector, expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("word", ["我喜欢猫", "😀", "Привет", "ПРИВЕТ", ""])

@@ -11,6 +11,8 @@ from support.texts import text
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import Callback
 from tacenda_lm import HLBL, training
+from tacenda_lm.log_bilinear.hlbl import average_predictions
+from tacenda_lm.streams import Stream
 
 ADVANCED = {"bootstrap_width": 8}
 SMALL = {"width": 12, "context": 2, "epochs": 3, "copies": 2, "advanced": ADVANCED}
@@ -59,6 +61,20 @@ def test_a_stream_cut_anywhere_has_the_very_scores_of_the_whole(model, cut):
     first, state = model.score_from(model.start(), ids[:cut])
     second, _ = model.score_from(state, ids[cut:])
     np.testing.assert_array_equal(np.concatenate([first, second]), whole)
+
+
+def test_words_are_clustered_by_what_their_contexts_predict_beyond_the_average_context(model):
+    predictor, text_ids = model._predictor, [model.vocabulary.encode(s) for s in text(20, 4)]
+    ids = np.concatenate([[*each, predictor.boundary] for each in text_ids])
+    state, predicted = predictor.start(), []
+    for word in ids.tolist():
+        predicted.append(predictor.vectors([state])[0])
+        state = predictor.after(state, word)
+    apart = np.array(predicted) - np.mean(predicted, axis=0)
+    found = average_predictions(predictor, Stream.following(ids, [predictor.boundary]))
+    for word in range(predictor.n_types):  # five contexts like the average one are counted too
+        own = apart[ids == word]
+        np.testing.assert_allclose(found[word], own.sum(axis=0) / (len(own) + 5), atol=1e-5)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 8])

@@ -345,6 +345,7 @@ def test_a_model_without_counts_leaves_frequencies_empty(model):
         ('He ran." She sat', [0, 2]),
         ("Mr. Bond and J. Smith sat.", [0]),
         ("He said no. and left", [0]),
+        ("“Why?” (she asked) “Go! ‘not now’”", [0]),
         ("Why? Because! (So it is.) Yes… No", [0, 1, 2, 5, 6]),
         ("at 3.5 percent", [0]),
     ],

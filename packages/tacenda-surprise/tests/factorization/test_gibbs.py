@@ -17,6 +17,7 @@ from tacenda_surprise.gibbs import (
     Hyper,
     Link,
     draw_hyper,
+    draw_scale,
     draw_tau,
     draw_wishart,
     expected_variances,
@@ -93,6 +94,24 @@ def test_tau_is_drawn_from_its_posterior(linked):
     rate = 0.1 + 0.5 * np.einsum("jk,kl,jl->", W, hyper.precision, W)
     assert np.mean(draws) == pytest.approx((1 + 0.5 * 12) / rate, rel=0.02)
     assert np.var(draws) == pytest.approx((1 + 0.5 * 12) / rate**2, rel=0.06)
+
+
+def test_a_factor_on_the_links_is_drawn_from_its_posterior():
+    """In units of its deviation the mean of a correct chain is off by 0.05 less than once in a million."""
+    rng, hyper = np.random.default_rng(0), Hyper(np.zeros(2), np.diag([1.0, 0.5]))
+    S, X, tau, f = rng.standard_normal((3, 2)), rng.standard_normal((3, 2)), 40.0, 1.0
+    drawn = np.empty(50_000)
+    for n in range(len(drawn)):  # of W, and of tau so that tau W^2 stays
+        drawn[n] = f = f * draw_scale(rng, X, f * S, hyper, tau / f**2)
+    grid = np.linspace(0.01, 12, 20_000)
+    errors = X - grid[:, None, None] * S
+    # N(X; f S, Lambda^-1), and the density exp(-0.1 tau) of tau, which is tau / f^2
+    log_p = -0.5 * np.einsum("nuk,k,nuk->n", errors, [1.0, 0.5], errors) - 0.1 * tau / grid**2
+    p = np.exp(log_p) / grid**3
+    mean = grid @ p / p.sum()
+    sd = np.sqrt((grid - mean) ** 2 @ p / p.sum())
+    assert drawn.mean() == pytest.approx(mean, abs=0.05 * sd)
+    assert drawn.std() == pytest.approx(sd, rel=0.05)
 
 
 def test_a_chain_forgets_where_it_began():
@@ -271,8 +290,12 @@ def test_shrunk_samples_score_between_their_own_scores_and_the_biases(chained):
 
     assert samples.shrink(1.0, standard) is samples
     biases = BiasOnly().fit(standard).score_pairs(users, items)
-    expected = 0.4 * scores(samples) + 0.6 * biases
-    np.testing.assert_allclose(scores(samples.shrink(0.4, standard)), expected, atol=1e-4)
+    expected, shrunk = 0.4 * scores(samples) + 0.6 * biases, samples.shrink(0.4, standard)
+    np.testing.assert_allclose(scores(shrunk), expected, atol=1e-4)
+    # users not seen yet vary as much less as those seen: the covariance is that of x times the scale
+    scale = np.append(np.full(samples.mean.shape[1] - 1, 0.4), 1.0)
+    covariances = np.linalg.inv(samples.precision.astype(float)) * np.outer(scale, scale)
+    np.testing.assert_allclose(np.linalg.inv(shrunk.precision), covariances, rtol=1e-3, atol=1e-6)
 
 
 # -- averages --------------------------------------------------------------------------------------

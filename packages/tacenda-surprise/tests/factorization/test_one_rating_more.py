@@ -5,7 +5,7 @@ import pytest
 
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import IdIndex, Ratings, split
-from tacenda_surprise import PMF, ImplicitMF, factorization
+from tacenda_surprise import PMF, ConditionalPMF, ImplicitMF, factorization
 from tacenda_surprise.factorization import Weight
 from tacenda_surprise.pmf import solve_user, touch_tables
 from tacenda_surprise.trainsets import Touched
@@ -61,6 +61,16 @@ def test_a_rating_that_is_given_again_changes_nothing(make, ratings):
     model.partial_fit(some(ratings, (user, int(items[2]), float(values[2]))))
     for part, expected in zip(model.tables, before, strict=True):
         np.testing.assert_allclose(part, expected, atol=1e-6)
+
+
+def test_an_identity_more_moves_its_user_by_what_it_says(ratings):
+    model, user = ConditionalPMF(**SMALL).fit(ratings), 5
+    (items, values), more = ratings.of_user(user), unrated(ratings, user)
+    w, expected = model.tables.side_factors.copy(), model.tables.user_factors.copy()
+    model.rated = [(ratings.users.raw[user], ratings.items.raw[more])]
+    model.partial_fit(some(ratings, (user, int(items[2]), float(values[2]))))
+    expected[user] += w[[*items, more]].mean(axis=0) - w[items].mean(axis=0)
+    np.testing.assert_allclose(model.tables.user_factors, expected, atol=1e-6)
 
 
 def test_only_the_user_and_the_item_move_and_towards_the_rating(make, ratings):

@@ -298,17 +298,23 @@ def ctrl_c():
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_ends_the_step_saves_a_checkpoint_and_raises(tmp_path):
+@pytest.mark.parametrize(
+    ("values", "steps", "best"),
+    [
+        ([1.0] * 6, 10, 6),  # the first evaluation after resuming is the best
+        ([2.5] * 6, 6, 2),  # and here it is the second in a row that is not
+    ],
+)
+def test_ctrl_c_ends_the_step_saves_a_checkpoint_and_raises(values, steps, best, tmp_path):
     model = Interrupting([2.0, 3.0])
     where = FitRun(tmp_path, every_steps=100)
     with pytest.raises(KeyboardInterrupt, match="after step 6"):
-        fit(model, Steps(2), settings(), where)
+        fit(model, Steps(2), settings(patience=2), where)
     assert model.x == 2  # the best
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    resumed = Interrupting([1.0] * 6)
-    history = fit(resumed, Steps(2), settings(), where)
-    assert history.steps == 12
-    assert resumed.x == 2 + 4  # the first evaluation after resuming was the best
+    resumed = Interrupting(values)
+    history = fit(resumed, Steps(2), settings(patience=2), where)
+    assert (history.steps, history.stopped, resumed.x) == (steps, "patience", best)
 
 
 def test_a_fit_in_a_thread_leaves_signals_alone():
