@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacenda import Corpus
-from tacenda.corpus.lines import lines_without_marks
+from tacenda.corpus.lines import texts_of
 from tacenda.corpus.text import as_corpus, sentences_of
 from tacenda.errors import CorpusError
 
@@ -70,8 +70,8 @@ def test_the_sentence_of_a_mark_is_found_behind_many_others():
 
 @pytest.mark.parametrize("line", ["<s>a", "a</s>", "<S> a", "<s >", "s>", "<s/>", "x<s> y"])
 def test_what_only_looks_like_a_mark_is_a_word(line):
-    assert list(lines_without_marks([[line]], "refuse", "it")) == [[line]]
-    assert list(lines_without_marks([[line]], "skip", "it")) == [[line]]
+    assert list(texts_of([[line]], "it", "refuse")) == [[line]]
+    assert list(texts_of([[line]], "it", "skip")) == [[line]]
 
 
 @given(st.lists(st.lists(st.sampled_from(["<s>", "</s>", "a", "<s>b", "s>"]), max_size=6)))
@@ -79,7 +79,7 @@ def test_lines_and_token_lists_follow_one_rule(sentences):
     expected = [[token for token in tokens if token not in ("<s>", "</s>")] for tokens in sentences]
     assert list(sentences_of(sentences, marks="skip")) == expected
     lines = list(map(" ".join, sentences))
-    found = lines_without_marks([lines[:2], lines[2:]], "skip", "it")
+    found = texts_of([lines[:2], lines[2:]], "it", "skip")
     assert [line.split() for block in found for line in block] == expected
     assert list(sentences_of(sentences, marks="keep")) == sentences
 

@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_a
 
 import numpy as np
 
-from tacenda.corpus.lines import lines_without_marks, sentence_without_marks, text_blocks
+from tacenda.corpus.lines import sentence_without_marks, text_blocks, texts_of
 from tacenda.errors import ConfigurationError, CorpusError, warn
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda_lm.language_model import LanguageModel, find_fitted_tokenizer, find_fitted_tokenizers
@@ -181,7 +181,7 @@ def _read(texts: Texts, tokenize: Tokenizer, how: _Reading) -> Iterator[_Text]:
             yield _Text(name, words, text.others, unsplit)
             continue
         blocks = text_blocks(text, how.encoding, how.errors)
-        blocks = lines_without_marks(blocks, "refuse", name, skippable=False)
+        blocks = texts_of(blocks, name, "refuse", skippable=False)
         whole = "\n".join(chain.from_iterable(blocks))
         if isinstance(text, str):  # spans are places in the string as it was given
             whole = f" {text[1:]}" if text.startswith("\ufeff") else text

@@ -184,11 +184,11 @@ class Corpus:
         coded = word_ids.code_lines(blocks, tokenizer, types, processes)
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
         origin = {"sources": [path.name for path in paths or ()], "tokenizer": name}
-        version = tokenizer_version(tokenizer)
         fingerprint = None
         if cache is not None:
             fields = [field_of(path.name, text_field) for path in paths or ()] or [text_field]
             more = {"fields": fields if any(fields) else None, "count_words": count_words}
+            version = tokenizer_version(tokenizer)
             fingerprint = _fingerprint(chosen, cache_key, read, paths, version, **more)
         return cls._build(coded, types, chosen, origin, cache, fingerprint, first, split)
 

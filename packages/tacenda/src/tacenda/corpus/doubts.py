@@ -32,7 +32,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import dropwhile, filterfalse, islice
+from itertools import dropwhile, islice
 from typing import Final
 
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
@@ -67,14 +67,14 @@ def look_at(blocks: Iterable[list[str]], first: list[str]) -> Iterator[list[str]
     """Yield blocks of lines, and put the first lines, from the first that is not empty, into ``first``."""
     for block in blocks:
         if len(first) < FIRST_LINES:
-            found = block if first else dropwhile(_is_empty, block)
+            found = block if first else dropwhile(lambda line: not line.strip(), block)
             first += [line[:_LONGEST] for line in islice(found, FIRST_LINES - len(first))]
         yield block
 
 
 def doubt_lines(first: Sequence[str]) -> str | None:
     """Return a sentence that says why a text with these first lines is probably not running text, or None."""
-    lines = list(filterfalse(_is_empty, first))
+    lines = list(filter(str.strip, first))
     if not lines:
         return None
     for beginning, what in _FORMATS.items():
@@ -180,7 +180,7 @@ def _doubt_punctuation(counts: Mapping[str, int], n_tokens: int) -> str | None:
 
 def _find_columns(first: Sequence[str]) -> str | None:
     """Return what separates the columns where the lines look like rows of a table."""
-    lines = list(dict.fromkeys(filterfalse(_is_empty, first)))
+    lines = list(dict.fromkeys(filter(str.strip, first)))
     if len(lines) < _ENOUGH_LINES:
         return None
     if sum("\t" in line.strip() for line in lines) * 2 >= len(lines):
@@ -194,10 +194,6 @@ def _find_columns(first: Sequence[str]) -> str | None:
     n_words = {len(line.split()) for line in lines}
     is_tagged = len(n_words) == 1 and n_words <= set(range(2, 10)) and "" in map(str.strip, first)
     return "spaces" if is_tagged else None
-
-
-def _is_empty(line: str) -> bool:
-    return not line or line.isspace()
 
 
 def _parse(line: str) -> object:

@@ -356,16 +356,31 @@ def field_of(name: str, text_field: str | None) -> str | None:
 
 
 def texts_of(
-    blocks: Iterable[list[str]], name: str, marks: Marks, field: str | None
+    blocks: Iterable[list[str]],
+    name: str,
+    marks: Marks,
+    field: str | None = None,
+    *,
+    skippable: bool = True,
 ) -> Iterator[list[str]]:
     """Yield the lines of running text in the lines of ``name``, without the marks of sentences as ``marks`` says.
 
-    With a ``field`` each line is a JSON object with a text of one or more lines. Raises CorpusError, which names the
-    line, for one that is not, and for a mark that is refused.
+    With a ``field`` each line is a JSON object with a text of one or more lines. ``skippable`` says whether who reads
+    the error can ask for "skip". Raises CorpusError, which names the line, for one that is no such object, and for a
+    mark that is refused.
     """
-    if field is None:
-        return lines_without_marks(blocks, marks, name)
-    return lines_without_marks(_read_records(blocks, name, field), marks, f"the text in {name}")
+    if field is not None:
+        blocks, name = _read_records(blocks, name, field), f"the text in {name}"
+    n_lines = 0
+    for block in blocks:
+        lines = block
+        if marks != "keep" and any(_HINT in line for line in block):
+            for number, line in enumerate(block if marks == "refuse" else [], n_lines + 1):
+                if found := _MARK.search(line):
+                    raise refusal(found[0], f"{name}, line {number}", skippable)
+            lines = [_MARK.sub(" ", line) for line in block]
+        yield lines
+        n_lines += len(block)
 
 
 def _read_records(blocks: Iterable[list[str]], name: str, field: str) -> Iterator[list[str]]:
@@ -415,27 +430,6 @@ def check_marks(marks: str) -> Marks:
             f'marks is {marks!r}; use "refuse" (an error), "skip" (as if they were spaces) or "keep" (as words)'
         )
     return cast("Marks", marks)
-
-
-def lines_without_marks(
-    blocks: Iterable[list[str]], marks: Marks, name: str, *, skippable: bool = True
-) -> Iterator[list[str]]:
-    """Yield blocks of lines as ``marks`` says; ``name`` is what an error calls the text.
-
-    ``skippable`` says whether who reads the error can ask for "skip".
-
-    Raises CorpusError, which names the line, where a mark is written and refused.
-    """
-    n_lines = 0
-    for block in blocks:
-        lines = block
-        if marks != "keep" and any(_HINT in line for line in block):
-            for number, line in enumerate(block if marks == "refuse" else [], n_lines + 1):
-                if found := _MARK.search(line):
-                    raise refusal(found[0], f"{name}, line {number}", skippable)
-            lines = [_MARK.sub(" ", line) for line in block]
-        yield lines
-        n_lines += len(block)
 
 
 def sentence_without_marks(

@@ -140,11 +140,9 @@ class GrowingArray:
         return np.frombuffer(self._file.read(n_bytes), dtype=self._dtype)
 
 
-def lay_out(
-    pieces: Iterable[NDArray[Any]], dtype: type[np.generic], name: str = "values"
-) -> NDArray[Any]:
+def lay_out(pieces: Iterable[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
     """Join pieces to one array: in memory, or a read-only map of a temporary file where it is large."""
-    growing = GrowingArray(name, dtype, Place())
+    growing = GrowingArray("values", dtype, Place())
     try:
         for piece in pieces:
             growing.append(piece)

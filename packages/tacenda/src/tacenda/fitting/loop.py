@@ -182,7 +182,12 @@ def fit(
         After Ctrl-C, once the step is done, a checkpoint saved and the best parameters restored; a
         second Ctrl-C raises it at once.
     """
-    return FitLoop(trainer, source, settings, run or FitRun()).run(identity)
+    loop = FitLoop(trainer, source, settings, run or FitRun())
+    try:
+        return loop.run(identity)
+    finally:
+        if loop.recorder is not None:
+            loop.recorder.release()
 
 
 @dataclass
@@ -209,7 +214,7 @@ class FitLoop:
         self._run, self._callbacks = run, tuple(run.callbacks)
         rate = settings.learning_rate
         self._schedule = rate if isinstance(rate, Schedule) else Schedule(rate)
-        self._recorder: Recorder | None = None
+        self.recorder: Recorder | None = None
         self._interrupted = threading.Event()
         self._batch = 0  # batches done in the current epoch
         # losses are kept as the model gave them and converted together: a model on a GPU need not wait at every step
@@ -230,19 +235,8 @@ class FitLoop:
         """Number of epochs done."""
         return self.history.epochs
 
-    def run(
-        self, identity: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None
-    ) -> History:
+    def run(self, identity: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None) -> History:
         """Train to the end, from the start or from a checkpoint; arguments and errors as of `fit`."""
-        try:
-            return self._run_to_the_end(identity)
-        finally:
-            if self._recorder is not None:
-                self._recorder.release()
-
-    def _run_to_the_end(
-        self, identity: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
-    ) -> History:
         history = self.history
         if self._run.checkpoints is not None:
             self._resume(
@@ -266,8 +260,8 @@ class FitLoop:
                 if stale and history.steps and reason != "interrupted":
                     self._evaluate()
                 history.stopped = reason
-                if self._recorder is not None:
-                    self._save(self._recorder)
+                if self.recorder is not None:
+                    self._save(self.recorder)
         except BaseException as error:
             self._restore()
             history.seconds = self._earlier + time.monotonic() - self._began
@@ -285,7 +279,7 @@ class FitLoop:
         if history.best is not None and history.best.step != history.steps:
             self._restore()
         if reason == "interrupted":
-            where = f"; see {self._run.checkpoints}" if self._recorder is not None else ""
+            where = f"; see {self._run.checkpoints}" if self.recorder is not None else ""
             raise KeyboardInterrupt(f"the fit was interrupted after step {self.step}{where}")
         return history
 
@@ -310,8 +304,8 @@ class FitLoop:
                 reason = "interrupted"
             if reason:
                 return reason
-            if self._recorder is not None and self._recorder.due(history.steps):
-                self._save(self._recorder)
+            if self.recorder is not None and self.recorder.due(history.steps):
+                self._save(self.recorder)
         if self._batch == 0:
             raise FittingError(
                 f"epoch {history.epochs + 1} has no batches; there is nothing to fit on"
@@ -328,8 +322,8 @@ class FitLoop:
         if history.best is None:
             self._keep()  # what is left after a divergence
         reason = (self._call("on_epoch_end") if self._callbacks else "") or reason
-        if not reason and self._recorder is not None:
-            self._save(self._recorder)
+        if not reason and self.recorder is not None:
+            self._save(self.recorder)
         return reason
 
     def _flush(self) -> None:
@@ -412,8 +406,8 @@ class FitLoop:
             "data": self.source.fingerprint(),
             "settings": {k: v for k, v in settings.items() if k not in _MAY_DIFFER},
         }
-        self._recorder = Recorder(folder, known, run.every_steps, run.every_seconds)
-        saved = self._recorder.find(run.resume)
+        self.recorder = Recorder(folder, known, run.every_steps, run.every_seconds)
+        saved = self.recorder.find(run.resume)
         if saved is None:
             return
         progress = saved.progress
