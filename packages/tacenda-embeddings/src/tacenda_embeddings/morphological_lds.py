@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
-from tacenda.estimator import Estimator
+from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.settings import Group, Settings, configured_by, group
 from tacenda.vocabulary import Vocabulary, class_of, list_reserved, token_list
 from tacenda.word_classes import coarser_class
@@ -61,7 +61,6 @@ class MorphologicalLDS(Estimator):
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
     settings: MorphologicalLDSSettings
-    settings_class = MorphologicalLDSSettings
     learned: DirectionMap | None
 
     @configured_by(MorphologicalLDSSettings)
@@ -179,14 +178,9 @@ class MorphologicalLDS(Estimator):
         return {"lds": self.lds, "words": self.words}
 
     @classmethod
-    def from_arrays(
-        cls,
-        config: dict[str, Any],
-        arrays: dict[str, npt.NDArray[Any]],
-        nested: Mapping[str, Any] | None = None,
-    ) -> Self:
+    def from_arrays(cls, config: dict[str, Any], arrays: Saved, nested: Parts = NO_PARTS) -> Self:
         """Return the model of an artifact. Raises ArtifactError."""
-        lds, words = (nested or {}).get("lds"), (nested or {}).get("words")
+        lds, words = nested.get("lds"), nested.get("words")
         if not isinstance(lds, LDS) or not isinstance(words, VarEmbed | SumEmbed):
             raise ArtifactError(
                 "it does not hold an LDS and a model of word vectors: it is damaged"

@@ -731,7 +731,6 @@ class FRBM(StreamModel):
     """
 
     name: ClassVar[str] = "frbm"
-    settings_class = FRBMSettings
     settings: FRBMSettings
     _predictor: BoltzmannPredictor | None = None
 
@@ -777,7 +776,6 @@ class TemporalFRBM(FRBM):
     """
 
     name: ClassVar[str] = "temporal_frbm"
-    settings_class = TemporalFRBMSettings
     settings: TemporalFRBMSettings
     _begin: FRBM | None = None
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Float64, at_least, take
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
-from tacenda.estimator import Estimator
+from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.fitting import FitRun
 from tacenda.forks import cached_property
 from tacenda.settings import Group, Settings, configured_by, group, option
@@ -127,7 +127,6 @@ class UnigramCache(_Cache):
     """
 
     name: ClassVar[str] = "unigram_cache"
-    settings_class = UnigramCacheSettings
     settings: UnigramCacheSettings
 
     @configured_by(UnigramCacheSettings)
@@ -182,10 +181,10 @@ class UnigramCache(_Cache):
 
     # -- saved model -------------------------------------------------------------------------------
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Saved:
         return self.vocabulary.arrays()
 
-    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def _read_arrays(self, config: dict[str, Any], arrays: Saved) -> None:
         self._set_vocabulary(self.vocabulary)
 
 
@@ -222,7 +221,6 @@ class NeuralCache(_Cache):
     """
 
     name: ClassVar[str] = "neural_cache"
-    settings_class = NeuralCacheSettings
     settings: NeuralCacheSettings
     keeps_checkpoints = True
 
@@ -403,7 +401,7 @@ class NeuralCache(_Cache):
             settings["hlbl"].pop("device")
         return {"settings": settings}
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Saved:
         _ = self.vocabulary
         return {"scale": np.array([self._scale])}
 
@@ -411,16 +409,11 @@ class NeuralCache(_Cache):
         return {"model": self.model}
 
     @classmethod
-    def from_arrays(
-        cls,
-        config: dict[str, Any],
-        arrays: dict[str, npt.NDArray[Any]],
-        nested: Mapping[str, Any] | None = None,
-    ) -> Self:
+    def from_arrays(cls, config: dict[str, Any], arrays: Saved, nested: Parts = NO_PARTS) -> Self:
         """Return the cache of saved arrays over its loaded model. Raises ArtifactError."""
         found = cls.from_settings(config["settings"])
         scale = take(arrays, "scale", Float64[Array, "1", at_least(0)], {})
-        model: Any = dict(nested or {}).get("model")
+        model: Any = nested.get("model")
         try:
             found._check(model)
             found.model, found.keeps_checkpoints = model, model.keeps_checkpoints

@@ -42,7 +42,7 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.lines import Marks
 from tacenda.corpus.text import Text
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError, NotFittedError, warn
-from tacenda.estimator import Estimator
+from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.fitting import FitRun
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.language_model import LanguageModel
@@ -402,7 +402,7 @@ class Mixture(LanguageModel):
         numbers = {name: getattr(self, name) for name in self._numbers}
         return {"components": list(self._models), **numbers}
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Saved:
         _ = self.vocabulary
         return {"weights": self._weights}
 
@@ -410,25 +410,19 @@ class Mixture(LanguageModel):
         return self._models
 
     @classmethod
-    def from_arrays(
-        cls,
-        config: dict[str, Any],
-        arrays: dict[str, npt.NDArray[Any]],
-        nested: Mapping[str, Any] | None = None,
-    ) -> Self:
+    def from_arrays(cls, config: dict[str, Any], arrays: Saved, nested: Parts = NO_PARTS) -> Self:
         """Rebuild a saved mixture from its loaded components. Raises ArtifactError."""
         names = list(config["components"])
-        models = dict(nested or {})
-        if sorted(names) != sorted(models) or not names:
+        if sorted(names) != sorted(nested) or not names:
             raise ArtifactError(
-                f"the mixture is made of {names!r:.200}, and there are {sorted(models)!r:.200}: "
+                f"the mixture is made of {names!r:.200}, and there are {sorted(nested)!r:.200}: "
                 "the model is damaged"
             )
         components = {"components": len(names)}
         weights = take(arrays, "weights", Float64s[Array, "components", over(0)], components)
         try:
             numbers: dict[str, Any] = {name: config[name] for name in cls._numbers}
-            model = cls({name: models[name] for name in names}, **numbers)
+            model = cls({name: nested[name] for name in names}, **numbers)
             model._weighed = [_fits_of(part) for part in model._models.values()]
             _ = model.vocabulary
         except (ConfigurationError, CorpusError, NotFittedError) as error:

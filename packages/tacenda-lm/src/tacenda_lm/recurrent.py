@@ -135,7 +135,6 @@ class RecurrentLM(StreamModel):
     """
 
     name: ClassVar[str] = "recurrent"
-    settings_class = RecurrentLMSettings
     settings: RecurrentLMSettings
     roundable: ClassVar[tuple[str, ...]] = ("inputs", "outputs")
     _predictor: RecurrentPredictor | None = None

@@ -226,7 +226,6 @@ class StateSpaceLM(StreamModel):
     """
 
     name: ClassVar[str] = "state_space"
-    settings_class = StateSpaceLMSettings
     settings: StateSpaceLMSettings
     _predictor: StateSpacePredictor | None = None
 

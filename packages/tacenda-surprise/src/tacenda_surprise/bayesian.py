@@ -96,7 +96,6 @@ class BayesianPMF(RatingAlgorithm):
 
     name = "bayesian_pmf"
     settings: BayesianPMFSettings
-    settings_class = BayesianPMFSettings
     learned_class = Chain
     learned: Chain | None
     _samples_average: tuple[Floats, Floats] | None = None
@@ -291,7 +290,6 @@ class ConditionalBayesianPMF(BayesianPMF):
 
     name = "conditional_bayesian_pmf"
     conditional = True
-    settings_class = ConditionalBayesianPMFSettings
 
     @configured_by(ConditionalBayesianPMFSettings)
     def __init__(self, settings: ConditionalBayesianPMFSettings) -> None:

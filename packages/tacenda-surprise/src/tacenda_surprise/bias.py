@@ -68,7 +68,6 @@ class BiasOnly(RatingAlgorithm):
 
     name = "bias"
     settings: BiasOnlySettings
-    settings_class = BiasOnlySettings
     learned_class = Biases
     learned: Biases | None
 

@@ -25,7 +25,7 @@ from surprise.utils import get_rng
 
 from tacenda.arrays import Array, Arrays, Float64, at_least, positive, within
 from tacenda.errors import ArtifactError, ConfigurationError, DataError, warn
-from tacenda.estimator import Estimator
+from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.fitting import Callback, FitRun
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.settings import Settings, configured_by, option
@@ -193,7 +193,6 @@ class Blend(RatingAlgorithm):
     name = "blend"
     keeps_checkpoints = False
     settings: BlendSettings
-    settings_class = BlendSettings
     learned_class = Weights
     indexes = MappingProxyType({})  # its algorithms have the catalogue
     _parts: Sequence[_Part] = ()
@@ -355,24 +354,13 @@ class Blend(RatingAlgorithm):
         return {f"algorithm-{k}": algo for k, algo in enumerate(self.fitted)}
 
     @classmethod
-    def from_arrays(
-        cls,
-        config: dict[str, Any],
-        arrays: dict[str, npt.NDArray[Any]],
-        *,
-        nested: Mapping[str, Any] | None = None,
-    ) -> Self:
+    def from_arrays(cls, config: dict[str, Any], arrays: Saved, nested: Parts = NO_PARTS) -> Self:
         """Rebuild a blend from its weights and its loaded algorithms. Raises ArtifactError."""
-        nested = nested or {}
         parts = [nested[f"algorithm-{k}"] for k in range(len(nested))]
         if not parts or not all(isinstance(part, RatingAlgorithm) for part in parts):
             raise ArtifactError("it is a blend of something else than rating models: it is damaged")
-        prints = [
-            None
-            if p._require_fitted().learned is None
-            else p._require_fitted().learned.fingerprint()
-            for p in parts
-        ]
+        learned = [part._require_fitted().learned for part in parts]
+        prints = [None if each is None else each.fingerprint() for each in learned]
         unfitted = [type(part).from_settings(part.settings) for part in parts]
         model = cls.from_settings({**config["settings"], "algorithms": unfitted})
         model.learned = state = Weights.from_arrays(arrays, models=len(parts))

@@ -61,7 +61,6 @@ class ImplicitMF(RatingAlgorithm):
     name = "implicit_mf"
     takes_ratings = False
     settings: ImplicitMFSettings
-    settings_class = ImplicitMFSettings
     learned_class = ImplicitFactors
     learned: ImplicitFactors | None
 

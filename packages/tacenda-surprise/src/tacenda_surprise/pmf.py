@@ -387,7 +387,6 @@ class ConditionalPMF(PMF):
 
     name = "conditional_pmf"
     conditional = True
-    settings_class = ConditionalPMFSettings
 
     @configured_by(ConditionalPMFSettings)
     def __init__(self, settings: ConditionalPMFSettings) -> None:

@@ -48,7 +48,6 @@ class RBM(RatingAlgorithm):
 
     name = "rbm"
     settings: RBMSettings
-    settings_class = RBMSettings
     learned_class = Machine
     learned: Machine | None
     _completed: Machine | None = None
@@ -220,7 +219,6 @@ class ConditionalRBM(RBM):
 
     name = "conditional_rbm"
     conditional = True
-    settings_class = ConditionalRBMSettings
 
     @configured_by(ConditionalRBMSettings)
     def __init__(self, settings: ConditionalRBMSettings) -> None:

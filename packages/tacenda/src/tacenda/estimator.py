@@ -9,7 +9,6 @@ A model with one option:
     class Scale(Estimator):
         kind, name, distribution = "embedders", "scale", "my-plugin"  # as in the entry point
         settings: ScaleSettings
-        settings_class = ScaleSettings
 
         @configured_by(ScaleSettings)
         def __init__(self, settings: ScaleSettings) -> None:
@@ -24,7 +23,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy.typing as npt
 
@@ -46,6 +45,11 @@ from tacenda.settings import Settings
 
 T = TypeVar("T")
 
+#: The arrays of a saved model, and the models that one is made of, by name.
+Saved: TypeAlias = dict[str, npt.NDArray[Any]]
+Parts: TypeAlias = Mapping[str, Any]
+NO_PARTS: Parts = MappingProxyType({})
+
 #: The kinds of plugins that can be saved and loaded.
 MODEL_KINDS = ("embedders", "language_models", "recommenders")
 
@@ -53,8 +57,8 @@ MODEL_KINDS = ("embedders", "language_models", "recommenders")
 class Estimator:
     """A model with declared options, which a fit completes and which can be saved.
 
-    A class sets ``kind``, ``name`` and ``distribution`` as in its entry point, and ``settings_class`` if it has
-    options. What a fit finds begins as None and is read through `_learned`. A class whose fit finds one object of
+    A class sets ``kind``, ``name`` and ``distribution`` as in its entry point, and its constructor says which options
+    it has. What a fit finds begins as None and is read through `_learned`. A class whose fit finds one object of
     declared arrays says which, ``learned_class``, and sets ``learned`` to it in ``fit``; `_sizes` tells the dimensions
     that follow from the settings, and ``indexes`` what numbers the rows, such as a vocabulary. Then it can be saved.
 
@@ -104,6 +108,8 @@ class Estimator:
     def __init_subclass__(cls, **more: Any) -> None:
         """Add the options to the docstring of a class that declares settings."""
         super().__init_subclass__(**more)
+        if declared := getattr(vars(cls).get("__init__"), "settings_class", None):
+            cls.settings_class = declared
         if "settings_class" in vars(cls):
             about = inspect.cleandoc(cls.__doc__ or "")
             cls.__doc__ = f"{about}\n\n{cls.settings_class.document()}\n"
@@ -142,15 +148,15 @@ class Estimator:
         indexes = {name: index.config_dict() for name, index in self._numbering().items()}
         return {"settings": settings, **indexes}
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> Saved:
         """Return the fitted state as numpy arrays. Raises NotFittedError where there is none."""
-        found: dict[str, npt.NDArray[Any]] = self._learned(self.learned).to_arrays()
+        found: Saved = self._learned(self.learned).to_arrays()
         for index in self._numbering().values():
             found |= index.arrays()
         return found
 
     @classmethod
-    def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+    def from_arrays(cls, config: dict[str, Any], arrays: Saved) -> Self:
         """Rebuild a fitted model from what `config_dict` and `arrays` gave. Raises ArtifactError for what is unfit."""
         model = cls.from_settings(config["settings"])
         for name, index in cls.indexes.items():
@@ -158,7 +164,7 @@ class Estimator:
         model._read_arrays(config, arrays)
         return model
 
-    def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def _read_arrays(self, config: dict[str, Any], arrays: Saved) -> None:
         """Take what a fit found from a saved model; settings and indexes are already set."""
         assert self.learned_class is not None, f"{type(self).__name__} has no learned_class"
         self.learned = self.learned_class.from_arrays(arrays, **self._sizes())
@@ -170,7 +176,7 @@ class Estimator:
     def _numbering(self) -> dict[str, Any]:
         return {name: self._learned(getattr(self, f"_{name}", None)) for name in self.indexes}
 
-    def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def compact_arrays(self) -> Saved:
         """Return the part of `arrays` that a compact form keeps; ``from_arrays`` computes the rest."""
         return self.arrays()
 

@@ -261,8 +261,11 @@ class Settings:
         ConfigurationError
             An option is unknown, of the wrong type or out of bounds.
         """
-        cls.require_known(values)
-        return cls(**values)
+        try:
+            return cls(**values)
+        except TypeError:
+            cls.require_known(values)
+            raise
 
     @classmethod
     def without_retired(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -339,8 +342,12 @@ def configured_by(
     def decorate(initialize: Callable[[M, S], None]) -> Callable[Concatenate[M, P], None]:
         @functools.wraps(initialize)
         def constructor(self: M, *args: P.args, **options: P.kwargs) -> None:
-            declared.require_known(options)
-            initialize(self, settings(*args, **options))
+            try:
+                chosen = settings(*args, **options)
+            except TypeError:
+                declared.require_known(options)
+                raise
+            initialize(self, chosen)
 
         given = inspect.signature(settings).parameters
         shown = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
@@ -350,7 +357,9 @@ def configured_by(
                 name = one.group.__name__
                 each = each.replace(default=_New(name), annotation=f"{name} | Mapping[str, Any]")
             shown.append(each)
-        constructor.__signature__ = inspect.Signature(shown, return_annotation=None)  # type: ignore[attr-defined]
+        about: Any = constructor
+        about.__signature__ = inspect.Signature(shown, return_annotation=None)
+        about.settings_class = declared  # `Estimator` makes it that of the class
         return constructor  # type: ignore[return-value]
 
     return decorate

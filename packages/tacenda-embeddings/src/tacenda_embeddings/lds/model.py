@@ -93,36 +93,6 @@ class FittedLDS(Arrays):
         kind = {name: getattr(noise, name, None) for name in ("N", "d")}
         return cls(getattr(noise, "spherical", False), A, C, Q, **fixed, **kind)
 
-    @classmethod
-    def read(
-        cls, settings: LDSSettings, types: int, arrays: Mapping[str, npt.NDArray[Any]]
-    ) -> Self:
-        """Return the state of an artifact, every array checked and its recursions stable. Raises ArtifactError."""
-        noise = settings.advanced.noise
-        sizes: dict[str, Any] = {"states": settings.n_states, "types": types}
-        reading = None
-        if "reading" in arrays:  # the compact form: see `LDS.compact_arrays`
-            held = _Compact.from_arrays(arrays, **sizes)
-            mean, reading, scale = held.mean, held.reading, held.scale
-            if scale is None:
-                scale = 1 / np.where(mean > 0, mean, np.nan)
-            table = (_inputs(held.C, held.d, scale, mean) @ reading.T).astype(np.float32)
-            arrays = {**arrays, "table": table, "scale": scale}
-        state = cls.from_arrays(arrays, spherical=noise == "spherical", **sizes)
-        wanted, other = ("N", "d") if noise == "full" else ("d", "N")
-        if getattr(state, wanted) is None or getattr(state, other) is not None:
-            raise ArtifactError(
-                f"noise={noise!r} goes with the array noise.{wanted} alone: the file is damaged"
-            )
-        for name in ("A", "forward", "backward"):
-            if spectral_radius(getattr(state, name)) >= 1.0:
-                raise ArtifactError(
-                    f"the recursion {name!r} is not stable (an eigenvalue of 1 or more): the file is damaged"
-                )
-        if reading is not None:
-            state.__dict__["reading"] = reading  # as saved, so that it is saved again bit for bit
-        return state
-
     @property
     def parameters(self) -> Parameters:
         """The parameters of the system."""
@@ -166,7 +136,6 @@ class LDS(Estimator):
     takes_tensors: ClassVar[bool] = True  # `transform_into` writes into tensors too
     indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({"vocabulary": Vocabulary})
     settings: LDSSettings
-    settings_class = LDSSettings
     learned: FittedLDS | None
 
     @configured_by(LDSSettings)
@@ -439,8 +408,30 @@ class LDS(Estimator):
         return arrays
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        assert self._vocabulary is not None  # as the base has read it
-        self.learned = FittedLDS.read(self.settings, len(self._vocabulary), arrays)
+        noise = self.settings.advanced.noise
+        sizes: dict[str, Any] = {"states": self.settings.n_states, "types": len(self.vocabulary)}
+        reading = None
+        if "reading" in arrays:  # the compact form
+            held = _Compact.from_arrays(arrays, **sizes)
+            mean, reading, scale = held.mean, held.reading, held.scale
+            if scale is None:
+                scale = 1 / np.where(mean > 0, mean, np.nan)
+            table = (_inputs(held.C, held.d, scale, mean) @ reading.T).astype(np.float32)
+            arrays = {**arrays, "table": table, "scale": scale}
+        state = FittedLDS.from_arrays(arrays, spherical=noise == "spherical", **sizes)
+        wanted, other = ("N", "d") if noise == "full" else ("d", "N")
+        if getattr(state, wanted) is None or getattr(state, other) is not None:
+            raise ArtifactError(
+                f"noise={noise!r} goes with the array noise.{wanted} alone: the file is damaged"
+            )
+        for name in ("A", "forward", "backward"):
+            if spectral_radius(getattr(state, name)) >= 1.0:
+                raise ArtifactError(
+                    f"the recursion {name!r} is not stable (an eigenvalue of 1 or more): the file is damaged"
+                )
+        if reading is not None:
+            state.__dict__["reading"] = reading  # as saved, so that it is saved again bit for bit
+        self.learned = state
 
 
 def _pack(sentences: Sequence[Ids]) -> tuple[Integers, Integers]:

@@ -277,7 +277,6 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
     """
 
     name: ClassVar[str] = "varembed"
-    settings_class = VarEmbedSettings
 
     @configured_by(VarEmbedSettings)
     def __init__(self, settings: VarEmbedSettings) -> None:
@@ -398,7 +397,6 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
     """
 
     name: ClassVar[str] = "sumembed"
-    settings_class = SumEmbedSettings
 
     @configured_by(SumEmbedSettings)
     def __init__(self, settings: SumEmbedSettings) -> None:

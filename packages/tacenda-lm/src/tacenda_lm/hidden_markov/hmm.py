@@ -44,7 +44,6 @@ class HMM(HiddenMarkov):
     """A hidden Markov language model: every state may emit every word and follow every other."""
 
     name: ClassVar[str] = "hmm"
-    settings_class = HMMSettings
     settings: HMMSettings
 
     @configured_by(HMMSettings)

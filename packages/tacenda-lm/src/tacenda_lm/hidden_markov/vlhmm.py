@@ -250,7 +250,6 @@ class VLHMM(HiddenMarkov):
     """
 
     name: ClassVar[str] = "vlhmm"
-    settings_class = VLHMMSettings
     settings: VLHMMSettings
 
     @configured_by(VLHMMSettings)

@@ -278,7 +278,6 @@ class LBL(StreamModel):
     """
 
     name: ClassVar[str] = "lbl"
-    settings_class = LBLSettings
     settings: LBLSettings
     _predictor: LBLPredictor | None = None
 

@@ -139,7 +139,6 @@ class KneserNey(LanguageModel):
 
     name: ClassVar[str] = "kneser_ney"
     distribution: ClassVar[str] = "tacenda-lm"
-    settings_class = KneserNeySettings
     settings: KneserNeySettings
     indexes = MappingProxyType({"vocabulary": _WordsWhenNeeded})
     learned_class = Table
