@@ -59,8 +59,7 @@ def plain_step(own, q, i, following, keeps, steps):
 
 
 @numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
-def plain_predict(tables, context, ids, stretch, u, out, place):
-    table, far = tables
+def plain_predict(table, context, ids, stretch, u, out, place):
     c, b, rates, a = context
     t0, t1, begin, current = stretch
     n, width = len(c), table.shape[1]
@@ -75,7 +74,7 @@ def plain_predict(tables, context, ids, stretch, u, out, place):
                 if leaving >= begin:
                     w0 = ids[leaving]
                     for d in range(width):
-                        u[k, d] += far[w0, d]
+                        u[k, d] += table[w0, d]
             for d in range(width):
                 out[row, d] += a[k, d] * u[k, d]
         i, near = 0, min(n, t - begin)
@@ -93,8 +92,7 @@ def plain_predict(tables, context, ids, stretch, u, out, place):
 
 
 @numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
-def plain_gradients(tables, rates, gradients, ids, stretch, u, grad):
-    table, far = tables
+def plain_gradients(table, rates, gradients, ids, stretch, u, grad):
     d_c, d_b, d_a = gradients
     t0, t1, begin, current = stretch
     n, width = len(d_c), table.shape[1]
@@ -109,7 +107,7 @@ def plain_gradients(tables, rates, gradients, ids, stretch, u, grad):
                 if leaving >= begin:
                     w0 = ids[leaving]
                     for d in range(width):
-                        u[k, d] += far[w0, d]
+                        u[k, d] += table[w0, d]
             for d in range(width):
                 d_a[k, d] += grad[row, d] * u[k, d]
         for i in range(min(n, t - begin)):

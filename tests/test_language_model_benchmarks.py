@@ -11,7 +11,7 @@ from tacenda import Corpus
 from tacenda_lm import HLBL, KneserNey, Mixture
 from tacenda_lm.sequences import with_ends
 
-SMALL = {"width": 8, "copies": 1, "epochs": 1, "context": 3, "advanced": {"bootstrap_width": 8}}
+SMALL = {"width": 8, "copies": 1, "epochs": 1, "context": 3}
 
 
 def text(n_sentences, seed, vocabulary=None):

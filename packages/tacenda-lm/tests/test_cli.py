@@ -210,8 +210,7 @@ def test_what_is_missing_is_named(run, saved, text, tmp_path):
 
 def test_perplexity_of_a_stream(run, text, valid, tmp_path):
     """A log-bilinear model looks beyond the end of a sentence: the two contexts differ, and are named."""
-    advanced = {"bootstrap_width": 8}
-    HLBL(width=8, copies=1, epochs=1, advanced=advanced).fit(text).save(tmp_path / "hlbl")
+    HLBL(width=8, copies=1, epochs=1).fit(text).save(tmp_path / "hlbl")
     found = {}
     for context in ("sentence", "stream"):
         status, out, _ = run("perplexity", tmp_path / "hlbl", valid, "--context", context, "--json")

@@ -23,7 +23,7 @@ from tacenda_lm import (
 )
 from tacenda_lm.testing import check_model
 
-SMALL_HLBL = {"width": 8, "epochs": 1, "copies": 1, "advanced": {"bootstrap_width": 8}}
+SMALL_HLBL = {"width": 8, "epochs": 1, "copies": 1}
 SMALL_VLHMM = {"n_classes": 6, "states_per_class": 4, "width": 8, "batch_words": 200, "epochs": 3}
 SMALL_STATES = {
     "order": 3,
@@ -48,14 +48,14 @@ MODELS = {
     "AdaptiveMixture": lambda: AdaptiveMixture(
         {"kn": KneserNey(order=3), "cache": UnigramCache()}, [3, 1], adaptation=0.5, memory=0.9
     ),
-    "HLBL": lambda: HLBL(width=17, epochs=2, dropout=0.1, advanced={"bootstrap_width": 9}),
+    "HLBL": lambda: HLBL(width=17, epochs=2, dropout=0.1),
     "HLBLBySentence": lambda: HLBL(
         width=16,
         context=2,
         tree="noisy",
         epochs=2,
         across_sentences=False,
-        advanced={"bootstrap_width": 9, "overlap": 0.3},
+        advanced={"overlap": 0.3},
     ),
     "HLBLOfTailsAlone": lambda: HLBL(
         width=5,
@@ -64,11 +64,8 @@ MODELS = {
         copies=1,
         epochs=2,
         dropout=0.0,
-        advanced={"far_words": True},
     ),
-    "MixtureOfStreams": lambda: Mixture(
-        [KneserNey(order=3), HLBL(width=8, epochs=1, advanced={"bootstrap_width": 8})]
-    ),
+    "MixtureOfStreams": lambda: Mixture([KneserNey(order=3), HLBL(width=8, epochs=1)]),
     "LBL": lambda: LBL(width=9, context=3, epochs=3, batch_words=64, learning_rate=0.05),
     "LBLUntiedFullBySentence": lambda: LBL(
         width=6,

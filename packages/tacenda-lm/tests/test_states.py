@@ -27,7 +27,7 @@ from tacenda_lm.states import State
 SMALL = {"width": 6, "epochs": 1}
 MODELS = {
     "n-grams": lambda: KneserNey(order=3),
-    "HLBL": lambda: HLBL(**SMALL, advanced={"bootstrap_width": 5}),
+    "HLBL": lambda: HLBL(**SMALL),
     "LBL": lambda: LBL(**SMALL),
     "FRBM": lambda: FRBM(features=5, hidden=6, epochs=1),
     "temporal FRBM": lambda: TemporalFRBM(features=5, hidden=6, epochs=1, frbm_epochs=1),

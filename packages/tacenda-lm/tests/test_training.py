@@ -31,8 +31,7 @@ from tacenda_lm.recurrent import RecurrentTrainer
 from tacenda_lm.state_space import GradientTrainer, RulesTrainer
 from tacenda_lm.training import perplexity_of
 
-ADVANCED = {"bootstrap_width": 8}
-TREE = {"width": 12, "context": 2, "epochs": 3, "copies": 2, "advanced": ADVANCED}
+TREE = {"width": 12, "context": 2, "epochs": 3, "copies": 2}
 FLAT = {"width": 8, "context": 2, "epochs": 4, "batch_words": 32}
 HIDDEN = {"n_classes": 5, "states_per_class": 4, "width": 8, "batch_words": 100, "epochs": 4}
 MACHINE = {"features": 8, "hidden": 12, "epochs": 6, "batch_words": 32}

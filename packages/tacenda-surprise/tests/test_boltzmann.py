@@ -255,29 +255,19 @@ def test_the_machine_of_the_thesis_has_its_numbers():
     assert (settings.orientation, settings.ordinal, settings.offset) == ("user", False, False)
     assert (settings.n_hidden, settings.n_epochs, settings.patience) == (50, 250, 250)
     assert (settings.validation, settings.refit) == (0.05, False)
-    rates = settings.lr_all, settings.lr_bias
-    assert (rates, settings.lr_decay) == ((1e-3, 1e-4), 1.0)
+    assert (settings.lr_all, settings.lr_decay) == (1e-3, 1.0)
     assert (settings.reg_all, settings.reg_side) == (0.01, 0.01)
-    assert (settings.reg_bias, settings.optimizer) == (0.001, "sgd")
+    assert settings.optimizer == "sgd"
+    assert (boltzmann._PLAIN_RATE, boltzmann._PLAIN_PENALTY) == (1e-4, 1e-3)  # of biases
     assert ConditionalRBM.from_settings(settings).settings == settings
     other = RBM.thesis(validation=0.0, n_epochs=2)
     assert (other.validation, other.n_epochs) == (0.0, 2)
     assert other.optimizer == "sgd"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"device": "cuda", "optimizer": "sgd"},
-            "RBM: device must be 'cpu' with optimizer='sgd'",
-        ),
-        ({"reg_bias": 0.1}, "reg_bias has no effect with optimizer='adam'"),
-    ],
-)
-def test_what_plain_steps_and_adam_do_without_is_refused(options, message):
-    with pytest.raises(ConfigurationError, match=message):
-        RBMSettings(**options)
+def test_plain_steps_are_refused_on_a_gpu():
+    with pytest.raises(ConfigurationError, match="device must be 'cpu' with optimizer='sgd'"):
+        RBMSettings(device="cuda", optimizer="sgd")
 
 
 def test_plain_steps_with_which_penalties_overshoot_diverge(ratings):

@@ -17,7 +17,6 @@ HLBL_SMALL = {
     "context": 2,
     "copies": 1,
     "epochs": 1,
-    "advanced": {"bootstrap_width": 6},
 }
 
 

@@ -14,8 +14,7 @@ from tacenda_lm.log_bilinear import hlbl, lbl
 torch = pytest.importorskip("torch")
 
 SETTINGS = {"width": 12, "context": 3, "copies": 2, "epochs": 2}
-SMALL = {"bootstrap_width": 8}
-KINDS = [{}, {"tail_rates": ()}, {"far_words": True}]
+KINDS = [{}, {"tail_rates": ()}]
 PLAIN = {"width": 12, "context": 3, "epochs": 2, "batch_words": 64}
 KINDS_OF_LBL = [
     {},
@@ -33,7 +32,7 @@ def texts():
 
 
 def fitted(texts, kind, **more):
-    model = HLBL(**SETTINGS, advanced={**SMALL, **kind}, **more)
+    model = HLBL(**SETTINGS, advanced=kind, **more)
     return model.fit(texts[0], valid=texts[1])
 
 
@@ -92,7 +91,7 @@ def test_a_killed_fit_goes_on_from_what_the_device_held(texts, tmp_path):
     step = hlbl.HLBLTrainer.step
     with stand_in():
         expected = fitted(texts, {})
-        model = HLBL(**SETTINGS, advanced=SMALL)
+        model = HLBL(**SETTINGS)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(hlbl.HLBLTrainer, "step", killed)
             with pytest.raises(KilledError):
@@ -102,7 +101,7 @@ def test_a_killed_fit_goes_on_from_what_the_device_held(texts, tmp_path):
         np.testing.assert_array_equal(array, expected.parameters.to_arrays()[name], err_msg=name)
 
 
-@pytest.mark.parametrize("model", [HLBL(**SETTINGS, advanced=SMALL), LBL(**PLAIN)], ids=str)
+@pytest.mark.parametrize("model", [HLBL(**SETTINGS), LBL(**PLAIN)], ids=str)
 def test_an_artefact_does_not_know_where_it_was_trained(texts, model, tmp_path):
     with stand_in():
         there = model.fit(texts[0])

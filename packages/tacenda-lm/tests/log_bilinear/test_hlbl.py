@@ -14,8 +14,7 @@ from tacenda_lm import HLBL, training
 from tacenda_lm.log_bilinear.hlbl import average_predictions
 from tacenda_lm.streams import Stream
 
-ADVANCED = {"bootstrap_width": 8}
-SMALL = {"width": 12, "context": 2, "epochs": 3, "copies": 2, "advanced": ADVANCED}
+SMALL = {"width": 12, "context": 2, "epochs": 3, "copies": 2}
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +111,7 @@ def test_the_learning_rate_falls_to_a_tenth():
         training.fit = lambda trainer, source, loop, run, identity: original(
             trainer, source, loop, replace(run, callbacks=[Watch()]), identity
         )
-        HLBL(**{**SMALL, "tree": "random", "advanced": {}}).fit(text())
+        HLBL(**SMALL, tree="random").fit(text())
     finally:
         training.fit = original
     assert max(rates) == pytest.approx(0.1, rel=0.1)

@@ -77,7 +77,7 @@ def test_epochs_are_planned_by_the_tokens_that_a_word_has(n_tokens, n_types, epo
 
 def test_a_fit_has_the_epochs_that_were_planned():
     text = [["a", "b", "c"], ["b", "c", "a", "a"]] * 8
-    small = {"width": 4, "copies": 1, "advanced": {"bootstrap_width": 2}}
+    small = {"width": 4, "copies": 1}
     model = HLBL(**small).fit(text)
     assert model.settings.epochs is None
     assert model.fitted_on["training"]["epochs"] == 1 + 56 // (7 * 5) == 2

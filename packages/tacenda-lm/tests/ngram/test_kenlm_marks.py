@@ -103,7 +103,7 @@ def test_a_model_that_was_fitted_never_predicts_the_beginning(tmp_path):
 
 def test_models_without_back_offs_have_the_same_marks():
     text = [["a", "b"], ["b", "a"]] * 5
-    hlbl = HLBL(width=2, copies=1, epochs=1, advanced={"bootstrap_width": 2}).fit(text)
+    hlbl = HLBL(width=2, copies=1, epochs=1).fit(text)
     for lm in (hlbl, Mixture([hlbl, KneserNey(order=2).fit(text)])):
         assert "<s>" in lm
         assert lm.score("<s>", eos=False) == pytest.approx(-99)

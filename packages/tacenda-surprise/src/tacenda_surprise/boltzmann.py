@@ -82,6 +82,7 @@ _SIDE_PENALTY, _SIDE_TOTAL = 0.002, 3.0  # of weights of identities: for each ca
 _BATCH, _BATCHES = 32, 40  # cases of a minibatch at least, and minibatches of an epoch at most
 _LEAST_VARIANCE = 0.05  # of scores
 _NEWTON_STEPS = 12
+_PLAIN_RATE, _PLAIN_PENALTY = 0.0001, 0.001  # of biases, with plain steps, as in the thesis
 _SLOPE_STEPS = 4  # the first of them is nearly right
 _SHAPE = 300.0  # ratings of the usual shape that are added to those of a visible unit
 _SAMPLE = 5000  # ratings that tell how sharp distributions are
@@ -136,14 +137,6 @@ class RBMSettings(SeededSettings, StoppedSettings):
         case, as in the thesis, on the CPU; with plain steps the visible biases start
         at the logarithms of plain frequencies, and nothing but their penalty holds them""",
     )
-    lr_bias: float = option(
-        0.0001, "learning rate of the biases with plain steps; that of the thesis", at_least=0
-    )
-    reg_bias: float = option(
-        0.001,
-        "weight of the squared biases with plain steps, for each case; that of the thesis",
-        at_least=0,
-    )
     bins: int = option(
         20, "levels that continuous ratings, or more than 50 levels, are brought to", at_least=2
     )
@@ -152,7 +145,7 @@ class RBMSettings(SeededSettings, StoppedSettings):
     )
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {"gibbs_steps": ..., "batch_cases": ..., "persistent": ..., "damping": None}
-        | {"prediction": "mean_field"}
+        | {"prediction": "mean_field", "lr_bias": ..., "reg_bias": ...}
     )
 
     @property
@@ -173,13 +166,8 @@ class RBMSettings(SeededSettings, StoppedSettings):
         return max(_SIDE_PENALTY, _SIDE_TOTAL / n_cases) * _excess(ratings)
 
     def idle(self) -> Mapping[str, str]:
-        """Options that early stopping and the optimizer leave without effect."""
-        found = (
-            {} if self.validation else dict.fromkeys(("patience", "refit"), "without validation")
-        )
-        if self.optimizer == "adam":
-            found |= dict.fromkeys(("lr_bias", "reg_bias"), "with optimizer='adam'")
-        return found
+        """Options that early stopping leaves without effect."""
+        return {} if self.validation else dict.fromkeys(("patience", "refit"), "without validation")
 
     def check(self) -> None:
         """Refuse plain steps on one that is not the CPU."""
@@ -716,9 +704,9 @@ class OnlineDivergence(_Trainer):
         falling = learning_rate / settings.lr_all if settings.lr_all else 1.0
         descent = Descent(
             learning_rate,
-            settings.lr_bias * falling,
+            _PLAIN_RATE * falling,
             self._cases.penalty,
-            settings.reg_bias,
+            _PLAIN_PENALTY,
             self._side_penalty,
         )
         given = self._given(batch, descent)

@@ -12,16 +12,14 @@ from tacenda.kernels import trees
 from tacenda.kernels.trees import Context
 
 
-def context_sum(table, ids, offsets, starts, ends, context, tails=None, far=None, threads=1):
+def context_sum(table, ids, offsets, starts, ends, context, tails=None, threads=1):
     text = trees.Spans(ids, offsets, starts, ends)
-    return trees.context_sum(table, text, context, tails, far, threads)
+    return trees.context_sum(table, text, context, tails, threads)
 
 
-def context_sum_backward(
-    table, ids, offsets, starts, ends, context, before, grad, far=None, threads=1
-):
+def context_sum_backward(table, ids, offsets, starts, ends, context, before, grad, threads=1):
     text = trees.Spans(ids, offsets, starts, ends)
-    return trees.context_sum_backward(table, text, context, before, grad, far, threads)
+    return trees.context_sum_backward(table, text, context, before, grad, threads)
 
 
 BACKENDS = ("reference", "cpu")
@@ -44,7 +42,7 @@ def everything(ids, start=0):
     return np.array([start]), np.array([len(ids) + 1])
 
 
-def written_out(table, far, ids, offsets, context, t):
+def written_out(table, ids, offsets, context, t):
     """r_t as a torch expression, every older word with its own power of the rate."""
     filled = offsets[:-1][np.diff(offsets) > 0]
     begin = int(filled[filled <= min(t, len(ids) - 1)][-1]) if len(filled) else 0
@@ -56,52 +54,45 @@ def written_out(table, far, ids, offsets, context, t):
             row = row + c[age - 1] * table[ids[p]]
         else:
             powers = rates[:, None] ** (age - len(c) - 1)
-            row = row + (a * powers).sum(0) * far[ids[p]]
+            row = row + (a * powers).sum(0) * table[ids[p]]
     return row
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 20])
 @pytest.mark.parametrize("tails", [0, 1, 3])
-@pytest.mark.parametrize("own", [False, True])
-def test_every_word_before_counts_by_its_age(backend, n, tails, own):
+def test_every_word_before_counts_by_its_age(backend, n, tails):
     dtype = np.float64 if backend == "reference" else np.float32
     table, ids, offsets, context = problem(n=n, tails=tails, dtype=dtype)
     with kernels.use(backend):
-        found = context_sum(
-            table, ids, offsets, *everything(ids), context, far=-table if own else None
-        )
-    near, parts = torch.from_numpy(table), Context(*map(torch.from_numpy, context))
-    far = -near if own else near
-    expected = [written_out(near, far, ids, offsets, parts, t) for t in range(len(ids) + 1)]
+        found = context_sum(table, ids, offsets, *everything(ids), context)
+    given = torch.from_numpy(table), ids, offsets, Context(*map(torch.from_numpy, context))
+    expected = [written_out(*given, t) for t in range(len(ids) + 1)]
     tolerance = 1e-12 if dtype == np.float64 else 1e-5
     np.testing.assert_allclose(found.vectors, torch.stack(expected), tolerance, tolerance)
 
 
 @pytest.mark.parametrize("width", [1, 5, 16, 17, 63])
 @pytest.mark.parametrize("n", [0, 1, 4])
-@pytest.mark.parametrize("own", [False, True])
-def test_the_gradient_is_that_of_autograd(n, width, own):
+def test_the_gradient_is_that_of_autograd(n, width):
     table, ids, offsets, context = problem(n=n, width=width)
-    far = np.cos(table) if own else None
     starts, ends = np.array([0, 7, 15]), np.array([7, 13, 16])
     with kernels.use("reference"):
-        found = context_sum(table, ids, offsets, starts, ends, context, far=far)
+        found = context_sum(table, ids, offsets, starts, ends, context)
         grad = np.random.default_rng(1).standard_normal(found.vectors.shape)
         result = context_sum_backward(
-            table, ids, offsets, starts, ends, context, found.before, grad, far
+            table, ids, offsets, starts, ends, context, found.before, grad
         )
     assert found.vectors.dtype == np.float64
 
     leaves = [torch.from_numpy(each).requires_grad_() for each in (table, *context)]
-    of_far = torch.from_numpy(far).requires_grad_() if own else leaves[0]
     loss, row = torch.zeros(()), 0
     for s, (start, end) in enumerate(zip(starts, ends, strict=True)):
         for t in range(start, end):
             loss = (
                 loss
                 + (
-                    _cut(leaves, of_far, ids, offsets, found.before[s], start, t)
+                    _cut(leaves, ids, offsets, found.before[s], start, t)
                     * torch.from_numpy(grad[row])
                 ).sum()
             )
@@ -113,11 +104,6 @@ def test_the_gradient_is_that_of_autograd(n, width, own):
     dense = np.zeros_like(table)
     dense[result.words] = result.rows
     np.testing.assert_allclose(dense, of_table, 1e-10, 1e-12)
-    assert len(result.far_rows) == (len(result.words) if own else 0)
-    if own:
-        dense = np.zeros_like(table)
-        dense[result.words] = result.far_rows
-        np.testing.assert_allclose(dense, of_far.grad, 1e-10, 1e-12)
     for actual, expected in zip(
         (result.weights, result.bias, result.tail_weights),
         (*of_context[:2], of_context[3]),
@@ -126,7 +112,7 @@ def test_the_gradient_is_that_of_autograd(n, width, own):
         np.testing.assert_allclose(actual, expected, 1e-10, 1e-12)
 
 
-def _cut(leaves, far, ids, offsets, before, start, t):
+def _cut(leaves, ids, offsets, before, start, t):
     """r_t where the tails at the span's start are constants."""
     table, c, b, rates, a = leaves
     n = len(c)
@@ -140,7 +126,7 @@ def _cut(leaves, far, ids, offsets, before, start, t):
     u = torch.from_numpy(before) if begin == first else torch.zeros_like(a)
     for now in range(max(start, begin), t):
         if now - n >= begin:
-            u = rates[:, None] * u + far[ids[now - n]]
+            u = rates[:, None] * u + table[ids[now - n]]
     return row + (a * u).sum(0)
 
 
@@ -187,18 +173,15 @@ def test_both_backends_agree_wherever_spans_and_sequences_are_cut(lengths, n, ta
     cut = sorted(data.draw(st.lists(st.integers(0, len(ids)), min_size=1, max_size=5)))
     cut[-1] += data.draw(st.booleans())
     spans = np.array(cut[:-1], int), np.array(cut[1:], int)
-    far = data.draw(st.sampled_from([None, np.tanh(table)]))
     results = []
     for backend in BACKENDS:
         with kernels.use(backend):
-            found = context_sum(table, ids, offsets, *spans, context, far=far)
+            found = context_sum(table, ids, offsets, *spans, context)
             grad = np.sin(np.arange(found.vectors.size)).reshape(found.vectors.shape)
             results.append(
                 (
                     *found,
-                    *context_sum_backward(
-                        table, ids, offsets, *spans, context, found.before, grad, far
-                    ),
+                    *context_sum_backward(table, ids, offsets, *spans, context, found.before, grad),
                 )
             )
     for a, b in zip(*results, strict=True):
@@ -218,7 +201,6 @@ def test_both_backends_agree_wherever_spans_and_sequences_are_cut(lengths, n, ta
         {"table": np.zeros((6, 4))},
         {"table": np.zeros((6, 5), np.int32)},
         {"tails": np.zeros((1, 2, 4))},
-        {"far": np.zeros((5, 5))},
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(change):

@@ -220,7 +220,6 @@ def test_contexts(compiled, n, n_tails, width):
     given = ones(2, width), trees.Spans(np.zeros(3, int), [0, 3], [1], [3]), context
     found = context_sum(*given)
     context_sum(*given, tails=found.before)
-    context_sum_backward(*given, found.before, found.vectors, far=ones(2, width))
     context_sum_backward(*given, found.before, found.vectors)
     assert_all_compiled(compiled, "_predict _of_context _of_words _sum")
 

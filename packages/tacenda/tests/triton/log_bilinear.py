@@ -34,16 +34,14 @@ def tree_softmax_backward(vectors, words, codes, q, b, grad, threads=1):
     return trees.tree_softmax_backward(vectors, words, codes, trees.Nodes(q, b), grad, threads)
 
 
-def context_sum(table, ids, offsets, starts, ends, context, tails=None, far=None, threads=1):
+def context_sum(table, ids, offsets, starts, ends, context, tails=None, threads=1):
     text = trees.Spans(ids, offsets, starts, ends)
-    return trees.context_sum(table, text, context, tails, far, threads)
+    return trees.context_sum(table, text, context, tails, threads)
 
 
-def context_sum_backward(
-    table, ids, offsets, starts, ends, context, before, grad, far=None, threads=1
-):
+def context_sum_backward(table, ids, offsets, starts, ends, context, before, grad, threads=1):
     text = trees.Spans(ids, offsets, starts, ends)
-    return trees.context_sum_backward(table, text, context, before, grad, far, threads)
+    return trees.context_sum_backward(table, text, context, before, grad, threads)
 
 
 TOLERANCE = 2e-5
@@ -144,7 +142,7 @@ def test_contexts_on_awkward_shapes(device, case):
     device.assert_like(context_sum(*device.tensors(case[1])), expected, TOLERANCE)
 
 
-def text(n=2, n_tails=2, width=5, far=True):
+def text(n=2, n_tails=2, width=5):
     """Sequences of 6, 0, 9 and 1 words; spans within them and over their ends, one without positions."""
     rng = np.random.default_rng(n)
     context = Context(*(
@@ -154,32 +152,29 @@ def text(n=2, n_tails=2, width=5, far=True):
             rng.standard_normal((n_tails, width)),
         )
     ))  # fmt: skip
-    table, others = (rng.standard_normal((4, width)).astype(np.float32) for _ in range(2))
+    table = rng.standard_normal((4, width)).astype(np.float32)
     starts, ends = np.array([1, 5, 9, 9, 13]), np.array([4, 8, 9, 12, 17])
     spans = rng.integers(0, 4, 16), np.array([0, 6, 6, 15, 16]), starts, ends
-    return table, *spans, context, others if far else None
+    return table, *spans, context
 
 
-@pytest.mark.parametrize("far", [True, False])
 @pytest.mark.parametrize(("n", "n_tails", "width"), [(2, 2, 5), (0, 1, 5), (3, 0, 5), (5, 3, 70)])
-def test_contexts_and_their_gradients(device, n, n_tails, width, far):
-    table, *spans, context, others = text(n, n_tails, width, far)
-    given, there = (table, *spans, context), device.tensors((table, *spans, context))
-    expected = device.reference(context_sum, *given, None, others)
-    found = context_sum(*there, None, device.tensors(others))
+def test_contexts_and_their_gradients(device, n, n_tails, width):
+    given = text(n, n_tails, width)
+    there = device.tensors(given)
+    expected = device.reference(context_sum, *given)
+    found = context_sum(*there)
     device.assert_like(found, expected, TOLERANCE)
-    again = context_sum(*there, device.tensors(expected.before), device.tensors(others))
+    again = context_sum(*there, device.tensors(expected.before))
     device.assert_like(again, expected, TOLERANCE)
     grad = np.cos(expected.vectors)
-    slopes = device.reference(context_sum_backward, *given, expected.before, grad, others)
-    back = context_sum_backward(
-        *there, *device.tensors((expected.before, grad)), device.tensors(others)
-    )
+    slopes = device.reference(context_sum_backward, *given, expected.before, grad)
+    back = context_sum_backward(*there, *device.tensors((expected.before, grad)))
     device.assert_like(back, slopes, TOLERANCE)
 
 
 def test_more_positions_than_a_program_holds_are_left_to_others(device):
-    table, *spans, context, _ = device.tensors(text())
+    table, *spans, context = device.tensors(text())
     many = context._replace(weights=torch.ones((65, 5), device=device.name))
     with pytest.raises(UnsupportedShape, match="65 positions"):
         context_sum(table, *spans, many)

@@ -45,6 +45,7 @@ from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
 
 _Floats = npt.NDArray[np.float32]
 _PLAN = options.Plan(tokens=7, most=13)  # by benchmarks/language_models/sizes.py and Penn Treebank
+_BOOTSTRAP_WIDTH = 96  # of the model on a random tree, whose predictions are clustered
 _BOOTSTRAP_CONTEXT, _BOOTSTRAP_EPOCHS = 5, 2  # words, as in the thesis; passes over the text
 _DOUBT = 5.0  # contexts of the average word, counted with those of each word
 _FAINT = 0.02  # weight below which a tail is cut off in training
@@ -59,19 +60,10 @@ OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "adagra
 class HLBLAdvanced(Settings):
     """Options of `HLBL` that few need to change."""
 
-    # all but eight_bits mattered only while fitting; a model of 8 bits is read as any other
+    # those of dots mattered only while fitting, but for eight_bits: such a model is read as any other
     retired: ClassVar = MappingProxyType(
-        dict.fromkeys(
-            (
-                "max_codes",
-                "max_depth",
-                "eight_bits",
-                "bootstrap_epochs",
-                "batch_pieces",
-                "piece_words",
-            ),
-            ...,
-        )
+        {"max_codes": ..., "max_depth": ..., "eight_bits": ..., "bootstrap_epochs": ...}
+        | {"batch_pieces": ..., "piece_words": ..., "bootstrap_width": ..., "far_words": False}
     )
 
     tail_rates: tuple[float, ...] = option(
@@ -79,9 +71,6 @@ class HLBLAdvanced(Settings):
         "decay per word of each tail, a sum over all words older than ``context``; the thesis has no tails",
         above=0,
         below=1,
-    )
-    far_words: bool = option(
-        False, "whether words in the tails have separate feature vectors; not in the thesis"
     )
     overlap: float = option(
         0.0,
@@ -95,9 +84,6 @@ class HLBLAdvanced(Settings):
         "weight of a word in the clustering is its count to this power; 0 in the thesis: all words weigh the same",
         at_least=0,
         below=10,
-    )
-    bootstrap_width: int = options.width(
-        96, "width of the model on a random tree whose predictions are clustered"
     )
 
 
@@ -143,22 +129,16 @@ class HLBLSettings(options.SeededSettings):
         """Say what a random tree and a model without tails leave unused."""
         found = {}
         if self.tree == "random":
-            for name in ("bootstrap_width", "frequency_power"):
-                found[f"advanced.{name}"] = 'with tree="random", which clusters no words'
+            found["advanced.frequency_power"] = 'with tree="random", which clusters no words'
         if self.tree in ("random", "balanced"):
             found["advanced.overlap"] = f'with tree="{self.tree}", which halves the words'
-        if not self.advanced.tail_rates:
-            found["advanced.far_words"] = "without tail_rates"
         return found
 
 
 class Parameters(Arrays):
     """Learned parameters, on the device of the fit until it is done."""
 
-    words: Float32[Array, "types width", options.weights]  # R, of the words that have a position
-    far_words: Float32[
-        Array, "distant width", options.weights
-    ]  # of those in the tails; no rows if they have R
+    words: Float32[Array, "types width", options.weights]  # R
     positions: Float32[Array, "context width", options.weights]  # c, the last word's weights first
     bias: Float32[Array, "1 width", options.weights]  # b, of the predicted vector
     tails: Float32[Array, "tails width", options.weights]  # a
@@ -171,19 +151,15 @@ class Parameters(Arrays):
     ) -> Parameters:
         """Draw small vectors; weights of positions are 1 / (2 sqrt(i)), weights of a tail sum to about 1/2."""
         width, advanced = settings.width, settings.advanced
-        sizes = {
-            "words": (n_words, 0.05),
-            "far_words": (n_words if advanced.far_words else 0, 0.05),
-            "nodes": (len(node_biases), 0.01),
-        }
-        drawn = {
-            name: rng.standard_normal((rows, width), np.float32) * np.float32(scale)
-            for name, (rows, scale) in sizes.items()
-        }
+        words, nodes = (
+            rng.standard_normal((rows, width), np.float32) * np.float32(scale)
+            for rows, scale in ((n_words, 0.05), (len(node_biases), 0.01))
+        )
         weights = 0.5 / np.sqrt(np.arange(1, settings.context + 1))
         of_tails = 0.5 * (1 - np.array(advanced.tail_rates, np.float64))
         return cls(
-            **drawn,
+            words=words,
+            nodes=nodes,
             positions=np.repeat(weights[:, None], width, 1).astype(np.float32),
             bias=np.zeros((1, width), np.float32),
             tails=np.repeat(of_tails[:, None], width, 1).astype(np.float32),
@@ -207,7 +183,6 @@ class HLBLPredictor(Predictor):
         p = parameters
         self.context = Context(p.positions, p.bias[0], np.array(rates, np.float32), p.tails)
         self.nodes = Nodes(p.nodes, p.node_biases[:, 0])
-        self.far = p.far_words if len(p.far_words) else None  # of the words in the tails
 
     def start(self) -> State:
         return self._extend(
@@ -219,10 +194,9 @@ class HLBLPredictor(Predictor):
         return self._extend(*self._unpack(state), word)
 
     def _extend(self, window: tuple[int, ...], tails: _Floats, word: int) -> State:
-        far = self.parameters.words if self.far is None else self.far
         window = (*window, word)
         if len(window) > len(self.context.weights):
-            tails = self.context.rates[:, None] * tails + far[window[0]]
+            tails = self.context.rates[:, None] * tails + self.parameters.words[window[0]]
             window = window[1:]
         return State((window, tails.tobytes()))
 
@@ -266,7 +240,7 @@ class HLBLPredictor(Predictor):
             read = np.array(ids[low:end])
             forget_pages(ids)
             span = Spans(read, offsets, np.array([start - low]), np.array([end - low]))
-            found = context_sum(p.words, span, self.context, tails, self.far)
+            found = context_sum(p.words, span, self.context, tails)
             tails, after = found.after, None
             if state is not None:
                 window = tuple(ids[max(0, end - n) : end].tolist())
@@ -304,7 +278,6 @@ class HLBL(StreamModel):
     """
 
     name: ClassVar[str] = "hlbl"
-    settings_class = HLBLSettings
     settings: HLBLSettings
     _predictor: HLBLPredictor | None = None
 
@@ -331,11 +304,11 @@ class HLBL(StreamModel):
             # the thesis's model (five words, no tails, no dropout) on a random tree, for its predictions
             small = replace(
                 settings,
-                width=advanced.bootstrap_width,
+                width=_BOOTSTRAP_WIDTH,
                 context=_BOOTSTRAP_CONTEXT,
                 dropout=0.0,
                 epochs=_BOOTSTRAP_EPOCHS,
-                advanced=replace(advanced, tail_rates=(), far_words=False),
+                advanced=replace(advanced, tail_rates=()),
             )
             tree = build_tree("random", len(counts), seed=settings.seed)
             stage = replace(fitting.stage("bootstrap"), description="bootstrap")
@@ -366,7 +339,6 @@ class HLBL(StreamModel):
             arrays,
             types=types,
             width=settings.width,
-            distant=types if advanced.far_words else 0,
             context=settings.context,
             tails=len(advanced.tail_rates),
             nodes=tree.n_nodes,
@@ -390,13 +362,12 @@ class HLBLTrainer(Trainer):
         device = devices.resolve(settings, OPERATIONS)
         self.current = parameters.to(device)
         tables = dict(self.current.items())
-        sums = {name: 1e-6 if "words" in name else 1e-8 for name in tables}  # of AdaGrad
+        sums = {name: 1e-6 if name == "words" else 1e-8 for name in tables}  # of AdaGrad
         super().__init__(settings, tables, text, valid, sums=sums, device=device)
         self.begins = np.arange(1, len(text.ids), PIECE_WORDS, dtype=np.int64)
         self.rates = settings.advanced.tail_rates
         now, rates = self.current, to_device(np.array(self.rates, np.float32), device)
         self._context = Context(now.positions, now.bias[0], rates, now.tails)
-        self._far = now.far_words if len(now.far_words) else None  # of the words in the tails
         self._nodes = Nodes(now.nodes, now.node_biases[:, 0])
         self._node_sums = NodeSums(self.sums["nodes"], self.sums["node_biases"])
         # a tail would reach to the beginning of the text: it is cut where the slowest has almost faded
@@ -411,7 +382,7 @@ class HLBLTrainer(Trainer):
         ends = np.minimum(begins + PIECE_WORDS, len(self.text.ids))
         *span, targets, counted = self.text.windows(begins, ends, self._reach)
         spans = self.current.words, Spans(*span), self._context
-        found = context_sum(*spans, far=self._far, threads=threads)
+        found = context_sum(*spans, threads=threads)
         vectors, kept = found.vectors, None
         if self.settings.dropout:
             kept = to_device(dropout_mask(tuple(vectors.shape), self.settings.dropout, rng), device)
@@ -424,10 +395,9 @@ class HLBLTrainer(Trainer):
         )
         if kept is not None:
             grad *= kept
-        down = context_sum_backward(*spans, found.before, grad, self._far, threads=threads)
+        down = context_sum_backward(*spans, found.before, grad, threads)
         for name, rows, gradient in (
             ("words", down.words, down.rows),
-            ("far_words", down.words[: len(down.far_rows)], down.far_rows),
             ("positions", None, down.weights),
             ("bias", None, down.bias[None]),
         ):

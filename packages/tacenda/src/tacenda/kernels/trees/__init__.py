@@ -63,7 +63,6 @@ class ContextGradients(NamedTuple):
 
     words: NDArray[np.int32]  # (touched,), their numbers, each once, ascending
     rows: Any  # (touched, width)
-    far_rows: Any  # the same of F, without rows where F is R
     weights: Any  # of c, b and a, in their shapes
     bias: Any
     tail_weights: Any
@@ -92,12 +91,11 @@ def context_sum(
     text: Spans,
     context: Context,
     tails: Float[Array, "spans tails width", cast] | None = None,
-    far: Float[Array, "words width", cast] | None = None,
     threads: int = 1,
 ) -> Predicted:
     """Predict vectors at spans of positions: weights by position, and tails of exponentially fading weight.
 
-        r_t = b + sum_{i=1..n} c_i o R[w_{t-i}] + sum_k a_k o u_k(t),    u_k(t) = lambda_k u_k(t-1) + F[w_{t-n-1}]
+        r_t = b + sum_{i=1..n} c_i o R[w_{t-i}] + sum_k a_k o u_k(t),    u_k(t) = lambda_k u_k(t-1) + R[w_{t-n-1}]
 
     c_i are the weight vectors of the n last positions (Mnih 2010, eq 4.7, with a bias), o the elementwise product;
     a_k weighs the k-th tail, which holds everything older, fading by lambda_k a word. Nothing comes from before the
@@ -110,11 +108,8 @@ def context_sum(
     tails
         u at the first position of each span, such as ``after`` of the span before it. Where left out, they are summed
         up from the beginning of the sequence.
-    far
-        F, vectors of far words of their own; R itself where left out.
     """
-    R, F = table, table if far is None else far
-    places, offsets, ids = text.places, text.offsets, text.ids
+    R, places, offsets, ids = table, text.places, text.offsets, text.ids
     c, b, rates, a = (part.astype(np.float64) for part in context)
     n, spans = len(c), len(text.starts)
     vectors = np.empty((places[-1], len(b)))
@@ -126,7 +121,7 @@ def context_sum(
         begin = _beginning(offsets, start)
         if tails is None:
             for p in range(begin, start - n):
-                before[s] = rates[:, None] * before[s] + F[ids[p]]
+                before[s] = rates[:, None] * before[s] + R[ids[p]]
         u = before[s].copy()
         for t in range(start, int(text.ends[s])):
             if _beginning(offsets, t) != begin:
@@ -136,7 +131,7 @@ def context_sum(
                 row += c[i - 1] * R[ids[t - i]]  # eq 4.7
             vectors[places[s] + t - start] = row
             if t - n >= begin and t < len(ids):
-                u = rates[:, None] * u + F[ids[t - n]]
+                u = rates[:, None] * u + R[ids[t - n]]
         after[s] = u
     return Predicted(*(part.astype(R.dtype) for part in (vectors, before, after)))
 
@@ -148,7 +143,6 @@ def context_sum_backward(
     context: Context,
     before: Float[Array, "spans tails width", cast],
     grad: Float[Array, "rows width", cast],
-    far: Float[Array, "words width", cast] | None = None,
     threads: int = 1,
 ) -> ContextGradients:
     """Find gradients of a loss, of which ``grad`` is the gradient by the predicted vectors.
@@ -156,12 +150,10 @@ def context_sum_backward(
     ``before`` is that of `Predicted`; as part of the input it is taken for constant (the gradient of the words it was
     summed from is cut off there). Sums are in a fixed order, whatever the number of threads.
     """
-    R, F = table, table if far is None else far
-    places, offsets, ids = text.places, text.offsets, text.ids
-    c, b, rates, a = (part.astype(np.float64) for part in context)
+    R, places, offsets, ids = table, text.places, text.offsets, text.ids
+    c, _, rates, a = (part.astype(np.float64) for part in context)
     grad, n = grad.astype(np.float64), len(c)
     d_R, d_c, d_a = np.zeros(R.shape), np.zeros_like(c), np.zeros_like(a)
-    d_F = d_R if far is None else np.zeros(R.shape)
     touched: set[int] = set()
     for s in range(len(text.starts)):
         start, end = int(text.starts[s]), int(text.ends[s])
@@ -175,8 +167,8 @@ def context_sum_backward(
             if begin == first:
                 d_a += g * rates[:, None] ** (t - start) * before[s]
             for p, steps in age.items():
-                d_a += g * rates[:, None] ** steps * F[ids[p]]
-                d_F[ids[p]] += (a * rates[:, None] ** steps).sum(axis=0) * g
+                d_a += g * rates[:, None] ** steps * R[ids[p]]
+                d_R[ids[p]] += (a * rates[:, None] ** steps).sum(axis=0) * g
             for i in range(1, min(n, t - begin) + 1):
                 d_c[i - 1] += g * R[ids[t - i]]
                 d_R[ids[t - i]] += g * c[i - 1]
@@ -184,8 +176,7 @@ def context_sum_backward(
             if t - n >= begin and t < len(ids):
                 age[t - n] = 0
     words = np.array(sorted(touched), np.int32)
-    of_far = d_F[words] if far is not None else np.empty((0, len(b)))
-    parts = (d_R[words], of_far, d_c, grad.sum(axis=0), d_a)
+    parts = (d_R[words], d_c, grad.sum(axis=0), d_a)
     return ContextGradients(words, *(part.astype(R.dtype) for part in parts))
 
 

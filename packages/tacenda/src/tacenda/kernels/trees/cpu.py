@@ -61,7 +61,7 @@ def _look_back(ids, t, t1, begin, n, fades, width):
     m = min(t1 - t, _TOGETHER)
     # the words that leave the window for the tails before each of the four tokens
     first = t - 1 - n
-    far = (
+    leaving = (
         _row_of(ids, first, fades and first >= begin, width),
         _row_of(ids, first + 1, m > 1 and first + 1 >= begin, width),
         _row_of(ids, first + 2, m > 2 and first + 2 >= begin, width),
@@ -74,17 +74,16 @@ def _look_back(ids, t, t1, begin, n, fades, width):
         _row_of(ids, t + 2, m > 3, width),
     )
     # positions at which even the first token has a word, and at which the last one has
-    return m, far, near, min(n, t - begin), min(n, t + m - 1 - begin)
+    return m, leaving, near, min(n, t - begin), min(n, t + m - 1 - begin)
 
 
 @njit
-def predict(tables, context, ids, stretch, u, out, place):
+def predict(table, context, ids, stretch, u, out, place):
     """Write r_t of a stretch of a text to the rows of ``out`` from ``place`` on.
 
     A stretch is t0, t1, begin, current: the positions t0 .. t1 of the sequence from ``begin`` on. The tails u are those
     at t0 where they are ``current``, otherwise those at t0 - 1; they become those at t1 - 1.
     """
-    table, far = tables
     c, b, rates, a = context
     t0, t1, begin, current = stretch
     n, tails, width = len(c), len(rates), table.shape[1]
@@ -99,8 +98,8 @@ def predict(tables, context, ids, stretch, u, out, place):
             w = width - d
             r0 = r1 = r2 = r3 = load(b, d, w)
             # Tails: four steps of u = rate u + word in a register. A token that is not there leaves u as it is.
-            x0, x1 = load(far, far0 + d, left0 - d), load(far, far1 + d, left1 - d)
-            x2, x3 = load(far, far2 + d, left2 - d), load(far, far3 + d, left3 - d)
+            x0, x1 = load(table, far0 + d, left0 - d), load(table, far1 + d, left1 - d)
+            x2, x3 = load(table, far2 + d, left2 - d), load(table, far3 + d, left3 - d)
             for k in range(tails):
                 rate, weight, tail = rates[k], load(a, k * width + d, w), load(u, k * width + d, w)
                 tail = multiply_add(spread(rate if fades else one), tail, x0)
@@ -133,12 +132,11 @@ def predict(tables, context, ids, stretch, u, out, place):
 
 
 @njit
-def _add_gradients(tables, rates, gradients, ids, stretch, u, grad):
+def _add_gradients(table, rates, gradients, ids, stretch, u, grad):
     """Add to d_c, d_b and d_a the gradients of a loss, of which ``grad`` holds those by r_t from t0 on.
 
     The same walk over the text as in `predict`, with the same arguments otherwise.
     """
-    table, far = tables
     d_c, d_b, d_a = gradients
     t0, t1, begin, current = stretch
     n, tails, width = len(d_c), len(rates), table.shape[1]
@@ -155,8 +153,8 @@ def _add_gradients(tables, rates, gradients, ids, stretch, u, grad):
             g2 = load(grad, row + 2 * width + d, w if m > 2 else 0)
             g3 = load(grad, row + 3 * width + d, w if m > 3 else 0)
             store(add(add(add(add(load(d_b, d, w), g0), g1), g2), g3), d_b, d, w)
-            x0, x1 = load(far, far0 + d, left0 - d), load(far, far1 + d, left1 - d)
-            x2, x3 = load(far, far2 + d, left2 - d), load(far, far3 + d, left3 - d)
+            x0, x1 = load(table, far0 + d, left0 - d), load(table, far1 + d, left1 - d)
+            x2, x3 = load(table, far2 + d, left2 - d), load(table, far3 + d, left3 - d)
             for k in range(tails):
                 rate, total, tail = rates[k], load(d_a, k * width + d, w), load(u, k * width + d, w)
                 tail = multiply_add(spread(rate if fades else one), tail, x0)
@@ -185,10 +183,10 @@ def _add_gradients(tables, rates, gradients, ids, stretch, u, grad):
 
 
 @njit(fastmath={"contract"})
-def fade(far, rates, ids, first, last, u):
+def fade(table, rates, ids, first, last, u):
     """Let the words first .. last go into the tails, one after another."""
     for p in range(first, last):
-        word = far[ids[p]]
+        word = table[ids[p]]
         for k in range(len(rates)):
             tail, rate = u[k], rates[k]
             for d in range(len(word)):
@@ -196,7 +194,7 @@ def fade(far, rates, ids, first, last, u):
 
 
 @njit
-def _predict_spans(table, far, text, context, tails, out, first, last):
+def _predict_spans(table, text, context, tails, out, first, last):
     """The predicted vectors of the spans first .. last, and the tails at both of their ends, given or not."""
     (c, b, rates, _), (given, before, after) = context, tails
     ids, offsets, starts, ends, places = text
@@ -210,7 +208,7 @@ def _predict_spans(table, far, text, context, tails, out, first, last):
         u = after[s]
         u[:] = before[s]
         if not given:
-            fade(far, rates, ids, offsets[at], start - n, u)
+            fade(table, rates, ids, offsets[at], start - n, u)
             before[s] = u
         t = start
         while t < end:
@@ -220,16 +218,16 @@ def _predict_spans(table, far, text, context, tails, out, first, last):
             limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
             current = t == start or t == offsets[at]
             stretch = t, limit, offsets[at], current
-            predict((table, far), context, ids, stretch, u, out, place + t - start)
+            predict(table, context, ids, stretch, u, out, place + t - start)
             t = limit
         # The word that leaves the window behind the last position, unless that is behind the last word.
         p = end - 1 - n
         if start < end <= tokens and p >= offsets[at]:
-            fade(far, rates, ids, p, p + 1, u)
+            fade(table, rates, ids, p, p + 1, u)
 
 
 @njit
-def _by_position(context, grad, stretch, window, of_words, apart):
+def _by_position(context, grad, stretch, window, of_words):
     """The gradients of the words in a window before a stretch of one sequence: into the rows high - 1 - p.
 
     That of word p is a predicted vector in a text of gradients, read backwards from the last one:
@@ -237,7 +235,6 @@ def _by_position(context, grad, stretch, window, of_words, apart):
     """
     c, _, rates, a = context
     (start, end, begin, _), (low, high) = stretch, window
-    of_rows, of_far = of_words
     m, width = end - start, grad.shape[1]
     count = end - 1 - max(begin, low)
     if count <= 0:
@@ -248,21 +245,16 @@ def _by_position(context, grad, stretch, window, of_words, apart):
     for i in range(min(m, count + 1)):
         order[i] = m - 1 - i
     v, zeros, place = np.zeros_like(a), np.zeros(width, np.float32), high + 1 - end
-    texts, back = (text, text), (1, count + 1, 0, False)
-    if not apart:
-        predict(texts, (c, zeros, rates, a), order, back, v, of_rows, place)
-        return
-    predict(texts, (c, zeros, rates[:0], a), order, back, v, of_rows, place)
-    predict(texts, (np.zeros_like(c), zeros, rates, a), order, back, v, of_far, place)
+    predict(text, (c, zeros, rates, a), order, (1, count + 1, 0, False), v, of_words, place)
 
 
 @njit
-def _move_spans(tables, text, windows, context, given, apart, gradients, first, last):
+def _move_spans(table, text, windows, context, given, gradients, first, last):
     """The gradients of the spans first .. last: each of its own weights, and by position those of its words."""
     ids, offsets, starts, ends, places = text
     lows, highs, firsts = windows
     before, grad = given
-    rows, far_rows, d_c, d_b, d_a = gradients
+    rows, d_c, d_b, d_a = gradients
     tokens = len(ids)
     for s in range(first, last):
         start, end, place = starts[s], ends[s], places[s]
@@ -272,7 +264,7 @@ def _move_spans(tables, text, windows, context, given, apart, gradients, first, 
                     d_b[s, d] += grad[r, d]
             continue
         at, t, u = sequence_of(offsets, start), start, before[s].copy()
-        of_words = rows[firsts[s] : firsts[s + 1]], far_rows[firsts[s] : firsts[s + 1]]
+        of_words = rows[firsts[s] : firsts[s + 1]]
         while t < end:
             while t < tokens and t >= offsets[at + 1]:
                 at += 1
@@ -281,8 +273,8 @@ def _move_spans(tables, text, windows, context, given, apart, gradients, first, 
             limit = min(end, offsets[at + 1] if offsets[at + 1] < tokens else tokens + 1)
             here = grad[place + t - start : place + limit - start]
             stretch, own = (t, limit, begin, t in (start, begin)), (d_c[s], d_b[s], d_a[s])
-            _add_gradients(tables, context[2], own, ids, stretch, u, here)
-            _by_position(context, here, stretch, (lows[s], highs[s]), of_words, apart)
+            _add_gradients(table, context[2], own, ids, stretch, u, here)
+            _by_position(context, here, stretch, (lows[s], highs[s]), of_words)
             t = limit
 
 
@@ -297,15 +289,7 @@ def _by_word(rows, order, borders, out, first, last):
                 out[k, d] += rows[p, d]
 
 
-def _sum_by_word(rows: _Array, order: _Array, borders: _Array, threads: int) -> _Array:
-    """The rows of every word added up, (words, width) float32."""
-    out = np.empty((len(borders) - 1, rows.shape[1]), np.float32)
-    shared = threads if rows.size >= _SHARED else 1
-    in_parts(_by_word, len(out), shared, rows, order, borders, out)
-    return out
-
-
-def context_sum(table, text, context, tails, far, threads):
+def context_sum(table, text, context, tails, threads):
     if table.dtype != np.float32:
         raise UnsupportedShape(_SINGLE)
     spans, places = len(text.starts), text.places
@@ -314,11 +298,11 @@ def context_sum(table, text, context, tails, far, threads):
         before[:] = tails
     out, after = np.empty((places[-1], table.shape[1]), np.float32), before.copy()
     made = (*text, places), tuple(context), (tails is not None, before, after), out
-    in_parts(_predict_spans, spans, threads, table, table if far is None else far, *made)
+    in_parts(_predict_spans, spans, threads, table, *made)
     return Predicted(out, before, after)
 
 
-def context_sum_backward(table, text, context, before, grad, far, threads):
+def context_sum_backward(table, text, context, before, grad, threads):
     if table.dtype != np.float32:
         raise UnsupportedShape(_SINGLE)
     ids, _, starts, ends = text
@@ -328,20 +312,19 @@ def context_sum_backward(table, text, context, before, grad, far, threads):
     highs = np.maximum(np.minimum(ends - 1, len(ids)), lows)
     firsts = np.concatenate([[0], np.cumsum(highs - lows)]).astype(np.int64)
     rows = np.zeros((firsts[-1], width), np.float32)
-    far_rows = rows if far is None else np.zeros_like(rows)
     shapes = (spans, n, width), (spans, width), before.shape
     gradients = tuple(np.zeros(shape, np.float32) for shape in shapes)
-    tables, windows = (table, table if far is None else far), (lows, highs, firsts)
-    made = tables, (*text, places), windows, tuple(context), (before, grad), far is not None
-    in_parts(_move_spans, spans, threads, *made, (rows, far_rows, *gradients))
+    made = table, (*text, places), (lows, highs, firsts), tuple(context), (before, grad)
+    in_parts(_move_spans, spans, threads, *made, (rows, *gradients))
     words = ids[np.repeat(firsts[1:] + lows, highs - lows) - 1 - np.arange(len(rows))]
     order = np.argsort(words, kind="stable")
     ordered = words[order]
     new = np.flatnonzero(np.diff(ordered, prepend=-1))
     borders = np.append(new, len(words)).astype(np.int64)
-    d_rows = _sum_by_word(rows, order, borders, threads)
-    d_far = d_rows[:0] if far is None else _sum_by_word(far_rows, order, borders, threads)
-    return ContextGradients(ordered[new], d_rows, d_far, *(part.sum(axis=0) for part in gradients))
+    d_rows = np.empty((len(new), width), np.float32)
+    shared = threads if rows.size >= _SHARED else 1
+    in_parts(_by_word, len(new), shared, rows, order, borders, d_rows)
+    return ContextGradients(ordered[new], d_rows, *(part.sum(axis=0) for part in gradients))
 
 
 # -- tree softmax -----------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ from tacenda.kernels.trees import (
 # pass every position of a span gets a row of its own, written by one program; rows of a word are then added in the
 # order of the text. There are no atomics, and a span's numbers depend on the span alone.
 #
-# Table and weights are torch's tensors; the text is on the host. Memory beside the results: a row, or two with vectors
-# of far words, for each position of a span and its context. NaN propagates. Works under Triton's interpreter.
+# Table and weights are torch's tensors; the text is on the host. Memory beside the results: a row for each
+# position of a span and its context. NaN propagates. Works under Triton's interpreter.
 
 
 _COLUMNS = 64
@@ -41,7 +41,7 @@ _MOST = 64  # positions, or tails, of a program: more do not fit into its regist
 
 @triton.jit
 def _predict(
-    table, far, ids, begins, starts, ends, places, c, b, rates, a, vectors, before, after,
+    table, ids, begins, starts, ends, places, c, b, rates, a, vectors, before, after,
     n, n_tails, tokens, width,
     NEAR: tl.constexpr, TAILS: tl.constexpr, COLUMNS: tl.constexpr, GIVEN: tl.constexpr,
 ):  # fmt: skip
@@ -66,7 +66,7 @@ def _predict(
         walked = tl.where(n_tails > 0, start - n, begin)  # without tails nothing is gathered
         for p in range(begin, walked):
             word = tl.load(ids + p).to(tl.int64)
-            u = fading * u + tl.load(far + word * width + d, inside, 0.0)[None, :]
+            u = fading * u + tl.load(table + word * width + d, inside, 0.0)[None, :]
         tl.store(before + kept, u, tails)
     for t in range(start, end):
         of_t = tl.load(begins + t)
@@ -82,13 +82,13 @@ def _predict(
         leaves = (t - n >= begin) & (t < tokens)
         if leaves:
             word = tl.load(ids + t - n).to(tl.int64)
-            u = fading * u + tl.load(far + word * width + d, inside, 0.0)[None, :]
+            u = fading * u + tl.load(table + word * width + d, inside, 0.0)[None, :]
     tl.store(after + kept, u, tails)
 
 
 @triton.jit
 def _of_context(
-    table, far, ids, begins, starts, ends, places, rates, before, grad, by_position, by_tail,
+    table, ids, begins, starts, ends, places, rates, before, grad, by_position, by_tail,
     n, n_tails, tokens, width,
     NEAR: tl.constexpr, TAILS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -120,16 +120,16 @@ def _of_context(
         leaves = (t - n >= begin) & (t < tokens)
         if leaves:
             word = tl.load(ids + t - n).to(tl.int64)
-            u = fading * u + tl.load(far + word * width + d, inside, 0.0)[None, :]
+            u = fading * u + tl.load(table + word * width + d, inside, 0.0)[None, :]
     tl.store(by_position + (span * n + i)[:, None] * width + d[None, :], total, near)
     tl.store(by_tail + kept, of_tails, tails)
 
 
 @triton.jit
 def _of_words(
-    begins, starts, ends, places, lows, firsts, c, rates, a, grad, rows, far_rows,
+    begins, starts, ends, places, lows, firsts, c, rates, a, grad, rows,
     n, n_tails, width,
-    NEAR: tl.constexpr, TAILS: tl.constexpr, COLUMNS: tl.constexpr, APART: tl.constexpr,
+    NEAR: tl.constexpr, TAILS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Fill the gradient of every position from ``lows`` on that a span sees, from the last one to the first.
 
@@ -167,11 +167,7 @@ def _of_words(
             g_arrival = tl.load(grad + (row + arrival - start) * width + d, inside, 0.0)
             v = of_tails * g_arrival[None, :] + tl.where(begin == later, fading * v, 0.0)
             later = begin.to(tl.int64)
-            of_far = tl.where(p >= begin, tl.sum(v, 0), 0.0)
-            if APART:
-                tl.store(far_rows + (first + p - low) * width + d, of_far, inside)
-            else:
-                asked += of_far
+            asked += tl.where(p >= begin, tl.sum(v, 0), 0.0)
         tl.store(rows + (first + p - low) * width + d, asked, inside)
 
 
@@ -204,7 +200,7 @@ def _sizes(context: Context, table: torch.Tensor) -> dict[str, int]:
     return {"NEAR": near, "TAILS": tails, "COLUMNS": columns, "num_warps": warps}
 
 
-def context_sum(table, text, context, tails, far, threads):
+def context_sum(table, text, context, tails, threads):
     ids, starts = text.ids, text.starts
     sizes = _sizes(context, table)
     c, b, rates, a = context
@@ -217,13 +213,13 @@ def context_sum(table, text, context, tails, far, threads):
     if all(grid):
         with torch.cuda.device_of(table):
             _predict[grid](
-                table, table if far is None else far, *spans, c, b, rates, a, vectors, before, after,
+                table, *spans, c, b, rates, a, vectors, before, after,
                 len(c), len(rates), len(ids), width, **sizes, GIVEN=tails is not None,
             )  # fmt: skip
     return Predicted(vectors, before if tails is None else tails.clone(), after)
 
 
-def context_sum_backward(table, text, context, before, grad, far, threads):
+def context_sum_backward(table, text, context, before, grad, threads):
     ids, starts, ends = text.ids, text.starts, text.ends
     sizes = _sizes(context, table)
     c, _, rates, a = context
@@ -237,29 +233,23 @@ def context_sum_backward(table, text, context, before, grad, far, threads):
     positions = lows[owner] + np.arange(firsts[-1]) - firsts[owner]
     at = to_tensors((lows, firsts), table.device)
     rows = table.new_zeros((len(positions), width))
-    far_rows = rows if far is None else torch.zeros_like(rows)
     by_position = table.new_zeros((len(starts), *c.shape))
     by_tail = table.new_zeros((len(starts), *a.shape))
     grid = len(starts), triton.cdiv(width, sizes["COLUMNS"])
     if all(grid):
         with torch.cuda.device_of(table):
             _of_context[grid](
-                table, table if far is None else far, *spans, rates, before, grad, by_position, by_tail,
+                table, *spans, rates, before, grad, by_position, by_tail,
                 n, n_tails, len(ids), width, **sizes,
             )  # fmt: skip
-            _of_words[grid](
-                *spans[1:], *at, c, rates, a, grad, rows, far_rows, n, n_tails, width,
-                **sizes, APART=far is not None,
-            )  # fmt: skip
+            _of_words[grid](*spans[1:], *at, c, rates, a, grad, rows, n, n_tails, width, **sizes)
     (words,) = to_tensors((ids[positions],), table.device)
     ordered, order = torch.sort(words, stable=True)
     touched, times = torch.unique_consecutive(ordered, return_counts=True)
     borders = torch.cat([times.new_zeros(1), times.cumsum(0)])
-    of_far = rows[:0] if far is None else sum_rows(far_rows, order, borders)
     return ContextGradients(
         touched,
         sum_rows(rows, order, borders),
-        of_far,
         by_position.sum(0),
         grad.sum(0),
         by_tail.sum(0),

@@ -11,22 +11,8 @@ import numpy as np
 
 from tacenda import kernels
 from tacenda.kernels import hidden_markov as hmm
-from tacenda.kernels import trees
+from tacenda.kernels import ratings, trees
 from tacenda.kernels.dispatch import REFERENCE
-from tacenda.kernels.ratings import (
-    ByUser,
-    Cases,
-    Descent,
-    Identities,
-    Machine,
-    Others,
-    Penalties,
-    Rates,
-    Side,
-    Tables,
-    Targets,
-    Visits,
-)
 from tacenda.kernels.sequences import Counts, Modes
 from tacenda.kernels.shared import pack_inputs
 
@@ -235,7 +221,7 @@ def tree_softmax_distribution() -> Iterator[Sample]:
 
 
 def context_sum() -> Iterator[Sample]:
-    """No tokens, empty sequences, no positions, no tails, spans over ends; own vectors of far words or none."""
+    """No tokens, empty sequences, no positions, no tails, spans over ends."""
     for lengths in ([], [0], [1], [5, 0, 63, 1]):
         for n, tails, width in ((0, 1, 1), (2, 0, 15), (3, 2, 17)):
             rng = np.random.default_rng(n)
@@ -250,17 +236,16 @@ def context_sum() -> Iterator[Sample]:
             ids = rng.integers(0, 3, tokens).astype(np.int32)
             borders = np.array([0, tokens // 3, tokens, tokens + 1])
             text = trees.Spans(ids, _offsets(lengths), borders[:-1], borders[1:])
-            for far in (None, np.tanh(table)):
-                label = f"{tokens} tokens, {n} positions, {tails} tails, {width} wide, far={far is not None}"
-                yield label, (table, text, context, None, far, 1)
+            label = f"{tokens} tokens, {n} positions, {tails} tails, {width} wide"
+            yield label, (table, text, context, None, 1)
 
 
 def context_sum_backward() -> Iterator[Sample]:
     """The gradients of the same."""
-    for label, (table, text, context, _, far, threads) in context_sum():
-        found = _reference(trees.context_sum, table, text, context, None, far)
+    for label, (table, text, context, _, threads) in context_sum():
+        found = _reference(trees.context_sum, table, text, context)
         grad = np.cos(found.vectors)
-        yield label, (table, text, context, found.before, grad, far, threads)
+        yield label, (table, text, context, found.before, grad, threads)
 
 
 # -- hidden Markov models ----------------------------------------------------------------------------
@@ -382,20 +367,20 @@ def rating_sgd() -> Iterator[Sample]:
             cells = np.sort(rng.permutation(n_users * n_items)[:n])
             ids = (cells % n_items).astype(np.int32)
             offsets = np.searchsorted(cells, np.arange(n_users + 1) * n_items)
-            tables = Tables(
+            tables = ratings.Tables(
                 _normal(rng, n_users, factors),
                 _normal(rng, n_items, factors),
                 _normal(rng, n_users),
                 _normal(rng, n_items),
                 _normal(rng, n_items if side else 0, factors),
             )
-            rates = Rates(0.02, 0.03, 0.01 if n_users > 1 else 0.0, 0.02, 0.5)
+            rates = ratings.Rates(0.02, 0.03, 0.01 if n_users > 1 else 0.0, 0.02, 0.5)
             rows = (rng.random(len(table), np.float32) for table in tables[:4])
-            penalties = Penalties._make([*rows, 0.3])
+            penalties = ratings.Penalties._make([*rows, 0.3])
             values, users = rng.integers(1, 6, n).astype(np.float32), rng.permutation(n_users)
-            ratings = ByUser(offsets, ids, values, 0.5 + rng.random(n_users, np.float32))
-            sides = Identities(offsets, ids) if side else None
-            arguments = (ratings, users, tables, 3.5, rates, penalties, 7, sides)
+            rated = ratings.ByUser(offsets, ids, values, 0.5 + rng.random(n_users, np.float32))
+            sides = ratings.Identities(offsets, ids) if side else None
+            arguments = (rated, users, tables, 3.5, rates, penalties, 7, sides)
             yield f"{n} ratings, {factors} factors, identities={side}", arguments
 
 
@@ -414,9 +399,9 @@ def rating_visits() -> Iterator[Sample]:
             ids = rng.integers(0, others, offsets[-1]).astype(np.int32)
             values = rng.integers(1, 6, offsets[-1]).astype(np.float32)
             arguments = (
-                Visits(offsets, ids, values, rng.permutation(n + 2)[:n]),
-                Side(tables[0], biases[0], lambdas, etas, weights[0]),
-                Others(tables[1], biases[1], weights[1]),
+                ratings.Visits(offsets, ids, values, rng.permutation(n + 2)[:n]),
+                ratings.Side(tables[0], biases[0], lambdas, etas, weights[0]),
+                ratings.Others(tables[1], biases[1], weights[1]),
                 3.5,
                 (0.02, 0.03),
                 7,
@@ -443,7 +428,7 @@ def rating_solves() -> Iterator[Sample]:
                 rng = np.random.default_rng(width)
                 offsets, ids, _ = random_counts(rows, 6, 0.5, np.float32, rows)
                 root = rng.standard_normal((width, width))
-                targets = Targets(offsets, ids, _normal(rng, len(ids)))
+                targets = ratings.Targets(offsets, ids, _normal(rng, len(ids)))
                 means = _normal(rng, *((rows, width) if scaled else (width,)))
                 arguments = (
                     targets, _normal(rng, 6, width), means, root @ root.T + np.eye(width),
@@ -474,7 +459,7 @@ def boltzmann_divergence() -> Iterator[Sample]:
                 offsets, ids, _ = random_counts(n_cases, visible, 0.6, np.float32, seed=n_cases)
                 levels, chosen = rng.integers(0, K, len(ids)), rng.permutation(n_cases)
                 shape = (visible, hidden) if tied else (visible, K, hidden)
-                machine = Machine(
+                machine = ratings.Machine(
                     _normal(rng, *shape),
                     _normal(rng, visible, K),
                     _normal(rng, hidden),
@@ -482,7 +467,7 @@ def boltzmann_divergence() -> Iterator[Sample]:
                     np.linspace(-1, 1, K, dtype=np.float32),
                 )
                 sides = (offsets, ids) if side else (None, None)
-                cases = Cases(offsets, ids, levels, _normal(rng, n_cases), *sides)
+                cases = ratings.Cases(offsets, ids, levels, _normal(rng, n_cases), *sides)
                 label = f"{hidden} hidden, {K} levels, tied={tied}, identities={side}"
                 yield label, (cases, chosen, machine, 3)
 
@@ -490,8 +475,8 @@ def boltzmann_divergence() -> Iterator[Sample]:
 def boltzmann_descent() -> Iterator[Sample]:
     """The same, with penalties that a few steps show."""
     for label, (cases, chosen, machine, seed) in boltzmann_divergence():
-        own = Machine(*(table.copy() for table in machine))
-        yield label, (cases, chosen, own, seed, Descent(0.05, 0.02, 0.4, 0.3, 0.2))
+        own = ratings.Machine(*(table.copy() for table in machine))
+        yield label, (cases, chosen, own, seed, ratings.Descent(0.05, 0.02, 0.4, 0.3, 0.2))
 
 
 def boltzmann_expectations() -> Iterator[Sample]:
