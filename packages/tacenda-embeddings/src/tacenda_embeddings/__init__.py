@@ -12,33 +12,28 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# fmt: off
 __all__ = [
-    "LDS",
-    "LDSSettings",
-    "LaggedCounts",
-    "MorphologicalLDS",
-    "SumEmbed",
-    "SumEmbedSettings",
-    "VarEmbed",
-    "VarEmbedSettings",
+    "LDS", "LDSSettings", "LaggedCounts", "MorphologicalLDS", "SumEmbed", "SumEmbedSettings",
+    "VarEmbed", "VarEmbedSettings",
 ]
+# fmt: on
 
 _HOMES = {
-    "LDS": "tacenda_embeddings.lds.model",
-    "LDSSettings": "tacenda_embeddings.lds.settings",
-    "LaggedCounts": "tacenda_embeddings.lds.lagged_counts",
-    "MorphologicalLDS": "tacenda_embeddings.morphological_lds",
-    "SumEmbed": "tacenda_embeddings.varembed.model",
-    "SumEmbedSettings": "tacenda_embeddings.varembed.settings",
-    "VarEmbed": "tacenda_embeddings.varembed.model",
-    "VarEmbedSettings": "tacenda_embeddings.varembed.settings",
+    "lds.lagged_counts": "LaggedCounts",
+    "lds.model": "LDS",
+    "lds.settings": "LDSSettings",
+    "morphological_lds": "MorphologicalLDS",
+    "varembed.model": "SumEmbed VarEmbed",
+    "varembed.settings": "SumEmbedSettings VarEmbedSettings",
 }
 
 
 def __getattr__(name: str) -> Any:
     # Lazy, because spaCy imports this package whenever it looks for factories.
-    if name in _HOMES:
-        from importlib import import_module
+    from importlib import import_module
 
-        return getattr(import_module(_HOMES[name]), name)
+    for home, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"{__name__}.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,31 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tacenda.cli.options import (
-    Checkpoints,
-    Digits,
-    Distribution,
-    Encoding,
-    Errors,
-    Folder,
-    Force,
-    Lowercase,
-    MaxVocabulary,
-    MinCount,
-    Output,
-    Precision,
-    Scheduler,
-    Set,
-    TextField,
-    Texts,
-    Tokenizer,
-    check_file,
-    check_output,
-    load_model,
-    open_corpus,
-    options_of,
-    save_smaller,
-)
+from tacenda.cli import options as common
 from tacenda.errors import ConfigurationError
 from tacenda.tokenizers import spacy_config
 
@@ -61,8 +37,8 @@ def _file(help: str) -> Any:
 
 @app.command()
 def fit(
-    text: Texts,
-    output: Output,
+    text: common.Texts,
+    output: common.Output,
     model: Annotated[
         str,
         typer.Option(
@@ -70,18 +46,18 @@ def fit(
             "takes them, in OUTPUT/lds and OUTPUT/vectors."
         ),
     ] = "lds",
-    distribution: Distribution = None,
-    tokenizer: Tokenizer = None,
+    distribution: common.Distribution = None,
+    tokenizer: common.Tokenizer = None,
     language: Annotated[
         str | None,
         typer.Option(
             "--language", "--lang", metavar="LANG", help="The same as --tokenizer spacy:LANG."
         ),
     ] = None,
-    max_vocabulary: MaxVocabulary = 40_000,
-    min_count: MinCount = 1,
-    digits: Digits = True,
-    lowercase: Lowercase = False,
+    max_vocabulary: common.MaxVocabulary = 40_000,
+    min_count: common.MinCount = 1,
+    digits: common.Digits = True,
+    lowercase: common.Lowercase = False,
     oov: Annotated[
         str,
         typer.Option(
@@ -96,14 +72,14 @@ def fit(
         Path | None,
         _file("Held-out text; training stops when it no longer improves (varembed)."),
     ] = None,
-    checkpoints: Checkpoints = None,
-    precision: Precision = None,
-    settings: Set = None,
-    scheduler: Scheduler = None,
-    text_field: TextField = None,
-    encoding: Encoding = "utf-8",
-    errors: Errors = "strict",
-    force: Force = False,
+    checkpoints: common.Checkpoints = None,
+    precision: common.Precision = None,
+    settings: common.Set = None,
+    scheduler: common.Scheduler = None,
+    text_field: common.TextField = None,
+    encoding: common.Encoding = "utf-8",
+    errors: common.Errors = "strict",
+    force: common.Force = False,
 ) -> None:
     """Fit an embedder to raw text, save it, and print what it cost.
 
@@ -112,7 +88,7 @@ def fit(
     """
     from tacenda import Corpus
 
-    options = options_of(settings)
+    options = common.options_of(settings)
     members = _make(model, options, {"n_states": n_states, "output": model_output}, distribution)
     more = {"valid": valid, "checkpoints": checkpoints}
     chosen: dict[str, Any] = {name: value for name, value in more.items() if value is not None}
@@ -122,7 +98,7 @@ def fit(
                 f"the embedder {embedder.name!r} is not trained in steps: leave out --{name}"
             )
     for _, part in members:
-        check_output(output / part, force)
+        common.check_output(output / part, force)
     decoding: dict[str, Any] = {"tokenizer": _choose_tokenizer(tokenizer, language)}
     decoding |= {"encoding": encoding, "errors": errors, "text_field": text_field}
     vocabulary = {"max_vocabulary": max_vocabulary or None, "min_count": min_count, "oov": oov}
@@ -135,7 +111,7 @@ def fit(
         for embedder, _ in members:
             dask.check_model(embedder)
         trains = [partial(dask.fit, embedder) for embedder, _ in members]
-    with open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
+    with common.open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
         if valid is not None:
             chosen["valid"] = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
         typer.echo(f"text read: {_seconds_since(begun)}", err=True)
@@ -207,7 +183,7 @@ def _seconds_since(begun: float) -> str:
 
 @app.command()
 def apply(
-    folder: Folder,
+    folder: common.Folder,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Text, one sentence per line.")],
     output: Annotated[
         str,
@@ -220,9 +196,9 @@ def apply(
         ),
     ] = None,
     model_output: ModelOutput = None,
-    encoding: Encoding = "utf-8",
-    errors: Errors = "strict",
-    force: Force = False,
+    encoding: common.Encoding = "utf-8",
+    errors: common.Errors = "strict",
+    force: common.Force = False,
 ) -> None:
     """Write a vector for every token of a text.
 
@@ -235,7 +211,7 @@ def apply(
     if output != "-" and not output.endswith(".npz"):
         raise typer.BadParameter(f"--output must end in .npz or be -, not {output}")
     if output != "-":
-        check_file(Path(output), force)
+        common.check_file(Path(output), force)
     embedder = _load(folder, model_output)
     sentences = text_vectors.embed_file(
         embedder, file, tokenizer or _tokenizer_of(embedder), encoding, errors
@@ -252,25 +228,25 @@ def apply(
 
 @app.command()
 def compact(
-    folder: Folder,
-    output: Output,
-    precision: Precision = None,
+    folder: common.Folder,
+    output: common.Output,
+    precision: common.Precision = None,
     text: Annotated[
         Path | None, _file("Compare the vectors on this text instead of single words.")
     ] = None,
-    encoding: Encoding = "utf-8",
-    errors: Errors = "strict",
-    force: Force = False,
+    encoding: common.Encoding = "utf-8",
+    errors: common.Errors = "strict",
+    force: common.Force = False,
 ) -> None:
     """Save a smaller copy of a model, and print how close its vectors are to the original's."""
     from tacenda_embeddings.text_vectors import compare
 
     embedder = _load(folder)
-    check_output(output, force)
+    common.check_output(output, force)
     smaller = embedder.rounded(precision or "int8")
     # before anything is saved: the text may not be there, or have no vectors
     loss = compare(embedder, smaller, text, _tokenizer_of(embedder), encoding, errors)
-    save_smaller(smaller, folder, output, None)
+    common.save_smaller(smaller, folder, output, None)
     typer.echo(
         f"cosine with the original vectors, {loss.n_vectors:,} {loss.of}: "
         f"mean {loss.mean:.5f}, least {loss.least:.5f}"
@@ -279,7 +255,7 @@ def compact(
 
 @app.command()
 def neighbours(
-    folder: Folder,
+    folder: common.Folder,
     word: Annotated[str, typer.Argument(help="A word.")],
     n_words: Annotated[
         int, typer.Option("--words", min=1, help="Number of neighbours to show.")
@@ -310,7 +286,7 @@ def neighbours(
 
 @app.command()
 def pairs(
-    folder: Folder,
+    folder: common.Folder,
     n_pairs: Annotated[int, typer.Option("--pairs", min=1, help="Number of pairs to show.")] = 10,
     n_words: Annotated[
         int, typer.Option("--words", min=1, help="Number of words on each side.")
@@ -336,7 +312,7 @@ def pairs(
 
 @app.command()
 def morphemes(
-    folder: Folder,
+    folder: common.Folder,
     words: Annotated[
         list[str], typer.Argument(metavar="WORD...", help="Words, in the vocabulary or not.")
     ],
@@ -357,7 +333,7 @@ def morphemes(
 
 @app.command()
 def export(
-    folder: Folder,
+    folder: common.Folder,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The text file to write.")],
     words: Annotated[
         Path | None, _file("More words to write, one per line, in the vocabulary or not.")
@@ -365,7 +341,7 @@ def export(
     raw: Annotated[
         bool, typer.Option("--raw", help="Do not scale the vectors to one length.")
     ] = False,
-    force: Force = False,
+    force: common.Force = False,
 ) -> None:
     """Write the vectors of words in word2vec's text format (varembed, sumembed).
 
@@ -373,7 +349,7 @@ def export(
     """
     from tacenda.corpus.lines import numbered_lines
 
-    check_file(file, force)
+    common.check_file(file, force)
     more = [line.strip() for _, line in numbered_lines(words)] if words is not None else []
     chosen = [word for word in more if word]
     n = _load_morphological(folder).save_word2vec(file, chosen, scaled=not raw)
@@ -385,7 +361,7 @@ def export(
 
 @app.command()
 def vectors(
-    folder: Folder,
+    folder: common.Folder,
     output: Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline to write.")],
     language: _Language = "en",
 ) -> None:
@@ -394,7 +370,7 @@ def vectors(
     You do not need it for `spacy train`: name the model itself with `init-config --vectors`, or in
     `[initialize.before_init]` with `@callbacks = "tacenda.use_vectors.v1"` and `source = DIR`.
     """
-    check_output(output)
+    common.check_output(output)
     model = _load_morphological(folder)
     try:
         import spacy
@@ -442,11 +418,11 @@ def init_config(
         typer.Option(help='Where the vectors go: "tensor" (Doc.tensor) or NAME (doc._.NAME).'),
     ] = None,
     model_output: ModelOutput = None,
-    force: Force = False,
+    force: common.Force = False,
 ) -> None:
     """Write a complete configuration for `spacy train`, of components that read the vectors."""
     if str(output) != "-":
-        check_file(output, force)
+        common.check_file(output, force)
     try:
         from tacenda_embeddings.spacy.configuration import missing, pipeline_config
     except ImportError as error:
@@ -493,7 +469,7 @@ def _load(folder: Path, output: str | None = None) -> Any:
     """Return a fitted embedder. Raises ConfigurationError for a model of another kind, or without that output."""
     from tacenda_embeddings.text_vectors import with_output
 
-    return with_output(load_model(folder, "transform", "token embeddings"), output)
+    return with_output(common.load_model(folder, "transform", "token embeddings"), output)
 
 
 def _load_morphological(folder: Path) -> Any:

@@ -29,83 +29,49 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# fmt: off
 __all__ = [
-    "FRBM",
-    "HLBL",
-    "HMM",
-    "LBL",
-    "VLHMM",
-    "AdaptiveMixture",
-    "BrownClusters",
-    "Continuation",
-    "FullScore",
-    "HLBLAdvanced",
-    "HasContextVectors",
-    "KneserNey",
-    "LBLAdvanced",
-    "LanguageModel",
-    "Mixture",
-    "NeuralCache",
-    "Perplexity",
-    "Posterior",
-    "RecurrentLM",
-    "Rescored",
-    "State",
-    "StateSpaceLM",
-    "StateSpaceLMAdvanced",
-    "SurprisalTable",
-    "TemporalFRBM",
-    "Tree",
-    "UnigramCache",
-    "UnknownWords",
-    "VLHMMAdvanced",
-    "brown_clusters",
-    "build_tree",
-    "read_items",
+    "FRBM", "HLBL", "HMM", "LBL", "VLHMM", "AdaptiveMixture", "BrownClusters", "Continuation",
+    "FullScore", "HLBLAdvanced", "HasContextVectors", "KneserNey", "LBLAdvanced", "LanguageModel",
+    "Mixture", "NeuralCache", "Perplexity", "Posterior", "RecurrentLM", "Rescored", "State",
+    "StateSpaceLM", "StateSpaceLMAdvanced", "SurprisalTable", "TemporalFRBM", "Tree",
+    "UnigramCache", "UnknownWords", "VLHMMAdvanced", "brown_clusters", "build_tree", "read_items",
     "surprisal_table",
 ]
+# fmt: on
 
 _HOMES = {
-    "AdaptiveMixture": "tacenda_lm.mixture",
-    "BrownClusters": "tacenda_lm.hidden_markov.brown",
-    "brown_clusters": "tacenda_lm.hidden_markov.brown",
-    "FRBM": "tacenda_lm.boltzmann",
-    "TemporalFRBM": "tacenda_lm.boltzmann",
-    "HLBL": "tacenda_lm.log_bilinear.hlbl",
-    "HLBLAdvanced": "tacenda_lm.log_bilinear.hlbl",
-    "HasContextVectors": "tacenda_lm.cache",
-    "LBL": "tacenda_lm.log_bilinear.lbl",
-    "LBLAdvanced": "tacenda_lm.log_bilinear.lbl",
-    "Posterior": "tacenda_lm.hidden_markov.vlhmm",
-    "Tree": "tacenda_lm.log_bilinear.trees",
-    "HMM": "tacenda_lm.hidden_markov.hmm",
-    "VLHMM": "tacenda_lm.hidden_markov.vlhmm",
-    "VLHMMAdvanced": "tacenda_lm.hidden_markov.settings",
-    "UnigramCache": "tacenda_lm.cache",
-    "build_tree": "tacenda_lm.log_bilinear.tree_building",
-    "Continuation": "tacenda_lm.generation",
-    "FullScore": "tacenda_lm.kenlm_interface",
-    "KneserNey": "tacenda_lm.ngram.kneser_ney",
-    "LanguageModel": "tacenda_lm.language_model",
-    "Mixture": "tacenda_lm.mixture",
-    "NeuralCache": "tacenda_lm.cache",
-    "Perplexity": "tacenda_lm.perplexity",
-    "RecurrentLM": "tacenda_lm.recurrent",
-    "Rescored": "tacenda_lm.language_model",
-    "State": "tacenda_lm.states",
-    "StateSpaceLMAdvanced": "tacenda_lm.state_space",
-    "StateSpaceLM": "tacenda_lm.state_space",
-    "SurprisalTable": "tacenda_lm.surprisal.table",
-    "UnknownWords": "tacenda_lm.unknown_words",
-    "read_items": "tacenda_lm.surprisal.items",
-    "surprisal_table": "tacenda_lm.surprisal.scoring",
+    "boltzmann": "FRBM TemporalFRBM",
+    "cache": "HasContextVectors NeuralCache UnigramCache",
+    "generation": "Continuation",
+    "hidden_markov.brown": "BrownClusters brown_clusters",
+    "hidden_markov.hmm": "HMM",
+    "hidden_markov.settings": "VLHMMAdvanced",
+    "hidden_markov.vlhmm": "Posterior VLHMM",
+    "kenlm_interface": "FullScore",
+    "language_model": "LanguageModel Rescored",
+    "log_bilinear.hlbl": "HLBL HLBLAdvanced",
+    "log_bilinear.lbl": "LBL LBLAdvanced",
+    "log_bilinear.tree_building": "build_tree",
+    "log_bilinear.trees": "Tree",
+    "mixture": "AdaptiveMixture Mixture",
+    "ngram.kneser_ney": "KneserNey",
+    "perplexity": "Perplexity",
+    "recurrent": "RecurrentLM",
+    "state_space": "StateSpaceLM StateSpaceLMAdvanced",
+    "states": "State",
+    "surprisal.items": "read_items",
+    "surprisal.scoring": "surprisal_table",
+    "surprisal.table": "SurprisalTable",
+    "unknown_words": "UnknownWords",
 }
 
 
 def __getattr__(name: str) -> Any:
     # Lazy, because spaCy imports this package whenever it looks for factories.
-    if name in _HOMES:
-        from importlib import import_module
+    from importlib import import_module
 
-        return getattr(import_module(_HOMES[name]), name)
+    for home, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"{__name__}.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

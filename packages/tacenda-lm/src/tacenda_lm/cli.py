@@ -18,33 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from typer import Argument, Option
 
-from tacenda.cli.options import (
-    AsJson,
-    Checkpoints,
-    Digits,
-    Distribution,
-    Encoding,
-    Errors,
-    Folder,
-    Force,
-    Lowercase,
-    MaxVocabulary,
-    MinCount,
-    Output,
-    Precision,
-    Scheduler,
-    Set,
-    TextField,
-    Texts,
-    as_options,
-    check_file,
-    check_output,
-    input_text,
-    load_model,
-    open_corpus,
-    options_of,
-    save_smaller,
-)
+from tacenda.cli import options as common
 from tacenda.errors import ArtifactError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -78,7 +52,7 @@ _MOST_FOUND = 1000  # sentences of a beam search, which keeps as many states
 
 @app.command()
 def surprisal(
-    folder: Folder,
+    folder: common.Folder,
     files: Annotated[
         list[Path],
         Argument(
@@ -121,9 +95,9 @@ def surprisal(
     ),
     tokenizer: Tokenizer = None,
     tabs: bool = Option(False, "--tabs", help="Separate columns with tabs instead of commas."),
-    encoding: Encoding = "utf-8",
-    errors: Errors = "strict",
-    force: Force = False,
+    encoding: common.Encoding = "utf-8",
+    errors: common.Errors = "strict",
+    force: common.Force = False,
 ) -> None:
     """Print a table with one row per word: its surprisal in bits, and further predictors for a regression.
 
@@ -138,7 +112,7 @@ def surprisal(
     of_items = _item_options(region, item, sentence, words, delimiter, quotes)
     if output is not None:
         check_ending(output)
-        check_file(output, force)
+        common.check_file(output, force)
     model = _load(folder)
     reading: dict[str, Any] = {"encoding": encoding, "errors": errors}
     texts = _read_texts(files, of_items, reading)
@@ -156,7 +130,7 @@ def surprisal(
             **reading,
         )
     for note in table.notes:
-        typer.echo(f"note: {as_options(note)}", err=True)
+        typer.echo(f"note: {common.as_options(note)}", err=True)
     if output is None and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as a file is
     table.write(sys.stdout if output is None else output, delimiter="\t" if tabs else None)
@@ -198,7 +172,7 @@ def _read_texts(
     if [str(file) for file in files].count("-") > 1:
         raise typer.BadParameter("- is standard input, which can be read once: give it once")
     # a missing file is found before any is read
-    given = [input_text(file, **reading) for file in files]
+    given = [common.input_text(file, **reading) for file in files]
     if of_items is not None:
         return [found for each in given for found in read_items(each, **of_items, **reading)]
     # a line end after it, so that no text is taken for the name of a file
@@ -207,21 +181,21 @@ def _read_texts(
 
 @app.command()
 def compact(
-    folder: Folder,
-    output: Output,
+    folder: common.Folder,
+    output: common.Output,
     bits: int | None = Option(None, help="Bits per log-probability (kneser_ney). Default: 8."),
     prune: float = Option(
         0.0,
         help="Leave out n-grams that lower the perplexity by less than this share (kneser_ney).",
     ),
-    precision: Precision = None,
+    precision: common.Precision = None,
     text: Path | None = Option(
         None, metavar="FILE", help="Held-out text to measure the perplexity on, before and after."
     ),
     tokenizer: Tokenizer = None,
-    encoding: Encoding = "utf-8",
-    errors: Errors = "strict",
-    force: Force = False,
+    encoding: common.Encoding = "utf-8",
+    errors: common.Errors = "strict",
+    force: common.Force = False,
 ) -> None:
     """Save a model in fewer bits, and print what that costs: the perplexity of --text before and after."""
     from tacenda_lm import KneserNey
@@ -234,7 +208,7 @@ def compact(
     for name, given in idle.items():
         if given:
             raise ConfigurationError(f"a model {model.name!r} has no --{name}: leave it out")
-    check_output(output, force)
+    common.check_output(output, force)
 
     def measure(measured: LanguageModel) -> Perplexity:
         return measured.perplexity(sentences, context=measured.own_context, marks="keep")
@@ -245,9 +219,9 @@ def compact(
         old = measure(model)
     if isinstance(model, KneserNey):
         smaller = model.smaller(prune=prune, bits=8 if bits is None else bits)
-        small = save_smaller(smaller, folder, output, None)
+        small = common.save_smaller(smaller, folder, output, None)
     else:
-        small = save_smaller(model, folder, output, precision or "int8")
+        small = common.save_smaller(model, folder, output, precision or "int8")
     if text is not None:
         new = measure(small)
         typer.echo(
@@ -257,8 +231,8 @@ def compact(
 
 @app.command()
 def fit(
-    text: Texts,
-    output: Output,
+    text: common.Texts,
+    output: common.Output,
     valid: Path | None = Option(None, metavar="FILE", help="Held-out text, one sentence per line."),
     vocabulary: Path | None = Option(
         None,
@@ -271,29 +245,29 @@ def fit(
         "--model",
         help="Name of the model; `tacenda plugins language_models` lists them.",
     ),
-    distribution: Distribution = None,
+    distribution: common.Distribution = None,
     order: int | None = Option(None, min=1, help="Number of words in an n-gram (kneser_ney)."),
     lds: str | None = Option(
         None, metavar="DIR", help="Saved LDS to start training from (recurrent)."
     ),
-    settings: Set = None,
-    checkpoints: Checkpoints = None,
+    settings: common.Set = None,
+    checkpoints: common.Checkpoints = None,
     tokenizer: str = Option("whitespace", help=f"{_TOKENIZERS}."),
-    max_vocabulary: MaxVocabulary = 0,
-    min_count: MinCount = 1,
-    lowercase: Lowercase = False,
-    digits: Digits = False,
+    max_vocabulary: common.MaxVocabulary = 0,
+    min_count: common.MinCount = 1,
+    lowercase: common.Lowercase = False,
+    digits: common.Digits = False,
     count_words: bool = Option(
         False,
         "--count-words",
         help="Also count words of several tokens, such as don't, so that surprisal tables have their frequencies.",
     ),
-    scheduler: Scheduler = None,
-    text_field: TextField = None,
+    scheduler: common.Scheduler = None,
+    text_field: common.TextField = None,
     marks: Marks = "refuse",
-    encoding: Encoding = "utf-8",
-    errors: Errors = "strict",
-    force: Force = False,
+    encoding: common.Encoding = "utf-8",
+    errors: common.Errors = "strict",
+    force: common.Force = False,
 ) -> None:
     """Fit a language model to text and save it.
 
@@ -304,7 +278,7 @@ def fit(
 
     if count_words and scheduler is not None:
         raise typer.BadParameter("--count-words does not work on a cluster: leave out --scheduler")
-    options = options_of(settings, order=order, lds=lds)
+    options = common.options_of(settings, order=order, lds=lds)
     unfitted = _make_model(model, distribution, options, checkpoints, scheduler)
     reading: dict[str, Any] = {
         "tokenizer": tokenizer,
@@ -313,10 +287,10 @@ def fit(
         "marks": check_marks(marks),
         "text_field": text_field,
     }
-    check_output(output, force)
+    common.check_output(output, force)
     held_out = None  # as words, because a corpus does not remember which <unk> were written
     if valid is not None:
-        held_out = list(sentences_of(input_text(valid, encoding, errors), **reading))
+        held_out = list(sentences_of(common.input_text(valid, encoding, errors), **reading))
     reading |= {
         "vocabulary": None if vocabulary is None else _read_words(vocabulary, digits, lowercase),
         "max_vocabulary": max_vocabulary or None,
@@ -326,7 +300,7 @@ def fit(
     }
     if count_words:
         reading["count_words"] = True
-    with open_corpus(text, scheduler, **reading) as corpus:
+    with common.open_corpus(text, scheduler, **reading) as corpus:
         fitted = _fit(unfitted, corpus, held_out, checkpoints, scheduler)
     for _ in _announce_fitted_lines(fitted, iter(held_out or [])):
         pass
@@ -382,14 +356,14 @@ def _fit(
 
 @app.command()
 def score(
-    folder: Folder,
+    folder: common.Folder,
     file: File,
     words: bool = Option(False, help="Print one line per word, with its surprisal in bits."),
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
     blank_lines: BlankLines = "skip",
-    encoding: Encoding = "utf-8",
-    errors: Errors = "strict",
+    encoding: common.Encoding = "utf-8",
+    errors: common.Errors = "strict",
 ) -> None:
     """Print the log-probability of every line of a text.
 
@@ -418,7 +392,7 @@ def score(
 
 @app.command()
 def perplexity(
-    folder: Folder,
+    folder: common.Folder,
     file: File,
     context: str = Option(
         "sentence",
@@ -427,9 +401,9 @@ def perplexity(
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
     blank_lines: BlankLines = "skip",
-    as_json: AsJson = False,
-    encoding: Encoding = "utf-8",
-    errors: Errors = "strict",
+    as_json: common.AsJson = False,
+    encoding: common.Encoding = "utf-8",
+    errors: common.Errors = "strict",
 ) -> None:
     """Print the perplexity of a text, with and without unknown words and ends of sentences."""
     from tacenda_lm.perplexity import check_context
@@ -469,7 +443,7 @@ def perplexity(
 
 @app.command()
 def generate(
-    folder: Folder,
+    folder: common.Folder,
     context: str = Option("", help="Words that every sentence begins with."),
     n: int = Option(5, "-n", "--n", min=1, max=1_000_000, help="Number of sentences."),
     max_words: int = Option(50, min=1, max=100_000, help="Maximum number of words to add."),
@@ -486,7 +460,7 @@ def generate(
         help="Search for the most probable sentences with a beam of this width, instead of drawing.",
     ),
     tokenizer: Tokenizer = None,
-    as_json: AsJson = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Print sentences of a model: random ones, or with --beam the most probable ones."""
     import numpy as np
@@ -521,7 +495,7 @@ def mix(
     folders: Annotated[
         list[Path], Argument(metavar="DIR...", help="Folders of saved language models.")
     ],
-    output: Output,
+    output: common.Output,
     valid: Path | None = Option(None, metavar="FILE", help="Held-out text to fit the weights to."),
     weights: str | None = Option(
         None, help="Fixed weights, separated by commas. Default: equal weights."
@@ -531,9 +505,9 @@ def mix(
     ),
     tokenizer: Tokenizer = None,
     marks: Marks = "refuse",
-    encoding: Encoding = "utf-8",
-    errors: Errors = "strict",
-    force: Force = False,
+    encoding: common.Encoding = "utf-8",
+    errors: common.Errors = "strict",
+    force: common.Force = False,
 ) -> None:
     """Mix language models, with fixed weights or with weights fitted to held-out text."""
     from tacenda.artifact.folder import check_name
@@ -549,7 +523,7 @@ def mix(
         given = None if weights is None else [float(weight) for weight in weights.split(",")]
     except ValueError as error:
         raise typer.BadParameter(f"--weights takes numbers with commas: {error}") from error
-    check_output(output, force)
+    common.check_output(output, force)
     models = [_load(folder) for folder in folders]
     names = [folder.resolve().name for folder in folders]
     try:
@@ -575,20 +549,25 @@ def mix(
 
 
 @app.command()
-def cache(folder: Folder, output: Output, settings: Set = None, force: Force = False) -> None:
+def cache(
+    folder: common.Folder,
+    output: common.Output,
+    settings: common.Set = None,
+    force: common.Force = False,
+) -> None:
     """Make a neural cache from a saved model that predicts from a vector, such as hlbl or recurrent.
 
     Mix the cache with that model and others. `tacenda lm fit --model unigram_cache` makes a cache without vectors.
     """
     from tacenda_lm import NeuralCache
 
-    options = options_of(settings)
+    options = common.options_of(settings)
     if "hlbl" in options:
         raise ConfigurationError(
             "`tacenda lm cache` takes the vectors of the saved model: leave out hlbl, or fit a model with its cache "
             "with `tacenda lm fit --model neural_cache`"
         )
-    check_output(output, force)
+    common.check_output(output, force)
     NeuralCache.over(_load(folder), **options).save(output)
     typer.echo(f"neural_cache, saved in {output}", err=True)
 
@@ -596,13 +575,13 @@ def cache(folder: Folder, output: Output, settings: Set = None, force: Force = F
 @app.command()
 def from_arpa(
     file: Annotated[Path, Argument(metavar="FILE", help="An ARPA file, plain or compressed.")],
-    output: Output,
-    force: Force = False,
+    output: common.Output,
+    force: common.Force = False,
 ) -> None:
     """Import an n-gram model from an ARPA file of KenLM, SRILM or another tool."""
     from tacenda_lm import KneserNey
 
-    check_output(output, force)
+    common.check_output(output, force)
     model = KneserNey.from_arpa(file)
     model.save(output)
     sizes = ", ".join(f"{size:,}" for size in model.table.sizes)
@@ -611,7 +590,7 @@ def from_arpa(
 
 @app.command()
 def to_arpa(
-    folder: Folder,
+    folder: common.Folder,
     file: Annotated[
         Path,
         Argument(
@@ -619,14 +598,14 @@ def to_arpa(
             help="File to write, gzipped if its name ends in .gz; - is standard output.",
         ),
     ],
-    force: Force = False,
+    force: common.Force = False,
 ) -> None:
     """Export an n-gram model as an ARPA file, which KenLM, SRILM and most decoders read."""
     from tacenda_lm import KneserNey
 
     is_printed = str(file) == "-"
     if not is_printed:
-        check_file(file, force)
+        common.check_file(file, force)
     model = _load(folder)
     if not isinstance(model, KneserNey):
         raise ConfigurationError(
@@ -638,18 +617,18 @@ def to_arpa(
 
 @app.command()
 def clusters(
-    text: Texts,
+    text: common.Texts,
     output: Annotated[
         Path, Option("--output", "-o", metavar="FILE", help="File to write the clusters to.")
     ],
     n_classes: int = Option(256, min=1, help="Number of clusters."),
     min_count: int = Option(1, min=1, help="Leave out words that occur less often."),
     tokenizer: str = Option("whitespace", help=f"{_TOKENIZERS}."),
-    text_field: TextField = None,
+    text_field: common.TextField = None,
     marks: Marks = "refuse",
-    encoding: Encoding = "utf-8",
-    errors: Errors = "strict",
-    force: Force = False,
+    encoding: common.Encoding = "utf-8",
+    errors: common.Errors = "strict",
+    force: common.Force = False,
 ) -> None:
     """Find Brown clusters of the words of a text.
 
@@ -658,9 +637,9 @@ def clusters(
     from tacenda.corpus.lines import check_marks
     from tacenda_lm import brown_clusters
 
-    check_file(output, force)
+    common.check_file(output, force)
     reading = {"tokenizer": tokenizer, "marks": check_marks(marks), "text_field": text_field}
-    with open_corpus(text, None, encoding=encoding, errors=errors, **reading) as corpus:
+    with common.open_corpus(text, None, encoding=encoding, errors=errors, **reading) as corpus:
         found = brown_clusters(corpus, n_classes, min_count=min_count)
     found.save(output)
     typer.echo(f"{len(found):,} words in {found.n_classes:,} clusters in {output}", err=True)
@@ -670,7 +649,7 @@ def clusters(
 
 
 def _load(folder: Path) -> LanguageModel:
-    model: LanguageModel = load_model(folder, "score_corpus", "a language model")
+    model: LanguageModel = common.load_model(folder, "score_corpus", "a language model")
     return model
 
 
@@ -692,7 +671,7 @@ def _sentences(
     from tacenda.corpus.lines import check_marks
     from tacenda.corpus.text import sentences_of
 
-    text = input_text(file, encoding, errors)
+    text = common.input_text(file, encoding, errors)
     split = _tokenizer_of(model, tokenizer)
     return sentences_of(text, split, encoding, errors, check_marks(marks))
 
@@ -732,7 +711,9 @@ def _read_words(source: Path, digits: bool, lowercase: bool) -> Vocabulary:
             raise ConfigurationError(f"{source} holds a model without a vocabulary of words")
         return found
     normalization = Normalization(digits, lowercase)
-    rows = filter(None, sentences_of(input_text(source, "utf-8", "strict"), ASCII_WHITESPACE))
+    rows = filter(
+        None, sentences_of(common.input_text(source, "utf-8", "strict"), ASCII_WHITESPACE)
+    )
     listed = list(rows)
     if listed and all(len(row) == 3 and set(row[0]) <= {"0", "1"} for row in listed):
         counts = {word: whole_number(count) or 0 for _, word, count in listed}

@@ -15,16 +15,7 @@ import typer
 
 from tacenda import plugins
 from tacenda.arrays import LARGEST
-from tacenda.cli.options import (
-    AsJson,
-    Checkpoints,
-    Encoding,
-    Folder,
-    Force,
-    Output,
-    check_output,
-    settings_of,
-)
+from tacenda.cli import options as common
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.estimator import load
 from tacenda.ratings import Ratings, read_ratings, split_last, split_per_user
@@ -103,9 +94,9 @@ def evaluate(
     separator: Separator = None,
     columns: Columns = "0,1,2",
     scale: ScaleOf = None,
-    encoding: Encoding = "utf-8",
+    encoding: common.Encoding = "utf-8",
     duplicates: Duplicates = "error",
-    as_json: AsJson = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Compare the top lists of models with ratings that were held out."""
     ratings = read(file, separator, columns, scale, encoding, duplicates)
@@ -140,7 +131,7 @@ def evaluate(
 
 def fit(
     file: File,
-    output: Output,
+    output: common.Output,
     model: Annotated[
         str, typer.Option("--model", help="A model of `tacenda plugins recommenders`.")
     ] = "conditional_pmf",
@@ -148,13 +139,13 @@ def fit(
         int | None, typer.Option(min=0, help="Random seed. Default: that of the model.")
     ] = None,
     settings: Set = None,
-    checkpoints: Checkpoints = None,
+    checkpoints: common.Checkpoints = None,
     separator: Separator = None,
     columns: Columns = "0,1,2",
     scale: ScaleOf = None,
-    encoding: Encoding = "utf-8",
+    encoding: common.Encoding = "utf-8",
     duplicates: Duplicates = "error",
-    force: Force = False,
+    force: common.Force = False,
 ) -> None:
     """Train a model on a file of ratings, and save it together with the ratings."""
     options = read_settings(settings, [model])[model]
@@ -165,7 +156,7 @@ def fit(
             "--checkpoints is a folder within --output, which holds only the model: name another folder"
         )
     unfitted = make_model(model, options, 0 if seed is None else seed, required=seed is not None)
-    check_output(output, force)
+    common.check_output(output, force)
     ratings = read(file, separator, columns, scale, encoding, duplicates)
     for index in (ratings.users, ratings.items):
         in_utf8(index)  # an id that cannot be saved is refused before a long fit
@@ -178,7 +169,7 @@ def fit(
 
 def recommend(
     context: typer.Context,
-    folder: Folder,
+    folder: common.Folder,
     user: Annotated[
         list[str] | None, typer.Option("--user", help="Recommend to this user. Repeatable.")
     ] = None,
@@ -212,8 +203,8 @@ def recommend(
     ] = 0,
     separator: Separator = None,
     columns: Columns = "0,1,2",
-    encoding: Encoding = "utf-8",
-    as_json: AsJson = False,
+    encoding: common.Encoding = "utf-8",
+    as_json: common.AsJson = False,
 ) -> None:
     """Recommend items to users, or to a new user with some ratings."""
     if include_rated and seen is not None:
@@ -385,7 +376,7 @@ def read_settings(settings: list[str] | None, models: list[str]) -> dict[str, di
 
     Raises BadParameter for options of a model that is not among them.
     """
-    chosen = settings_of(settings or [])
+    chosen = common.settings_of(settings or [])
     short = {model: model.partition("@")[0] for model in models}
     own = {}
     for name in {plugin.name for plugin in plugins.available("recommenders")} & set(chosen):

@@ -53,46 +53,11 @@ if TYPE_CHECKING:
     from typing import Annotated as UInt8
     from typing import Annotated as UInt64
 
+# without this, type checkers would not let others import what is imported here to them
 __all__ = [
-    "LARGEST",
-    "Array",
-    "Arrays",
-    "Bool",
-    "Float",
-    "Float32",
-    "Float64",
-    "Int",
-    "Int8",
-    "Int32",
-    "Int64",
-    "Offsets",
-    "Probabilities",
-    "UInt8",
-    "UInt64",
-    "append_column",
-    "as_tensor",
-    "ascending",
-    "assign",
-    "at_least",
-    "below",
-    "copy",
-    "empty",
-    "from_tensor",
-    "in_c_order",
-    "library",
-    "merge_rows",
-    "multiply_into",
-    "named",
-    "over",
-    "positive",
-    "take",
-    "to_device",
-    "to_numpy",
-    "to_tensors",
-    "up_to",
-    "within",
-    "zeros",
-]
+    "Bool", "Float", "Float32", "Float64", "Int", "Int8", "Int32", "Int64", "Offsets", "Probabilities",
+    "UInt8", "UInt64",
+]  # fmt: skip
 
 Array = Any
 """An array of numpy on the CPU, a tensor of torch elsewhere."""

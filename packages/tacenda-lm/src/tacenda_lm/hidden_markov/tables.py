@@ -29,16 +29,7 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.storage import PASS_ITEMS, forget_pages
 from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property, renew_in_children
-from tacenda.kernels.hidden_markov import (
-    Counts,
-    Forward,
-    Sequences,
-    Vectors,
-    block_softmax,
-    hmm_block,
-    hmm_block_backward,
-    streaming_logsumexp,
-)
+from tacenda.kernels import hidden_markov as hmm
 from tacenda_lm.sequences import Ids, Offsets, join_texts, pieces, with_ends
 
 _Floats = npt.NDArray[np.float32]
@@ -73,7 +64,9 @@ class Observed(NamedTuple):
 
     sources: _Ids  # (pairs,), sorted
     targets: _Ids  # (pairs,)
-    sequences: Sequences  # pairs are numbers of the above, words are places in the lexicon, first are classes
+    sequences: (
+        hmm.Sequences
+    )  # pairs are numbers of the above, words are places in the lexicon, first are classes
 
     @classmethod
     def of(cls, ids: Ids, offsets: Offsets, lexicon: Lexicon) -> Observed:
@@ -86,7 +79,7 @@ class Observed(NamedTuple):
         pairs[reached] = numbers
         first = np.zeros(len(offsets) - 1, np.int32)
         first[np.diff(offsets) > 0] = classes[begins]
-        sequences = Sequences(pairs, lexicon.places[ids].astype(np.int32), first, offsets)
+        sequences = hmm.Sequences(pairs, lexicon.places[ids].astype(np.int32), first, offsets)
         return cls(*np.divmod(distinct, lexicon.n_classes), sequences)
 
 
@@ -168,8 +161,8 @@ class TwoLevel(Classed):
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
         weights = np.ascontiguousarray(self.to_classes[sources, :, targets])
-        vectors = Vectors(self.left, self.reached, self.bias)
-        return block_softmax(vectors, sources, targets, weights)
+        vectors = hmm.Vectors(self.left, self.reached, self.bias)
+        return hmm.block_softmax(vectors, sources, targets, weights)
 
 
 class Flat(Classed):
@@ -183,12 +176,12 @@ class Flat(Classed):
     def norms(self) -> _Floats:
         """The l (classes, k): logarithms of the sums over all states."""
         rows, columns = (x.reshape(-1, x.shape[2]) for x in (self.left, self.reached))
-        sums = streaming_logsumexp(rows, columns, self.bias.ravel())
+        sums = hmm.streaming_logsumexp(rows, columns, self.bias.ravel())
         return sums.reshape(self.bias.shape)
 
     def blocks(self, sources: _Ids, targets: _Ids) -> _Floats:
-        vectors = Vectors(self.left, self.reached, self.bias)
-        return block_softmax(vectors, sources, targets, norms=self.norms)
+        vectors = hmm.Vectors(self.left, self.reached, self.bias)
+        return hmm.block_softmax(vectors, sources, targets, norms=self.norms)
 
 
 class Features(Classed):
@@ -294,9 +287,9 @@ class Passed(NamedTuple):
     """Sentences of a piece of text after the forward pass."""
 
     tokens: slice  # where in the text they are
-    observed: Sequences  # pairs are numbers of blocks of the pool
+    observed: hmm.Sequences  # pairs are numbers of blocks of the pool
     pool: _Floats
-    forward: Forward  # scores and filtered states
+    forward: hmm.Forward  # scores and filtered states
 
 
 class Tables:
@@ -359,17 +352,17 @@ class Tables:
             rows[:1] = 0
             sequences = sequences._replace(first=rows)
             starts = np.concatenate([first[None], starts])
-        passed = hmm_block(pool, self.emissions, starts, sequences)
+        passed = hmm.hmm_block(pool, self.emissions, starts, sequences)
         return Passed(tokens, sequences, pool, passed)
 
-    def backward(self, passed: Passed) -> Counts:
+    def backward(self, passed: Passed) -> hmm.Counts:
         """Return expected counts and posteriors of what was passed."""
         pairs, words, first, offsets = passed.observed
         # a pool is large, and counts are as large as the pool they are for: take the blocks that occur
         used, numbers = np.unique(pairs, return_inverse=True)
-        observed = Sequences(numbers.astype(np.int32), words, np.zeros_like(first), offsets)
+        observed = hmm.Sequences(numbers.astype(np.int32), words, np.zeros_like(first), offsets)
         blocks, starts = passed.pool[used], self.starts[:1]
-        return hmm_block_backward(blocks, self.emissions, starts, observed, passed.forward)
+        return hmm.hmm_block_backward(blocks, self.emissions, starts, observed, passed.forward)
 
     def reach(self, source: int, state: _Floats, target: int) -> _Floats:
         """Return p(z') (k,), not normalized, for the states of one class after p(z) ``state`` of another."""

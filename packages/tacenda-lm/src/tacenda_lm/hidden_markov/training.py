@@ -28,22 +28,7 @@ from tacenda.corpus import Corpus
 from tacenda.corpus.storage import lay_out
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import BlockBatches, FitRun, History, StepResult
-from tacenda.kernels.hidden_markov import (
-    Classed,
-    FeatureModel,
-    Vectors,
-    block_softmax,
-    block_softmax_backward,
-    class_softmax,
-    class_softmax_backward,
-    hmm_block,
-    hmm_block_backward,
-    hmm_features,
-    hmm_features_backward,
-    make_room,
-    streaming_logsumexp,
-    streaming_logsumexp_backward,
-)
+from tacenda.kernels import hidden_markov as hmm
 from tacenda_lm.hidden_markov.settings import LESS, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import (
     Features,
@@ -218,7 +203,7 @@ class Network(nn.Module):
         """Return what was learned, as probabilities and vectors."""
         found = self(None)
         spoken = found.words.numpy(), found.word_bias.numpy(), found.emitting.numpy()
-        emissions = class_softmax(*spoken, lexicon.offsets)
+        emissions = hmm.class_softmax(*spoken, lexicon.offsets)
         shared = emissions, found.log_starts.exp().numpy(), lexicon.classes
         left, reached, bias = found.left.numpy(), found.reached.numpy(), found.bias.numpy()
         if self.transitions == "features":
@@ -363,21 +348,21 @@ def _by_blocks(
         weights = in_c_order(xp.exp(log_classes[sources, :, targets]))
     else:  # normalizers of the classes that something leaves
         rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
-        kept = make_room(rows, columns, _KEPT) if learning else None
-        sums = streaming_logsumexp(rows, columns, bias.ravel(), kept)
+        kept = hmm.make_room(rows, columns, _KEPT) if learning else None
+        sums = hmm.streaming_logsumexp(rows, columns, bias.ravel(), kept)
         norms = xp.zeros_like(bias)
         norms[groups] = sums.reshape(len(groups), -1)
-    vectors = Vectors(left, reached, bias)
-    blocks = block_softmax(vectors, sources, targets, weights, norms, threads)
-    emissions = class_softmax(words, word_bias, emitting, lexicon.offsets)
+    vectors = hmm.Vectors(left, reached, bias)
+    blocks = hmm.block_softmax(vectors, sources, targets, weights, norms, threads)
+    emissions = hmm.class_softmax(words, word_bias, emitting, lexicon.offsets)
     probabilities = blocks, emissions, xp.exp(log_starts), sequences
-    passed = hmm_block(*probabilities, threads)
+    passed = hmm.hmm_block(*probabilities, threads)
     if not learning:
         return passed.log_probs, []
 
     # from expected counts to the vectors, by way of the softmaxes
-    counts = hmm_block_backward(*probabilities, passed, threads)
-    moved = block_softmax_backward(
+    counts = hmm.hmm_block_backward(*probabilities, passed, threads)
+    moved = hmm.block_softmax_backward(
         vectors, sources, targets, blocks, counts.blocks, weights, threads
     )
     slopes = [moved.left, moved.reached, moved.bias]
@@ -388,13 +373,13 @@ def _by_blocks(
     else:
         leaving = _sum_at(norms, sources, moved.departures)
         given, taken = (array[groups].ravel() for array in (norms, -leaving))
-        by_rows, *others = streaming_logsumexp_backward(
+        by_rows, *others = hmm.streaming_logsumexp_backward(
             rows, columns, bias.ravel(), given, taken, kept
         )
         slopes[0][groups] += by_rows.reshape(left[groups].shape)
         for slope, added in zip(slopes[1:], others, strict=True):
             slope += added.reshape(slope.shape)
-    emitted = class_softmax_backward(
+    emitted = hmm.class_softmax_backward(
         words, word_bias, emitting, lexicon.offsets, emissions, counts.emissions
     )
     by_words = emitted.states, emitted.words, emitted.bias
@@ -408,15 +393,15 @@ def _by_features(
     """Go through the features of the states; ``outputs`` are the arrays of `Outputs`."""
     left, reached, _, _, emitting, words, word_bias, log_starts = outputs
     spoken = words, word_bias, emitting, lexicon.offsets
-    emissions = class_softmax(*spoken)
-    model = FeatureModel(left, reached, emissions, np.exp(log_starts))
+    emissions = hmm.class_softmax(*spoken)
+    model = hmm.FeatureModel(left, reached, emissions, np.exp(log_starts))
     _, places, _, offsets = observed.sequences
-    classed = Classed(lexicon.classes[lexicon.order[places]], places, offsets)
-    passed = hmm_features(model, classed)
+    classed = hmm.Classed(lexicon.classes[lexicon.order[places]], places, offsets)
+    passed = hmm.hmm_features(model, classed)
     if not learning:
         return passed.log_probs, []
-    found = hmm_features_backward(model, classed, passed)
-    emitted = class_softmax_backward(*spoken, emissions, found.emissions)
+    found = hmm.hmm_features_backward(model, classed, passed)
+    emitted = hmm.class_softmax_backward(*spoken, emissions, found.emissions)
     by_words = emitted.states, emitted.words, emitted.bias
     return passed.log_probs, [found.left, found.reached, None, None, *by_words, found.starts]
 
@@ -427,10 +412,10 @@ def _by_logarithms(
     """Go through blocks, emissions and starts given as logarithms, arranged as `hmm_block` takes them."""
     blocks, emissions, starts = map(np.exp, logarithms)
     probabilities = blocks, emissions, starts, observed.sequences
-    passed = hmm_block(*probabilities, threads)
+    passed = hmm.hmm_block(*probabilities, threads)
     if not learning:
         return passed.log_probs, []
-    counts = hmm_block_backward(*probabilities, passed, threads)
+    counts = hmm.hmm_block_backward(*probabilities, passed, threads)
     return passed.log_probs, [counts.blocks, counts.emissions, counts.starts]
 
 
