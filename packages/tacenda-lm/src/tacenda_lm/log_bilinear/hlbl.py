@@ -22,12 +22,14 @@ from tacenda import devices
 from tacenda.arrays import Array, Arrays, Float32, to_device
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
+from tacenda.errors import ArtifactError
 from tacenda.fitting import ArrayBatches, FitRun, History, StepResult
 from tacenda.kernels.machinery.memory import WIDE, aligned
 from tacenda.kernels.trees import (
     Context,
     Nodes,
     NodeSums,
+    Predicted,
     Spans,
     context_sum,
     context_sum_backward,
@@ -60,10 +62,10 @@ OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "adagra
 class HLBLAdvanced(Settings):
     """Options of `HLBL` that few need to change."""
 
-    # those of dots mattered only while fitting, but for eight_bits: such a model is read as any other
+    # they mattered only while fitting; a model of 8 bits is read as any other
     retired: ClassVar = MappingProxyType(
         {"max_codes": ..., "max_depth": ..., "eight_bits": ..., "bootstrap_epochs": ...}
-        | {"batch_pieces": ..., "piece_words": ..., "bootstrap_width": ..., "far_words": False}
+        | {"batch_pieces": ..., "piece_words": ..., "bootstrap_width": ..., "far_words": ...}
     )
 
     tail_rates: tuple[float, ...] = option(
@@ -139,6 +141,8 @@ class Parameters(Arrays):
     """Learned parameters, on the device of the fit until it is done."""
 
     words: Float32[Array, "types width", options.weights]  # R
+    # of the words in the tails, where an earlier version gave them vectors of their own; else without rows
+    far_words: Float32[Array, "distant width", options.weights]
     positions: Float32[Array, "context width", options.weights]  # c, the last word's weights first
     bias: Float32[Array, "1 width", options.weights]  # b, of the predicted vector
     tails: Float32[Array, "tails width", options.weights]  # a
@@ -159,6 +163,7 @@ class Parameters(Arrays):
         of_tails = 0.5 * (1 - np.array(advanced.tail_rates, np.float64))
         return cls(
             words=words,
+            far_words=np.zeros((0, width), np.float32),
             nodes=nodes,
             positions=np.repeat(weights[:, None], width, 1).astype(np.float32),
             bias=np.zeros((1, width), np.float32),
@@ -183,6 +188,7 @@ class HLBLPredictor(Predictor):
         p = parameters
         self.context = Context(p.positions, p.bias[0], np.array(rates, np.float32), p.tails)
         self.nodes = Nodes(p.nodes, p.node_biases[:, 0])
+        self.far = p.far_words if len(p.far_words) else p.words
 
     def start(self) -> State:
         return self._extend(
@@ -196,7 +202,7 @@ class HLBLPredictor(Predictor):
     def _extend(self, window: tuple[int, ...], tails: _Floats, word: int) -> State:
         window = (*window, word)
         if len(window) > len(self.context.weights):
-            tails = self.context.rates[:, None] * tails + self.parameters.words[window[0]]
+            tails = self.context.rates[:, None] * tails + self.far[window[0]]
             window = window[1:]
         return State((window, tails.tobytes()))
 
@@ -220,7 +226,7 @@ class HLBLPredictor(Predictor):
         self, stream: Stream, state: State | None = None
     ) -> Iterator[tuple[_Floats, Ids, State | None]]:
         """Yield what `Predictor.passes` says, exactly as if the stream were read in one go."""
-        p, n, (ids, first) = self.parameters, len(self.context.weights), (stream.ids, 0)
+        n, (ids, first) = len(self.context.weights), (stream.ids, 0)
         tails: _Floats | None = None  # sums of what no window holds any more
         if state is not None:  # its window is read again before the ids, in one sequence with them
             window, before = self._unpack(state)
@@ -240,7 +246,7 @@ class HLBLPredictor(Predictor):
             read = np.array(ids[low:end])
             forget_pages(ids)
             span = Spans(read, offsets, np.array([start - low]), np.array([end - low]))
-            found = context_sum(p.words, span, self.context, tails)
+            found = self._sum_context(span, tails)
             tails, after = found.after, None
             if state is not None:
                 window = tuple(ids[max(0, end - n) : end].tolist())
@@ -249,6 +255,16 @@ class HLBLPredictor(Predictor):
             if opening.any():
                 vectors, words = vectors[~opening], words[~opening]
             yield vectors, words, after
+
+    def _sum_context(self, span: Spans, tails: _Floats | None) -> Predicted:
+        words = self.parameters.words
+        if self.far is words:
+            return context_sum(words, span, self.context, tails)
+        c, b, rates, a = self.context
+        near = context_sum(words, span, Context(c, b, rates[:0], a[:0]))
+        alone = Context(np.zeros_like(c), np.zeros_like(b), rates, a)
+        found = context_sum(self.far, span, alone, tails)
+        return found._replace(vectors=near.vectors + found.vectors)
 
     def rows(self, vectors: _Floats) -> _Floats:
         rows = tree_softmax_distribution(vectors, self.tree.codes, self.nodes)
@@ -343,6 +359,8 @@ class HLBL(StreamModel):
             tails=len(advanced.tail_rates),
             nodes=tree.n_nodes,
         )
+        if len(found.far_words) not in (0, types):
+            raise ArtifactError("the array 'far_words' is not of these words: the model is damaged")
         boundary = self.vocabulary.boundary_id
         return HLBLPredictor(found.map(_align), tree, advanced.tail_rates, boundary)
 

@@ -522,9 +522,13 @@ def _check_weights(weights: Any, biases: Any, hidden: int) -> None:
 
 
 def _complete_cases(
-    cases: Cases, chosen: Any, machine: Machine, seed: int, *others: Any
+    cases: Cases, chosen: Any, machine: Machine, seed: int, *descent: Descent
 ) -> tuple[Any, ...]:
     """Return arguments with no identities where there is no conditioning. Raises KernelError."""
+    if descent and not descent[0].shrinks:
+        raise KernelError(
+            f"rates must be at least 0, and times their penalties below 1: {descent[0]}"
+        )
     _check_weights(machine.weights, machine.visible_biases, len(machine.hidden_biases))
     sides = len(machine.side_weights)
     if sides not in (0, len(machine.visible_biases)):
@@ -534,15 +538,7 @@ def _complete_cases(
     if cases.side_offsets is None or cases.side_ids is None or not sides:
         nothing = np.zeros(len(cases.offsets), np.int64), np.empty(0, np.int32)
         cases = cases._replace(side_offsets=nothing[0], side_ids=nothing[1])
-    return cases, chosen, machine, seed % (1 << 64), *others
-
-
-def _complete_descent(
-    cases: Cases, chosen: Any, machine: Machine, seed: int, descent: Descent
-) -> tuple[Any, ...]:
-    if not descent.shrinks:
-        raise KernelError(f"rates must be at least 0, and times their penalties below 1: {descent}")
-    return _complete_cases(cases, chosen, machine, seed, descent)
+    return cases, chosen, machine, seed % (1 << 64), *descent
 
 
 @operation(prepare=_complete_cases)
@@ -581,7 +577,7 @@ def boltzmann_divergence(
     return Divergence(error, *(part.astype(np.float32) for part in (d_W, d_b, d_d, d_U)))
 
 
-@operation(prepare=_complete_descent)
+@operation(prepare=_complete_cases)
 def boltzmann_descent(
     cases: Cases,
     chosen: Int64[Array, "chosen", below("cases"), host],
