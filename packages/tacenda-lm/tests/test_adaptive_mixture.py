@@ -119,14 +119,24 @@ def test_it_follows_a_text_that_changes():
     corpus = KneserNey(order=2).fit([*one, *two])
     parts = [
         KneserNey(order=2).fit(tacenda.Corpus.from_text(t, vocabulary=corpus.vocabulary))
-        for t in (one, two)
+        for t in (one, two, ["a a"])
     ]
     text = [*one[:20], *two[:20], *one[:20], *two[:20]]
-    fixed = Mixture(parts).fit_weights(text, context="stream")
-    mixture = AdaptiveMixture(parts).fit_weights(text, context="stream")
-    assert mixture.adaptation > 0
-    found, other = (m.perplexity(text, context="stream").value for m in (mixture, fixed))
-    assert np.log(found) < 0.6 * np.log(other)
+    fixed = Mixture(parts[:2]).fit_weights(text, context="stream")
+    for used in (parts[:2], parts):  # a component without weight is evidence about the others
+        mixture = AdaptiveMixture(used, [1, 1, 0][: len(used)]).fit_weights(text, context="stream")
+        assert mixture.adaptation > 0
+        near = (
+            AdaptiveMixture(
+                used, mixture.weights, adaptation=each * mixture.adaptation, memory=mixture.memory
+            )
+            for each in (0.96, 1.04)
+        )
+        found, other, *worse = (
+            m.perplexity(text, context="stream").value for m in (mixture, fixed, *near)
+        )
+        assert np.log(found) < 0.6 * np.log(other)
+        assert min(worse) > found
 
 
 def test_a_component_with_weight_zero_stays_out(models):

@@ -238,6 +238,17 @@ def test_the_divergence_weighs_once_per_word_over_an_epoch(trainer_of, kl):
     assert found == pytest.approx(expected, rel=1e-3)
 
 
+def test_held_out_text_pays_for_the_words_what_the_training_text_does_for_a_token(
+    trainer_of, monkeypatch
+):
+    make, ids, _, _ = trainer_of
+    trainer = make(streams=1, softmax="exact")
+    trainer.valid = ids[:200]
+    bound, divergence = trainer.evaluate(), trainer.divergence()
+    monkeypatch.setattr(trainer, "divergence", lambda: 0.0)
+    assert bound - trainer.evaluate() == pytest.approx(divergence / len(ids), rel=1e-4)
+
+
 def test_a_step_descends_the_whole_bound(trainer_of, monkeypatch):
     """Against autograd through plain tables of all words, and AdaGrad and the clipping written out."""
     from copy import deepcopy

@@ -98,7 +98,7 @@ class Network(nn.Module):
         p(w | z)       = softmax over the words of z's class of     W_w . f_emit(E_z) + a_w
         p(c' | z)      = softmax over the classes of                C_c' . f_class(E_z) + b_c'
         p(z' | z, c')  = softmax over the states of c' of           E_z' . f_move(E_z) / sqrt(h) + d_z'       two_level
-        p(z' | z)      = softmax over all states of                 E_z' . f_move(E_z) + d_z'                 flat
+        p(z' | z)      = softmax over all states of                 E_z' . f_move(E_z) / sqrt(h) + d_z'       flat
                        = phi(f_move(E_z)) . phi(E_z') / sum of the same over all states z'                    features
         phi(x)         = exp(W x - |x|^2 / 2),  x = E / h^(1/4)
 
