@@ -117,7 +117,7 @@ def load(name: str, read: Reader = labelled.universal) -> labelled.Task:
 
 
 @cache
-def fitted(name: str) -> tuple[LDS, SumEmbed, dict[str, Any]]:
+def fitted(name: str) -> tuple[LDS, SumEmbed, dict[str, int]]:
     """Return LDS and SumEmbed of a language, as the command saves them, and how much text they were fitted to."""
 
     def make(folder: Path) -> Row:
@@ -137,7 +137,8 @@ def fitted(name: str) -> tuple[LDS, SumEmbed, dict[str, Any]]:
         "vectors": [m().settings.to_dict() for m in (LDS, SumEmbed)],
     }
     folder, figures = kept.folder(f"vectors-{name}", facts, make)
-    return tacenda.load(folder / "lds"), tacenda.load(folder / "vectors"), figures
+    tokens = {"tokens": figures["tokens"]}
+    return tacenda.load(folder / "lds"), tacenda.load(folder / "vectors"), tokens
 
 
 def made(name: str, row: pipelines.Row) -> tuple[Pipeline, dict[str, list[Doc]]]:
@@ -173,7 +174,8 @@ def measure(name: str, row: pipelines.Row, size: int | None, seed: int) -> Row:
 def rows(options: Any) -> Iterator[Row]:
     for row in spacy_rows.rows_of(options, "languages", ROWS, measure, inputs):
         runs = [str(value["n"]) for key, value in row.items() if key.startswith("test ")]
-        yield {**row, "runs": " / ".join(dict.fromkeys(runs))}
+        fitted_to = fitted(row["task"])[2] if ROWS[row["row"]].words else {}
+        yield {**row, "runs": " / ".join(dict.fromkeys(runs)), **fitted_to}
 
 
 if __name__ == "__main__":
