@@ -522,13 +522,11 @@ def _check_weights(weights: Any, biases: Any, hidden: int) -> None:
 
 
 def _complete_cases(
-    cases: Cases, chosen: Any, machine: Machine, seed: int, *descent: Descent
+    cases: Cases, chosen: Any, machine: Machine, seed: int, *step: Descent
 ) -> tuple[Any, ...]:
     """Return arguments with no identities where there is no conditioning. Raises KernelError."""
-    if descent and not descent[0].shrinks:
-        raise KernelError(
-            f"rates must be at least 0, and times their penalties below 1: {descent[0]}"
-        )
+    if step and not step[0].shrinks:
+        raise KernelError(f"rates must be at least 0, and times their penalties below 1: {step[0]}")
     _check_weights(machine.weights, machine.visible_biases, len(machine.hidden_biases))
     sides = len(machine.side_weights)
     if sides not in (0, len(machine.visible_biases)):
@@ -538,7 +536,7 @@ def _complete_cases(
     if cases.side_offsets is None or cases.side_ids is None or not sides:
         nothing = np.zeros(len(cases.offsets), np.int64), np.empty(0, np.int32)
         cases = cases._replace(side_offsets=nothing[0], side_ids=nothing[1])
-    return cases, chosen, machine, seed % (1 << 64), *descent
+    return cases, chosen, machine, seed % (1 << 64), *step
 
 
 @operation(prepare=_complete_cases)
