@@ -61,9 +61,10 @@ def fit(
     oov: Annotated[
         str,
         typer.Option(
-            help="Treat unknown words by shape and suffix (classes) or all alike (single)."
+            help="Treat unknown words by shape and suffix (learned from the text, or classes: English suffixes) or all "
+            "alike (single)."
         ),
-    ] = "classes",
+    ] = "learned",
     n_states: Annotated[
         int | None, typer.Option(min=1, help="Number of latent dimensions (lds).")
     ] = None,

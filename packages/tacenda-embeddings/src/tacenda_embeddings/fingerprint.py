@@ -40,13 +40,11 @@ class Fingerprint:
     @classmethod
     def of(cls, model: Any) -> Self:
         """Take the fingerprint of a fitted embedder."""
-        # imported late, because spaCy imports this module before there is any model
-        from tacenda.vocabulary import list_reserved
-
         vocabulary = model.vocabulary
-        special = list_reserved(vocabulary.oov)
         known = [
-            word for word in vocabulary.words[:_FREQUENT] if word.strip() and word not in special
+            word
+            for word in vocabulary.words[:_FREQUENT]
+            if word.strip() and not vocabulary.is_reserved(word)
         ]
         places = np.linspace(0, max(len(known) - 1, 0), min(_WORDS, len(known))).astype(int)
         words = tuple(known[i] for i in places)

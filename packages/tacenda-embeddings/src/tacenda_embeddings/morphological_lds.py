@@ -20,8 +20,7 @@ from tacenda.corpus import Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
 from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.settings import Group, Settings, configured_by, group
-from tacenda.vocabulary import Vocabulary, class_of, list_reserved, token_list
-from tacenda.word_classes import coarser_class
+from tacenda.vocabulary import Vocabulary, token_list
 from tacenda_embeddings.lds.model import LDS
 from tacenda_embeddings.lds.settings import LDSSettings, Output
 from tacenda_embeddings.varembed.model import MorphologicalEmbedder, SumEmbed, VarEmbed
@@ -155,10 +154,9 @@ class MorphologicalLDS(Estimator):
     ) -> list[Rows]:
         """Return the vectors of every token of every sentence, as `LDS.transform` does."""
         vocabulary = self.vocabulary
-        special = list_reserved(vocabulary.oov)
         texts = [token_list(sentence) for sentence in sentences]
         distinct = dict.fromkeys(word for text in texts for word in text)
-        unseen = [word for word in distinct if word not in vocabulary and word not in special]
+        unseen = [w for w in distinct if w not in vocabulary and not vocabulary.is_reserved(w)]
         new = {word: len(vocabulary) + i for i, word in enumerate(unseen)}
         ids = [
             np.array([new[w] if w in new else vocabulary.id_of(w) for w in text], np.int64)
@@ -192,16 +190,7 @@ class MorphologicalLDS(Estimator):
 
 def _find_stand_ins(vocabulary: Vocabulary, words: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return the types that the LDS would use for words outside its vocabulary, (words,)."""
-    found = np.full(len(words), vocabulary.unknown_id, np.int64)
-    if vocabulary.oov == "single":
-        return found
-    for i, word in enumerate(words):
-        name: str | None = class_of(vocabulary.normalization(word), vocabulary.normalization)
-        while name is not None and name not in vocabulary:
-            name = coarser_class(name)
-        if name is not None:
-            found[i] = vocabulary.id_of(name)
-    return found
+    return np.array([vocabulary.id_of(vocabulary.class_of(word)) for word in words], np.int64)
 
 
 def _features(stand_ins: Rows, vectors: Rows) -> Rows:
@@ -223,11 +212,10 @@ def _learn_map(lds: LDS, words: MorphologicalEmbedder[Any]) -> Rows:
     was fitted to that very word, and would be trusted too much.
     """
     vocabulary, inventory = lds.vocabulary, words.inventory
-    special = list_reserved(vocabulary.oov)
     shared = inventory.type_counts() > 1
     rows, chosen = [], []
     for i, word in enumerate(vocabulary.words):
-        if word not in special:
+        if not vocabulary.is_reserved(word):
             found = inventory.morphemes(word)
             if not found.n_unknown and len(found.ids) and shared[found.ids].all():
                 rows.append(i)

@@ -32,8 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.errors import ConfigurationError
-from tacenda.vocabulary import UNKNOWN, Vocabulary, class_of, list_reserved
-from tacenda.word_classes import coarser_class
+from tacenda.vocabulary import Vocabulary
 from tacenda_lm.sequences import Float64
 
 #: How the probability of its class becomes that of a word outside the vocabulary.
@@ -124,15 +123,15 @@ class _Spelling:
     """The letter models of the classes of one vocabulary, each made when a word needs it."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._normalization, self._oov = vocabulary.normalization, vocabulary.oov
+        self._normalization, self._class_of = vocabulary.normalization, vocabulary.class_of
         self._words = vocabulary.words
-        self._classes = frozenset(vocabulary.words) & list_reserved(vocabulary.oov)
+        self._classes = frozenset(filter(vocabulary.is_reserved, vocabulary.words))
         self._models: dict[str, tuple[LetterModel, float]] = {}
 
     def log_shares(self, words: Sequence[str]) -> Float64:
         """Log q of words that are all outside the vocabulary, natural, float64 (words,)."""
         spelled = [self._normalization(word) for word in words]
-        classes = np.array(list(map(self._class, spelled)))
+        classes = np.array(list(map(self._class_of, spelled)))
         shares = np.empty(len(words))
         for name in np.unique(classes).tolist():
             if name not in self._models:
@@ -142,17 +141,10 @@ class _Spelling:
             shares[own] = model.log_probs([spelled[i] for i in own]) - left
         return shares
 
-    def _class(self, word: str) -> str:
-        """Return the class of a word that is not in the vocabulary."""
-        name = class_of(word, self._normalization) if self._oov == "classes" else None
-        while name is not None and name not in self._classes:
-            name = coarser_class(name)
-        return UNKNOWN if name is None else name
-
     def _fit(self, name: str) -> tuple[LetterModel, float]:
         """Return the letter model of a class, and the log of what it leaves to strings outside the vocabulary."""
         proper = [word for word in self._words if word not in self._classes]
-        alike = [word for word in proper if self._class(word) == name]
+        alike = [word for word in proper if self._class_of(word) == name]
         model = LetterModel(alike or proper or [""])
         # no word is the empty string, and those of the vocabulary have probabilities of their own
         others = list(dict.fromkeys(["", *self._words]))

@@ -3,8 +3,9 @@
 A string is normalized; then it has the id of its type, or else of its class, or else of ``<unk>``. Ids run from
 the most frequent type to the rarest; ties go by code point. Two types are always there: the boundary ``</s>``, whose
 count is the number of sentences, and ``<unk>``, which stands for every word that is not a type. With
-``oov="classes"`` such words go to their shape and suffix class first (see `tacenda.word_classes`), if that was frequent
-enough to be a type.
+``oov="learned"`` such words go to the class of their shape and suffix first, if it is a type: those are that tell most
+in this text (see `tacenda.learned_classes`). With ``oov="classes"`` the suffixes are English (see
+`tacenda.word_classes`).
 """
 
 import hashlib
@@ -12,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final, Literal, Self, get_args
@@ -23,11 +23,17 @@ from numpy.typing import NDArray
 from tacenda.arrays import Array, Arrays, Int64, Offsets, UInt8
 from tacenda.errors import ArtifactError, CorpusError
 from tacenda.forks import cached_property
-from tacenda.word_classes import CLASSES, coarser_class, word_class
+from tacenda.word_classes import (
+    CLASSES,
+    coarser_class,
+    is_learned_name,
+    learned_names,
+    word_class,
+)
 
 BOUNDARY: Final = "</s>"
 UNKNOWN: Final = "<unk>"
-Oov = Literal["single", "classes"]
+Oov = Literal["single", "classes", "learned"]
 
 _DIGITS: Final = re.compile(r"\d+")
 # what an earlier normalization left behind must survive the next one, lower-casing included
@@ -59,15 +65,23 @@ class Normalization:
         return _DIGITS.sub("NUM", word) if self.digits else word
 
 
-@cache
-def list_reserved(oov: Oov) -> frozenset[str]:
-    """Return the names that no ordinary word can have: written in a text they mean the type of that name."""
-    return frozenset((BOUNDARY, UNKNOWN, *(CLASSES if oov == "classes" else ())))
+_CLASSES: Final = frozenset(CLASSES)
 
 
-def class_of(normalized: str, normalization: Normalization) -> str:
-    """Return the shape and suffix class of a normalized word; ``NUM`` counts as the digits it was."""
-    return word_class(normalized.replace("NUM", "0") if normalization.digits else normalized)
+def _is_reserved(word: str, oov: Oov) -> bool:
+    if oov == "learned" and is_learned_name(word):
+        return True
+    return word in (BOUNDARY, UNKNOWN) or (oov == "classes" and word in _CLASSES)
+
+
+def _class_names(word: str, oov: Oov) -> list[str]:
+    """Return the names of the classes of a word in which ``NUM`` is the digits it was, the finest first."""
+    if oov == "learned":
+        return learned_names(word)
+    if oov == "single":
+        return []
+    name = word_class(word)
+    return [each for each in (name, coarser_class(name)) if each is not None]
 
 
 def not_a_string(token: object) -> CorpusError:
@@ -108,14 +122,16 @@ class _Lookup(dict[str, int]):
         if not isinstance(word, str):
             raise not_a_string(word)
         found = self.own(word)
-        name = None
-        if found is None and self.oov == "classes":
-            is_reserved = word in list_reserved(self.oov)
-            name = class_of(word if is_reserved else self.normalization(word), self.normalization)
-        while found is None and name is not None:  # the finest class that is a type
-            found = self.own(name)
-            name = coarser_class(name)
-        return self[UNKNOWN] if found is None else found
+        return self[self.class_of(word)] if found is None else found
+
+    def class_of(self, word: str) -> str:
+        """Return the finest class of a word that is a type, or ``<unk>``."""
+        if self.oov == "single":
+            return UNKNOWN
+        if not _is_reserved(word, self.oov):
+            word = _with_digits(self.normalization(word), self.normalization)
+        names = _class_names(word, self.oov)
+        return next((name for name in names if self.own(name) is not None), UNKNOWN)
 
     def own(self, word: str) -> int | None:
         """Return the id of the word's own type, or None if it has none."""
@@ -123,7 +139,7 @@ class _Lookup(dict[str, int]):
         # the dictionary also remembers words without a type, under the id of what stands for them
         if found is not None and self.words[found] == word:
             return found
-        if word in list_reserved(self.oov) or (normalized := self.normalization(word)) == word:
+        if _is_reserved(word, self.oov) or (normalized := self.normalization(word)) == word:
             return None
         found = self.get(normalized)
         return found if found is not None and self.words[found] == normalized else None
@@ -188,7 +204,8 @@ class Vocabulary:
     normalization
         The change of every string before it is looked up; none by default.
     oov
-        Whether a word without a type is ``<unk>`` (``"single"``) or first one of the ``"classes"``.
+        Whether a word without a type is ``<unk>`` (``"single"``) or first one of the ``"learned"`` classes, or of the
+        ``"classes"`` of English suffixes.
 
     Raises
     ------
@@ -227,7 +244,8 @@ class Vocabulary:
             raise CorpusError("a vocabulary was given a negative count; counts say how often")
         if oov not in get_args(Oov):
             raise CorpusError(
-                f'oov is {oov!r}; use "single" (one <unk>) or "classes" (shapes and suffixes)'
+                f'oov is {oov!r}; use "single" (one <unk>), "learned" (shapes, and suffixes learned from the '
+                'text) or "classes" (shapes, and English suffixes)'
             )
         self.normalization, self.oov = normalization or Normalization(), oov
         if self._packed is None:
@@ -283,7 +301,8 @@ class Vocabulary:
         normalization, oov
             As in the constructor.
         min_class_count
-            A class with fewer occurrences joins a coarser one, then ``<unk>``.
+            A class with fewer occurrences joins a coarser one, then ``<unk>``. With ``oov="learned"`` every frequent
+            suffix is a class of its own; `tacenda.learned_classes.merge_classes` leaves a hundred.
 
         Raises
         ------
@@ -295,24 +314,30 @@ class Vocabulary:
             if limit is not None and limit < 1:
                 raise CorpusError(f"{name} is {limit}; it must be at least 1")
         normalization = normalization or Normalization()
-        names = list_reserved(oov)
+        # a reserved name keeps its spelling; what becomes one by normalization means it too
+        spelled = [word if _is_reserved(word, oov) else normalization(word) for word in counts]
         proper: Counter[str] = Counter()
-        if normalization.digits or normalization.lowercase:
-            for word, count in counts.items():
-                # a reserved name keeps its spelling; what becomes one by normalization means it too
-                proper[word if word in names else normalization(word)] += count
-        else:
-            proper.update(counts)
-        special = Counter({name: proper.pop(name) for name in names if name in proper})
-        kept = dict(_rank(proper, max_vocabulary, min_count))
+        for word, count in zip(spelled, counts.values(), strict=True):
+            proper[word] += count
+        special = Counter({word: n for word, n in proper.items() if _is_reserved(word, oov)})
+        for name in special:
+            del proper[name]
+        kept = dict(rank(proper, max_vocabulary, min_count))
+        unknown: Counter[str] = Counter()
         for word in proper.keys() - kept.keys():
-            name = class_of(word, normalization) if oov == "classes" else UNKNOWN
-            special[name] += proper[word]
+            unknown[_with_digits(word, normalization)] += proper[word]
+        if oov == "learned":
+            apart = {name: special.pop(name, 0) for name in (BOUNDARY, UNKNOWN)}
+            special = Counter(_count_learned(unknown + special, min_class_count))
+            special.update(apart)
+        else:
+            for word, count in unknown.items():
+                special[word_class(word) if oov == "classes" else UNKNOWN] += count
         if oov == "classes":
             special = _merge_rare(special, min_class_count)
         special[BOUNDARY] += n_sentences
         special[UNKNOWN] += 0
-        chosen = dict(_rank(kept | special))
+        chosen = dict(rank(kept | special))
         return cls(chosen, chosen.values(), normalization, oov)
 
     @classmethod
@@ -371,6 +396,14 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.counts)
 
+    def class_of(self, word: str) -> str:
+        """Return the type that stands for a word if it has none of its own: its finest class, or ``<unk>``."""
+        return self._ids.class_of(word)
+
+    def is_reserved(self, word: str) -> bool:
+        """Return whether no ordinary word can be spelled so: in a text it means ``</s>``, ``<unk>`` or a class."""
+        return _is_reserved(word, self.oov)
+
     def __contains__(self, word: object) -> bool:
         return isinstance(word, str) and self._ids.own(word) is not None
 
@@ -398,8 +431,8 @@ class Vocabulary:
     @cached_property
     def oov_ids(self) -> NDArray[np.int32]:
         """The ids that stand for words without a type, ``<unk>`` and classes; int32, ascending."""
-        names = list_reserved(self.oov) - {BOUNDARY}
-        return np.array([i for i, word in enumerate(self.words) if word in names], dtype=np.int32)
+        names = (i for i, word in enumerate(self.words) if self.is_reserved(word))
+        return np.array([i for i in names if i != self.boundary_id], dtype=np.int32)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -492,11 +525,16 @@ class Vocabulary:
         return type(self), (self.words, self.counts, self.normalization, self.oov), state
 
 
+def _with_digits(word: str, normalization: Normalization) -> str:
+    """Return a normalized word in which ``NUM`` is a digit again, for its class."""
+    return word.replace("NUM", "0") if normalization.digits else word
+
+
 def _damage_error(error: Exception) -> ArtifactError:
     return ArtifactError(f"the vocabulary of the model is damaged: {error}")
 
 
-def _rank(
+def rank(
     counts: Mapping[str, int], n: int | None = None, min_count: int = 0
 ) -> list[tuple[str, int]]:
     """Return the most frequent strings with their counts; ties in the order of code points."""
@@ -506,6 +544,19 @@ def _rank(
     ranked = sorted((item for item in counts.items() if item[1] >= min_count), key=itemgetter(0))
     ranked.sort(key=itemgetter(1), reverse=True)  # stable: ties stay in the order of the words
     return ranked[:n]
+
+
+def _count_learned(unknown: Mapping[str, int], min_class_count: int) -> dict[str, int]:
+    """Return every suffix and shape that is frequent enough, with the count of the words that have no finer one."""
+    whole: Counter[str] = Counter()
+    for word, count in unknown.items():
+        for name in learned_names(word):
+            whole[name] += count
+    found = {name: 0 for name, count in whole.items() if count >= min_class_count}
+    found[UNKNOWN] = 0
+    for word, count in unknown.items():
+        found[next((name for name in learned_names(word) if name in found), UNKNOWN)] += count
+    return found
 
 
 def _merge_rare(counts: Counter[str], min_class_count: int) -> Counter[str]:

@@ -3,8 +3,9 @@
 A word that is too rare to be a type still shows what it is: ``Grzegorzewski`` is a
 name, ``deglazing`` a participle, ``€3.2bn`` an amount. ``word_class`` puts every string into one
 of about a hundred classes, written ``<oov:SHAPE>`` or ``<oov:SHAPE:suffix>``; ``coarser_class``
-gives the class to fall back on where the finer one was too rare to be kept. Suffixes are English;
-shapes are not tied to a language.
+gives the class to fall back on where the finer one was too rare to be kept. These suffixes are English;
+shapes are not tied to a language. `learned_names` has any suffix of a word: `tacenda.learned_classes` chooses those
+of a text.
 """
 
 import re
@@ -41,6 +42,11 @@ CLASSES: Final[tuple[str, ...]] = tuple(
 """Every class there is, coarse ones before their finer ones."""
 
 _LONG: Final = 100
+SUFFIX_LETTERS: Final = 4  # of a learned class at most
+_STEM_LETTERS: Final = 2  # before it at least
+_NAME: Final = re.compile(
+    f"<oov:({'|'.join(map(re.escape, _SHAPES))})(?::(.{{1,{SUFFIX_LETTERS}}}))?>", re.DOTALL
+)
 _KNOWN: Final = frozenset(CLASSES)
 _URL: Final = re.compile(
     r"(?:[a-z][a-z0-9+.-]*://|www\.)\S+|\S+\.(?:com|org|net|edu|gov|html?|co\.uk)(?:/\S*)?", re.I
@@ -75,8 +81,7 @@ def word_class(word: str) -> str:
     """
     if word in _KNOWN:
         return word
-    if len(word) > _LONG:  # no class looks at the middle of such a word, and time stays linear
-        word = word[: _LONG // 2] + word[-_LONG // 2 :]
+    word = _shorten(word)
     shape = _shape(word)
     suffixes = _SUFFIXES.get(shape)
     if suffixes:
@@ -91,6 +96,32 @@ def coarser_class(name: str) -> str | None:
     """Return the class without the suffix: ``<oov:x>`` for ``<oov:x:ing>``. One without a suffix gives None."""
     shape, _, suffix = name[5:-1].partition(":")
     return f"<oov:{shape}>" if suffix else None
+
+
+def is_learned_name(word: str) -> bool:
+    """Return whether a string is the name of a class that could be learned."""
+    return word.startswith("<oov:") and _NAME.fullmatch(word) is not None
+
+
+def learned_names(word: str) -> list[str]:
+    """Return the names that a learned class of the word could have, the finest first.
+
+    Those of "Wanderung" are ``<oov:Xx:rung>``, ``<oov:Xx:ung>``, ``<oov:Xx:ng>``, ``<oov:Xx:g>`` and ``<oov:Xx>``; a
+    name leads to itself and to the coarser ones. A word of capital and small letters has their shape in any script.
+    """
+    if is_learned_name(word) and (found := _NAME.fullmatch(word)):
+        shape, suffix = found[1], found[2] or ""
+    else:
+        word = _shorten(word)
+        is_cased = word.isalpha() and word.lower() != word.upper()
+        shape = _letters(word) if is_cased else _shape(word)
+        suffix = word[_STEM_LETTERS:][-SUFFIX_LETTERS:]
+    return [*(f"<oov:{shape}:{suffix[i:]}>" for i in range(len(suffix))), f"<oov:{shape}>"]
+
+
+def _shorten(word: str) -> str:
+    """Leave out the middle of a very long word, which no class looks at, so that time stays linear."""
+    return word if len(word) <= _LONG else word[: _LONG // 2] + word[-_LONG // 2 :]
 
 
 def _shape(word: str) -> str:

@@ -13,7 +13,7 @@ from tacenda.vocabulary import Normalization, Vocabulary
 any_word = st.text(st.characters(), max_size=12)  # surrogates, spaces and line ends included
 typed_word = st.text("abXYNUM019 .\n</s>unkİΣ", max_size=8)
 normalizations = st.builds(Normalization, st.booleans(), st.booleans())
-oovs = st.sampled_from(["single", "classes"])
+oovs = st.sampled_from(["single", "classes", "learned"])
 
 
 def vocabulary(words="the the the cat cat sat", n_sentences=2, **settings):

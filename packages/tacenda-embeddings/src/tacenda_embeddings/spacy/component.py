@@ -124,7 +124,7 @@ class TokenEmbeddings(ModelComponent):
         min_count: int = 1,
         digits: bool = True,
         lowercase: bool = False,
-        oov: str = "classes",
+        oov: str = "learned",
         settings: dict[str, Any] | None = None,
     ) -> None:
         """Load a fitted model, or fit one on raw text; with neither, keep the model there is.

@@ -171,14 +171,13 @@ class MorphologicalVectors(BaseVectors):
     def _set(self, model: Any) -> None:
         """Make a table of the vocabulary of a model."""
         from tacenda.spacy.documents import TokenSurvey
-        from tacenda.vocabulary import list_reserved
 
         self.clear()
         # its options and what it has learned so far: a later fit of the same object makes other vectors than these
         self.model = copy(model)
         self._survey = TokenSurvey(model, "the word vectors")
-        special = list_reserved(model.vocabulary.oov)
-        words = [word for word in model.vocabulary.words if word.strip() and word not in special]
+        vocabulary = model.vocabulary
+        words = [w for w in vocabulary.words if w.strip() and not vocabulary.is_reserved(w)]
         # the words go into the store of strings, so that the keys of `most_similar` can be read
         self.key2row = {int(self.strings.add(word)): row for row, word in enumerate(words)}
         self._n_fitted = len(self.key2row)

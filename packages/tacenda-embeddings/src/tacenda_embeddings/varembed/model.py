@@ -30,7 +30,7 @@ from tacenda.estimator import Estimator
 from tacenda.fitting import Resume
 from tacenda.forks import cached_property
 from tacenda.settings import configured_by
-from tacenda.vocabulary import Vocabulary, list_reserved, not_a_string, token_list
+from tacenda.vocabulary import Vocabulary, not_a_string, token_list
 from tacenda_embeddings.varembed.initial_vectors import find_start
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import (
@@ -222,11 +222,10 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
             Whether to write `scaled_vectors`, as trained layers want them, or `vectors`.
         """
         vectors = self.scaled_vectors if scaled else self.vectors
-        special = list_reserved(self.vocabulary.oov)
         chosen = [
             word
             for word in dict.fromkeys((*self.vocabulary.words, *filter(self.knows, words)))
-            if word not in special and word.split() == [word]
+            if not self.vocabulary.is_reserved(word) and word.split() == [word]
         ]
         path = store.path_of(path, DataError)
         try:

@@ -22,7 +22,7 @@ from tacenda.arrays import Array, Float64, Int64, Offsets, UInt8, below, take
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.forks import cached_property
 from tacenda.progress import track
-from tacenda.vocabulary import Vocabulary, list_reserved, pack_words, unpack_words
+from tacenda.vocabulary import Vocabulary, pack_words, unpack_words
 
 Ints = npt.NDArray[np.int64]
 
@@ -62,8 +62,10 @@ class Inventory:
 
         Raises ConfigurationError where the segmenter is unknown or its package is not installed.
         """
-        special = list_reserved(vocabulary.oov)
-        written = ["" if word in special else _spell(word, vocabulary) for word in vocabulary.words]
+        written = [
+            "" if vocabulary.is_reserved(word) else _spell(word, vocabulary)
+            for word in vocabulary.words
+        ]
         distinct = list(dict.fromkeys(text.lower() for text in written if text))
         learned = learn_segmenter(segmenter, distinct, n_morphemes)
         cut = dict(zip(distinct, learned.segment_all(distinct), strict=True)) | {"": ()}

@@ -156,8 +156,9 @@ class Corpus:
         lowercase
             Turn all words into lower case.
         oov
-            ``"single"`` maps all other words to ``<unk>``; ``"classes"`` to about a hundred classes of shapes and
-            suffixes.
+            ``"single"`` maps all other words to ``<unk>``; ``"learned"`` to at most a hundred classes of shapes and
+            suffixes, the suffixes that tell most about the words around them in this text; ``"classes"`` to classes
+            of shapes and English suffixes.
         min_class_count
             Classes with fewer occurrences are merged into coarser ones.
 

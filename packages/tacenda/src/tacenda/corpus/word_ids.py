@@ -29,6 +29,7 @@ from tacenda.corpus.doubts import doubt_lines, doubt_tokens
 from tacenda.corpus.lines import Marks, sentence_without_marks
 from tacenda.corpus.storage import GrowingArray, Place
 from tacenda.errors import CorpusError, warn
+from tacenda.learned_classes import count_neighbors, merge_classes
 from tacenda.progress import track
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import UNKNOWN, Normalization, Oov, Vocabulary, not_a_string
@@ -85,7 +86,7 @@ class Selection:
                 object.__setattr__(self, name, fixed)
 
     def choose(self, counts: Mapping[str, int], n_sentences: int) -> Vocabulary:
-        """Return the vocabulary of a text in which each string was written so often."""
+        """Return the vocabulary of a text in which each string was written so often, its classes not merged yet."""
         return self.vocabulary or Vocabulary.from_counts(
             counts,
             n_sentences,
@@ -95,6 +96,11 @@ class Selection:
             oov=self.oov,
             min_class_count=self.min_class_count,
         )
+
+    @property
+    def merges(self) -> bool:
+        """Whether `tacenda.learned_classes.merge_classes` is to be called."""
+        return self.vocabulary is None and self.oov == "learned"
 
 
 class Types(dict[str, int]):
@@ -198,6 +204,11 @@ def assemble(
         if said:
             warn(said)
         vocabulary = selection.choose(counts, len(offsets) - 1)
+        if selection.merges:
+            table = vocabulary.encode(types, remember=False)
+            starts = np.concatenate(list(offsets.blocks()))
+            neighbors = count_neighbors((table[each] for each in ids.blocks()), starts, vocabulary)
+            vocabulary = merge_classes(vocabulary, neighbors, selection.min_class_count)
         ids.replace(vocabulary.encode(types, remember=False))
         return ids.finish(), offsets.finish(), vocabulary, counts.get(UNKNOWN, 0)
     except BaseException:

@@ -30,6 +30,7 @@ from tacenda.corpus.lines import Marks, check_marks
 from tacenda.corpus.word_ids import Selecting, Selection, Types
 from tacenda.dask.partitions import Addresses, Partition, partitions
 from tacenda.errors import ConfigurationError, CorpusError, FittingError, warn
+from tacenda.learned_classes import count_neighbors, merge_classes
 from tacenda.progress import Progress, track
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import UNKNOWN, Vocabulary
@@ -171,12 +172,17 @@ class ClusterCorpus:
         if vocabulary is None:
             coded = _finish(client, coded, "Tokenizing", sizes)
             tallies = [delayed(_tally)(each) for each in coded]
-            total = add_in_tree(tallies, _add_tallies, find_holders(client, coded))
+            holders = find_holders(client, coded)
+            total = add_in_tree(tallies, _add_tallies, holders)
             vocabulary, said = compute(client, delayed(_choose)(total, chosen, name))
             if vocabulary is None:
                 raise _no_tokens(sources)
             if said:
                 warn(said)
+            if chosen.merges:
+                counted = [delayed(_count_neighbors)(each, vocabulary) for each in coded]
+                neighbors = compute(client, add_in_tree(counted, sum, holders))
+                vocabulary = merge_classes(vocabulary, neighbors, chosen.min_class_count)
         # What ``scatter`` places dies with the workers that hold it; the result of a task does not. It travels once,
         # and Dask would advise to scatter it.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GiB"}):
@@ -410,6 +416,11 @@ def _choose(
     counts = dict(zip(tally.words, tally.counts.tolist(), strict=True))
     said = doubt_lines(tally.first) or doubt_tokens(counts, tally.n_sentences, tokenizer)
     return selection.choose(counts, tally.n_sentences), said
+
+
+def _count_neighbors(coded: _Coded, vocabulary: Vocabulary) -> NDArray[np.int64]:
+    table = vocabulary.encode(coded.words, remember=False)
+    return count_neighbors([table[coded.ids]], coded.offsets, vocabulary)
 
 
 def _renumber(coded: _Coded, vocabulary: Vocabulary) -> Part:

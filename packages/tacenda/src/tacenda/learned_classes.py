@@ -1,0 +1,138 @@
+"""Classes for words outside the vocabulary, learned from a text: its shapes, and the suffixes that tell most.
+
+`Vocabulary.from_counts` makes a class of every frequent suffix; `merge_classes` leaves those that tell which words come
+before and after. Let n_c(v) count the frequent word v beside the unknown words of class c, with sums n_c. Splitting a
+suffix off its class raises the log-likelihood of the neighbors,
+
+    sum_c sum_v n_c(v) log(n_c(v) / n_c),
+
+each side by itself, and the suffix with the highest gain is split off first, until there are enough classes. That is
+the mutual information of classes and neighbors; a large class gains more by a split than a small one, so none stays
+large that has something to tell apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacenda.vocabulary import UNKNOWN, Vocabulary, rank
+from tacenda.word_classes import SUFFIX_LETTERS, learned_names
+
+N_CLASSES: Final = 100
+_NEIGHBORS: Final = 100  # the most frequent words, which are told apart; all others count as one
+_LEAST_GAIN: Final = 1.0  # nats, in the whole text: less than any split gains by chance
+
+Ints = NDArray[np.int64]
+
+
+def list_classes(vocabulary: Vocabulary) -> Ints:
+    """Return the ids of the classes, the coarse ones before their finer ones."""
+    ids = vocabulary.oov_ids[vocabulary.oov_ids != vocabulary.unknown_id]
+    words = vocabulary.words
+    return np.array(sorted(ids, key=lambda i: (len(learned_names(words[i])), words[i])), np.int64)
+
+
+def count_neighbors(
+    blocks: Iterable[NDArray[np.int32]], offsets: Ints, vocabulary: Vocabulary
+) -> Ints:
+    """Count the words before and after the unknown words of a text, within its sentences.
+
+    Parameters
+    ----------
+    blocks
+        The ids of the text, in order.
+    offsets
+        (sentences + 1,), where sentences begin, and the end.
+    vocabulary
+        Of the ids.
+
+    Returns
+    -------
+    int64 (classes, 2, neighbors), in the order of `list_classes`; counts of two texts add up.
+    """
+    classes, n_types = list_classes(vocabulary), len(vocabulary)
+    special = (vocabulary.boundary_id, vocabulary.unknown_id, *classes)
+    frequent = np.setdiff1d(np.arange(min(n_types, _NEIGHBORS + len(special))), special)
+    n_columns = _NEIGHBORS + 1
+    row, column = np.full(n_types, -1), np.full(n_types, _NEIGHBORS)
+    row[classes] = np.arange(len(classes))
+    column[frequent[:_NEIGHBORS]] = np.arange(len(frequent[:_NEIGHBORS]))
+    found = np.zeros((2, len(classes) * n_columns), np.int64)
+    done, last = 0, np.empty(0, np.int32)
+    for block in blocks:
+        ids, begin = np.concatenate([last, block]), done - len(last)
+        first, end = np.searchsorted(offsets, [begin + 1, begin + len(ids)])
+        linked = np.ones(len(ids), bool)  # to the one before
+        linked[offsets[first:end] - begin] = False
+        for side, (words, others) in enumerate(((ids[1:], ids[:-1]), (ids[:-1], ids[1:]))):
+            at = np.flatnonzero(linked[1:] & (row[words] >= 0))
+            keys = row[words[at]] * n_columns + column[others[at]]
+            found[side] += np.bincount(keys, minlength=found.shape[1])
+        done, last = begin + len(ids), ids[-1:]
+    return found.reshape(2, len(classes), n_columns).swapaxes(0, 1)
+
+
+def merge_classes(vocabulary: Vocabulary, neighbors: Ints, min_count: int) -> Vocabulary:
+    """Return a vocabulary with fewer classes, none of them with fewer than ``min_count`` occurrences in the text.
+
+    ``neighbors`` are counted by `count_neighbors`.
+    """
+    ids = list_classes(vocabulary)
+    names = [vocabulary.words[i] for i in ids]
+    chosen = _choose(names, vocabulary.counts[ids], neighbors, min_count)
+    counts = Counter(dict(zip(vocabulary.words, vocabulary.counts.tolist(), strict=True)))
+    for name in names:
+        coarser = (each for each in learned_names(name) if each in chosen)
+        counts[next(coarser, UNKNOWN)] += counts.pop(name)
+    ranked = dict(rank(counts))
+    return Vocabulary(ranked, ranked.values(), vocabulary.normalization, vocabulary.oov)
+
+
+def _choose(names: list[str], counts: Ints, neighbors: Ints, min_count: int) -> set[str]:
+    """Return the names of the classes that stay."""
+    places = {name: i for i, name in enumerate(names)}
+    # each class, then the coarser ones that it could be part of, its shape last
+    chains = np.array([_fill([places[each] for each in learned_names(name)]) for name in names])
+    G, tokens, n = neighbors.astype(np.float64), counts.copy(), len(names)
+    for i in reversed(range(n)):
+        if (above := chains[i, 1]) != i:
+            G[above] += G[i]
+            tokens[above] += tokens[i]
+    holder = chains[:, -1] if n else np.zeros(0, np.int64)  # the class that its words are in as yet
+    chosen = holder == np.arange(n)
+    gain, changed = np.full(n, -np.inf), ~chosen
+    while np.count_nonzero(chosen) < min(N_CLASSES, n):
+        gain[changed] = -np.inf
+        rows = np.flatnonzero(changed & ~chosen & (tokens >= min_count))
+        own, rest = G[rows], G[holder[rows]] - G[rows]
+        gain[rows] = _likelihood(own) + _likelihood(rest) - _likelihood(own + rest)
+        best = int(np.argmax(gain))
+        if not gain[best] > _LEAST_GAIN:
+            break
+        chosen[best], former = True, holder[best]
+        above = chains[best, 1 : 2 + int(np.argmax(chains[best, 1:] == former))]
+        G[above] -= G[best]
+        tokens[above] -= tokens[best]
+        holder = np.where((holder == former) & (chains == best).any(axis=1), best, holder)
+        changed = (holder == best) | (holder == former)
+    for i in reversed(np.flatnonzero(chosen)):  # what the others have left too few words of
+        if tokens[i] < min_count:
+            chosen[i] = False
+            tokens[next((j for j in chains[i] if chosen[j]), i)] += tokens[i]
+    return {names[i] for i in np.flatnonzero(chosen)}
+
+
+def _fill(chain: list[int]) -> list[int]:
+    return chain + chain[-1:] * (SUFFIX_LETTERS + 1 - len(chain))
+
+
+def _likelihood(counts: NDArray[Any]) -> NDArray[Any]:
+    """Return the log-likelihood (rows,) of counts (rows, 2, columns) under their own shares on each side."""
+    sums = counts.sum(axis=-1)
+    own = (counts * np.log(np.maximum(counts, 1.0))).sum(axis=-1)
+    return np.asarray((own - sums * np.log(np.maximum(sums, 1.0))).sum(axis=-1))
