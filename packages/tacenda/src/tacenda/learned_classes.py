@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tacenda.vocabulary import UNKNOWN, Vocabulary, rank
 from tacenda.word_classes import SUFFIX_LETTERS, learned_names
 
-N_CLASSES: Final = 100
+N_CLASSES: Final = 400
 _NEIGHBORS: Final = 100  # the most frequent words, which are told apart; all others count as one
 _LEAST_GAIN: Final = 1.0  # nats, in the whole text: less than any split gains by chance
 
@@ -88,7 +88,8 @@ def merge_classes(vocabulary: Vocabulary, neighbors: Ints, min_count: int) -> Vo
     counts = Counter(dict(zip(vocabulary.words, vocabulary.counts.tolist(), strict=True)))
     for name in names:
         coarser = (each for each in learned_names(name) if each in chosen)
-        counts[next(coarser, UNKNOWN)] += counts.pop(name)
+        count = counts.pop(name)
+        counts[next(coarser, UNKNOWN)] += count
     ranked = dict(rank(counts))
     return Vocabulary(ranked, ranked.values(), vocabulary.normalization, vocabulary.oov)
 

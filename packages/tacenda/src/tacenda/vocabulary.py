@@ -302,7 +302,7 @@ class Vocabulary:
             As in the constructor.
         min_class_count
             A class with fewer occurrences joins a coarser one, then ``<unk>``. With ``oov="learned"`` every frequent
-            suffix is a class of its own; `tacenda.learned_classes.merge_classes` leaves a hundred.
+            suffix is a class of its own; `tacenda.learned_classes.merge_classes` leaves fewer.
 
         Raises
         ------

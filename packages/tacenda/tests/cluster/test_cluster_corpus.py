@@ -39,6 +39,7 @@ def assert_same(there, here):
         {},
         {"max_vocabulary": 5, "min_count": 31},
         {"digits": True, "lowercase": True, "oov": "classes", "max_vocabulary": 3},
+        {"oov": "learned", "max_vocabulary": 3, "min_class_count": 2},
         {"tokenizer": "words", "marks": "skip"},
     ],
     ids=str,

@@ -156,7 +156,7 @@ class Corpus:
         lowercase
             Turn all words into lower case.
         oov
-            ``"single"`` maps all other words to ``<unk>``; ``"learned"`` to at most a hundred classes of shapes and
+            ``"single"`` maps all other words to ``<unk>``; ``"learned"`` to at most 400 classes of shapes and
             suffixes, the suffixes that tell most about the words around them in this text; ``"classes"`` to classes
             of shapes and English suffixes.
         min_class_count
