@@ -6,9 +6,9 @@ suffix off its class raises the log-likelihood of the neighbors,
 
     sum_c sum_v n_c(v) log(n_c(v) / n_c),
 
-each side by itself, and the suffix with the highest gain is split off first, until there are enough classes. That is
-the mutual information of classes and neighbors; a large class gains more by a split than a small one, so none stays
-large that has something to tell apart.
+each side by itself, and the suffix with the highest gain is split off first, until there are enough classes, or none
+gains more than half a nat for each of its neighbors, as chance would give. That is the mutual information of classes
+and neighbors; a large class gains more by a split than a small one, so none stays large that has something to tell.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from tacenda.word_classes import SUFFIX_LETTERS, learned_names
 
 N_CLASSES: Final = 400
 _NEIGHBORS: Final = 100  # the most frequent words, which are told apart; all others count as one
-_LEAST_GAIN: Final = 1.0  # nats, in the whole text: less than any split gains by chance
 
 Ints = NDArray[np.int64]
 
@@ -112,8 +111,9 @@ def _choose(names: list[str], counts: Ints, neighbors: Ints, min_count: int) -> 
         rows = np.flatnonzero(changed & ~chosen & (tokens >= min_count))
         own, rest = G[rows], G[holder[rows]] - G[rows]
         gain[rows] = _likelihood(own) + _likelihood(rest) - _likelihood(own + rest)
+        gain[rows] -= 0.5 * np.count_nonzero(own, axis=(1, 2))
         best = int(np.argmax(gain))
-        if not gain[best] > _LEAST_GAIN:
+        if not gain[best] > 0:
             break
         chosen[best], former = True, holder[best]
         above = chains[best, 1 : 2 + int(np.argmax(chains[best, 1:] == former))]

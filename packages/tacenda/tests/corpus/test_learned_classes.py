@@ -63,7 +63,10 @@ def test_the_first_split_is_the_one_of_the_highest_likelihood():
     whole = around["<oov:x>"]
     names = [full.words[i] for i in list_classes(full)]
     gains = {
-        name: likelihood(around[name]) + likelihood(whole - around[name]) - likelihood(whole)
+        name: likelihood(around[name])
+        + likelihood(whole - around[name])
+        - likelihood(whole)
+        - len(around[name]) / 2
         for name in names
         if name != "<oov:x>"
     }
