@@ -287,139 +287,142 @@ def _scores(users, items, x, q, b, c, mean, out):
 #
 # The solves on the CPU: for each row, gather the factors it has targets for, multiply them, and solve in float64.
 #
-# Products of float32 factors are in float32. Wide ones are BLAS; up to a width of `_NARROW` a loop of our own is faster
-# than a call of BLAS for each row. The system is solved by Cholesky, whose factor also turns noise into a draw.
+# Eight rows are solved at once. The factors of a row's targets are gathered with the targets as one more column, so that
+# Z^T Z has Z^T t below it; tiles of it are summed in registers, in float32. Then the eight systems lie next to each
+# other, and every number of the Cholesky factorization is eight numbers, in float64. Its last row, which was y, becomes
+# the solution of L v = y; noise that is added to v makes the row a draw.
 
 
-_REORDERED = {"contract", "reassoc", "nsz"}  # sums in any order, so that they are vectorised
-_LANES = 16
-_NARROW = 24  # up to this width a loop of our own for Z^T Z beats a call of BLAS for each row
+_TOGETHER = 8  # systems that are solved at once, and rows of a tile
+_GATHERED = 256  # rows of factors that lie one after another
 
 
 def rating_solves(targets, table, means, precision, weights, noise, scaled):
     out = means.copy()
     noisy = noise is not None
     e = np.empty((0, 0), np.float32) if noise is None else noise
-    # Narrow rows are padded to whole vector registers.
-    if (spare := -table.shape[1] % _LANES) and table.shape[1] <= _NARROW:
-        table = np.pad(table, ((0, 0), (0, spare)))
-    failed = _solve(tuple(targets), table, (means, precision), weights, e, noisy, scaled, out)
+    table, prior = np.ascontiguousarray(table), (means, precision)
+    failed = _solve(tuple(targets), table, prior, weights, e, noisy, scaled, out)
     if failed >= 0:
         raise KernelError(f"the system of row {failed} is not positive definite")
     return out
 
 
-@njit(fastmath=_REORDERED)
-def _leading_dot(a, b, n):
-    """The inner product of the first n numbers, in float64."""
-    total = 0.0
-    for k in range(n):
-        total += a[k] * b[k]
-    return total
-
-
 @njit
-def _cholesky(A):
-    """Turn A into L on and below its diagonal; return False if it is not positive definite."""
-    for i in range(len(A)):
-        for j in range(i):
-            A[i, j] = (A[i, j] - _leading_dot(A[i], A[j], j)) / A[j, j]
-        left = A[i, i] - _leading_dot(A[i], A[i], i)
-        if not left > 0:
-            return False
-        A[i, i] = np.sqrt(left)
-    return True
-
-
-@njit(fastmath=_REORDERED)
-def _back(A, y):
-    """Solve L^T x = y in place, one row of L at a time."""
-    for i in range(len(y) - 1, -1, -1):
-        y[i] /= A[i, i]
-        for j in range(i):
-            y[j] -= A[i, j] * y[i]
-
-
-@njit(fastmath=_REORDERED)
-def _narrow_gram(z, targets, n, width, gram, projected):
-    """Fill Z^T Z and Z^T t, four rows of Z at a time, so that the sums are loaded and stored a quarter as often."""
+def _add_gram(z, n, width, gram):
+    """Add Z^T Z of the first n rows of ``z`` to the lower triangle of the first ``width`` rows of ``gram``."""
     padded = z.shape[1]
-    for j in range(padded):
-        projected[j] = 0
-    for i in range(width):
-        for j in range(padded):
-            gram[i, j] = 0
-    whole = n - n % 4
-    for k in range(0, whole, 4):
-        z0, z1, z2, z3 = z[k], z[k + 1], z[k + 2], z[k + 3]
-        t0, t1, t2, t3 = targets[k], targets[k + 1], targets[k + 2], targets[k + 3]
-        for j in range(padded):
-            projected[j] += t0 * z0[j] + t1 * z1[j] + t2 * z2[j] + t3 * z3[j]
-        for i in range(width):
-            a0, a1, a2, a3 = z0[i], z1[i], z2[i], z3[i]
-            row = gram[i]
-            for j in range(padded):
-                row[j] += a0 * z0[j] + a1 * z1[j] + a2 * z2[j] + a3 * z3[j]
-    for k in range(whole, n):
-        z0 = z[k]
-        for j in range(padded):
-            projected[j] += targets[k] * z0[j]
-        for i in range(width):
-            row = gram[i]
-            for j in range(padded):
-                row[j] += z0[i] * z0[j]
+    for left in range(0, width, LANES):
+        for i in range(left, width, _TOGETHER):
+            at = i * padded + left
+            a0, a1 = load(gram, at, LANES), load(gram, at + padded, LANES)
+            a2, a3 = load(gram, at + 2 * padded, LANES), load(gram, at + 3 * padded, LANES)
+            a4, a5 = load(gram, at + 4 * padded, LANES), load(gram, at + 5 * padded, LANES)
+            a6, a7 = load(gram, at + 6 * padded, LANES), load(gram, at + 7 * padded, LANES)
+            for k in range(n):
+                row = load(z, k * padded + left, LANES)
+                a0 = multiply_add(spread(z[k, i]), row, a0)
+                a1 = multiply_add(spread(z[k, i + 1]), row, a1)
+                a2 = multiply_add(spread(z[k, i + 2]), row, a2)
+                a3 = multiply_add(spread(z[k, i + 3]), row, a3)
+                a4 = multiply_add(spread(z[k, i + 4]), row, a4)
+                a5 = multiply_add(spread(z[k, i + 5]), row, a5)
+                a6 = multiply_add(spread(z[k, i + 6]), row, a6)
+                a7 = multiply_add(spread(z[k, i + 7]), row, a7)
+            store(a0, gram, at, LANES)
+            store(a1, gram, at + padded, LANES)
+            store(a2, gram, at + 2 * padded, LANES)
+            store(a3, gram, at + 3 * padded, LANES)
+            store(a4, gram, at + 4 * padded, LANES)
+            store(a5, gram, at + 5 * padded, LANES)
+            store(a6, gram, at + 6 * padded, LANES)
+            store(a7, gram, at + 7 * padded, LANES)
+
+
+@njit(fastmath={"contract"})
+def _factorize(A):
+    """Turn the systems A (width + 1, width, 8), whose last row is y, into L, its diagonal inverted, and L^{-1} y."""
+    for i in range(A.shape[0]):
+        a = A[i]
+        for j in range(min(i + 1, A.shape[1])):
+            b = A[j]
+            s0, s1, s2, s3 = a[j, 0], a[j, 1], a[j, 2], a[j, 3]
+            s4, s5, s6, s7 = a[j, 4], a[j, 5], a[j, 6], a[j, 7]
+            for k in range(j):
+                s0 -= a[k, 0] * b[k, 0]
+                s1 -= a[k, 1] * b[k, 1]
+                s2 -= a[k, 2] * b[k, 2]
+                s3 -= a[k, 3] * b[k, 3]
+                s4 -= a[k, 4] * b[k, 4]
+                s5 -= a[k, 5] * b[k, 5]
+                s6 -= a[k, 6] * b[k, 6]
+                s7 -= a[k, 7] * b[k, 7]
+            a[j, 0], a[j, 1], a[j, 2], a[j, 3] = s0, s1, s2, s3
+            a[j, 4], a[j, 5], a[j, 6], a[j, 7] = s4, s5, s6, s7
+            for lane in range(_TOGETHER):
+                if i != j:
+                    a[j, lane] *= b[j, lane]
+                elif a[j, lane] > 0:
+                    a[j, lane] = 1.0 / np.sqrt(a[j, lane])
+                else:  # not positive definite
+                    a[j, lane] = np.inf
+
+
+@njit(fastmath={"contract"})
+def _back(A):
+    """Solve L^T x = y, the last row of the systems, in place."""
+    y = A[A.shape[1]]
+    for i in range(A.shape[1] - 1, -1, -1):
+        for lane in range(_TOGETHER):
+            y[i, lane] *= A[i, i, lane]
+        for j in range(i):
+            for lane in range(_TOGETHER):
+                y[j, lane] -= A[i, j, lane] * y[i, lane]
 
 
 @njit
 def _solve(rows, table, prior, weights, noise, noisy, scaled, out):
-    """Fill out; return the first row that cannot be solved, or -1. ``table`` has columns of zeros beyond the width."""
+    """Fill out; return the first row that cannot be solved, or -1."""
     (offsets, ids, targets), (means, precision) = rows, prior
-    width, padded = out.shape[1], table.shape[1]
-    longest = 0
-    for u in range(len(out)):
-        longest = max(longest, offsets[u + 1] - offsets[u])
-    gathered = np.empty((longest, padded), np.float32)
-    A, y = np.empty((width, width)), np.empty(width)
-    gram, projected = np.empty((width, padded), np.float32), np.empty(padded, np.float32)
-    for u in range(len(out)):
-        start, n, weight = offsets[u], offsets[u + 1] - offsets[u], weights[u]
-        if scaled and n == 0:
-            continue
-        # Lay the factors z_i of the row's targets one after another.
-        for k in range(n):
-            row = table[ids[start + k]]
-            for j in range(padded):
-                gathered[k, j] = row[j]
-        # The prior's part: A = s_u P, y = s_u P m_u.
-        scale = float(n) if scaled else 1.0
-        for i in range(width):
-            total = 0.0
-            for j in range(width):
-                A[i, j] = scale * precision[i, j]
-                total += A[i, j] * means[u, j]
-            y[i] = total
-        # The targets' part: alpha Z^T Z, of which the lower triangle is enough, and alpha Z^T t.
-        if n > 0:
-            z = gathered[:n]
-            if width <= _NARROW:
-                _narrow_gram(z, targets[start:], n, width, gram, projected)
-            else:
-                gram, projected = np.dot(z.T, z), np.dot(z.T, targets[start : start + n])
+    width = out.shape[1]
+    padded = (width // LANES + 1) * LANES
+    z, gram = np.zeros((_GATHERED, padded), np.float32), np.empty((padded, padded), np.float32)
+    A, y = np.empty((width + 1, width, _TOGETHER)), np.empty(width)
+    for first in range(0, len(out), _TOGETHER):
+        for lane in range(_TOGETHER):
+            u = min(first + lane, len(out) - 1)
+            n, weight = offsets[u + 1] - offsets[u], weights[u]
+            gram[:] = 0
+            for start in range(offsets[u], offsets[u + 1], _GATHERED):
+                m = min(offsets[u + 1] - start, _GATHERED)
+                for k in range(m):
+                    row = table[ids[start + k]]
+                    for j in range(width):
+                        z[k, j] = row[j]
+                    z[k, width] = targets[start + k]
+                _add_gram(z, m, width + 1, gram)
+            # The prior's part, s_u P and s_u P m_u, and the targets', alpha Z^T Z and alpha Z^T t.
+            scale = float(max(n, 1)) if scaled else 1.0
+            y[:] = 0
             for i in range(width):
-                y[i] += weight * projected[i]
+                for j in range(width):
+                    y[j] += precision[i, j] * means[u, i]
                 for j in range(i + 1):
-                    A[i, j] += weight * gram[i, j]
-        # A = L L^T; solve L v = y, add the noise where there is any, and solve L^T x = v: the noise becomes L^{-T} e.
-        if not _cholesky(A):
-            return u
-        for i in range(width):
-            y[i] = (y[i] - _leading_dot(A[i], y, i)) / A[i, i]
-        if noisy:
+                    A[i, j, lane] = scale * precision[i, j] + weight * gram[i, j]
+            for j in range(width):
+                A[width, j, lane] = scale * y[j] + weight * gram[width, j]
+        _factorize(A)
+        for lane in range(min(_TOGETHER, len(out) - first)):
             for i in range(width):
-                y[i] += noise[u, i]
-        _back(A, y)
-        for i in range(width):
-            out[u, i] = y[i]
+                if not A[i, i, lane] < np.inf:
+                    return first + lane
+                if noisy:
+                    A[width, i, lane] += noise[first + lane, i]
+        _back(A)
+        for lane in range(min(_TOGETHER, len(out) - first)):
+            if not scaled or offsets[first + lane] < offsets[first + lane + 1]:
+                for i in range(width):
+                    out[first + lane, i] = A[width, i, lane]
     return -1
 
 
@@ -506,7 +509,7 @@ def boltzmann_expectations(visible, cases, weights, b, p, s, o):
     return Expected(chances, means)
 
 
-@njit(fastmath=_REORDERED)
+@njit(fastmath={"contract", "reassoc", "nsz"})
 def _dot(x, y):
     """The inner product, in float32."""
     total = np.float32(0)
