@@ -200,9 +200,9 @@ class BayesianPMF(RatingAlgorithm):
         """Run a chain to its end; ``facts`` are the last numbers of `Chain`."""
         self.history = self._run(run, chain)
         weight, wider, n_chains = facts
-        taken = chain.samples.shrink(weight, chain.ratings)
-        x, q = average(taken.x[:, :, :-1], taken.q[:, :, :-1], _RANK, self._seed)
-        b, c = (part[:, :, -1].mean(axis=0) for part in (taken.x, taken.q))
+        taken, mean = (s.shrink(weight, chain.ratings) for s in (chain.samples, chain.expected))
+        x, q = average(mean.x[:, :, :-1], mean.q[:, :, :-1], _RANK, self._seed)
+        b, c = (part[:, :, -1].mean(axis=0) for part in (mean.x, mean.q))
         size, root = np.float32(unit.unit), np.float32(unit.unit**0.5)
         found = Average(x * root, q * root, b * size, c * size)
         noises, curve, factor = self._find_noise(taken, found, ratings, unit)

@@ -634,7 +634,7 @@ class ALS(_Trainer):
         targets = ratings.values - float(np.float32(self._task.mean)) - others[1][ratings.ids]
         rows = Targets(ratings.offsets, ratings.ids, targets)
         nothing = np.zeros(table.shape[1], np.float32)
-        found = rating_solves(rows, table, nothing, precision, scaled=True)
+        found = rating_solves(rows, table, nothing, precision, scaled=True).means
         own[0][...], own[1][...] = found[:, :-1], found[:, -1]
 
 

@@ -35,17 +35,18 @@ and therefore, with z_u = x_u - s_u and z their mean, mu integrated out,
 
     Lambda ~ W((I + sum_u (z_u - z)(z_u - z)^T + beta_0 n / (beta_0 + n) z z^T + tau W^T W)^{-1}, nu_0 + n + m).
 
-Given all x and Lambda the rows of W follow
+Given all x, Lambda and the other rows of W a row of W follows
 
-    (F^T F + tau I) W = F^T (X - mu + E_1) + tau^{1/2} E_2,    rows of E_1, E_2 ~ N(0, Lambda^{-1}),
+    w_j ~ N(f_j^T (X - mu - F W + f_j w_j) / (tau + |f_j|^2), ((tau + |f_j|^2) Lambda)^{-1}),
 
-F being the sparse matrix of the s_u; this is solved by conjugate gradients (Simm et al. 2017, Macau, eq 8).
+f_j being its column of the sparse matrix F of the s_u. The rows are drawn in turn. To draw all of them at once
+(Simm et al. 2017, Macau, eq 8) takes a system as large as W.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
@@ -56,8 +57,15 @@ from scipy.special import gammaln
 from tacenda import devices
 from tacenda.arrays import Array, copy, to_device, to_numpy
 from tacenda.fitting import StepResult, Trainer
-from tacenda.kernels.ratings import Targets, bytes_needed, rating_scores, rating_solves
-from tacenda.kernels.shared import sparse_product, tall_columns, tall_moments
+from tacenda.kernels.ratings import (
+    Solved,
+    Targets,
+    bytes_needed,
+    link_draws,
+    rating_scores,
+    rating_solves,
+)
+from tacenda.kernels.shared import sparse_product, tall_moments
 from tacenda.ratings import Ratings
 from tacenda.settings import option
 from tacenda_surprise.algorithm import DeviceSettings, RatedSettings, SeededSettings
@@ -66,7 +74,7 @@ from tacenda_surprise.samples import Samples
 
 Matrix = Doubles
 
-OPERATIONS = "rating_scores", "rating_solves", "sparse_product", "tall_columns", "tall_moments"
+OPERATIONS = "rating_scores", "rating_solves", "sparse_product", "tall_moments"
 LESS = "fewer factors (n_factors)"
 
 _NOISE = 2.0, 1.4  # a_0 and b_0: a variance of 0.7 of the ratings, as two of them would tell it
@@ -74,12 +82,11 @@ _EVENNESS = np.array([4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0])  # nu
 _BETA = 2.0
 _ROWS = 4.0  # m, how many rows the prior of their covariance is worth
 _VARIANCE = 0.15  # of a bias, and of the product of factors
-_ITERATIONS = 15  # of conjugate gradients: beyond that the error is far below the noise of the draw
-_TOLERANCE = 1e-4
 _TAU_RATE = 0.1  # of the prior of tau: links are expected to say less than ratings do
 _WIDTH, _WIDTHS = 5.0, (8, 32)
-_SAMPLES, _SWEPT = (160, 600), 3e7  # ratings visited, all samples together
+_SAMPLES, _SWEPT = (80, 600), 1.5e7  # ratings visited, all samples together
 _NUMBERS = 5e7  # in all samples, at most
+_BURN_IN = 150  # sweeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +101,15 @@ class BayesianPMFSettings(SeededSettings, DeviceSettings):
         at_least=0,
     )
     burn_in: int | None = option(
-        None, "sweeps before the first sample is taken; None: a quarter of n_samples", at_least=0
+        None,
+        "sweeps before the first sample is taken; None: half of n_samples, at most 150",
+        at_least=0,
     )
     n_samples: int | None = option(
         None,
-        """sweeps after that; predictions are averages over all of them; None: 160 to 600, more where
-        users and items have fewer ratings, whose factors every sweep draws again (300 for
-        MovieLens-100K, 160 for MovieLens-1M)""",
+        """sweeps after that; predictions are averages over all of them; None: 80 to 600, more where
+        users and items have fewer ratings, whose factors every sweep draws again (150 for
+        MovieLens-100K, 80 for MovieLens-1M)""",
         at_least=1,
     )
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"n_kept": ..., "rank": ...})
@@ -169,11 +178,12 @@ class Gibbs(Trainer):
         }
         self.burn_in, n = lasting
         self._taken = {name: np.zeros((n, *shape), np.float32) for name, shape in shapes.items()}
+        self._expected = np.zeros((n, *self._items.shape), np.float32)
 
     @property
     def learned(self) -> Mapping[str, Any]:  # type: ignore[override] # every sweep makes new tables
-        """The samples."""
-        return self._taken
+        """The samples, and what was expected of the items."""
+        return {**self._taken, "expected": self._expected}
 
     @property
     def rest(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -187,6 +197,14 @@ class Gibbs(Trainer):
         return Samples(**self._taken)
 
     @property
+    def expected(self) -> Samples:
+        """The samples, with what is expected of the items given the users: their products have the same mean.
+
+        Half of the noise of the draws is not in them (Rao-Blackwell), so half as many samples say as much.
+        """
+        return replace(self.samples, q=self._expected)
+
+    @property
     def position(self) -> Start:
         """Where another chain of the same users and items may go on."""
         users, items, links = (to_numpy(t) for t in (self._users, self._items, self._links))
@@ -198,7 +216,7 @@ class Gibbs(Trainer):
         self.steps += 1
         rng = np.random.default_rng([self._seed, self.steps, self._chain])
         of_users = self._draw_users(rng)
-        of_items = self._draw_items(rng)
+        of_items, expected = self._draw_items(rng)
         squares = self._sum_squared_errors()
         self._draw_noise(rng, squares)
         kept = self.steps - self.burn_in - 1
@@ -209,6 +227,7 @@ class Gibbs(Trainer):
             )
             for part, value in zip(self._taken.values(), found, strict=True):
                 part[kept] = to_numpy(value)
+            self._expected[kept] = to_numpy(expected)
         return StepResult(float(squares.sum()), float(len(self._by_user.values)))
 
     def _draw_users(self, rng: np.random.Generator) -> Hyper:
@@ -227,7 +246,7 @@ class Gibbs(Trainer):
             means if expected is None else expected + means,
             hyper.precision,
             alpha * self._gamma.astype(np.float64),
-        )
+        ).draws
         if link is not None:
             # W and tau given the users, then a common factor on W that mixes faster than either alone.
             links = link.draw(rng, self._users, hyper, tau, self._links)
@@ -237,15 +256,16 @@ class Gibbs(Trainer):
             self._links, self._numbers[2] = links * scale, tau / scale**2
         return hyper
 
-    def _draw_items(self, rng: np.random.Generator) -> Hyper:
-        """Draw the items' hyperparameters and the items."""
+    def _draw_items(self, rng: np.random.Generator) -> tuple[Hyper, Array]:
+        """Draw the items' hyperparameters and the items; return what was expected of these, too."""
         hyper = draw_hyper(rng, self._items)
         means = hyper.mean.astype(np.float32)
-        self._items = self._draw_side(
+        solved = self._draw_side(
             rng, self._by_item, self._users, means, hyper.precision, float(self._numbers[0]),
             to_device(np.sqrt(self._gamma), self._device),
         )  # fmt: skip
-        return hyper
+        self._items = solved.draws
+        return hyper, solved.means
 
     def _draw_side(
         self,
@@ -256,7 +276,7 @@ class Gibbs(Trainer):
         precision: Matrix,
         alpha: float | Doubles,
         roots: Array | None = None,
-    ) -> Array:
+    ) -> Solved:
         """Draw every row of one side from its posterior, given the other side.
 
         ``alpha`` is the precision of the ratings of a row; ``roots`` (others,) are those of what the other side
@@ -395,44 +415,18 @@ class Link:
         F_T = F.T.tocsr()
         F_T.sort_indices()
         self._device = device
-        self._F, self._F_T = Pieces.of(F, device), Pieces.of(F_T, device)
+        self._F, self._F_T = Pieces.of(F, device), Targets(*Pieces.of(F_T, "cpu"))
 
     def expected(self, W: Array) -> Array:
         """S (users, width) for W (items, width)."""
         return sparse_product(*self._F, W)
 
     def draw(self, rng: np.random.Generator, X: Array, hyper: Hyper, tau: float, W: Array) -> Array:
-        """Draw W (items, width) given the factors X (users, width), beginning from the last draw."""
-        root = np.asarray(np.linalg.cholesky(hyper.precision), np.float64)
-        first: Matrix = to_numpy(X).astype(np.float64) - hyper.mean + _noise(rng, root, len(X))
-        right = sparse_product(*self._F_T, to_device(first.astype(np.float32), self._device))
-        found = to_numpy(right)
-        found += np.sqrt(tau) * _noise(rng, root, len(W))
-        return self._solve(float(np.float32(tau)), to_device(found, self._device), W)
-
-    def _solve(self, tau: float, B: Array, X: Array) -> Array:
-        """Solve (F^T F + tau I) X = B by conjugate gradients from X, all columns at once."""
-
-        def product(Y: Array) -> Array:
-            found = sparse_product(*self._F_T, sparse_product(*self._F, Y))
-            found += tau * Y
-            return found
-
-        # R is the residual, P the direction of the search; each column has a step of its own.
-        inner = tall_columns
-        R = B - product(X)
-        P, size = copy(R), inner(R, R)
-        enough = _TOLERANCE**2 * inner(B, B)
-        for _ in range(_ITERATIONS):
-            if (size <= enough).all():
-                break
-            AP = product(P)
-            step = to_device(size / np.maximum(inner(P, AP), 1e-30), self._device)
-            X = X + step * P
-            R -= step * AP
-            before, size = size, inner(R, R)
-            P = R + to_device(size / np.maximum(before, 1e-30), self._device) * P
-        return X
+        """Draw the rows of W (items, width) in turn given the last draw and the factors X (users, width)."""
+        left = to_numpy(X - self.expected(W)) - hyper.mean.astype(np.float32)
+        root = np.linalg.cholesky(hyper.precision)
+        noise = np.linalg.solve(root.T, rng.standard_normal(W.shape[::-1])).T.astype(np.float32)
+        return to_device(link_draws(self._F_T, left, to_numpy(W), tau, noise), self._device)
 
 
 def draw_tau(rng: np.random.Generator, W: Floats, hyper: Hyper) -> float:
@@ -459,11 +453,6 @@ def draw_scale(rng: np.random.Generator, X: Floats, S: Floats, hyper: Hyper, tau
     return float(proposed) if np.log(chance) < ratio else 1.0
 
 
-def _noise(rng: np.random.Generator, root: Matrix, n: int) -> Matrix:
-    """Draw n rows from N(0, Lambda^{-1}), where Lambda = root root^T."""
-    return np.asarray(np.linalg.solve(root.T, rng.standard_normal((len(root), n))).T, np.float64)
-
-
 # -- how wide and how long --------------------------------------------------------------------------
 
 
@@ -483,4 +472,4 @@ def choose_sweeps(settings: BayesianPMFSettings, ratings: Ratings, width: int) -
         rows = max(ratings.n_users + ratings.n_items, 1) * (width + 1)
         wanted = min(_SWEPT / max(len(ratings), 1), _NUMBERS / rows)
         n = int(np.clip(wanted, *_SAMPLES))
-    return n // 4 if settings.burn_in is None else settings.burn_in, n
+    return min(n // 2, _BURN_IN) if settings.burn_in is None else settings.burn_in, n

@@ -227,7 +227,7 @@ class ImplicitFactors(Arrays):
         nothing = np.zeros(others.shape[1], np.float32)
         if precision is None:
             precision = precision_of(others, penalty)
-        found: Floats = rating_solves(row, others, nothing, precision, confidence)[0]
+        found: Floats = rating_solves(row, others, nothing, precision, confidence).means[0]
         return found
 
     def solve_touched(self, seen: Identities, n_items: int, users: Numbers, items: Numbers) -> Self:

@@ -79,8 +79,10 @@ def test_the_expected_factors_are_those_of_the_link(linked):
 def test_links_are_drawn_from_their_posterior(linked):
     identities, F, hyper, X = linked
     link, tau, rng = Link(identities, 6), 1.3, np.random.default_rng(3)
-    W = np.zeros((6, 2), np.float32)
-    draws = np.stack([link.draw(rng, X, hyper, tau, W) for _ in range(1200)]).astype(np.float64)
+    W, draws = np.zeros((6, 2), np.float32), []
+    for _ in range(4000):  # each given the draw before
+        draws.append(W := link.draw(rng, X, hyper, tau, W))
+    draws = np.stack(draws).astype(np.float64)
     A = np.linalg.inv(F.T @ F + tau * np.eye(6))
     np.testing.assert_allclose(draws.mean(axis=0), A @ F.T @ (X - hyper.mean), atol=0.08)
     covariance = np.kron(A, np.linalg.inv(hyper.precision))

@@ -9,7 +9,7 @@ from tacenda.kernels import ratings
 
 
 def rating_solves(offsets, ids, targets, *others, **more):
-    return ratings.rating_solves(ratings.Targets(offsets, ids, targets), *others, **more)
+    return ratings.rating_solves(ratings.Targets(offsets, ids, targets), *others, **more).draws
 
 
 BACKENDS = ("reference", "cpu")
@@ -61,11 +61,13 @@ def test_draws_have_the_moments_of_the_posterior(problem):
         A, problem["precision"] @ problem["means"][0] + alpha * z.T @ problem["targets"][:3]
     )
     offsets = np.arange(n + 1) * 3
-    draws = rating_solves(
-        offsets, np.tile(problem["ids"][:3], n), np.tile(problem["targets"][:3], n),
-        problem["table"], problem["means"][0], problem["precision"], alpha,
-        rng.standard_normal((n, 3)).astype(np.float32),
-    ).astype(np.float64)  # fmt: skip
+    targets = np.tile(problem["targets"][:3], n)
+    solved = ratings.rating_solves(
+        ratings.Targets(offsets, np.tile(problem["ids"][:3], n), targets), problem["table"],
+        problem["means"][0], problem["precision"], alpha, rng.standard_normal((n, 3)).astype(np.float32),
+    )  # fmt: skip
+    draws = solved.draws.astype(np.float64)
+    np.testing.assert_allclose(solved.means, np.tile(mean, (n, 1)), atol=1e-5)
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.03)
     np.testing.assert_allclose(np.cov(draws.T), np.linalg.inv(A), atol=0.03)
 

@@ -355,6 +355,13 @@ def _complete_solves(
     return targets, table, means, precision, weights, noise, bool(scaled)
 
 
+class Solved(NamedTuple):
+    """Solutions for every row (rows, width), float32: expected, and drawn; the same without noise."""
+
+    means: Any
+    draws: Any
+
+
 @operation(prepare=_complete_solves)
 def rating_solves(
     targets: Targets,
@@ -364,14 +371,15 @@ def rating_solves(
     weight: Any = 1.0,
     noise: Float32[Array, "rows width", cast] | None = None,
     scaled: bool = False,
-) -> NDArray[Any]:
-    """Solve a ridge regression for every row u of a sparse table: x (rows, width), float32.
+) -> Solved:
+    """Solve a ridge regression for every row u of a sparse table.
 
         A_u = s_u P + alpha_u sum_i z_i z_i^T,    x_u = A_u^{-1} (s_u P m_u + alpha_u sum_i t_ui z_i) + L_u^{-T} e_u
 
     over the items i that row u has targets for, with A_u = L_u L_u^T. Without noise e this is the step of alternating
     least squares and the fold-in of a user; with standard normal noise x_u is a draw from its posterior
-    N(A_u^{-1} (...), A_u^{-1}), the step of Gibbs sampling (Salakhutdinov and Mnih 2008, eqs 11-13). A bias is a column
+    N(A_u^{-1} (...), A_u^{-1}), the step of Gibbs sampling (Salakhutdinov and Mnih 2008, eqs 11-13), and its mean is
+    returned too. A bias is a column
     of ones in z. Products over targets are in float32, the solves in float64.
 
     Parameters
@@ -395,8 +403,8 @@ def rating_solves(
     KernelError
         Shapes or dtypes do not fit, an id is out of range or A_u is not positive definite.
     """
-    out = np.array(means)
-    for u in range(len(out)):
+    out = Solved(np.array(means), np.array(means))
+    for u in range(len(means)):
         span = slice(targets.offsets[u], targets.offsets[u + 1])
         z = table[targets.ids[span]].astype(np.float64)
         if scaled and not len(z):
@@ -408,9 +416,44 @@ def rating_solves(
         except np.linalg.LinAlgError as error:
             raise KernelError(f"the system of row {u} is not positive definite") from error
         x = np.linalg.solve(A, P @ means[u] + weight[u] * z.T @ targets.values[span])
+        out.means[u] = x
         if noise is not None:
             x += np.linalg.solve(L.T, noise[u].astype(np.float64))
-        out[u] = x
+        out.draws[u] = x
+    return out
+
+
+@operation
+def link_draws(
+    transposed: Targets,
+    left: Float32[Array, "columns width", cast],
+    links: Float32[Array, "rows width", cast],
+    tau: SupportsFloat,
+    noise: Float32[Array, "rows width", cast],
+) -> NDArray[Any]:
+    """Draw the links w_j of a sparse regression one after the other, each given all others: (rows, width), float32.
+
+        X = F W + E,    rows of E ~ N(0, Lambda^{-1}),    w_j ~ N(0, (tau Lambda)^{-1})
+
+    A step of Gibbs sampling from their posterior, at the price of two products with F.
+
+    Parameters
+    ----------
+    transposed
+        F, column after column: the rows u that column j has, and f_uj.
+    left
+        X - F W for the ``links`` W before.
+    noise
+        Rows from N(0, Lambda^{-1}).
+    """
+    out, left = np.array(links), left.astype(np.float64)
+    for j in range(len(out)):
+        span = slice(transposed.offsets[j], transposed.offsets[j + 1])
+        u, f = transposed.ids[span], transposed.values[span].astype(np.float64)
+        size = f @ f + float(tau)
+        change = (f @ left[u] - float(tau) * out[j]) / size + noise[j] / size**0.5
+        left[u] -= f[:, None] * change
+        out[j] += change
     return out
 
 

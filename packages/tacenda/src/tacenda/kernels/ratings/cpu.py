@@ -10,6 +10,7 @@ from tacenda.kernels.machinery import xorshift
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import (
     LANES,
+    add,
     add_up,
     load,
     multiply,
@@ -18,7 +19,7 @@ from tacenda.kernels.machinery.vectors import (
     spread,
     store,
 )
-from tacenda.kernels.ratings import _SETTLED, Divergence, Expected, Identities, Visited
+from tacenda.kernels.ratings import _SETTLED, Divergence, Expected, Identities, Solved, Visited
 
 # -- rating sgd -------------------------------------------------------------------------------------
 #
@@ -287,7 +288,7 @@ def _scores(users, items, x, q, b, c, mean, out):
 #
 # The solves on the CPU: for each row, gather the factors it has targets for, multiply them, and solve in float64.
 #
-# Eight rows are solved at once. The factors of a row's targets are gathered with the targets as one more column, so that
+# Eight rows are solved at once. The factors of a row's targets are gathered with the targets as a last column, so that
 # Z^T Z has Z^T t below it; tiles of it are summed in registers, in float32. Then the eight systems lie next to each
 # other, and every number of the Cholesky factorization is eight numbers, in float64. Its last row, which was y, becomes
 # the solution of L v = y; noise that is added to v makes the row a draw.
@@ -298,11 +299,11 @@ _GATHERED = 256  # rows of factors that lie one after another
 
 
 def rating_solves(targets, table, means, precision, weights, noise, scaled):
-    out = means.copy()
-    noisy = noise is not None
+    noisy, found = noise is not None, means.copy()
     e = np.empty((0, 0), np.float32) if noise is None else noise
+    out = Solved(found, found.copy() if noisy else found)
     table, prior = np.ascontiguousarray(table), (means, precision)
-    failed = _solve(tuple(targets), table, prior, weights, e, noisy, scaled, out)
+    failed = _solve(tuple(targets), table, prior, weights, e, noisy, scaled, tuple(out))
     if failed >= 0:
         raise KernelError(f"the system of row {failed} is not positive definite")
     return out
@@ -369,9 +370,8 @@ def _factorize(A):
 
 
 @njit(fastmath={"contract"})
-def _back(A):
-    """Solve L^T x = y, the last row of the systems, in place."""
-    y = A[A.shape[1]]
+def _back(A, y):
+    """Solve L^T x = y (width, 8) in place."""
     for i in range(A.shape[1] - 1, -1, -1):
         for lane in range(_TOGETHER):
             y[i, lane] *= A[i, i, lane]
@@ -382,15 +382,17 @@ def _back(A):
 
 @njit
 def _solve(rows, table, prior, weights, noise, noisy, scaled, out):
-    """Fill out; return the first row that cannot be solved, or -1."""
+    """Fill means and draws; return the first row that cannot be solved, or -1."""
     (offsets, ids, targets), (means, precision) = rows, prior
-    width = out.shape[1]
+    expected, draws = out
+    n_rows, width = expected.shape
     padded = (width // LANES + 1) * LANES
     z, gram = np.zeros((_GATHERED, padded), np.float32), np.empty((padded, padded), np.float32)
     A, y = np.empty((width + 1, width, _TOGETHER)), np.empty(width)
-    for first in range(0, len(out), _TOGETHER):
+    drawn = np.empty((width, _TOGETHER))
+    for first in range(0, n_rows, _TOGETHER):
         for lane in range(_TOGETHER):
-            u = min(first + lane, len(out) - 1)
+            u = min(first + lane, n_rows - 1)
             n, weight = offsets[u + 1] - offsets[u], weights[u]
             gram[:] = 0
             for start in range(offsets[u], offsets[u + 1], _GATHERED):
@@ -412,18 +414,53 @@ def _solve(rows, table, prior, weights, noise, noisy, scaled, out):
             for j in range(width):
                 A[width, j, lane] = scale * y[j] + weight * gram[width, j]
         _factorize(A)
-        for lane in range(min(_TOGETHER, len(out) - first)):
+        here = min(_TOGETHER, n_rows - first)
+        for lane in range(here):
             for i in range(width):
                 if not A[i, i, lane] < np.inf:
                     return first + lane
                 if noisy:
-                    A[width, i, lane] += noise[first + lane, i]
-        _back(A)
-        for lane in range(min(_TOGETHER, len(out) - first)):
+                    drawn[i, lane] = A[width, i, lane] + noise[first + lane, i]
+        _back(A, A[width])
+        if noisy:
+            _back(A, drawn)
+        for lane in range(here):
             if not scaled or offsets[first + lane] < offsets[first + lane + 1]:
                 for i in range(width):
-                    out[first + lane, i] = A[width, i, lane]
+                    expected[first + lane, i] = A[width, i, lane]
+                    if noisy:
+                        draws[first + lane, i] = drawn[i, lane]
     return -1
+
+
+def link_draws(transposed, left, links, tau, noise):
+    out, left = links.copy(), np.array(left, order="C")
+    _link_draws(tuple(transposed), left, np.float32(tau), np.ascontiguousarray(noise), out)
+    return out
+
+
+@njit
+def _link_draws(transposed, left, tau, noise, out):
+    """Fill out, in place of the links before; ``left`` is brought up to date."""
+    offsets, ids, values = transposed
+    width = out.shape[1]
+    for j in range(len(out)):
+        size = tau
+        for p in range(offsets[j], offsets[j + 1]):
+            size += values[p] * values[p]
+        for d in range(0, width, LANES):
+            at, n = j * width + d, width - d
+            total = multiply(spread(-tau), load(out, at, n))
+            for p in range(offsets[j], offsets[j + 1]):
+                total = multiply_add(spread(values[p]), load(left, ids[p] * width + d, n), total)
+            change = multiply(spread(np.float32(1) / np.sqrt(size)), load(noise, at, n))
+            change = multiply_add(spread(np.float32(1) / size), total, change)
+            for p in range(offsets[j], offsets[j + 1]):
+                place = ids[p] * width + d
+                store(
+                    multiply_add(spread(-values[p]), change, load(left, place, n)), left, place, n
+                )
+            store(add(load(out, at, n), change), out, at, n)
 
 
 def choice_steps(offsets, ids, table, start, precision, confidence, steps):

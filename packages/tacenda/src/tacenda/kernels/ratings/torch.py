@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from tacenda.arrays import to_tensors
 from tacenda.errors import KernelError
-from tacenda.kernels.ratings import AT_ONCE
+from tacenda.kernels.ratings import AT_ONCE, Solved
 
 
 def rating_solves(targets, table, means, precision, weights, noise, scaled):
     offsets, values = targets.offsets, targets.values
     columns, width = table.shape
-    out = means.clone()
+    out = Solved(means.clone(), means.clone())
     ids, starts, sizes = to_tensors((targets.ids, offsets[:-1], np.diff(offsets)), table.device)
     ids = torch.cat([ids.long(), ids.new_full((1,), columns, dtype=torch.int64)])
     values = torch.cat([values, values.new_zeros(1)])
@@ -36,13 +36,14 @@ def rating_solves(targets, table, means, precision, weights, noise, scaled):
         y = scale * (means[u].double() @ precision)[:, :, None]
         y += weight * (Z.mT @ values[at][:, :, None]).double()
         L, wrong = torch.linalg.cholesky_ex(A)
-        failed.append(torch.where(wrong > 0, u, len(out)).min())
+        failed.append(torch.where(wrong > 0, u, len(means)).min())
         y = torch.linalg.solve_triangular(L, y, upper=False)
         if noise is not None:
-            y += noise[u].double()[:, :, None]
-        out[u] = torch.linalg.solve_triangular(L.mT, y, upper=True)[:, :, 0].float()
-    first = int(torch.stack(failed).min()) if failed else len(out)
-    if first < len(out):
+            y = torch.cat([y, y + noise[u].double()[:, :, None]], 2)
+        x = torch.linalg.solve_triangular(L.mT, y, upper=True).float()
+        out.means[u], out.draws[u] = x[:, :, 0], x[:, :, -1]
+    first = int(torch.stack(failed).min()) if failed else len(means)
+    if first < len(means):
         raise KernelError(f"the system of row {first} is not positive definite")
     return out
 

@@ -437,6 +437,16 @@ def rating_solves() -> Iterator[Sample]:
                 yield f"{rows} rows, {width} wide, noise={noisy}, scaled={scaled}", arguments
 
 
+def link_draws() -> Iterator[Sample]:
+    """Width 1, links of no row, more links than rows, and no links."""
+    for links, rows, width in ((0, 2, 2), (1, 1, 1), (5, 3, 3), (4, 6, 17)):
+        rng = np.random.default_rng(width)
+        offsets, ids, _ = random_counts(links, rows, 0.5, np.float32, links)
+        columns = Targets(offsets, ids, _normal(rng, len(ids)))
+        tables = _normal(rng, rows, width), _normal(rng, links, width)
+        yield f"{links} links, {rows} rows, {width} wide", (columns, *tables, 1.5, tables[1] + 1)
+
+
 def choice_steps() -> Iterator[Sample]:
     """Width 1, rows without choices, fewer choices than columns, no steps and more than there are columns."""
     for rows, width, steps in ((0, 2, 1), (1, 1, 1), (5, 3, 0), (5, 3, 4), (4, 17, 3)):
@@ -523,7 +533,8 @@ SAMPLES: dict[str, Callable[[], Iterator[Sample]]] = {
         context_sum_backward, tree_softmax, tree_softmax_step, tree_softmax_backward,
         tree_softmax_distribution, hmm_block, hmm_block_backward, hmm_features, hmm_features_backward, block_softmax,
         block_softmax_backward, class_softmax, class_softmax_backward, streaming_logsumexp,
-        streaming_logsumexp_backward, rating_sgd, rating_visits, rating_scores, rating_solves, choice_steps,
+        streaming_logsumexp_backward, rating_sgd, rating_visits, rating_scores, rating_solves, link_draws,
+        choice_steps,
         boltzmann_divergence, boltzmann_descent, boltzmann_expectations,
     )
 }  # fmt: skip
