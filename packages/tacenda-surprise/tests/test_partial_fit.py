@@ -101,7 +101,7 @@ def test_inner_ids_stay_and_new_ones_follow(trainset):
 def test_ids_that_differ_by_their_type_only(make):
     old = [(7, "x", 1.0), (8, "x", 2.0), (7, 1, 1.0), (8, 1, 3.0)]
     algo = make().fit(trainset_of(*old))
-    algo.partial_fit(trainset_of(("7", "x", 5.0), ("7", 1, 5.0), (8, "1", 4.0)), n_epochs=3)
+    algo.partial_fit(trainset_of(("7", "x", 5.0), ("7", 1, 5.0), (8, "1", 4.0)), n_epochs=30)
     assert [algo.trainset.to_inner_uid(raw) for raw in (7, 8, "7")] == [0, 1, 2]
     assert [algo.trainset.to_inner_iid(raw) for raw in ("x", 1, "1")] == [0, 1, 2]
     assert algo.predict("7", "x").est > algo.predict(7, "x").est
