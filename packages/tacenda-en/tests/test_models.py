@@ -13,7 +13,7 @@ README = Path(__file__).parents[1] / "README.md"
 MODELS = {found.name: found for found in by_name.available() if found.distribution == "tacenda-en"}
 
 
-def test_there_are_three_under_the_licence_of_their_text():
+def test_there_are_three_under_the_license_of_their_text():
     assert sorted(MODELS) == ["en-lds-small", "en-ngrams-small", "en-words-small"]
     assert {found.license for found in MODELS.values()} == {"CC-BY-SA-3.0"}
 

@@ -182,7 +182,7 @@ def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
         "",
         *(_table(keys, figures) or ["None was noted."]),
         "",
-        "## Licence",
+        "## License",
         "",
         f"{about.license}.",
         *(["", about.attribution] if about.attribution else []),
