@@ -215,9 +215,9 @@ def test_ids_that_are_tuples_come_back_as_they_are(make, fitted):
 
 
 def test_text_in_the_place_of_a_list_is_refused():
-    with pytest.raises(DataError, match=r"\('ab',\) is no pair"):
+    with pytest.raises(DataError, match=r"\('ab',\) is not a pair"):
         SideInfo([("ab",)])
-    with pytest.raises(DataError, match="'ab' is no pair"):
+    with pytest.raises(DataError, match="'ab' is not a pair"):
         SideInfo(["ab"])
     with pytest.raises(ConfigurationError, match="give a list of ids"):
         SideInfo("ab")
@@ -279,7 +279,7 @@ def test_a_frame_of_new_ratings_is_on_the_scale_of_the_old(trainset, fitted):
     assert algo.trainset.n_ratings == trainset.n_ratings + 2
     with pytest.raises(DataError, match="off the scale"):
         algo.partial_fit(Frame(["newcomer"], items[:1], [99.0]))
-    with pytest.raises(DataError, match=r"third column .* holds no numbers"):
+    with pytest.raises(DataError, match=r"third column .* does not contain numbers"):
         algo.partial_fit(Frame(["newcomer"], items[:1], ["good"]))
 
 

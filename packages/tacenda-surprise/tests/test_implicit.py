@@ -201,7 +201,7 @@ def test_the_penalty_that_is_chosen_is_better_than_none_and_than_too_much(pairs)
     ("data", "message"),
     [
         ([], "nobody has chosen anything"),
-        (["ab"], "is no pair"),
+        (["ab"], "is not a pair"),
         ([("ann", None)], "missing"),
         (7, "give a list"),
     ],

@@ -220,8 +220,8 @@ def test_fit_takes_a_seed_as_set_does(run, file, tmp_path):
     assert found["seed"].settings.random_state == 3
     assert found["none"].settings.random_state == 0
     for options, status, message in (
-        (("--seed", 3, "--set", "random_state=3"), 2, "leave one of the two out"),
-        (("--seed", 3, "--set", "pmf.random_state=3"), 2, "leave one of the two out"),
+        (("--seed", 3, "--set", "random_state=3"), 2, "leave out one of the two"),
+        (("--seed", 3, "--set", "pmf.random_state=3"), 2, "leave out one of the two"),
         (("--set", "pmf.n_epochs=2", "--seed", -1), 2, "'--seed'"),
     ):
         found_status, _, err = run("fit", file, "-o", tmp_path / "new", *small, *options)

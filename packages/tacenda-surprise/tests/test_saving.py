@@ -225,7 +225,7 @@ def test_a_mean_off_the_scale_and_a_scale_without_end_are_refused(catalogue, sav
     found = artifact.read(saved)
     found.config["catalogue"].update(catalogue)
     artifact.write(saved, found)
-    with pytest.raises(ArtifactError, match="no rating scale"):
+    with pytest.raises(ArtifactError, match="not a rating scale"):
         tacenda.load(saved)
 
 

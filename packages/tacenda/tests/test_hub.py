@@ -191,7 +191,7 @@ def test_what_was_altered_on_the_hub_is_refused_and_changes_nothing(hub, tmp_pat
     path = next(path for path in files if path.startswith(name))
     files[path] = files[path].replace(b"test_scale_of_support", b"test_bad") + b" "
     Scale(np.zeros(2)).save(tmp_path / "here")
-    with pytest.raises(ArtifactError, match=r"somebody/tiny.*no sound model"):
+    with pytest.raises(ArtifactError, match=r"somebody/tiny.*not a valid model"):
         pull("somebody/tiny", tmp_path / "here", **options(hub))
     np.testing.assert_array_equal(tacenda.load(tmp_path / "here").factors, np.zeros(2))
 
@@ -204,7 +204,7 @@ def test_a_repository_that_is_not_there_is_one_sentence(hub, tmp_path):
 
 def test_a_repository_without_a_model_is_one_sentence(hub, tmp_path):
     hub.repositories["somebody/words"] = {"README.md": b"# Words"}
-    with pytest.raises(ArtifactError, match=r"somebody/words \(main\) holds no sound model"):
+    with pytest.raises(ArtifactError, match=r"somebody/words \(main\) is not a valid model"):
         pull("somebody/words", tmp_path / "here", **options(hub))
 
 

@@ -82,9 +82,9 @@ def fit(
     errors: common.Errors = "strict",
     force: common.Force = False,
 ) -> None:
-    """Fit an embedder to raw text, save it, and print what it cost.
+    """Fit an embedder to raw text, save it, and print its cost.
 
-    The text is read once. With --model vectors, settings have their model in front: --set lds.n_states=100 --set
+    The text is read once. With --model vectors, put the model before each option: --set lds.n_states=100 --set
     vectors.width=200. With --scheduler, count the text of an lds on a cluster.
     """
     from tacenda import Corpus
@@ -134,7 +134,7 @@ def _choose_tokenizer(tokenizer: str | None, language: str | None) -> str:
         return tokenizer or "whitespace"
     if tokenizer is not None:
         raise ConfigurationError(
-            f"--language {language} means --tokenizer spacy:{language}: leave one of the two out"
+            f"--language {language} means --tokenizer spacy:{language}: leave out one of the two"
         )
     return f"spacy:{language}"
 
@@ -396,7 +396,7 @@ def init_config(
         str,
         typer.Option(
             metavar="DIR",
-            help="Folder or name of an LDS or another embedder, which training reads.",
+            help="Folder or name of an LDS or another embedder.",
         ),
     ],
     pipeline: Annotated[
@@ -421,7 +421,7 @@ def init_config(
     model_output: ModelOutput = None,
     force: common.Force = False,
 ) -> None:
-    """Write a complete configuration for `spacy train`, of components that read the vectors."""
+    """Write a complete configuration for `spacy train`, with components that read the vectors."""
     if str(output) != "-":
         common.check_file(output, force)
     try:
@@ -478,7 +478,7 @@ def _load_morphological(folder: Path) -> Any:
     embedder = _load(folder)
     if not hasattr(embedder, "pieces"):
         raise ConfigurationError(
-            f"{folder} holds a model {embedder.name!r}, whose vectors are not made of morphemes: this "
+            f"{folder} holds a model {embedder.name!r}, whose vectors are not built from morphemes: this "
             "command is for varembed and sumembed"
         )
     return embedder

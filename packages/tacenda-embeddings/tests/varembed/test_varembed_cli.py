@@ -124,8 +124,8 @@ def test_mistake_in_fit_is_one_line(run, text, tmp_path, arguments, message):
 def test_models_without_morphemes_and_unknown_languages_are_one_line(run, toy, saved, tmp_path):
     toy.save(tmp_path / "toy")
     for arguments, message in (
-        (["morphemes", tmp_path / "toy", "cat"], "not made of morphemes"),
-        (["export", tmp_path / "toy", tmp_path / "v"], "not made of morphemes"),
+        (["morphemes", tmp_path / "toy", "cat"], "not built from morphemes"),
+        (["export", tmp_path / "toy", tmp_path / "v"], "not built from morphemes"),
         (["vectors", saved, tmp_path / "p", "--language", "zz"], "zz"),
         (["export", saved, tmp_path / "no" / "v.txt"], "cannot write"),
     ):

@@ -71,7 +71,7 @@ def surprisal(
         None, metavar="COLUMN", help="Column that distinguishes items; may be repeated."
     ),
     sentence: str | None = Option(
-        None, metavar="COLUMN", help="Column whose value changes where a sentence begins."
+        None, metavar="COLUMN", help="Column whose value changes at the beginning of each sentence."
     ),
     words: bool = Option(
         False, "--words", help="The column of --region has whole sentences; each word gets a row."
@@ -99,12 +99,12 @@ def surprisal(
     errors: common.Errors = "strict",
     force: common.Force = False,
 ) -> None:
-    """Print a table with one row per word: its surprisal in bits, and further predictors for a regression.
+    """Print a table with one row per word: its surprisal in bits, and other predictors for a regression.
 
-    Words are separated by whitespace; with --region each row of an item file is one. The columns are text, sentence,
-    word_index, start, end (characters), word, surprisal (bits, without attached punctuation),
+    Words are separated by whitespace. With --region, each row of an item file counts as one. The columns are text,
+    sentence, word_index, start, end (characters), word, surprisal (bits, without attached punctuation),
     surprisal_with_punctuation, known, log_frequency (base 2, of the training text), length, and with _prev1 ... the
-    same for the words before. Notes on standard error name what you may misread.
+    same for the previous words. Notes on standard error point out values that are easy to misread.
     """
     from tacenda_lm.surprisal.scoring import surprisal_table
     from tacenda_lm.surprisal.table import check_ending
@@ -197,7 +197,7 @@ def compact(
     errors: common.Errors = "strict",
     force: common.Force = False,
 ) -> None:
-    """Save a model in fewer bits, and print what that costs: the perplexity of --text before and after."""
+    """Save a model with fewer bits, and print the perplexity of --text before and after."""
     from tacenda_lm import KneserNey
 
     if text is None and tokenizer is not None:
@@ -324,7 +324,7 @@ def _make_model(
 
     if issubclass(plugins.get("language_models", name, distribution=distribution), Mixture):
         raise ConfigurationError(
-            "a mixture is made of saved models: fit each, and mix them with `tacenda lm mix`"
+            "a mixture needs saved models: fit each, and mix them with `tacenda lm mix`"
         )
     made = plugins.make("language_models", name, options, distribution=distribution)
     if checkpoints is not None:
@@ -367,10 +367,10 @@ def score(
 ) -> None:
     """Print the log-probability of every line of a text.
 
-    Each line has the base-10 logarithm, a tab and the sentence; </s> is counted, and an empty line scores 0.
-    With --words each line has a word, a tab and its surprisal in bits; </s> comes last, and an empty line follows
-    every sentence. Here an unknown word has the probability of all unknown words together, which is too much for one
-    of them: `tacenda lm surprisal` scores them separately.
+    Each line has the base-10 logarithm, a tab and the sentence; </s> is counted, and an empty line scores 0. With
+    --words each line has a word, a tab and its surprisal in bits; </s> comes last, and an empty line follows every
+    sentence. Here each unknown word gets the probability of all unknown words together, which is too high: `tacenda
+    lm surprisal` scores them separately.
     """
     from tacenda_lm.sequences import check_blank_lines
 
@@ -462,7 +462,7 @@ def generate(
     tokenizer: Tokenizer = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Print sentences of a model: random ones, or with --beam the most probable ones."""
+    """Generate sentences: random ones or, with --beam, the most probable ones."""
     import numpy as np
 
     from tacenda.tokenizers import get_tokenizer

@@ -107,7 +107,7 @@ class Mixture(LanguageModel):
     ) -> None:
         if not isinstance(models, Iterable | None):
             raise ConfigurationError(
-                f"a mixture is made of several language models, and a {type(models).__name__} is not: give a list, "
+                f"a mixture needs several language models, and a {type(models).__name__} is not: give a list, "
                 "Mixture([first, second])"
             )
         if not isinstance(models, Mapping):
@@ -117,7 +117,7 @@ class Mixture(LanguageModel):
         for model in models.values():
             if not isinstance(model, LanguageModel):
                 raise ConfigurationError(
-                    f"a mixture is made of language models, and a {type(model).__name__} is not one"
+                    f"a mixture needs language models, and a {type(model).__name__} is not one"
                 )
         self._models = dict(models)
         self._maps: list[_Map] = []

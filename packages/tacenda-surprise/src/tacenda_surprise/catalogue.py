@@ -234,7 +234,7 @@ class Catalogue:
         mean = float(config["mean"])
         slack = 1e-6 * (abs(low) + abs(high))  # the mean of float32 values, rounded
         if not (-LARGEST <= low <= high <= LARGEST and low - slack <= mean <= high + slack):
-            raise ArtifactError(f"{low} to {high} with mean {mean} is no rating scale")
+            raise ArtifactError(f"{low} to {high} with mean {mean} is not a rating scale")
         users, items = (_read_ids(arrays, name) for name in ("users", "items"))
         found = _Levels.from_arrays(arrays)
         levels, ends = found.levels, np.array([low, high], np.float32)

@@ -98,7 +98,7 @@ def evaluate(
     duplicates: Duplicates = "error",
     as_json: common.AsJson = False,
 ) -> None:
-    """Compare the top lists of models with ratings that were held out."""
+    """Compare the top lists of models on held-out ratings."""
     ratings = read(file, separator, columns, scale, encoding, duplicates)
     chosen = read_settings(settings, model or _ALL)
     models = [make_model(name, options, seed) for name, options in chosen.items()]
@@ -136,7 +136,7 @@ def fit(
         str, typer.Option("--model", help="A model of `tacenda plugins recommenders`.")
     ] = "conditional_pmf",
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Random seed. Default: that of the model.")
+        int | None, typer.Option(min=0, help="Random seed. Default: the model's.")
     ] = None,
     settings: Set = None,
     checkpoints: common.Checkpoints = None,
@@ -150,7 +150,7 @@ def fit(
     """Train a model on a file of ratings, and save it together with the ratings."""
     options = read_settings(settings, [model])[model]
     if seed is not None and "random_state" in options:
-        raise typer.BadParameter("--seed and --set name a seed; leave one of the two out")
+        raise typer.BadParameter("--seed and --set both give a seed; leave out one of the two")
     if checkpoints is not None and checkpoints.resolve().is_relative_to(output.resolve()):
         raise typer.BadParameter(
             "--checkpoints is a folder within --output, which holds only the model: name another folder"
@@ -182,7 +182,8 @@ def recommend(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Newer ratings, whose items are left out too. Needed for all ratings if the folder was saved without.",
+            help="Newer ratings, whose items are also left out. If the model was saved without "
+            "ratings, give all ratings.",
         ),
     ] = None,
     include_rated: Annotated[
@@ -191,15 +192,15 @@ def recommend(
     by: Annotated[
         RankedBy | None,
         typer.Option(
-            help="Sort by both, rating or choice, as `evaluate` does. Default: both, or rating if the folder was saved "
-            "without ratings."
+            help="Sort as in `evaluate`. Default: both, or rating if the "
+            "model was saved without ratings."
         ),
     ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option(help="An item to leave out. Repeatable.")
     ] = None,
     min_ratings: Annotated[
-        int, typer.Option(min=0, help="List only items that at least so many users have rated.")
+        int, typer.Option(min=0, help="List only items that at least this many users have rated.")
     ] = 0,
     separator: Separator = None,
     columns: Columns = "0,1,2",

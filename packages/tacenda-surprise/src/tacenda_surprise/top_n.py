@@ -294,7 +294,7 @@ class Lists(NamedTuple):
             raise ConfigurationError(f"by is {by!r}; give 'both', 'rating' or 'choice'")
         if factors is None and by != "rating":
             raise ConfigurationError(
-                f"by is {by!r}, and there is no model of what gets chosen: give ImplicitFactors, or by='rating'"
+                f"by is {by!r}, and there is no model of the users' choices: give ImplicitFactors, or by='rating'"
             )
         shown = None if hidden is None or not hidden.any() else np.flatnonzero(~hidden)
         return cls(None if by == "rating" else factors, by, shown)

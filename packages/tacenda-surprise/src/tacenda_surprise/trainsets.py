@@ -168,7 +168,7 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
         values = np.array(columns[2], np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"the third column of the data frame, that of the ratings, holds no numbers: {error}; give users, "
+            f"the third column of the data frame, with the ratings, does not contain numbers: {error}; give users, "
             "items and ratings in this order"
         ) from error
     if not len(values) or not np.isfinite(values).all():
@@ -331,7 +331,7 @@ class SideInfo:
         for pair in as_list(pairs, "pairs"):
             fields = list(pair) if isinstance(pair, Iterable) else []
             if isinstance(pair, str | bytes) or len(fields) < 2:
-                raise DataError(f"{pair!r} is no pair; give (raw user id, raw item id)")
+                raise DataError(f"{pair!r} is not a pair; give (raw user id, raw item id)")
             kept[fields[0], fields[1]] = None
         check_ids({user for user, _ in kept}, "user")
         check_ids({item for _, item in kept}, "item")

@@ -110,7 +110,7 @@ def test_a_truncated_archive_is_an_error(tmp_path, compress, kind):
 
 
 def test_a_directory_is_refused_with_the_way_out(tmp_path):
-    with pytest.raises(CorpusError, match=r"is a directory where a text file.*glob"):
+    with pytest.raises(CorpusError, match=r"is a directory, not a text file.*glob"):
         Corpus.from_text(tmp_path)
     with pytest.raises(CorpusError, match="is a directory"):
         Corpus.from_text([tmp_path])

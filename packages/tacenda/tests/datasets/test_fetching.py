@@ -165,7 +165,7 @@ def test_a_folder_that_tacenda_did_not_make_is_never_replaced(server, data_folde
     register(downloads=(archive(server),))
     (data_folders[1] / "toy").mkdir(parents=True)
     (data_folders[1] / "toy" / "notes.txt").write_text("mine")
-    with pytest.raises(DataError, match="was not fetched by Tacenda"):
+    with pytest.raises(DataError, match="Tacenda did not download it"):
         datasets.fetch("toy", force=True, **OPTIONS)
     assert (data_folders[1] / "toy" / "notes.txt").read_text() == "mine"
 

@@ -129,7 +129,7 @@ def test_unreadable_files_are_named(tmp_path, written, read):
 
 @pytest.mark.parametrize("read", [conllu.read, columns.read_ner, word_similarity.read])
 def test_a_folder_where_a_file_is_meant_is_named(tmp_path, read):
-    with pytest.raises(DataError, match="is a directory where a text file is meant"):
+    with pytest.raises(DataError, match="is a directory, not a text file"):
         list(read(tmp_path))
 
 
@@ -256,7 +256,7 @@ def test_trees_of_a_folder_and_of_a_zip_file_come_in_order_from_combined_only(tm
     [
         ("( (S (NN a) )\n", "ends inside a tree"),
         ("( (NN a) ))\n", "a ) too many"),
-        ("word\n", "'word' stands outside any tree"),
+        ("word\n", "'word' is outside any tree"),
         ("( (NN a b) )\n", "not (TAG word)"),
         ("( (S (NN a) b) )\n", "not (TAG word)"),
         ("( (NN) )\n", "not (TAG word)"),
@@ -274,7 +274,7 @@ def test_malformed_trees_are_named_by_file_and_line(written, text, cause):
 def test_a_treebank_without_trees_is_named(tmp_path, written):
     with pytest.raises(DataError, match=r"holds no \.mrg files"):
         list(treebank.read(tmp_path))
-    with pytest.raises(DataError, match="no sound zip file"):
+    with pytest.raises(DataError, match="not a valid zip file"):
         list(treebank.read(written("noise", "t.zip")))
 
 

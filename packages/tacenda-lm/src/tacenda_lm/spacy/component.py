@@ -177,7 +177,7 @@ class LanguageModelScorer(ModelComponent):
         model
             The registered name of the model to fit.
         distribution
-            Its distribution, if two have a model of that name.
+            Package of the model, if two packages have a model of that name.
         settings
             Options of the model, such as ``{"order": 3}``.
         tokenizer
@@ -279,8 +279,8 @@ class LanguageModelScorer(ModelComponent):
     def _predictor_of(self, model: Any) -> "_DocScorer":
         if self.state and self.context == "stream":
             raise ConfigurationError(
-                "the states of a sentence are found from its beginning to its end, and a stream does not "
-                "wait for the end: use context = 'doc' or 'sentence' with state = true"
+                "states need whole sentences, and a stream scores each word at once: "
+                "use context = 'doc' or 'sentence' with state = true"
             )
         if self.state and not hasattr(model, "state_path"):
             raise ConfigurationError(

@@ -70,7 +70,7 @@ def locate(source: str | os.PathLike[str]) -> Path:
     text = os.fspath(source)
     if not text:
         raise ArtifactError(
-            "an empty text names no model: give a folder, or a name of `tacenda models`"
+            "the name of the model is empty: give a folder, or a name from `tacenda models`"
         )
     if folder.suffix == ".whl":
         raise ArtifactError(f"{text} is a wheel: pip install it, then load the model by its name")

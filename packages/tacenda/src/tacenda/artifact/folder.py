@@ -227,7 +227,7 @@ def is_part(name: str) -> bool:
 def _check_replaceable(folder: Path) -> None:
     """Raise ArtifactError unless what is there is a model, or an empty folder."""
     if not folder.is_dir():
-        raise ArtifactError("it is not a folder, and a model is saved as a folder")
+        raise ArtifactError("it is not a folder, and models are saved in folders")
     if os.path.lexists(folder / MANIFEST):
         head = _read_head(folder)
         if not head.startswith(b"{") or _FORMAT.encode() not in head[:200]:
@@ -281,7 +281,7 @@ def _read_head(folder: Path) -> bytes:
         if not os.path.lexists(folder):
             raise ArtifactError("there is no such folder") from None
         if not folder.is_dir():
-            raise ArtifactError("it is not a folder, and a model is a folder") from None
+            raise ArtifactError("it is not a folder, as a model is") from None
         if not os.path.lexists(folder / MANIFEST):
             raise ArtifactError(
                 "it holds no model.json, so it is not a model, or its saving was interrupted"

@@ -76,7 +76,7 @@ def pull(
         except ArtifactError as error:
             reason = str(error).replace(place, repository)
             raise ArtifactError(
-                f"{repository} ({revision}) holds no sound model: {reason}"
+                f"{repository} ({revision}) is not a valid model: {reason}"
             ) from error
     folders.write(output, artifact)
     return Path(output)
@@ -149,10 +149,10 @@ def _import_client(repository: str, revision: str) -> Any:
     """Check the names of a repository and a revision, and import the client."""
     if not isinstance(repository, str) or not _REPOSITORY.fullmatch(repository):
         raise ConfigurationError(
-            f"{repository!r} is no repository of a hub: write OWNER/NAME, of letters, digits, '.', '_' and '-'"
+            f"{repository!r} is not a repository of a hub: write OWNER/NAME, of letters, digits, '.', '_' and '-'"
         )
     if not isinstance(revision, str) or not _REVISION.fullmatch(revision) or ".." in revision:
-        raise ConfigurationError(f"{revision!r} is no branch, tag or commit")
+        raise ConfigurationError(f"{revision!r} is not a branch, tag or commit")
     try:
         import huggingface_hub
     except ImportError as error:

@@ -132,10 +132,13 @@ def _root(
 @app.command("plugins")
 def list_plugins(
     kind: Annotated[
-        str | None, typer.Argument(help=f"One of {', '.join(plugins.KINDS)}; all if not given.")
+        str | None, typer.Argument(help=f"{', '.join(plugins.KINDS)}; all by default.")
     ] = None,
     load: Annotated[
-        bool, typer.Option(help="Try to load each; --no-load lists them and imports nothing.")
+        bool,
+        typer.Option(
+            help="Try to load each plugin; --no-load only lists them, without importing anything."
+        ),
     ] = True,
     trace: Annotated[
         bool, typer.Option("--traceback", help="Show where a broken plugin failed.")
@@ -146,7 +149,7 @@ def list_plugins(
             min=0.1,
             max=1e6,
             callback=refuse_nan,
-            help="Seconds after which a plugin has failed to load.",
+            help="Seconds that a plugin may take to load.",
         ),
     ] = 60.0,
 ) -> None:
@@ -177,7 +180,7 @@ def list_plugins(
 
 @app.command("models")
 def list_models() -> None:
-    """List the installed models, which are loaded by their names."""
+    """List the installed models, which you load by name."""
     from tacenda import store
     from tacenda.artifact import by_name
 
@@ -190,13 +193,13 @@ def list_models() -> None:
         typer.echo("(none is installed)")
 
 
-data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and fetch datasets.")
+data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and download datasets.")
 app.add_typer(data, name="data")
 
 
 @data.command("list")
 def list_datasets() -> None:
-    """List the datasets: license, size of the download, where it is here, official address."""
+    """List the datasets: license, download size, local folder, official address."""
     from tacenda import datasets
     from tacenda.datasets.catalogue import find
 
@@ -220,17 +223,17 @@ def list_datasets() -> None:
 
 @data.command("fetch")
 def fetch_dataset(
-    name: Annotated[str, typer.Argument(help="A name that `tacenda data list` shows.")],
+    name: Annotated[str, typer.Argument(help="Name of the dataset, from `tacenda data list`.")],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help="The data folder to put it in; the cache if not given."
-        ),
+        typer.Option("--output", "-o", help="Data folder to store it in. Default: the cache."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Fetch it even if it is here.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Download it even if it is already there.")
+    ] = False,
     accept_changed: Annotated[
         bool,
-        typer.Option("--accept-changed", help="Accept a file unlike the one fetched before."),
+        typer.Option("--accept-changed", help="Accept a file that differs from the recorded one."),
     ] = False,
     timeout: Annotated[
         float,
@@ -238,11 +241,11 @@ def fetch_dataset(
             min=0.1,
             max=1e6,
             callback=refuse_nan,
-            help="Seconds without a byte before an attempt has failed.",
+            help="Seconds without data after which an attempt fails.",
         ),
     ] = 30.0,
 ) -> None:
-    """Fetch a dataset from its official address (needs the extra tacenda[data])."""
+    """Download a dataset from its official address (needs the extra tacenda[data])."""
     from tacenda import datasets
     from tacenda.datasets.fetching import MANIFEST
 
@@ -269,27 +272,27 @@ def fetch_dataset(
 #: Options of the commands that write a model card.
 License = Annotated[str, typer.Option(help="An SPDX expression, such as CC-BY-SA-4.0.")]
 Version = Annotated[str, typer.Option(help="The version of the model.")]
-Summary = Annotated[str, typer.Option(help="One line that says what it is.")]
+Summary = Annotated[str, typer.Option(help="One line that describes the model.")]
 Attribution = Annotated[
-    str, typer.Option(help="Whom the license of the data wants named; Markdown.")
+    str, typer.Option(help="Credits that the license of the data requires, in Markdown.")
 ]
 
 
 @app.command("package")
 def package_model(
     model: Annotated[Path, typer.Argument(help="The folder of a saved model.")],
-    name: Annotated[str, typer.Option(help="What `tacenda.load` will find it by.")],
+    name: Annotated[str, typer.Option(help="Name for `tacenda.load`.")],
     license: License,
     version: Version = "0.1.0",
     summary: Summary = "",
     attribution: Attribution = "",
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the wheel goes.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the wheel.")] = Path(
         "dist"
     ),
 ) -> None:
     """Make an installable wheel of a saved model.
 
-    It has a model card, and a name by which the model is loaded. Needs the extra tacenda[package].
+    The wheel has a model card and a name for loading the model. Needs the extra tacenda[package].
     """
     from tacenda.artifact.packaging import ModelCard, package
 
@@ -307,9 +310,9 @@ def pull_model(
     revision: Annotated[str, typer.Option(help="A branch, tag or commit.")] = "main",
     force: Force = False,
 ) -> None:
-    """Fetch a model from a hub.
+    """Download a model from a hub.
 
-    Needs the extra tacenda[hub]; HF_ENDPOINT and HF_TOKEN are read.
+    Needs the extra tacenda[hub]. Reads HF_ENDPOINT and HF_TOKEN.
     """
     from tacenda.artifact.hub import pull
 
@@ -328,12 +331,12 @@ def push_model(
     summary: Summary = "",
     attribution: Attribution = "",
     private: Annotated[
-        bool, typer.Option("--private", help="If it is created, not in public.")
+        bool, typer.Option("--private", help="Make a new repository private.")
     ] = False,
 ) -> None:
-    """Write a saved model into a repository of a hub, with a model card.
+    """Upload a saved model to a repository of a hub, with a model card.
 
-    Needs the extra tacenda[hub]; HF_ENDPOINT and HF_TOKEN are read.
+    Needs the extra tacenda[hub]. Reads HF_ENDPOINT and HF_TOKEN.
     """
     from tacenda.artifact.hub import push
     from tacenda.artifact.packaging import ModelCard

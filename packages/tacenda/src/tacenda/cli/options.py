@@ -20,7 +20,7 @@ import typer
 from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
 
 #: Replaces what is there; see `check_output` and `check_file`.
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 Encoding = Annotated[str, typer.Option(help="Encoding of the text.")]
 #: "strict", so that one wrong byte does not cost an evening's fit unnoticed; "replace" goes on
 Errors = Annotated[
@@ -37,7 +37,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 
 # options of the commands that fit a model
 Distribution = Annotated[
-    str | None, typer.Option(help="Its distribution, if two have a model of that name.")
+    str | None,
+    typer.Option(help="Package of the model, if two packages have a model of that name."),
 ]
 #: Read by `options_of`.
 Set = Annotated[
@@ -45,12 +46,12 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Any option of the model, as JSON; advanced.NAME=VALUE for one of its group advanced.",
+        help="Set an option of the model, as JSON; advanced.NAME=VALUE sets an advanced option.",
     ),
 ]
 Checkpoints = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Save the progress here, and continue from it."),
+    typer.Option(metavar="DIR", help="Save progress in this folder, and resume from it."),
 ]
 Tokenizer = Annotated[
     str | None,
@@ -73,14 +74,16 @@ Precision = Annotated[
     str | None,
     typer.Option(
         callback=_check_precision,
-        help="Save the model's tables with 8 bits a number (int8, the default where it has tables), with 16 "
-        "(float16) or unrounded (full).",
+        help="Save tables with 8 bits per number (int8, the default if the model has "
+        "tables), 16 bits (float16) or unrounded (full).",
     ),
 ]
 MaxVocabulary = Annotated[
-    int, typer.Option(min=0, help="Keep the most frequent types, this many; 0 keeps all.")
+    int, typer.Option(min=0, help="Number of most frequent words to keep; 0 keeps all.")
 ]
-MinCount = Annotated[int, typer.Option(min=1, help="Rarer types are out of vocabulary.")]
+MinCount = Annotated[
+    int, typer.Option(min=1, help="Leave words out of the vocabulary that occur less often.")
+]
 Lowercase = Annotated[bool, typer.Option(help="Ignore case.")]
 Digits = Annotated[bool, typer.Option(help="Map all numbers to one shape.")]
 
@@ -88,7 +91,7 @@ TextField = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help='The lines are JSON objects, with the text in this field; by default "text" in files named *.jsonl.',
+        help='Field with the text, if the lines are JSON objects; by default "text" in files named *.jsonl.',
     ),
 ]
 
@@ -106,7 +109,8 @@ Scheduler = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS|local",
-        help="Count on the workers of this Dask scheduler, such as tcp://host:8786, or on one for each processor here.",
+        help="Count on the workers of this Dask scheduler, such as tcp://host:8786; local starts a "
+        "worker for each processor.",
     ),
 ]
 
@@ -134,7 +138,7 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
             if not isinstance(place, dict):
                 raise typer.BadParameter(
                     f"--set {pair} sets an option of the group {group}, to which another --set gives the value "
-                    f"{place!r:.40}; leave one of the two out"
+                    f"{place!r:.40}; leave out one of the two"
                 )
         try:
             read = json.loads(value)
@@ -143,7 +147,7 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
         if isinstance(place.get(last), dict):
             raise typer.BadParameter(
                 f"--set {pair} sets the whole group {last}, and another --set sets one of its options; "
-                "leave one of the two out"
+                "leave out one of the two"
             )
         place[last] = read
     return found
@@ -231,12 +235,12 @@ def input_text(file: Path, encoding: str, errors: str) -> Path | Iterator[str]:
     if str(file) == "-":
         return _standard_input(encoding, errors)
     if file.is_dir():
-        raise CorpusError(f"{file} is a directory where a text is meant: name a file of it")
+        raise CorpusError(f"{file} is a directory, not a text: name a file in it")
     if not file.exists():
         folder = file.absolute().parent
         if not folder.is_dir():
             raise CorpusError(
-                f"there is no file {str(file)!r}, for there is no folder {str(folder)!r}"
+                f"there is no file {str(file)!r}, because there is no folder {str(folder)!r}"
             )
         close = difflib.get_close_matches(file.name, [each.name for each in folder.iterdir()], n=1)
         hint = f"did you mean {str(file.with_name(close[0]))!r}?" if close else "check its name"
@@ -267,7 +271,9 @@ def input_texts(
     if "-" not in named:
         return [Path(file) for file in named if input_text(Path(file), encoding, errors)]
     if len(named) > 1:
-        raise typer.BadParameter("- is standard input, and stands alone: concatenate the files")
+        raise typer.BadParameter(
+            "- is standard input, which cannot be combined with files: concatenate them"
+        )
     return _standard_input(encoding, errors, text_field)
 
 
@@ -309,7 +315,7 @@ def check_file(file: Path, force: bool) -> None:
         raise ArtifactError(f"{folder} cannot be written to: choose another place for {file.name}")
     if os.path.lexists(file) and not force:
         raise ArtifactError(
-            f"there is a file {file}: choose another name, or replace it by --force"
+            f"there is a file {file}: choose another name, or replace it with --force"
         )
 
 
@@ -323,13 +329,13 @@ def check_output(folder: Path, force: bool = False) -> None:
 
     there = os.path.lexists(folder)
     if there and not folder.is_dir():
-        raise ArtifactError(f"{folder} is not a folder, and a model is saved as a folder")
+        raise ArtifactError(f"{folder} is not a folder, and models are saved in folders")
     has_model = (folder / MANIFEST).exists()
     if there and not has_model and not all(is_part(path.name) for path in folder.iterdir()):
         raise ArtifactError(f"{folder} holds other files and no model: choose a new folder")
     if has_model and not force:
         raise ArtifactError(
-            f"{folder} holds a model: choose a new folder, or replace it by --force"
+            f"{folder} holds a model: choose a new folder, or replace it with --force"
         )
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not os.access(nearest, os.W_OK):

@@ -120,7 +120,7 @@ def text_file(path: str | os.PathLike[str]) -> Path:
     file = path_of(path, CorpusError)
     if file.is_dir():
         raise CorpusError(
-            f"{file} is a directory where a text file is meant; give the files in it, "
+            f"{file} is a directory, not a text file; give the files in it, "
             f'e.g. sorted(Path("{file}").glob("*.txt"))'
         )
     if not file.exists():
@@ -402,10 +402,12 @@ def _read_text(line: str, field: str) -> str:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise CorpusError(f"it is no JSON object, as each line of *.jsonl is ({error})") from error
+        raise CorpusError(
+            f"it is not a JSON object, as lines of *.jsonl must be ({error})"
+        ) from error
     if not isinstance(record, dict):
         raise CorpusError(
-            "it is no JSON object, as each line of *.jsonl is: rename a file of plain text"
+            "it is not a JSON object, as lines of *.jsonl must be: rename a file of plain text"
         )
     if field not in record:
         texts = [name for name, value in record.items() if isinstance(value, str)]
@@ -414,9 +416,7 @@ def _read_text(line: str, field: str) -> str:
             f"the object has no field {field!r}: name the field with the text{advice}"
         )
     if not isinstance(text := record[field], str):
-        raise CorpusError(
-            f"its field {field!r} is {text!r:.40}, and not a text: leave the line out"
-        )
+        raise CorpusError(f"its field {field!r} is {text!r:.40}, not a text: leave out the line")
     return text
 
 

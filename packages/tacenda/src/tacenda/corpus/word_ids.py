@@ -79,8 +79,7 @@ class Selection:
             value, fixed = getattr(self, name), settled.get(name, default)
             if name != "vocabulary" and value not in (default, fixed):
                 raise CorpusError(
-                    f"{name}={value!r} contradicts the vocabulary that was given, which settles it; "
-                    "leave one of the two out"
+                    f"{name}={value!r} contradicts the given vocabulary; leave out one of the two"
                 )
             if name in settled:
                 object.__setattr__(self, name, fixed)

@@ -208,7 +208,7 @@ def _read_record(folder: Path) -> dict[str, str]:
         return {}
     if not path.exists():
         raise DataError(
-            f"{folder} is there and was not fetched by Tacenda: move it, or use --output"
+            f"{folder} exists, but Tacenda did not download it: move it, or use --output"
         )
     try:
         return {str(e["filename"]): str(e["sha256"]) for e in store.read_json(path)["downloads"]}

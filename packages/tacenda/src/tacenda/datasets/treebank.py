@@ -52,7 +52,7 @@ def parse(lines: Iterable[tuple[int, str]], name: str) -> Iterator[TaggedSentenc
                 depth, cells = depth + 1, []
             elif token != ")":
                 if not depth:
-                    raise DataError(f"{name}, line {number}: {token!r} stands outside any tree")
+                    raise DataError(f"{name}, line {number}: {token!r} is outside any tree")
                 cells = [*cells[:2], token]
             else:
                 if not depth or len(cells) in {1, 3}:
@@ -111,4 +111,4 @@ def _read_zip(path: Path) -> Iterator[TaggedSentence]:
     except CorpusError as error:
         raise DataError(str(error)) from error
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
-        raise DataError(f"{path} is no sound zip file ({error}): obtain it again") from error
+        raise DataError(f"{path} is not a valid zip file ({error}): obtain it again") from error
