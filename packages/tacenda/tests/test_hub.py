@@ -217,7 +217,7 @@ def test_what_is_no_repository_is_never_asked_for(hub, tmp_path, name):
 
 @pytest.mark.parametrize("revision", ["", "../main", "a b", None])
 def test_what_is_no_revision_is_never_asked_for(hub, tmp_path, revision):
-    with pytest.raises(ConfigurationError, match="no branch, tag or commit"):
+    with pytest.raises(ConfigurationError, match="not a branch, tag or commit"):
         pull("somebody/tiny", tmp_path / "here", revision=revision, **options(hub))
     assert hub.fetched == []
 

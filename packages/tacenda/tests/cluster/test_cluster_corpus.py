@@ -103,7 +103,7 @@ def test_what_a_worker_cannot_read_is_an_error_of_the_client(client, tmp_path):
     path.write_bytes(b"good\n\xff\n")
     with pytest.raises(CorpusError, match=r"bad.txt is not utf-8 at line 2"):
         ClusterCorpus.from_text(path, client=client)
-    with pytest.raises(CorpusError, match="contradicts the vocabulary"):
+    with pytest.raises(CorpusError, match="contradicts the given vocabulary"):
         ClusterCorpus.from_text(
             path, client=client, vocabulary=Vocabulary.from_words(["a"]), lowercase=True
         )

@@ -186,7 +186,7 @@ def test_a_named_field_is_read_from_any_lines(tmp_path):
             '{"title": "x"}',
             r't\.jsonl, line 4: the object has no field \'text\'.*text_field="title"',
         ),
-        ('{"text": 3}', r"t\.jsonl, line 4: its field 'text' is 3, and not a text"),
+        ('{"text": 3}', r"t\.jsonl, line 4: its field 'text' is 3, not a text"),
         ("plain words", r"t\.jsonl, line 4: it is not a JSON object"),
         ("[1]", r"t\.jsonl, line 4: it is not a JSON object"),
         ("[" * 100_000, r"t\.jsonl, line 4: it is not a JSON object"),

@@ -151,7 +151,7 @@ def test_a_held_out_text_is_encoded_with_the_vocabulary_given():
 def test_settings_that_contradict_a_given_vocabulary_are_refused():
     v = Corpus.from_sentences(TEXTS, digits=True).vocabulary
     Corpus.from_sentences(TEXTS, vocabulary=v, digits=True)
-    with pytest.raises(CorpusError, match="lowercase=True contradicts the vocabulary"):
+    with pytest.raises(CorpusError, match="lowercase=True contradicts the given vocabulary"):
         Corpus.from_sentences(TEXTS, vocabulary=v, lowercase=True)
     with pytest.raises(CorpusError, match="max_vocabulary=5 contradicts"):
         Corpus.from_sentences(TEXTS, vocabulary=v, max_vocabulary=5)
