@@ -442,7 +442,7 @@ def link_draws() -> Iterator[Sample]:
     for links, rows, width in ((0, 2, 2), (1, 1, 1), (5, 3, 3), (4, 6, 17)):
         rng = np.random.default_rng(width)
         offsets, ids, _ = random_counts(links, rows, 0.5, np.float32, links)
-        columns = Targets(offsets, ids, _normal(rng, len(ids)))
+        columns = ratings.Targets(offsets, ids, _normal(rng, len(ids)))
         tables = _normal(rng, rows, width), _normal(rng, links, width)
         yield f"{links} links, {rows} rows, {width} wide", (columns, *tables, 1.5, tables[1] + 1)
 
