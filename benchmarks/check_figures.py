@@ -1,11 +1,12 @@
-"""Measures the cheapest figure of each page again and compares it with the page: python -m benchmarks.check_figures.
+"""Measures cheap rows of the results on our pages again and compares them: python -m benchmarks.check_figures.
 
     python -m benchmarks.check_figures            # all: some 20 minutes on two cores
     python -m benchmarks.check_figures --quick    # what takes seconds; continuous integration runs it
+    python -m benchmarks.check_figures --record   # note in results/repeated.json what was measured again, for the pages
 
-Each check is a command of the benchmark that made the table, for some of its rows, and compares what it measures with
-the rows that the page shows. Needs TACENDA_DATA. Pages of times (lm-scorer, kernels, devices) are not checked: a busy
-machine would decide. That of Mnih's language models is not either: its cheapest table trains for an hour.
+Each check is a command of the benchmark that made a table, for some of its rows, and compares what it measures with
+the rows of the results file. Needs TACENDA_DATA. Times are not compared: a busy machine would decide. What takes more
+than some minutes is not either.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import freshness, reporting
+from benchmarks import freshness, kept, reporting
 
 TOLERANCE = 2e-3  # relative: sums in another order, another library of linear algebra
 DEVIATIONS = 4  # of seeds, where one is measured and the page has the mean of several
@@ -35,77 +37,64 @@ class Check(NamedTuple):
     ``same`` names the columns that tell rows apart, ``columns`` those that are compared.
     """
 
-    pages: str
     result: str
     command: str
-    same: tuple[str, ...]
-    columns: tuple[str, ...]
+    columns: str  # with commas
+    same: str = "what"
     quick: bool = False
 
 
-_LM, _HIDDEN = "language_models", "language_models.hidden_markov"
+_LM, _HIDDEN = "language_models", "language_models.hidden_markov --tables lm-hidden-markov"
 CHECKS = (
-    Check(
-        "README.md, docs/results/language-models.md", "lm-ngrams",
-        f'{_LM}.ngrams --data ptb --only "ptb, modified Kneser-Ney, 5"',
-        ("data", "model", "order"), ("n-grams", "valid", "test"), True,
-    ),
-    Check(
-        "docs/results/vl-hmm.md", "lm-hidden-markov-baselines",
-        f'{_HIDDEN} --tables lm-hidden-markov-baselines --only "KneserNey(5)"',
-        ("what",), ("train", "valid", "test"),
-    ),
-    Check("docs/results/scale.md", "scale-arithmetic", "scale.arithmetic", ("what",), ("hours", "tasks"), True),
-    Check(
-        "docs/results/ratings.md", "ratings-uncertainty", "ratings.uncertainty --sets ml-100k --only bias",
-        ("row",), ("within 1", "within 2", "off", "log-likelihood"), True,
-    ),
-    Check(
-        "docs/results/ratings-thesis.md", "ratings-thesis-biases", "ratings.thesis --only biases",
-        ("model",), ("RMSE",), True,
-    ),
-    Check(
-        "README.md, docs/ratings.md, docs/results/ratings.md", "ratings-ml-100k",
-        "ratings.accuracy --data ml-100k --only ConditionalPMF",
-        ("algorithm",), ("RMSE", "MAE"),
-    ),
-    Check(
-        "docs/results/surprisal.md", "lm-unknown", f"{_LM}.unknown",
-        ("part", "way", "words kept"), ("unknown", "rare", "all", "bits per character", "perplexity"),
-    ),
-    Check(
-        "docs/results/frbm.md", "lm-boltzmann-ways", f"{_LM}.boltzmann_ways --only likelihood",
-        ("model", "context", "learning"), ("valid", "test"),
-    ),
-    Check(
-        "docs/results/log-bilinear.md", "lm-budgets", f"{_LM}.budgets --budget minute --text ptb",
-        ("what",), ("valid", "test"),
-    ),
-    Check(
-        "docs/results/recurrent.md", "lm-recurrent",
-        f"{_LM}.recurrent --tables lm-recurrent --runs averaged --starts random --only start",
-        ("what",), ("valid",),
-    ),
-    Check(
-        "docs/results/state-space.md, docs/results/papers.md", "lm-state-space", f"{_LM}.state_space --studies sparse",
-        ("row",), ("gradients", "Good-Turing", "Kneser-Ney"),
-    ),
-    Check(
-        "docs/results/varembed.md", "varembed-turkish",
-        "varembed.turkish --treebanks IMST --only SumEmbed --seeds 0",
-        ("treebank", "row"), ("test", "seen", "unseen"),
-    ),
-    Check(
-        "docs/results/lds.md, docs/results/papers.md", "embeddings-local",
-        'embeddings.local --tasks ewt-upos --sizes 250 --seeds 0 --only "LDS own"',
-        ("task", "row"), ("test 250",),
-    ),
-    Check(
-        "docs/results/spacy-pipelines.md", "embeddings-spacy",
-        'embeddings.spacy_rows --tasks ewt-upos --sizes 250 --seeds 0 --only "hash, no CNN"',
-        ("what",), ("test 250",),
-    ),
+    Check("lm-ngrams", f'{_LM}.ngrams --data ptb --only "ptb, modified Kneser-Ney, 5"', "n-grams,valid,test",
+          quick=True),
+    Check("ratings-uncertainty", "ratings.uncertainty --sets ml-100k --only bias",
+          "within 1,within 2,off,log-likelihood", "row", True),
+    Check("ratings-ml-100k", "ratings.accuracy --data ml-100k --only ConditionalPMF", "RMSE,MAE", "algorithm", True),
+    Check("ratings-lists", "ratings.lists --data ml-100k --only ImplicitMF", "HR,NDCG,MRR,recall", "row", True),
+    Check("scale-arithmetic", "scale.arithmetic --tables scale-arithmetic", "hours,tasks"),
+    Check("scale-ratings", "scale.arithmetic --tables scale-ratings", "memory GB,sent MB", "model"),
+    Check("lm-log-bilinear", f"{_LM}.log_bilinear", "epochs,valid,test", "part,model,context"),
+    Check("lm-caches", f'{_LM}.caches --only "KneserNey(5) + UnigramCache"', "valid,test", "model,context"),
+    Check("lm-unknown", f"{_LM}.unknown", "unknown,rare,all,bits per character,perplexity", "part,way,words kept"),
+    Check("lm-scale", f"{_LM}.scale --only kneser_ney", "tokens,types,on disk GB,dev,test"),
+    Check("lm-ngrams-files", f'{_LM}.ngrams_size --tables lm-ngrams-files --only "pruned 1e-07"',
+          "n-grams,MB,dev,test"),
+    Check("lm-ngrams-training", f"{_LM}.ngrams_size --tables lm-ngrams-training --millions 0 --budgets 0",
+          "n-grams,table"),
+    Check("lm-reading", f'{_LM}.reading --only "KneserNey(5), novels"', "gain,left out,bits"),
+    Check("lm-boltzmann-ways", f"{_LM}.boltzmann_ways --only likelihood", "valid,test", "model,context,learning"),
+    Check("lm-budgets", f"{_LM}.budgets --tables lm-budgets --budget minute --text ptb", "valid,test"),
+    Check("lm-budgets-chosen", f'{_LM}.budgets --tables lm-budgets-chosen --budget minute --only "208 wide, 4"',
+          "held back"),
+    Check("lm-sizes-chosen", f"{_LM}.sizes --tables lm-sizes-chosen --model hlbl --tokens 100000", "valid,last"),
+    Check("lm-recurrent", f"{_LM}.recurrent --tables lm-recurrent --runs averaged --starts random --only start",
+          "valid"),
+    Check("lm-recurrent-choice", f'{_LM}.recurrent --tables lm-recurrent-choice --only "random, 1.0"',
+          "epoch 1,epoch 5"),
+    Check("lm-state-space", f"{_LM}.state_space --studies sparse", "development,test,gradients,Kneser-Ney", "row"),
+    Check("lm-hidden-markov", f"{_HIDDEN} --only quick", "train,valid,test"),
+    Check("lm-hidden-markov-studies", f'{_HIDDEN}-studies --only "2^10 states"', "train,valid,test"),
+    Check("lm-hidden-markov-mixtures", f'{_HIDDEN}-mixtures --only "KneserNey(5)"', "train,valid,test"),
+    Check("lm-hidden-markov-baselines", f'{_HIDDEN}-baselines --only "KneserNey(5)"', "train,valid,test"),
+    Check("lm-hidden-markov-wikitext-2", f'{_HIDDEN}-wikitext-2 --only "KneserNey(5)"', "train,valid,test"),
+    Check("varembed-turkish", "varembed.turkish --treebanks IMST --only SumEmbed --seeds 0", "test,seen,unseen", "key"),
+    Check("varembed-intrinsic-1.5", "varembed.intrinsic --tokens 1.5 --only SumEmbed --seeds 0",
+          "RW all,RW in vocabulary,WS353 all,QVEC-CCA", "row"),
+    Check("embeddings-local", 'embeddings.local --tasks ewt-upos --sizes 250 --seeds 0 --only "LDS own"', "test 250",
+          "task,row"),
+    Check("embeddings-spacy", 'embeddings.spacy_rows --tasks ewt-upos --sizes 250 --seeds 0 --only "hash, no CNN"',
+          "test 250"),
+    Check("embeddings-lexicalized", 'embeddings.lexicalized --c2 0.1 --only "Lex + LDS mean"', "dev,test", "row"),
+    Check("ratings-ml-1m", "ratings.accuracy --data ml-1m --only ConditionalPMF", "RMSE,MAE", "algorithm"),
+    Check("scale-slopes", "scale.slopes --only KneserNey", "bytes,model grows with"),
+    Check("scale-cluster", "scale.cluster --tokens 50e6 --workers 2", "text_bytes,pairs,5-grams"),
 )  # fmt: skip
+
+
+def named(check: Check, row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what tells a row from others."""
+    return tuple(row.get(each) for each in check.same.split(","))
 
 
 def differ(found: Any, stated: Any) -> bool:
@@ -123,23 +112,26 @@ def differences(
     check: Check, rows: list[dict[str, Any]], stated: list[dict[str, Any]]
 ) -> list[str]:
     """Return a line for each figure that differs from the page, or has no row there."""
-    known = {tuple(row.get(name) for name in check.same): row for row in stated}
+    known = {named(check, row): row for row in stated}
     found = []
     for row in rows:
-        name = tuple(row.get(each) for each in check.same)
+        name = named(check, row)
         if name not in known:
             found.append(f"{name} is not among the rows")
             continue
-        for column in (each for each in check.columns if known[name].get(each) is not None):
+        columns = [each for each in check.columns.split(",") if known[name].get(each) is not None]
+        for column in columns:
             own, theirs = row.get(column), known[name][column]
             if differ(own, theirs):
                 found.append(f"{name}: {column} is {own}, the page has {theirs}")
+        if not columns:
+            found.append(f"{name} has none of {check.columns}")
     return found if rows else ["no row was measured"]
 
 
-def run(check: Check) -> list[str]:
-    """Measure, and print what differs."""
-    start = time.monotonic()
+def run(check: Check) -> tuple[list[str], dict[str, Any]]:
+    """Measure, print and return what differs, with a record of what was measured."""
+    start, rows = time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder:
         module, *arguments = shlex.split(check.command)
         command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{module}", *arguments]
@@ -154,16 +146,25 @@ def run(check: Check) -> list[str]:
         else:
             path = reporting.RESULTS / f"{check.result}.json"
             stated = json.loads(path.read_text(encoding="utf-8"))["rows"]
-            found = differences(check, json.loads(file.read_text(encoding="utf-8")), stated)
-    print(f"{check.pages}: {check.command}: {time.monotonic() - start:.0f} s", flush=True)
+            rows = json.loads(file.read_text(encoding="utf-8"))
+            found = differences(check, rows, stated)
+    print(f"{check.result}: {check.command}: {time.monotonic() - start:.0f} s", flush=True)
     for line in found:
         print(f"    {line}", flush=True)
-    return found
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    about = {each: reporting.STARTED[each] for each in ("commit", "modified")}
+    return found, {
+        "date": date,
+        **about,
+        "rows": [named(check, row) for row in rows],
+        "same": not found,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="only what takes seconds")
+    parser.add_argument("--record", action="store_true", help="note what was measured again")
     parser.add_argument(
         "--only", nargs="*", default=[], help="results with one of these in the name"
     )
@@ -179,7 +180,16 @@ def main() -> None:
     ]
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(run, wanted))
-    if wrong := sum(map(bool, found)):
+    if options.record:
+        path = reporting.RESULTS / "repeated.json"
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        known |= {
+            check.result: record
+            for check, (_, record) in zip(wanted, found, strict=True)
+            if record["rows"]
+        }
+        kept.write_json(path, dict(sorted(known.items())))
+    if wrong := sum(bool(lines) for lines, _ in found):
         raise SystemExit(
             f"{wrong} of {len(found)} checks found figures that differ from their pages."
         )

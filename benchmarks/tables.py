@@ -12,8 +12,9 @@ The name is that of the results file, or `ratings/published` for a file beside a
 others have published. `key=value` keeps the rows that have this value; `columns`
 names what is shown, in order (an underscore may stand for a space). Figures with a spread are
 printed as mean ± standard deviation over seeds, repeated timings as their median; `decimals=4`
-gives all figures that are not whole as many. The line below the table says when and at which commit it was measured,
-and whether the code that it measures has changed since.
+gives all figures that are not whole as many. The line below the table says when and at which commit it was measured
+and, if our code has changed since, when rows of this result were last measured again with the same outcome
+(`check_figures --record`).
 
 A figure in prose stands between two markers on one line and is a column of exactly one row:
 
@@ -150,13 +151,15 @@ def _found(call: str) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, s
     return report, rows, options
 
 
-def said_of(reports: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> str:
-    """When and at which commits rows of some reports were measured, and whether our code has changed since."""
+Reports = list[tuple[dict[str, Any], list[dict[str, Any]]]]
+
+
+def said_of(reports: Reports) -> str:
+    """When and at which commits rows of some reports were measured, and measured again where our code has changed."""
     found = [each for report, rows in reports for each in reporting.runs_of(report, rows)]
     if not found:
         return ""
     runs = [run for run, _ in found]
-    old = any(reporting.ours(rows) and freshness.changed(run) for run, rows in found)
     # results from before a table had one protocol; the differences are in the file
     others = dict.fromkeys(
         run.get("commit") or run["recorded in"] for run in runs if "protocol" in run
@@ -164,8 +167,39 @@ def said_of(reports: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> str:
     all_are = all("protocol" in run for run in runs)
     which = "" if all_are else f"at {_listed(list(others))} "
     mixed = f"; {which}by an earlier protocol" if others else ""
-    since = f"; the code has changed since{mixed}" if old else mixed
-    return f"{_days(runs)}{_commits(runs)}{_load(reports, runs)}{since}"
+    return f"{_days(runs)}{_commits(runs)}{_load(reports, runs)}{mixed}{_again(reports)}"
+
+
+def is_old(report: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
+    """Whether rows of ours were measured by code that has changed since."""
+    runs = reporting.runs_of(report, rows)
+    return any(reporting.ours(own) and freshness.changed(run) for run, own in runs)
+
+
+def repeated(report: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what `check_figures` has recorded of a result since its table was measured."""
+    path = RESULTS / "repeated.json"
+    known = json.loads(path.read_text(encoding="utf8")) if path.exists() else {}
+    found: dict[str, Any] | None = known.get(report.get("name"))
+    return found if found and found["date"] > report["run"]["date"] else None
+
+
+def _again(reports: Reports) -> str:
+    """Say which rows of results whose code has changed were measured again, and what came of it."""
+    old = {report["name"]: report for report, rows in reports if is_old(report, rows)}
+    again = [found for found in map(repeated, old.values()) if found]
+    if len(again) < len(old):
+        few = f"; {len(old) - len(again)} of {len(old)} results" if again else ";"
+        return f"{few} not measured again since the code changed"
+    if not again:
+        return ""
+    rows = [row for each in again for row in each["rows"]]
+    labels = LABELS["every"] | LABELS.get(next(iter(old)), {})
+    named = ", ".join(labels.get(str(each), str(each)) for each in rows[0] if each is not None)
+    which = f"the row {named}" if len(rows) == 1 else f"{len(rows)} rows"
+    if not all(each["same"] for each in again):
+        return f"; {which}, measured again {_days(again)}{_commits(again)}: not the same"
+    return f"; {which}, measured again {_days(again)}{_commits(again)}: the same"
 
 
 def _days(runs: list[dict[str, Any]]) -> str:

@@ -122,15 +122,39 @@ def measured(folder, monkeypatch):
     return change
 
 
-def test_a_table_says_when_it_was_measured_and_whether_code_has_changed_since(measured):
+def test_a_table_says_when_it_was_measured_and_whether_it_was_again_since_the_code_changed(
+    measured,
+):
     line = "\n\n*Measured 22 November 2026 at abcdef1234.*\n"
     assert tables.render("made-up columns=row").endswith(line)
     measured('"""Better words."""\nx = 1  # and a comment\n')
     assert tables.render("made-up columns=row").endswith(line)
     measured("x = 2\n")
     assert tables.render("made-up columns=row").endswith(
-        " at abcdef1234; the code has changed since.*\n"
+        " at abcdef1234; not measured again since the code changed.*\n"
     )
+
+
+def test_a_table_of_older_code_names_the_row_that_was_measured_again(measured, folder):
+    def line(**record):
+        record = {
+            "date": "2026-11-27T09:00:00+00:00",
+            "commit": "fedcba4321",
+            "rows": [["a", None]],
+        } | record
+        (folder / "repeated.json").write_text(json.dumps({"made-up": {"same": True} | record}))
+        return tables.render("made-up columns=row").splitlines()[-1].partition(" at abcdef1234")[2]
+
+    assert line() == ".*"
+    measured("x = 2\n")
+    assert line() == "; the row a, measured again 27 November 2026 at fedcba4321: the same.*"
+    assert "; 2 rows, measured again 27" in line(rows=[["a"], ["b"]])
+    assert line(same=False).endswith(" at fedcba4321: not the same.*")
+    assert "not measured again" in line(date="2026-11-21T09:00:00+00:00")
+    page = "It is <!-- figure:made-up row=a column=size -->?<!-- /figure -->.\n"
+    assert "abcdef1234; not measured again since" in tables.fill(page)
+    assert "; the row a, measured again" in line()
+    assert "abcdef1234; the row a, measured again" in tables.fill(page)
 
 
 def test_runs_of_before_there_were_digests_name_where_they_were_recorded(measured):
@@ -138,12 +162,12 @@ def test_runs_of_before_there_were_digests_name_where_they_were_recorded(measure
     measured(earlier=[{"run": older, "rows": ["b"]}])
     said = tables.render("made-up columns=row").splitlines()[-1]
     assert said == (
-        "*Measured 20 to 22 November 2026 at abcdef1234, recorded in fedcba4321; the code has changed since.*"
+        "*Measured 20 to 22 November 2026 at abcdef1234, recorded in fedcba4321; not measured again since the code changed.*"
     )
     assert tables.render("made-up row=a").endswith("*Measured 22 November 2026 at abcdef1234.*\n")
     measured(earlier=[{"run": {**older, "protocol": {"training": "otherwise"}}, "rows": ["b"]}])
     assert "; at fedcba4321 by an earlier protocol.*" in tables.render("made-up columns=row")
-    assert "changed since; by an earlier protocol.*" in tables.render("made-up row=b columns=row")
+    assert "; by an earlier protocol; not" in tables.render("made-up row=b columns=row")
 
 
 def test_no_change_of_ours_makes_figures_of_other_libraries_old(measured):
@@ -183,7 +207,7 @@ def test_a_page_with_figures_in_prose_ends_with_when_they_were_measured(measured
     assert tables.fill(filled) == filled
     assert tables.unmarked(filled) == []
     measured("x = 2\n")
-    assert " at abcdef1234; the code has changed since.\n" in tables.fill(filled)
+    assert " at abcdef1234; not measured again since the code changed.\n" in tables.fill(filled)
     measured("x = 1\n")
     assert tables.fill(tables.fill(filled)) == filled
 
@@ -261,7 +285,7 @@ def test_what_the_registry_says_stands_between_markers():
 
 
 def test_a_figure_measured_again_may_differ_by_rounding_alone():
-    check = check_figures.Check("page", "made-up", "module", ("row",), ("size", "test 250"))
+    check = check_figures.Check("made-up", "module", "size,test 250", "row")
     stated = {"row": "a", "size": 250, "test 250": {"mean": 91.2, "sd": 0.1, "n": 3}}
 
     def differ(size=250, mean=91.2, n=3, row="a"):
@@ -275,17 +299,36 @@ def test_a_figure_measured_again_may_differ_by_rounding_alone():
     assert differ(251) == ["('a',): size is 251, the page has 250"]
     assert differ(row="b") == ["('b',) is not among the rows"]
     assert check_figures.differences(check, [], [stated]) == ["no row was measured"]
+    assert check_figures.differences(check, [{"row": "a"}], [{"row": "a"}]) == [
+        "('a',) has none of size,test 250"
+    ]
 
 
 @pytest.mark.parametrize("check", check_figures.CHECKS, ids=lambda check: check.result)
-def test_a_check_is_of_a_figure_that_its_pages_show(check):
-    for page in check.pages.split(", "):
-        text = (freshness.ROOT / page).read_text(encoding="utf8")
-        shown = tables.results_shown(text)
-        assert shown
-        assert check.result in shown or page in ("README.md", "docs/results/papers.md")
+def test_a_check_is_of_a_result_that_a_page_shows(check):
+    assert any(
+        check.result in tables.results_shown(page.read_text(encoding="utf8"))
+        for page in tables.pages()
+    )
     part = parts.part_of(check.result)
     assert check.command.startswith(part.module)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [each for each in tables.pages() if each.parent.name != "results"],
+    ids=lambda path: str(path.relative_to(tables.ROOT)),
+)
+def test_a_page_for_users_shows_no_result_of_older_code_that_was_not_measured_again(path):
+    shown = tables.results_shown(path.read_text(encoding="utf8"))
+    reports = [json.loads((tables.RESULTS / f"{name}.json").read_text()) for name in sorted(shown)]
+    old = [each for each in reports if tables.is_old(each, each["rows"])]
+    assert [each["name"] for each in old if not tables.repeated(each)] == []
+
+
+def test_what_was_measured_again_was_the_same():
+    path = tables.RESULTS / "repeated.json"
+    assert [name for name, found in json.loads(path.read_text()).items() if not found["same"]] == []
 
 
 def test_figures_are_not_checked_without_the_data(monkeypatch, capsys):

@@ -94,9 +94,11 @@ def choices(options: Any) -> Iterator[Row]:
     rest, last = contexts.cut(train, len(train) - held_back, held_back)
     for budget in options.budget:
         for settings in TRIED.get(budget, ()):
+            what = f"{budget}, {settings['width']} wide, {settings['copies']} trees"
+            if not options.wants(what):
+                continue
             model, fit = contexts.fitted(HLBL(**settings), "ptb-nine-tenths", rest)
             found = model.perplexity(last, context="stream").value
-            what = f"{budget}, {settings['width']} wide, {settings['copies']} trees"
             row = {"what": what, "budget": budget, **settings}
             yield {**row, "held back": found, "CPU s": fit["CPU s"]}
 

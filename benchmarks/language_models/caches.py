@@ -39,9 +39,11 @@ def models_of(texts: contexts.Texts) -> Iterator[tuple[str, LanguageModel]]:
     yield "KneserNey(5) + HLBL + both", Mixture({**both, "cache": cache, "neural": neural})
 
 
-def rows(_: Any) -> Iterator[Row]:
+def rows(options: Any) -> Iterator[Row]:
     texts = contexts.Texts()
     for name, model in models_of(texts):
+        if not options.wants(name):
+            continue
         for row in contexts.perplexities(model, texts.held_out, weights_on=texts.valid):
             yield {"model": name, **row}
 

@@ -151,8 +151,8 @@ def files(options: Any) -> Iterator[Row]:
     corpus, dev, test = corpora()
     forms: dict[str, dict[str, Any]] = {"exact": {}, "8 bits": {"bits": 8}}
     forms |= {f"pruned {t:g}": {"prune": t} for t in THRESHOLDS}
-    for name, given in forms.items():
-        model = KneserNey(order=5, **given).fit(corpus)
+    for name in options.chosen(forms):
+        model = KneserNey(order=5, **forms[name]).fit(corpus)
         with tempfile.TemporaryDirectory() as folder:
             model.save(Path(folder, "model"))
             size = sum(each.stat().st_size for each in Path(folder, "model").rglob("*"))

@@ -133,18 +133,21 @@ def draw_curves(rows: list[Row]) -> None:
     draw("lm-recurrent", panels, y_label="perplexity of the validation text")
 
 
-def choices(_: Any) -> Iterator[Row]:
+def choices(options: Any) -> Iterator[Row]:
     """Yield the learning rates of each start, by words of the training text that were held back."""
     whole = Texts().train
     ends = np.cumsum(np.diff(whole.offsets) + 1)
     n, end = np.searchsorted(ends, [CHOOSING_WORDS, 1.1 * CHOOSING_WORDS]).tolist()
     train, held_back = contexts.cut(whole, n, end - n)
     for start, rate in product(STARTS, CHOICES):
+        what = f"{start}, {rate}"
+        if not options.wants(what):
+            continue
         lds = lds_of(start, "ptb-beginning", train)
         model = RecurrentLM(width=WIDTH, learning_rate=rate, lds=lds, epochs=CHOOSING_EPOCHS)
         found = model.fit(train, held_back).fitted_on["training"]["evaluations"]
         row = {f"epoch {epoch}": value for _, epoch, value in found}
-        yield {"what": f"{start}, {rate}", "start": start, "learning rate": rate, **row}
+        yield {"what": what, "start": start, "learning rate": rate, **row}
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def fitted(
 ) -> tuple[HLBL | VLHMM, Row]:
     """Return a model of the defaults but for its epochs (None: the default too), and its row."""
     model = MODELS[kind]() if epochs is None else MODELS[kind](epochs=epochs)
-    on_disk = f"{on.replace(' ', '-')}-{train.n_tokens}"
+    on_disk = on if on == "ptb" else f"{on.replace(' ', '-')}-{train.n_tokens}"
     found, row = contexts.fitted(model, on_disk, train, valid)
     course, n_types = found.fitted_on["training"], len(train.vocabulary)
     values = [value for _, _, value in course["evaluations"]]

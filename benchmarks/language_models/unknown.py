@@ -25,8 +25,7 @@ WAYS: dict[str, dict[str, Any]] = {"spelling": {}, "even": {"unseen_types": 1_00
 PROTOCOL = {
     "model": f"KneserNey({ORDER}) of the dev part, words seen less than {MIN_COUNT} times are unknown",
     "text": f"the first {PARAGRAPHS} lines of the test part",
-    "way": "mean bits of unknown words, of the rarest tenth of the known words, and of all words, punctuation apart; "
-    "words of several tokens have no frequency and are not among the rarest",
+    "way": "mean bits of unknown words, of the rarest tenth of the known words, and of all words, punctuation apart",
     "vocabulary": "bits per character as measured, and without what the spelling of unknown words costs (unpaid)",
 }
 

@@ -40,16 +40,19 @@ MIXTURES = (
 )
 
 
-def rows(_: Any) -> Iterator[Row]:
-    """Yield each model alone, and mixtures of some, all on the same texts."""
+def rows(options: Any) -> Iterator[Row]:
+    """Yield each model that is asked for alone, and their mixtures, all on the same texts."""
     texts, models = Texts(), dict[str, LanguageModel]()
-    for name, settings in COMPONENTS.items():
-        models[name], row = fitted(texts, name, {**SHARED, **settings})
+    asked = options.chosen([*COMPONENTS, BILINEAR, NGRAMS])
+    for name in (each for each in asked if each in COMPONENTS):
+        models[name], row = fitted(texts, name, {**SHARED, **COMPONENTS[name]})
         yield row
-    models[BILINEAR], fit = contexts.fitted(HLBL(), texts.name, texts.train, texts.valid)
-    for row in named(BILINEAR, perplexities(models[BILINEAR], texts, ("valid", "test"))):
-        yield {**row, "CPU seconds": fit["CPU s"]}
-    models[NGRAMS], row = ngrams(texts)
-    yield row
-    for names in MIXTURES:
+    if BILINEAR in asked:
+        models[BILINEAR], fit = contexts.fitted(HLBL(), texts.name, texts.train, texts.valid)
+        for row in named(BILINEAR, perplexities(models[BILINEAR], texts, ("valid", "test"))):
+            yield {**row, "CPU seconds": fit["CPU s"]}
+    if NGRAMS in asked:
+        models[NGRAMS], row = ngrams(texts)
+        yield row
+    for names in (each for each in MIXTURES if models.keys() >= set(each)):
         yield from mixed(texts, " + ".join(names), {name: models[name] for name in names})
