@@ -27,7 +27,9 @@ from typing import Any, NamedTuple
 
 from benchmarks import freshness, kept, reporting
 
-TOLERANCE = 2e-3  # relative: sums in another order, another library of linear algebra
+TOLERANCE = (
+    4e-3  # relative: sums in another order change what training by gradients ends in by so much
+)
 DEVIATIONS = 4  # of seeds, where one is measured and the page has the mean of several
 
 
@@ -47,7 +49,7 @@ class Check(NamedTuple):
 _LM, _HIDDEN = "language_models", "language_models.hidden_markov --tables lm-hidden-markov"
 CHECKS = (
     Check("lm-ngrams", f'{_LM}.ngrams --data ptb --only "ptb, modified Kneser-Ney, 5"', "n-grams,valid,test",
-          quick=True),
+          "data,model,order", True),
     Check("ratings-uncertainty", "ratings.uncertainty --sets ml-100k --only bias",
           "within 1,within 2,off,log-likelihood", "row", True),
     Check("ratings-ml-100k", "ratings.accuracy --data ml-100k --only ConditionalPMF", "RMSE,MAE", "algorithm", True),
@@ -84,6 +86,8 @@ CHECKS = (
     Check("embeddings-local", 'embeddings.local --tasks ewt-upos --sizes 250 --seeds 0 --only "LDS own"', "test 250",
           "task,row"),
     Check("embeddings-spacy", 'embeddings.spacy_rows --tasks ewt-upos --sizes 250 --seeds 0 --only "hash, no CNN"',
+          "test 250"),
+    Check("embeddings-unseen", "embeddings.unseen --tasks treebank-drawn --sizes 250 --seeds 0 --only \"hash, CNN4\"",
           "test 250"),
     Check("embeddings-lexicalized", 'embeddings.lexicalized --c2 0.1 --only "Lex + LDS mean"', "dev,test", "row"),
     Check("ratings-ml-1m", "ratings.accuracy --data ml-1m --only ConditionalPMF", "RMSE,MAE", "algorithm"),
@@ -165,6 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="only what takes seconds")
     parser.add_argument("--record", action="store_true", help="note what was measured again")
+    parser.add_argument("--processes", type=int, default=2, help="(default: %(default)s)")
     parser.add_argument(
         "--only", nargs="*", default=[], help="results with one of these in the name"
     )
@@ -178,22 +183,19 @@ def main() -> None:
         if (check.quick or not options.quick)
         and (not options.only or any(each in check.result for each in options.only))
     ]
-    with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(run, wanted))
-    if options.record:
-        path = reporting.RESULTS / "repeated.json"
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        known |= {
-            check.result: record
-            for check, (_, record) in zip(wanted, found, strict=True)
-            if record["rows"]
-        }
-        kept.write_json(path, dict(sorted(known.items())))
-    if wrong := sum(bool(lines) for lines, _ in found):
+    wrong = 0
+    with ThreadPoolExecutor(options.processes) as pool:
+        for check, (lines, record) in zip(wanted, pool.map(run, wanted), strict=True):
+            wrong += bool(lines)
+            if options.record and record["rows"]:
+                path = reporting.RESULTS / "repeated.json"
+                known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+                kept.write_json(path, dict(sorted({**known, check.result: record}.items())))
+    if wrong:
         raise SystemExit(
-            f"{wrong} of {len(found)} checks found figures that differ from their pages."
+            f"{wrong} of {len(wanted)} checks found figures that differ from their pages."
         )
-    print(f"{len(found)} checks: every figure is as its page has it.")
+    print(f"{len(wanted)} checks: every figure is as its page has it.")
 
 
 if __name__ == "__main__":

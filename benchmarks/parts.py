@@ -46,17 +46,8 @@ PARTS = (
     *(
         _part(f"embeddings.{name}", f"embeddings-{name.replace('_', '-')}")
         for name in (
-            *(
-                "local",
-                "start",
-                "unseen",
-                "languages",
-                "multiword",
-                "whole",
-                "variants",
-                "raw_text",
-            ),
-            "lexicalized",
+            *("local", "start", "unseen", "languages", "multiword", "whole"),
+            *("raw_text", "lexicalized"),
         )
     ),
     _part("embeddings.spacy_rows", "embeddings-spacy"),
@@ -81,7 +72,6 @@ PARTS = (
     _part("scale.arithmetic", "scale-arithmetic scale-ratings"),
     _part("scale.slopes", "scale-slopes", timed=True),
     _part("scale.memory", "scale-memory"),
-    _part("ratings.defaults", "ratings-defaults"),
     *(
         _part(f"ratings.{name}", f"ratings-{kind}{data}", timed, f"--data {data}")
         for name, kind, timed in (
@@ -133,13 +123,11 @@ PARTS = (
     _part(
         "language_models.thesis",
         _of_texts(
-            "bias-variance diversity eighths flat last-word neighbours next-word next-words pairs predictions "
-            "random-trees tags tree-figures trees widths windows"
+            "bias-variance diversity flat last-word next-word random-trees tree-figures trees widths windows"
         ),
-        arguments="--without speed machines",
+        arguments="--without machines",
     ),
     _part("language_models.thesis", _of_texts("machines"), arguments="--only machines"),
-    _part("language_models.thesis", _of_texts("speed"), True, "--only speed"),
     _part("vectors", "kernel-vectors", timed=True),
     _part("gpu", "gpu", timed=True),
     _part("lagged_counts", "lagged_counts", timed=True),

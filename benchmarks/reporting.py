@@ -316,7 +316,8 @@ def published(file: str) -> Any:
 # -- results -------------------------------------------------------------------------------------------
 
 
-def _git(*arguments: str) -> str | None:
+def git(*arguments: str) -> str | None:
+    """Return what a command of git prints; None where there is no repository."""
     try:
         done = subprocess.run(
             ("git", *arguments), cwd=freshness.ROOT, capture_output=True, text=True, check=True
@@ -327,8 +328,8 @@ def _git(*arguments: str) -> str | None:
 
 
 STARTED = {
-    "commit": _git("rev-parse", "--short=10", "HEAD"),
-    "modified": bool(_git("status", "--porcelain", "--", "packages")),
+    "commit": git("rev-parse", "--short=10", "HEAD"),
+    "modified": bool(git("status", "--porcelain", "--", "packages")),
     "load at the start": load(),
 }
 

@@ -23,7 +23,7 @@ from tacenda_lm import FRBM, HLBL, KneserNey, Mixture, TemporalFRBM
 
 PLAN = Plan(
     flat=(2,), exact=(), repeats={1: 2}, widths=(25,), copies=2, replicas=1, windows=(1, 2), across=(2,),
-    windows_tree=recipes.ADAPTIVE, eighths_tree=recipes.RANDOM, longer=False, contexts=("a b",), asked=("a",),
+    windows_tree=recipes.ADAPTIVE, eighths_tree=recipes.RANDOM, longer=False,
     machines=(Machine(hidden=4, epochs=2), Machine(True, hidden=4, epochs=1, begin=2)),
 )  # fmt: skip
 
@@ -159,26 +159,13 @@ def test_bias_and_variance_sum_to_the_mean_surprise():
     assert studies.bias_variance(scores[:1].repeat(8, 0))[1] == pytest.approx(0, abs=1e-12)
 
 
-def test_probabilities_fall_into_their_decades():
-    p = np.array([1.0, 0.11, 0.09, 0.011, 1.1e-7, 0.9e-7, 1e-12])
-    assert studies.decades(np.log(p)).tolist() == [0, 0, 1, 1, 6, 7, 7]
-
-
-def test_studies_give_tables_without_running_text(study, small, monkeypatch):
-    drawn = []  # matplotlib comes with the benchmarks only: what it would be given is looked at
-    monkeypatch.setattr(studies, "draw", lambda name, panels, **_: drawn.append((name, panels)))
-    for name in (
-        "random_trees", "widths", "diversity", "variance", "frequency", "predictions", "pairs",
-    ):  # fmt: skip
+def test_studies_give_tables_without_running_text(study, small):
+    for name in ("random_trees", "widths", "diversity", "variance", "frequency"):
         getattr(studies, name)(study)
-    [(name, panels)] = drawn
-    assert name == "lm-thesis-predictions-ptb"
-    assert all(len(curve.y) == len(panels[0].ticks) for each in panels for curve in each.curves)
     folder = reporting.RESULTS
     found = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     assert {name.removeprefix("lm-thesis-").removesuffix("-ptb") for name in found} == {
-        "random-trees", "widths", "diversity", "eighths", "bias-variance", "next-word", "last-word",
-        "predictions", "pairs",
+        "random-trees", "widths", "diversity", "bias-variance", "next-word", "last-word",
     }  # fmt: skip
     for report in found.values():
         assert published.DATA in report["protocol"]["published"]
@@ -200,15 +187,3 @@ def test_plans_ask_only_for_what_the_thesis_reports():
         assert set(plan.widths) <= set(published.WIDTHS)
         assert set(plan.windows) | set(plan.across) <= set(published.CONTEXTS)
         assert plan.replicas <= 4
-
-
-def test_agreement_of_tags_is_whole_for_separate_groups_and_chance_for_noise():
-    names = ["NOUN"] * 60 + ["VERB"] * 30 + [None] * 10
-    apart = np.zeros((100, 2), np.float32)
-    apart[:60, 0] = apart[60:, 1] = 1
-    found = studies.agreement(apart, names)
-    assert (found["same %"], found["tagged"]) == (100.0, 90)
-    assert found["chance %"] == pytest.approx(100 * (60 * 59 + 30 * 29) / (90 * 89), abs=0.06)
-    noise = np.random.default_rng(0).standard_normal((2000, 20)).astype(np.float32)
-    found = studies.agreement(noise, ["NOUN", "VERB"] * 1000)
-    assert found["same %"] == pytest.approx(found["chance %"], abs=2)

@@ -7,7 +7,7 @@ The HLBL is the default one that `log_bilinear` measures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.language_models import contexts, log_bilinear
@@ -22,29 +22,37 @@ PROTOCOL = {
 }
 
 
-def models_of(texts: contexts.Texts) -> Iterator[tuple[str, LanguageModel]]:
-    """Yield the caches alone, and mixtures with one and with both; those without the HLBL first."""
+def models_of(texts: contexts.Texts) -> dict[str, Callable[[], LanguageModel]]:
+    """Return what makes the caches alone, and mixtures with one and with both."""
     train = texts.train
     ngrams, cache = KneserNey(order=5).fit(train), UnigramCache().fit(train)
-    yield "UnigramCache", cache
-    yield "KneserNey(5)", ngrams
-    yield "KneserNey(5) + UnigramCache", Mixture({"kneser_ney": ngrams, "cache": cache})
-    hlbl, _ = contexts.fitted(HLBL(), "ptb", train, texts.valid)
-    neural, both = NeuralCache.over(hlbl), {"kneser_ney": ngrams, "hlbl": hlbl}
-    yield "NeuralCache", neural
-    yield "HLBL + NeuralCache", Mixture({"hlbl": hlbl, "neural": neural})
-    yield "KneserNey(5) + HLBL", Mixture(both)
-    yield "KneserNey(5) + HLBL + UnigramCache", Mixture({**both, "cache": cache})
-    yield "KneserNey(5) + HLBL + NeuralCache", Mixture({**both, "neural": neural})
-    yield "KneserNey(5) + HLBL + both", Mixture({**both, "cache": cache, "neural": neural})
+
+    def hlbl() -> Any:
+        return contexts.fitted(HLBL(), "ptb", train, texts.valid)[0]
+
+    def mixed(*names: str) -> Callable[[], LanguageModel]:
+        parts = {"kneser_ney": lambda: ngrams, "cache": lambda: cache, "hlbl": hlbl}
+        parts["neural"] = lambda: NeuralCache.over(hlbl())
+        return lambda: Mixture({name: parts[name]() for name in names})
+
+    return {
+        "UnigramCache": lambda: cache,
+        "KneserNey(5)": lambda: ngrams,
+        "KneserNey(5) + UnigramCache": mixed("kneser_ney", "cache"),
+        "NeuralCache": lambda: NeuralCache.over(hlbl()),
+        "HLBL + NeuralCache": mixed("hlbl", "neural"),
+        "KneserNey(5) + HLBL": mixed("kneser_ney", "hlbl"),
+        "KneserNey(5) + HLBL + UnigramCache": mixed("kneser_ney", "hlbl", "cache"),
+        "KneserNey(5) + HLBL + NeuralCache": mixed("kneser_ney", "hlbl", "neural"),
+        "KneserNey(5) + HLBL + both": mixed("kneser_ney", "hlbl", "cache", "neural"),
+    }
 
 
 def rows(options: Any) -> Iterator[Row]:
     texts = contexts.Texts()
-    for name, model in models_of(texts):
-        if not options.wants(name):
-            continue
-        for row in contexts.perplexities(model, texts.held_out, weights_on=texts.valid):
+    models = models_of(texts)
+    for name in options.chosen(models):
+        for row in contexts.perplexities(models[name](), texts.held_out, weights_on=texts.valid):
             yield {"model": name, **row}
 
 

@@ -2,10 +2,9 @@
 
     python -m benchmarks.language_models.thesis [--data ptb|wikitext-2] [--only STUDY ...] [--without STUDY ...]
 
-Studies: flat (Tables 3.1, 3.2), machines (3.1), predictions (Figure 3.2), frequency (3.3, 3.4, 4.10 to 4.12), pairs
-(3.5, 3.6), next_words (3.7 to 3.9), random_trees (4.1), widths (4.2), trees (4.3, 4.4), speed (4.5), diversity (4.6),
-windows (4.7), variance (4.8, 4.9), vectors (Figures 3.3, 3.4, 4.1, 4.2). Every fit is kept and shared by
-the studies; one that was interrupted goes on. The pictures need matplotlib and scikit-learn.
+Studies: flat (Tables 3.1, 3.2), machines (3.1), frequency (3.3, 3.4, 4.10 to 4.12), random_trees (4.1), widths (4.2),
+trees (4.3, 4.4), diversity (4.6), windows (4.7), variance (4.8, 4.9). Every fit is kept and shared by the studies; one
+that was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from benchmarks.language_models.thesis.recipes import PLANS
 from benchmarks.language_models.thesis.texts import Texts
 
 STUDIES = (
-    "trees", "flat", "machines", "predictions", "pairs", "next_words", "random_trees", "frequency", "widths", "vectors",
-    "windows", "diversity", "variance", "speed",
+    "trees", "flat", "machines", "random_trees", "frequency", "widths", "windows", "diversity", "variance",
 )  # fmt: skip
 
 

@@ -219,10 +219,6 @@ class Plan:
         The trees of Tables 4.7, and of 4.8 and 4.9.
     longer
         Whether the best tree is also trained for longer.
-    contexts
-        The beginnings of Tables 3.7 to 3.9, written for this.
-    asked
-        Words whose neighbours are looked for.
     machines
         The restricted Boltzmann machines of Table 3.1.
     """
@@ -238,8 +234,6 @@ class Plan:
     windows_tree: Shape
     eighths_tree: Shape
     longer: bool
-    contexts: tuple[str, ...]
-    asked: tuple[str, ...]
     machines: tuple[Machine, ...]
 
 
@@ -256,12 +250,6 @@ PLANS: dict[str, Plan] = {
         windows_tree=DOUBLE,
         eighths_tree=DOUBLE,
         longer=True,
-        contexts=(
-            "he went to work for general",
-            "its price rose on the new york stock",
-            "the lawyers will appeal to the supreme",
-        ),
-        asked=("monday", "million", "chairman", "japan", "rose", "his", "bank", "very"),
         machines=MACHINES,
     ),
     "wikitext-2": Plan(
@@ -276,12 +264,6 @@ PLANS: dict[str, Plan] = {
         windows_tree=DOUBLE,
         eighths_tree=BEST_SINGLE,
         longer=False,
-        contexts=(
-            "he was born in the United",
-            "they lost the second World",
-            "she sang it with a rolling",
-        ),
-        asked=("Monday", "million", "king", "Japan", "won", "his", "river", "very"),
         machines=FEW_EPOCHS,
     ),
 }

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import statistics
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import reporting
 from benchmarks.language_models.contexts import CONTEXTS, EITHER
 from benchmarks.language_models.thesis import published, recipes
-from benchmarks.language_models.thesis.fits import Fit, Scores, Study, mixed, perplexity, trainer_on
+from benchmarks.language_models.thesis.fits import Fit, Scores, Study, mixed
 from benchmarks.language_models.thesis.recipes import (
-    CONTEXT,
     EXACT_EPOCHS,
     Flat,
     Hierarchical,
@@ -26,15 +21,8 @@ from benchmarks.language_models.thesis.recipes import (
     Recipe,
     Shape,
 )
-from benchmarks.language_models.thesis.texts import BINS, PARTS, Texts, tokens
-from benchmarks.pictures import Curve, Panel, draw
+from benchmarks.language_models.thesis.texts import BINS, PARTS
 from benchmarks.reporting import spread
-from tacenda import datasets
-from tacenda.datasets import conllu
-from tacenda_lm import HLBL, LBL, KneserNey
-from tacenda_lm.log_bilinear.hlbl import BATCH_PIECES, PIECE_WORDS
-from tacenda_lm.log_bilinear.lbl import LBLTrainer
-from tacenda_lm.streams import Stream
 
 ORDERS = (2, 3, 6)
 
@@ -223,141 +211,6 @@ def frequency(study: Study) -> None:
         study.save(what, told, rows, EITHER)
 
 
-SHOWN = 15
-
-
-def pairs(study: Study) -> None:
-    """Tables 3.5 and 3.6: where one model finds a word of the test text far more probable than the other.
-
-    Of each case only the last word before it and the word itself are written down, and every pair once.
-    """
-    texts = study.bench.texts
-    lbl, grams = study.bench.fit(Flat()).test, study.bench.fit(GRAMS).test
-    order = np.argsort(grams - lbl, kind="stable")
-    rows: list[dict[str, Any]] = []
-    for better, ranked in (("LBL", order), ("KN5", order[::-1])):
-        seen: set[tuple[int, int]] = set()
-        for token in ranked:
-            pair = int(texts.before[token]), int(texts.tested[token])
-            if pair in seen:
-                continue
-            seen.add(pair)
-            before, word = texts.words(np.array(pair))
-            rows.append(
-                {
-                    "better": better,
-                    "last word": before,
-                    "next word": word,
-                    "ratio": f"{np.exp(lbl[token] - grams[token]):.0e}",
-                    "LBL": f"{np.exp(lbl[token]):.0e}",
-                    "KN5": f"{np.exp(grams[token]):.0e}",
-                }
-            )
-            if len(seen) == SHOWN:
-                break
-    told = {
-        "ratio": "of the probability by the LBL (5 words) to that by KN5",
-        "shown": "the last word of the context and the next one, of the most extreme cases of the test text",
-    }
-    study.save("pairs", told, rows)
-
-
-DECADES = 8
-
-
-def decades(scores: Scores) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """0 for probabilities above a tenth, 1 above a hundredth ... 7 for those below 10^-7."""
-    return np.asarray(np.clip(np.ceil(-scores / np.log(10)).astype(np.int64) - 1, 0, DECADES - 1))
-
-
-def predictions(study: Study) -> None:
-    """Figure 3.2: how probable the words of the test text are found, and what each decade costs."""
-    models: dict[str, Recipe] = {
-        "LBL": Flat(),
-        "KN5": GRAMS,
-        "HLBL": Hierarchical(recipes.BEST),
-    }
-    found: dict[str, tuple[list[float], list[float]]] = {}
-    for name, recipe in models.items():
-        scores = study.bench.fit(recipe).test
-        bins = decades(scores)
-        n = np.bincount(bins, minlength=DECADES)
-        cost = np.bincount(bins, -scores, DECADES)
-        found[name] = (
-            (100 * n / n.sum()).round(2).tolist(),
-            (100 * cost / cost.sum()).round(2).tolist(),
-        )
-    ends = ["1", "0.1", "0.01", "0.001", *(f"1e-{i}" for i in range(4, DECADES))]
-    labels = [f"{low} to {high}" for high, low in pairwise(ends)] + ["less"]
-    rows = [
-        {
-            "probability": label,
-            **{f"{name} words %": found[name][0][i] for name in found},
-            **{f"{name} cost %": found[name][1][i] for name in found},
-        }
-        for i, label in enumerate(labels)
-    ]
-    told = {
-        "words %": "share of the words of the test text with such a probability",
-        "cost %": "their share of the negative log-probability of the test text",
-        "HLBL": recipes.BEST.name,
-    }
-    study.save("predictions", told, rows)
-    if study.write:
-        panels = [
-            Panel(
-                title,
-                "probability of the word",
-                [Curve(name, found[name][part], color=f"C{i}") for i, name in enumerate(found)],
-                labels,
-            )
-            for part, title in enumerate(("words", "cost: share of the negative log-probability"))
-        ]
-        draw(study.name("predictions"), panels, y_label="%")
-
-
-EXPECTED_SHOWN = 10
-
-
-def occurrences(texts: Texts, context: str) -> int:
-    """How often the last words of the context stand together in the training text."""
-    wanted = texts.train.vocabulary.encode(context.split()[-CONTEXT:])
-    ids, _ = tokens(texts.train)
-    windows = np.lib.stride_tricks.sliding_window_view(ids, len(wanted))
-    return int((windows == wanted).all(axis=1).sum())
-
-
-def next_words(study: Study) -> None:
-    """Tables 3.7 to 3.9: the words that a model expects after a beginning, which was written for this."""
-    bench = study.bench
-    models = {
-        "LBL": bench.model(Flat()),
-        "HLBL": bench.model(Hierarchical(recipes.BEST)),
-        "KN5": KneserNey(order=5).fit(bench.texts.train),
-    }
-    rows: list[dict[str, Any]] = []
-    for context in study.plan.contexts:
-        unknown = [word for word in context.split() if word not in bench.texts.train.vocabulary]
-        if unknown:
-            raise ValueError(f"{context!r}: not in the vocabulary: {', '.join(unknown)}")
-        found = {name: model.top_k(context, EXPECTED_SHOWN) for name, model in models.items()}
-        n = occurrences(bench.texts, context)
-        for rank in range(EXPECTED_SHOWN):
-            row: dict[str, Any] = {"context": context, "rank": rank + 1}
-            for name, words in found.items():
-                row[name] = words[rank][0]
-                row[f"{name} p"] = f"{words[rank][1]:.2g}"
-            rows.append({**row, "context in training text": n})
-    told = {
-        "context": "written for this; 'context in training text' is how often its last five words stand together there",
-        "HLBL": recipes.BEST.name,
-    }
-    study.save("next-words", told, rows)
-
-
-ORDERS = (2, 3, 6)
-
-
 def shapes(copies: int, repeats: int) -> list[Shape]:
     """Trees of so many subtrees each, no two of them with a subtree in common."""
     return [
@@ -486,142 +339,6 @@ def diversity(study: Study) -> None:
     study.save("diversity", {"APNews": "four subtrees in every tree"}, rows, EITHER)
 
 
-NEAREST = 5
-
-
-def tags_of(words: Sequence[str]) -> list[str | None]:
-    """The most frequent universal tag of each word in UD English EWT, case aside; None where it is not there."""
-    seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for sentence in conllu.read(datasets.locate("ud-english-ewt")["train"]):
-        for word, tag in zip(sentence.words, sentence.upos, strict=True):
-            seen[word.lower()][tag] += 1
-    return [
-        seen[word.lower()].most_common(1)[0][0] if word.lower() in seen else None for word in words
-    ]
-
-
-def agreement(vectors: npt.NDArray[np.float32], tags: Sequence[str | None]) -> dict[str, float]:
-    """Of the words that have a tag: share of the nearest words by the cosine that have the same one, in per cent.
-
-    Returns
-    -------
-    the share, the one that words drawn at random would have, and the number of words.
-    """
-    with_tag = [i for i, tag in enumerate(tags) if tag is not None]
-    names = np.array([tags[i] for i in with_tag])
-    unit = vectors[with_tag]
-    unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
-    cosines = unit @ unit.T
-    np.fill_diagonal(cosines, -2)
-    nearest = np.argsort(-cosines, axis=1, kind="stable")[:, :NEAREST]
-    same = float((names[nearest] == names[:, None]).mean())
-    n = len(names)
-    counts = np.array(list(Counter(names.tolist()).values()))
-    chance = float((counts * (counts - 1)).sum() / (n * (n - 1)))
-    return {"same %": round(100 * same, 1), "chance %": round(100 * chance, 1), "tagged": n}
-
-
-NEIGHBOURS, PICTURED, LABELLED = 6, 1000, 140
-LAST_LETTER = 0x24F
-"""Of the Latin alphabet; the fonts of a plain installation have no others."""
-_Floats = npt.NDArray[np.float32]
-
-
-def neighbours(vectors: _Floats, word: int, allowed: npt.NDArray[np.bool_]) -> list[int]:
-    """The most similar words by the cosine, of those allowed."""
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    cosines = unit @ unit[word]
-    cosines[~allowed] = -2
-    cosines[word] = -2
-    return [int(i) for i in np.argsort(-cosines, kind="stable")[:NEIGHBOURS]]
-
-
-def vectors(study: Study) -> None:
-    """Figures 3.3, 3.4, 4.1 and 4.2: word vectors in two dimensions, and the neighbours of some words."""
-    texts = study.bench.texts
-    vectors: dict[str, _Floats] = {}
-    for name, recipe in (("LBL", Flat()), ("HLBL", Hierarchical(recipes.BEST))):
-        model = study.bench.model(recipe)
-        assert isinstance(model, HLBL | LBL)
-        vectors[name] = np.asarray(model.parameters.words, np.float32)
-    known = texts.counts >= 20
-    rows: list[dict[str, Any]] = []
-    for word in study.plan.asked:
-        at = texts.train.vocabulary.id_of(word)
-        near = {name: neighbours(each, at, known) for name, each in vectors.items()}
-        told = {name: ", ".join(texts.words(np.array(ids))) for name, ids in near.items()}
-        rows.append({"word": word, **told})
-    study.save(
-        "neighbours",
-        {
-            "what": "nearest feature vectors of context words by the cosine, of words with 20 tokens or more",
-            "HLBL": recipes.BEST.name,
-        },
-        rows,
-    )
-    groups, words = grouped(texts.counts), texts.train.vocabulary.words
-    tagged: list[dict[str, Any]] = []
-    for group, chosen in groups.items():
-        tags = tags_of([words[i] for i in chosen])
-        for model_name, each in vectors.items():
-            row = {"words": f"{PICTURED} {group}", "model": model_name}
-            tagged.append({**row, **agreement(each[chosen], tags)})
-    study.save(
-        "tags",
-        {
-            "same %": f"of the {NEAREST} nearest words of the same group by the cosine: how many have the part of "
-            "speech of the word itself; tags are the words' most frequent ones in UD English EWT, case aside",
-            "chance %": "of words drawn at random",
-            "tagged": "words of the group that occur in UD English EWT; the others are left out",
-            "HLBL": recipes.BEST.name,
-        },
-        tagged,
-    )
-    if study.write:
-        draw_words(study.name("vectors"), vectors, groups, words)
-
-
-def grouped(counts: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.int64]]:
-    """The words that occur most, and least."""
-    order = np.argsort(-counts, kind="stable")
-    order = order[counts[order] > 0]
-    return {"most frequent": order[:PICTURED], "rarest": order[-PICTURED:]}
-
-
-def placed(vectors: _Floats) -> _Floats:
-    """t-SNE with the thesis's perplexity of 20: (words, 2)."""
-    from sklearn.manifold import TSNE
-
-    found = TSNE(perplexity=20, init="pca", random_state=0).fit_transform(vectors)
-    return np.asarray(found, np.float32)
-
-
-def draw_words(
-    name: str,
-    vectors: dict[str, _Floats],
-    groups: dict[str, npt.NDArray[np.int64]],
-    words: Sequence[str],
-) -> None:
-    """``benchmarks/results/<name>.png``: frequent and rare words of each model, some of them named."""
-    pyplot = reporting.pyplot()
-
-    named = np.random.default_rng(0).permutation(PICTURED)[:LABELLED]
-    figure, grid = pyplot.subplots(2, 2, figsize=(15, 13), layout="constrained")
-    for line, (model, each) in zip(grid, vectors.items(), strict=True):
-        for axes, (group, chosen) in zip(line, groups.items(), strict=True):
-            at = placed(each[chosen])
-            axes.scatter(*at.T, s=2, color="0.8")
-            for i in named:
-                if max(map(ord, words[chosen[i]])) > LAST_LETTER:
-                    continue
-                axes.text(*at[i], words[chosen[i]], fontsize=6, ha="center", va="center")
-            axes.set_title(f"{model}: the {PICTURED} {group} words", fontsize=10)
-            axes.set_axis_off()
-    path = reporting.RESULTS / f"{name}.png"
-    figure.savefig(path, dpi=80, pil_kwargs={"optimize": True})
-    pyplot.close(figure)
-
-
 ORDER = 6
 _Doubles = npt.NDArray[np.float64]
 
@@ -648,17 +365,9 @@ def variance(study: Study) -> None:
         name: np.stack([study.bench.fit(make(part)).test for part in range(PARTS)])
         for name, make in makers.items()
     }
-    rows = []
-    for part in range(PARTS):
-        ours = {name: perplexity(found[part]) for name, found in scores.items()}
-        theirs = {f"{name} APNews": published.EIGHTHS[name][part] for name in makers}
-        rows.append({"without eighth": str(part + 1), **ours, **theirs})
-    combined = {name: perplexity(averaged(found)) for name, found in scores.items()}
-    theirs = {f"{name} APNews": published.COMBINED[name] for name in makers}
-    rows.append({"without eighth": "combined", **combined, **theirs})
     told = {
         "tree": f"{tree.name}, of the whole training text, for all eight; APNews: ADAPTIVE(0.4) x 4",
-        "combined": "the mean of the eight predicted probabilities",
+        "unit": "nats a word, eqs 4.9 and 4.10",
     }
     parts = []
     for name, found in scores.items():
@@ -673,71 +382,4 @@ def variance(study: Study) -> None:
                 "variance APNews": of_thesis[1],
             }
         )
-    study.save("eighths", told, rows, EITHER)
-    study.save("bias-variance", {**told, "unit": "nats a word, eqs 4.9 and 4.10"}, parts)
-
-
-STEPS, FLAT_STEPS, REPEATS = 150, 4, 5
-
-
-Work = tuple[Callable[[], None], int]
-
-
-def tree_work(study: Study, recipe: Hierarchical) -> Work:
-    """A stretch of training, and its tokens."""
-    trainer = trainer_on(recipe.settings, study.bench.tree(recipe.tree), study.bench.texts.train)
-    begins = np.random.default_rng(0).permutation(trainer.begins)
-    starts = begins[: STEPS * BATCH_PIECES].reshape(-1, BATCH_PIECES)
-
-    def work() -> None:
-        for part in starts:
-            trainer.step((part,), 0.1)
-
-    return work, starts.size * PIECE_WORDS
-
-
-def flat_work(study: Study, recipe: Flat) -> Work:
-    """A stretch of training, and its tokens."""
-    train, settings = study.bench.texts.train, recipe.settings
-    trainer = LBLTrainer(settings, train.type_counts, Stream.of_corpus(train, False), None)
-    steps = FLAT_STEPS if recipe.loss == "softmax" else STEPS
-    positions = np.flatnonzero(~trainer.text.firsts)
-    batches = np.random.default_rng(0).choice(positions, (steps, settings.batch_words))
-
-    def work() -> None:
-        for batch in batches:
-            trainer.step((batch,), 0.1)
-
-    return work, batches.size
-
-
-def speed(study: Study) -> None:
-    """Table 4.5: time of an epoch on every tree, beside the LBL. Measured anew every time."""
-    texts = study.bench.texts
-    tokens = texts.train.n_tokens + texts.train.n_sentences
-    works = {tree.name: tree_work(study, Hierarchical(tree)) for tree in recipes.TREES}
-    works["LBL"] = flat_work(study, Flat(loss="softmax"))
-    works["LBL by NCE"] = flat_work(study, Flat())
-    seconds = reporting.interleaved({name: work for name, (work, _) in works.items()}, REPEATS)
-    rates = {name: n / statistics.median(seconds[name]) for name, (_, n) in works.items()}
-    rows = []
-    for name, rate in rates.items():
-        row = {
-            "model": name if "LBL" in name else f"HLBL, {name}",
-            "tokens/s": round(rate),
-            "least": round(works[name][1] / max(seconds[name])),
-            "most": round(works[name][1] / min(seconds[name])),
-            "seconds an epoch": round(tokens / rate, 1),
-            "times as fast as the LBL": round(rate / rates["LBL"], 1),
-        }
-        if name in published.MINUTES:
-            minutes = published.MINUTES[name]
-            row["minutes an epoch APNews"] = minutes
-            row["times as fast APNews"] = round(published.MINUTES["LBL"] / minutes, 1)
-        rows.append(row)
-    told = {
-        "tokens/s": f"of {STEPS} steps ({FLAT_STEPS} of the exact LBL) of 512 tokens, evaluation left out",
-        "repeats": reporting.TURNS,
-        "APNews": "14 million words, 17,964 types, one core of its time",
-    }
-    study.save("speed", told, rows)
+    study.save("bias-variance", told, parts)

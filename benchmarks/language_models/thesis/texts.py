@@ -64,10 +64,6 @@ class Texts:
         found[offsets[:-1]] = self.test.vocabulary.boundary_id
         return found
 
-    def words(self, ids: _Ints) -> list[str]:
-        """As strings."""
-        return self.train.vocabulary.decode(np.asarray(ids))
-
 
 def tokens(corpus: Corpus) -> tuple[Ids, Offsets]:
     """All words to predict, ``</s>`` at the end of every sentence, and the offsets of the sentences."""
