@@ -123,11 +123,9 @@ PARTS = (
     _part(
         "language_models.thesis",
         _of_texts(
-            "bias-variance diversity flat last-word next-word random-trees tree-figures trees widths windows"
+            "bias-variance diversity flat last-word machines next-word random-trees tree-figures trees widths windows"
         ),
-        arguments="--without machines",
     ),
-    _part("language_models.thesis", _of_texts("machines"), arguments="--only machines"),
     _part("vectors", "kernel-vectors", timed=True),
     _part("gpu", "gpu", timed=True),
     _part("lagged_counts", "lagged_counts", timed=True),
