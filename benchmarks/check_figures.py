@@ -61,7 +61,7 @@ CHECKS = (
     Check("lm-unknown", f"{_LM}.unknown", "unknown,rare,all,bits per character,perplexity", "part,way,words kept"),
     Check("lm-scale", f"{_LM}.scale --only kneser_ney", "tokens,types,on disk GB,dev,test"),
     Check("lm-ngrams-files", f'{_LM}.ngrams_size --tables lm-ngrams-files --only "pruned 1e-07"',
-          "n-grams,MB,dev,test"),
+          "n-grams,dev,test"),
     Check("lm-ngrams-training", f"{_LM}.ngrams_size --tables lm-ngrams-training --millions 0 --budgets 0",
           "n-grams,table"),
     Check("lm-reading", f'{_LM}.reading --only "KneserNey(5), novels"', "gain,left out,bits"),
