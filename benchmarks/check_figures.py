@@ -63,7 +63,7 @@ CHECKS = (
     Check("lm-ngrams-files", f'{_LM}.ngrams_size --tables lm-ngrams-files --only "pruned 1e-07"',
           "n-grams,dev,test"),
     Check("lm-ngrams-training", f"{_LM}.ngrams_size --tables lm-ngrams-training --millions 0 --budgets 0",
-          "n-grams,table"),
+          "tokens,n-grams"),
     Check("lm-reading", f'{_LM}.reading --only "KneserNey(5), novels"', "gain,left out,bits"),
     Check("lm-boltzmann-ways", f"{_LM}.boltzmann_ways --only likelihood", "valid,test", "model,context,learning"),
     Check("lm-budgets", f"{_LM}.budgets --tables lm-budgets --budget minute --text ptb", "valid,test"),
