@@ -323,13 +323,11 @@ def test_a_check_is_of_a_result_that_a_page_shows(check):
     [each for each in tables.pages() if each.parent.name != "results"],
     ids=lambda path: str(path.relative_to(tables.ROOT)),
 )
-def test_a_page_for_users_shows_no_result_of_older_code_that_was_not_measured_again(path):
+def test_every_result_on_a_page_for_users_is_checked(path):
     shown = tables.results_shown(path.read_text(encoding="utf8"))
-    reports = [json.loads((tables.RESULTS / f"{name}.json").read_text()) for name in sorted(shown)]
-    old = [each for each in reports if tables.is_old(each, each["rows"])]
-    left = [each["name"] for each in old if not tables.repeated(each)]
+    left = shown - {check.result for check in check_figures.CHECKS}
     # times are measured on a quiet machine; no check repeats them
-    assert [name for name in left if not parts.part_of(name).timed] == []
+    assert [name for name in sorted(left) if not parts.part_of(name).timed] == []
 
 
 def test_what_was_measured_again_was_the_same():
