@@ -457,7 +457,7 @@ def test_what_is_missing_is_hinted_at_in_words_of_the_command_line(run, saved, v
         (tmp_path / "vald.txt", "did you mean"),
         (tmp_path / "nothing-like-it", "check its name"),
         (tmp_path / "no" / "folder.txt", "no folder"),
-        (tmp_path, "name a file of it"),
+        (tmp_path, "name a file in it"),
     ):
         for command in (
             ("score", saved, file),
