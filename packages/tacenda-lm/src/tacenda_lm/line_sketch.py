@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtrc
 
 from tacenda.arrays import Array, UInt8
 from tacenda.corpus import Corpus
@@ -57,6 +56,8 @@ class Found:
         """Whether too many lines pass for this to be new text."""
         if self.n_seen < (_MANY + self.false_positives) * self.n_lines or not self.n_seen:
             return False
+        from scipy.special import bdtrc  # its import takes longer than that of numpy
+
         by_chance = bdtrc(self.n_seen - 1, self.n_lines, self.false_positives)
         return bool(by_chance < _CHANCE)
 

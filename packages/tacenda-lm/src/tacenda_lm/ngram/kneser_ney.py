@@ -10,7 +10,7 @@ more (``counting``, ``smoothing``), and packs them into a `Table` (``packing``),
     p(w | h) = p_table(w | h) where h w is listed, else backoff(h) p(w | h')
 
 A saved table is mapped, not read, so nothing of it has been checked before it is used. numba is imported when a model
-is fitted or first used, not with this module.
+is fitted or scores many words; the first lines of a process are scored without it (``plain``).
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ _LN10 = math.log(10)
 _MARKS = frozenset((START, BOUNDARY))
 _NEVER = -1e3  # log10 of a probability that is saved as that of what never happens
 _LONG = 1 << 16  # characters: longer lines are measured in blocks
+_LETTERS = 6  # of a word and its space
+_USUAL_WORDS = 20  # of a line
 _COARSE = 1.0  # a log-probability above 0 by more than the rounding of few bits
 # a vocabulary of so many is read when the model is opened, as a small table is
 _FEW_WORDS = 1 << 12
@@ -149,7 +151,7 @@ class KneserNey(LanguageModel):
     _begun: tuple[tuple[int, ...], Table, npt.NDArray[np.int64]] | None = None  # the first state
     # what strings are scored with, for one table and tokenizer: their words, the compiled functions and their first
     # arguments, or nothing where more is to be done with words than to look them up
-    _prepared: tuple[Table, Any, tuple[WordTable, Any, Any] | None] | None = None
+    _prepared: tuple[Table, Any, tuple[WordTable | None, Any, Any] | None] | None = None
 
     @configured_by(KneserNeySettings)
     def __init__(self, settings: KneserNeySettings) -> None:
@@ -378,7 +380,7 @@ class KneserNey(LanguageModel):
         found = spare[2] if own else np.empty(len(hint[2]), np.int64)
         after.hint = None
         number = vocabulary.id_of(word)
-        score, length, kept = lookups().step(*table.arguments, hint[2], number, found)
+        score, length, kept = lookups(1).step(*table.arguments, hint[2], number, found)
         if not score <= 0:
             score = float(self._check_scores(np.array([score]))[0])
         after.value = words = (*value, number)[-kept:] if kept else ()
@@ -389,7 +391,7 @@ class KneserNey(LanguageModel):
         """The listed endings of a context as ``lookup.step`` has them."""
         found = np.zeros(self.table.order + 1, np.int64)
         context = np.array(words[-len(found) :], np.int64)
-        found[-1] = lookups().resolve(*self.table.arguments, context, found)
+        found[-1] = lookups(len(context)).resolve(*self.table.arguments, context, found)
         return found
 
     def _check_scores(self, scores: Float64) -> Float64:
@@ -408,7 +410,7 @@ class KneserNey(LanguageModel):
     def _state_of(self, words: tuple[int, ...]) -> State:
         """Return the state after these words: the last ones that an n-gram of the table continues."""
         places = self._find_endings(words)
-        n = lookups().n_that_matter(*self.table.arguments, places, places[-1])
+        n = lookups(1).n_that_matter(*self.table.arguments, places, places[-1])
         return State(words[len(words) - n :])
 
     def _contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
@@ -438,7 +440,7 @@ class KneserNey(LanguageModel):
 
     def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
         """As `LanguageModel.score`; a string is split, looked up and scored in compiled code."""
-        prepared = self._strings()
+        prepared = self._strings(1 + len(sentence) // _LETTERS)
         if prepared is not None and isinstance(sentence, str) and sentence:
             text = np.frombuffer(sentence.encode("utf-8", "surrogatepass"), np.uint8)
             _, (score_line, _), arguments = prepared
@@ -450,10 +452,10 @@ class KneserNey(LanguageModel):
         return super().score(sentence, bos, eos)
 
     def _measure_line(self, line: str) -> Perplexity | None:
-        prepared = self._strings()
+        prepared = self._strings(1 + len(line) // _LETTERS)
         if prepared is None or not 0 < len(line) <= _LONG or line[0] == "\ufeff":
             return None
-        words, (_, measure_line), arguments = prepared
+        _, (_, measure_line), arguments = prepared
         if measure_line is None:
             return None
         text = np.frombuffer(line.encode("utf-8", "surrogatepass"), np.uint8)
@@ -463,9 +465,9 @@ class KneserNey(LanguageModel):
             return None
 
         def spell() -> tuple[int, float]:
-            tokens = tokens_of(line, ASCII_WHITESPACE if words.is_ascii else "whitespace")
-            unseen = [word for word in tokens if word not in words.vocabulary]
-            shares = UnknownWords(words.vocabulary).log_shares(unseen)
+            tokens = tokens_of(line, self.string_tokenizer)
+            unseen = [word for word in tokens if word not in self.vocabulary]
+            shares = UnknownWords(self.vocabulary).log_shares(unseen)
             return sum(map(len, tokens)) + n_words, float(shares.sum())
 
         return Perplexity(
@@ -479,24 +481,37 @@ class KneserNey(LanguageModel):
         )
 
     def _score_strings(self, sentences: Text, eos: bool) -> tuple[Float64, Offsets] | None:
-        prepared = self._strings()
-        lines = None if prepared is None else prepared[0].encode(sentences, eos)
-        if prepared is None or lines is None:
+        prepared = self._strings(
+            _USUAL_WORDS * len(sentences) if isinstance(sentences, list) else 0
+        )
+        words = None if prepared is None else prepared[0]
+        lines = None if words is None else words.encode(sentences, eos)
+        if words is None or lines is None:
             return None
-        boundary = prepared[0].words[3]  # that of the vocabulary may not be unpacked yet
+        boundary = words.words[3]  # that of the vocabulary may not be unpacked yet
         return self._sequences(*lines, [boundary])[0], lines[1]
 
-    def _strings(self) -> tuple[WordTable, Any, Any] | None:
+    def _strings(self, n_words: int) -> tuple[WordTable | None, Any, Any] | None:
+        """Return what strings are scored with, some ``n_words`` now; the first is None before words are compiled."""
         prepared, tokenizer = self._prepared, self.fitted_on.get("tokenizer")
         if prepared is None or prepared[0] is not self.learned or prepared[1] != tokenizer:
-            from tacenda_lm.ngram.words import WordTable, measure_line, score_line
+            vocabulary, is_ascii = self.vocabulary, tokenizer == ASCII_WHITESPACE
+            prepared = self.table, tokenizer, None
+            if vocabulary.oov == "single" and not any(vars(vocabulary.normalization).values()):
+                given: Any = vocabulary, is_ascii
+                table, functions = None, lookups(n_words)
+                if not functions.IS_PLAIN:
+                    from tacenda_lm.ngram import words as functions
 
-            known, words = None, WordTable(self.vocabulary, tokenizer == ASCII_WHITESPACE)
-            if words.is_plain:
+                    table = functions.WordTable(*given)
+                    given = table.words
                 # sums of rounded numbers can be above zero word by word
-                functions = score_line, None if self.table.is_coarse else measure_line
-                known = words, functions, (words.words, *self.table.arguments)
-            prepared = self._prepared = self.table, tokenizer, known
+                measure_line = None if self.table.is_coarse else functions.measure_line
+                both = functions.score_line, measure_line
+                prepared = self.table, tokenizer, (table, both, (given, *self.table.arguments))
+                if table is None:
+                    return prepared[2]
+            self._prepared = prepared
         return prepared[2]
 
     # -- whole texts -------------------------------------------------------------------------------
@@ -513,7 +528,9 @@ class KneserNey(LanguageModel):
         return self._sequences(ids, np.array([0, len(ids)]), before)
 
     def _penalty(self, state: State) -> float:
-        return float(lookups().penalty(*self.table.arguments, np.array(state.parts(), np.int64)))
+        from tacenda_lm.ngram.plain import penalty
+
+        return penalty(*self.table.arguments, np.array(state.parts(), np.int64))
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         ids, offsets = np.array([word], np.int32), np.array([0, 1])
@@ -533,7 +550,7 @@ class KneserNey(LanguageModel):
         """Log-probabilities and n-gram lengths of sequences that all follow the words ``before``."""
         found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
         context = np.array(before, np.int64)
-        bad = lookups().sequence_scores(
+        bad = lookups(len(ids)).sequence_scores(
             *self.table.arguments, ids, offsets, context, found, matched
         )
         if bad >= 0:

@@ -19,11 +19,20 @@ import numpy as np
 
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.machinery.vectors import prefetch
-
-#: Columns of ``shape``: of each order the n-grams, the bits of a record, the bit where records begin, bits of fields,
-#: and the words of the data where the other sections begin.
-SIZE, WIDTH, RECORDS, WORD, PROB, BACKOFF, NEAR, BLOCKS, FAR, LISTS, VALUES, PROBS, N_VALUES = (
-    range(13)
+from tacenda_lm.ngram.table import (
+    BACKOFF,
+    BLOCKS,
+    FAR,
+    LISTS,
+    N_VALUES,
+    NEAR,
+    PROB,
+    PROBS,
+    RECORDS,
+    SIZE,
+    VALUES,
+    WIDTH,
+    WORD,
 )
 
 _ONE, _SIX, _LAST = np.uint64(1), np.uint64(6), np.uint64(63)
@@ -33,6 +42,7 @@ _FLAG = np.uint64(1 << 63)
 _AT_ONCE = 512  # words whose n-grams are looked up together
 _AHEAD = 8  # contexts of a check whose memory is asked for beforehand
 NOT_SORTED = -2
+IS_PLAIN = False  # as ``plain`` is
 
 
 @njit(inline=True)
@@ -271,16 +281,6 @@ def step(data, shape, before, w, found):
     kept = n_that_matter(data, shape, found, min(n, order - 1))
     found[order] = kept
     return score, n, kept
-
-
-@njit
-def penalty(data, shape, context):
-    """Return the sum of the back-offs of all listed endings of a context."""
-    before = np.empty(len(shape) + 1, np.int64)
-    total = 0.0
-    for k in range(resolve(data, shape, context, before)):
-        total += backoff(data, shape, k, before[k])
-    return total
 
 
 @njit

@@ -27,8 +27,8 @@ held to the array's bounds (see ``lookup``), so the numbers of the layout are al
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +43,12 @@ ABOVE_ONE = 1e-3  # a log-probability above 0 by more than rounding (a probabili
 BLOCK = 64  # n-grams that share the number from which their near places count
 LAYOUT = ("n-grams", "prob_bits", "backoff_bits", "near_bits", "lists", "backoffs")
 """Of each order: its n-grams, the bits of three fields, how many blocks have a list, distinct back-offs if coded."""
+
+#: Columns of ``shape``: of each order the n-grams, the bits of a record, the bit where records begin, bits of fields,
+#: and the words of the data where the other sections begin.
+SIZE, WIDTH, RECORDS, WORD, PROB, BACKOFF, NEAR, BLOCKS, FAR, LISTS, VALUES, PROBS, N_VALUES = (
+    range(13)
+)
 
 _LARGEST = 1 << 48  # n-grams of an order: more do not exist
 _ROUNDING = 1e-3  # of a sum of float32 probabilities
@@ -72,12 +78,26 @@ class Order(NamedTuple):
     n_after: npt.NDArray[np.int64]  # how many n-grams continue each
 
 
-@cache
-def lookups() -> Any:
-    """Return the compiled look-ups; they need numba, so they are loaded when they are first used."""
-    from tacenda_lm.ngram import lookup
+_plain_words = 2000  # scored in plain Python before numba, whose import takes as long, is imported
+_compiled: Any = None
 
-    return lookup
+
+def lookups(n_words: int = _LARGEST) -> Any:
+    """Return the look-ups for so many words: those of ``plain`` for the first words of a process, else compiled ones.
+
+    Both give the same bits; ``plain`` has only what follows words. Numba is imported when it is worth it.
+    """
+    global _compiled, _plain_words
+    if _compiled is None:
+        _plain_words -= n_words
+        if _plain_words >= 0 and "numba" not in sys.modules:
+            from tacenda_lm.ngram import plain
+
+            return plain
+        from tacenda_lm.ngram import lookup
+
+        _compiled = lookup
+    return _compiled
 
 
 class Table(Arrays):

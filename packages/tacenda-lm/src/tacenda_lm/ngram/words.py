@@ -31,7 +31,7 @@ START_HASH = np.uint64(0xCBF29CE484222325)
 
 
 class WordTable:
-    """A vocabulary for compiled code; what it needs is made when it is first needed.
+    """A vocabulary for compiled code, whose words are looked up as spelled; what it needs is made when first needed.
 
     Attributes
     ----------
@@ -39,15 +39,10 @@ class WordTable:
         Whose words these are.
     is_ascii
         Whether text is split at ASCII whitespace alone.
-    is_plain
-        Whether its words are looked up as they are spelled, and every other word is ``<unk>``.
     """
 
     def __init__(self, vocabulary: Vocabulary, is_ascii: bool = False) -> None:
         self.vocabulary, self.is_ascii = vocabulary, is_ascii
-        self.is_plain = (
-            not any(vars(vocabulary.normalization).values()) and vocabulary.oov == "single"
-        )
 
     @cached_property
     def words(self) -> Words:

@@ -1,0 +1,227 @@
+"""The look-ups of `lookup` and `words` in plain Python, bit for bit the same: what scores the first lines of a process.
+
+To import numba takes as long as it takes to score some thousand words here. Arguments and results are those of the
+compiled functions of the same names, but for ``words``, a vocabulary and whether text is split at ASCII whitespace
+alone. Places that are read from a table are held to the same bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import reduce
+from itertools import pairwise
+from operator import add
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tacenda.corpus.lines import START
+from tacenda.corpus.text import tokens_of
+from tacenda.tokenizers import ASCII_WHITESPACE
+from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary
+from tacenda_lm.ngram.table import (
+    BACKOFF,
+    BLOCK,
+    BLOCKS,
+    FAR,
+    LISTS,
+    N_VALUES,
+    NEAR,
+    PROB,
+    PROBS,
+    RECORDS,
+    SIZE,
+    VALUES,
+    WIDTH,
+    WORD,
+)
+from tacenda_lm.sequences import Float64, Ids, Offsets
+
+IS_PLAIN = True
+_Data: TypeAlias = npt.NDArray[np.uint64]
+_Int64: TypeAlias = npt.NDArray[np.int64]
+_Rows: TypeAlias = list[list[int]]  # ``shape`` as Python's integers
+_Words: TypeAlias = tuple[Vocabulary, bool]
+
+
+def _bits(data: _Data, at: int, width: int) -> int:
+    word, shift = divmod(at, 64)
+    return (data.item(word) | data.item(word + 1) << 64) >> shift & (1 << width) - 1
+
+
+def _float32(code: int) -> float:
+    return float(np.uint32(code).view(np.float32))
+
+
+def _value(data: _Data, at: int, code: int) -> float:
+    return _float32(data.item(at + code // 2) >> code % 2 * 32 & 0xFFFFFFFF)
+
+
+def _log_prob(data: _Data, rows: _Rows, n: int, place: int) -> float:
+    row = rows[n]
+    code = _bits(data, row[RECORDS] + place * row[WIDTH] + row[WORD], row[PROB])
+    return _float32(code | 1 << 31) if row[PROB] == 31 else _value(data, row[PROBS], code)
+
+
+def _backoff(data: _Data, rows: _Rows, n: int, place: int) -> float:
+    row = rows[n]
+    code = _bits(data, row[RECORDS] + place * row[WIDTH] + row[WORD] + row[PROB], row[BACKOFF])
+    if row[BACKOFF] == 32:
+        return _float32(code)
+    return _value(data, row[VALUES], code) if code < row[N_VALUES] else math.nan
+
+
+def _first_after(data: _Data, rows: _Rows, n: int, place: int) -> int:
+    row, limit = rows[n], rows[n + 1][SIZE]
+    block, i = divmod(place, BLOCK)
+    head = data.item(row[BLOCKS] + block)
+    if head >> 63:
+        number = head ^ 1 << 63
+        return (
+            min(data.item(row[FAR] + number * BLOCK + i), limit) if number < row[LISTS] else limit
+        )
+    near = row[RECORDS] + (place + 1) * row[WIDTH] - row[NEAR]
+    return min(head + _bits(data, near, row[NEAR]), limit)
+
+
+def _child(data: _Data, rows: _Rows, n: int, place: int, w: int) -> int:
+    row = rows[n + 1]
+    low, high = _first_after(data, rows, n, place), _first_after(data, rows, n, place + 1)
+
+    def word(i: int) -> int:
+        return _bits(data, row[RECORDS] + i * row[WIDTH], row[WORD])
+
+    found = low + bisect_left(range(low, high), w, key=word)
+    return found if found < high and word(found) == w else -1
+
+
+def _endings(data: _Data, rows: _Rows, context: Sequence[int]) -> list[int]:
+    """Return the places of the listed endings of a context, shortest first."""
+    found: list[int] = []
+    for n in range(1, min(len(context), len(rows) - 1) + 1):
+        place, *words = context[len(context) - n :]
+        if not 0 <= place < rows[0][SIZE]:
+            break
+        for k, w in enumerate(words):
+            place = _child(data, rows, k, place, w)
+            if place < 0:
+                return found
+        found.append(place)
+    return found
+
+
+def _next_word(data: _Data, rows: _Rows, before: list[int], w: int) -> tuple[float, list[int]]:
+    """Return the score of a word, and the places of the n-grams that end in it."""
+    found = [w]
+    for n, context in enumerate(before):
+        place = _child(data, rows, n, context, w)
+        if place < 0:
+            break
+        found.append(place)
+    score = _log_prob(data, rows, len(found) - 1, found[-1])
+    for k in range(len(found) - 1, len(before)):
+        score += _backoff(data, rows, k, before[k])
+    return score, found
+
+
+def sequence_scores(
+    data: _Data,
+    shape: _Int64,
+    ids: Ids,
+    offsets: Offsets,
+    context: _Int64,
+    out: Float64,
+    matched: _Int64,
+) -> int:
+    """As `lookup.sequence_scores`."""
+    rows = shape.tolist()
+    start = _endings(data, rows, context.tolist())
+    for begin, end in pairwise(offsets.tolist()):
+        before = start
+        for i in range(begin, end):
+            w = int(ids[i])
+            if not 0 <= w < rows[0][SIZE]:
+                return i
+            out[i], found = _next_word(data, rows, before, w)
+            matched[i] = len(found)
+            before = found[: len(rows) - 1]
+    return -1
+
+
+def resolve(data: _Data, shape: _Int64, context: _Int64, before: _Int64) -> int:
+    """As `lookup.resolve`."""
+    found = _endings(data, shape.tolist(), context.tolist())
+    before[: len(found)] = found
+    return len(found)
+
+
+def penalty(data: _Data, shape: _Int64, context: _Int64) -> float:
+    """Return the sum of the back-offs of all listed endings of a context; no compiled code needs it."""
+    rows = shape.tolist()
+    places = _endings(data, rows, context.tolist())
+    return sum((_backoff(data, rows, k, place) for k, place in enumerate(places)), 0.0)
+
+
+def n_that_matter(data: _Data, shape: _Int64, before: _Int64, n: int) -> int:
+    """As `lookup.n_that_matter`."""
+    rows, places = shape.tolist(), before.tolist()
+    while n > 0:
+        k, place = n - 1, places[n - 1]
+        if _first_after(data, rows, k, place + 1) > _first_after(data, rows, k, place):
+            break
+        if _backoff(data, rows, k, place) != 0:
+            break
+        n -= 1
+    return int(n)
+
+
+def step(
+    data: _Data, shape: _Int64, before: _Int64, w: int, found: _Int64
+) -> tuple[float, int, int]:
+    """As `lookup.step`."""
+    order = len(shape)
+    score, places = _next_word(data, shape.tolist(), before[: before[order]].tolist(), w)
+    found[: len(places)] = places
+    found[order] = kept = n_that_matter(data, shape, found, min(len(places), order - 1))
+    return score, len(places), kept
+
+
+def _score(
+    words: _Words, data: _Data, shape: _Int64, text: Any, bos: bool, eos: bool
+) -> tuple[list[int], list[float]] | None:
+    """Return the ids of a line and their scores; None where the mark of a beginning or an end is written in it."""
+    vocabulary, is_ascii = words
+    line = text.tobytes().decode("utf-8", "surrogatepass")
+    tokens = tokens_of(line, ASCII_WHITESPACE if is_ascii else "whitespace")
+    if BOUNDARY in tokens or (START in tokens and START not in vocabulary):
+        return None
+    ids = vocabulary.encode([*tokens, BOUNDARY] if eos else tokens)
+    scores, matched = np.empty(len(ids)), np.empty(len(ids), np.int64)
+    context = np.full(int(bos), vocabulary.boundary_id)
+    sequence_scores(data, shape, ids, np.array([0, len(ids)]), context, scores, matched)
+    return ids.tolist(), scores.tolist()
+
+
+def score_line(
+    words: _Words, data: _Data, shape: _Int64, text: Any, bos: bool, eos: bool
+) -> tuple[float, bool]:
+    """As `words.score_line`."""
+    found = _score(words, data, shape, text, bos, eos)
+    # one after another: ``sum`` compensates for rounding, and that of numpy adds in another order
+    return (0.0, False) if found is None else (reduce(add, found[1], 0.0), True)
+
+
+def measure_line(
+    words: _Words, data: _Data, shape: _Int64, text: Any
+) -> tuple[float, float, float, int, int]:
+    """As `words.measure_line`."""
+    found = _score(words, data, shape, text, True, True)
+    if found is None:
+        return 0.0, 0.0, 0.0, -1, -1
+    unknown = words[0].id_of(UNKNOWN)
+    oov = [score for w, score in zip(*found, strict=True) if w == unknown]
+    n_words = len(found[0]) - 1
+    return reduce(add, found[1], 0.0), found[1][-1], reduce(add, oov, 0.0), n_words, len(oov)
