@@ -38,9 +38,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.kernels.machinery.compiled import njit
+from tacenda_lm.ngram.columns import BLOCK, SIZE
 from tacenda_lm.ngram.counting import Int64, Rows, Scratch, Spool, default_budget
 from tacenda_lm.ngram.lookup import at_or_after, backoff, first_after, log_prob, word_of
-from tacenda_lm.ngram.table import BLOCK, LAYOUT, SIZE, Table
+from tacenda_lm.ngram.table import LAYOUT, Table
 from tacenda_lm.sequences import Float64
 
 Float32 = npt.NDArray[np.float32]

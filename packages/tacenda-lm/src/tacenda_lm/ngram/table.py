@@ -37,18 +37,12 @@ import numpy.typing as npt
 from tacenda.arrays import Array, Arrays, Int64, UInt64, named
 from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property
+from tacenda_lm.ngram.columns import BLOCK
 
 MAX_ORDER = 16  # the longest n-grams of any model
 ABOVE_ONE = 1e-3  # a log-probability above 0 by more than rounding (a probability above one)
-BLOCK = 64  # n-grams that share the number from which their near places count
 LAYOUT = ("n-grams", "prob_bits", "backoff_bits", "near_bits", "lists", "backoffs")
 """Of each order: its n-grams, the bits of three fields, how many blocks have a list, distinct back-offs if coded."""
-
-#: Columns of ``shape``: of each order the n-grams, the bits of a record, the bit where records begin, bits of fields,
-#: and the words of the data where the other sections begin.
-SIZE, WIDTH, RECORDS, WORD, PROB, BACKOFF, NEAR, BLOCKS, FAR, LISTS, VALUES, PROBS, N_VALUES = (
-    range(13)
-)
 
 _LARGEST = 1 << 48  # n-grams of an order: more do not exist
 _ROUNDING = 1e-3  # of a sum of float32 probabilities
