@@ -1,4 +1,4 @@
-"""What the look-ups know of each order of a table: the columns of ``shape``."""
+"""Columns of the description of an n-gram table, and the numbers that both kinds of look-up share."""
 
 BLOCK = 64  # n-grams that share the number from which their near places count
 
