@@ -126,7 +126,7 @@ def fitted(name: str) -> tuple[LDS, SumEmbed, dict[str, int]]:
             tokenizer=f"spacy:{LANGUAGES[name].code}",
             max_vocabulary=40_000,
             digits=True,
-            oov="classes",
+            oov="learned",
         )
         LDS().fit(corpus).rounded("int8").save(folder / "lds")
         SumEmbed().fit(corpus).rounded("int8").save(folder / "vectors")
