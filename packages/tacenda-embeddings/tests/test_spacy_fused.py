@@ -29,7 +29,7 @@ class Letters:
     class vocabulary:  # noqa: N801 - stands for an attribute
         words = ("the", "cat", "saw")
         __contains__ = words.__contains__
-        oov = "single"
+        is_reserved = ("</s>", "<unk>").__contains__
 
     def scaled_vectors(self, words):
         return np.array([[len(word), ord(word[0]) / 50, ord(word[-1]) / 50] for word in words], "f")

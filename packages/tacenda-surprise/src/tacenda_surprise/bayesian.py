@@ -99,6 +99,7 @@ class BayesianPMF(RatingAlgorithm):
     learned_class = Chain
     learned: Chain | None
     _samples_average: tuple[Floats, Floats] | None = None
+    _offsets: Floats | None = None  # see `fold`
 
     @configured_by(BayesianPMFSettings)
     def __init__(self, settings: BayesianPMFSettings) -> None:
@@ -255,10 +256,18 @@ class BayesianPMF(RatingAlgorithm):
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedSamples:
         """See `RatingAlgorithm.fold`: the expected factors of the user under every sample."""
-        samples, items = self._learned(self.learned).samples, np.asarray(items, np.int64)
+        items = np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
-        known = self._known_items(items, identities)
-        usual = self._average_samples
+        found = self._fold_samples(items, rated, self._known_items(items, identities))
+        if self._offsets is None:
+            # Few samples are kept, so a usual user's ratings are off by their noise, which that of others shares.
+            every = np.append(np.arange(len(self.catalogue.items)), -1)
+            usual = self._fold_samples(every[:0], np.empty(0, np.float32), every[:0])
+            self._offsets = self.score_pairs(np.full(len(every), -1), every) - usual.score(every)
+        return found._replace(offsets=self._offsets)
+
+    def _fold_samples(self, items: Numbers, rated: Floats, known: Numbers) -> FoldedSamples:
+        samples, usual = self._learned(self.learned).samples, self._average_samples
         return fold(samples, self._unit, items, rated, known, usual, self._temper)
 
     @property
@@ -271,7 +280,7 @@ class BayesianPMF(RatingAlgorithm):
 
     def _know(self, data: FitData, seen: Identities) -> None:
         super()._know(data, seen)
-        self._samples_average = None
+        self._samples_average = self._offsets = None
 
     @property
     def _unit(self) -> Unit:

@@ -258,6 +258,9 @@ class FoldedSamples(NamedTuple):
     unknown: Floats  # (samples, 1, width), of an unknown item
     item_moments: Floats  # (samples, width, width), second moments of its factors about `unknown`
     unit: Unit
+    offsets: Floats | float = (
+        0.0  # (items + 1,), added to expected ratings; the last is an unknown item's
+    )
 
     def _take_items(self, items: Numbers) -> Floats:
         return rows(self.items, items, self.unknown)
@@ -269,7 +272,8 @@ class FoldedSamples(NamedTuple):
     def score(self, items: Numbers | None = None) -> Floats:
         """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
         wanted = np.arange(self.items.shape[1]) if items is None else np.asarray(items)
-        return self.unit.ratings(self._score_items(self._take_items(wanted)).mean(axis=0))
+        found = self.unit.ratings(self._score_items(self._take_items(wanted)).mean(axis=0))
+        return found + (self.offsets if isinstance(self.offsets, float) else self.offsets[wanted])
 
     def deviations(self, items: Numbers) -> Floats:
         """Standard deviations (items,), by the law of total variance.
