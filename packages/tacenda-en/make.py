@@ -177,8 +177,8 @@ def make_model(name: str, text: Text, output: Path) -> str:
 HEAD = """\
 # tacenda-en
 
-Three small pretrained English models, of 3 to 4 MB each. Once this package is installed, `tacenda.load` and the spaCy
-components know them by their names. For larger models, or models of other text, fit one with `tacenda embed fit` or
+Three small pretrained English models, 3 to 4 MB each. Once this package is installed, `tacenda.load` and the spaCy
+components load them by name. If you need a larger model, or a model of other text, fit one with `tacenda embed fit` or
 `tacenda lm fit`.
 
 <!-- install: tacenda-en[spacy] -->
@@ -188,9 +188,9 @@ The extra `spacy` is for spaCy pipelines, and the extra `lm` is for the n-grams.
 
 All three were fitted to the text of English Wikipedia's good and featured articles of 2019. Its authors are named in
 the history of each article, at <https://en.wikipedia.org>. The text is under the license
-[CC BY-SA 3.0](https://creativecommons.org/licenses/by-sa/3.0/), and so are these models: whoever passes them on,
-changed or not, names the authors of Wikipedia too and keeps the license. The models contain no text, only counts of
-short runs of words, and numbers computed from such counts. `make models` in the repository fits them again.
+[CC BY-SA 3.0](https://creativecommons.org/licenses/by-sa/3.0/), and so are these models: if you pass them on, changed
+or not, credit the authors of Wikipedia and keep the license. The models contain no text, only counts of short runs of
+words, and numbers computed from such counts. `make models` in the repository fits them again.
 """
 
 if __name__ == "__main__":
