@@ -1,5 +1,8 @@
 """Discovery with real metadata: a distribution is a .dist-info folder and a module on a path."""
 
+from tacenda import plugins
+from tacenda.cli.main import OURS
+
 COMMANDS = "import typer\napp = typer.Typer()\n"
 
 
@@ -162,9 +165,17 @@ def test_our_commands_keep_their_names_whoever_else_claims_them(site):
         from tacenda.cli.main import _lazy_commands
         found = _lazy_commands(frozenset(), 0)
         print("lm" in found, "lm@tacenda-lm" in found, "lm@a-rival" in found, "new" in found)
-        print(found["lm"].help.split()[2])
+        print(found["lm"].help)
         """)
-    assert out.splitlines() == ["True False True True", "tacenda-lm"]
+    assert out.splitlines() == ["True False True True", "Fit, apply and mix language models."]
+
+
+def test_the_help_describes_each_of_our_groups_as_the_group_describes_itself():
+    ours = [r for r in plugins.available("commands") if r.distribution in OURS]
+    groups = {
+        r.distribution: plugins.get("commands", r.name, distribution=r.distribution) for r in ours
+    }
+    assert {name: group.info.help for name, group in groups.items()} == OURS
 
 
 def test_a_group_of_entry_points_that_nothing_reads_is_shown(site):

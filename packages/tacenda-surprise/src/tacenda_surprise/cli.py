@@ -408,8 +408,6 @@ def make_model(
     return made
 
 
-app = typer.Typer(
-    no_args_is_help=True, help="Train rating models, recommend with them, and compare their lists."
-)
+app = typer.Typer(no_args_is_help=True, help="Train, apply and compare rating models.")
 for _command in (evaluate, fit, recommend):
     app.command()(_command)

@@ -39,8 +39,12 @@ from tacenda.cli.options import (
 )
 from tacenda.errors import PluginError, PluginLoadError, TacendaError, describe
 
-#: The distributions of Tacenda, whose commands keep their names whoever else claims them.
-OURS = frozenset({"tacenda-embeddings", "tacenda-lm", "tacenda-surprise"})
+#: The help of the groups of Tacenda's distributions, which keep their names whoever else claims them.
+OURS = {
+    "tacenda-embeddings": "Fit, apply and inspect token embeddings.",
+    "tacenda-lm": "Fit, apply and mix language models.",
+    "tacenda-surprise": "Train, apply and compare rating models.",
+}
 
 
 class _LazyCommand(TyperCommand):
@@ -98,7 +102,8 @@ def _lazy_commands(taken: frozenset[str], generation: int) -> dict[str, _LazyCom
         alone = claims[record.name] == 1 and record.name not in taken
         first = record.distribution in OURS if record.name in ours else alone
         name = record.name if first else f"{record.name}@{record.distribution}"
-        text = f"Commands of {record.distribution} {record.version}".rstrip() + "."
+        others = f"Commands of {record.distribution} {record.version}".rstrip() + "."
+        text = OURS.get(record.distribution, others)
         load = partial(plugins.get, "commands", record.name, distribution=record.distribution)
         found[name] = _LazyCommand(name, text, load)
     return found
