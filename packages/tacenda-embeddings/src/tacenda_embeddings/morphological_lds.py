@@ -135,7 +135,7 @@ class MorphologicalLDS(Estimator):
 
     @property
     def width(self) -> int:
-        """The number of columns of what `transform` returns; known before fitting."""
+        """The number of columns that `transform` returns, known before fitting."""
         return self.lds.width
 
     def rows(self, words: Sequence[str]) -> Rows:

@@ -33,17 +33,17 @@ def check_embedder(
     may_hold_nan: Container[str] = (),
     fork_seconds: float = 60.0,
 ) -> Any:
-    """Fit an embedder and hold it to what every embedder promises.
+    """Fit an embedder and check the promises that every embedder makes.
 
     Parameters
     ----------
     make_model
         Returns a new unfitted model, small enough to fit in a second.
     corpus
-        The text to fit it to, where the default, 300 short sentences, does not suit the model.
+        The text to fit to, if the default of 300 short sentences does not suit the model.
     rtol
-        How far, relative to the largest value of the output, results may differ where the same
-        numbers are computed in another order: in another batch, or by another fit.
+        How far results may differ, relative to the largest value of the output, if the same numbers are
+        computed in a different order: in another batch, or by another fit.
     may_hold_nan, fork_seconds
         See `tacenda.testing.models.check_estimator`.
 
@@ -54,7 +54,7 @@ def check_embedder(
     Raises
     ------
     AssertionError
-        A promise is broken; the message says which.
+        A promise is broken; the message names it.
     """
     corpus = Corpus.from_sentences(sample_sentences()) if corpus is None else corpus
     sentences = _sentences(corpus)

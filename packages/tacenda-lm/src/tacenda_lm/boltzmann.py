@@ -123,7 +123,7 @@ class TemporalFRBMSettings(FRBMSettings):
 
     frbm_epochs: int = option(
         5,
-        "passes over the text, at most, of the `FRBM` whose parameters training begins with; 0 begins with random ones",
+        "maximum passes over the text for the `FRBM` whose parameters training begins with; 0 begins with random ones",
         at_least=0,
     )
     piece_words: int = options.count(

@@ -35,7 +35,7 @@ class Continuation(NamedTuple):
 def state_after(model: Any, context: Sentence = "", *, bos: bool = True) -> State:
     """Return the state after some words.
 
-    They follow ``<s>``, or with ``bos=False`` a context in which no word is known.
+    The words follow ``<s>``, or no known word if ``bos=False``.
     """
     state: State = model.start() if bos else model.null()
     for word in model.vocabulary.encode(model._tokens(context)).tolist():
@@ -57,7 +57,7 @@ def next_word(model: Any, context: Sentence = "", *, bos: bool = True) -> Float6
 def top_k(
     model: Any, context: Sentence = "", k: int = 10, *, bos: bool = True
 ) -> list[tuple[str, float]]:
-    """Return the k most probable next words with their probabilities, best first; ``</s>`` may be one."""
+    """Return the k most probable next words with their probabilities, best first; ``</s>`` may be among them."""
     _at_least_one(k, "k")
     p = next_word(model, context, bos=bos)
     best = _find_best(p, k)
@@ -79,13 +79,13 @@ def sample(
     Parameters
     ----------
     context
-        What the sentence begins with.
+        The beginning of the sentence.
     max_words
         Stop after this many words if the sentence has not ended.
     seed
         A seed, or a generator to draw from.
     temperature
-        Log-probabilities are divided by it; below 1, probable words are drawn more often.
+        Divisor of the log-probabilities; below 1, probable words are drawn more often.
     k
         Draw from the k most probable words only; None draws from all.
     unknown
@@ -93,7 +93,7 @@ def sample(
 
     Returns
     -------
-    The words drawn. ``log_prob`` is that of the model itself, whatever temperature and k are.
+    The words drawn. ``log_prob`` is their log-probability under the model, regardless of temperature and k.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _sharpen(log_probs: Float64, temperature: float, k: int | None) -> Float64:
 
 
 def greedy(model: Any, context: Sentence = "", *, max_words: int = 100) -> Continuation:
-    """Return the continuation that takes the most probable word at every step, but never ``<unk>``."""
+    """Return the continuation with the most probable word at every step, excluding ``<unk>``."""
     return beam(model, context, width=1, max_words=max_words)[0]
 
 
@@ -150,13 +150,13 @@ def beam(
     Parameters
     ----------
     context
-        What the sentence begins with.
+        The beginning of the sentence.
     width
-        How many partial sentences are kept at each step.
+        Number of partial sentences that are kept at each step.
     n
-        How many continuations are returned at most.
+        Maximum number of continuations to return.
     max_words
-        The longest continuation. Sentences that have not ended by then come after those that have.
+        Maximum length of a continuation. Unfinished sentences are listed after finished ones.
 
     Raises
     ------

@@ -89,8 +89,8 @@ def score_batch(
 ) -> Float64:
     """Return the `score` of every sentence of a text, base 10, all scored in one call: (sentences,).
 
-    A sentence without tokens has that of its ``</s>``; with ``blank_lines="skip"`` it has 0, and the sum is that of
-    `perplexity`, which leaves such sentences out.
+    A sentence without tokens has the score of its ``</s>``. With ``blank_lines="skip"`` it has 0, and the sum agrees
+    with `perplexity`, which leaves such sentences out.
     """
     counted = check_blank_lines(blank_lines) == "count"
     marked: dict[int, list[str]] = {}

@@ -81,13 +81,13 @@ class Rescored(NamedTuple):
 class LanguageModel(Estimator):
     """Base of all language models.
 
-    A model implements ``_fit``, which sets ``_vocabulary``, ``start``, ``advance`` and ``log_probs``, and to be saved
-    ``arrays`` and ``_read_arrays``, or ``learned_class``. Everything else follows. It may override ``log_prob``
-    (cheaper than a whole distribution), ``null``, ``score_corpus`` (all tokens of many sequences in one call, which is
-    where a fast model is fast), ``score_from`` and ``distributions``.
+    A model implements ``_fit``, which sets ``_vocabulary``; ``start``, ``advance`` and ``log_probs``; and for saving,
+    ``arrays`` and ``_read_arrays``, or ``learned_class``. The base class provides everything else. A model may override
+    ``log_prob`` (cheaper than a whole distribution), ``null``, ``score_corpus`` (all tokens of many sequences in one
+    call, the function to make fast), ``score_from`` and ``distributions``.
 
-    Logarithms are natural, except in the functions named as in the kenlm module (base 10) and in `surprisal`
-    and `entropy` (bits). ``</s>`` is predicted, ``<s>`` never. Words outside the vocabulary are scored as
+    Logarithms are natural, except in functions with names from the kenlm module (base 10), and in `surprisal` and
+    `entropy` (bits). ``</s>`` is predicted, ``<s>`` never. Words outside the vocabulary are scored as
     ``<unk>``.
 
     A text is a ``Path`` (a file with one sentence per line), a ``str`` (text, one sentence per line), a
@@ -143,17 +143,17 @@ class LanguageModel(Estimator):
 
     @property
     def string_tokenizer(self) -> str:
-        """How a string becomes tokens, a name of `tacenda.tokenizers`.
+        """The name of the tokenizer that splits strings, from `tacenda.tokenizers`.
 
-        It is split at whitespace: that of ASCII for a model that was read from an ARPA file or fitted to a text split
-        so, as KenLM does, and that of Unicode for all others. The rule is saved with the model.
+        It splits at whitespace: at ASCII whitespace, as KenLM does, if the model was read from an ARPA file or fitted
+        to a text split that way, and otherwise at Unicode whitespace. The rule is saved with the model.
         """
         known = (getattr(self, "fitted_on", None) or {}).get("tokenizer")
         return ASCII_WHITESPACE if known == ASCII_WHITESPACE else "whitespace"
 
     @property
     def own_context(self) -> Context:
-        """The context of the model's own figures: ``"stream"`` if the model looks beyond ``</s>``."""
+        """The context in which the model reports its figures: ``"stream"`` if it looks beyond ``</s>``."""
         return "sentence"
 
     def null(self) -> State:
@@ -163,20 +163,20 @@ class LanguageModel(Estimator):
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         """Return log p(word | state) for pairs of states and words: natural, float64 (states,).
 
-        ``words`` are ids (states,). Raises DataError for one that is not in the vocabulary, or where there is not one
-        for each state.
+        ``words`` are ids (states,). Raises DataError for an id that is not in the vocabulary, and
+        unless there is one id for each state.
         """
         ids = check_pairs(states, words, len(self.vocabulary))
         rows = self.log_probs(states)
         return rows[np.arange(len(rows)), ids].astype(np.float64)
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        """Return the natural log-probability of every id given those before it in its sequence: float64 (tokens,).
+        """Return the natural log-probability of every id given the ids before it in its sequence: float64 (tokens,).
 
-        ``ids`` (tokens,) are all sequences one after another; ``</s>`` is scored where it stands, and none is added.
-        ``offsets`` (sequences + 1,) are where each sequence begins, and the end of the last. Every sequence starts from
-        ``start()``. Raises DataError for an id that is not in the vocabulary and for offsets that do not cut the ids,
-        and NotFittedError.
+        ``ids`` (tokens,) are all sequences, concatenated; ``</s>`` is scored where it occurs, and never added.
+        ``offsets`` (sequences + 1,) are the beginning of each sequence, and the end of the last. Every sequence starts
+        from ``start()``. Raises DataError for an id that is not in the vocabulary and for offsets that do not cut the
+        ids, and NotFittedError.
         """
         ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
         found, lengths = np.empty(len(ids), np.float64), np.diff(offsets)
@@ -192,7 +192,7 @@ class LanguageModel(Estimator):
         return found
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        """Score one sequence that continues from a state, so that a stream can be scored in parts.
+        """Score one sequence, starting from a state; use this to score a stream in parts.
 
         Return the natural log-probability of every id, float64 (tokens,), and the state after the last. ``state`` is
         not changed.
@@ -209,8 +209,8 @@ class LanguageModel(Estimator):
     ) -> Iterator[npt.NDArray[np.floating[Any]]]:
         """Yield the log-probabilities of all words at every token of a text as `score_corpus` takes it, in order.
 
-        Blocks of bounded size, float32 or float64 (tokens of the block, types): the distributions before the ids were
-        seen.
+        The blocks have bounded size: float32 or float64 (tokens of the block, types). Each row predicts the token at
+        its position.
         """
         ids, offsets = check_sequences(ids, offsets, len(self.vocabulary))
         cuts = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
@@ -235,7 +235,7 @@ class LanguageModel(Estimator):
         text
             The training text. Its vocabulary becomes the model's.
         valid
-            Held-out text. Its perplexity goes into ``figures``; models that are trained in epochs stop by it.
+            Held-out text. Its perplexity is stored in ``figures``, and decides when models that train in epochs stop.
         checkpoints
             A folder for the progress of this fit, created if it is missing. Start an interrupted fit again with the
             same folder, and you get the same model. Models whose fit takes seconds do not accept it.
@@ -317,7 +317,7 @@ class LanguageModel(Estimator):
 
     @property
     def card(self) -> dict[str, Any]:
-        """The model card, as JSON values: what the model is, what it was fitted on, what was measured."""
+        """The model card, as JSON values: the model, its training text and its measured figures."""
         config = self.config_dict()
         return {
             "model": self.name,
@@ -345,7 +345,7 @@ class LanguageModel(Estimator):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
-        """Rebuild the model of an artifact. Raises ArtifactError if it is of another class or unfit."""
+        """Rebuild a model from an artifact. Raises ArtifactError if the class differs or the content does not fit."""
         sketch, artifact = LineSketch.take_from(artifact)
         counts, artifact = PackedCounts.take_from(artifact)
         model = super().from_artifact(artifact)
@@ -374,14 +374,14 @@ class LanguageModel(Estimator):
         tokenizer
             Splits the lines of a file and strings; see ``tacenda.tokenizers``. None is the model's `string_tokenizer`.
         context
-            ``"sentence"`` scores each sentence by itself, from ``start()``. ``"stream"`` scores the whole text
-            as one sequence with ``</s>`` after every sentence, each in the context of all before it, as
-            recurrent models are measured; only models that look beyond ``</s>`` differ.
+            ``"sentence"`` scores each sentence independently, from ``start()``. ``"stream"`` scores the whole text as
+            one sequence with ``</s>`` after every sentence, as recurrent models are measured. The two differ only for
+            models that look beyond ``</s>``.
         marks
             How to read ``<s>`` and ``</s>`` that are written in the text, as in `fit`.
         blank_lines
-            ``"skip"`` leaves sentences without tokens out; ``"count"`` counts the ``</s>`` of each, as KenLM's
-            ``query`` does.
+            ``"skip"`` leaves out sentences without tokens; ``"count"`` counts their ``</s>``, as KenLM's ``query``
+            does.
 
         Raises
         ------
@@ -390,7 +390,7 @@ class LanguageModel(Estimator):
         CorpusError
             The text cannot be read, or has a mark that is refused.
         ConfigurationError
-            There is no such context, or the blank lines of a corpus, which has none, are to count.
+            There is no such context, or blank lines are to be counted in a corpus, which has none.
         """
         is_usual = (tokenizer, context, marks, blank_lines) == _USUAL
         if is_usual and isinstance(text, str) and "\n" not in text[:-1]:  # as lines of a file end
@@ -417,8 +417,8 @@ class LanguageModel(Estimator):
     def token_log_probs(self, sentences: Text, *, eos: bool = True) -> list[Float64]:
         """Return the natural log-probability of every token of every sentence, all scored in one call.
 
-        One float64 array (tokens,) per sentence, those without tokens included; with ``eos`` one value longer, for
-        ``</s>``.
+        There is one float64 array (tokens,) per sentence, also for sentences without tokens. With ``eos`` each array
+        has one more value, for ``</s>``.
         """
         ids, offsets = encode_text(sentences, self.vocabulary, self.string_tokenizer, eos=eos)
         scores = self.score_corpus(ids, offsets)
@@ -426,11 +426,10 @@ class LanguageModel(Estimator):
         return [scores[i:j].copy() for i, j in cuts]
 
     def surprisal(self, sentence: Sentence, *, eos: bool = False) -> Float64:
-        """Return -log2 p(token | those before it) in bits: float64 (tokens,).
+        """Return the surprisal of each token, -log2 p(token | tokens before it), in bits: float64 (tokens,).
 
-        With ``eos`` it is one value longer: the last is that of ``</s>``. A word outside the vocabulary has the bits of
-        its class, ``<unk>``, which all such words share: it looks easier than it is. `tacenda_lm.surprisal_table` adds
-        the bits of the word itself.
+        With ``eos`` there is one more value, for ``</s>``. All words outside the vocabulary share the probability of
+        ``<unk>``, so their surprisal is too low. `tacenda_lm.surprisal_table` adds the bits of the word itself.
         """
         return self.surprisals([self._tokens(sentence)], eos=eos)[0]
 
@@ -441,8 +440,8 @@ class LanguageModel(Estimator):
     def entropy(self, sentence: Sentence, *, eos: bool = False) -> Float64:
         """Return the entropy, in bits, of the distribution that predicts each token: float64 (tokens,).
 
-        It computes a whole distribution for every token. With ``eos`` it is one value longer: the last is
-        the entropy at the end of the sentence.
+        This computes a whole distribution for every token. With ``eos`` there is one more value: the entropy at the
+        end of the sentence.
         """
         ids, offsets = encode_sentences([self._tokens(sentence)], self.vocabulary, eos=eos)
         return ranks_and_entropies(self.distributions(ids, offsets), ids)[1]
@@ -459,17 +458,17 @@ class LanguageModel(Estimator):
         weight: float = 1.0,
         word_bonus: float = 0.0,
     ) -> list[Rescored]:
-        """Sort an n-best list by the sum of the hypotheses' own scores and the model's, best first.
+        """Sort an n-best list, best first, by the sum of each hypothesis's score and the model's score.
 
         Parameters
         ----------
         hypotheses
-            (sentence, score) pairs, as speech recognizers and translators give them; a higher score is better. Of
-            equal totals the earlier one stays first.
+            (sentence, score) pairs, as speech recognizers and translators give them; a higher score is better. Ties
+            keep their order.
         weight
             Factor of the language model's natural log-probability.
         word_bonus
-            Added for every word; it makes up for the model's preference for short sentences.
+            Added for every word, to offset the model's preference for short sentences.
         """
         pairs = [(sentence, float(score)) for sentence, score in hypotheses]
         tokens = [self._tokens(sentence) for sentence, _ in pairs]

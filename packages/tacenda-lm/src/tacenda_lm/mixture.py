@@ -74,14 +74,14 @@ _MOST_MEMORY = float(np.nextafter(1.0, 0.0))
 
 
 class Mixture(LanguageModel):
-    """A weighted sum of the distributions of any language models over the same words.
+    """A weighted sum of the predictions of several language models with the same words.
 
     Parameters
     ----------
     models
         The components, fitted or (for `fit`) not; a dictionary names them.
     weights
-        One weight for each, not negative; they are divided by their sum. Equal unless given.
+        One weight for each component, zero or more; they are scaled to sum to one. By default all are equal.
 
     Raises
     ------
@@ -131,7 +131,7 @@ class Mixture(LanguageModel):
 
     @property
     def components(self) -> Mapping[str, LanguageModel]:
-        """The models by name, read-only: for other models make another mixture."""
+        """The components by name, read-only. To change them, make another mixture."""
         return MappingProxyType(self._models)
 
     @property
@@ -175,7 +175,7 @@ class Mixture(LanguageModel):
     def fit_weights(
         self, text: Text, *, context: Context | None = None, marks: Marks = "refuse"
     ) -> Self:
-        """Fit the weights to held-out text; the components stay as they are.
+        """Fit the weights to held-out text, without changing the components.
 
         Parameters
         ----------
@@ -355,14 +355,14 @@ class Mixture(LanguageModel):
             yield np.stack([_columns(rows, its) for rows, its in found])
 
     def component_log_probs(self, ids: Integers, offsets: Integers) -> Float64:
-        """Return what `score_corpus` of each component gives: natural, float64 (components, tokens)."""
+        """Return the `score_corpus` of each component: natural, float64 (components, tokens)."""
         own, cuts = check_sequences(ids, offsets, len(self.vocabulary))
         return np.stack(
             [model.score_corpus(_renumber(own, its), cuts) for model, its in self._with_maps()]
         )
 
     def component_scores(self, sentences: Text, *, eos: bool = True) -> list[dict[str, Float64]]:
-        """Return what `token_log_probs` of each component gives, by its name, for each sentence."""
+        """Return the `token_log_probs` of each component for each sentence, by the name of the component."""
         ids, offsets = encode_text(sentences, self.vocabulary, self.string_tokenizer, eos=eos)
         scores = self.component_log_probs(ids, offsets)
         return [

@@ -41,7 +41,7 @@ def dropout(default: float, doc: str) -> Any:
 
 def epochs(default: int) -> Any:
     """Declare how long to train at most."""
-    return option(default, "passes over the text, at most", at_least=0)
+    return option(default, "maximum passes over the text", at_least=0)
 
 
 class Plan(NamedTuple):
@@ -56,8 +56,8 @@ class Plan(NamedTuple):
 
     def option(self, where: str = "") -> Any:
         """Declare the epochs, to be given or planned; ``where`` says when they are planned, if not always."""
-        doc = f"""passes over the text, at most; None plans them by the text{where}: one, and one more for every
-        {self.tokens} tokens of it that a type has on average, up to {self.most}"""
+        doc = f"""maximum passes over the text; None chooses the number by the text{where}: one, plus one for every
+        {self.tokens} tokens per type, up to {self.most}"""
         return option(None, doc, at_least=0)
 
 
@@ -69,8 +69,8 @@ def learning_rate(default: float, optimizer: str, floor: str) -> Any:
 
 def patience(default: int) -> Any:
     """Declare when to stop before the epochs are done."""
-    doc = """evaluations without a better perplexity of the held-out text after which training ends early; there is one
-    after every epoch unless said otherwise"""
+    doc = """evaluations in a row without a better perplexity of the held-out text before training ends early; by
+    default there is one evaluation after every epoch"""
     return option(default, doc, at_least=1)
 
 
@@ -93,7 +93,7 @@ class SeededSettings(Settings):
 
     seed: int = option(
         0,
-        "seed of everything random; one seed gives one model",
+        "seed of all random numbers; the same seed gives the same model",
         at_least=0,
         at_most=2**63 - 1,
         last=True,

@@ -38,9 +38,9 @@ def check_context(context: str) -> Context:
 
 
 class Perplexity(float):
-    """The perplexity of a text: a float with its parts.
+    """The perplexity of a text: a float that also knows how it was measured.
 
-    The number itself counts ``</s>`` after every sentence and every word, those outside the vocabulary with the
+    The number counts every word and the ``</s>`` after every sentence. Words outside the vocabulary have the
     probability of ``<unk>``. An empty text has a perplexity of NaN.
     """
 
@@ -103,7 +103,7 @@ class Perplexity(float):
         context: Context = "sentence",
         blank_lines: BlankLines = "skip",
     ) -> Self:
-        """Return the perplexity of many texts as of one."""
+        """Combine the perplexities of several texts into one."""
         found = list(parts)
         names = "log_prob", "log_prob_eos", "log_prob_oov", "n_sentences", "n_words", "n_oov"
         sums: dict[str, Any] = {name: sum(getattr(part, name) for part in found) for name in names}
@@ -129,23 +129,23 @@ class Perplexity(float):
 
     @property
     def without_oov(self) -> float:
-        """Words outside the vocabulary left out of the sum and of the count (KenLM: excluding OOVs)."""
+        """The perplexity without words outside the vocabulary (KenLM: excluding OOVs)."""
         return _perplexity(self.log_prob - self.log_prob_oov, self.n_tokens - self.n_oov)
 
     @property
     def without_eos(self) -> float:
-        """Only words counted: ``</s>`` is left out of the sum and of the count."""
+        """The perplexity of words only, without ``</s>``."""
         return _perplexity(self.log_prob - self.log_prob_eos, self.n_words)
 
     @property
     def without_oov_and_eos(self) -> float:
-        """Only words of the vocabulary counted."""
+        """The perplexity of words of the vocabulary only."""
         left = self.log_prob - self.log_prob_eos - self.log_prob_oov
         return _perplexity(left, self.n_words - self.n_oov)
 
     @property
     def ppl1(self) -> float:
-        """SRILM's ``ppl1``: words outside the vocabulary left out, ``</s>`` in the sum but not in the count."""
+        """SRILM's ``ppl1``: without words outside the vocabulary, and with ``</s>`` in the sum but not in the count."""
         return _perplexity(self.log_prob - self.log_prob_oov, self.n_words - self.n_oov)
 
     @property
@@ -155,16 +155,16 @@ class Perplexity(float):
 
     @property
     def bits_per_token(self) -> float:
-        """Cross-entropy in bits: the base-2 logarithm of the number itself."""
+        """Cross-entropy in bits: the base-2 logarithm of the perplexity."""
         return -self.log_prob / self.n_tokens / math.log(2) if self.n_tokens else math.nan
 
     @property
     def bits_per_character(self) -> float | None:
         """Bits of the whole text per character, counting a space or line end after every word.
 
-        What `log_prob` gives to a word outside the vocabulary pays for no character of it: the bits of its spelling are
-        added (see `tacenda_lm.unknown_words`); a written ``<unk>`` has none but the five it is written with. None where
-        the characters or these bits are not known.
+        `log_prob` does not cover the spelling of a word outside the vocabulary, so the bits of the spelling are added
+        (see `tacenda_lm.unknown_words`). A written ``<unk>`` counts as five characters, without further bits. None if
+        the characters or the bits are not known.
         """
         if self.n_characters is None or self.log_prob_spelling is None:
             return None

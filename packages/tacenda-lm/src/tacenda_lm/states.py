@@ -168,9 +168,9 @@ def check_normalized(
 ) -> float:
     """Return the largest ``|sum_w p(w | context) - 1|`` over many contexts, computed in full.
 
-    The contexts are all beginnings of ``sentences``, by default ``n_contexts`` of random words of the vocabulary, and
-    the one in which no word is known. Raises DataError, which names the context, for a distribution that holds NaN or
-    whose sum differs from one by more than ``tolerance``.
+    The contexts are all beginnings of ``sentences`` (by default ``n_contexts`` of random words), and the context in
+    which no word is known. Raises DataError, naming the context, if a distribution contains NaN or its sum differs from
+    one by more than ``tolerance``.
     """
     vocabulary = model.vocabulary
     if sentences is None:

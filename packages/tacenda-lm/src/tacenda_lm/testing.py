@@ -41,16 +41,16 @@ def check_model(
     may_hold_nan: Container[str] = (),
     fork_seconds: float = 60.0,
 ) -> None:
-    """Raise AssertionError, which says which, unless a language model keeps all promises.
+    """Fit a language model, and raise AssertionError if it breaks a promise that every language model makes.
 
     Parameters
     ----------
     make_model
         Returns a new unfitted model, small enough to fit in a second.
     atol
-        How far log-probabilities may differ where the same numbers are computed in another order.
+        How far log-probabilities may differ if the same numbers are computed in a different order.
     normalization
-        How far the probabilities of a distribution may sum to something other than one.
+        How far the sum of the probabilities of a distribution may differ from one.
     uses_context
         Whether the next word depends on the word before.
     may_hold_nan, fork_seconds

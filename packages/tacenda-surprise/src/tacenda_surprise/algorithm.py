@@ -78,7 +78,7 @@ class SeededSettings(RatingSettings):
 
     random_state: int | np.random.RandomState | None = option(
         None,
-        "seed, or a state of numpy's random numbers; None: numpy's global state",
+        "seed or NumPy `RandomState`; None: NumPy's global state",
         at_least=0,
         last=True,
     )
@@ -113,12 +113,12 @@ class StoppedSettings(DeviceSettings):
     """Options of algorithms that can stop early, by ratings held out."""
 
     validation: float = option(
-        0.0, "part of the ratings held out to stop early; 0: none", at_least=0, below=1, last=True
+        0.0, "share of ratings held out to stop early; 0: none", at_least=0, below=1, last=True
     )
     refit: bool = option(
         True,
-        """fit again to all ratings, for as many epochs as were best on the ratings held out (a factorization for all
-        where that makes less than half a percent of difference); the thesis does not""",
+        """after early stopping, fit again to all ratings for the best number of epochs (a factorization: for all
+        epochs, if that differs by less than half a percent); the thesis does not""",
         last=True,
     )
 
@@ -140,7 +140,7 @@ class _ReadOption:
 
 
 class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
-    """A model of explicit ratings, as an algorithm of Surprise; its options are attributes that can be read alone.
+    """A model of explicit ratings, as a Surprise algorithm; its options are read-only attributes.
 
     A subclass sets ``name`` and ``distribution`` as in its entry point, and ``learned_class``. It implements
     `_fit`, which sets ``_catalogue`` and ``learned``; `tables`, or else `score_pairs` and `score_users`; `deviations`,
@@ -194,7 +194,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     @property
     def is_fitted(self) -> bool:
-        """Whether it was fitted or loaded."""
+        """Whether the model was fitted or loaded."""
         return self._catalogue is not None or self._instead is not None
 
     def _require_fitted(self) -> RatingAlgorithm:
@@ -206,7 +206,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     @property
     def catalogue(self) -> Catalogue:
-        """Users, items and scale of the ratings it was fitted to. Raises NotFittedError."""
+        """Users, items and scale of the training ratings. Raises NotFittedError."""
         return self._learned(self._require_fitted()._catalogue)
 
     @property
@@ -224,7 +224,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     @property
     def trainset(self) -> Trainset:
-        """Surprise's trainset; it is made of the ratings where these were given in another form."""
+        """Surprise's trainset, built from the ratings if they were given in another form."""
         self._data = self._fit_data().with_trainset()
         return self._data.trainset
 
@@ -340,7 +340,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return np.asarray(scores)
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
-        """Standard deviation of the rating of each pair (pairs,), its noise included."""
+        """Standard deviation of the rating of each pair (pairs,), including noise."""
         found = None if self.learned_class is None else self._learned(self.learned)
         spread: PredictiveVariance | None = getattr(found, "spread", None)
         if spread is None:
@@ -361,10 +361,10 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedUser:
-        """Predict for a user who is not among those fitted, without fitting again.
+        """Predict for a user who is not in the training ratings, without refitting the model.
 
         ``items`` (n,) are numbers of rated items, ``values`` (n,) the ratings, and ``identities`` further items known
-        to be rated, only where `folds_identities`. Raises ConfigurationError for what does not fit.
+        to be rated, only where `folds_identities`. Raises ConfigurationError if these do not match.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement fold")
 
@@ -413,18 +413,18 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         Parameters
         ----------
         trainset
-            A Trainset; or a data frame whose columns are users, items and ratings; or a sparse matrix (users, items);
-            or `tacenda.ratings.Ratings`, for which ``random_state`` is the very seed.
+            A Trainset; a data frame whose columns are users, items and ratings; a sparse matrix (users, items); or
+            `tacenda.ratings.Ratings`, with which ``random_state`` is used directly as the seed.
         identities
-            Who is known to have rated what in addition to these `Ratings`, in their numbers; otherwise give ``rated=``.
+            Pairs known to be rated in addition to these `Ratings`, by their numbers. With other input, use ``rated=``.
         checkpoints, resume
-            A folder, from which an interrupted fit goes on. ``"auto"`` goes on from a checkpoint if there is one, True
-            requires one, False starts afresh.
+            A folder from which an interrupted fit resumes. ``"auto"`` resumes from a checkpoint if there is one, True
+            requires one, False starts again.
         callbacks
-            The fitting loop calls them.
+            Functions that the fitting loop calls.
 
-        Raises DataError for a rating that is not finite or off the scale, ConfigurationError where the algorithm cannot
-        use the identities, keeps no checkpoints, or cannot learn from ratings of this kind.
+        Raises DataError for a rating that is not finite or off the scale, and ConfigurationError if the algorithm
+        cannot use the identities, keeps no checkpoints, or cannot learn from ratings of this kind.
         """
         if identities is not None:
             self._require_conditional()
@@ -467,14 +467,14 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def partial_fit(
         self, trainset: Any, n_epochs: int | None = None, *, callbacks: Sequence[Callback] = ()
     ) -> Self:
-        """Go on from the present parameters with more ratings, and return self.
+        """Continue fitting with more ratings, and return self.
 
-        ``trainset`` is as for ``fit``; of a pair that was rated before the new rating counts. Users and items that are
-        new begin where their ratings put them. Everybody keeps their inner ids, and users who were folded in stay so
-        unless they now have ratings. ``n_epochs`` are passes over all ratings, old and new; None leaves the number to
-        the model; if the new ratings are few, some models then move only their users and items.
+        ``trainset`` is as in ``fit``; if a pair was rated before, the new rating counts. New users and items start from
+        their ratings. Inner ids stay the same, and users who were folded in stay so unless they now have ratings.
+        ``n_epochs`` counts passes over all ratings, old and new. With None the model chooses the number; if there are
+        few new ratings, some models then update only the users and items of these ratings.
 
-        Raises ConfigurationError where the model cannot go on, or the rating scales differ, DataError for a rating
+        Raises ConfigurationError if the model cannot continue or the rating scales differ, and DataError for a rating
         that is not finite or off the scale.
         """
         if n_epochs is not None and (not isinstance(n_epochs, int | np.integer) or n_epochs < 0):
@@ -629,9 +629,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return np.asarray(np.clip(found, *self.catalogue.scale))
 
     def predict_many(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
-        """Estimate the ratings (pairs,) of raw ids, clipped to the scale: ``predict`` without its objects.
+        """Estimate the ratings (pairs,) of raw ids, clipped to the scale, without a Prediction object for each pair.
 
-        Raises ConfigurationError if there is not one item for every user, as the next three do.
+        Raises ConfigurationError unless there is one item for every user, as do the next three methods.
         """
         scores = self._ask_about_pairs(uids, iids, "score_pairs")
         return np.asarray(np.clip(scores, *self.catalogue.scale))
@@ -651,11 +651,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return np.asarray(np.clip(scores, *self.catalogue.scale))
 
     def predict_std(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
-        """Return standard deviations (pairs,) of the ratings of raw ids, their noise included."""
+        """Return the standard deviations (pairs,) of the ratings of raw ids, including noise."""
         return self._ask_about_pairs(uids, iids, "deviations")
 
     def predict_proba(self, uids: Sequence[Any], iids: Sequence[Any]) -> Doubles:
-        """Return probabilities (pairs, levels) of the ratings `levels`.
+        """Return the probability of each rating in `levels`, (pairs, levels).
 
         Raises ConfigurationError on a continuous scale.
         """
@@ -664,9 +664,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     def predict_density(
         self, uids: Sequence[Any], iids: Sequence[Any], ratings: Sequence[float]
     ) -> Doubles:
-        """Return the density (pairs,) of ``ratings`` (pairs,) of raw ids: normal about the score, not clipped.
+        """Return the density (pairs,) of ``ratings`` (pairs,) of raw ids: normal around the score, not clipped.
 
-        The question to ask on a continuous scale, where no single rating has a probability.
+        Use this on a continuous scale, where no single rating has a probability.
         """
         if len(ratings) != len(uids):
             raise ConfigurationError(
@@ -693,7 +693,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return found
 
     def default_prediction(self) -> float:
-        """Return what stands for an impossible prediction: the mean of all ratings."""
+        """Return the prediction for impossible cases: the mean of all ratings."""
         return self.catalogue.mean if self._data is None else self._data.mean
 
     # -- lists -------------------------------------------------------------------------------------
@@ -711,25 +711,25 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     ) -> dict[Any, list[tuple[Any, float]]]:
         """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
 
-        No anti-testset is built: it takes the memory of one block of users. The first call fits the model of what
-        gets chosen.
+        No anti-testset is built, so memory is needed for only one block of users. The first call fits a model of what
+        users choose.
 
         Parameters
         ----------
         exclude_seen
             Leave out what the user has rated or is known to have rated.
         by
-            What is best: ``"both"`` is an item that the user is likely to choose and to like then
+            How to rank items: ``"both"`` prefers items that the user is likely to choose and to like
             (`tacenda_surprise.top_n`); ``"choice"`` and ``"rating"`` use only one of the two. The
             highest estimates often belong to obscure items.
         candidates, exclude
-            Raw ids of the items that may be listed (None: all), and of items that may not. Unknown candidates are left
-            out, with a warning.
+            Raw ids of the items that may be listed (None: all), and of items that may not. Unknown candidates cause a
+            warning and are ignored.
         min_ratings
-            How many users must have rated an item; one who has rated it twice counts once.
+            List only items that this many users have rated; a user who has rated an item twice counts once.
 
-        Raises DataError for an unknown user, if no candidate is known, and for items to exclude whose ids are of
-        another type than the known ones; ConfigurationError where ``n`` or ``by`` make no sense.
+        Raises DataError for an unknown user, if no candidate is known, and if the ids in ``exclude`` have another type
+        than the known ids; ConfigurationError if ``n`` or ``by`` is not valid.
         """
         model = self._require_fitted()
         check_length(n)
@@ -749,7 +749,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     @property
     def implicit_factors(self) -> ImplicitFactors:
-        """The model of what gets chosen, fitted when it is asked for first."""
+        """The model of what users choose, fitted on first access."""
         self._require_fitted()
         if self._implicit is None:
             self._implicit = ImplicitFactors.of(self._fit_data().ratings, self._learned(self._seen))
@@ -812,22 +812,22 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         *,
         uid: Hashable | None = None,
     ) -> NewUser:
-        """Predict for a user the algorithm was not fitted to, without fitting again.
+        """Predict for a user who is not in the training ratings, without refitting the model.
 
         Parameters
         ----------
         ratings
-            (raw item id, rating) of what the user has rated; the last counts for an item given twice. Where the
-            algorithm takes no ratings, the raw ids of the items.
+            Pairs (raw item id, rating); if an item occurs twice, the last rating counts. For an algorithm that takes no
+            ratings, the raw ids of the items.
         rated
             Raw ids of further items known to be rated; ``top_n`` leaves them out, and conditional models
-            learn from them. Items nobody has rated are left out, with a warning.
+            learn from them. Items that nobody has rated cause a warning and are ignored.
         uid
-            Raw id under which ``predict``, ``test`` and ``top_n`` know the user from now on.
+            Raw id for the user, which ``predict``, ``test`` and ``top_n`` then accept.
 
-        Raises ConfigurationError where ``uid`` is a user of the trainset, or ``ratings`` are no pairs of items and
-        ratings; DataError for a rating that is no number or off the scale, for a missing id, and if none of the items
-        is known.
+        Raises ConfigurationError if ``uid`` is a user of the trainset, or ``ratings`` are not pairs of items and
+        ratings; DataError for a rating that is not a number or is off the scale, for a missing id, and if no item is
+        known.
         """
         self._require_fitted()
         if uid is not None and uid in self._users:
@@ -876,9 +876,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         return {"users": len(self.catalogue.users), "items": len(self.catalogue.items)}
 
     def to_artifact(self, precision: Precision | None = None) -> Artifact:
-        """Return what `save` writes: options, model, ratings, and users who were folded in.
+        """Return the options, the model, the ratings and the folded-in users, which `save` writes.
 
-        Raw ids keep their types, and ratings are float32. A ``random_state`` that is no number is left out.
+        Raw ids keep their types, and ratings are float32. A ``random_state`` that is not a number is left out.
         """
         model = self._require_fitted()
         found = Estimator.to_artifact(model, precision)
@@ -908,7 +908,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
-        """Rebuild what `to_artifact` gave."""
+        """Rebuild an algorithm from the artifact that `to_artifact` returned."""
         if not hasattr(cls, "name"):
             found = resolve(artifact)
             if not isinstance(found, cls):
@@ -959,10 +959,10 @@ def Recommender(  # noqa: N802 - the algorithm that it makes is named by its fir
     settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> RatingAlgorithm:
-    """Make the algorithm that is registered under a name, whoever wrote it: see ``tacenda plugins recommenders``.
+    """Make the algorithm that is registered under a name; ``tacenda plugins recommenders`` lists them.
 
-    ``settings`` and further arguments are options of it; one that draws no random numbers does without
-    ``random_state``, as one that prints nothing without ``verbose``.
+    ``settings`` and further arguments are options of the algorithm. ``random_state`` and ``verbose`` are ignored by
+    algorithms that do not have these options.
 
     Raises
     ------

@@ -90,8 +90,8 @@ class Chain(Arrays):
 class BayesianPMF(RatingAlgorithm):
     """Matrix factorization averaged over samples of its parameters (Salakhutdinov and Mnih 2008).
 
-    Gibbs sampling predicts better than `PMF`, knows how sure it is and needs no tuning, but takes several times as
-    long.
+    Gibbs sampling predicts better than `PMF`, estimates its own uncertainty and needs no tuning, but takes several
+    times as long.
     """
 
     name = "bayesian_pmf"
@@ -246,7 +246,7 @@ class BayesianPMF(RatingAlgorithm):
         return Tables(x, q, found.user_biases, found.item_biases, none)
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
-        """Spread over the samples and noise together, (pairs,)."""
+        """Standard deviation of the ratings (pairs,), from the spread of the samples and the noise."""
         users, items = np.asarray(users), np.asarray(items)
         samples = self._learned(self.learned).samples
         variances = samples.variances(users, items, self._average_samples)

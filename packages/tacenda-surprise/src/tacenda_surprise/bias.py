@@ -64,7 +64,7 @@ class Biases(Arrays):
 
 
 class BiasOnly(RatingAlgorithm):
-    """The mean rating and the biases of user and item: what everything else should be better than."""
+    """The mean rating and the biases of user and item: a baseline that every other model should beat."""
 
     name = "bias"
     settings: BiasOnlySettings

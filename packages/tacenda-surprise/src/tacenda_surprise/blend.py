@@ -46,9 +46,9 @@ _SUM = 400.0  # prior precision of the sum of the weights, in that of each weigh
 class BlendSettings(Settings):
     """Options of `Blend`."""
 
-    algorithms: Any = option((), "what to blend; copies are fitted, these are left alone")
+    algorithms: Any = option((), "algorithms to blend; copies of them are fitted")
     holdout: float = option(
-        0.1, "part of the ratings that the weights are fitted to", above=0, below=1
+        0.1, "share of the ratings to hold out for fitting the weights", above=0, below=1
     )
     refit: bool = option(
         True,
@@ -172,11 +172,11 @@ class FoldedBlend(NamedTuple):
 
 
 class Blend(RatingAlgorithm):
-    """Averages algorithms with weights fitted to ratings held out; any Surprise algorithms will do.
+    """A weighted average of any Surprise algorithms, with weights fitted to held-out ratings.
 
-    Fitting holds out a part of the ratings, fits every algorithm to the rest, finds the weights, and fits
-    every algorithm again to all ratings; with a single rating all weights are equal. Unknown users and items get the
-    weighted average of the algorithms' predictions.
+    Fitting holds out a share of the ratings, fits every algorithm to the rest, fits the weights to the held-out
+    ratings, and fits every algorithm again to all ratings. With a single rating, all weights are equal. Unknown users
+    and items get the weighted average of the algorithms' predictions.
 
     Attributes
     ----------
@@ -214,7 +214,7 @@ class Blend(RatingAlgorithm):
 
     @property
     def folds_identities(self) -> bool:
-        """Whether any of the algorithms does."""
+        """Whether any of the algorithms conditions on identities."""
         return any(
             isinstance(algo, RatingAlgorithm) and algo.folds_identities for algo in self.fitted
         )
@@ -303,16 +303,16 @@ class Blend(RatingAlgorithm):
         return found.reshape(every.shape[:-1]).astype(np.float32)
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
-        """The weighted average; an algorithm that cannot predict counts with its default."""
+        """The weighted average; if an algorithm cannot predict, its default counts."""
         users, items = np.asarray(users), np.asarray(items)
         return self._combine(lambda part: part.score_pairs(users, items))
 
     def score_users(self, users: Numbers) -> Floats:
-        """See `RatingAlgorithm.score_users`; quick for Tacenda's algorithms, others are asked pair after pair."""
+        """See `RatingAlgorithm.score_users`; fast for Tacenda's algorithms, while others predict one pair at a time."""
         return self._combine(lambda part: part.score_users(np.asarray(users)))
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
-        """Average the deviations of the algorithms, with a factor fitted to the ratings held out."""
+        """Average the deviations of the algorithms, scaled by a factor fitted to the held-out ratings."""
         weights = self._learned(self.learned)
         users, items = np.asarray(users), np.asarray(items)
         every = [part.deviations(users, items) for part in self._parts]
@@ -321,7 +321,7 @@ class Blend(RatingAlgorithm):
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedBlend:
-        """See `RatingAlgorithm.fold`; an algorithm that is not one of Tacenda's says what it does of unknown users."""
+        """See `RatingAlgorithm.fold`; an algorithm from elsewhere predicts as for an unknown user."""
         weights, items = self._learned(self.learned), np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
         self._known_items(items, identities)

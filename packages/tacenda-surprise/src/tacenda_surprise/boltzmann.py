@@ -93,26 +93,24 @@ _BLOCK = 1 << 22  # numbers in memory at a time, of which a rating has one for e
 
 @dataclass(frozen=True, kw_only=True)
 class RBMSettings(SeededSettings, StoppedSettings):
-    """Options of `RBM`; what the thesis has is in section 5.4.2."""
+    """Options of `RBM`; section 5.4.2 of the thesis has its values."""
 
     n_hidden: int = option(100, "hidden units; the thesis has 25 to 200", at_least=1)
-    n_epochs: int = option(
-        60, "passes over the cases; at most so many, with validation", at_least=0
-    )
+    n_epochs: int = option(60, "passes over the cases; with validation, the maximum", at_least=0)
     orientation: Literal["item", "user"] = option(
         "item",
-        """what a case is: an item, whose visible units are the users who rated it, or a user, as in
-        the thesis; cases are inferred and visible units learned, so that ``item`` predicts better where
-        items have many ratings, and ``user`` folds in a user without any fitting""",
+        """whether a case is an item, whose visible units are the users who rated it, or a user, as in the thesis;
+        ``item`` predicts better if items have many ratings, and ``user`` folds in a user without any fitting,
+        because cases are inferred and visible units are learned""",
     )
     ordinal: bool = option(
         True,
         """tie the weights of the levels, W_mk = s_k a_m; without ties, as in the thesis, every level of
-        every visible unit has separate weights, far too many for small data""",
+        every visible unit has separate weights, which are far too many for small data""",
     )
     offset: bool = option(
         True,
-        "give every case a fixed slope, how much higher than usual its ratings are; the thesis does not",
+        "give every case a fixed slope for how much higher than usual its ratings are; the thesis does not",
     )
     lr_all: float = option(
         0.005,
@@ -121,8 +119,8 @@ class RBMSettings(SeededSettings, StoppedSettings):
     )
     reg_all: float | None = option(
         None,
-        """weight of the squared weights, for each case; None: 0.02, and more where users and items have
-        few ratings, and where that leaves nothing of the weights the fit ends early; the thesis has 0.01""",
+        """weight of the squared weights, for each case; None: 0.02, and more if users and items have
+        few ratings, in which case the fit may end early because no weights are left; the thesis has 0.01""",
         at_least=0,
     )
     lr_decay: float = option(
@@ -133,15 +131,15 @@ class RBMSettings(SeededSettings, StoppedSettings):
     )
     optimizer: Literal["adam", "sgd"] = option(
         "adam",
-        """how parameters follow the gradients: Adam, by minibatches of cases, or plain steps after every
-        case, as in the thesis, on the CPU; with plain steps the visible biases start
-        at the logarithms of plain frequencies, and nothing but their penalty holds them""",
+        """Adam, on minibatches of cases, or plain gradient steps after every case, as in the thesis, on the CPU;
+        with plain steps the visible biases start at the logarithms of plain frequencies, and only their penalty
+        restrains them""",
     )
     bins: int = option(
-        20, "levels that continuous ratings, or more than 50 levels, are brought to", at_least=2
+        20, "levels to which continuous ratings, or more than 50 levels, are reduced", at_least=2
     )
     patience: int = option(
-        4, "epochs without improvement on the ratings held out before the fit stops", at_least=1
+        4, "epochs without improvement on the held-out ratings before the fit stops", at_least=1
     )
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {"gibbs_steps": ..., "batch_cases": ..., "persistent": ..., "damping": None}

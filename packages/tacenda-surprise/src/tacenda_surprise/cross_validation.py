@@ -27,10 +27,10 @@ def cross_validate_conditional(
     n_jobs: int = 1,
     verbose: bool = False,
 ) -> dict[str, Any]:
-    """Cross-validate on the folds of Surprise's ``cross_validate``, with the identities of every test part given.
+    """Cross-validate like Surprise's ``cross_validate``, with the identities of the test pairs known.
 
-    The setting of the Netflix prize, where the pairs to be predicted were known (CRBM2 in Mnih 2010,
-    section 5.4). It is transductive: do not compare it with results of the ordinary kind.
+    This is the setting of the Netflix Prize, where the pairs to be predicted were known (CRBM2 in Mnih 2010,
+    section 5.4). It is transductive: do not compare its results with the results of ordinary cross-validation.
 
     Takes the arguments of ``cross_validate``: ``measures`` are functions of ``surprise.accuracy``, and ``n_jobs`` folds
     run at a time, each in a process. Returns the same dictionary, with a ``protocol`` that says it is transductive.

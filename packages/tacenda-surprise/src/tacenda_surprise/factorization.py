@@ -125,29 +125,28 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
     """Options that `PMF` and `ConditionalPMF` share, in Surprise's words. Where None is the default, see above."""
 
     n_factors: int = option(
-        100, "D, the width of the factors; the thesis has 10 to 500", at_least=0
+        100, "number of factors, D in the thesis, which has 10 to 500", at_least=0
     )
     n_epochs: int | None = option(
         None,
-        """passes over the ratings; None: 20, or 15 of alternating least squares; the thesis has at most
-        250, with early stopping""",
+        """passes over the ratings; None: 20, or 15 with alternating least squares; in the thesis at most 250, with
+        early stopping""",
         at_least=0,
     )
     biased: bool = option(
         True,
-        """learn biases; False is what Surprise calls PMF, and leaves unknown users and items
-        impossible""",
+        """whether to learn biases; False is what Surprise calls PMF, which cannot predict unknown users and items""",
     )
     lr_all: float | None = option(
         None,
-        """learning rate of factors and biases; None: 0.06 of the biases, and 0.14 over the standard
-        deviation of the ratings of the factors""",
+        """learning rate of factors and biases; None: 0.06 for the biases, and 0.14 divided by the standard
+        deviation of the ratings for the factors""",
         at_least=0,
     )
     reg_all: float | None = option(
         None,
-        """weight of the squared factors and biases in the loss, for each rating; None: what suits the
-        ratings, and each user's and item's number of them""",
+        """weight of the squared factors and biases in the loss, for each rating; None: chosen by the ratings, and
+        by how many each user and item has""",
         at_least=0,
     )
     lr_bu: float | None = _rate("bu")
@@ -160,23 +159,23 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
     reg_qi: float | None = _penalty("qi")
     lr_decay: float | None = option(
         None,
-        """factor on all learning rates after every epoch; None: by which they fall to 3% over all epochs
-        (give it where a fit to less than 200,000 ratings is to go on from its checkpoints with more epochs;
-        one to more begins afresh); the thesis has 1""",
+        """factor on all learning rates after every epoch; None: they fall to 3% over all epochs (set it if you
+        will resume a fit to fewer than 200,000 ratings from its checkpoints with more epochs; a fit to more
+        ratings starts again); 1 in the thesis""",
         at_least=0,
         at_most=1,
     )
     noise_power: float = option(
         0.75,
-        """how much less the ratings of inconsistent users count: with 1, the ratings of a user whose errors have
-        twice the usual variance count half; with 0, as in the thesis, all count the same""",
+        """how much to reduce the weight of ratings by inconsistent users: with 1, the ratings of a user whose errors
+        have twice the usual variance count half; with 0, as in the thesis, all count the same""",
         at_least=0,
         at_most=1,
     )
     patience: int | None = option(
         None,
-        """epochs without improvement on the ratings held out before the fit stops; None: a third of all,
-        as factors take a while to move; the thesis never stops, and restores the best epoch""",
+        """epochs without improvement on the held-out ratings before the fit stops; None: a third of all epochs,
+        because factors move late; the thesis never stops, and restores the best epoch""",
         at_least=1,
     )
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"init_mean": ..., "init_std_dev": ...})
@@ -217,8 +216,8 @@ class PMFSettings(FactorizationSettings):
 
     solver: Literal["sgd", "als"] = option(
         "sgd",
-        """what finds the factors: stochastic gradient descent, or alternating least squares, whose
-        sweeps need no learning rate""",
+        """how to fit the factors: by stochastic gradient descent, or by alternating least squares, which needs no
+        learning rate""",
     )
 
 
@@ -228,8 +227,8 @@ class ConditionalPMFSettings(FactorizationSettings, RatedSettings):
 
     lr_yj: float | None = option(
         None,
-        """learning rate of the conditioning factors W, large, as a step is divided by the number of
-        items rated; None: 1.4 over the standard deviation of the ratings; the thesis has 0.005, after
+        """learning rate of the conditioning factors W; it is large because a step is divided by the number of
+        items rated; None: 1.4 divided by the standard deviation of the ratings; the thesis has 0.005, after
         every 100 ratings""",
         at_least=0,
     )

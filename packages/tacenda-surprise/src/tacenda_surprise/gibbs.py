@@ -95,19 +95,18 @@ class BayesianPMFSettings(SeededSettings, DeviceSettings):
 
     n_factors: int | None = option(
         None,
-        """D, the width of the factors; averaging keeps wide ones from overfitting, but they mix slowly
-        and take longer; None: 8 to 32, more where users and items have more ratings (26 for
-        MovieLens-100K, 32 for MovieLens-1M)""",
+        """number of factors, D; averaging keeps many factors from overfitting, but they mix slowly and take longer;
+        None: 8 to 32, more where users and items have more ratings (26 for MovieLens-100K, 32 for MovieLens-1M)""",
         at_least=0,
     )
     burn_in: int | None = option(
         None,
-        "sweeps before the first sample is taken; None: half of n_samples, at most 150",
+        "sweeps before the first sample; None: half of n_samples, at most 150",
         at_least=0,
     )
     n_samples: int | None = option(
         None,
-        """sweeps after that; predictions are averages over all of them; None: 80 to 600, more where
+        """sweeps after the burn-in; predictions are averages over all of them; None: 80 to 600, more where
         users and items have fewer ratings, whose factors every sweep draws again (150 for
         MovieLens-100K, 80 for MovieLens-1M)""",
         at_least=1,

@@ -32,26 +32,26 @@ _FURTHER = 3  # sweeps after which more choices are reconciled with the rest
 class ImplicitMFSettings(SeededSettings):
     """Options of `ImplicitMF`."""
 
-    n_factors: int = option(top_n._WIDTH, "D, the width of the factors", at_least=1)
+    n_factors: int = option(top_n._WIDTH, "number of factors, D", at_least=1)
     n_epochs: int = option(top_n._SWEEPS, "sweeps of alternating least squares", at_least=0)
     confidence: float = option(
         top_n._CONFIDENCE,
-        "a: how much more a pair that was chosen counts than one that was not",
+        "a: how much more a chosen pair counts than a pair that was not chosen",
         above=0,
     )
     reg_all: float | None = option(
         None,
-        """lambda, the weight of the squared factors in the loss; None: the best of seven, by lists of a tenth of the
-        pairs held out""",
+        """lambda, the weight of the squared factors in the loss; None: the best of seven values, judged by top
+        lists for a held-out tenth of the pairs""",
         above=0,
     )
 
 
 class ImplicitMF(RatingAlgorithm):
-    """Implicit feedback: what users choose, by alternating least squares, from pairs without ratings.
+    """Matrix factorization of implicit feedback, by alternating least squares.
 
-    ``fit`` takes pairs (user, item), a data frame of two columns, a sparse matrix, or ratings, at which it does not
-    look. Estimates rank items; they are neither ratings nor probabilities.
+    ``fit`` takes pairs (user, item) without ratings, a data frame of two columns, a sparse matrix, or ratings, whose
+    values it ignores. Estimates rank items; they are neither ratings nor probabilities.
 
     Examples
     --------
@@ -70,12 +70,12 @@ class ImplicitMF(RatingAlgorithm):
 
     @property
     def implicit_factors(self) -> ImplicitFactors:
-        """The model of what gets chosen, which it is itself."""
+        """The model of what users choose: this model itself."""
         return self._learned(self.learned)
 
     @property
     def folds_identities(self) -> bool:
-        """True: all that is known of a new user are identities."""
+        """True: only identities are known about a new user."""
         return True
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
@@ -131,7 +131,7 @@ class ImplicitMF(RatingAlgorithm):
         return Tables(found.x, found.y, nobody, found.biases, np.zeros((0, 0), np.float32))
 
     def deviations(self, users: Numbers, items: Numbers) -> NoReturn:
-        """Raise ConfigurationError: there are no ratings that could deviate."""
+        """Raise ConfigurationError, because there are no ratings to predict."""
         raise ConfigurationError(
             "ImplicitMF knows no ratings, and so no deviations or probabilities of them: fit a model of ratings"
         )
@@ -143,7 +143,7 @@ class ImplicitMF(RatingAlgorithm):
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedChoices:
-        """See `RatingAlgorithm.fold`; the ``values`` are not looked at."""
+        """See `RatingAlgorithm.fold`; ``values`` is ignored."""
         found = self._learned(self.learned)
         check_rated(np.asarray(items, np.int64), values, len(found.y))
         x, usual = found.of_new_user(self._known_items(items, identities))[0], self.average

@@ -116,17 +116,17 @@ class PMF(RatingAlgorithm):
 
     @property
     def predicts_unknown(self) -> bool:
-        """Whether there are biases, from which an unknown user or item is predicted."""
+        """Whether there are biases, which predict ratings of unknown users and items."""
         return self.settings.biased
 
     @classmethod
     def thesis(cls, **options: Any) -> Self:
-        """Make one with rates, penalties and early stopping of the thesis (section 5.4.2), but for ``options``."""
+        """Make a model with the settings of the thesis (section 5.4.2); ``options`` override individual settings."""
         return cls.from_settings(thesis_options(options, conditional=cls.conditional))
 
     @classmethod
     def online_svd(cls, **options: Any) -> Self:
-        """Make the baseline of the thesis: early stopping, no penalties; ``biased`` says which of its two forms."""
+        """Make one of the two baselines of the thesis, with early stopping and without penalties."""
         options = {"biased": False, **options}
         return cls.from_settings(
             thesis_options(options, conditional=cls.conditional, penalties=False)
@@ -306,19 +306,19 @@ class PMF(RatingAlgorithm):
         return FoldedFactors(bias, x, variance, spread, scale, mean, q, c, unknown)
 
     def explain(self, uid: Hashable, iid: Hashable, n: int = 5) -> Explanation:
-        """Say why an item is recommended: by how much each of a user's ratings raises or lowers its estimate.
+        """Explain a recommendation: by how much each of the user's ratings raises or lowers the estimate of an item.
 
         Bias and factors of a user are a ridge regression on the factors q of the items rated, and so are linear in the
         ratings: with A its penalized products, the rating r_j counts (q_i, 1)^T A^{-1} (q_j, 1) (r_j - what is expected
-        of it without this user's ratings). With conditioning an item counts by its identity too. What a fitted user
-        differs from the regression is among the ``others``.
+        of it without this user's ratings). With conditioning, the identity of an item counts, too. The difference
+        between a fitted user and the regression is part of ``others``.
 
         Parameters
         ----------
         uid, iid
-            Raw ids; a user of the trainset, or one who was folded in.
+            Raw ids; the user is in the trainset or was folded in.
         n
-            How many reasons, at most.
+            Maximum number of reasons.
 
         Raises DataError for an unknown user or item.
         """
@@ -381,8 +381,8 @@ class PMF(RatingAlgorithm):
 class ConditionalPMF(PMF):
     """Matrix factorization that also learns from which items a user has rated (Mnih 2010, eq 5.22).
 
-    The one to reach for first: better than `PMF`, most of all for users with few ratings, and the only one
-    with something to say about a user of whom nothing but the identities of rated items is known.
+    Try this model first: it is better than `PMF`, especially for users with few ratings. Unlike `PMF`, it can also
+    predict for a user for whom only the identities of rated items are known.
     """
 
     name = "conditional_pmf"

@@ -42,8 +42,8 @@ _DAMPING = 5.0
 class RBM(RatingAlgorithm):
     """A restricted Boltzmann machine with softmax visible units (Mnih 2010, section 5.2).
 
-    It predicts a distribution over the ratings of the scale (``predict_proba``), and errs elsewhere than the
-    factorizations do, which makes it worth blending with them.
+    It predicts a distribution over the rating values (``predict_proba``). Its errors differ from the errors of
+    factorizations, so blending the two is worthwhile.
     """
 
     name = "rbm"
@@ -58,7 +58,7 @@ class RBM(RatingAlgorithm):
 
     @classmethod
     def thesis(cls, **options: Any) -> Self:
-        """Make the machine of the thesis, trained as in section 5.4.2; ``options`` replace single ones.
+        """Make the RBM of the thesis, trained as in section 5.4.2; ``options`` override individual settings.
 
         Users are cases, levels have weights of their own, and there is no offset. Parameters change after
         every user, by plain steps with rates 0.001 of weights and 0.0001 of biases, less 0.01 and 0.001 times
@@ -158,9 +158,9 @@ class RBM(RatingAlgorithm):
         return machine.expect(*pairs, scale.scores), scale
 
     def probabilities(self, users: Numbers, items: Numbers) -> Floats:
-        """Probability of every level (pairs, levels), as the machine has it.
+        """Probability of every level (pairs, levels), as the RBM predicts it.
 
-        Raises ConfigurationError for a continuous scale, which is in bins for the machine alone.
+        Raises ConfigurationError for a continuous scale, which only the RBM itself sees in bins.
         """
         self.catalogue.require_levels(f"{type(self).__name__}.predict_proba")
         return self._expect(users, items)[0].chances
@@ -186,7 +186,7 @@ class RBM(RatingAlgorithm):
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedUnit:
-        """See `RatingAlgorithm.fold`; identities tell something of a user only where users are cases."""
+        """See `RatingAlgorithm.fold`; identities say something about a user only if users are cases."""
         settings, (machine, scale) = self.settings, self._machine
         items = np.asarray(items, np.int64)
         levels = scale.level_of(check_rated(items, values, len(self.catalogue.items)))
@@ -199,7 +199,7 @@ class RBM(RatingAlgorithm):
 
     @property
     def folds_identities(self) -> bool:
-        """Whether `fold` conditions on identities: where users are cases."""
+        """Whether `fold` conditions on identities: it does if users are cases."""
         return self.conditional and not self.settings.items_are_cases
 
     def _sizes(self) -> dict[str, Any]:
@@ -211,10 +211,10 @@ class RBM(RatingAlgorithm):
 
 
 class ConditionalRBM(RBM):
-    """A machine that is also told what has been rated (Mnih 2010, eq 5.12): better than `RBM`.
+    """An RBM that also learns from who has rated what (Mnih 2010, eq 5.12): better than `RBM`.
 
-    With items as cases (the default) it is told who has rated an item. To predict for users of whom only the
-    identities of rated items are known, give ``orientation="user"``.
+    With items as cases (the default), it learns from who has rated each item. To predict for users for whom only the
+    identities of rated items are known, set ``orientation="user"``.
     """
 
     name = "conditional_rbm"

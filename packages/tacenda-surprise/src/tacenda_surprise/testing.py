@@ -35,13 +35,13 @@ _ATOL = 1e-4  # how far predictions may differ where the same numbers are comput
 def check_recommender(
     make_model: Callable[..., RatingAlgorithm], *, random: bool = True
 ) -> RatingAlgorithm:
-    """Hold a rating algorithm to what ``fit``, ``score_pairs``, ``score_users`` and ``fold`` promise, and Surprise.
+    """Fit a rating algorithm and check what its methods promise, and that it works in Surprise.
 
-    What `tacenda.testing.models.check_estimator` checks is included. ``make_model`` returns a new unfitted algorithm,
-    small enough to fit in a second; options replace its own. Its seed, if it has one, is not left to chance, and
-    ``random`` says whether another ``random_state`` gives another result.
+    This includes `tacenda.testing.models.check_estimator`. ``make_model(**options)`` returns a new unfitted algorithm,
+    small enough to fit in a second, with a fixed seed if it has one. ``random`` says whether another ``random_state``
+    gives another result.
 
-    Returns the fitted model. Raises AssertionError where a promise is broken.
+    Returns the fitted model. Raises AssertionError, which names the promise, if one is broken.
     """
     ratings = synthetic_ratings.generate(120, 60, 2300, rank=2, noise=0.6, seed=3).ratings
     train, held_out = split(ratings, 0.1, seed=0)

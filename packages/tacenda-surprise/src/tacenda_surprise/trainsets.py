@@ -317,9 +317,9 @@ class SideInfo:
     Parameters
     ----------
     pairs
-        (raw user id, raw item id); further fields are not looked at, and duplicates merge.
+        (raw user id, raw item id); further fields are ignored, and duplicates are merged.
 
-    Raises DataError for what is no pair, and for an id that is missing.
+    Raises DataError for an element that is not a pair, and for a missing id.
 
     Examples
     --------

@@ -191,7 +191,7 @@ class _Saved(Arrays):
 
 
 class Vocabulary:
-    """Words in id order with their counts, and the way from any string to an id.
+    """A mapping from words to ids, with the count of each word.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ class Vocabulary:
         summed counts of the words they stand for, ``</s>`` the number of sentences (plus what was literally
         written as ``</s>``).
     normalization
-        The change of every string before it is looked up; none by default.
+        How to change every string before it is looked up; not at all by default.
     oov
         Whether a word without a type is ``<unk>`` (``"single"``) or first one of the ``"learned"`` classes, or of the
         ``"classes"`` of English suffixes.
@@ -285,7 +285,7 @@ class Vocabulary:
         oov: Oov = "single",
         min_class_count: int = 50,
     ) -> Self:
-        """Choose the types of a text from the counts of its words as they were spelled.
+        """Build a vocabulary from the counts of the words of a text, as they were spelled.
 
         Parameters
         ----------
@@ -294,10 +294,10 @@ class Vocabulary:
         n_sentences
             How many sentences the text has.
         max_vocabulary
-            How many proper words are kept, the most frequent first; ``</s>``, ``<unk>`` and the classes come on
-            top. None keeps all.
+            Keep this many words, the most frequent ones; ``</s>``, ``<unk>`` and the classes are not counted. None
+            keeps all.
         min_count
-            Words that occur less often, after normalization, are left out.
+            Leave out words that occur less often, after normalization.
         normalization, oov
             As in the constructor.
         min_class_count
@@ -342,7 +342,7 @@ class Vocabulary:
 
     @classmethod
     def from_words(cls, words: Iterable[str], normalization: Normalization | None = None) -> Self:
-        """Make a vocabulary of a list of words, in its order, with ``</s>`` and ``<unk>`` at its end.
+        """Build a vocabulary from a list of words, in the same order, followed by ``</s>`` and ``<unk>``.
 
         Existing words, and the marks ``<s>`` and ``</s>``, are left out. Counts are unknown, and set to zero.
         """
@@ -355,15 +355,15 @@ class Vocabulary:
     # ---- from words to ids and back ----
 
     def id_of(self, word: str) -> int:
-        """Return the id of a word: its own, else its class's, else that of ``<unk>``; it is not remembered."""
+        """Return the id of a word, else of its class, else of ``<unk>``, without caching it."""
         ids = self._ids
         return ids[word] if word in ids else ids.find(word)
 
     def encode(self, tokens: Iterable[str], *, remember: bool = True) -> NDArray[np.int32]:
         """Return the ids of the tokens of a text, int32 (tokens,).
 
-        With ``remember`` the ids of unknown spellings are kept for the next time, up to a limit; False suits lists
-        of distinct strings. Raises CorpusError for one string instead of tokens, and for a token that is no string.
+        ``remember`` caches the ids of unknown spellings, up to a limit; use False for lists of distinct strings. Raises
+        CorpusError for one string instead of tokens, and for a token that is not a string.
         """
         if isinstance(tokens, str) or not isinstance(tokens, Sized):
             tokens = token_list(tokens)
@@ -401,7 +401,7 @@ class Vocabulary:
         return self._ids.class_of(word)
 
     def is_reserved(self, word: str) -> bool:
-        """Return whether no ordinary word can be spelled so: in a text it means ``</s>``, ``<unk>`` or a class."""
+        """Return whether a spelling is reserved: in a text it means ``</s>``, ``<unk>`` or a class."""
         return _is_reserved(word, self.oov)
 
     def __contains__(self, word: object) -> bool:

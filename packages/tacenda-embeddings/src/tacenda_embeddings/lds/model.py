@@ -181,7 +181,7 @@ class LDS(Estimator):
         NotFittedError
             The model was not fitted or loaded.
         CorpusError
-            The vocabulary is another one, or `fit` would refuse the text.
+            The vocabulary differs, or `fit` would refuse the text.
         """
         state, vocabulary = self._learned(self.learned), self.vocabulary
         if isinstance(text, Corpus | LaggedCounts):
@@ -226,7 +226,7 @@ class LDS(Estimator):
         row_norm_power: float | None = None,
         ends: Ends | None = None,
     ) -> LDS:
-        """Return the same fitted model with another output; it shares the parameters and copies nothing.
+        """Return this fitted model with a different output, sharing its parameters without a copy.
 
         Options that are None keep their values. Raises ConfigurationError for a value out of bounds.
         """
@@ -255,7 +255,7 @@ class LDS(Estimator):
 
     @property
     def width(self) -> int:
-        """The number of columns of what `transform` returns; known before fitting."""
+        """The number of columns that `transform` returns, known before fitting."""
         return self.settings.n_states * WIDTHS[self.settings.output]
 
     def transform(
@@ -268,7 +268,7 @@ class LDS(Estimator):
         sentences
             Token lists; an empty one gives an array of shape (0, width).
         output
-            Another output than ``settings.output``.
+            The output to use instead of ``settings.output``.
 
         Raises
         ------
@@ -283,7 +283,7 @@ class LDS(Estimator):
     def transform_ids(
         self, sentences: Sequence[Ids], *, output: str | None = None
     ) -> list[Float32Array]:
-        """Return what `transform` does, from word ids of ``vocabulary``, one array (tokens,) per sentence.
+        """Return the same vectors as `transform`, from one array of word ids (tokens,) per sentence.
 
         Raises DataError for an id that is not in the vocabulary.
         """
@@ -314,7 +314,7 @@ class LDS(Estimator):
         DataError
             An id is not in the vocabulary, or the offsets do not fit.
         FittingError
-            The memory of the device is not enough.
+            The device has too little memory.
         """
         first = arrays if hasattr(arrays, "shape") else next(iter(arrays), None)
         if first is None or isinstance(first, np.ndarray):
@@ -349,7 +349,7 @@ class LDS(Estimator):
 
     @property
     def input_rows(self) -> Float32Array:
-        """K' w of every word of the vocabulary (types, states): what it adds to the state that reads it."""
+        """K' w of every word of the vocabulary (types, states): what reading the word adds to the state."""
         rows: Float32Array = self._learned(self.learned).table
         return rows
 
@@ -377,7 +377,7 @@ class LDS(Estimator):
 
     @property
     def likelihood_gain(self) -> float:
-        """The log-likelihood of the fitted text in nats per token, less that of a model without dynamics."""
+        """The log-likelihood of the fitted text, minus the log-likelihood without dynamics, in nats per token."""
         self._learned(self.learned)
         return float(self.figures[0]["value"])
 

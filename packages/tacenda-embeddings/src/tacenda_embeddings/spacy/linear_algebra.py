@@ -28,9 +28,9 @@ def uses_numpy_blas() -> Callable[[Any], Any]:
 
 
 def use_numpy_blas(nlp: Any) -> Any:
-    """Make the layers of all components of a pipeline, disabled ones too, use NumPy's BLAS; return the pipeline.
+    """Switch all layers of a pipeline, including disabled components, to NumPy's BLAS; return the pipeline.
 
-    Components that are added later keep the operations they were made with.
+    Components added later are not switched.
     """
     from tacenda.spacy.component import note_requirement
 

@@ -83,10 +83,10 @@ def checks_vectors() -> Callable[[Any], Any]:
 
 
 def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
-    """Make a fitted model the vectors of a pipeline, and of what it is saved as.
+    """Use a fitted model for the word vectors of a pipeline, and save it with the pipeline.
 
-    ``source`` is a fitted `VarEmbed` or `SumEmbed`, or the folder of one. Raises ConfigurationError for another
-    model, TacendaError for one that cannot be read.
+    ``source`` is a fitted `VarEmbed` or `SumEmbed`, or the folder of one. Raises ConfigurationError for any other
+    model, and TacendaError for one that cannot be read.
     """
     from tacenda.spacy.component import note_requirement
 

@@ -163,7 +163,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
 
     @property
     def width(self) -> int:
-        """The number of columns of what `transform` returns; known before fitting."""
+        """The number of columns that `transform` returns, known before fitting."""
         return self.settings.width
 
     def pieces(self, word: str) -> tuple[str, ...]:
@@ -303,11 +303,10 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         vectors
             (types, width) initial word vectors, instead of ``settings.start``.
         checkpoints
-            A folder in which training is saved as it goes, one for each fit. A fit that is killed and
-            started again ends in the same model.
+            A folder in which training saves its progress, one folder for each fit. Start an interrupted fit again with
+            the same folder, and you get the same model.
         resume
-            ``"auto"`` continues from what is in ``checkpoints``, if anything is; True requires it, False
-            starts from the beginning.
+            ``"auto"`` resumes from a checkpoint if there is one, True requires one, False starts again.
 
         Raises
         ------
@@ -319,8 +318,8 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         PluginUnavailableError
             Torch is not installed.
         DivergenceError
-            The loss is no longer a number in the first epoch; a smaller learning rate helps. Later the
-            best parameters are kept, with a warning.
+            The loss is not finite in the first epoch; use a smaller learning rate. In a later epoch, a
+            warning is given and the best parameters are kept.
         """
         try:
             import torch  # noqa: F401
@@ -341,7 +340,7 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         return self._finish(FittedWords(*fitted), corpus, figure, training=history.as_dict())
 
     def with_output(self, output: Output) -> VarEmbed:
-        """Return the same fitted model with another output; it copies nothing. Raises ConfigurationError."""
+        """Return this fitted model with a different output, without a copy. Raises ConfigurationError."""
         other = VarEmbed.from_settings(replace(self.settings, output=output))
         other.learned, other._vocabulary = self.learned, self._vocabulary
         other.figures, other.fitted_on = self.figures, self.fitted_on
@@ -370,13 +369,13 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
     def entropy(self, words: Iterable[str], *, prior: bool = False) -> Vectors:
         """Return the uncertainty about every dimension of the words, in bits: 0 is certain, 1 knows nothing.
 
-        These are the entropies (words, width) float32 of the posterior Bernoullis; of the prior for unseen words,
-        and for all words with ``prior``. Raises NotFittedError.
+        The entropies (words, width), float32, are of the posterior Bernoulli variables. They are of the prior for
+        unseen words, and with ``prior`` for all words. Raises NotFittedError.
         """
         return np.asarray(entropy(self.vectors(words, prior=prior, output="logits")), np.float32)
 
     def divergence(self) -> Vectors:
-        """Return how far each word of the vocabulary has moved from its prior: KL in nats (types,) (eq 22)."""
+        """Return how far each word has moved from its prior: the KL divergence in nats (types,) (eq 22)."""
         state = self._learned(self.learned)
         return np.asarray(divergence(state.words, state.prior).sum(1), np.float32)
 
@@ -384,9 +383,9 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
 class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
     """Word vectors from counts, each the sum of the word's own vector and the vectors of its morphemes (eq 24).
 
-    After Botha and Blunsom (2014), who train them with a language model, as the paper's baseline is trained.
-    Here co-occurrence counts are factorized, and a regression finds the vectors of the morphemes, in
-    a tenth of the time, and better for tagging. A word never seen has the sum of its morphemes.
+    Botha and Blunsom (2014), and the baseline of the paper, train such vectors with a language model. `SumEmbed`
+    factorizes co-occurrence counts and finds the vectors of the morphemes by regression, which takes a tenth of the
+    time and is better for tagging. The vector of an unseen word is the sum of the vectors of its morphemes.
 
     Examples
     --------
@@ -410,13 +409,13 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
             The text: a `Corpus`, the `Path` of a file with a sentence per line, a string, or token lists. Its
             vocabulary decides which words have their own vectors.
         vectors
-            (types, width) vectors from elsewhere that the morphemes are to explain, instead of those from
+            (types, width) vectors from another source, to which the morphemes are fitted instead of to vectors from
             counts.
 
         Raises
         ------
         ConfigurationError
-            A package that an option asks for is missing, or ``vectors`` do not fit.
+            A package that an option needs is missing, or ``vectors`` do not match the text and the options.
         """
         corpus = as_corpus(text)
         counts = corpus.type_counts

@@ -113,7 +113,7 @@ class WordVectorSettings(Settings):
         """how words are cut into morphemes: "unigram" pieces learned in seconds, "morfessor" (which needs
         the package morfessor, and minutes) or "ngrams" of characters; the paper has "morfessor" """,
     )
-    seed: int = option(0, "seed of everything that is drawn", at_least=0)
+    seed: int = option(0, "seed of all random numbers", at_least=0)
 
     advanced: Group[WordVectorAdvanced] = group(WordVectorAdvanced)
 

@@ -70,7 +70,7 @@ class VLHMMSettings(options.SeededSettings):
     state_dropout: float = options.dropout(
         0.5, "share of the states of each class that a step leaves out; 0.5 in the paper"
     )
-    epochs: int | None = _PLAN.option(" where no held-out text ends training, which else has 30")
+    epochs: int | None = _PLAN.option("  (with held-out text, it is 30)")
     learning_rate: float = options.learning_rate(0.07, "Adam", "a fiftieth; 0.01 in the paper")
     patience: int = options.patience(5)
     batch_words: int = option(

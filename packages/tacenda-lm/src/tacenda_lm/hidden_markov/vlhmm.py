@@ -238,15 +238,15 @@ class VLHMM(HiddenMarkov):
 
         p(x) = sum_z prod_t p(z_t | z_{t-1}) p(x_t | z_t)
 
-    A state emits the words of its class only, so a word leaves k states possible and a step costs k^2, not Z^2. Each of
-    the four techniques of the paper is one option: ``n_classes``, ``state_dropout``, ``transitions="features"`` and, in
-    ``advanced``, ``neural``. The paper's largest model has ``n_classes=128, states_per_class=256, width=256,
-    transitions="flat", batch_words=512, learning_rate=0.01`` and Brown clusters.
+    A state emits only the words of its class, so only k states are possible for a word, and a step costs k^2, not Z^2.
+    Each of the four techniques of the paper is one option: ``n_classes``, ``state_dropout``,
+    ``transitions="features"`` and, in ``advanced``, ``neural``. The paper's largest model has ``n_classes=128,
+    states_per_class=256, width=256, transitions="flat", batch_words=512, learning_rate=0.01`` and Brown clusters.
 
     Raises
     ------
     ConfigurationError
-        An option is unknown or out of range, or there is no such device.
+        An option is unknown or out of range, or the device does not exist.
     """
 
     name: ClassVar[str] = "vlhmm"

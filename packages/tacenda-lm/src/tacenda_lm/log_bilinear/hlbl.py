@@ -282,8 +282,8 @@ class HLBL(StreamModel):
 
         r = b + sum_i c_i o r_{w_i} + tails,    P(w | context) = sum_{d in D(w)} prod_i sigma(+-(r . q_i + b_i))
 
-    (Mnih 2010, equations 4.5 to 4.7.) Fitting trains a model on a random tree, clusters words by the average vector
-    predicted for them into a better tree, and trains on that one. The models of the thesis have ``width=100,
+    (Mnih 2010, equations 4.5 to 4.7.) Fitting trains a model on a random tree, builds a better tree by clustering the
+    average vectors predicted for the words, and trains on that tree. The models of the thesis have ``width=100,
     context=5, dropout=0.0, across_sentences=False, advanced={"tail_rates": (), "frequency_power": 0.0}``; its best
     tree has ``copies=4`` and an ``overlap`` of 0.4.
 

@@ -128,9 +128,9 @@ class _WordsWhenNeeded(Vocabulary):
 class KneserNey(LanguageModel):
     """An n-gram language model.
 
-    The model predicts every word of the vocabulary, ``</s>`` and ``<unk>`` too. A word outside the vocabulary has the
-    probability of ``<unk>``, and a ``<unk>`` written in the text is an ordinary word. A state's value is a tuple of
-    the last word ids that can change what follows.
+    The model predicts every word of the vocabulary, including ``</s>`` and ``<unk>``. A word outside the vocabulary has
+    the probability of ``<unk>``, and a ``<unk>`` written in the text is an ordinary word. The value of a state is a
+    tuple of the last word ids that can affect predictions.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class KneserNey(LanguageModel):
 
     @property
     def table(self) -> Table:
-        """The listed n-grams. Raises NotFittedError."""
+        """The stored n-grams. Raises NotFittedError."""
         found: Table = self._learned(self.learned)
         return found
 
@@ -179,7 +179,7 @@ class KneserNey(LanguageModel):
     def fit_counted(
         self, corpus: Any, rows: Iterable[npt.NDArray[np.uint64]], valid: Text | None, marks: Marks
     ) -> Self:
-        """Fit the model to n-grams that were counted elsewhere: the `count_sorted_rows` of ``corpus``."""
+        """Fit the model to n-grams that were already counted: the `count_sorted_rows` of ``corpus``."""
 
         def blocks(scratch: Scratch) -> Iterator[npt.NDArray[np.uint64]]:
             size = scratch.rows_of_block(self.settings.order)
@@ -225,9 +225,9 @@ class KneserNey(LanguageModel):
         Raises
         ------
         NotFittedError
-            There is no table to make smaller.
+            The model has no table of n-grams.
         ConfigurationError
-            The model has few bits already, or a value is out of range.
+            The model is already rounded, or a value is out of range.
         """
         if self.table.is_coarse:
             raise ConfigurationError(
@@ -248,7 +248,7 @@ class KneserNey(LanguageModel):
     def from_arpa(cls, path: str | os.PathLike[str]) -> Self:
         """Read the back-off model of an ARPA file, plain or compressed (gzip, bzip2, xz).
 
-        This reads what KenLM reads: ``-inf`` is allowed, and ``<UNK>`` is ``<unk>``. N-grams that no sentence can have,
+        As in KenLM, ``-inf`` is allowed, and ``<UNK>`` is read as ``<unk>``. N-grams that cannot occur in a sentence,
         with ``<s>`` after the first word or ``</s>`` before the last, are left out with a warning. A file whose
         distributions do not sum to one is read with a warning, and `is_normalized` is False then.
 

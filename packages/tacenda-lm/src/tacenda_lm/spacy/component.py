@@ -52,7 +52,7 @@ class _Normalization:
 
 
 class LanguageModelScorer(ModelComponent):
-    """Scores every token of a document with a language model.
+    """A spaCy component that scores every token of a document with a language model.
 
     Parameters
     ----------
@@ -74,28 +74,28 @@ class LanguageModelScorer(ModelComponent):
     entropy
         Set ``token._.lm_entropy``; this needs the same distributions.
     unknown
-        What a token outside the vocabulary has of the probability that the model gives to all such tokens together:
+        How a token outside the vocabulary shares the probability that the model gives to all such tokens together:
         ``"spelling"`` (a letter model), ``"even"`` (an even share among ``unseen_types``) or ``"class"`` (all of it):
         see `tacenda_lm.unknown_words`. Perplexities count such a token as ``<unk>`` in any case.
     unseen_types
-        For ``"even"``: how many words are thought to be outside the vocabulary.
+        For ``"even"``: the assumed number of words outside the vocabulary.
     state
-        Set ``token._.lm_state``, the state behind the token on the most probable path through its sentence.
-        Only for models that have states, and not in a ``"stream"``.
+        Set ``token._.lm_state``, the state of the token on the most probable path through its sentence. This works only
+        for models that have states, and not in a ``"stream"``.
     lowercase
         Lower-case tokens before they are looked up.
     number_word
-        The word that replaces a token that is a number as a whole (``12``, ``3.5``, ``1,000``), such as ``"N"`` for a
+        The word that replaces a token that is entirely a number (``12``, ``3.5``, ``1,000``), such as ``"N"`` for a
         model of the Penn Treebank; None keeps the number.
     batch_tokens
-        Tokens given to the model at a time; a longer document goes alone.
+        Number of tokens given to the model at a time; a longer document is processed alone.
     scorer
         The function that ``nlp.evaluate`` calls, or None.
 
     Raises
     ------
     ConfigurationError
-        A setting is out of range, or another library has extensions of these names.
+        A setting is out of range, or another library has extensions with these names.
     """
 
     contexts = ("doc", "sentence", "stream")

@@ -10,7 +10,7 @@ token has the sum of its words' log-probabilities. The extension attributes of t
 | ``token._.lm_oov`` | | whether the token is outside the vocabulary |
 | ``token._.lm_rank`` | | how many words were more probable (on request) |
 | ``token._.lm_entropy`` | bits | entropy of the distribution that predicts the token (on request) |
-| ``token._.lm_state`` | | number of the hidden state behind the token (on request) |
+| ``token._.lm_state`` | | number of the hidden state of the token (on request) |
 | ``span._.lm_logprob`` | natural log | of its words, and of ``</s>`` after every sentence in it |
 | ``span._.lm_eos`` | natural log | of these ``</s>`` alone; None if no sentence lies wholly in the span |
 | ``span._.perplexity`` | | of the tokens that ``lm_logprob`` counts, unknown ones scored as ``<unk>`` |

@@ -68,8 +68,8 @@ def read_items(
 ) -> list[Item]:
     """Read a file with a row for each region, or for each sentence, in the order in which they are read.
 
-    What spreadsheets add is left out: a first line such as ``sep=;``, rows without a value, and columns with neither a
-    name nor a value.
+    Additions of spreadsheets are ignored: a first line such as ``sep=;``, rows without a value, and columns with
+    neither a name nor a value.
 
     Parameters
     ----------
@@ -82,16 +82,15 @@ def read_items(
         for every word.
     text
         The column or columns that distinguish texts, such as ``["item", "condition"]``. The rows of a text must be
-        adjacent. Without any the whole file is one text; with ``words`` each row is.
+        adjacent. By default the whole file is one text; with ``words``, each row is.
     sentence
-        A column that distinguishes the sentences of a text: one begins where its value changes.
-        Without it a text is one sentence, unless it is split at its punctuation when it is scored, or consists of rows
-        of ``words``: each begins one.
+        A column that distinguishes the sentences of a text: a sentence begins where its value changes. By default a
+        text is one sentence, unless scoring splits it at punctuation; with ``words``, each row begins a sentence.
     delimiter
-        What separates columns; by default what a line ``sep=`` says, else a tab, a semicolon or a comma, whichever the
-        first row has.
+        The separator of columns. By default it is read from a line ``sep=``, or else is a tab, a semicolon or a comma,
+        whichever the first row has.
     quotes
-        Whether a value may be in double quotes. Turn it off for a file in which these are part of the text.
+        Whether values may be in double quotes. Turn this off if quotation marks in the file belong to the text.
     encoding, errors
         Of the file, as in ``open``.
 

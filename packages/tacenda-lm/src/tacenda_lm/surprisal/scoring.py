@@ -82,32 +82,32 @@ def surprisal_table(
     model
         Any fitted language model.
     texts
-        A string is a text and a ``Path`` is the file of one; several in a list, or in a dictionary with their names; or
-        what `tacenda_lm.read_items` returns, whose regions are then the words. Texts without a name are numbered from
-        1, and files have their own, with their folders where several files have one name.
+        A string (a text) or a ``Path`` (a file); a list of several, or a dictionary that names them; or the items that
+        `tacenda_lm.read_items` returns, whose regions are then the words. Texts without a name are numbered from 1, and
+        files keep their names, with their folders if several files have the same name.
     previous
-        Number of words before for which each row has columns too (spill-over).
+        Number of preceding words for which each row has columns, too (spill-over).
     unknown
-        What a word outside the vocabulary has of the probability that the model gives to all such words together, as
-        `tacenda_lm.unknown_words` explains: ``"spelling"`` (a letter model), ``"even"`` (an even share among
+        How a word outside the vocabulary shares the probability that the model gives to all such words together (see
+        `tacenda_lm.unknown_words`): ``"spelling"`` (a letter model), ``"even"`` (an even share among
         ``unseen_types``), or ``"class"`` (all of it, as other packages do, which makes unknown words look easy).
     unseen_types
-        For ``"even"``: how many words are thought to be outside the vocabulary.
+        For ``"even"``: the assumed number of words outside the vocabulary.
     context
-        ``"text"``: a word is scored given all words before it in its text; ``"sentence"``: given those in its sentence.
-        Only models that look beyond ``</s>`` differ.
+        ``"text"``: a word is scored given all words before it in its text; ``"sentence"``: given the words before it in
+        its sentence. The two differ only for models that look beyond ``</s>``.
     split
-        ``"lines"``: a line is a sentence, as in the text a model is usually fitted to; ``"sentences"``: a line is split
-        at . ! ? and … too. The model sees ``</s>`` behind each sentence.
+        ``"lines"``: a line is a sentence, as in the text a model is usually fitted to; ``"sentences"``: a line is also
+        split after . ! ? and …. The model sees ``</s>`` after each sentence.
     tokenizer
-        Cuts words into the model's tokens, each word by itself; see ``tacenda.tokenizers``. By default that of the
-        text the model was fitted to.
+        Splits each word into the model's tokens; see ``tacenda.tokenizers``. By default the tokenizer of the training
+        text.
     encoding, errors
         Of files, as in ``open``.
 
     Returns
     -------
-    A table whose ``notes`` name what you may misread in it; each note is also a warning.
+    A table. Its ``notes`` point out values that are easy to misread; each note is also a warning.
 
     Raises
     ------
@@ -116,8 +116,8 @@ def surprisal_table(
     DataError
         There is no text, or the tokenizer makes no token of a word.
     ConfigurationError
-        A setting is out of its range, the model is no language model, or its tokenizer was your own function, which
-        you have to give again.
+        A setting is out of range, the model is not a language model, or its tokenizer was your own function, which you
+        have to pass again.
     NotFittedError
         The model is not fitted.
     """

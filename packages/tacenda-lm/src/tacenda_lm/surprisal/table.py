@@ -115,14 +115,14 @@ class SurprisalTable:
     * ``log_frequency``: base-2 logarithm of the relative frequency in the training text, for a region of several
       words the sum; missing if the word was not counted, for example because only its several tokens were
     * ``length``: characters, without that punctuation
-    * ``surprisal_prev1``, ``known_prev2`` ...: the same of the words before; missing where a text begins
+    * ``surprisal_prev1``, ``known_prev2`` ...: the same for the previous words; missing at the beginning of a text
 
     Attributes
     ----------
     columns
         Their names, in order. Columns of an item file come first.
     notes
-        What you may misread in this table, in sentences.
+        Sentences that point out values that are easy to misread.
     """
 
     def __init__(self, columns: dict[str, Column], notes: Sequence[str] = ()) -> None:
@@ -141,7 +141,7 @@ class SurprisalTable:
         return f"<SurprisalTable of {len(self):,} words: {', '.join(self.columns)}>"
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows as dictionaries of Python values; what is missing is None."""
+        """Yield the rows as dictionaries of Python values; missing values are None."""
         for start in range(0, len(self), _ROWS):
             parts = [_to_list(column[start : start + _ROWS]) for column in self._columns.values()]
             for values in zip(*parts, strict=True):
@@ -154,10 +154,10 @@ class SurprisalTable:
         delimiter: str | None = None,
         header: bool = True,
     ) -> None:
-        """Write the table as columns of text, which R and pandas read without options.
+        """Write the table as delimited text, which R and pandas read without options.
 
-        Values that hold the delimiter, a quote or a line end are quoted; what is missing is empty, ``known`` is TRUE or
-        FALSE, numbers have ten digits.
+        Values that contain the delimiter, a quote or a line end are quoted. Missing values are empty, ``known`` is
+        TRUE or FALSE, and numbers have ten digits.
 
         Parameters
         ----------
@@ -173,7 +173,7 @@ class SurprisalTable:
         DataError
             The file cannot be written.
         ConfigurationError
-            The delimiter is not one character, or the name of the file is that of a compressed file or a spreadsheet.
+            The delimiter is not one character, or the file name ends like a compressed file or a spreadsheet.
         """
         if not hasattr(target, "write"):
             file = path_of(target, DataError)

@@ -112,53 +112,53 @@ class Corpus:
     ) -> Self:
         """Tokenize text in one pass: a line is a sentence, empty lines are skipped.
 
-        Text that does not look like sentences of words, one a line, causes a warning, which says what to do: see
+        Text that does not look like one sentence of words per line causes a warning that says what to do; see
         `tacenda.corpus.doubts`.
 
         Parameters
         ----------
         text
-            A ``Path`` or a list of them (plain text, a JSON object a line in files named .jsonl, or either in .xz, .gz,
-            .bz2 or .zip), a string, or an iterable of lines. A path is a file and a string is text, here as everywhere
-            in Tacenda.
+            A ``Path`` or a list of them (plain text, one JSON object per line in files named .jsonl, or either of
+            these in .xz, .gz, .bz2 or .zip), a string, or an iterable of lines. As everywhere in Tacenda, a path is a
+            file and a string is text.
         tokenizer
             ``"whitespace"``, ``"words"``, ``"spacy:en"`` or a callable; see `tacenda.tokenizers`.
         cache
-            A folder for the result, which is memory-mapped. A corpus found there is used again if it came from
-            the same files (path, size, times) with the same settings, and built again otherwise. Without it, up
+            A folder for the result, which is memory-mapped. If it holds a corpus of the same files (path, size, times)
+            with the same settings, that corpus is used; otherwise it is built again. Without it, up
             to 32M tokens stay in memory and more go to a temporary folder.
         cache_key
             A name for the version of a source or tokenizer that cannot be compared (an iterable, a callable);
-            without one such a corpus is built again every time.
+            without a key, such a corpus is built again every time.
         encoding, errors
             Of files, as for ``open()``.
         marks
-            What is done with ``<s>`` and ``</s>`` that are written in the text: ``"refuse"`` raises an error, which
-            names the line, ``"skip"`` reads them as spaces, and ``"keep"`` as the words that they spell.
+            How to read ``<s>`` and ``</s>`` that are written in the text: ``"refuse"`` raises an error that names the
+            line, ``"skip"`` reads them as spaces, and ``"keep"`` reads them as ordinary words.
         text_field
-            The lines are JSON objects, and this field of each is its text. By default it is the field ``"text"`` of
-            files named ``*.jsonl`` or ``*.ndjson``, and others are text as they are.
+            The field that holds the text, if the lines are JSON objects. By default, files named ``*.jsonl`` or
+            ``*.ndjson`` are read as JSON with the field ``"text"``, and all others as plain text.
         processes
-            Processes that tokenize; the result does not depend on it. They pay for slow tokenizers, which must be
-            names or functions of a module.
+            Number of processes that tokenize; it does not change the result. More than one is worthwhile for slow
+            tokenizers, which must be names or functions of a module.
         count_words
-            Count the words that the tokenizer cuts into several tokens, such as *don't*, for the frequencies that
+            Count the words that the tokenizer splits into several tokens, such as *don't*, for the frequencies that
             `tacenda_lm.surprisal_table` gives; reading takes longer.
         vocabulary
-            The vocabulary to use, as for a held-out text; it settles the options that follow.
+            The vocabulary to use, for example for a held-out text; the options below then come from it.
         max_vocabulary
-            How many proper words become types, the most frequent first; ``</s>``, ``<unk>`` and the OOV classes
-            come on top. None keeps all.
+            Keep this many words, the most frequent ones; ``</s>``, ``<unk>`` and the OOV classes are not counted.
+            None keeps all.
         min_count
-            Words that occur less often are left out.
+            Leave out words that occur less often.
         digits
             Turn each run of digits into ``NUM``.
         lowercase
             Turn all words into lower case.
         oov
             ``"single"`` maps all other words to ``<unk>``; ``"learned"`` to at most 400 classes of shapes and
-            suffixes, the suffixes that tell most about the words around them in this text; ``"classes"`` to classes
-            of shapes and English suffixes.
+            suffixes, using the suffixes that are most informative about neighboring words in this text; ``"classes"``
+            to classes of shapes and English suffixes.
         min_class_count
             Classes with fewer occurrences are merged into coarser ones.
 
@@ -203,7 +203,7 @@ class Corpus:
         marks: Marks = "keep",
         **selection: Unpack[Selecting],
     ) -> Self:
-        """Make a corpus of sentences that are tokenized already, read once; empty ones are skipped.
+        """Build a corpus from tokenized sentences, which are read once; empty sentences are skipped.
 
         Tokens are any strings, even with spaces or line ends inside. Options and errors are the same as in
         `from_text`.
@@ -252,7 +252,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Folder) -> Self:
-        """Open the corpus that ``cache=folder`` left; CorpusError if it is missing or damaged."""
+        """Open a corpus stored with ``cache=folder``. Raises CorpusError if it is missing or damaged."""
         folder = store.path_of(folder, CorpusError)
         return cls._open(folder, _read_manifest(folder))
 
@@ -351,7 +351,7 @@ class Corpus:
 
     @property
     def n_tokens(self) -> int:
-        """The number of tokens, boundaries not counted."""
+        """The number of tokens, without sentence boundaries."""
         return len(self.ids)
 
     @property
@@ -370,7 +370,7 @@ class Corpus:
         return self.ids[self.offsets[i % n] : self.offsets[i % n + 1]]
 
     def sentences(self) -> Iterator[NDArray[np.int32]]:
-        """Yield the ids of one sentence after the other, int32 (tokens,)."""
+        """Yield the ids of each sentence in turn, int32 (tokens,)."""
         for ids, offsets in self.blocks(1 << 18):
             for start, end in pairwise(offsets.tolist()):
                 yield ids[start:end]

@@ -205,7 +205,7 @@ class Ratings:
         *,
         scale: tuple[float, float] | None = None,
     ) -> "Ratings":
-        """Take ratings that are in order already: int32 ``item_ids`` and float32 ``values`` are not copied.
+        """Build a table from sorted ratings, without copying int32 ``item_ids`` and float32 ``values``.
 
         The ratings of user ``u`` are at ``user_offsets[u]:user_offsets[u + 1]``. Raises DataError for offsets
         that do not fit, and where the constructor does.
@@ -226,7 +226,7 @@ class Ratings:
         scale: tuple[float, float] | None = None,
         duplicates: Duplicates = "error",
     ) -> "Ratings":
-        """Number raw ids: integers, or anything with a ``str``, one user and one item for each value.
+        """Build a table from raw ids, one user and one item for each value: integers, or anything with a ``str``.
 
         Users and items are numbered in sorted order. Options and errors are the same as in the constructor.
         """
@@ -239,7 +239,7 @@ class Ratings:
     def from_triples(
         cls, triples: Iterable[tuple[object, object, float]], **options: Any
     ) -> "Ratings":
-        """Take (raw user, raw item, value) triples; options and errors are the same as in the constructor."""
+        """Build a table from (raw user, raw item, value) triples; options and errors as in the constructor."""
         users: list[str] = []
         items: list[str] = []
         values: list[float] = []
@@ -280,12 +280,12 @@ class Ratings:
         return _counts(self.item_ids, self.n_items)
 
     def of_user(self, user: int) -> tuple[Ints, Values]:
-        """Return items and values of a user's ratings (views)."""
+        """Return the items that a user rated, and the ratings, as views."""
         span = slice(self.user_offsets[user], self.user_offsets[user + 1])
         return self.item_ids[span], self.values[span]
 
     def of_item(self, item: int) -> tuple[Ints, Values]:
-        """Return users and values of an item's ratings (views)."""
+        """Return the users who rated an item, and the ratings, as views."""
         return self.by_item.of_user(item)
 
     @cached_property

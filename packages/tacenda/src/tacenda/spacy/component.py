@@ -43,7 +43,7 @@ class ModelComponent(Pipe):
     context
         What a prediction may depend on: one of ``contexts``.
     batch_tokens
-        Tokens given to the model at a time; a longer document goes alone.
+        Number of tokens given to the model at a time; a longer document is processed alone.
     """
 
     #: What `context` may be. In a "stream" each document depends on those before it.

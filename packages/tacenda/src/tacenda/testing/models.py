@@ -39,7 +39,7 @@ def check_estimator(
     may_hold_nan: Container[str] = (),
     fork_seconds: float = 60.0,
 ) -> Any:
-    """Fit a model to ``data`` and hold it to what every model of the registry promises.
+    """Fit a model to ``data`` and check the promises that every model of the registry makes.
 
     It names its entry point, may be shared by threads and by forked processes, comes back from disk and from bytes
     bit for bit, has a stable compact form or refuses one, and refuses damaged arrays.
@@ -51,13 +51,13 @@ def check_estimator(
     data
         The argument of its ``fit``.
     apply
-        Returns arrays with everything that a host asks of a fitted model; it must not change the model.
+        Returns arrays with everything that a host needs from a fitted model; it must not change the model.
     atol
         How far results may differ in a forked process.
     may_hold_nan
         Names of saved arrays in which NaN is legitimate.
     fork_seconds
-        How long ``apply`` may take in a forked process before it is taken for a deadlock.
+        How long ``apply`` may take in a forked process before this counts as a deadlock.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def check_estimator(
     Raises
     ------
     AssertionError
-        A promise is broken; the message says which.
+        A promise is broken; the message names it.
     """
     model = make_model().fit(data)
     with registered(type(model)):

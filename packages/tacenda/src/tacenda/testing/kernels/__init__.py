@@ -55,15 +55,15 @@ def check_backend(
     backend
         A module or an object, see `tacenda.kernels.dispatch`.
     device
-        Where its operations run. Unless this is "cpu", floating arrays are given as torch tensors there.
+        Where its operations run. On any other device than "cpu", floating arrays are torch tensors on that device.
     samples
-        Inputs for operations that are not Tacenda's, by name.
+        Inputs for operations of your own, by name.
     operation
         Check this one only.
     threads
         Threads that call an operation at once.
     rtol, atol
-        Tolerances of floating results, the latter relative to the largest magnitude expected; integers must be equal.
+        Tolerances of floating results; ``atol`` is relative to the largest expected magnitude. Integers must be equal.
     """
     define_operations()
     own = dict(samples or {})
