@@ -47,7 +47,7 @@ class DirectionMap(Arrays):
 
 
 class MorphologicalLDS(Estimator):
-    """Token vectors in context, in which the morphemes of unseen words help.
+    """Token vectors in context that use the morphemes of unseen words.
 
     Examples
     --------

@@ -112,12 +112,12 @@ class _Cache(LanguageModel):
 
 
 class UnigramCache(_Cache):
-    """A unigram model of the words just read.
+    """A cache that predicts recently read words: a unigram model of them.
 
         p(w_t | h) = (sum_{a = 1 .. window} decay^{a - 1} [w_{t - a} = w] + kappa u(w)) / (sum_a decay^{a - 1} + kappa)
 
     u are the frequencies of the words in the text that the vocabulary was made from, and kappa is ``prior_words``. Use
-    the cache in a `Mixture`: text repeats its words, which models that predict from a few words do not know. It reaches
+    the cache in a `Mixture`: text repeats its words, but models with a short context forget them. It reaches
     across the ends of sentences; score running text as a stream.
 
     Examples
@@ -202,14 +202,14 @@ class HasContextVectors(Protocol):
 
 
 class NeuralCache(_Cache):
-    """A model of the words that were read in contexts like the present one.
+    """A cache that predicts words that recently followed similar contexts.
 
         p(w_t | h) = (sum_i k_i [w_i = w] + kappa u(w)) / (sum_i k_i + kappa),   k_i = decay^{t - 1 - i} exp(-theta d_i)
 
     over the last ``window`` words w_i, where d_i is the squared distance between the vectors r_t and r_i from which
     another model predicts w_t and w_i, in units of its mean over common contexts. (Grave, Joulin and Usunier 2017 have
     inner products instead of distances, in equations 2 and 3, and neither decay nor kappa; u and kappa are as in
-    `UnigramCache`.) Where no context was like the present one, the frequencies u remain.
+    `UnigramCache`.) If no recent context was similar, the frequencies u decide.
 
     The vectors come from an `HLBL` that `fit` fits, or from any model given to `over` that `HasContextVectors`. Use the
     cache in a `Mixture` together with that model, and score running text as a stream.

@@ -40,9 +40,9 @@ class FullScore(NamedTuple):
     log_prob
         Base-10 logarithm of the word's probability.
     ngram_length
-        How many words the prediction rests on, the predicted one included.
+        Number of words that the prediction used, including the predicted word.
     oov
-        Whether the word is outside the vocabulary, as ``<unk>`` itself is; false for ``<s>`` and ``</s>``.
+        Whether the word is ``<unk>`` or outside the vocabulary; false for ``<s>`` and ``</s>``.
     """
 
     log_prob: float

@@ -432,24 +432,24 @@ class Mixture(LanguageModel):
 
 
 class AdaptiveMixture(Mixture):
-    """A mixture of language models whose weights change from word to word, by how well each has predicted so far.
+    """A mixture of language models whose weights change from word to word, by how well each model has predicted so far.
 
-    It is worth most where texts are long and differ: in a stream the weights carry over from sentence to sentence.
+    It helps most if texts are long and differ from each other. In a stream, the weights carry over between sentences.
     Predicting the next word costs as much as with a `Mixture`; `advance` scores the word too.
 
     Parameters
     ----------
     models, weights
-        As of `Mixture`; the weights are those at the beginning of a text.
+        As in `Mixture`; these are the weights at the beginning of a text.
     adaptation
         eta, how much the words before count; 0 makes it a `Mixture`.
     memory
-        delta, the share of what was known that a word leaves, from 0 to less than 1.
+        delta, the share of earlier evidence that remains after each word, from 0 to less than 1.
 
     Raises
     ------
     ConfigurationError
-        As of `Mixture`, or ``adaptation`` or ``memory`` is out of bounds.
+        As in `Mixture`, or ``adaptation`` or ``memory`` is out of bounds.
 
     Examples
     --------

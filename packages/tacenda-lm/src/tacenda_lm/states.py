@@ -31,7 +31,7 @@ class State:
         Immutable and hashable; only its model knows what it means: the word ids of a context, the bytes of a
         vector, a tuple of such. None means that nothing was written into the state yet.
     hint
-        What a model has found on the way to the state and may use again, or None; no part of what the state is.
+        Results that the model may reuse, or None; not part of the value of the state.
     """
 
     __slots__ = ("hint", "value")

@@ -46,10 +46,9 @@ _USUAL_TOKENS = 60  # of a sentence; longer ones have little to prepare
 
 
 class TokenEmbeddings(ModelComponent):
-    """Writes the vectors of a fitted embedder, one row per token.
+    """A spaCy component that writes the vectors of a fitted embedder, one row per token.
 
-    `tacenda_embeddings.spacy.factories` says what the settings mean. Raises ConfigurationError for one that is out
-    of range.
+    `tacenda_embeddings.spacy.factories` explains the settings. Raises ConfigurationError for a setting out of range.
     """
 
     command = "tacenda embed fit"
@@ -109,7 +108,7 @@ class TokenEmbeddings(ModelComponent):
 
     @property
     def width(self) -> int | None:
-        """The number of columns that this component writes; None as long as it has no model."""
+        """The number of columns that this component writes, or None if it has no model yet."""
         return None if self._model is None else int(self._model.width)
 
     def initialize(
@@ -262,10 +261,10 @@ class TokenEmbeddings(ModelComponent):
         self._hook(docs)
 
     def restore(self, docs: Iterable[Doc]) -> list[Doc]:
-        """Give documents back what a ``DocBin``, bytes or another process took from them, and return them.
+        """Restore what documents lost in a ``DocBin``, in bytes or in another process, and return the documents.
 
-        A ``DocBin`` keeps no tensor: vectors that are missing, or of another width, are computed again. Of several
-        components that append, each restores its own columns; call them in the order of the pipeline.
+        A ``DocBin`` keeps no tensor: vectors that are missing or have another width are computed again. If several
+        components append columns, each restores its own; call them in the order of the pipeline.
         ``Doc.to_bytes``, and with it ``nlp.pipe(n_process=2)``, keeps the vectors but not the hooks through which
         `similarity` compares them.
         """

@@ -72,14 +72,14 @@ def build_tree(
     vectors
         (words, width), what words are clustered by: the average predicted vector of each. ``"random"`` needs none.
     weights
-        (words,), positive: how much each word counts in the clustering; all count the same if left out.
+        (words,), positive: the weight of each word in the clustering; by default all are equal.
     overlap
-        epsilon, in [0, 0.5): a word goes to both sides of a split where its probability is this near to 1/2.
+        epsilon, in [0, 0.5): a word goes to both sides of a split if its probability is this close to 1/2.
         For ``"adaptive"`` and ``"noisy"``.
     copies
         Independent trees joined under a balanced top: an overcomplete tree.
     seed
-        Of all choices; the same gives the same tree.
+        Seed of all random choices; the same seed gives the same tree.
 
     Raises
     ------

@@ -33,10 +33,10 @@ class Statistics(NamedTuple):
 
 
 class Tree:
-    """A binary tree whose leaves are words, every word at one leaf or more.
+    """A binary tree whose leaves are words; a word may have several leaves.
 
-    ``codes`` are the paths of all leaves; nodes, which are all but the leaves, are numbered from 0 without gaps. Raises
-    KernelError where they are not the leaves of one tree.
+    ``codes`` are the paths of all leaves; inner nodes are numbered from 0 without gaps. Raises KernelError if the codes
+    are not the leaves of one tree.
     """
 
     def __init__(self, codes: Codes) -> None:

@@ -128,11 +128,11 @@ def register(
 ) -> None:
     """Define the attributes, so that scores which are stored with documents can be read without the component.
 
-    Their names begin with ``prefix``; those defined already stay. ``rank``, ``entropy`` and ``state`` tell whether
-    there are attributes for these too, which are None where they were not scored.
+    Their names begin with ``prefix``; attributes that are already defined stay. ``rank``, ``entropy`` and ``state`` say
+    whether to define these attributes, too; they are None for documents without these scores.
 
-    Raises ConfigurationError for a prefix with which no attribute can begin, or if another library has an
-    extension of one of these names.
+    Raises ConfigurationError for a prefix that cannot begin an attribute name, or if another library has an extension
+    with one of these names.
     """
     if prefix and not prefix.isidentifier():
         raise ConfigurationError(
