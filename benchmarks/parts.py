@@ -106,7 +106,11 @@ PARTS = (
         _part(f"language_models.{name}", f"lm-{name.replace('_', '-')}", timed=True)
         for name in ("ngrams_speed", "log_bilinear_speed", "scorer")
     ),
-    _part("language_models.ngrams_size", "lm-ngrams-training lm-ngrams-files", timed=True),
+    _part(
+        "language_models.ngrams_size",
+        "lm-ngrams-training lm-ngrams-arpa lm-ngrams-files",
+        timed=True,
+    ),
     _part("language_models.recurrent", "lm-recurrent lm-recurrent-choice"),
     _part("language_models.budgets", "lm-budgets lm-budgets-chosen"),
     _part("language_models.sizes", "lm-sizes lm-sizes-chosen"),

@@ -1,4 +1,4 @@
-"""N-gram models by size: the memory that training takes within a budget, files on disk, what pruning and 8 bits cost.
+"""N-gram models by size: the memory that training takes within a budget, from text to ARPA, files, what 8 bits cost.
 
     python -m benchmarks.language_models.ngrams_size [--tables lm-ngrams-files] [--millions 0] [--budgets 1 0]
 
@@ -11,9 +11,12 @@ training by `lmplz` from the same text and with as much memory, where these are 
 from __future__ import annotations
 
 import hashlib
+import lzma
+import os
 import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -26,8 +29,8 @@ import numpy as np
 
 from benchmarks import kept, reporting
 from benchmarks.language_models.scale import corpora
-from benchmarks.reporting import Row, Table, in_process, main
-from tacenda import Corpus
+from benchmarks.reporting import Row, Table, in_process, interleaved, main
+from tacenda import Corpus, datasets
 from tacenda.corpus.storage import GrowingArray, Place
 from tacenda_lm import KneserNey
 
@@ -44,6 +47,20 @@ PROTOCOL = {
     "kenlm": "build_binary of our ARPA file: trie, and trie -q 8 -b 8",
     "perplexity": "dev and test part of Wikipedia, </s> predicted, unknown words counted as <unk>",
 }
+ARPA_PROTOCOL = {
+    "text": "the training text, a line a sentence; order 5",
+    "seconds": "of the processor, one thread, from the start of a process to its end: text read, counted and "
+    "estimated, ARPA file written; ours with its imports, Python's bytecode and numba's compiled code kept from before",
+    "repeats": reporting.TURNS,
+    "of lmplz": "the median of the ratios of runs in one turn",
+    "lmplz": "-S 1G --skip_symbols",
+}
+FROM_TEXT = """
+import sys
+from pathlib import Path
+from tacenda_lm import KneserNey
+KneserNey(order=5).fit(Path(sys.argv[1])).to_arpa(sys.argv[2])
+"""
 THRESHOLDS = (1e-9, 1e-8, 1e-7)
 
 
@@ -146,6 +163,45 @@ def trainings(options: Any) -> Iterator[Row]:
         yield from lmplz(millions, budget)
 
 
+def seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def arpa_files(options: Any) -> Iterator[Row]:
+    """Time text to ARPA file, each run in a process of its own."""
+    for data in ("ptb", "wikitext-2"):
+        source = datasets.locate(data)["train"]
+        with tempfile.TemporaryDirectory() as folder:
+            text, arpa = Path(folder, "text"), Path(folder, "arpa")
+            packed = source.read_bytes()
+            text.write_bytes(lzma.decompress(packed) if source.suffix == ".xz" else packed)
+            commands = {"tacenda": [sys.executable, "-W", "ignore", "-c", FROM_TEXT, text, arpa]}
+            if program := shutil.which("lmplz"):
+                flags = ("-o", "5", "-S", "1G", "-T", folder, "--skip_symbols")
+                commands["lmplz"] = [program, *flags, "--text", text, "--arpa", arpa]
+            else:
+                options.leave_out("lmplz", "it is not on PATH")
+            env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
+            works = {
+                name: lambda c=command, env=env: subprocess.run(
+                    c, env=env, check=True, capture_output=True
+                )
+                for name, command in commands.items()
+            }
+            seconds = interleaved(works, options.repeats, seconds_of_children)
+        for name, own in seconds.items():
+            row = {
+                "what": f"{name}, {data}",
+                "trainer": name,
+                "text": data,
+                **reporting.timing(own),
+            }
+            if name == "tacenda" and "lmplz" in seconds:
+                row["of lmplz"] = reporting.ratio(own, seconds["lmplz"])["median"]
+            yield {**row, "load": reporting.load()}
+
+
 def files(options: Any) -> Iterator[Row]:
     """Measure sizes on disk and perplexities: exact, 8 bits, pruned; KenLM's of the exact model."""
     corpus, dev, test = corpora()
@@ -185,7 +241,9 @@ if __name__ == "__main__":
     main(
         __doc__,
         Table("lm-ngrams-training", PROTOCOL, trainings, key="what"),
+        Table("lm-ngrams-arpa", ARPA_PROTOCOL, arpa_files, key="what"),
         Table("lm-ngrams-files", PROTOCOL, files, key="what"),
         millions=[0, 200],
         budgets=[1.0, 0.0],
+        repeats=7,
     )

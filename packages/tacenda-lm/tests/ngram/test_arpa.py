@@ -4,6 +4,7 @@ import bz2
 import dataclasses
 import gzip
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -11,9 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError, DataError
-from tacenda.vocabulary import pack_words
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram.arpa import _format
+from tacenda_lm.ngram import arpa
 
 TEXT = [
     "the cat sat on the mat", "the dog sat", "a cat saw the dog on a mat", "<unk> saw the cat",
@@ -279,14 +279,67 @@ def test_n_grams_of_no_sentence_are_left_out_with_one_warning(tmp_path, number):
 @example([0.0, -0.0, 1.0, -0.5, 99999999.0, 9999999.5, 99.9999999, -0.00099999999, 1e-4, 9.9999e-5])
 @example([-math.inf, -1e40, 0.1 + 2**-30, 1 / 3, -99.0, 123456.785, 0.0009765625])
 def test_numbers_are_written_as_python_writes_them(numbers):
-    values = np.array([[x, np.nan if i % 3 == 0 else -x] for i, x in enumerate(numbers)])
-    rows = np.arange(len(numbers), dtype=np.int32)[:, None] % 2
-    found = _format(rows, values, *pack_words(["é", ""]))
-    lines = [
-        f"{p:.8g}\t{'é' if i % 2 == 0 else ''}" + ("" if math.isnan(b) else f"\t{b:.8g}") + "\n"
-        for i, (p, b) in enumerate(values.tolist())
-    ]
-    assert found.decode() == "".join(lines)
+    """Those with an exponent, and those half-way between two of 8 digits, are left to Python."""
+    for number in numbers:
+        for x in (number, -number):
+            out = np.zeros(64, np.uint8)
+            end, expected = arpa._write_number(x, out, 7), f"{x:.8g}"
+            if end < 0 and 1e-4 <= abs(x) < 1e7:
+                exact = Decimal(abs(x))
+                assert abs(exact.scaleb(7 - exact.adjusted()) % 1 - Decimal("0.5")) < Decimal(
+                    "1e-5"
+                )
+            elif end < 0:
+                assert abs(x) < 1e-4 or abs(x) >= 1e7
+            else:
+                assert out[7:end].tobytes().decode() == expected
+            assert not out[:7].any()
+
+
+def lines_of(model):
+    """The n-grams of a file, written in plain Python."""
+    found, words, table = [], [*model.vocabulary.words, "<s>"], model.table
+    for n in range(1, table.order + 1):
+        found.append(f"\\{n}-grams:")
+        order = table.unpack(n)
+        backoffs = [f"\t{x:.8g}" for x in (order.backoff * np.float32(1 / math.log(10))).tolist()]
+        probs = (order.log_prob * np.float32(1 / math.log(10))).tolist()
+        for i, ids in enumerate(table.words_of(n).tolist()):
+            names = [words[w] for w in ids]
+            names = ["<s>" if name == "</s>" else name for name in names[:-1]] + names[-1:]
+            backoff = backoffs[i] if backoffs else ""
+            if ids == [model.vocabulary.boundary_id]:
+                found.append(f"{model.start_log_prob:.8g}\t<s>{backoff}")
+                backoff = ""
+            found.append(f"{probs[i]:.8g}\t{' '.join(names)}{backoff}")
+    return found
+
+
+@pytest.mark.parametrize("held", [1, 120, 1 << 18])
+@pytest.mark.parametrize(
+    "options",
+    [*({"order": n} for n in range(1, 7)), {"order": 4, "prune": 1e-3}, {"order": 3, "bits": 4}],
+    ids=str,
+)
+def test_every_line_is_what_the_table_says(monkeypatch, tmp_path, options, held):
+    """However little is held at a time: words of many bytes, of 16 and of more than are held, a certain word."""
+    monkeypatch.setattr(arpa, "_WRITTEN", held)
+    odd = ["é", "日本 𝄞 sixteen_bytes_xx", "w" * 150 + " a", "", "a <unk> b é", "sure sure thing"]
+    model = KneserNey(**options).fit([line.split() for line in [*TEXT, *odd]])
+    model.to_arpa(tmp_path / "m.arpa")
+    lines = (tmp_path / "m.arpa").read_text("utf-8").splitlines()
+    sizes = [f"ngram {n}={size + (n == 1)}" for n, size in enumerate(model.table.sizes, 1)]
+    assert [line for line in lines if line] == ["\\data\\", *sizes, *lines_of(model), "\\end\\"]
+
+
+def test_numbers_with_an_exponent_are_written_in_their_lines(tmp_path):
+    path = written(tmp_path, SMALL.replace("-0.1\ta b", "-2.5e-06\ta b").replace("-99", "-1e-7"))
+    with pytest.warns(UserWarning, match="not normalized"):
+        model = KneserNey.from_arpa(path)
+    model.to_arpa(tmp_path / "again.arpa")
+    lines = (tmp_path / "again.arpa").read_text().splitlines()
+    assert [line.split("\t")[1] for line in lines if "e-0" in line] == ["<s>", "a b"]
+    assert [line for line in lines if line][3:-1] == lines_of(model)
 
 
 def test_small_numbers_stand_as_they_are(tmp_path):

@@ -11,6 +11,7 @@ from tacenda.kernels.machinery.vectors import (
     add_exponents,
     add_up,
     as_floats,
+    copy_bytes,
     load,
     mantissas,
     multiply,
@@ -120,6 +121,20 @@ def test_asking_for_memory_changes_nothing_and_faults_nowhere():
         return x.sum()
 
     assert ask(np.ones((2, 5))) == 10
+
+
+def test_sixteen_bytes_are_copied_from_any_place_to_any_other():
+    @njit
+    def copy(source, begin, target, at):
+        copy_bytes(source, begin, target, at)
+
+    source, target = np.arange(40, dtype=np.uint8), np.zeros(40, np.uint8)
+    copy(source, 3, target, 7)
+    assert target.tolist() == [0] * 7 + list(range(3, 19)) + [0] * 17
+    copy(source, 5, source, 1)
+    assert source.tolist() == [0, *range(5, 21), *range(17, 40)]
+    with pytest.raises(TypingError, match="uint8 arrays in C order"):
+        copy(source.astype(np.int32), 0, target, 0)
 
 
 def test_positive_numbers_are_taken_apart_into_exponent_and_mantissa():

@@ -33,14 +33,15 @@ from pathlib import Path
 from typing import IO, Any, NoReturn, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tacenda import store
 from tacenda.corpus.lines import LONGEST_ROW, START, byte_chunks, text_file, whole_number
 from tacenda.errors import ArtifactError, CorpusError, DataError
 from tacenda.kernels.machinery.compiled import njit
+from tacenda.kernels.machinery.vectors import LANES, copy_bytes
 from tacenda.progress import Progress, track
 from tacenda.vocabulary import BOUNDARY, UNKNOWN, Vocabulary, pack_words
+from tacenda_lm.ngram.columns import SIZE
 from tacenda_lm.ngram.counting import (
     Int64,
     Packing,
@@ -50,21 +51,24 @@ from tacenda_lm.ngram.counting import (
     find_keys,
     sort_rows,
 )
+from tacenda_lm.ngram.lookup import backoff, find_contexts, log_prob, next_contexts, word_of
 from tacenda_lm.ngram.packing import TableWriter
 from tacenda_lm.ngram.table import MAX_ORDER, Sums, Table
 from tacenda_lm.ngram.words import START_HASH, extend_hash, hash_table, slot_of
 from tacenda_lm.sequences import Float64
 
 _BYTES = 1 << 22  # held at a time
+_WRITTEN = 1 << 18  # bytes of lines at a time
 _LINES = 1 << 16  # of a block
 _SLOW = 1 << 10  # lines read in Python from one that is not in the usual form
 _MISSING = -100.0  # log10 p of a missing <unk>, as in KenLM
 _LEAST = -1e37  # log10 of less than float32 holds, read as -inf
 _CAPITALS = "<UNK>"  # how SRILM may write <unk>
 _LN10 = math.log(10)
-_LOG10 = 1 / _LN10
-_NUMBERS = 32  # bytes that two numbers and their tabs take at most
+_LOG10 = np.float32(1 / _LN10)
+_NUMBERS = 48  # bytes that two numbers, their tabs and what is copied beyond a word take at most
 _DIGITS = 8  # of a number that is written
+_PAIRS = np.array([[48 + i // 10, 48 + i % 10] for i in range(100)], np.uint8)  # two digits
 _Line: TypeAlias = tuple[list[Any], float, float]  # words or their ids, and two numbers, base 10
 _OTHER_PACKINGS = {".bz2", ".lzma", ".xz", ".zip", ".zst"}
 
@@ -117,7 +121,8 @@ def _write(
     sizes[0] += 1  # <s> and </s> are one type in the table
     counts = "".join(f"ngram {n}={size}\n" for n, size in enumerate(sizes, 1))
     file.write(f"\\data\\\n{counts}".encode())
-    spelled = pack_words([*vocabulary.words, START])
+    text, cuts = pack_words([*vocabulary.words, START])
+    spelled = np.append(text, np.zeros(LANES, np.uint8)), cuts
     bar: Progress[object] = track(None, "writing n-grams", total=sum(sizes), unit="n-gram")
     with bar:
         for n in range(1, table.order + 1):
@@ -132,39 +137,38 @@ def _lines(
     spelled: tuple[Any, Int64], boundary: int, table: Table, n: int, start_log_prob: float
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of one order, many at a time, and how many they are; ``spelled`` are the words and ``<s>``."""
-    start = table.n_types
-    for block in table.blocks(n):
-        rows, found = table.words_of(n, *block), table.unpack(n, *block)
-        values = np.full((len(rows), 2), np.nan)
-        values[:, 0] = found.log_prob * _LOG10
-        if n < table.order:
-            values[:, 1] = found.backoff * _LOG10
-        earlier = rows[:, :-1]
-        earlier[earlier == boundary] = start
-        if n == 1 and block[0] <= boundary < block[1]:
-            # of the two words that are one type here, <s> has the back-off and </s> the probability
-            place = boundary - block[0]
-            rows = np.insert(rows, place, start, axis=0)
-            values = np.insert(values, place, (start_log_prob, values[place, 1]), axis=0)
-            values[place + 1, 1] = np.nan
-        yield len(rows), _format(rows, values, *spelled)
+    out = np.empty(_WRITTEN, np.uint8)
+    done = 0
+    while done < table.sizes[n - 1]:
+        end, size = _write_lines(*table.arguments, n, done, *spelled, boundary, out)
+        if end == done:  # a line that compiled code leaves
+            end, lines = done + 1, _line(spelled, boundary, table, n, done, start_log_prob)
+        else:
+            lines = out[:size].tobytes()
+        yield end - done, lines
+        done = end
 
 
-def _format(rows: npt.NDArray[np.int32], values: Float64, text: Any, cuts: Int64) -> bytes:
-    """Return the lines of n-grams (n-grams, n) with their two numbers; NaN stands for none."""
-    parts, done = [], 0
-    size = np.diff(cuts)[rows].sum() + len(rows) * (rows.shape[1] + _NUMBERS)
-    out = np.empty(int(size), np.uint8)
-    while done < len(rows):
-        written, size = _write_lines(rows[done:], values[done:], text, cuts, out)
-        parts.append(out[:size].tobytes())
-        done += written
-        if done < len(rows):  # a number that compiled code leaves
-            words = b" ".join(text[cuts[w] : cuts[w + 1]].tobytes() for w in rows[done])
-            value, *backoff = (b"%.8g" % number for number in values[done] if number == number)
-            parts.append(b"\t".join([value, words, *backoff]) + b"\n")
-            done += 1
-    return b"".join(parts)
+def _line(
+    spelled: tuple[Any, Int64],
+    boundary: int,
+    table: Table,
+    n: int,
+    place: int,
+    start_log_prob: float,
+) -> bytes:
+    """Return the line of one n-gram; of the type that is ``<s>`` and ``</s>``, both lines."""
+    text, cuts = spelled
+    ids, found = table.words_of(n, place, place + 1)[0], table.unpack(n, place, place + 1)
+    ids[:-1][ids[:-1] == boundary] = table.n_types
+    words = b" ".join(text[cuts[w] : cuts[w + 1]].tobytes() for w in ids)
+    value, *backoff = (np.append(found.log_prob, found.backoff) * _LOG10).tolist()
+    lines = [(value, words, *backoff)]
+    if n == 1 and place == boundary:  # <s> has the back-off, and </s> the probability
+        lines = [(start_log_prob, START.encode(), *backoff), (value, words)]
+    return b"".join(
+        b"\t".join([b"%.8g" % p, w, *(b"%.8g" % b for b in more)]) + b"\n" for p, w, *more in lines
+    )
 
 
 # -- reading -------------------------------------------------------------------------------------------
@@ -669,47 +673,69 @@ def _write_number(value, out, at):
     if digits == 10**_DIGITS:
         digits //= 10
         point += 1
-    n = _DIGITS
-    while digits % 10 == 0 and n > point:
-        digits //= 10
-        n -= 1
-    # the last digit is at 10^-(n - point): write from there to the front
-    places = n - point
-    end = at + max(point, 1) + (places + 1 if places else 0)
-    i = end - 1
-    for _ in range(places):
-        out[i] = 48 + digits % 10
-        digits //= 10
-        i -= 1
-    if places:
-        out[i] = 46
-        i -= 1
-    while i >= at:
-        out[i] = 48 + digits % 10
-        digits //= 10
-        i -= 1
-    return end
+    for i in range(2 - point if point <= 0 else 1):
+        out[at + i] = 48
+    first = at + (2 - point if point <= 0 else 1)
+    left = np.uint32(digits)
+    for i in range(_DIGITS - 2, -1, -2):
+        pair = left % np.uint32(100)
+        left //= np.uint32(100)
+        out[first + i], out[first + i + 1] = _PAIRS[pair, 0], _PAIRS[pair, 1]
+    for i in range(point):
+        out[at + i] = out[first + i]
+    out[at + max(point, 1)] = 46
+    end = first + _DIGITS
+    while out[end - 1] == 48:
+        end -= 1
+    return end - (out[end - 1] == 46)
 
 
 @njit
-def _write_lines(rows, values, text, cuts, out):
-    """Write lines of n-grams into ``out``; return how many, and the bytes, up to one with a number that is left."""
-    size = 0
-    for line in range(len(rows)):
-        at = _write_number(values[line, 0], out, size)
+def _copy(text, begin, end, out, at):
+    """Copy bytes to place ``at``, and some that follow them; return where the copy ends."""
+    for i in range(0, end - begin, LANES):
+        copy_bytes(text, begin + i, out, at + i)
+    return at + end - begin
+
+
+@njit
+def _write_lines(data, shape, n, begin, text, cuts, boundary, out):
+    """Write lines of n-grams from place ``begin`` on into ``out``; return where it stopped, and how many bytes it took.
+
+    It stops at a line for which there is no room, that of the type of both marks, and one with a number that is left.
+    """
+    start, at, before, place = len(cuts) - 2, 0, 0, begin
+    contexts, ends = np.empty((2, n - 1), np.int64)
+    begun = np.zeros(n, np.int64)  # where each word of the line before is, counted from the first
+    find_contexts(data, shape, begin, contexts, ends)
+    while place < shape[n - 1, SIZE]:
+        size = at
+        first = next_contexts(data, shape, place, contexts, ends) if place > begin else 0
+        if size + begun[first] + _NUMBERS > len(out):
+            return place, size
+        at = _write_number(np.float64(log_prob(data, shape, n - 1, place) * _LOG10), out, size)
         if at < 0:
-            return line, size
-        for k in range(rows.shape[1]):
+            return place, size
+        before, at = at, _copy(out, before, before + begun[first], out, at)
+        for k in range(first, n):
+            w = word_of(data, shape, k, contexts[k] if k < n - 1 else place)
+            if k < n - 1 and w == boundary:
+                w = start
+            if (
+                (n == 1 and w == boundary)
+                or w > start
+                or at + cuts[w + 1] - cuts[w] + _NUMBERS > len(out)
+            ):
+                return place, size
+            begun[k] = at - before
             out[at] = 32 if k else 9
-            at += 1
-            for i in range(cuts[rows[line, k]], cuts[rows[line, k] + 1]):
-                out[at] = text[i]
-                at += 1
-        if values[line, 1] == values[line, 1]:
+            at = _copy(text, cuts[w], cuts[w + 1], out, at + 1)
+        if n < len(shape):
             out[at] = 9
-            at = _write_number(values[line, 1], out, at + 1)
+            at = _write_number(np.float64(backoff(data, shape, n - 1, place) * _LOG10), out, at + 1)
             if at < 0:
-                return line, size
+                return place, size
         out[at] = 10
-        size = at + 1
-    return len(rows), size
+        at += 1
+        place += 1
+    return place, at

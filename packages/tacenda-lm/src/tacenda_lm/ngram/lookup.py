@@ -344,19 +344,34 @@ def unpack(data, shape, order, begin, word, probs, backoffs, n_after):
 @njit
 def spell(data, shape, order, begin, words):
     """Write the words of n-grams of an order from place ``begin`` on into ``words`` (n-grams, order)."""
-    place = np.empty(order, np.int64)  # of the beginnings of an n-gram
+    contexts, ends = np.empty((2, order - 1), np.int64)
+    find_contexts(data, shape, begin, contexts, ends)
     for i in range(len(words)):
-        place[order - 1] = begin + i
-        for n in range(order - 2, -1, -1):
-            above = place[n + 1]
-            if i == 0:
-                place[n] = _context_of(data, shape, n, above)
-            while place[n] < shape[n, SIZE] - 1 and (
-                first_after(data, shape, n, place[n] + 1) <= above
-            ):
-                place[n] += 1
-        for n in range(order):
-            words[i, n] = word_of(data, shape, n, place[n])
+        first = next_contexts(data, shape, begin + i, contexts, ends) if i else 0
+        for n in range(order - 1):
+            words[i, n] = word_of(data, shape, n, contexts[n]) if n >= first else words[i - 1, n]
+        words[i, order - 1] = word_of(data, shape, order - 1, begin + i)
+
+
+@njit
+def find_contexts(data, shape, place, contexts, ends):
+    """Write the places of an n-gram without its last words, shortest first, and where what continues each ends."""
+    for n in range(len(contexts) - 1, -1, -1):
+        place = contexts[n] = _context_of(data, shape, n, place)
+        ends[n] = first_after(data, shape, n, place + 1)
+
+
+@njit
+def next_contexts(data, shape, place, contexts, ends):
+    """Go on from what `find_contexts` wrote for the n-gram before; return how many contexts stayed as they were."""
+    for n in range(len(contexts) - 1, -1, -1):
+        if place < ends[n]:
+            return n + 1
+        while place >= ends[n] and contexts[n] < shape[n, SIZE] - 1:
+            contexts[n] += 1
+            ends[n] = first_after(data, shape, n, contexts[n] + 1)
+        place = contexts[n]
+    return 0
 
 
 @njit

@@ -1,4 +1,4 @@
-"""Two things that numba lacks: SIMD vectors in compiled loops, and prefetching.
+"""Three things that numba lacks: SIMD vectors in compiled loops, prefetching, and copies of 16 bytes.
 
 Vectors of 16 float32, or of 16 int32 sums, are for the few loops that numba does not vectorise well enough.
 A vector is a value of a compiled function as a number is: it can be kept in a variable, passed and returned. LLVM
@@ -281,3 +281,28 @@ def prefetch(typing_context: Any, array: Any, offset: Any, n: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.int64), generate
+
+
+@intrinsic
+def copy_bytes(typing_context: Any, source: Any, begin: Any, target: Any, at: Any) -> Any:
+    """``copy_bytes(source, begin, target, at)``: copy 16 bytes from a place of an array of bytes to one of an array."""
+    if not all(
+        isinstance(each, types.Array) and each.dtype == types.uint8 and each.layout == "C"
+        for each in (source, target)
+    ):
+        raise TypingError(
+            f"bytes are copied from and to uint8 arrays in C order, not {source}, {target}"
+        )
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.VectorType(ir.IntType(8), LANES).as_pointer()
+        read, write = (
+            builder.bitcast(
+                builder.gep(context.make_array(each)(context, builder, array).data, [place]), kind
+            )
+            for each, array, place in ((source, *arguments[:2]), (target, *arguments[2:]))
+        )
+        builder.store(builder.load(read, align=1), write, align=1)
+        return context.get_dummy_value()
+
+    return types.void(source, types.int64, target, types.int64), generate
