@@ -21,6 +21,7 @@ Tibetan
 tokens that begin with a combining mark    0.03% at most          Hindi split by "words": 39%    5%
 tokens that occur once, of 2,000 or more   75% at most (Turkish)  lists of identifiers: 100%     90%
 words with punctuation at their end        0.03% if tokenized     running text: 5 to 14%         2%
+``unk`` beside ``<`` and ``>``             none                   WikiText, "words": 5%          0.1%
 =========================================  =====================  =============================  =========
 """
 
@@ -148,7 +149,15 @@ def doubt_tokens(
             f"{len(once) / n_tokens:.0%} of the tokens occur only once, such as {_first(once)}: the text seems not to "
             "be split into words; choose another tokenizer"
         )
-    return _doubt_punctuation(counts, n_tokens) if tokenizer in _SPLIT_AT_SPACES else None
+    if tokenizer in _SPLIT_AT_SPACES:
+        return _doubt_punctuation(counts, n_tokens)
+    cut = min(counts.get(part, 0) for part in ("<", "unk", ">"))
+    if cut <= 0.001 * n_tokens:
+        return None
+    return (
+        f"the tokenizer cuts the mark <unk>, which is written about {cut:,} times, into words: the text is tokenized "
+        'already, and tokenizer="whitespace" reads it as it is'
+    )
 
 
 def _doubt_script(foreign: Mapping[str, int], n_tokens: int) -> str | None:
