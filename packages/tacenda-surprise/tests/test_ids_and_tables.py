@@ -66,6 +66,8 @@ def test_tables_with_a_row_a_rating_are_taken_without_a_word(long, pd, tmp_path)
             long.iloc[:, :3].set_axis([1, 2, 3], axis=1),
             long.iloc[:, [1, 0, 2]].set_axis(range(3), axis=1)[[1, 0, 2]],
             long.head(5),
+            long.assign(when=0)[["when", "rating", "item", "user"]],
+            long[["rating", "item", "user"]].rename(columns={"user": "userId", "item": "Item_ID"}),
         ):
             fitted = BiasOnly().fit(table)
             if len(table) > 5:

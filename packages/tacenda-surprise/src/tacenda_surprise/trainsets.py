@@ -143,8 +143,8 @@ class FitData(NamedTuple):
 def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset:
     """A Trainset of a data frame or a sparse matrix, on ``scale``; None: that of its ratings.
 
-    The first three columns of a data frame are users, items and ratings, whatever their names; row and column of a
-    sparse matrix (users, items) are the raw ids, and stored zeros are ratings.
+    Users, items and ratings are the columns of a data frame with these names, or else its first three; row and column
+    of a sparse matrix (users, items) are the raw ids, and stored zeros are ratings.
 
     Raises DataError for anything else, and for ratings that are not finite numbers.
     """
@@ -152,7 +152,7 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
         table = data.tocoo()
         columns = [table.row.tolist(), table.col.tolist(), table.data.astype(float).tolist()]
     elif hasattr(data, "iloc") and np.ndim(data) == 2 and data.shape[1] >= 3:
-        columns = [data.iloc[:, k].tolist() for k in range(3)]
+        columns = _take_columns(data, 3)
         _refuse_wide(data, columns)
     else:
         raise DataError(
@@ -197,7 +197,7 @@ def interactions_of(data: Any) -> FitData:
         table = data.tocoo()
         columns = [part[table.data != 0].tolist() for part in (table.row, table.col)]
     elif hasattr(data, "iloc") and np.ndim(data) == 2 and data.shape[1] >= 2:
-        columns = [data.iloc[:, k].tolist() for k in range(min(data.shape[1], 3))]
+        columns = _take_columns(data, min(data.shape[1], 3))
         if len(columns) == 3:
             _refuse_wide(data, columns)
     else:
@@ -218,6 +218,20 @@ def _collect_choices(
         raw_index(users, "user"), raw_index(items, "item"), scale=(0.0, 1.0),
     )  # fmt: skip
     return FitData(ratings, None, users, items, len(users), 1.0)
+
+
+def _take_columns(frame: Any, n: int) -> list[list[Any]]:
+    """Take the columns of users, items and ratings by their names, as far as these are there; else the first ``n``."""
+    labels = [str(label).casefold() for label in getattr(frame, "columns", ())]
+    places = [
+        next(
+            (k for k, label in enumerate(labels) if label in (name, f"{name}_id", f"{name}id")),
+            None,
+        )
+        for name in ("user", "item", "rating")[:n]
+    ]
+    chosen = range(n) if None in places else places
+    return [frame.iloc[:, k].tolist() for k in chosen]
 
 
 def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
