@@ -151,14 +151,16 @@ ROWS: dict[str, Row] = {
 }
 
 
-def build(component: str, row: Row, vectors: Any, language: str = "en") -> spacy.Language:
+def build(
+    component: str, row: Row, vectors: Any, language: str = "en", layers: Config | None = None
+) -> spacy.Language:
     """A pipeline with one stock component, uninitialized; `vectors` as `word_vectors` gives them.
 
-    All its layers multiply with numpy's BLAS, whatever row it is of.
+    Its layers are those of the row, or the ``layers`` given; all multiply with numpy's BLAS.
     """
     nlp = spacy.blank(language)
     take_vectors(nlp, row, vectors)
-    model: Config = {"tok2vec": row.tok2vec()}
+    model: Config = {"tok2vec": layers or row.tok2vec()}
     if component == "tagger":
         model["@architectures"] = "spacy.Tagger.v2"
     else:
