@@ -72,9 +72,8 @@ def row_of(name: str) -> pipelines.Row:
     return pipelines.ROWS[pipelines.DEFAULT if name == AS_INSTALLED else name]
 
 
-def saved(kind: str, name: str) -> Path:
+def saved(kind: str, row: pipelines.Row) -> Path:
     """Return the folder of a trained pipeline."""
-    row = row_of(name)
     facts = [HEADS[kind], repr(row), EPOCHS]
     make = lambda folder: trained(kind, row).to_disk(folder / "pipeline")  # noqa: E731
     return kept.folder(f"pipeline-{kind}", facts, make)[0] / "pipeline"
@@ -175,7 +174,7 @@ def words_per_second(nlp: spacy.Language, text: Text, kind: str, batch_size: int
 
 
 def measure(options: Any, kind: str) -> list[Row]:
-    folders = {name: saved(kind, name) for name in options.chosen(ROWS)}
+    folders = {name: saved(kind, row_of(name)) for name in options.chosen(ROWS)}
     texts = {name: Text(name, options.sentences) for name in TEXTS}
     shapes = list(product(TEXTS, INPUTS, BATCHES))
     found: dict[tuple[Any, ...], list[float]] = {}

@@ -1,0 +1,81 @@
+"""Words per second of taggers on what a spaCy user could pick, first pass over raw text, one thread.
+
+    python -m benchmarks.embeddings.peers_speed [--repeats 5] [--only ROW ...]
+
+For a quiet machine. Text is EWT dev, a sentence a document, tokenized by spaCy on the clock. All take turns. Layers that
+were pretrained or copied have the speed of spaCy's default, as they have its form.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import spacy
+
+from benchmarks.embeddings import peers, pipeline_speed, pipelines, transformer
+from benchmarks.reporting import Row, Table, main
+
+BATCH = 64
+FROZEN = "MiniLM-L6, frozen"
+ROWS = {
+    name: row
+    for name, row in peers.ROWS.items()
+    if isinstance(row, pipelines.Row) or name == FROZEN
+}
+PROTOCOL = {
+    "measure": "words per second of one tagger, raw text, a pipeline just loaded (caches empty, kernels compiled before)",
+    "text": "EWT dev, 2,001 sentences, 25,147 words, in batches of 64",
+    "MiniLM-L6": "spaCy's tokenizer, then pieces, seven layers and a linear classifier of 17 tags, sentences of like "
+    "length together; torch on one thread",
+    "linear algebra": pipeline_speed.PROTOCOL["linear algebra"],
+    "turns": "rows take turns; medians",
+}
+
+
+def tag_by_transformer(sentences: list[str], weights: np.ndarray) -> None:
+    """Do what a tagger on the frozen model does: tokenize, encode, take the best tag of each word."""
+    tokenizer = spacy.blank("en").tokenizer
+    words = [[token.text for token in tokenizer(sentence)] for sentence in sentences]
+    for each in transformer.features(words):
+        (each @ weights).argmax(1)
+
+
+def rows(options: Any) -> Iterator[Row]:
+    text = pipeline_speed.Text("sentences", options.sentences)
+    chosen = options.chosen(ROWS)
+    weights = np.zeros((7 * 384, 17), np.float32)
+    found: dict[str, list[float]] = {}
+    for turn, name in product(range(options.repeats), chosen):
+        if name == FROZEN:
+            transformer.features([["warm", "up"]])
+            gc.collect()
+            start = time.perf_counter()
+            tag_by_transformer(text.raw, weights)
+            speed = text.n_words / (time.perf_counter() - start)
+        else:
+            load = lambda: pipeline_speed.loaded(folder, name)  # noqa: B023, E731
+            folder = pipeline_speed.saved("tagger", ROWS[name])
+            if turn == 0:
+                pipeline_speed.words_per_second(load(), text, "raw text", BATCH)
+            speed = pipeline_speed.words_per_second(load(), text, "raw text", BATCH)
+        found.setdefault(name, []).append(speed)
+        print(f"{name}, turn {turn}: {speed:.0f} words/s", flush=True)
+    for name, own in found.items():
+        yield {
+            "row": name,
+            **pipeline_speed.compare(own, {"times default": found.get(pipelines.DEFAULT)}),
+        }
+
+
+if __name__ == "__main__":
+    main(
+        __doc__,
+        Table("embeddings-peers-speed", PROTOCOL, rows, options=("repeats",)),
+        repeats=5,
+        sentences=10**9,
+    )
