@@ -9,7 +9,6 @@ was chosen on a test part, which is looked at once, with the step that is best o
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import chain
@@ -159,11 +158,7 @@ def inputs(name: str, row: pipelines.Row) -> str | None:
     """Return a digest of the vectors that a row reads; None for layers of ours, whose code is what counts."""
     if row.output:
         return None
-    nlp, _ = made(name, row)
-    found = hashlib.sha256(str(row.tok2vec()).encode())
-    for word in sorted(pipelines.words_of([load(name)])):
-        found.update(nlp.vocab.get_vector(word).tobytes())
-    return found.hexdigest()[:12]
+    return pipelines.digest(made(name, row)[0], row, [load(name)])
 
 
 def measure(name: str, row: pipelines.Row, size: int | None, seed: int) -> Row:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.embeddings.peers_speed [--repeats 5] [--only ROW ...]
 
-For a quiet machine. Text is EWT dev, a sentence a document, tokenized by spaCy on the clock. All take turns. Layers that
-were pretrained or copied have the speed of spaCy's default, as they have its form.
+For a quiet machine. Text is EWT dev, a sentence a document, tokenized by spaCy on the clock. All take turns. Layers
+that were pretrained or copied have the form of spaCy's default, and its speed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROWS = {
     if isinstance(row, pipelines.Row) or name == FROZEN
 }
 PROTOCOL = {
-    "measure": "words per second of one tagger, raw text, a pipeline just loaded (caches empty, kernels compiled before)",
+    "measure": "words per second of one tagger, raw text, a pipeline just loaded: caches empty, kernels compiled",
     "text": "EWT dev, 2,001 sentences, 25,147 words, in batches of 64",
     "MiniLM-L6": "spaCy's tokenizer, then pieces, seven layers and a linear classifier of 17 tags, sentences of like "
     "length together; torch on one thread",

@@ -5,6 +5,7 @@ The spaCy pipelines that are compared: stock tagger and ner on different layers 
 
 from __future__ import annotations
 
+import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -237,6 +238,14 @@ def static_vectors(tasks: list[labelled.Task], width: int) -> Vectors:
     for word in sorted(words_of(tasks) | set(vocabulary.words)):
         vectors.add(strings.add(word), row=vocabulary.id_of(word))
     return vectors
+
+
+def digest(nlp: spacy.Language, row: Row, tasks: list[labelled.Task]) -> str:
+    """Return a digest of the layers of a row, and of the vectors that it reads of the words of the data."""
+    found = hashlib.sha256(str(row.tok2vec()).encode())
+    for word in sorted(words_of(tasks)):
+        found.update(nlp.vocab.get_vector(word).tobytes())
+    return found.hexdigest()[:12]
 
 
 def words_of(tasks: list[labelled.Task]) -> set[str]:
