@@ -46,14 +46,14 @@ PARTS = (
     *(
         _part(f"embeddings.{name}", f"embeddings-{name.replace('_', '-')}")
         for name in (
-            *("local", "start", "unseen", "languages", "multiword", "whole"),
-            *("raw_text", "lexicalized"),
+            *("local", "start", "unseen", "languages", "multiword", "peers"),
+            *("whole", "raw_text", "lexicalized"),
         )
     ),
     _part("embeddings.spacy_rows", "embeddings-spacy"),
     *(
         _part(f"embeddings.{name}", f"embeddings-{name.replace('_', '-')}", timed=True)
-        for name in ("pipeline_speed", "training_speed", "fit", "smoothing")
+        for name in ("pipeline_speed", "peers_speed", "training_speed", "fit", "smoothing")
     ),
     # gensim gets as many epochs as take our CPU time
     _part("varembed.intrinsic", "varembed-intrinsic varembed-differences", timed=True),
