@@ -37,6 +37,7 @@ from tacenda_surprise.catalogue import (
     Numbers,
     deviation,
     lengthen,
+    mean_row,
     standardize,
 )
 from tacenda_surprise.gibbs import (
@@ -99,7 +100,6 @@ class BayesianPMF(RatingAlgorithm):
     learned_class = Chain
     learned: Chain | None
     _samples_average: tuple[Floats, Floats] | None = None
-    _offsets: Floats | None = None  # see `fold`
 
     @configured_by(BayesianPMFSettings)
     def __init__(self, settings: BayesianPMFSettings) -> None:
@@ -213,7 +213,11 @@ class BayesianPMF(RatingAlgorithm):
         numbers = (
             np.array(each, np.float64) for each in (curve, unit.unit, weight, wider, n_chains)
         )
-        self.learned = Chain(taken.thin(_KEPT), found, noises, *numbers)
+        rated = np.minimum(np.diff(ratings.user_offsets), 1)
+        usual = mean_row(found.user_factors, rated) @ found.item_factors.T + found.item_biases
+        usual += mean_row(found.user_biases, rated)
+        samples = taken.thin(_KEPT).center(usual / size, rated)
+        self.learned = Chain(samples, found, noises, *numbers)
         self.figures = [self.history.figure("squared error of a draw")]
 
     def _find_noise(
@@ -256,18 +260,10 @@ class BayesianPMF(RatingAlgorithm):
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedSamples:
         """See `RatingAlgorithm.fold`: the expected factors of the user under every sample."""
-        items = np.asarray(items, np.int64)
+        samples, items = self._learned(self.learned).samples, np.asarray(items, np.int64)
         rated = check_rated(items, values, len(self.catalogue.items))
-        found = self._fold_samples(items, rated, self._known_items(items, identities))
-        if self._offsets is None:
-            # Few samples are kept, so a usual user's ratings are off by their noise, which that of others shares.
-            every = np.append(np.arange(len(self.catalogue.items)), -1)
-            usual = self._fold_samples(every[:0], np.empty(0, np.float32), every[:0])
-            self._offsets = self.score_pairs(np.full(len(every), -1), every) - usual.score(every)
-        return found._replace(offsets=self._offsets)
-
-    def _fold_samples(self, items: Numbers, rated: Floats, known: Numbers) -> FoldedSamples:
-        samples, usual = self._learned(self.learned).samples, self._average_samples
+        known = self._known_items(items, identities)
+        usual = self._average_samples
         return fold(samples, self._unit, items, rated, known, usual, self._temper)
 
     @property
@@ -280,7 +276,7 @@ class BayesianPMF(RatingAlgorithm):
 
     def _know(self, data: FitData, seen: Identities) -> None:
         super()._know(data, seen)
-        self._samples_average = self._offsets = None
+        self._samples_average = None
 
     @property
     def _unit(self) -> Unit:

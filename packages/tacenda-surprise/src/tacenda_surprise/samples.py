@@ -56,6 +56,18 @@ class Samples(Arrays):
         chosen = total - 1 - (np.arange(min(n, total))[::-1] * total) // min(n, total)
         return self.map(lambda part: part[chosen])
 
+    def center(self, usual: Floats, rated: Numbers) -> Samples:
+        """Give the items biases by which the mean user has the scores ``usual`` (items,), which all samples give.
+
+        Few samples are kept, and their noise in the scores of an item is about the same for every user. ``rated``
+        (users,) says which users have ratings, 1 or 0; the mean is over these.
+        """
+        x, q = mean_row(self.x.transpose(1, 0, 2), rated), self.q.copy()
+        found = np.einsum("sd,sid->i", x[:, :-1], q[:, :, :-1]) / np.float32(len(q))
+        found += (q[:, :, -1] + x[:, -1:]).mean(axis=0)
+        q[:, :, -1] += usual - found
+        return replace(self, q=q)
+
     def expected(self, users: Numbers, items: Numbers) -> Doubles:
         """Mean scores of pairs of known users and items (pairs,)."""
         found = np.zeros(len(users))
@@ -258,9 +270,6 @@ class FoldedSamples(NamedTuple):
     unknown: Floats  # (samples, 1, width), of an unknown item
     item_moments: Floats  # (samples, width, width), second moments of its factors about `unknown`
     unit: Unit
-    offsets: Floats | float = (
-        0.0  # (items + 1,), added to expected ratings; the last is an unknown item's
-    )
 
     def _take_items(self, items: Numbers) -> Floats:
         return rows(self.items, items, self.unknown)
@@ -272,8 +281,7 @@ class FoldedSamples(NamedTuple):
     def score(self, items: Numbers | None = None) -> Floats:
         """Expected ratings (items,), not clipped; of all items if None; -1 is an unknown item."""
         wanted = np.arange(self.items.shape[1]) if items is None else np.asarray(items)
-        found = self.unit.ratings(self._score_items(self._take_items(wanted)).mean(axis=0))
-        return found + (self.offsets if isinstance(self.offsets, float) else self.offsets[wanted])
+        return self.unit.ratings(self._score_items(self._take_items(wanted)).mean(axis=0))
 
     def deviations(self, items: Numbers) -> Floats:
         """Standard deviations (items,), by the law of total variance.
