@@ -115,7 +115,7 @@ def render(call: str) -> str:
     rule = ["---", *("---:" if all(map(NUMERIC.match, cells)) else "---" for cells in others)]
     lines = [[labels.get(_spaced(c), _spaced(c)) for c in columns], rule, *body]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return f"{table}\n*Measured {said}.*\n" if said else table
+    return f"{table}\n*Measured {said}*\n" if said else table
 
 
 def figure(call: str) -> str:
@@ -154,8 +154,11 @@ def _found(call: str) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, s
 Reports = list[tuple[dict[str, Any], list[dict[str, Any]]]]
 
 
-def said_of(reports: Reports) -> str:
-    """When and at which commits rows of some reports were measured, and measured again where our code has changed."""
+def said_of(reports: Reports, brief: bool = False) -> str:
+    """Say when rows of some reports were measured, and whether they were again where our code has changed.
+
+    It also names commits and says how busy the machine was, unless it is ``brief``.
+    """
     found = [each for report, rows in reports for each in reporting.runs_of(report, rows)]
     if not found:
         return ""
@@ -165,9 +168,11 @@ def said_of(reports: Reports) -> str:
         run.get("commit") or run["recorded in"] for run in runs if "protocol" in run
     )
     all_are = all("protocol" in run for run in runs)
-    which = "" if all_are else f"at {_listed(list(others))} "
-    mixed = f"; {which}by an earlier protocol" if others else ""
-    return f"{_days(runs)}{_commits(runs)}{_load(reports, runs)}{mixed}{_again(reports)}"
+    which = "" if all_are else " for some" if brief else f" in {_named(list(others))}"
+    mixed = f" An earlier protocol was used{which}." if others else ""
+    details = ", ".join(filter(None, [*_commits(runs), _load(reports, runs)]))
+    where = f" ({details})" if details and not brief else ""
+    return f"{_days(runs)}{where}.{mixed}{_again(reports, brief)}"
 
 
 def is_old(report: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
@@ -184,22 +189,23 @@ def repeated(report: dict[str, Any]) -> dict[str, Any] | None:
     return found if found and found["date"] > report["run"]["date"] else None
 
 
-def _again(reports: Reports) -> str:
+def _again(reports: Reports, brief: bool) -> str:
     """Say which rows of results whose code has changed were measured again, and what came of it."""
     old = {report["name"]: report for report, rows in reports if is_old(report, rows)}
     again = [found for found in map(repeated, old.values()) if found]
     if len(again) < len(old):
-        few = f"; {len(old) - len(again)} of {len(old)} results" if again else ";"
-        return f"{few} not measured again since the code changed"
+        left = f"Of {len(old)} results, {len(old) - len(again)} have not been" if again else "Not"
+        return f" {left} measured again since the code changed."
     if not again:
         return ""
     rows = [row for each in again for row in each["rows"]]
     labels = LABELS["every"] | LABELS.get(next(iter(old)), {})
     named = ", ".join(labels.get(str(each), str(each)) for each in rows[0] if each is not None)
-    which = f"the row {named}" if len(rows) == 1 else f"{len(rows)} rows"
-    if not all(each["same"] for each in again):
-        return f"; {which}, measured again {_days(again)}{_commits(again)}: not the same"
-    return f"; {which}, measured again {_days(again)}{_commits(again)}: the same"
+    which = "One" if brief else f'The row "{named}"'
+    which = f"{which} was" if len(rows) == 1 else f"{len(rows)}{' rows' * (not brief)} were"
+    when = _days(again) if brief else f"{_days(again)} ({_commits(again)[0]})"
+    same = "the same result" if all(each["same"] for each in again) else "another result"
+    return f" {which} measured again {when}, with {same}."
 
 
 def _days(runs: list[dict[str, Any]]) -> str:
@@ -207,23 +213,26 @@ def _days(runs: list[dict[str, Any]]) -> str:
     days = sorted(datetime.fromisoformat(run["date"]).date() for run in runs)
     first, last = (f"{day.day} {day:%B %Y}" for day in (days[0], days[-1]))
     if days[0] == days[-1]:
-        return last
+        return f"on {last}"
     same_month = first.partition(" ")[2] == last.partition(" ")[2]
-    return f"{days[0].day if same_month else first} to {last}"
+    return f"from {days[0].day if same_month else first} to {last}"
 
 
-def _commits(runs: list[dict[str, Any]]) -> str:
+def _commits(runs: list[dict[str, Any]]) -> list[str]:
     """Return the commits that were measured; of runs that name none those that their results were recorded in."""
     changes = {
-        run["commit"]: ", with changes" * bool(run.get("modified"))
+        run["commit"]: " with changes" * bool(run.get("modified"))
         for run in runs
         if run.get("commit")
     }
     measured = [f"{commit}{changed}" for commit, changed in changes.items()]
-    recorded = dict.fromkeys(run["recorded in"] for run in runs if run.get("recorded in"))
-    named = {"at": measured, "recorded in": list(recorded)}
-    found = [f"{where} {_listed(names)}" for where, names in named.items() if names]
-    return f"{'' if measured else ','} {', '.join(found)}" if found else ""
+    recorded = list(dict.fromkeys(run["recorded in"] for run in runs if run.get("recorded in")))
+    found = [_named(measured)] if measured else []
+    return [*found, f"recorded in {_named(recorded)}"] if recorded else found
+
+
+def _named(commits: list[str]) -> str:
+    return f"commit{'s' * (len(commits) > 1)} {_listed(commits)}"
 
 
 def _listed(words: list[str]) -> str:
@@ -238,7 +247,8 @@ def _load(reports: list[tuple[dict[str, Any], Any]], runs: list[dict[str, Any]])
     if not loads or not all(part and part.timed for part in made_by):
         return ""
     ends = dict.fromkeys(f"{load:.1f}" for load in (min(loads), max(loads)))
-    return f", load {' to '.join(ends)} on {runs[0]['cores']} cores"
+    cores = runs[0]["cores"]
+    return f"load {' to '.join(ends)} on {cores} core{'s' * (cores > 1)}"
 
 
 def _spaced(text: str) -> str:
@@ -300,9 +310,10 @@ def fill(text: str) -> str:
     )
     text = LEGEND.sub("", text)
     figures = [_found(match["call"])[:2] for match in FIGURE.finditer(text)]
-    said = said_of([(report, rows) for report, rows in figures])
+    said = said_of([(report, rows) for report, rows in figures], brief=True)
     if said:
-        text = f"{text.rstrip()}\n\n<!-- legend -->\nFigures in the text: measured {said}.\n<!-- /legend -->\n"
+        line = f"*The numbers in the text were measured {said}*"
+        text = f"{text.rstrip()}\n\n<!-- legend -->\n{line}\n<!-- /legend -->\n"
     return text
 
 

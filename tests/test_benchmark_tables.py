@@ -125,13 +125,13 @@ def measured(folder, monkeypatch):
 def test_a_table_says_when_it_was_measured_and_whether_it_was_again_since_the_code_changed(
     measured,
 ):
-    line = "\n\n*Measured 22 November 2026 at abcdef1234.*\n"
+    line = "\n\n*Measured on 22 November 2026 (commit abcdef1234).*\n"
     assert tables.render("made-up columns=row").endswith(line)
     measured('"""Better words."""\nx = 1  # and a comment\n')
     assert tables.render("made-up columns=row").endswith(line)
     measured("x = 2\n")
     assert tables.render("made-up columns=row").endswith(
-        " at abcdef1234; not measured again since the code changed.*\n"
+        " (commit abcdef1234). Not measured again since the code changed.*\n"
     )
 
 
@@ -143,18 +143,19 @@ def test_a_table_of_older_code_names_the_row_that_was_measured_again(measured, f
             "rows": [["a", None]],
         } | record
         (folder / "repeated.json").write_text(json.dumps({"made-up": {"same": True} | record}))
-        return tables.render("made-up columns=row").splitlines()[-1].partition(" at abcdef1234")[2]
+        return tables.render("made-up columns=row").splitlines()[-1].partition("abcdef1234)")[2]
 
     assert line() == ".*"
     measured("x = 2\n")
-    assert line() == "; the row a, measured again 27 November 2026 at fedcba4321: the same.*"
-    assert "; 2 rows, measured again 27" in line(rows=[["a"], ["b"]])
-    assert line(same=False).endswith(" at fedcba4321: not the same.*")
-    assert "not measured again" in line(date="2026-11-21T09:00:00+00:00")
+    again = 'The row "a" was measured again on 27 November 2026'
+    assert line() == f". {again} (commit fedcba4321), with the same result.*"
+    assert ". 2 rows were measured again on 27" in line(rows=[["a"], ["b"]])
+    assert line(same=False).endswith(" (commit fedcba4321), with another result.*")
+    assert "Not measured again" in line(date="2026-11-21T09:00:00+00:00")
     page = "It is <!-- figure:made-up row=a column=size -->?<!-- /figure -->.\n"
-    assert "abcdef1234; not measured again since" in tables.fill(page)
-    assert "; the row a, measured again" in line()
-    assert "abcdef1234; the row a, measured again" in tables.fill(page)
+    assert "2026. Not measured again" in tables.fill(page)
+    assert again in line()
+    assert "2026. One was measured again on 27 November 2026, with the same" in tables.fill(page)
 
 
 def test_runs_of_before_there_were_digests_name_where_they_were_recorded(measured):
@@ -162,13 +163,14 @@ def test_runs_of_before_there_were_digests_name_where_they_were_recorded(measure
     measured(earlier=[{"run": older, "rows": ["b"]}])
     said = tables.render("made-up columns=row").splitlines()[-1]
     assert said == (
-        "*Measured 20 to 22 November 2026 at abcdef1234, recorded in fedcba4321; not measured again since the code "
-        "changed.*"
+        "*Measured from 20 to 22 November 2026 (commit abcdef1234, recorded in commit fedcba4321). Not measured "
+        "again since the code changed.*"
     )
-    assert tables.render("made-up row=a").endswith("*Measured 22 November 2026 at abcdef1234.*\n")
+    assert tables.render("made-up row=a").endswith(" 22 November 2026 (commit abcdef1234).*\n")
     measured(earlier=[{"run": {**older, "protocol": {"training": "otherwise"}}, "rows": ["b"]}])
-    assert "; at fedcba4321 by an earlier protocol; not" in tables.render("made-up columns=row")
-    assert "; by an earlier protocol; not" in tables.render("made-up row=b columns=row")
+    mixed = tables.render("made-up columns=row")
+    assert ". An earlier protocol was used in commit fedcba4321. Not" in mixed
+    assert ". An earlier protocol was used. Not" in tables.render("made-up row=b columns=row")
 
 
 def test_no_change_of_ours_makes_figures_of_other_libraries_old(measured):
@@ -196,7 +198,7 @@ def test_a_table_of_times_says_how_busy_the_machine_was(measured, monkeypatch):
     assert "load" not in tables.render("made-up columns=row")
     monkeypatch.setattr(parts, "PARTS", (parts.Part("made", ("made-up",), timed=True),))
     assert tables.render("made-up columns=row").endswith(
-        " at abcdef1234, load 0.0 to 1.3 on 2 cores.*\n"
+        " (commit abcdef1234, load 0.0 to 1.3 on 2 cores).*\n"
     )
 
 
@@ -204,11 +206,11 @@ def test_a_page_with_figures_in_prose_ends_with_when_they_were_measured(measured
     page = "It takes <!-- figure:made-up row=b column=speed decimals=2 -->?<!-- /figure --> s.\n"
     filled = tables.fill(page)
     assert " -->2.35<!-- /figure --> s." in filled
-    assert "\nFigures in the text: measured 22 November 2026 at abcdef1234.\n" in filled
+    assert "\n*The numbers in the text were measured on 22 November 2026.*\n" in filled
     assert tables.fill(filled) == filled
     assert tables.unmarked(filled) == []
     measured("x = 2\n")
-    assert " at abcdef1234; not measured again since the code changed.\n" in tables.fill(filled)
+    assert " 2026. Not measured again since the code changed.*\n" in tables.fill(filled)
     measured("x = 1\n")
     assert tables.fill(tables.fill(filled)) == filled
 
