@@ -9,8 +9,10 @@ same numbers, which is checked. Without the module its rows are left out.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -28,6 +30,12 @@ from tacenda_lm.sequences import with_ends
 LINE = "the first sentence that a user tries"
 OURS, THEIRS, TRIE = "ours", "kenlm", "kenlm trie"
 Works = dict[tuple[str, str], Callable[[], Any]]
+FRESH = """import time
+start = time.perf_counter()
+import {module}
+{opened}.score({line!r})
+print(time.perf_counter() - start)
+"""
 
 
 def protocol(options: Any) -> dict[str, Any]:
@@ -44,8 +52,9 @@ def protocol(options: Any) -> dict[str, Any]:
         "line by line": "score(line) for every line, of our model and of kenlm.Model",
         "perplexities": "perplexity(line) for every line, likewise",
         "word by word": "BaseScore for every word, each state from the one before",
-        "files": "opening is tacenda.load of a saved model and kenlm.Model of a trie, both mapped, and one line scored "
-        "then; reading is of an ARPA file, ours with its check that distributions sum to one; seconds of the processor",
+        "files": "opening is tacenda.load of a saved model and kenlm.Model of a trie, both mapped, and one line "
+        "scored then; reading is of an ARPA file, ours with its check that distributions sum to one; seconds of the "
+        "processor. A fresh process: from before the import to the score of a line, by the clock, bytecode kept",
         "training": "counting and estimating from a corpus of ids, reading and tokenizing left out; our training only: "
         "the kenlm module has none, and lmplz is a program of its own",
         "repeats": reporting.TURNS,
@@ -101,6 +110,30 @@ def file_rows(
         works[THEIRS, "opening and a line"] = lambda: kenlm.Model(trie).score(LINE)
     for (who, how), seconds in interleaved(works, repeats).items():
         row = {"part": "files", "scorer": who, "given": how}
+        yield {**row, **reporting.timing(seconds, "ms", 1000), "load": reporting.load()}
+    yield from fresh_rows(folder, {who for who, how in works if how == "opening"}, repeats)
+
+
+def fresh_rows(folder: Path, scorers: set[str], repeats: int) -> Iterator[Row]:
+    """Time what commands and workers pay: a new process imports, opens a saved model and scores a line."""
+    programs = {
+        OURS: FRESH.format(
+            module="tacenda", opened=f"tacenda.load({str(folder / 'saved')!r})", line=LINE
+        ),
+        THEIRS: FRESH.format(
+            module="kenlm", opened=f"kenlm.Model({str(folder / 'model.trie')!r})", line=LINE
+        ),
+    }
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    found: dict[str, list[float]] = {who: [] for who in sorted(scorers)}
+    for turn in range(repeats + 1):
+        for who, seconds in found.items():
+            command = [sys.executable, "-c", programs[who]]
+            printed = subprocess.run(command, check=True, capture_output=True, env=environment)
+            seconds.extend([float(printed.stdout)] if turn else [])  # the first compiles bytecode
+    for who, seconds in found.items():
+        row = {"part": "files", "scorer": who, "given": "opening and a line in a fresh process"}
         yield {**row, **reporting.timing(seconds, "ms", 1000), "load": reporting.load()}
 
 
