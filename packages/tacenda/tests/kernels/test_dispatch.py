@@ -224,6 +224,51 @@ def test_an_unknown_name_lists_the_known(install):
         kernels.resolve("merge_counts")
 
 
+def test_a_choice_without_the_operation_says_who_chose_and_which_backends_have_it(
+    install, monkeypatch
+):
+    install("low", 10, op=answer("low"))
+    install("high", 20, op=answer("high"))
+    monkeypatch.setenv(dispatch.ENVIRONMENT, "cpu")
+    with pytest.raises(
+        KernelError, match=r"TACENDA_KERNELS=cpu chooses runs 'op' on cpu: add .* of high, low$"
+    ):
+        kernels.resolve("op")
+    with (
+        kernels.use("cpu"),
+        pytest.raises(KernelError, match=r"kernels.use\('cpu'\) chooses .* no installed one does"),
+    ):
+        kernels.resolve("knitting")
+    monkeypatch.setenv(dispatch.ENVIRONMENT, "cpu,hihg")
+    with pytest.raises(
+        KernelError, match=r"'hihg' is ready here, as TACENDA_KERNELS=cpu,hihg asks for: choose"
+    ):
+        kernels.resolve("op")
+
+
+def test_what_prepares_arguments_must_take_them_all():
+    def check(x):
+        return None
+
+    with pytest.raises(
+        KernelError, match=r"operation knit has the arguments x, row, and .* check\(x\), must take"
+    ):
+
+        @kernels.operation(prepare=check)
+        def knit(x, row):
+            return None
+
+    assert "knit" not in dispatch.OPERATIONS
+
+    for sound in (lambda *all: None, lambda x, row=1, more=2: None, print):
+        assert kernels.operation(prepare=sound)(knit_well).specification is knit_well
+    del dispatch.OPERATIONS["knit_well"]
+
+
+def knit_well(x, row):
+    """An operation."""
+
+
 def test_an_operation_nobody_offers_is_an_error_that_names_it():
     with pytest.raises(KernelError, match="'knitting' on cpu"):
         kernels.resolve("knitting")

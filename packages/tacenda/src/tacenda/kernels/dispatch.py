@@ -126,23 +126,23 @@ def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
         define_operations()
     key = operation, kind, chosen.get(), plugins.generation
     loaded, unloaded = _load_backends()
-    skipped: list[str] = []
-    fitting: list[tuple[str, Operation]] = []
-    for name, backend in _select(loaded, unloaded, wanted):
-        try:
-            if not offers(backend, operation):
-                continue
-            if kind not in backend.devices:
-                skipped.append(f"{name} does not serve {kind}")
-                continue
-            fitting.append((name, getattr(backend, operation)))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a broken operation must not disturb the others
-            reason = describe(error.__cause__ or error)
-            skipped.append(f"{name} cannot be imported ({reason})")
+    fitting, skipped = _find_fitting(_select(loaded, unloaded, wanted), operation, kind)
+
+    def nothing_left(reasons: list[str]) -> KernelError:
+        why = f" ({'; '.join(reasons)})" if reasons else ""
+        if not wanted:
+            return KernelError(
+                f"no kernel backend runs {operation!r} on {kind}{why}: see `tacenda plugins kernels`"
+            )
+        others, _ = _find_fitting(_select(loaded, unloaded, ()), operation, kind)
+        names = [name for name, _ in others if name not in wanted]
+        advice = f"add one that does, of {', '.join(names)}" if names else "no installed one does"
+        return KernelError(
+            f"no kernel backend that {_name_choice(wanted)} chooses runs {operation!r} on {kind}{why}: {advice}"
+        )
+
     if not fitting:
-        raise _nothing_left(operation, kind, wanted, skipped + unloaded)
+        raise nothing_left(skipped + unloaded)
     asked_for = bool(wanted)  # what was chosen by name needs no warning
 
     def run(*args: Any) -> Any:
@@ -156,7 +156,7 @@ def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
             except UnsupportedShape as error:
                 reasons.append(f"{name}: {error}")
                 last = error
-        raise _nothing_left(operation, kind, wanted, reasons + unloaded) from last
+        raise nothing_left(reasons + unloaded) from last
 
     best, function = fitting[0]
     warns = best == REFERENCE and not asked_for
@@ -165,6 +165,34 @@ def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
         resolved.clear()
     resolved[key] = found
     return found
+
+
+def _find_fitting(
+    backends: list[tuple[str, Any]], operation: str, kind: str
+) -> tuple[list[tuple[str, Operation]], list[str]]:
+    """Return the functions for an operation, in order, and a reason for each backend that has one but cannot run it."""
+    fitting: list[tuple[str, Operation]] = []
+    skipped: list[str] = []
+    for name, backend in backends:
+        try:
+            if not offers(backend, operation):
+                continue
+            if kind not in backend.devices:
+                skipped.append(f"{name} does not serve {kind}")
+                continue
+            fitting.append((name, getattr(backend, operation)))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a broken operation must not disturb the others
+            reason = describe(error.__cause__ or error)
+            skipped.append(f"{name} cannot be imported ({reason})")
+    return fitting, skipped
+
+
+def _name_choice(wanted: _Choice) -> str:
+    """Return what the user wrote to choose backends."""
+    names = ",".join(wanted)
+    return f"kernels.use({names!r})" if chosen.get() else f"{ENVIRONMENT}={names}"
 
 
 def _names(text: str) -> _Choice:
@@ -247,7 +275,7 @@ def _select(loaded: list[_Owned], unloaded: list[str], wanted: _Choice) -> list[
             why = "; ".join(reason for reason in unloaded if reason.startswith(f"{name} "))
             raise KernelError(
                 f"no kernel backend {choice!r} is ready here"
-                f"{f' ({why})' if why else ''}: choose from {known}"
+                f"{f' ({why})' if why else ''}, as {_name_choice(wanted)} asks for: choose from {known}"
             )
         if len(named) > 1:
             owners = " and ".join(distribution for distribution, _ in named)
@@ -257,16 +285,6 @@ def _select(loaded: list[_Owned], unloaded: list[str], wanted: _Choice) -> list[
             )
         selected.append((name, named[0][1]))
     return selected
-
-
-def _nothing_left(operation: str, kind: str, wanted: _Choice, skipped: list[str]) -> KernelError:
-    """Return the error for an operation that no backend runs, with the reason of each that was asked."""
-    asked = f" among {', '.join(wanted)}" if wanted else ""
-    reasons = f" ({'; '.join(skipped)})" if skipped else ""
-    return KernelError(
-        f"no kernel backend{asked} runs {operation!r} on {kind}{reasons}: "
-        "see `tacenda plugins`, or choose another with tacenda.kernels.use or TACENDA_KERNELS"
-    )
 
 
 def _warn_of_reference(operation: str, reasons: list[str], unloaded: list[str]) -> None:

@@ -78,9 +78,13 @@ def operation(
     prepare
         Takes the checked arguments, all of them by position. It raises KernelError for what annotations cannot say,
         and may return arguments to use instead.
+
+    Raises KernelError for a ``prepare`` that cannot be called with these arguments.
     """
     if specification is None:
         return functools.partial(operation, prepare=prepare)
+    if prepare is not None:
+        _check_prepare(prepare, specification)
     quick: Any = None
 
     @functools.wraps(specification)
@@ -93,6 +97,20 @@ def operation(
     call.specification = specification  # type: ignore[attr-defined]
     dispatch.OPERATIONS[specification.__name__] = call
     return call
+
+
+def _check_prepare(prepare: Callable[..., Any], specification: Callable[..., Any]) -> None:
+    """Raise KernelError unless ``prepare`` takes as many arguments as the operation has."""
+    names = list(inspect.signature(specification).parameters)
+    try:
+        inspect.signature(prepare).bind(*names)
+    except TypeError as error:
+        raise KernelError(
+            f"the operation {specification.__name__} has the arguments {', '.join(names)}, and its prepare, "
+            f"{getattr(prepare, '__name__', prepare)}{inspect.signature(prepare)}, must take all of them by position"
+        ) from error
+    except ValueError:  # written in C, without a signature
+        return
 
 
 # -- arguments that are as declared ------------------------------------------------------------------
