@@ -112,10 +112,32 @@ def test_registering_again_replaces_as_when_a_notebook_cell_is_run_twice():
         plugins.unregister("embedders", "mine")
 
 
-def test_an_installed_name_cannot_be_registered_for_the_same_distribution(install):
-    install(FakeDistribution("Some.Dist", [embedder("lds", object)]))
-    with pytest.raises(PluginError, match="already installs 'lds'"):
+def test_another_object_cannot_be_registered_for_the_distribution_that_installs_the_name(install):
+    install(FakeDistribution("Some.Dist", [embedder("lds", object, "their.module:LDS")]))
+    with pytest.raises(
+        PluginError, match=r"Some.Dist installs another 'lds' .* from their.module:LDS: leave out"
+    ):
         plugins.register("embedders", "lds", object(), distribution="some-dist")
+
+
+def test_registering_what_the_distribution_installs_itself_changes_nothing(install):
+    installed = [model(name="lds", distribution="some-dist")]
+    install(FakeDistribution("Some.Dist", [embedder("lds", lambda: installed[-1])]))
+    before = plugins.available("embedders")
+    plugins.register("embedders", "lds", installed[0], distribution="some-dist")
+    assert [r.key for r in plugins.available("embedders")] == [r.key for r in before]
+    assert plugins.get("embedders", "lds") is installed[0]
+    installed.append(model(name="lds", distribution="some-dist"))  # its module is reloaded
+    plugins.register("embedders", "lds", installed[1], distribution="some-dist")
+    assert plugins.get("embedders", "lds") is installed[1]
+
+
+def test_registering_an_installed_class_without_its_distribution_claims_the_name_once(install):
+    mine = model(name="lds", distribution="some-dist")
+    install(FakeDistribution("Some.Dist", [embedder("lds", lambda: mine, f"{__name__}:Model")]))
+    mine.__qualname__ = "Model"
+    plugins.register("embedders", "lds", mine)
+    assert plugins.get("embedders", "lds") is mine
 
 
 def test_a_runtime_object_does_not_silently_displace_an_installed_one(install):

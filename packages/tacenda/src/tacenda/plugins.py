@@ -205,7 +205,9 @@ def make(
 def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> None:
     """Add an object to the registry of this process, for a test or a notebook, or replace an existing one.
 
-    Raises PluginError if the kind is unknown, the name is empty, or the distribution installs that name itself.
+    An object that is installed under this name already stays as it is.
+
+    Raises PluginError if the kind is unknown, the name is empty, or ``distribution`` installs another object under it.
     """
     target = f"{getattr(obj, '__module__', '?')}:{getattr(obj, '__qualname__', type(obj).__name__)}"
     record = PluginRecord(kind, name, distribution, "", "not loaded", None, target)
@@ -213,16 +215,25 @@ def register(kind: str, name: str, obj: Any, *, distribution: str = RUNTIME) -> 
         raise _unknown_kind(kind)
     if not name:
         raise PluginError("a plugin needs a name")
-    installed = {each.key for each in records()} - _registered.keys()
-    if record.key in installed:
+    same = [r for r in records() if (r.kind, r.name) == (kind, name) and not is_registered(r)]
+    claim = next(
+        (r for r in same if r.key == record.key or (distribution, target) == (RUNTIME, r.target)),
+        None,
+    )
+    # loaded again, as the module may have been reloaded since
+    outcome = None if claim is None else _load(claim)
+    if outcome is not None and outcome[1] is not obj:
         raise PluginError(
-            f"{distribution} already installs {name!r} under tacenda.{kind}: "
-            "register it under another name or distribution"
+            f"{outcome[0].distribution} installs another {name!r} under tacenda.{kind}, from {outcome[0].target}: "
+            "leave out register to use that one, or uninstall it to try yours"
         )
     global generation
     with _lock:
-        _outcomes.pop(record, None)
-        _registered[record.key] = record, obj
+        if claim is not None and outcome is not None:
+            _outcomes[claim] = outcome
+        else:
+            _outcomes.pop(record, None)
+            _registered[record.key] = record, obj
         generation += 1
 
 
