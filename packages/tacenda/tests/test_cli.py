@@ -18,7 +18,7 @@ from support.processes import run_python
 from tacenda import plugins, store
 from tacenda.cli.main import app, main
 from tacenda.cli.options import check_file, check_output, input_text, settings_of
-from tacenda.errors import ArtifactError, CorpusError, DataError, warn
+from tacenda.errors import ArtifactError, CorpusError, DataError, PluginError, warn
 
 
 def tacenda_command(*arguments, **environment):
@@ -305,6 +305,18 @@ def test_plugins_lists_the_built_in_kernels_with_status():
 def test_a_kind_without_plugins_says_so(monkeypatch):
     monkeypatch.setattr(plugins, "available", lambda kind=None: [])
     assert "none is installed" in CliRunner().invoke(app, ["plugins"]).output
+
+
+@pytest.mark.parametrize(
+    ("kind", "home"), [("embedders", "tacenda-embeddings"), ("recommenders", "tacenda-surprise")]
+)
+def test_a_kind_without_plugins_names_the_package_that_has_some(monkeypatch, kind, home):
+    monkeypatch.setattr(plugins, "records", list)
+    told = f"none is installed; the package {home} has some"
+    assert told in CliRunner().invoke(app, ["plugins", kind]).output
+    with pytest.raises(PluginError, match=told):
+        plugins.get(kind, "mine")
+    assert "(none is installed)" in CliRunner().invoke(app, ["plugins", "kernels"]).output
 
 
 @pytest.mark.parametrize(

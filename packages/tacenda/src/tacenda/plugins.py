@@ -39,6 +39,13 @@ from tacenda.forks import cached_property
 #: The kinds of plugins; the entry-point group of a kind is ``tacenda.<kind>``.
 KINDS = ("kernels", "embedders", "language_models", "recommenders", "datasets", "commands")
 
+#: The package of Tacenda's that has plugins of a kind, if the core has none.
+HOMES = {
+    "embedders": "tacenda-embeddings",
+    "language_models": "tacenda-lm",
+    "recommenders": "tacenda-surprise",
+}
+
 #: The groups ``tacenda.<name>`` that are read: the kinds, and ``models``, of folders (`tacenda.artifact.by_name`).
 GROUPS = (*KINDS, "models")
 
@@ -150,7 +157,7 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
         )
     if not matching:
         names = sorted({record.name for record in available(kind)})
-        listed = f"installed are {', '.join(names)}" if names else "none is installed"
+        listed = f"installed are {', '.join(names)}" if names else say_none(kind)
         source = f" of {distribution}" if distribution else ""
         close = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -261,6 +268,12 @@ def refresh() -> None:
         generation += 1
         _installed = None
         _outcomes = {}  # a new dictionary: what is being loaded now goes into the old one
+
+
+def say_none(kind: str | None) -> str:
+    """Say that no plugins of a kind are installed, and which package of Tacenda's has some."""
+    home = HOMES.get(kind or "")
+    return f"none is installed{f'; the package {home} has some' if home else ''}"
 
 
 def _unknown_kind(kind: str) -> PluginError:

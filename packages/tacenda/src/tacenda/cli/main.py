@@ -178,7 +178,7 @@ def list_plugins(
         if trace and outcome.trace:
             typer.echo(outcome.trace)
     if not records:
-        typer.echo("(none is installed)")
+        typer.echo(f"({plugins.say_none(kind)})")
     for fault in plugins.faults():
         typer.echo(fault)
 
