@@ -16,6 +16,7 @@ from tacenda_surprise import (
     ConditionalBayesianPMF,
     ConditionalPMF,
     ConditionalRBM,
+    ImplicitMF,
     Recommender,
     SideInfo,
 )
@@ -160,6 +161,13 @@ def test_both_fits_of_early_stopping_are_resumed(trainset, testset, tmp_path):
     assert resumed.test(testset) == make().fit(trainset).test(testset)
 
 
+@pytest.mark.parametrize("make", [PMF, ConditionalBayesianPMF, RBM, ImplicitMF])
+def test_checkpoints_without_a_seed_are_refused_at_the_first_fit(make, trainset, tmp_path):
+    with pytest.raises(ConfigurationError, match=rf"a seed, .* {make.__name__}\(random_state=0\)$"):
+        make().fit(trainset, checkpoints=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_half_stars_are_levels(fitted):
     algo = fitted(MAKERS["PMF"], [("a", "x", 0.5), ("b", "x", 4.0), ("b", "y", 3.5)], (0.5, 5))
     assert algo.levels.tolist() == [0.5 * k for k in range(1, 11)]
@@ -203,7 +211,7 @@ def test_fits_to_a_sparse_matrix_or_a_frame(trainset):
     assert of_table.trainset.n_ratings == of_frame.trainset.n_ratings == trainset.n_ratings
     assert of_table.trainset.rating_scale == (1.0, 5.0)
     assert of_table.predict(3, 4).est == pytest.approx(of_frame.predict(3, 4).est, abs=0.2)
-    with pytest.raises(DataError, match="given as a list"):
+    with pytest.raises(DataError, match="cannot read ratings from a list: give a Trainset"):
         PMF(**SMALL).fit([("a", "b", 3.0)])
 
 
@@ -279,7 +287,7 @@ def test_a_frame_of_new_ratings_is_on_the_scale_of_the_old(trainset, fitted):
     assert algo.trainset.n_ratings == trainset.n_ratings + 2
     with pytest.raises(DataError, match="off the scale"):
         algo.partial_fit(Frame(["newcomer"], items[:1], [99.0]))
-    with pytest.raises(DataError, match=r"third column .* does not contain numbers"):
+    with pytest.raises(DataError, match=r"third column, .* does not contain numbers"):
         algo.partial_fit(Frame(["newcomer"], items[:1], ["good"]))
 
 

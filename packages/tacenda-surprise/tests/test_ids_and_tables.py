@@ -6,9 +6,10 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from tacenda.errors import DataError, TacendaWarning
-from tacenda_surprise import BiasOnly, Blend, ConditionalPMF
+from tacenda_surprise import PMF, BiasOnly, Blend, ConditionalPMF, ImplicitMF
 from tacenda_surprise.algorithm import RatingAlgorithm
 from tacenda_surprise.testing import dataset
 
@@ -79,8 +80,63 @@ def test_missing_ratings_of_a_frame_are_counted(long, pd, missing):
     value = missing and getattr(pd, missing)
     ratings = [value, value, *long["rating"].tolist()[2:]]
     table = long.assign(rating=pd.array(ratings, dtype=object))
-    with pytest.raises(DataError, match="2 ratings are missing, in the third column"):
-        BiasOnly().fit(table)
+    with pytest.raises(DataError, match="2 ratings are missing in the column 'rating': leave"):
+        BiasOnly().fit(table[["rating", "item", "user", "time"]])
+    with pytest.raises(DataError, match="2 ratings are missing in the third column: leave"):
+        BiasOnly().fit(table.set_axis(["viewer", "film", "stars", "time"], axis=1))
+
+
+class Frame:
+    """What is asked of a data frame of pandas, whose columns have names."""
+
+    def __init__(self, **columns):
+        self.columns, self.held = list(columns), list(columns.values())
+        self.shape, self.ndim, self.iloc = (len(self.held[0]), len(columns)), 2, self
+
+    def __getitem__(self, at):
+        return np.array(self.held[at[1]], object)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.zeros(self.shape)
+
+
+def test_a_column_of_ratings_is_named_as_it_was_found():
+    bad = [3.0, float("nan"), 4.0]
+    found = Frame(rating=bad, item=list("xyz"), user=list("abc"))
+    with pytest.raises(DataError, match="1 ratings are missing in the column 'rating': leave"):
+        BiasOnly().fit(found)
+    found = Frame(Rating=["good", 3, 4], item=list("xyz"), user=list("abc"))
+    with pytest.raises(DataError, match=r"^the column 'Rating', .* not contain numbers \(could"):
+        BiasOnly().fit(found)
+    with pytest.raises(DataError, match="1 ratings are missing in the third column: leave"):
+        BiasOnly().fit(Frame(viewer=list("abc"), film=list("xyz"), stars=bad))
+    with pytest.raises(DataError, match="1 ratings are missing in the matrix: leave"):
+        BiasOnly().fit(csr_array((bad, ([0, 1, 2], [0, 1, 1]))))
+
+
+def test_columns_of_which_only_some_have_the_expected_names_must_be_in_order():
+    users, items, ratings = list("abc"), list("xyz"), [1.0, 2.0, 3.0]
+    BiasOnly().fit(Frame(userId=users, movieId=items, rating=ratings, timestamp=ratings))
+    for columns in (
+        {"userId": users, "movieId": items, "timestamp": ratings, "rating": ratings},
+        {"rating": ratings, "userId": users, "movieId": items},
+    ):
+        with pytest.raises(
+            DataError, match=r"has no column 'item', and its column '.*' is not the .*: name"
+        ):
+            BiasOnly().fit(Frame(**columns))
+    with pytest.raises(
+        DataError, match="no column 'user', and its column 'item' is not the second"
+    ):
+        ImplicitMF().fit(Frame(item=items, customer=users))
+
+
+@pytest.mark.parametrize("make", [BiasOnly, ImplicitMF])
+def test_a_data_set_says_which_trainset_to_give(make):
+    with pytest.raises(
+        DataError, match=r"not a Dataset: give data.build_full_trainset\(\), or call"
+    ):
+        make().fit(dataset([("a", "x", 3.0), ("b", "y", 4.0)]))
 
 
 def test_items_that_are_not_known_are_counted_or_refused(algo):
@@ -133,7 +189,7 @@ def test_new_ratings_with_ids_of_another_type_are_refused(algo, what):
     ],
 )
 def test_who_asks_with_ids_of_another_type_is_told_once(algo, ask):
-    with pytest.warns(TacendaWarning, match="another type|whose ids are int"):
+    with pytest.warns(TacendaWarning, match="not found: the ids|whose ids are int"):
         ask(algo)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -164,3 +220,45 @@ def test_lists_of_candidates_are_those_of_all_items_without_the_others(algo, by,
     listed = algo.top_n(4, by=by, exclude_seen=exclude_seen, candidates=chosen)
     for user, best in listed.items():
         assert best == [pair for pair in everything[user] if pair[0] in chosen][:4]
+
+
+def test_an_unknown_item_of_a_new_user_is_told(algo):
+    new = algo.fold_in({100: 5.0}, uid="guest")
+    average = algo.score_pairs(np.array([0]), np.array([-1]))
+    assert np.isfinite(average).all()
+    for ask in (new.predict, new.predict_std, new.predict_proba):
+        with pytest.warns(TacendaWarning, match="^item 7 is not in the trainset: it is predicted"):
+            ask(7)
+    with pytest.warns(TacendaWarning, match="item '100' is not .* are int, such as .* '100': it"):
+        new.predict("100")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        new.predict(101)
+    with pytest.warns(TacendaWarning, match="item 101 was not found: .* and '101' is not"):
+        algo.predict("guest", "101")
+
+
+def test_what_cannot_be_predicted_for_a_new_user_is_the_same_as_for_a_fitted_one(triples):
+    algo = PMF(biased=False, **SMALL).fit(dataset(triples).build_full_trainset())
+    algo.fold_in({100: 5.0, 101: 1.0}, uid="guest")
+    pairs = [("guest", 7), ("guest", 100), (triples[0][0], 7), ("nobody", 7)]
+    single = [algo.predict(*pair) for pair in pairs]
+    assert [one.details.get("reason") for one in single] == [
+        "Item is unknown.", None, "Item is unknown.", "User and item are unknown."
+    ]  # fmt: skip
+    for one, many in zip(single, algo.test([(*pair, None) for pair in pairs]), strict=True):
+        assert many.details == one.details
+        assert many.est == pytest.approx(one.est, abs=1e-6)
+    many = algo.predict_many(*zip(*pairs, strict=True))
+    np.testing.assert_allclose(many, [one.est for one in single], atol=1e-6)
+
+
+def test_ids_of_a_file_asked_for_by_numbers_are_told_in_one_sentence():
+    rows = [(str(u), str(i), float(1 + (u + i) % 5)) for u in range(5) for i in range(4)]
+    algo = BiasOnly().fit(dataset(rows).build_full_trainset())
+    with pytest.warns(
+        TacendaWarning,
+        match="^user 3 was not found: the ids in the trainset are strings, as Surprise reads them "
+        "from files, and 3 is not: ask for '3'$",
+    ):
+        algo.predict(3, "1")

@@ -424,7 +424,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             Functions that the fitting loop calls.
 
         Raises DataError for a rating that is not finite or off the scale, and ConfigurationError if the algorithm
-        cannot use the identities, keeps no checkpoints, or cannot learn from ratings of this kind.
+        cannot use the identities, keeps no checkpoints or has no seed for them, or cannot learn from ratings of this
+        kind.
         """
         if identities is not None:
             self._require_conditional()
@@ -434,6 +435,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if checkpoints is not None and not self.keeps_checkpoints:
             raise ConfigurationError(
                 f"{type(self).__name__} cannot save the progress of its fit: leave out checkpoints"
+            )
+        if checkpoints is not None and getattr(self.settings, "random_state", 0) is None:
+            raise ConfigurationError(
+                "a fit with checkpoints needs a seed, without which it cannot be resumed: "
+                f"{type(self).__name__}(random_state=0)"
             )
         values = data.ratings.values
         if self.takes_ratings and len(values) > 1 and values.min() == values.max():
@@ -562,17 +568,18 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """Return the expected rating, not clipped, of inner ids or of AlgoBase's marks for unknown ones."""
         model = self._require_fitted()
         user, item = (-1 if isinstance(number, str) else number for number in (u, i))
+        new = None
         if isinstance(u, str):
             new = self._new_users.get(raw := u.removeprefix(_UNKNOWN))
-            if new is not None:
-                return float(new.model_user.score(np.array([item]))[0])
             user = self._unrated_users.get(raw, -1)
-            if user < 0:
-                check_text(raw, self.catalogue.users, self)
+            if user < 0 and new is None:
+                check_text(raw, self.catalogue.users, self._users, self)
         if isinstance(i, str):
-            check_text(i.removeprefix(_UNKNOWN), self.catalogue.items, self)
-        if not self.predicts_unknown and (user < 0 or item < 0):
-            raise PredictionImpossible(_explain_impossible(user, item))
+            check_text(i.removeprefix(_UNKNOWN), self.catalogue.items, self._items, self)
+        if not self.predicts_unknown and (item < 0 or (user < 0 and new is None)):
+            raise PredictionImpossible(_explain_impossible(0 if new else user, item))
+        if new is not None:
+            return float(new.model_user.score(np.array([item]))[0])
         scores = model.score_pairs(np.array([user]), np.array([item]))
         return float(_check(model, "score_pairs", scores, 1)[0])
 
@@ -585,15 +592,8 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         rows = list(testset)
         with _no_collection():
             uids, iids, truths = zip(*rows, strict=True) if rows else ((),) * 3
-            users, items = self._number_pairs(uids, iids)
-            found = self._estimate_pairs(users, items)
-            impossible = self._cannot_predict(users, items)
-            for user, places in self._new_users.rows(uids, users):
-                found[places] = np.clip(user.model_user.score(items[places]), *self.catalogue.scale)
-                impossible[places] = False
+            found, reasons = self._estimate_raw(uids, iids)
             estimates = found.tolist()
-            refused = np.flatnonzero(impossible).tolist()
-            reasons = {row: _explain_impossible(users[row], items[row]) for row in refused}
             # Many small objects, which map makes faster than a loop does.
             details: list[dict[str, Any]] = list(
                 map(dict.copy, repeat({"was_impossible": False}, len(rows)))
@@ -606,6 +606,19 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
             for prediction in predictions:
                 print(prediction)
         return predictions
+
+    def _estimate_raw(
+        self, uids: Sequence[Any], iids: Sequence[Any]
+    ) -> tuple[Doubles, dict[int, str]]:
+        """Estimates (pairs,) of raw ids, clipped, and why those that cannot be predicted have the default."""
+        users, items = self._number_pairs(uids, iids)
+        found = self._estimate_pairs(users, items)
+        for user, places in self._new_users.rows(uids, users):
+            found[places] = np.clip(user.model_user.score(items[places]), *self.catalogue.scale)
+            users[places] = 0  # no longer unknown
+        refused = np.flatnonzero(self._cannot_predict(users, items))
+        found[refused] = self.default_prediction()
+        return found, {row: _explain_impossible(users[row], items[row]) for row in refused.tolist()}
 
     def _number_pairs(self, uids: Sequence[Any], iids: Sequence[Any]) -> tuple[Numbers, Numbers]:
         """Number raw ids, -1 for unknown ones. Warns if none is known because of their type."""
@@ -633,8 +646,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
         Raises ConfigurationError unless there is one item for every user, as do the next three methods.
         """
-        scores = self._ask_about_pairs(uids, iids, "score_pairs")
-        return np.asarray(np.clip(scores, *self.catalogue.scale))
+        return self._estimate_raw(*self._pair(uids, iids))[0]
 
     def predict_users(self, uids: Sequence[Any]) -> Doubles:
         """Estimate the ratings (users, items) of all items, in the order of their inner ids, for some users.
@@ -680,17 +692,23 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     ) -> Doubles:
         """Ask a method of the model, or new users, about pairs of raw ids; the answers are (pairs, *columns)."""
         model = self._require_fitted()
-        uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
-        if len(uids) != len(iids):
-            raise ConfigurationError(
-                f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
-            )
+        uids, iids = self._pair(uids, iids)
         users, items = self._number_pairs(uids, iids)
         answers = _check(model, method, getattr(model, method)(users, items), len(uids), *columns)
         found = answers.astype(np.float64)
         for user, rows in self._new_users.rows(uids, users):
             found[rows] = user.ask(method, items[rows])
         return found
+
+    @staticmethod
+    def _pair(uids: Sequence[Any], iids: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return one user for each item. Raises ConfigurationError."""
+        uids, iids = as_list(uids, "uids"), as_list(iids, "iids")
+        if len(uids) != len(iids):
+            raise ConfigurationError(
+                f"there are {len(uids)} users and {len(iids)} items; give one of each for every pair"
+            )
+        return uids, iids
 
     def default_prediction(self) -> float:
         """Return the prediction for impossible cases: the mean of all ratings."""

@@ -101,13 +101,19 @@ def check_asked(
         )
 
 
-def check_text(text: str, index: IdIndex, owner: object) -> None:
-    """Warn, once for each ``owner``, if ``text``, an unknown id, is the text of a known id of another type."""
-    if text in index:
-        warn(
-            f"{index.what} {text!r} is unknown, and known by an id of another type: ask with the type of the trainset",
-            once=(owner, f"type of {index.what}s"),
-        )
+def check_text(text: str, index: IdIndex, known: Mapping[Hashable, int], owner: object) -> None:
+    """Warn, once for each ``owner``, if ``text``, an unknown id, is the text of a ``known`` id of another type."""
+    if text not in index:
+        return
+    one = next(iter(known))
+    if isinstance(one, str):
+        why = f"strings, as Surprise reads them from files, and {text} is not: ask for {text!r}"
+    else:
+        why = f"of the type {type(one).__name__}, such as {one!r}, and {text!r} is not: ask with that type"
+    warn(
+        f"{index.what} {text} was not found: the ids in the trainset are {why}",
+        once=(owner, f"type of {index.what}s"),
+    )
 
 
 def check_twins(new: Sequence[Hashable], known: Mapping[Hashable, int], what: str) -> None:

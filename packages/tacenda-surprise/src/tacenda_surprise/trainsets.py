@@ -148,28 +148,30 @@ def as_trainset(data: Any, scale: tuple[float, float] | None = None) -> Trainset
 
     Raises DataError for anything else, and for ratings that are not finite numbers.
     """
+    where = "the matrix"
     if issparse(data):
         table = data.tocoo()
         columns = [table.row.tolist(), table.col.tolist(), table.data.astype(float).tolist()]
     elif hasattr(data, "iloc") and np.ndim(data) == 2 and data.shape[1] >= 3:
-        columns = _take_columns(data, 3)
+        columns, where = _take_columns(data, 3)
         _refuse_wide(data, columns)
     else:
+        _refuse_dataset(data)
         raise DataError(
-            f"ratings are given as a {type(data).__name__}; give a Trainset, a sparse matrix, or a data frame "
-            "whose columns are users, items and ratings; of users and items without ratings learns ImplicitMF"
+            f"fit cannot read ratings from a {type(data).__name__}: give a Trainset, a sparse matrix, or a data frame "
+            "with the columns user, item and rating (ImplicitMF needs no ratings)"
         )
     missing = sum(map(is_missing, columns[2]))
     if missing:
         raise DataError(
-            f"{missing} ratings are missing, in the third column; leave their rows out, as with dropna()"
+            f"{missing} ratings are missing in {where}: leave them out, as dropna() does in a data frame"
         )
     try:
         values = np.array(columns[2], np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"the third column of the data frame, with the ratings, does not contain numbers: {error}; give users, "
-            "items and ratings in this order"
+            f"{where}, taken for the ratings, does not contain numbers ({error}): correct it, or name the columns "
+            "user, item and rating"
         ) from error
     if not len(values) or not np.isfinite(values).all():
         raise DataError("there are no ratings, or some are not finite; correct or leave them out")
@@ -197,10 +199,11 @@ def interactions_of(data: Any) -> FitData:
         table = data.tocoo()
         columns = [part[table.data != 0].tolist() for part in (table.row, table.col)]
     elif hasattr(data, "iloc") and np.ndim(data) == 2 and data.shape[1] >= 2:
-        columns = _take_columns(data, min(data.shape[1], 3))
+        columns, _ = _take_columns(data, min(data.shape[1], 3))
         if len(columns) == 3:
             _refuse_wide(data, columns)
     else:
+        _refuse_dataset(data)
         told = data if isinstance(data, SideInfo) else SideInfo(data)
         columns = [list(part) for part in zip(*told.pairs, strict=True)] or [[], []]
     users, items = ({raw: k for k, raw in enumerate(dict.fromkeys(c))} for c in columns[:2])
@@ -220,18 +223,41 @@ def _collect_choices(
     return FitData(ratings, None, users, items, len(users), 1.0)
 
 
-def _take_columns(frame: Any, n: int) -> list[list[Any]]:
-    """Take the columns of users, items and ratings by their names, as far as these are there; else the first ``n``."""
-    labels = [str(label).casefold() for label in getattr(frame, "columns", ())]
+def _refuse_dataset(data: Any) -> None:
+    """Raise DataError for a data set of Surprise, of which it is not said what to train on."""
+    if isinstance(data, Dataset):
+        raise DataError(
+            "fit takes a trainset, not a Dataset: give data.build_full_trainset(), or call cross_validate(algo, data)"
+        )
+
+
+def _take_columns(frame: Any, n: int) -> tuple[list[list[Any]], str]:
+    """Take the columns of users, items and ratings by their names, or else the first ``n``; and name the last.
+
+    Raises DataError where some of the names are there, and not where their columns would be taken from.
+    """
+    names, order = ("user", "item", "rating")[:n], ("first", "second", "third")
+    raw = list(getattr(frame, "columns", ()))
+    labels = [str(label).casefold() for label in raw]
     places = [
         next(
             (k for k, label in enumerate(labels) if label in (name, f"{name}_id", f"{name}id")),
             None,
         )
-        for name in ("user", "item", "rating")[:n]
+        for name in names
     ]
-    chosen = range(n) if None in places else places
-    return [frame.iloc[:, k].tolist() for k in chosen]
+    found = [(k, at) for k, at in enumerate(places) if at is not None]
+    if len(found) == n:
+        chosen, where = [at for _, at in found], f"the column {raw[found[-1][1]]!r}"
+    else:
+        chosen, where = list(range(n)), f"the {order[n - 1]} column"
+        for k, at in found:
+            if k != at:
+                raise DataError(
+                    f"the data frame has no column {names[places.index(None)]!r}, and its column {raw[at]!r} is not "
+                    f"the {order[k]}: name its columns {', '.join(names)}, or give them in this order"
+                )
+    return [frame.iloc[:, k].tolist() for k in chosen], where
 
 
 def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.errors import ConfigurationError, DataError
+from tacenda.errors import ConfigurationError, DataError, warn
 from tacenda_surprise.catalogue import Catalogue, Floats, Numbers, rows_of
-from tacenda_surprise.raw_ids import check_ids
+from tacenda_surprise.raw_ids import check_ids, explain_type
 from tacenda_surprise.top_n import Lists, check_length, name_items
 from tacenda_surprise.variance import PredictiveVariance, nearest
 
@@ -216,6 +216,9 @@ class NewUser(NamedTuple):
         return lists.best(self.model_user.score(), x, n, seen)
 
     def _number(self, iid: Hashable) -> Numbers:
+        if iid not in self.items:
+            why = explain_type([iid], self.items)
+            warn(f"item {iid!r} is not in the trainset{why}: it is predicted as an average item")
         return np.array([self.items.get(iid, -1)])
 
 
