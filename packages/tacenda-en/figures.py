@@ -54,10 +54,10 @@ def cosines(model: Any, small: Any) -> Figure:
     """How far rounding turns the vectors of lone words."""
     found = text_vectors.compare(model, small, None, "words")
     return {
-        "measure": "cosine with the vectors before rounding",
+        "measure": "cosine similarity to the vectors before rounding",
         "value": round(found.mean, 5),
         "before rounding": 1.0,
-        "protocol": f"mean of {found.n_vectors:,} words, each alone; the least is {found.least:.4f}",
+        "protocol": f"mean over {found.n_vectors:,} words without context; the lowest is {found.least:.4f}",
     }
 
 
@@ -69,7 +69,7 @@ def similarity(model: Any, small: Any) -> Figure:
         "measure": "Spearman correlation with WordSim-353",
         "value": round(after, 4),
         "before rounding": round(before, 4),
-        "protocol": f"{n_pairs} pairs, words outside the vocabulary by their morphemes",
+        "protocol": f"{n_pairs} pairs; unknown words get vectors from their morphemes",
     }
 
 
@@ -92,19 +92,19 @@ def tagging(model: Any, small: Any) -> list[Figure]:
     train, test = (list(conllu.read(files[part])) for part in ("train", "dev"))
     train = [train[i * len(train) // SENTENCES] for i in range(min(SENTENCES, len(train)))]
     protocol = (
-        f"dev part, trained on {len(train)} sentences at equal distances of the training part, gold tokens, "
-        f"{EPOCHS} epochs, mean and sample deviation of {len(SEEDS)} seeds"
+        f"development part; trained on {len(train)} evenly spaced sentences of the training part, gold tokens, "
+        f"{EPOCHS} epochs; mean and standard deviation over {len(SEEDS)} seeds"
     )
-    layer = "hashed word features and these vectors, no convolutional network"
+    layer = "spaCy's tagger on hashed word features and these vectors, without convolution"
     return [
         {
-            "measure": f"universal tags of UD English EWT, per cent right, spaCy's tagger on {layer}",
+            "measure": f"accuracy (%), universal tags of UD English EWT: {layer}",
             "value": _shown(small, train, test),
             "before rounding": _shown(model, train, test),
             "protocol": protocol,
         },
         {
-            "measure": "the same, spaCy's default layer, without these vectors",
+            "measure": "the same for spaCy's default tagger, without these vectors",
             "value": _shown(None, train, test),
             "before rounding": "",
             "protocol": protocol,
@@ -120,8 +120,8 @@ def perplexities(whole: Any, small: Any, test: Corpus) -> list[Figure]:
             "measure": f"perplexity{counted}",
             "value": round(getattr(after, name), 2),
             "before pruning and rounding": round(getattr(before, name), 2),
-            "protocol": f"test part of the same collection, {after.n_tokens:,} tokens with </s>, of which "
-            f"{after.n_oov:,} are unknown, each sentence by itself",
+            "protocol": f"test part of the same text: {after.n_tokens:,} tokens including </s>, "
+            f"{after.n_oov:,} of them unknown; each sentence scored independently",
         }
         for counted, name in (("", "value"), (" without unknown words", "without_oov"))
     ]

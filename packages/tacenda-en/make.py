@@ -33,10 +33,10 @@ from tacenda_lm import KneserNey
 
 HERE = Path(__file__).parent
 TEXT = "wikipedia-good-articles"
-FITTED_ON = "English Wikipedia's good and featured articles of 2019, the training part"
+FITTED_ON = "good and featured articles of English Wikipedia in 2019, training part"
 LICENCE = "CC-BY-SA-3.0"
 AUTHORS = (
-    "The text is by the authors of English Wikipedia, whom the history of each article names: "
+    "The text is by the authors of English Wikipedia, who are named in the history of each article at "
     "<https://en.wikipedia.org>."
 )
 
@@ -127,15 +127,15 @@ def fitted(model: Any, text: Text, corpus: Callable[[], Corpus]) -> Any:
 MODELS: dict[str, tuple[Callable[[Text], Any], str]] = {
     "en-lds-small": (
         lds,
-        "Vectors of tokens in their context: a linear dynamical system of 50 states, 8 bits a number.",
+        "Token vectors in context: a linear dynamical system with 50 states, 8 bits per number.",
     ),
     "en-words-small": (
         words,
-        "Vectors of words, seen or not, from their morphemes: 100 columns, 8 bits a number.",
+        "Word vectors from morphemes, even for unseen words: 100 columns, 8 bits per number.",
     ),
     "en-ngrams-small": (
         ngrams,
-        "Trigrams with interpolated modified Kneser-Ney smoothing, pruned, 8 bits a number.",
+        "Trigrams with interpolated modified Kneser-Ney smoothing, pruned, 8 bits per number.",
     ),
 }
 
@@ -178,19 +178,19 @@ HEAD = """\
 # tacenda-en
 
 Three small pretrained English models, 3 to 4 MB each. Once this package is installed, `tacenda.load` and the spaCy
-components load them by name. If you need a larger model, or a model of other text, fit one with `tacenda embed fit` or
+components load them by name. If you need a larger model, or a model for other text, fit one with `tacenda embed fit` or
 `tacenda lm fit`.
 
 <!-- install: tacenda-en[spacy] -->
 <!-- /install -->
 
-The extra `spacy` is for spaCy pipelines, and the extra `lm` is for the n-grams.
+The extra `spacy` installs what spaCy pipelines need, and the extra `lm` what the n-grams need.
 
-All three were fitted to the text of English Wikipedia's good and featured articles of 2019. Its authors are named in
-the history of each article, at <https://en.wikipedia.org>. The text is under the license
-[CC BY-SA 3.0](https://creativecommons.org/licenses/by-sa/3.0/), and so are these models: if you pass them on, changed
-or not, credit the authors of Wikipedia and keep the license. The models contain no text, only counts of short runs of
-words, and numbers computed from such counts. `make models` in the repository fits them again.
+All three were fitted to the good and featured articles of English Wikipedia in 2019. The history of each article at
+<https://en.wikipedia.org> names its authors. The articles and these models are licensed under
+[CC BY-SA 3.0](https://creativecommons.org/licenses/by-sa/3.0/): if you share the models, changed or not, credit the
+authors of Wikipedia and keep the license. The models do not contain the text, only counts of short word sequences and
+numbers computed from them. `make models` in the repository fits them again.
 """
 
 if __name__ == "__main__":

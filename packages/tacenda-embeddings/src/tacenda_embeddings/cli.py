@@ -239,7 +239,10 @@ def compact(
     errors: common.Errors = "strict",
     force: common.Force = False,
 ) -> None:
-    """Save a smaller copy of a model, and print how close its vectors are to the original's."""
+    """Save a smaller copy of a model, and print what is lost.
+
+    The loss is the cosine between the original vectors and the smaller model's.
+    """
     from tacenda_embeddings.text_vectors import compare
 
     embedder = _load(folder)
@@ -263,7 +266,10 @@ def neighbours(
     ] = 10,
     model_output: ModelOutput = None,
 ) -> None:
-    """Show the words with the nearest vectors (cosine), each as a sentence of one word."""
+    """Show the words with the nearest vectors (cosine).
+
+    Vectors that depend on context are those of one-word sentences.
+    """
     from tacenda_embeddings.text_vectors import nearest_words
 
     if not word.strip():
@@ -344,7 +350,7 @@ def export(
     ] = False,
     force: common.Force = False,
 ) -> None:
-    """Write the vectors of words in word2vec's text format (varembed, sumembed).
+    """Write word vectors in word2vec's format (varembed, sumembed).
 
     `spacy init vectors LANG FILE DIR` reads it.
     """
@@ -366,7 +372,7 @@ def vectors(
     output: Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline to write.")],
     language: _Language = "en",
 ) -> None:
-    """Make a spaCy pipeline with the word vectors of a model (varembed, sumembed).
+    """Make a spaCy pipeline with word vectors (varembed, sumembed).
 
     You do not need it for `spacy train`: name the model itself with `init-config --vectors`, or in
     `[initialize.before_init]` with `@callbacks = "tacenda.use_vectors.v1"` and `source = DIR`.
@@ -421,7 +427,10 @@ def init_config(
     model_output: ModelOutput = None,
     force: common.Force = False,
 ) -> None:
-    """Write a complete configuration for `spacy train`, with components that read the vectors."""
+    """Write a configuration for `spacy train`.
+
+    It is complete: you can train with it, or edit it first.
+    """
     if str(output) != "-":
         common.check_file(output, force)
     try:

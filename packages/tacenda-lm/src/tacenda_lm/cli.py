@@ -99,7 +99,7 @@ def surprisal(
     errors: common.Errors = "strict",
     force: common.Force = False,
 ) -> None:
-    """Print a table with one row per word: its surprisal in bits, and other predictors for a regression.
+    """Print a table with the surprisal of each word.
 
     Words are separated by whitespace. With --region, each row of an item file counts as one. The columns are text,
     sentence, word_index, start, end (characters), word, surprisal (bits, without attached punctuation),
@@ -197,7 +197,10 @@ def compact(
     errors: common.Errors = "strict",
     force: common.Force = False,
 ) -> None:
-    """Save a model with fewer bits, and print the perplexity of --text before and after."""
+    """Save a smaller copy of a model, and print what is lost.
+
+    With --text, the loss is the perplexity of that text before and after.
+    """
     from tacenda_lm import KneserNey
 
     if text is None and tokenizer is not None:
@@ -405,7 +408,10 @@ def perplexity(
     encoding: common.Encoding = "utf-8",
     errors: common.Errors = "strict",
 ) -> None:
-    """Print the perplexity of a text, with and without unknown words and ends of sentences."""
+    """Print the perplexity of a text.
+
+    It is printed with and without unknown words and ends of sentences.
+    """
     from tacenda_lm.perplexity import check_context
     from tacenda_lm.sequences import check_blank_lines
 
@@ -449,15 +455,15 @@ def generate(
     max_words: int = Option(50, min=1, max=100_000, help="Maximum number of words to add."),
     seed: int | None = Option(None, min=0, help="Random seed. Default: 0."),
     temperature: float | None = Option(
-        None, help="Below 1, probable words are drawn more often. Default: 1."
+        None, help="Below 1, probable words are sampled more often. Default: 1."
     ),
-    k: int | None = Option(None, "--k", min=1, help="Draw only from the K most probable words."),
+    k: int | None = Option(None, "--k", min=1, help="Sample only from the K most probable words."),
     beam: int | None = Option(
         None,
         min=1,
         max=_MOST_FOUND,
         metavar="WIDTH",
-        help="Search for the most probable sentences with a beam of this width, instead of drawing.",
+        help="Search for the most probable sentences with a beam of this width, instead of sampling.",
     ),
     tokenizer: Tokenizer = None,
     as_json: common.AsJson = False,
@@ -470,9 +476,7 @@ def generate(
     given = {"--seed": seed, "--temperature": temperature, "--k": k}
     drawing = [name for name, value in given.items() if value is not None]
     if beam is not None and drawing:
-        raise typer.BadParameter(
-            f"--beam searches and draws nothing at random: leave out {' and '.join(drawing)}"
-        )
+        raise typer.BadParameter(f"--beam does not sample: leave out {' and '.join(drawing)}")
     if beam is not None and n > _MOST_FOUND:
         raise typer.BadParameter(f"--beam finds at most {_MOST_FOUND:,} sentences, not {n:,}")
     model = _load(folder)
@@ -509,7 +513,7 @@ def mix(
     errors: common.Errors = "strict",
     force: common.Force = False,
 ) -> None:
-    """Mix language models, with fixed weights or with weights fitted to held-out text."""
+    """Mix language models, with fixed or fitted weights."""
     from tacenda.artifact.folder import check_name
     from tacenda_lm.mixture import AdaptiveMixture, Mixture
 
@@ -555,7 +559,7 @@ def cache(
     settings: common.Set = None,
     force: common.Force = False,
 ) -> None:
-    """Make a neural cache from a saved model that predicts from a vector, such as hlbl or recurrent.
+    """Make a neural cache from a saved model, such as hlbl.
 
     Mix the cache with that model and others. `tacenda lm fit --model unigram_cache` makes a cache without vectors.
     """

@@ -85,7 +85,7 @@ def sample(
     seed
         A seed, or a generator to draw from.
     temperature
-        Divisor of the log-probabilities; below 1, probable words are drawn more often.
+        Divisor of the log-probabilities; below 1, probable words are sampled more often.
     k
         Draw from the k most probable words only; None draws from all.
     unknown

@@ -163,8 +163,8 @@ def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
         "",
         about.line,
         "",
-        f"A saved model of [Tacenda](https://pypi.org/project/tacenda/): `{artifact.name}` "
-        f"({artifact.kind}) of {artifact.distribution} {artifact.version}".rstrip()
+        f"A [Tacenda](https://pypi.org/project/tacenda/) model: `{artifact.name}` ({artifact.kind}), saved by "
+        f"{artifact.distribution} {artifact.version}".rstrip()
         + ".",
         "",
         "```python",
@@ -174,13 +174,13 @@ def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
         "```",
         *(["", f"In a spaCy pipeline: `{call}`."] if component and not load else []),
         "",
-        "## Fitted on",
+        "## Training data",
         "",
-        *(_table(["what", "value"], artifact.fitted_on.items()) or ["Nothing was noted."]),
+        *(_table(["fact", "value"], artifact.fitted_on.items()) or ["Not recorded."]),
         "",
-        "## Figures",
+        "## Results",
         "",
-        *(_table(keys, figures) or ["None was noted."]),
+        *(_table(keys, figures) or ["None recorded."]),
         "",
         "## License",
         "",

@@ -185,7 +185,7 @@ def list_plugins(
 
 @app.command("models")
 def list_models() -> None:
-    """List the installed models, which you load by name."""
+    """List the installed models, which you can load by name."""
     from tacenda import store
     from tacenda.artifact import by_name
 
@@ -250,7 +250,10 @@ def fetch_dataset(
         ),
     ] = 30.0,
 ) -> None:
-    """Download a dataset from its official address (needs the extra tacenda[data])."""
+    """Download a dataset from its official address.
+
+    Needs the extra tacenda[data].
+    """
     from tacenda import datasets
     from tacenda.datasets.fetching import MANIFEST
 
@@ -311,7 +314,9 @@ def pull_model(
     repository: Annotated[
         str, typer.Argument(metavar="OWNER/NAME", help="A repository of the hub.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where it goes.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the model.")
+    ],
     revision: Annotated[str, typer.Option(help="A branch, tag or commit.")] = "main",
     force: Force = False,
 ) -> None:

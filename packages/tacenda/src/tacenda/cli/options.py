@@ -81,9 +81,7 @@ Precision = Annotated[
 MaxVocabulary = Annotated[
     int, typer.Option(min=0, help="Number of most frequent words to keep; 0 keeps all.")
 ]
-MinCount = Annotated[
-    int, typer.Option(min=1, help="Leave words out of the vocabulary that occur less often.")
-]
+MinCount = Annotated[int, typer.Option(min=1, help="Leave rarer words out of the vocabulary.")]
 Lowercase = Annotated[bool, typer.Option(help="Ignore case.")]
 Digits = Annotated[bool, typer.Option(help="Map all numbers to one shape.")]
 
