@@ -179,7 +179,47 @@ def test_neighbours_are_sorted_and_leave_the_word_out(run, saved, toy):
 def test_neighbours_of_an_unknown_word_say_what_is_shown(run, saved):
     status, _, err = run("neighbours", saved, "zebra")
     assert status == 0
-    assert "'zebra' is not in the vocabulary: these are the neighbours of <unk>" in err
+    said = (
+        "'zebra' is not in the vocabulary: its vector is that of <unk>, which it shares with other"
+    )
+    assert err.startswith(said)
+
+
+def test_neighbours_of_a_word_known_by_its_spelling_are_not_called_those_of_unknown_words(
+    run, saved, toy_class, monkeypatch
+):
+    embed = toy_class.transform
+    spelled = {"zebra": ["cat"]}
+    monkeypatch.setattr(
+        toy_class,
+        "transform",
+        lambda self, sentences: embed(self, [spelled.get(s[0], s) for s in sentences]),
+    )
+    status, _, err = run("neighbours", saved, "zebra")
+    assert (status, err) == (
+        0,
+        "'zebra' is not in the vocabulary: its vector is made from its spelling\n",
+    )
+
+
+def test_neighbours_of_a_model_without_a_vocabulary_are_one_sentence(
+    run, saved, toy_class, monkeypatch
+):
+    load = tacenda.load
+
+    def load_without(folder):
+        model = load(folder)
+        vocabulary = model.__dict__.pop("vocabulary")
+        monkeypatch.setattr(
+            model, "transform", lambda sentences: [model._embed([0]) for _ in sentences]
+        )
+        assert len(vocabulary)
+        return model
+
+    monkeypatch.setattr(tacenda, "load", load_without)
+    status, out, err = run("neighbours", saved, "cat")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "the embedder 'toy' has no vocabulary" in err
 
 
 def test_folder_without_a_model_is_named(run, tmp_path, text):

@@ -460,6 +460,36 @@ def test_the_command_says_what_is_not_there_and_writes_all_the_same(run, lds, tm
     assert "not there" not in run("init-config", "-", "--lds", lds)[2]
 
 
+def test_a_pipeline_has_the_language_that_the_text_of_its_models_was_tokenized_for(
+    run, model, tmp_path
+):
+    def fitted(folder, tokenizer):
+        copy = LDS.from_artifact(model.to_artifact())
+        copy.fitted_on = {**copy.fitted_on, "tokenizer": tokenizer}
+        copy.save(tmp_path / folder)
+        return tmp_path / folder
+
+    german = fitted("german", "spacy:de")
+    status, out, err = run("init-config", "-", "--lds", german)
+    assert status == 0
+    assert Config().from_str(out)["nlp"]["lang"] == "de"
+    assert err == "--language de, because the text of the model was tokenized for it\n"
+    # an English tokenizer, or one that is for no language
+    for folder, tokenizer in (("english", "words"), ("spaces", "whitespace")):
+        status, out, err = run("init-config", "-", "--lds", fitted(folder, tokenizer))
+        assert (status, err) == (0, "")
+        assert Config().from_str(out)["nlp"]["lang"] == "en"
+    for folder, language, tokenizer, own in (
+        ("german", "fr", "spacy:de", "de"),
+        ("english", "fr", "words", "en"),
+    ):
+        lds = str(tmp_path / folder)
+        with pytest.warns(UserWarning, match=f"'{tokenizer}' split.*--language {own}$") as found:
+            config = pipeline_config(["tagger"], lds, language=language)
+        assert len(found) == 1
+        assert config["nlp"]["lang"] == language
+
+
 def test_a_file_in_a_folder_that_is_not_there_is_refused(run, lds, tmp_path):
     status, _, err = run("init-config", tmp_path / "none" / "config.cfg", "--lds", lds)
     assert status == 1

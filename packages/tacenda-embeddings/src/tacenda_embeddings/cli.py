@@ -25,7 +25,12 @@ ModelOutput = Annotated[
         help="Which vectors to compute: own_past_future, own_context, mean, ... (lds).",
     ),
 ]
-_Language = Annotated[str, typer.Option("--language", "--lang", help="Language code of spaCy.")]
+_Language = Annotated[
+    str | None,
+    typer.Option(
+        help="Language code of spaCy. Default: the language of the tokenizer of the model's text, else en."
+    ),
+]
 
 
 def _file(help: str) -> Any:
@@ -49,10 +54,7 @@ def fit(
     distribution: common.Distribution = None,
     tokenizer: common.Tokenizer = None,
     language: Annotated[
-        str | None,
-        typer.Option(
-            "--language", "--lang", metavar="LANG", help="The same as --tokenizer spacy:LANG."
-        ),
+        str | None, typer.Option(metavar="LANG", help="The same as --tokenizer spacy:LANG.")
     ] = None,
     max_vocabulary: common.MaxVocabulary = 40_000,
     min_count: common.MinCount = 1,
@@ -275,20 +277,27 @@ def neighbours(
     if not word.strip():
         raise ConfigurationError("WORD is empty: name a word")
     embedder = _load(folder, model_output)
+    found = nearest_words(embedder, word, n_words)
     if word not in embedder.vocabulary:
-        if hasattr(embedder, "pieces"):
-            made_of = " ".join(embedder.pieces(word)) or "no morpheme"
-            typer.echo(
-                f"{word!r} is not in the vocabulary: its vector is made of {made_of}", err=True
-            )
-        else:
-            stands_for = embedder.vocabulary.words[embedder.vocabulary.id_of(word)]
-            typer.echo(
-                f"{word!r} is not in the vocabulary: these are the neighbours of {stands_for}",
-                err=True,
-            )
-    for other, cosine in nearest_words(embedder, word, n_words):
+        typer.echo(
+            f"{word!r} is not in the vocabulary: its vector is {_origin(embedder, word)}", err=True
+        )
+    for other, cosine in found:
         typer.echo(f"{cosine:.3f}\t{other}")
+
+
+def _origin(embedder: Any, word: str) -> str:
+    """Return where the vector of a word outside the vocabulary comes from, in words."""
+    from tacenda_embeddings.text_vectors import embed_alone
+
+    if hasattr(embedder, "pieces"):
+        known = set(embedder.inventory.names)
+        return f"made of {' '.join(piece for piece in embedder.pieces(word) if piece in known)}"
+    shared = embedder.vocabulary.class_of(word)
+    own, common = embed_alone(embedder, [word, shared])
+    if (own == common).all():
+        return f"that of {shared}, which it shares with other unknown words"
+    return "made from its spelling"
 
 
 @app.command()
@@ -370,7 +379,7 @@ def export(
 def vectors(
     folder: common.Folder,
     output: Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline to write.")],
-    language: _Language = "en",
+    language: _Language = None,
 ) -> None:
     """Make a spaCy pipeline with word vectors (varembed, sumembed).
 
@@ -382,14 +391,18 @@ def vectors(
     try:
         import spacy
 
-        nlp = spacy.blank(language, config=spacy_config(language))
+        from tacenda_embeddings.spacy.configuration import choose_language
+        from tacenda_embeddings.spacy.vectors import use_vectors
+    except ImportError as error:
+        raise ConfigurationError(_no_spacy(error)) from error
+    chosen = choose_language(language, [str(folder)])
+    try:
+        nlp = spacy.blank(chosen, config=spacy_config(chosen))
     except ImportError as error:
         raise ConfigurationError(
-            f"cannot make a spaCy pipeline for the language {language!r} ({error}): install "
-            "'tacenda-embeddings[spacy]', and name a language of spaCy, such as en"
+            f"cannot make a spaCy pipeline for the language {chosen!r} ({error}): name a language of spaCy, such as en"
         ) from error
-    from tacenda_embeddings.spacy.vectors import use_vectors
-
+    _say_language(language, chosen)
     n_words, width = use_vectors(nlp, model).shape
     nlp.to_disk(output)
     typer.echo(f"a pipeline with {n_words:,} vectors of {width} columns in {output}", err=True)
@@ -415,7 +428,7 @@ def init_config(
             help="Folder or name of a sumembed or varembed (recommended).",
         ),
     ] = None,
-    language: _Language = "en",
+    language: _Language = None,
     cnn_layers: Annotated[int, typer.Option(min=0, help="Number of convolution layers.")] = 1,
     shared: Annotated[
         bool, typer.Option(help="Share one tok2vec, or give each component its own layers.")
@@ -436,9 +449,7 @@ def init_config(
     try:
         from tacenda_embeddings.spacy.configuration import missing, pipeline_config
     except ImportError as error:
-        raise ConfigurationError(
-            f"spaCy cannot be imported ({error}): install 'tacenda-embeddings[spacy]'"
-        ) from error
+        raise ConfigurationError(_no_spacy(error)) from error
     config = pipeline_config(
         pipeline.split(","),
         lds,
@@ -449,6 +460,7 @@ def init_config(
         target=target,
         output=model_output,
     )
+    _say_language(language, config["nlp"]["lang"])
     for option, model in (("--lds", lds), ("--vectors", vectors)):
         if model is not None and (reason := missing(model)) is not None:
             typer.echo(
@@ -456,6 +468,18 @@ def init_config(
                 err=True,
             )
     _write_config(config, output)
+
+
+def _no_spacy(error: ImportError) -> str:
+    return f"spaCy cannot be imported ({error}): install 'tacenda-embeddings[spacy]'"
+
+
+def _say_language(given: str | None, chosen: str) -> None:
+    """Say which language the models decided."""
+    if given is None and chosen != "en":
+        typer.echo(
+            f"--language {chosen}, because the text of the model was tokenized for it", err=True
+        )
 
 
 def _write_config(config: Any, output: Path) -> None:
@@ -466,7 +490,7 @@ def _write_config(config: Any, output: Path) -> None:
     config.to_disk(output)
     typer.echo(f"{', '.join(config['nlp']['pipeline'])}, in {output}; now:", err=True)
     typer.echo(
-        f"python -m spacy train {output} --output training --paths.train train.spacy "
+        f"python -m spacy train {output} --output trained --paths.train train.spacy "
         "--paths.dev dev.spacy",
         err=True,
     )

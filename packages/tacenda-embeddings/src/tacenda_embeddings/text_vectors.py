@@ -119,7 +119,15 @@ def embed_alone(model: Any, words: Sequence[str]) -> Rows:
 
 
 def blocks_of_words(model: Any) -> Iterator[list[str]]:
-    """Yield the vocabulary in parts, without boundaries, unknown words and classes of unknown words."""
+    """Yield the vocabulary in parts, without boundaries, unknown words and classes of unknown words.
+
+    Raises ConfigurationError for a model without a vocabulary.
+    """
+    if not hasattr(model, "vocabulary"):
+        raise ConfigurationError(
+            f"the embedder {getattr(model, 'name', type(model).__name__)!r} has no vocabulary, whose words are to be "
+            "compared: use a model that has one"
+        )
     known = [word for word in model.vocabulary.words if not re.fullmatch("<.+>", word)]
     for i in range(0, len(known), BATCH_TOKENS):
         yield known[i : i + BATCH_TOKENS]

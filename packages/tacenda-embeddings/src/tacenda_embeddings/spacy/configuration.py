@@ -6,6 +6,7 @@ or a few layers of convolution on top.
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from thinc.api import Config
 
 from tacenda import artifact as artifacts
 from tacenda.artifact import by_name
-from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.errors import ArtifactError, ConfigurationError, warn
 from tacenda.estimator import resolve
 from tacenda.tokenizers import spacy_config
 from tacenda_embeddings.spacy.linear_algebra import NUMPY_BLAS
@@ -41,7 +42,7 @@ def pipeline_config(
     lds: str,
     *,
     vectors: str | None = None,
-    language: str = "en",
+    language: str | None = None,
     cnn_layers: int = 1,
     shared: bool = True,
     target: str | None = None,
@@ -60,7 +61,7 @@ def pipeline_config(
         Folder or name of a fitted SumEmbed or VarEmbed. Its vectors become the word vectors of the pipeline, and one
         more input of the layers. None for no word vectors.
     language
-        spaCy's code of a language.
+        spaCy's code of a language. None means that of the tokenizer of the raw text, as `choose_language` finds it.
     cnn_layers
         Convolution layers over the mixed features; 0 leaves all context to the LDS.
     shared
@@ -85,7 +86,7 @@ def pipeline_config(
     factory, settings = _component_for(lds, output, cnn_layers)
     if vectors is not None and missing(vectors) is None:
         word_model(vectors)
-    base = _ask_spacy(names, language)
+    base = _ask_spacy(names, choose_language(language, [lds, *([vectors] if vectors else [])]))
     layer = _layer(target, vectors is not None, cnn_layers)
     config = _with_initialization(base, factory, lds, vectors)
     config["components"] = {
@@ -147,6 +148,44 @@ def missing(model: str) -> str | None:
     except ArtifactError as error:
         return str(error)
     return None if os.path.lexists(folder) else f"there is no folder {folder}"
+
+
+def choose_language(language: str | None, models: Sequence[str]) -> str:
+    """Return ``language``, or if it is None the one for which the text of saved models was tokenized, else "en".
+
+    Warns of a model whose text was tokenized for another language.
+    """
+    fitted = {
+        model: tokenizer
+        for model in models
+        if missing(model) is None
+        for tokenizer in _find_tokenizers(artifacts.read(model).fitted_on)
+    }
+    languages = {model: _language_of(tokenizer) for model, tokenizer in fitted.items()}
+    chosen = language or next(filter(None, languages.values()), "en")
+    for model, own in languages.items():
+        if own not in (None, chosen):
+            warn(
+                f"{model} was fitted to text that the tokenizer {fitted[model]!r} split, and a pipeline of the "
+                f"language {chosen!r} splits text differently: fit it again with --language {chosen}, or make the "
+                f"pipeline with --language {own}"
+            )
+    return chosen
+
+
+def _find_tokenizers(fitted_on: dict[str, Any]) -> Iterator[str]:
+    """Yield the tokenizers of the texts of a model, or of the models it was joined from."""
+    for about in (fitted_on, *fitted_on.values()):
+        if isinstance(about, dict) and isinstance(about.get("tokenizer"), str):
+            yield about["tokenizer"]
+
+
+def _language_of(tokenizer: str) -> str | None:
+    """Return the language that a tokenizer is for, None where its name does not tell."""
+    if tokenizer == "words":
+        return "en"
+    found = re.match(r"spacy:(\w+)", tokenizer)
+    return found and found[1]
 
 
 def _component_for(lds: str, output: str | None, cnn_layers: int) -> tuple[str, dict[str, Any]]:
