@@ -1,6 +1,7 @@
 """``tacenda lm surprisal``: the same table on the command line, and what a mistake looks like."""
 
 import csv
+import gzip
 import io
 import math
 import os
@@ -68,6 +69,29 @@ def test_regions_of_items(run, saved, tmp_path):
         ("310", "sat.", "1"),
         ("299", "The", "2"),
     ]
+
+
+@pytest.mark.parametrize("name", ["items.csv", "items.tsv.gz", "items.txt"])
+def test_a_table_without_region_is_announced(run, saved, tmp_path, name):
+    path = tmp_path / name
+    text = "item\tregion\n" + "".join(f"{i}\tThe cat\n" for i in range(12))
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    status, _, err = run("surprisal", saved, path)
+    assert status == 0
+    assert err.startswith(f"note: {name} looks like a table, and all its columns are read as ")
+    assert "--region COLUMN" in err.splitlines()[0]
+    assert "looks like" not in run("surprisal", saved, path, "--region", "region")[2]
+
+
+def test_a_text_in_another_format_is_announced_without_options_that_are_not_there(
+    run, saved, tmp_path
+):
+    path = tmp_path / "t.txt"
+    path.write_text('{"text": "The cat sat."}\n' * 3, encoding="utf8")
+    first = run("surprisal", saved, path)[2].splitlines()[0]
+    assert first == (
+        "note: the lines are JSON objects, and are read as text: save their text as plain text"
+    )
 
 
 def test_a_sentence_a_row_becomes_a_row_a_word(run, saved, tmp_path):

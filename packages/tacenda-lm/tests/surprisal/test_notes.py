@@ -75,6 +75,43 @@ def test_capitals_are_named_only_where_the_vocabulary_has_none(model):
     assert spelling_note(fit(lowercase=True), "THE MAN went") is None
 
 
+def test_a_text_in_one_case_is_compared_with_a_vocabulary_in_two(model):
+    lines = " ".join(LINES * 2)
+    assert "with lower case, such as" in spelling_note(model, lines.upper())
+    text = "the man went home. it's closed. " * 7 + "x"
+    note = spelling_note(fit(["The man went home. It's closed."]), text)
+    assert "14 with capital letters, such as 'The' for 'the'" in note
+    assert spelling_note(model, lines) is None
+
+
+def cut_note(vocabulary_text, text):
+    model = KneserNey(order=1).fit(Corpus.from_text([vocabulary_text]))
+    found = [note for note in notes(model, text) if "cut differently" in note]
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "said"),
+    [
+        ("I did n't go", "I didn 't go", '"didn \'t" for "did n\'t"'),
+        ("I didn 't go", "I did n't go", '"did n\'t" for "didn \'t"'),
+        ("I didn't go", "I did n't go", '"did n\'t" for "didn\'t"'),
+        ("l' homme", "l 'homme", '"l \'homme" for "l\' homme"'),
+    ],
+)
+def test_words_that_are_cut_elsewhere_are_announced(own, given, said):
+    assert "1 words have unknown tokens only because they are cut differently" in cut_note(
+        own, given
+    )
+    assert said in cut_note(own, given)
+
+
+def test_unknown_words_next_to_apostrophes_are_not_taken_for_other_cuts():
+    own = "the dog 's tail and ' the cat ' s"
+    for given in ("the zebra 's tail", "' zebra '", "the dog 'zzz", "o'clock the dog"):
+        assert cut_note(own, given) is None
+
+
 def test_text_in_the_characters_of_the_model_has_no_note(model):
     assert spelling_note(model, "\n".join([*LINES, "a zebra's caf\u00e9"])) is None
 
@@ -86,6 +123,16 @@ def test_many_unknown_words_are_announced_with_their_share(model):
     [note] = [note for note in notes(model, many) if "vocabulary" in note]
     assert note.startswith("12 of 108 words (11%) are not wholly in the vocabulary")
     assert not any("vocabulary" in note for note in notes(model, "zebra zebra"))
+
+
+def test_a_quarter_of_few_words_is_announced_too(model):
+    [note] = [
+        note for note in notes(model, "the man zebra zebra went home zebra") if "wholly" in note
+    ]
+    assert note.startswith("3 of 7 words (43%) are not wholly in the vocabulary")
+    assert not any(
+        "wholly" in note for note in notes(model, "the man went home " * 4 + "zebra " * 3)
+    )
 
 
 # -- lines that the model was fitted to ----------------------------------------------------------------

@@ -235,7 +235,8 @@ def test_unknown_words_cost_what_was_asked_for(model):
     assert values(found(unknown="class"), "surprisal")[1] == pytest.approx(whole)
     even = found(unknown="even", unseen_types=64)
     assert values(even, "surprisal")[1] == pytest.approx(whole + 6)
-    assert values(even, "log_frequency")[1] == pytest.approx(-3 - 6)  # 2 of 16
+    for way in (even, found(), found(unknown="class")):  # an unknown word counts once, of 16
+        assert values(way, "log_frequency") == pytest.approx([-2, -4, -1])
     shares = tacenda_lm_share(model, "ba")
     assert values(found(), "surprisal")[1] == pytest.approx(whole + shares)
     assert values(found(), "surprisal")[2] == pytest.approx(bits("<unk>", "b"))
@@ -464,6 +465,33 @@ def test_a_file_of_items_that_is_not_right_is_refused(tmp_path, content, said):
     path.write_text(content, encoding="utf8")
     with pytest.raises(DataError, match=said):
         read_items(path, region="word", text=["item"])
+
+
+def test_a_column_that_distinguishes_texts_but_is_not_named_is_announced(tmp_path):
+    def said(content, **options):
+        path = tmp_path / "items.csv"
+        path.write_text(content, encoding="utf8")
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            read_items(path, region="word", **options)
+        return [str(each.message) for each in found]
+
+    two = "item,Condition,word,rt\n1,x,a,7\n1,x,b,8\n1,y,a,9\n2,x,a,7\n"
+    [note] = said(two, text="item")
+    assert "the text '1' of " in note
+    assert (
+        "its column 'Condition' has several values, such as 'x' and 'y': name this column" in note
+    )
+    assert said(two, text="item", words=True) == [note]
+    [note] = said(two)
+    assert "items.csv is read as one text, but its column 'item' has several" in note
+    # all are named, each row is a text, or another column changes
+    for options in (
+        {"text": ["item", "Condition"]},
+        {"words": True},
+        {"text": "item", "sentence": "Condition"},
+    ):
+        assert said(two, **options) == []
 
 
 def test_quotes_may_be_part_of_the_regions(tmp_path):

@@ -12,9 +12,11 @@ from itertools import chain
 from typing import Any, NamedTuple, TypedDict, Unpack, cast
 
 from tacenda.corpus.lines import read_blocks, text_file
-from tacenda.errors import DataError
+from tacenda.errors import DataError, warn
 
 _SEPARATOR = re.compile(r'"?sep=(.)"?')  # the line with which Excel names the delimiter
+#: Names of columns by which experiments tell their texts apart.
+_APART = re.compile(r"(item|cond|subj|participant|list|story)\w*", re.IGNORECASE)
 _QUOTES_ADVICE = "; if its quotes are part of the text, read it with quotes=False (--no-quotes)"
 _DELIMITER_ADVICE = "; if something else separates them, name it (delimiter, --delimiter)"
 
@@ -82,7 +84,8 @@ def read_items(
         for every word.
     text
         The column or columns that distinguish texts, such as ``["item", "condition"]``. The rows of a text must be
-        adjacent. By default the whole file is one text; with ``words``, each row is.
+        adjacent. By default the whole file is one text; with ``words``, each row is. A warning names another column,
+        such as ``condition``, that has several values in one text.
     sentence
         A column that distinguishes the sentences of a text: a sentence begins where its value changes. By default a
         text is one sentence, unless scoring splits it at punctuation; with ``words``, each row begins a sentence.
@@ -110,7 +113,10 @@ def read_items(
         path = chain.from_iterable(read_blocks(found, how.encoding, how.errors))
     rows = list(_rows(path, how.delimiter, how.quotes, names[-1]))
     apart = (text,) if isinstance(text, str) else tuple(text)
-    return _name_items(_items(rows, region, words, apart, sentence, names[-1]), names)
+    items = _items(rows, region, words, apart, sentence, names[-1])
+    if apart or not words:  # otherwise each row is a text
+        _warn_of_joined(items, {region, sentence, *apart}, names[-1])
+    return _name_items(items, names)
 
 
 def _items(
@@ -151,6 +157,20 @@ def _items(
         for name, values in item.others.items():
             values.extend([own[name]] * len(regions))
     return items
+
+
+def _warn_of_joined(items: dict[tuple[str, ...], Item], used: set[str | None], file: str) -> None:
+    """Warn of a column that seems to distinguish texts, but was not named, and has several values in one of them."""
+    for key, item in items.items():
+        for name, values in item.others.items():
+            first, *others = dict.fromkeys(values)
+            if others and name not in used and _APART.fullmatch(name):
+                text = f"the text {' '.join(key)!r} of {file}" if key else file
+                warn(
+                    f"{text} is read as one text, but its column {name!r} has several values, such as {first!r} and "
+                    f"{others[0]!r}: name this column if it distinguishes texts (text, --item {name})"
+                )
+                return
 
 
 def _regions(value: str, words: bool, row: _Row, file: str) -> list[str]:

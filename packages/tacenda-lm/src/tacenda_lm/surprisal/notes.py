@@ -18,7 +18,9 @@ from tacenda_lm.surprisal.words import sentence_starts
 from tacenda_lm.unknown_words import Unknown
 
 _MANY = 0.1  # of the items, or of the words, from which on something is said of them
-_ENOUGH = 100  # words, of whose share something is said
+_ENOUGH = 100  # words, of whose share something is said; of fewer, if it is larger
+_MANY_OF_FEW, _LEAST = 0.25, 3
+_ENOUGH_OF_ONE_CASE = 20  # words, all in capitals or all without
 _FEW = 0.001  # of the words, below which nothing is said of their characters
 _ATTACHED = ".,;:!?…\"'“”‘’()[]"
 
@@ -49,6 +51,7 @@ def caveats(
     vocabulary = model.vocabulary
     yield from _note_unknown_tokens(vocabulary, way, texts, as_fitted)
     yield from _note_unknown_words(vocabulary, texts, tokenize)
+    yield from _note_other_cuts(vocabulary, texts)
     if not vocabulary.counts.any():
         yield "the model has no counts of its training text, so log_frequency is empty"
     elif n := sum(int(np.isnan(text.log_frequency).sum()) for text in texts):
@@ -119,13 +122,14 @@ def _note_unknown_words(
         text.words[i].text for text in texts for i in np.flatnonzero(~text.known_words()).tolist()
     )
     n = unknown.total()
-    if n_words >= _ENOUGH and n >= _MANY * n_words:
+    many = _MANY if n_words >= _ENOUGH else _MANY_OF_FEW
+    if n >= max(many * n_words, _LEAST):
         yield (
             f"{n:,} of {n_words:,} words ({n / n_words:.0%}) are not wholly in the vocabulary, which was made of other "
             "text or of text that was tokenized or spelled differently: fit the model to text of the same kind, and "
             "report this share"
         )
-    spellings = _spellings(vocabulary)
+    spellings = _spellings(vocabulary, [word.text for text in texts for word in text.words])
     # for each way to write words: how many, the first of them, and its new form
     better: dict[str, tuple[int, str, str]] = {}
     for word, times in unknown.items():
@@ -145,6 +149,41 @@ def _note_unknown_words(
         )
 
 
+# -- the same words cut elsewhere ----------------------------------------------------------------------
+
+
+def _note_other_cuts(vocabulary: Vocabulary, texts: Sequence[ScoredText]) -> Iterator[str]:
+    """Yield how many words are cut at another place than those of the vocabulary, such as "didn 't" for "did n't"."""
+    found: Counter[tuple[str, str]] = Counter()
+    for text in texts:
+        tokens = [token for word in text.words for token in word.tokens]
+        spans = {
+            (start, start + 2)
+            for i in np.flatnonzero(~text.known).tolist()
+            for start in (i - 1, i)
+            if 0 <= start < len(tokens) - 1
+        }
+        for start, end in spans:
+            cut = tokens[start:end]
+            if (new := _recut("".join(cut), vocabulary)) is not None:
+                found[" ".join(cut), new] += 1
+    n, n_tokens = found.total(), sum(len(text.known) for text in texts)
+    if n and n >= _FEW * n_tokens:
+        (old, new), _ = found.most_common(1)[0]
+        yield (
+            f"{n:,} words have unknown tokens only because they are cut differently from the text that the model was "
+            f"fitted to, such as {old!r} for {new!r}: tokenize the text in the same way"
+        )
+
+
+def _recut(word: str, vocabulary: Vocabulary) -> str | None:
+    """Return a word, whole or cut at an apostrophe, if all tokens are then known, None if there is no such cut."""
+    places = [i for i, character in enumerate(word) if character in "'’"]
+    cuts = [i + step for i in places for step in (-1, 0, 1) if 0 < i + step < len(word)]
+    options = [[word], *([word[:cut], word[cut:]] for cut in cuts)] if places else []
+    return next((" ".join(o) for o in options if all(part in vocabulary for part in o)), None)
+
+
 # -- the same word in other characters -----------------------------------------------------------------
 
 _APOSTROPHES, _QUOTES, _DASHES = "‘’‚‛ʼ′", "“”„‟″«»", "‐‑‒–−"
@@ -159,8 +198,11 @@ _OPENING = re.compile(r"""^(["'])(?=\S)""")
 _Spellings = dict[str, Callable[[str], str]]
 
 
-def _spellings(vocabulary: Vocabulary) -> _Spellings:
-    """Ways to write a word in other characters; in lower case only if no word of the vocabulary has a capital."""
+def _spellings(vocabulary: Vocabulary, words: Sequence[str]) -> _Spellings:
+    """Ways to write a word in other characters.
+
+    In lower case only if no word of the vocabulary has a capital, and in another case if the whole text is in one.
+    """
     found: _Spellings = {
         "composed accents (Unicode NFC)": lambda word: unicodedata.normalize("NFC", word),
         "decomposed accents (Unicode NFD)": lambda word: unicodedata.normalize("NFD", word),
@@ -173,7 +215,18 @@ def _spellings(vocabulary: Vocabulary) -> _Spellings:
     }
     if all(word == word.lower() for word in vocabulary.words):
         found["lower case"] = lambda word: found["plain quotation marks and dashes"](word).lower()
+    elif len(words) >= _ENOUGH_OF_ONE_CASE:
+        if all(word == word.upper() for word in words):
+            found |= {"lower case": str.lower, "capital letters": _capitalize}
+        elif all(word == word.lower() for word in words):
+            found["capital letters"] = _capitalize
     return found
+
+
+def _capitalize(word: str) -> str:
+    """Return a word whose first letter alone is a capital."""
+    start = next((i for i, character in enumerate(word) if character.isalpha()), 0)
+    return word[:start] + word[start:].capitalize()
 
 
 def _typographic(word: str) -> str:

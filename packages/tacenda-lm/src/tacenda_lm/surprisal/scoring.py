@@ -15,6 +15,7 @@ whitespace, the first word given the beginning of the text. That is ``surprisal_
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_a
 
 import numpy as np
 
+from tacenda.corpus.doubts import doubt_lines, find_columns, look_at
 from tacenda.corpus.lines import sentence_without_marks, text_blocks, texts_of
 from tacenda.errors import ConfigurationError, CorpusError, warn
 from tacenda.tokenizers import Tokenizer, get_tokenizer
@@ -35,6 +37,7 @@ from tacenda_lm.surprisal.table import ScoredText, SurprisalTable, check_previou
 from tacenda_lm.surprisal.words import Split, Word, check_split, region_words, text_words
 from tacenda_lm.unknown_words import Unknown, UnknownWords
 
+_TABLES = (".csv", ".tsv", ".tab")
 #: A text is a string or, as a path, a file.
 _OneText: TypeAlias = str | os.PathLike[str]
 #: One text, several, texts by their names, or the items of an experiment.
@@ -134,7 +137,8 @@ def surprisal_table(
     as_fitted = _is_as_fitted(model, given)
     counts = model.vocabulary.split_words if as_fitted else None
     found = [_score(model, shares, context, counts, each) for each in read]
-    notes = list(caveats(model, shares.way, found, tokenize, as_fitted=as_fitted))
+    notes = [each.doubt for each in read if each.doubt is not None]
+    notes += list(caveats(model, shares.way, found, tokenize, as_fitted=as_fitted))
     notes += caveats_of_items([[word.text for word in each.words] for each in read if each.unsplit])
     table = tabulate(found, previous, notes)
     for note in table.notes:
@@ -157,6 +161,7 @@ class _Text(NamedTuple):
     words: list[Word]
     others: Mapping[str, list[str]]
     unsplit: bool = False  # whether this is an item, and nothing says where its sentences begin
+    doubt: str | None = None  # why it is probably no running text
 
 
 def _read(texts: Texts, tokenize: Tokenizer, how: _Reading) -> Iterator[_Text]:
@@ -180,12 +185,26 @@ def _read(texts: Texts, tokenize: Tokenizer, how: _Reading) -> Iterator[_Text]:
             unsplit = text.starts is None and split == "lines"
             yield _Text(name, words, text.others, unsplit)
             continue
-        blocks = text_blocks(text, how.encoding, how.errors)
+        first: list[str] = []
+        blocks = look_at(text_blocks(text, how.encoding, how.errors), first)
         blocks = texts_of(blocks, name, "refuse", skippable=False)
         whole = "\n".join(chain.from_iterable(blocks))
         if isinstance(text, str):  # spans are places in the string as it was given
             whole = f" {text[1:]}" if text.startswith("\ufeff") else text
-        yield _Text(name, list(text_words(whole, tokenize, split)), {})
+        doubt = _doubt(name, Path(text) if isinstance(text, os.PathLike) else None, first)
+        yield _Text(name, list(text_words(whole, tokenize, split)), {}, doubt=doubt)
+
+
+def _doubt(name: str, file: Path | None, first: list[str]) -> str | None:
+    """Return why a text with these first lines is probably no running text, or None."""
+    if find_columns(first) or (file and any(each.lower() in _TABLES for each in file.suffixes)):
+        return (
+            f"{name} looks like a table, and all its columns are read as running text: name the column with the words "
+            "or sentences, with --region COLUMN, or read_items(region=...) in Python"
+        )
+    said = doubt_lines(first)
+    # which field is read cannot be said here
+    return said and re.sub(": text_field=.*", ": save their text as plain text", said)
 
 
 def _names(number: int, name: str | None, text: object) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ def doubt_lines(first: Sequence[str]) -> str | None:
     tagged = sum(bool(_CLOSING_TAG.search(line)) for line in lines)
     if _MARKUP.match(lines[0].lstrip()) or tagged * 10 >= max(len(lines), _ENOUGH_LINES):
         return "the text looks like HTML or XML: take out its tags, which are read as words"
-    columns = _find_columns(first)
+    columns = find_columns(first)
     return columns and (
         f"the lines look like rows of a table, with {columns} between the columns: save the column with the text as a "
         "separate file, one sentence a line"
@@ -187,7 +187,7 @@ def _doubt_punctuation(counts: Mapping[str, int], n_tokens: int) -> str | None:
     )
 
 
-def _find_columns(first: Sequence[str]) -> str | None:
+def find_columns(first: Sequence[str]) -> str | None:
     """Return what separates the columns where the lines look like rows of a table."""
     lines = list(dict.fromkeys(filter(str.strip, first)))
     if len(lines) < _ENOUGH_LINES:
