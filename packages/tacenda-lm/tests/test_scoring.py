@@ -481,6 +481,15 @@ def test_held_out_words_are_counted_as_they_were_written(tmp_path):
     assert model.fitted_on["n_tokens"] == 3
 
 
+def test_the_card_says_which_words_were_left_out():
+    sentences = [["a", "b", "a", "c"]] * 3 + [["d"]]
+    for options in ({}, {"min_count": 2}, {"min_count": 2, "max_vocabulary": 2}):
+        fitted = KneserNey(order=1).fit(Corpus.from_sentences(sentences, **options))
+        told = fitted.card["vocabulary"]
+        limits = {name: told[name] for name in ("min_count", "max_vocabulary") if name in told}
+        assert limits == options
+
+
 def test_the_card_states_bases_and_policies(model):
     model.fitted_on, model.figures = {}, []
     model.record([["a"]], "one word")

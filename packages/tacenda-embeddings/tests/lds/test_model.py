@@ -52,7 +52,11 @@ def test_em_raises_the_likelihood_over_no_dynamics(model):
 def test_a_corpus_is_counted_and_fitted(corpus, counts, model):
     again = LDS(**SETTINGS).fit(corpus)
     assert gains(again) == gains(model)
-    assert again.fitted_on == {"n_tokens": counts.n_tokens, "n_types": len(corpus.vocabulary)}
+    assert again.fitted_on == {
+        "n_tokens": counts.n_tokens,
+        "n_types": len(corpus.vocabulary),
+        "max_vocabulary": 200,
+    }
 
 
 def test_identification_starts_above_no_dynamics_and_above_chance(counts):

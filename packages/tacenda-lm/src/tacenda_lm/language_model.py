@@ -319,6 +319,7 @@ class LanguageModel(Estimator):
     def card(self) -> dict[str, Any]:
         """The model card, as JSON values: the model, its training text and its measured figures."""
         config = self.config_dict()
+        cutoff = {"min_count", "max_vocabulary"} & self.fitted_on.keys()
         return {
             "model": self.name,
             "distribution": self.distribution,
@@ -326,7 +327,10 @@ class LanguageModel(Estimator):
                 "settings", {k: config[k] for k in config.keys() - {"vocabulary"}}
             ),
             "n_types": len(self.vocabulary),
-            "vocabulary": self.vocabulary.config_dict(),
+            "vocabulary": {
+                **self.vocabulary.config_dict(),
+                **{name: self.fitted_on[name] for name in sorted(cutoff)},
+            },
             "log_base": "e; 10 in score, full_scores, BaseScore; 2 in surprisal, entropy",
             "end_of_sentence": "</s> is predicted after every sentence; <s> is context only",
             "out_of_vocabulary": "scored as <unk>, and counted; a written <unk> is such a word",

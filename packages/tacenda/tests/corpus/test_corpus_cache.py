@@ -43,7 +43,8 @@ def test_an_opened_corpus_is_the_one_that_was_built(text, folder):
     assert opened.ids.tolist() == built.ids.tolist()
     assert opened.offsets.tolist() == built.offsets.tolist()
     assert opened.vocabulary == built.vocabulary
-    assert opened.origin == built.origin == {"sources": ["text.txt"], "tokenizer": "whitespace"}
+    origin = {"sources": ["text.txt"], "tokenizer": "whitespace", "min_count": 2}
+    assert opened.origin == built.origin == origin
     with pytest.raises(ValueError, match="read-only"):
         opened.ids[0] = 1
 

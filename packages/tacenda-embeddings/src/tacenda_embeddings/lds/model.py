@@ -202,7 +202,8 @@ class LDS(Estimator):
         self.learned, self.history = FittedLDS.of_fit(found), found.history
         self._vocabulary = counts.vocabulary
         self.fitted_on = {"n_tokens": int(counts.n_tokens), "n_types": len(counts.vocabulary)}
-        origin = {"sources", "tokenizer"} & counts.fitted_on.keys()
+        told = {"sources", "tokenizer", "min_count", "max_vocabulary"}
+        origin = told & counts.fitted_on.keys()
         self.fitted_on |= {name: counts.fitted_on[name] for name in sorted(origin)}
         self.figures = [
             {

@@ -74,7 +74,8 @@ class Corpus:
         The words of the ids. Its counts are from the text it was built from, which is a different text if
         ``vocabulary=`` was given; `type_counts` counts this text.
     origin
-        Where the text came from (names of files, tokenizer), as JSON, for the record.
+        Where the text came from, as JSON, for the record: names of files, tokenizer, and the ``min_count`` and
+        ``max_vocabulary`` that left words out of the vocabulary.
     place
         The folder of the arrays; a temporary one lives as long as a corpus that needs it.
     """
@@ -184,7 +185,11 @@ class Corpus:
             blocks = split.read(blocks)
         coded = word_ids.code_lines(blocks, tokenizer, types, processes)
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
-        origin = {"sources": [path.name for path in paths or ()], "tokenizer": name}
+        origin = {
+            "sources": [path.name for path in paths or ()],
+            "tokenizer": name,
+            **chosen.cutoff,
+        }
         fingerprint = None
         if cache is not None:
             fields = [field_of(path.name, text_field) for path in paths or ()] or [text_field]
@@ -211,7 +216,7 @@ class Corpus:
         check_marks(marks)
         chosen, types = Selection(**selection), Types()
         coded = word_ids.code_sentences(sentences, types, marks)
-        origin: dict[str, Any] = {"sources": [], "tokenizer": None}
+        origin: dict[str, Any] = {"sources": [], "tokenizer": None, **chosen.cutoff}
         reading = ("", "", marks)
         fingerprint = None if cache is None else _fingerprint(chosen, cache_key, reading)
         return cls._build(coded, types, chosen, origin, cache, fingerprint)

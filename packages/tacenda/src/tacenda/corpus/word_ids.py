@@ -97,6 +97,13 @@ class Selection:
         )
 
     @property
+    def cutoff(self) -> dict[str, int]:
+        """The limits by which words of the text were left out of its vocabulary, as `Corpus.origin` notes them."""
+        limits = {"min_count": self.min_count, "max_vocabulary": self.max_vocabulary}
+        none = {"min_count": 1, "max_vocabulary": None}
+        return {name: n for name, n in limits.items() if n is not None and n != none[name]}
+
+    @property
     def merges(self) -> bool:
         """Whether `tacenda.learned_classes.merge_classes` is to be called."""
         return self.vocabulary is None and self.oov == "learned"

@@ -190,7 +190,8 @@ class ClusterCorpus:
         parts = [delayed(_renumber)(each, there) for each in coded]
         coded.clear()  # none but the parts needs them now: each goes when its part is there
         parts = _finish(client, parts, "Numbering", sizes)
-        return cls(client, parts, vocabulary, there, {"sources": sources, "tokenizer": name})
+        origin = {"sources": sources, "tokenizer": name, **chosen.cutoff}
+        return cls(client, parts, vocabulary, there, origin)
 
     def sum_pieces(
         self,
