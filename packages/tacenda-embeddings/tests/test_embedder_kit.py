@@ -190,6 +190,51 @@ class Fixed(Toy):
         return super().transform(sentences)
 
 
+class Wordless(Toy):
+    """Has no vocabulary that others can look into."""
+
+    def fit(self, corpus):
+        super().fit(corpus)
+        self.words = self.__dict__.pop("vocabulary")
+        return self
+
+    def transform(self, sentences):
+        sound = Toy()
+        sound.table, sound.vocabulary = self.table, self.words if self.fitted_on else None
+        return sound.transform(sentences)
+
+
+class Widthless(Toy):
+    def fit(self, corpus):
+        super().fit(corpus).width = None
+        return self
+
+
+class Leaking(Toy):
+    """Raises what Python raises where there is no table yet."""
+
+    def transform(self, sentences):
+        _ = self.table.shape
+        return super().transform(sentences)
+
+
+class Nameless(Toy):
+    name = None
+
+
+class Unnumbered(Toy):
+    """Lacks something when it is loaded."""
+
+    def transform(self, sentences):
+        if "calls" not in self.__dict__ and self.table is not None:
+            raise NotFittedError("the toy has no calls: call fit")
+        return super().transform(sentences)
+
+    def fit(self, corpus):
+        self.calls = 0
+        return super().fit(corpus)
+
+
 class Pooled(Toy):
     """Works in a pool of threads, which a forked process has not, and waits for it there for ever."""
 
@@ -252,6 +297,11 @@ class Estranged(Toy):
         (Fixed, "broadcast"),
         (Unready, "transform before fit raises no NotFittedError"),
         (Crashing, "Singular matrix"),
+        (Wordless, "it has no vocabulary, which commands and pipelines need"),
+        (Widthless, "width is None, not the number of columns"),
+        (Leaking, "transform before fit raises AttributeError: .*, not NotFittedError"),
+        (Nameless, "Nameless has no name: derive it from tacenda.estimator.Estimator"),
+        (Unnumbered, "a loaded Unnumbered lacks something that fit sets"),
     ],
 )
 def test_an_unsound_embedder_fails(unsound, outcome):

@@ -16,6 +16,7 @@ from tacenda.errors import (
     NotFittedError,
     PluginError,
     PluginLoadError,
+    TacendaError,
 )
 from tacenda.estimator import Estimator
 from tacenda.settings import Settings, configured_by, option
@@ -117,6 +118,31 @@ def test_what_numbers_the_rows_is_saved_with_the_arrays():
         ArtifactError, match=r"'nearest' has shape \(2,\) and must have \(types=4\)"
     ):
         Nearest.from_artifact(model.to_artifact())
+
+
+def test_what_a_class_forgot_to_declare_is_named(tmp_path):
+    class Bare(Scale):
+        name, learned_class = "test_bare", None
+
+    class Numbered(Scale):
+        name, indexes = "test_numbered", {"vocabulary": Vocabulary}
+
+    class Unnumbered(Scale):
+        name = "test_unnumbered"
+
+        def _read_arrays(self, config, arrays):
+            self._learned(getattr(self, "_vocabulary", None))
+
+    for cls, said in (
+        (Bare, "Bare has no learned_class: set it to the class"),
+        (Numbered, "its _vocabulary, which `indexes` names, is None: set it in fit"),
+        (Unnumbered, "Unnumbered needs more than it saves, .* name it in `indexes`"),
+    ):
+        model = cls()
+        model.learned = Factors(np.array([1.0]))
+        with pytest.raises(TacendaError, match=said):
+            model.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
 
 
 def test_the_version_that_saved_a_model_is_recorded(monkeypatch):

@@ -5,8 +5,10 @@
     def test_my_embedder():
         check_embedder(lambda: MyEmbedder(width=8))
 
-It checks what ``fit``, ``transform`` and ``width`` promise to every host, threads and forked processes, the way to disk
-and back, and what is refused. Install ``tacenda-embeddings[testing]``.
+It checks what ``fit``, ``transform``, ``width`` and ``vocabulary`` promise to every host, threads and forked processes,
+the way to disk and back, and what is refused: before ``fit`` everything raises NotFittedError, and ``transform`` raises
+CorpusError for a sentence that is not a list of strings, as ``vocabulary.encode`` does. Install
+``tacenda-embeddings[testing]``.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from tacenda.corpus import Corpus
 from tacenda.errors import CorpusError, NotFittedError, TacendaError
 from tacenda.testing.models import assert_equal, assert_refuses, check_estimator, refusal_of
 from tacenda.testing.samples import STRANGE, Sentences, sample_sentences
+from tacenda.vocabulary import Vocabulary
 
 
 def check_embedder(
@@ -63,9 +66,15 @@ def check_embedder(
         return list(model.transform([list(sentence) for sentence in sentences]))
 
     _check_unfitted(make_model)
-    _check_one_word(make_model)
     first = make_model()
     assert first.fit(corpus) is first, "fit returns the model"
+    width = getattr(first, "width", None)
+    assert isinstance(width, int), f"width is {width!r}, not the number of columns"
+    assert width > 0, "the vectors have no column"
+    assert isinstance(getattr(first, "vocabulary", None), Vocabulary), (
+        "it has no vocabulary, which commands and pipelines need: set it to the corpus's, a tacenda.Vocabulary"
+    )
+    _check_one_word(make_model)
     assert first.fitted_on, "fit sets fitted_on, such as {'tokens': 12345}"
     expected = apply(first)
     atol = rtol * max(float(np.abs(array).max(initial=0)) for array in expected)
@@ -79,7 +88,8 @@ def check_embedder(
     _check_transform(model, sentences, atol)
     for sentence in ("hello world", ["a", 1], ["a", None], [b"a"]):
         act = partial(model.transform, [["a"], sentence])
-        assert_refuses(act, CorpusError, f"transform([{sentence!r}])")
+        said = f"transform([{sentence!r}]), where a sentence is to be a list of strings,"
+        assert_refuses(act, CorpusError, said)
     return model
 
 
@@ -108,8 +118,6 @@ def _check_one_word(make_model: Callable[[], Any]) -> None:
 
 def _check_transform(model: Any, sentences: Sentences, atol: float) -> None:
     """Whatever the sentences, each has its own finite float32 rows, the same in any company."""
-    assert isinstance(model.width, int)
-    assert model.width > 0
     assert list(model.transform([])) == []
     words, copies = sentences[0], [list(sentence) for sentence in sentences]
     _check_well_formed(model, copies)

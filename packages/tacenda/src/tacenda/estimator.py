@@ -33,6 +33,7 @@ from tacenda.artifact.arrays import PRECISIONS, Precision, compact, precision_of
 from tacenda.artifact.folder import Artifact, read, write
 from tacenda.errors import (
     ArtifactError,
+    ConfigurationError,
     KernelError,
     NotFittedError,
     PluginError,
@@ -166,7 +167,10 @@ class Estimator:
 
     def _read_arrays(self, config: dict[str, Any], arrays: Saved) -> None:
         """Take what a fit found from a saved model; settings and indexes are already set."""
-        assert self.learned_class is not None, f"{type(self).__name__} has no learned_class"
+        if self.learned_class is None:
+            raise ConfigurationError(
+                f"{type(self).__name__} has no learned_class: set it to the class of what fit puts into `learned`"
+            )
         self.learned = self.learned_class.from_arrays(arrays, **self._sizes())
 
     def _sizes(self) -> dict[str, Any]:
@@ -174,7 +178,13 @@ class Estimator:
         return {}
 
     def _numbering(self) -> dict[str, Any]:
-        return {name: self._learned(getattr(self, f"_{name}", None)) for name in self.indexes}
+        parts = {name: getattr(self, f"_{name}", None) for name in self.indexes}
+        unset = [name for name, part in parts.items() if part is None]
+        if unset and self.learned is not None:
+            raise ConfigurationError(
+                f"{type(self).__name__} is fitted, but its _{unset[0]}, which `indexes` names, is None: set it in fit"
+            )
+        return {name: self._learned(part) for name, part in parts.items()}
 
     def compact_arrays(self) -> Saved:
         """Return the part of `arrays` that a compact form keeps; ``from_arrays`` computes the rest."""
@@ -262,6 +272,10 @@ class Estimator:
                 config["settings"] = cls.settings_class.without_retired(config["settings"])
             more: dict[str, Any] = {"nested": nested} if nested else {}
             model = cls.from_arrays(config, restore(artifact.arrays), **more)
+        except NotFittedError as error:
+            raise ConfigurationError(
+                f"{cls.__name__} needs more than it saves, such as its vocabulary: name it in `indexes`"
+            ) from error
         except TacendaError:
             raise
         except Exception as error:  # whatever damaged arrays provoke in a model's own code

@@ -23,7 +23,7 @@ import numpy as np
 import tacenda
 from tacenda import plugins
 from tacenda.artifact import Artifact
-from tacenda.errors import ArtifactError, PluginError, TacendaError
+from tacenda.errors import ArtifactError, NotFittedError, PluginError, TacendaError, describe
 from tacenda.plugins import canonical
 
 #: The names of arrays that cut another array into pieces end in one of these.
@@ -68,7 +68,13 @@ def check_estimator(
     AssertionError
         A promise is broken; the message names it.
     """
-    model = make_model().fit(data)
+    unfitted = make_model()
+    for name in ("kind", "name", "distribution", "fit", "save", "to_artifact"):
+        assert getattr(unfitted, name, None) is not None, (
+            f"{type(unfitted).__name__} has no {name}: derive it from tacenda.estimator.Estimator, and set kind, name "
+            "and distribution as in its entry point"
+        )
+    model = unfitted.fit(data)
     with registered(type(model)):
         _check_entry_point(model)
         _check_threads(model, apply)
@@ -146,7 +152,14 @@ def _check_saving(model: Any, apply: Callable[[Any], list[Any]], folder: Path) -
         assert other.config_dict() == model.config_dict(), "other settings come back"
         assert getattr(other, "figures", None) == getattr(model, "figures", None)
         assert other.fitted_on == model.fitted_on
-        assert_equal(apply(other), expected)
+        try:
+            found = apply(other)
+        except NotFittedError as error:
+            raise AssertionError(
+                f"a loaded {type(model).__name__} lacks something that fit sets: put it into `learned`, or name it in "
+                "`indexes`"
+            ) from error
+        assert_equal(found, expected)
 
     model.save(folder / "model")
     loaded = tacenda.load(folder / "model")
@@ -264,6 +277,10 @@ def refusal_of(act: Callable[[], Any], error: type[TacendaError], action: str) -
         act()
     except error as caught:
         message = str(caught).strip()
+    except Exception as caught:
+        raise AssertionError(
+            f"{action} raises {describe(caught)}, not {error.__name__}"
+        ) from caught
     else:
         return None
     assert message, f"{action} raises {error.__name__} without a message"
