@@ -262,3 +262,19 @@ def test_ids_of_a_file_asked_for_by_numbers_are_told_in_one_sentence():
         "from files, and 3 is not: ask for '3'$",
     ):
         algo.predict(3, "1")
+
+
+def test_pairs_of_which_nothing_is_known_are_told(triples):
+    rows = [(f"user {u}", f"item {i}", r) for u, i, r in triples]
+    algo = BiasOnly().fit(dataset(rows).build_full_trainset())
+    user, item = rows[0][:2]
+    with pytest.warns(TacendaWarning, match="^none of the users and items asked for is in the"):
+        algo.predict_many([item, item], [user, user])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        algo.predict_many(["newcomer", "newcomer"], [item, "new item"])
+
+
+def test_a_new_user_s_missing_id_is_refused(algo):
+    with pytest.raises(DataError, match="the user of a rating is missing, its id is nan"):
+        algo.fold_in({100: 5.0}, uid=float("nan"))

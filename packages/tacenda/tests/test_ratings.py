@@ -257,7 +257,16 @@ def test_columns_may_stand_anywhere(tmp_path):
         (b"user,item,rating\n", "no ratings"),
         (b"1\t2\t3\n1\t3\n", "line 2: 2 fields where 3 are needed"),
         (b"1\t2\t3\n1\t3\tx\n", "line 2: the rating 'x' is not a number"),
-        (b"1\t2\t1_0\n1\t3\t4\n1\t4\t1_0\n", "line 3: the rating '1_0' is not a number"),
+        (b"1\t2\t1_0\n1\t3\t4\n1\t4\t1_0\n", "line 1: the rating '1_0' is not a number"),
+        (b"1;2;3,5\n1;3;4\n", "line 1: 2 fields where 3 are needed"),
+        (b"1\t2\t\n1\t3\t4\n", "line 1: the rating '' is not a number"),
+        (b"1\t2\tNA\n1\t3\t4\n", "line 1: the rating 'NA' is not a number"),
+        (b"1\t2\t4 stars\n1\t3\t4\n", "line 1: the rating '4 stars' is not a number"),
+        (
+            b"rating,userId,movieId\n3,1,7\n",
+            "column 'userId' of the header is in place 1 and not 0",
+        ),
+        (b"user,item,time,rating\n3,1,7,4\n", "column 'rating' .* is in place 3 and not 2"),
         (b"1\t2\t3\n1\t" + b"x" * 1001 + b"\t4\n", "line 2: an id of 1,001 characters"),
         (b"1\t2\tnan\n1\t3\t4\n", "line 1: the rating 'nan' is not finite"),
         (b"1\t2\t3\n1\t2\t4\n", "more than once"),
@@ -271,6 +280,13 @@ def test_a_file_that_cannot_be_read_says_where_and_why(content, message, tmp_pat
     with pytest.raises(DataError, match=message) as caught:
         read_ratings(path)
     assert str(path) in str(caught.value)
+
+
+def test_columns_that_are_given_may_have_any_names(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("rating,user,item,score\n" + "".join(f"0,{u},{i},{v}\n" for u, i, v in TRIPLES))
+    expected = Ratings.from_triples(TRIPLES).fingerprint
+    assert read_ratings(path, columns=(1, 2, 3)).fingerprint == expected
 
 
 @pytest.mark.parametrize(

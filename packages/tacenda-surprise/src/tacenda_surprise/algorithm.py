@@ -50,6 +50,7 @@ from tacenda_surprise.catalogue import (
 from tacenda_surprise.raw_ids import (
     as_list,
     check_asked,
+    check_ids,
     check_known,
     check_text,
     explain_type,
@@ -626,6 +627,13 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         if not self._new_users:
             check_asked(uids, users, self._users, "user", self)
         check_asked(iids, items, self._items, "item", self)
+        strange = len(users) and not self._new_users and max(users.max(), items.max()) < 0
+        if strange and not explain_type(uids[:1], self._users):
+            warn(
+                "none of the users and items asked for is in the trainset: give users first, then items, by the ids "
+                "of the trainset",
+                once=(self, "strangers"),
+            )
         return users, items
 
     def _cannot_predict(self, users: Numbers, items: Numbers) -> npt.NDArray[np.bool_]:
@@ -848,6 +856,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         known.
         """
         self._require_fitted()
+        check_ids([] if uid is None else [uid], "user")
         if uid is not None and uid in self._users:
             raise ConfigurationError(
                 f"user {uid!r} is in the trainset already; fold_in is for users who are not"

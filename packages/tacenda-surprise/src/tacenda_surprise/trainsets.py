@@ -17,6 +17,7 @@ from surprise import Dataset, Reader, Trainset
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
+from tacenda.ratings.files import NAMES, place_of
 from tacenda_surprise.catalogue import Identities
 from tacenda_surprise.raw_ids import (
     add_ids,
@@ -236,16 +237,10 @@ def _take_columns(frame: Any, n: int) -> tuple[list[list[Any]], str]:
 
     Raises DataError where some of the names are there, and not where their columns would be taken from.
     """
-    names, order = ("user", "item", "rating")[:n], ("first", "second", "third")
+    names, order = NAMES[:n], ("first", "second", "third")
     raw = list(getattr(frame, "columns", ()))
-    labels = [str(label).casefold() for label in raw]
-    places = [
-        next(
-            (k for k, label in enumerate(labels) if label in (name, f"{name}_id", f"{name}id")),
-            None,
-        )
-        for name in names
-    ]
+    labels = [str(label) for label in raw]
+    places = [place_of(name, labels) for name in names]
     found = [(k, at) for k, at in enumerate(places) if at is not None]
     if len(found) == n:
         chosen, where = [at for _, at in found], f"the column {raw[found[-1][1]]!r}"

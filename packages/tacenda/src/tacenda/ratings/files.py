@@ -21,6 +21,9 @@ from tacenda.store import path_of
 
 _LARGEST = 1e38  # float32 holds no more
 _SEPARATORS = ("::", "\t", ",", ";", "|")
+_FIRST_THREE = (0, 1, 2)
+_MISSING = {"na", "nan", "n/a", "null", "none"}  # not the name of a column
+NAMES = ("user", "item", "rating")
 
 
 def read_ratings(
@@ -28,7 +31,7 @@ def read_ratings(
     *,
     separator: str | None = None,
     header: bool | None = None,
-    columns: Sequence[int] = (0, 1, 2),
+    columns: Sequence[int] = _FIRST_THREE,
     scale: tuple[float, float] | None = None,
     duplicates: Duplicates = "error",
     encoding: str = "utf-8",
@@ -45,9 +48,9 @@ def read_ratings(
         The text between fields; None finds it in the first line (``::``, tab, comma, semicolon, bar or white
         space).
     header
-        Whether the first line is a header; None takes it for one if its rating is not a number.
+        Whether the first line is a header; None takes it for one if it has a word in the place of the rating.
     columns
-        Where user, item and rating stand, counted from 0.
+        The places of user, item and rating, counted from 0.
     scale, duplicates
         As in `Ratings`.
     encoding
@@ -57,7 +60,8 @@ def read_ratings(
     ------
     DataError
         Something cannot be read, or an id is longer than 1,000 characters; the message names file and line. Or
-        ``separator`` is empty, or ``columns`` are not three places.
+        ``separator`` is empty, or ``columns`` are not three places, or a header has these names in other places than
+        the first three and no ``columns`` are given.
     """
     path = path_of(path, DataError)
     if separator == "":
@@ -106,7 +110,8 @@ def read_rated_rows(
             )
         if first:
             first = False
-            if header or (header is None and not _is_number(fields[value_at])):
+            if header or (header is None and _is_label(fields[value_at])):
+                _check_header(path, line, fields, columns)
                 continue
         text = fields[value_at]
         if not _is_number(text) or not abs(value := float(text)) < _LARGEST:
@@ -122,6 +127,32 @@ def read_rated_rows(
                     "check separator and columns"
                 )
         yield fields, value
+
+
+def _is_label(text: str) -> bool:
+    """Tell whether the first line is a header by what it has for a rating: a word, but not one for a missing value."""
+    word = text.strip().casefold()
+    return word[:1].isalpha() and word not in _MISSING and not _is_number(word)
+
+
+def place_of(name: str, labels: Sequence[str]) -> int | None:
+    """Return which of the labels of columns is ``name``, ``name_id`` or ``nameid``, if any."""
+    for place, label in enumerate(labels):
+        if label.strip().casefold() in (name, f"{name}_id", f"{name}id"):
+            return place
+    return None
+
+
+def _check_header(path: Path, line: int, labels: Sequence[str], columns: Sequence[int]) -> None:
+    """Raise DataError for a header that contradicts the places of columns that nobody has given."""
+    if tuple(columns) != _FIRST_THREE:
+        return
+    for what, at in zip(NAMES, columns, strict=True):
+        if (place := place_of(what, labels)) not in (None, at):
+            raise DataError(
+                f"{path}, line {line}: the column {labels[place]!r} of the header is in place {place} and not {at}, "
+                "counted from 0; give the places of user, item and rating as columns"
+            )
 
 
 def _is_number(text: str) -> bool:
