@@ -48,7 +48,7 @@ def read_ratings(
         The text between fields; None finds it in the first line (``::``, tab, comma, semicolon, bar or white
         space).
     header
-        Whether the first line is a header; None takes it for one if it has a word in the place of the rating.
+        Whether the first line is a header; None: if it has a word instead of the rating.
     columns
         The places of user, item and rating, counted from 0.
     scale, duplicates
