@@ -20,7 +20,7 @@ from spacy.language import Language as Pipeline
 from spacy.tokens import Doc
 
 import tacenda
-from benchmarks import kept
+from benchmarks import kept, reporting
 from benchmarks.embeddings import labelled, pipelines, spacy_rows, subwords
 from benchmarks.reporting import Row, Table, main
 from tacenda import Corpus
@@ -173,6 +173,52 @@ def rows(options: Any) -> Iterator[Row]:
         yield {**row, "runs": " / ".join(dict.fromkeys(runs)), **fitted_to}
 
 
+#: How a row is drawn: its label, its color, and its marker.
+DOTS = {
+    pipelines.DEFAULT: ("spaCy's default", "#0369a1", "s"),
+    "hash + floret, CNN4": ("floret", "#94a3b8", "v"),
+    "hash + skip-gram, CNN4": ("skip-gram", "#475569", "^"),
+    "hash + SumEmbed, CNN4": ("SumEmbed", "#f59e0b", "D"),
+    pipelines.RECOMMENDED: ("recommended", "#c2410c", "o"),
+}
+
+
+def picture(rows: list[Row]) -> None:
+    """Draw tag accuracy with 250 sentences, a line for each language."""
+    pyplot = reporting.pyplot()
+
+    figure, axes = pyplot.subplots(figsize=(6.4, 3.4), layout="constrained")
+    names = list(dict.fromkeys(row["task"] for row in rows))
+    axes.hlines(range(len(names)), 70, 97, color="#e2e8f0", lw=1, zorder=0)
+    for what, (label, color, marker) in DOTS.items():
+        means = {row["task"]: row["test 250"]["mean"] for row in rows if row["row"] == what}
+        places = [names.index(task) for task in means]
+        axes.plot(means.values(), places, marker, ms=8, color=color, label=label)
+    axes.set_yticks(range(len(names)), [name.capitalize() for name in names], fontsize=12)
+    axes.invert_yaxis()
+    axes.set_xlabel("tag accuracy, %, with 250 labeled sentences", fontsize=12)
+    axes.tick_params(axis="x", labelsize=11)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    figure.legend(
+        fontsize=10,
+        frameon=False,
+        ncols=5,
+        loc="outside upper center",
+        handletextpad=0.1,
+        columnspacing=1,
+    )
+    figure.savefig(reporting.RESULTS / "embeddings-languages.png", dpi=150)
+    pyplot.close(figure)
+
+
 if __name__ == "__main__":
-    table = Table("embeddings-languages", PROTOCOL, rows, key="what", seeds=lambda each: each.seeds)
+    table = Table(
+        "embeddings-languages",
+        PROTOCOL,
+        rows,
+        key="what",
+        seeds=lambda each: each.seeds,
+        after=picture,
+    )
     main(__doc__, table, tasks=tuple(LANGUAGES), sizes=["250", "1000"], seeds=spacy_rows.SEEDS)
