@@ -51,7 +51,7 @@ class Curve(NamedTuple):
 
 CURVES = {
     pipelines.RECOMMENDED: Curve("Tacenda", "#c2410c", 0, (4, 14)),
-    WITH_WORD2VEC: Curve("with word2vec", "#475569", 0, (6, -24)),
+    WITH_WORD2VEC: Curve("word2vec", "#475569", 0, (6, -24)),
     pipelines.DEFAULT: Curve("spaCy's default", "#0369a1", 0, (22, -4)),
 }
 N_GRAM = 8

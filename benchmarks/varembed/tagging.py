@@ -23,7 +23,7 @@ from benchmarks.reporting import Row, Table, main
 from benchmarks.varembed import models
 from tacenda import Corpus
 
-TASKS = ("ewt-xpos", "treebank-xpos")
+TASKS = {"ewt-xpos": "EWT", "treebank-xpos": "NLTK's treebank sample"}
 REACH = 2
 HIDDEN = 256
 EPOCHS = 12
@@ -91,8 +91,8 @@ def picture(rows: list[Row]) -> None:
             for i, label in enumerate(DRAWN)
             if label in shown
         ]
-        panels.append(Panel(task, "occurrences in the unlabelled text", curves, ticks=list(BINS)))
-    draw("varembed-tagging", panels, y_label="errors, per cent")
+        panels.append(Panel(TASKS[task], "occurrences in the raw text", curves, ticks=list(BINS)))
+    draw("varembed-tagging", panels, y_label="error rate, %")
 
 
 def protocol(options: Any) -> dict[str, Any]:
@@ -122,6 +122,6 @@ if __name__ == "__main__":
         __doc__,
         Table("varembed-tagging", protocol, rows, "key", lambda each: each.seeds, picture),
         tokens=0.0,
-        tasks=TASKS,
+        tasks=tuple(TASKS),
         seeds=[0, 1, 2],
     )

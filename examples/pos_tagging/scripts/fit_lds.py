@@ -13,7 +13,7 @@ from tacenda_embeddings import LDS
 
 
 def main(
-    text: Annotated[Path, typer.Argument(help="Raw text, a sentence a line.")] = Path(
+    text: Annotated[Path, typer.Argument(help="Raw text, one sentence per line.")] = Path(
         "corpus/raw.txt"
     ),
     output: Annotated[Path, typer.Argument(help="Folder to save the model in.")] = Path(

@@ -151,7 +151,7 @@ def test_it_is_a_component_of_a_pipeline(model, tmp_path):
 
 def test_models_that_share_no_words_are_refused(lds):
     other = tacenda.Corpus.from_sentences([["q1", "q2"]] * 30)
-    with pytest.raises(ConfigurationError, match="fit both on more text"):
+    with pytest.raises(ConfigurationError, match="fit both models to more text"):
         MorphologicalLDS.join(lds, VarEmbed(**WORDS).fit(other))
     with pytest.raises(NotFittedError):
         MorphologicalLDS.join(lds, VarEmbed())

@@ -212,9 +212,13 @@ class _LanguageModel(Estimator):
 
 def test_models_of_another_kind_are_refused(lds, tmp_path):
     write(tmp_path / "lm", _LanguageModel().to_artifact())
-    with pytest.raises(ConfigurationError, match=r"lm holds one of the language_models, not token"):
+    with pytest.raises(
+        ConfigurationError, match=r"lm is a model of the kind language_models, not token"
+    ):
         pipeline_config(["tagger"], str(tmp_path / "lm"))
-    with pytest.raises(ConfigurationError, match=r"lm holds one of the language_models, not token"):
+    with pytest.raises(
+        ConfigurationError, match=r"lm is a model of the kind language_models, not token"
+    ):
         pipeline_config(["tagger"], lds, vectors=str(tmp_path / "lm"))
     with pytest.raises(ConfigurationError, match=r"'lds' has no vectors of single words"):
         pipeline_config(["tagger"], lds, vectors=lds)

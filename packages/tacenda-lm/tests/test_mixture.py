@@ -244,7 +244,7 @@ def test_a_mixture_of_nothing_or_of_other_things_is_refused():
         Mixture([object()])
     with pytest.raises(ConfigurationError, match="needs models"):
         Mixture(None)
-    with pytest.raises(ConfigurationError, match="a KneserNey is not: give a list"):
+    with pytest.raises(ConfigurationError, match="not a KneserNey: give a list"):
         Mixture(KneserNey())
     with pytest.raises(ConfigurationError, match="a str is not one"):
         Mixture("ab")

@@ -241,7 +241,7 @@ def test_users_of_whom_only_the_type_of_the_id_differs(make, trainset):
     assert algo.predict(7, "item 4").est == again.predict("item 4")
     if algo.conditional:
         algo.rated = [(7, "item 1"), ("7", "item 2")]
-        with pytest.raises(DataError, match="ids of the same text"):
+        with pytest.raises(DataError, match="ids with the same text"):
             algo.fit(trainset)
 
 

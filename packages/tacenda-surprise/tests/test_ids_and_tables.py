@@ -1,4 +1,4 @@
-"""Ids of another type, tables with a row a user, and lists of a few items: nothing goes wrong without a word."""
+"""Ids of another type, tables with a row per user, and lists of a few items: nothing goes wrong without a word."""
 
 import warnings
 from decimal import Decimal
@@ -50,7 +50,7 @@ def test_a_table_with_a_row_a_user_is_no_list_of_ratings(long, pd, tmp_path, mis
     wide.to_csv(path)
     tables = wide, wide.reset_index(), pd.read_csv(path), pd.read_csv(path, index_col=0)
     for table in tables:
-        with pytest.raises(DataError, match="seems to have a row a user and a column an item"):
+        with pytest.raises(DataError, match="seems to have a row per user and a column per item"):
             BiasOnly().fit(table)
 
 

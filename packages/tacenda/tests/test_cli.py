@@ -253,7 +253,7 @@ def test_only_regular_files_are_replaced(tmp_path):
         check_file(tmp_path, True)
     for other in (Path(os.devnull), Path("/dev/stdout")):
         if other.exists():
-            with pytest.raises(ArtifactError, match=r"no regular file.*redirect") as caught:
+            with pytest.raises(ArtifactError, match=r"not a regular file.*redirect") as caught:
                 check_file(other, True)
             assert "--force" not in str(caught.value)
 

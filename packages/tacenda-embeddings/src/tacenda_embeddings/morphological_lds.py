@@ -222,8 +222,8 @@ def _learn_map(lds: LDS, words: MorphologicalEmbedder[Any]) -> Rows:
                 chosen.append(word)
     if len(chosen) < _FEWEST:
         raise ConfigurationError(
-            f"only {len(chosen)} words of the LDS are made of morphemes that other words have too: the map "
-            f"from morphemes to the LDS needs {_FEWEST}; fit both on more text"
+            f"only {len(chosen)} words of the LDS share their morphemes with other words, and {_FEWEST} are needed "
+            "to predict vectors from morphemes: fit both models to more text"
         )
     stand_ins = lds.input_rows[_find_stand_ins(vocabulary, chosen)]
     X = _features(stand_ins, words.vectors(chosen, prior=True)).astype(np.float64)

@@ -107,7 +107,7 @@ class Mixture(LanguageModel):
     ) -> None:
         if not isinstance(models, Iterable | None):
             raise ConfigurationError(
-                f"a mixture needs several language models, and a {type(models).__name__} is not: give a list, "
+                f"a mixture takes several language models, not a {type(models).__name__}: give a list, as in "
                 "Mixture([first, second])"
             )
         if not isinstance(models, Mapping):

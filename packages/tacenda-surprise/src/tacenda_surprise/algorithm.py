@@ -486,7 +486,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         """
         if n_epochs is not None and (not isinstance(n_epochs, int | np.integer) or n_epochs < 0):
             raise ConfigurationError(
-                f"n_epochs must be at least 0, and a whole number, not {n_epochs!r}"
+                f"n_epochs must be a whole number of at least 0, not {n_epochs!r}"
             )
         before = self._fit_data()
         data, touched = before.merge(self._read(trainset, before.ratings.scale))

@@ -256,7 +256,7 @@ def _take_columns(frame: Any, n: int) -> tuple[list[list[Any]], str]:
 
 
 def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
-    """Raise DataError for a data frame with a row a user and a column an item; ``columns`` are its first three.
+    """Raise DataError for a data frame with a row per user and a column per item; ``columns`` are its first three.
 
     The column labels of a pivot table have a name, or are ids of items that are not text. A pivot table that was
     read from a file has no such labels. Its second and third columns hold ratings alone, and its first column holds
@@ -276,8 +276,8 @@ def _refuse_wide(data: Any, columns: Sequence[list[Any]]) -> None:
             wide |= users <= values | {0} and len(pairs) < 0.9 * len(columns[0])
     if wide:
         raise DataError(
-            f"the data frame of shape {data.shape} seems to have a row a user and a column an item: give a row a "
-            "rating with the columns user, item and rating, as pandas' melt and then dropna make of it"
+            f"the data frame of shape {data.shape} seems to have a row per user and a column per item: give a row per "
+            "rating with the columns user, item and rating, for example with pandas' melt and dropna"
         )
 
 
@@ -412,8 +412,8 @@ class SideInfo:
         new_users = list(users)[len(data.users) :]
         if len({str(user) for user in new_users}) < len(new_users):
             raise DataError(
-                "two users of rated= have ids of the same text, as 7 and '7'; Surprise cannot tell such "
-                "users apart unless they have ratings: make the ids of one type"
+                "two users in rated= have ids with the same text, such as 7 and '7', which Surprise cannot tell "
+                "apart unless they have ratings: use ids of one type"
             )
         if new_users:
             ratings = Ratings(

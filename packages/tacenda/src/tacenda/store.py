@@ -249,7 +249,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_file() or target.is_dir()):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     with _replacing(target) as part:
         yield part
 

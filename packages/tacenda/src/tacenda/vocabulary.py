@@ -236,7 +236,7 @@ class Vocabulary:
             if array.shape != (len(self.words),):
                 raise CorpusError(
                     f"a vocabulary of {len(self.words)} words was given counts of shape {array.shape}; "
-                    "give one count a word"
+                    "give one count per word"
                 )
         self.counts = array.astype(np.int64)
         self.counts.flags.writeable = False

@@ -199,7 +199,7 @@ def test_bad_vocabularies_are_refused():
         Vocabulary(["</s>", "<unk>", "a", "a"], [1, 1, 1, 1])
     with pytest.raises(CorpusError, match="no <unk>"):
         Vocabulary(["</s>", "a"], [1, 1])
-    with pytest.raises(CorpusError, match="one count a word"):
+    with pytest.raises(CorpusError, match="one count per word"):
         Vocabulary(["</s>", "<unk>"], [1])
     with pytest.raises(CorpusError, match="negative"):
         Vocabulary(["</s>", "<unk>"], [1, -1])

@@ -260,7 +260,7 @@ def test_trees_of_a_folder_and_of_a_zip_file_come_in_order_from_combined_only(tm
         ("( (NN a b) )\n", "not (TAG word)"),
         ("( (S (NN a) b) )\n", "not (TAG word)"),
         ("( (NN) )\n", "not (TAG word)"),
-        ("( (S a (NN b)))\n", "'a' is no preterminal's word"),
+        ("( (S a (NN b)))\n", "'a' is not the word of a (TAG word) bracket"),
     ],
 )
 def test_malformed_trees_are_named_by_file_and_line(written, text, cause):

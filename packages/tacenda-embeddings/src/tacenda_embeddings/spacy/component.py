@@ -504,8 +504,8 @@ def cosine(one: Any, other: Any) -> float:
         return 0.0
     if a.shape != b.shape:
         raise ConfigurationError(
-            f"a {type(one).__name__} with a vector in context of {len(a)} columns cannot be compared with a "
-            f"{type(other).__name__} with one of {len(b)}: pass both through the same pipeline"
+            f"a {type(one).__name__} whose vector has {len(a)} columns cannot be compared with a "
+            f"{type(other).__name__} whose vector has {len(b)}: process both with the same pipeline"
         )
     return float(a @ b / lengths)
 

@@ -195,7 +195,7 @@ def _component_for(lds: str, output: str | None, cnn_layers: int) -> tuple[str, 
         artifact = artifacts.read(lds)
         if artifact.kind != "embedders":
             raise ConfigurationError(
-                f"{lds} holds one of the {artifact.kind}, not token embeddings"
+                f"{lds} is a model of the kind {artifact.kind}, not token embeddings"
             )
         if output is not None:
             with_output(resolve(artifact), output)

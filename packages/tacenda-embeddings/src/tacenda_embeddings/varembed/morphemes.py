@@ -143,7 +143,9 @@ class Inventory:
         """Return an inventory from `arrays`. Raises ArtifactError."""
         names = unpack_names("morphemes.names", arrays)
         if not names or names[0] != BASE or len(set(names)) != len(names):
-            raise ArtifactError("a morpheme is there twice, or the first is not the base")
+            raise ArtifactError(
+                "a morpheme occurs twice, or the first one is not the base: the model is damaged"
+            )
         sizes = {"types": len(vocabulary), "morphemes": len(names)}
         ids = take(arrays, "morphemes.word_ids", Int64[Array, "pieces", below("morphemes")], sizes)
         declared = Offsets[Array, "types pieces"]

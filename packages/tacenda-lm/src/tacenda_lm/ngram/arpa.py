@@ -100,7 +100,7 @@ def write_arpa(
     path = store.path_of(path, DataError)
     if path.suffix in _OTHER_PACKINGS:
         raise DataError(
-            f"{path} would not be packed as its name says: ARPA files are plain or end in .gz"
+            f"{path} has the ending of another compression: ARPA files are written plain, or gzipped if they end in .gz"
         )
     try:
         with store.replacing(path) as part, part.open("wb") as raw:

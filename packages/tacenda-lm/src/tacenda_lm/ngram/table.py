@@ -178,7 +178,7 @@ class Table(Arrays):
         words = self.words_of(order, node, node + 1)[0].tolist() if order else []
         if word < 0:
             raise ArtifactError(
-                f"the n-gram {words} is listed without its last words: the model is damaged"
+                f"the n-gram {words} is listed, but not the n-gram of its last words: the model is damaged"
             )
         return Sums(low, high, (words, int(word)))
 

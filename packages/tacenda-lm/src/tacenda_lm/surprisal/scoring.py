@@ -213,7 +213,7 @@ def _names(number: int, name: str | None, text: object) -> tuple[str, ...]:
         return (text.name, *text.longer_names)
     if not isinstance(text, str | os.PathLike):
         raise CorpusError(
-            f"a text is a string, a Path or an item, not {text!r:.40}, a {type(text).__name__}"
+            f"a text must be a string, a Path or an item, not {text!r:.40} of type {type(text).__name__}"
         )
     if name:
         return (name,)

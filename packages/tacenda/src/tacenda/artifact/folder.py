@@ -177,7 +177,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ArtifactError(
-            f"cannot save {folder}: {reason}; a model that was there is unchanged"
+            f"cannot save {folder}: {reason}; an existing model there is unchanged"
         ) from error
 
 

@@ -301,8 +301,8 @@ def check_file(file: Path, force: bool) -> None:
         is_printed = os.path.samestat(file.stat(), os.fstat(1))
     if file.exists() and (is_printed or not file.is_file()):
         raise ArtifactError(
-            f"{file} is no regular file, which could be replaced: choose another name, or, of a command that prints, "
-            "leave out --output and redirect what it prints"
+            f"{file} is not a regular file and cannot be replaced: choose another name, or leave out --output and "
+            "redirect what the command prints"
         )
     folder = Path(os.path.realpath(file)).parent
     if not folder.is_dir():

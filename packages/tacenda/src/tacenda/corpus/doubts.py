@@ -106,7 +106,7 @@ def doubt_lines(first: Sequence[str]) -> str | None:
     columns = find_columns(first)
     return columns and (
         f"the lines look like rows of a table, with {columns} between the columns: save the column with the text as a "
-        "separate file, one sentence a line"
+        "separate file, one sentence per line"
     )
 
 
@@ -135,7 +135,7 @@ def doubt_tokens(
         lines = (
             "the only line has" if n_sentences == 1 else f"{n_sentences:,} lines have on average"
         )
-        return f"a line is read as a sentence, and {lines} {a_line:,.0f} tokens: write one sentence a line"
+        return f"a line is read as a sentence, and {lines} {a_line:,.0f} tokens: write one sentence per line"
     marked = {w: n for w, n in foreign.items() if unicodedata.category(w[0]).startswith("M")}
     if sum(marked.values()) > 0.05 * n_tokens:
         return (

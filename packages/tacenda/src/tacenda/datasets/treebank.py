@@ -48,7 +48,9 @@ def parse(lines: Iterable[tuple[int, str]], name: str) -> Iterator[TaggedSentenc
         for token in _TOKEN.findall(line):
             if token == "(":
                 if len(cells) > 1:
-                    raise DataError(f"{name}, line {number}: {cells[1]!r} is no preterminal's word")
+                    raise DataError(
+                        f"{name}, line {number}: {cells[1]!r} is not the word of a (TAG word) bracket"
+                    )
                 depth, cells = depth + 1, []
             elif token != ")":
                 if not depth:
@@ -63,7 +65,7 @@ def parse(lines: Iterable[tuple[int, str]], name: str) -> Iterator[TaggedSentenc
                     words.append(unescape(cells[1]))
                 if len(words) > LONGEST_SENTENCE:
                     raise DataError(
-                        f"{name}, line {number}: a tree of more than {LONGEST_SENTENCE:,} words"
+                        f"{name}, line {number}: the tree has more than {LONGEST_SENTENCE:,} words"
                     )
                 depth, cells = depth - 1, []
                 if not depth and words:

@@ -80,7 +80,7 @@ def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
     if array.dtype.kind not in "iuU":
         array = _as_strings(raw)
     if array.ndim != 1:
-        raise DataError(f"{what} ids have {array.ndim} dimensions; give one id a rating")
+        raise DataError(f"{what} ids have {array.ndim} dimensions; give one id per rating")
     values, numbers = np.unique(array, return_inverse=True)
     return IdIndex(values, what), numbers.astype(np.int32)
 
@@ -361,7 +361,7 @@ def folds(
     """Yield (train, test) with each of ``n_folds`` random parts, as equal in size as can be, as test."""
     if not 2 <= n_folds <= len(ratings):
         raise ConfigurationError(
-            f"{n_folds} folds of {len(ratings)} ratings; give 2 to {len(ratings)}"
+            f"{len(ratings)} ratings cannot be split into {n_folds} folds: give 2 to {len(ratings)}"
         )
     fold = np.random.default_rng(seed).permutation(len(ratings)) % n_folds
     for number in range(n_folds):

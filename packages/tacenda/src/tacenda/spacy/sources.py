@@ -46,7 +46,7 @@ def load(source: Any, kind: str, what: str, method: str, check: Check | None = N
             f"{type(source).__name__}"
         )
     if artifact.kind != kind:
-        raise ConfigurationError(f"{where} holds one of the {artifact.kind}, not {what}")
+        raise ConfigurationError(f"{where} is a model of the kind {artifact.kind}, not {what}")
     if check is not None:
         check(artifact.name, artifact.distribution, where)
     return resolve(artifact)
