@@ -240,7 +240,7 @@ def test_a_model_named_with_its_distribution_takes_the_options_of_its_name(run, 
     assert (settings.n_epochs, settings.n_factors) == (2, 3)
     status, out, _ = run("evaluate", file, "--model", model, *options)
     assert status == 0
-    assert "pmf " in out
+    assert f"{model} " in out  # so that two with one name are told apart
 
 
 def test_an_interrupted_fit_goes_on_from_its_checkpoints(run, file, tmp_path, monkeypatch):

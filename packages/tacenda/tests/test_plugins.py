@@ -140,6 +140,15 @@ def test_registering_an_installed_class_without_its_distribution_claims_the_name
     assert plugins.get("embedders", "lds") is mine
 
 
+def test_a_name_that_is_not_found_brings_up_groups_that_nothing_reads(install):
+    install(FakeDistribution("mine", [("tacenda.embedder", "forest", object)]))
+    with pytest.raises(
+        PluginError,
+        match=r"no plugin 'forest' .*; mine: nothing reads .* group tacenda.embedder; is tacenda.embedders",
+    ):
+        plugins.get("embedders", "forest")
+
+
 def test_a_runtime_object_does_not_silently_displace_an_installed_one(install):
     installed = model()
     install(FakeDistribution("dist", [embedder("lds", lambda: installed)]))

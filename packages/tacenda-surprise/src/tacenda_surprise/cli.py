@@ -115,18 +115,19 @@ def evaluate(
     ranked_by = Lists.of(ImplicitFactors.of(train, seen), by.value)
     n = min(n, ratings.n_items)  # no list is longer
     rows = [{"model": "popularity", **most_popular(train, users, n, held_out)._asdict()}]
-    for one in models:
+    for name, one in zip(chosen, models, strict=True):
         own = ranked_by if one.takes_ratings else Lists()
         ranked = best_items(one.fit(train), users, n, seen, own)
-        rows.append({"model": one.name, **quality(ranked, held_out, n)._asdict()})
+        rows.append({"model": name, **quality(ranked, held_out, n)._asdict()})
     if as_json:
         typer.echo(json.dumps({"users": len(users), "n": n, "by": by.value, "models": rows}))
         return
     typer.echo(f"{len(users):,} users, lists of {n}, ranked by {by.value}; {told}")
-    typer.echo(f"{'model':<26}{'HR':>8}{'NDCG':>8}{'MRR':>8}{'recall':>8}")
+    width = max(26, *(len(row["model"]) + 1 for row in rows))
+    typer.echo(f"{'model':<{width}}{'HR':>8}{'NDCG':>8}{'MRR':>8}{'recall':>8}")
     for row in rows:
         values = "".join(f"{value:>8.4f}" for value in list(row.values())[1:])
-        typer.echo(f"{row['model']:<26}{values}")
+        typer.echo(f"{row['model']:<{width}}{values}")
 
 
 def fit(

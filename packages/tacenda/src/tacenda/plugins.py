@@ -163,6 +163,9 @@ def get(kind: str, name: str, *, distribution: str | None = None) -> Any:
         hint = f"; did you mean {close[0]!r}?" if close else ""
         if _installed and (torn := _installed.torn):
             hint += f"; the entry points of {', '.join(torn)} cannot all be read"
+        if _installed:  # such as the group of this very plugin, misspelled
+            unread = [text for who, text in _installed.faults.items() if " tacenda." in who]
+            hint += "".join(f"; {text}" for text in unread)
         raise PluginError(
             f"there is no plugin {name!r}{source} under tacenda.{kind}: {listed}{hint}"
         )
