@@ -2,6 +2,7 @@
 
 import gc
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -492,6 +493,13 @@ def test_a_pipeline_has_the_language_that_the_text_of_its_models_was_tokenized_f
             config = pipeline_config(["tagger"], lds, language=language)
         assert len(found) == 1
         assert config["nlp"]["lang"] == language
+
+
+def test_a_package_that_a_language_needs_is_named_in_one_sentence(run, lds, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    status, _, err = run("init-config", "-", "--lds", lds, "--language", "zh")
+    assert (status, err.count("\n")) == (1, 1)
+    assert "cannot be made here for the language 'zh': Jieba not installed" in err
 
 
 def test_a_file_in_a_folder_that_is_not_there_is_refused(run, lds, tmp_path):

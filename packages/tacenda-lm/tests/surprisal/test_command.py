@@ -83,6 +83,13 @@ def test_a_table_without_region_is_announced(run, saved, tmp_path, name):
     assert "looks like" not in run("surprisal", saved, path, "--region", "region")[2]
 
 
+def test_a_text_without_words_is_announced(run, saved, tmp_path):
+    (tmp_path / "blank.txt").write_text("\n  \n", encoding="utf8")
+    status, out, err = run("surprisal", saved, tmp_path / "blank.txt")
+    assert (status, len(rows(out))) == (0, 0)
+    assert err.startswith("note: blank.txt has no words, and no rows\n")
+
+
 def test_a_text_in_another_format_is_announced_without_options_that_are_not_there(
     run, saved, tmp_path
 ):

@@ -96,7 +96,13 @@ def pipeline_config(
     config["nlp"]["pipeline"] = list(config["components"])
     config["nlp"]["after_pipeline_creation"] = {"@callbacks": NUMPY_BLAS}
     config["training"]["annotating_components"] = [factory]
-    filled = util.load_model_from_config(Config(config), auto_fill=True).config
+    try:
+        filled = util.load_model_from_config(Config(config), auto_fill=True).config
+    except ImportError as error:  # of a package that splits the text of the language
+        cause = " ".join(str(error).split())
+        raise ConfigurationError(
+            f"the pipeline cannot be made here for the language {config['nlp']['lang']!r}: {cause}"
+        ) from error
     checked = util.load_model_from_config(filled, validate=True).config
     return Config(checked, section_order=util.CONFIG_SECTION_ORDER)
 

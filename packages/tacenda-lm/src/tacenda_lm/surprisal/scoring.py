@@ -138,6 +138,7 @@ def surprisal_table(
     counts = model.vocabulary.split_words if as_fitted else None
     found = [_score(model, shares, context, counts, each) for each in read]
     notes = [each.doubt for each in read if each.doubt is not None]
+    notes += [f"{each.name} has no words, and no rows" for each in read if not each.words]
     notes += list(caveats(model, shares.way, found, tokenize, as_fitted=as_fitted))
     notes += caveats_of_items([[word.text for word in each.words] for each in read if each.unsplit])
     table = tabulate(found, previous, notes)
