@@ -246,3 +246,22 @@ def test_what_is_chosen_is_of_the_last_fit_whatever_the_next_is_given(trainset):
     algo.rated = [(f"user {k}", trainset.to_raw_iid(i)) for k in range(9) for i in range(50)]
     algo._implicit = None
     assert algo.top_n(3, [user]) == other.top_n(3, [user])
+
+
+def test_lists_are_a_mapping_of_raw_ids(trainset):
+    algo = PMF(n_factors=3, n_epochs=3, random_state=0).fit(trainset)
+    user = trainset.to_raw_uid(0)
+    stranger = algo.fold_in({trainset.to_raw_iid(0): 5.0}, uid="stranger")
+    found = algo.top_n(3, [user, "stranger", user])
+    assert list(found) == [user, "stranger"]
+    assert len(found) == 2
+    assert found["stranger"] == stranger.top_n(3)
+    assert found[user] == algo.top_n(3)[user]
+    assert repr(found) == repr(dict(found))
+    assert "nobody" not in found
+    with pytest.raises(KeyError):
+        found["nobody"]
+    low, high = trainset.rating_scale
+    assert all(low <= estimate <= high for _, estimate in found[user])
+    one = algo.top_n(5, [user], candidates=[trainset.to_raw_iid(k) for k in range(2)])
+    assert len(one[user]) <= 2

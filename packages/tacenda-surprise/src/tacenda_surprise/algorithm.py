@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
 from surprise import AlgoBase, Prediction, PredictionImpossible, Trainset
 from surprise.utils import get_rng
 
@@ -56,7 +55,7 @@ from tacenda_surprise.raw_ids import (
     explain_type,
     numbers,
 )
-from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, check_length, name_items
+from tacenda_surprise.top_n import By, ImplicitFactors, Lists, Ranked, TopLists, check_length
 from tacenda_surprise.trainsets import FitData, SideInfo, Touched, interactions_of
 from tacenda_surprise.users import FoldedUser, Given, NewUser, NewUsers, ratings_by_item
 from tacenda_surprise.variance import PredictiveVariance, nearest
@@ -693,7 +692,9 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
                 f"there are {len(uids)} users and {len(ratings)} ratings; give one for every pair"
             )
         scores = self._ask_about_pairs(uids, iids, "score_pairs")
-        return np.asarray(norm.pdf(ratings, scores, self.predict_std(uids, iids)))
+        deviations = self.predict_std(uids, iids)
+        z = (np.asarray(ratings, np.float64) - scores) / deviations
+        return np.asarray(np.exp(-0.5 * z**2) / (deviations * np.sqrt(2 * np.pi)))
 
     def _ask_about_pairs(
         self, uids: Sequence[Any], iids: Sequence[Any], method: str, *columns: int
@@ -734,11 +735,12 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         candidates: Iterable[Any] | None = None,
         exclude: Iterable[Any] = (),
         min_ratings: int = 0,
-    ) -> dict[Any, list[tuple[Any, float]]]:
+    ) -> Mapping[Any, list[tuple[Any, float]]]:
         """Find the ``n`` best items of every user, or of ``uids``: (raw item id, estimate), best first.
 
-        No anti-testset is built, so memory is needed for only one block of users. The first call fits a model of what
-        users choose.
+        Returns a mapping of raw user ids to lists, which takes 8 bytes for every place of a list; ``dict`` of it is a
+        dict. No anti-testset is built, so memory is needed for only one block of users. The first call fits a model of
+        what users choose.
 
         Parameters
         ----------
@@ -764,13 +766,14 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         lists = self._lists(by, candidates, exclude, min_ratings)
         known = numbers([uid for uid in wanted if uid in self._users], self._users)
         fitted = best_items(model, known, n, self._seen if exclude_seen else None, lists)
-        raw, scale, found = list(self._items), self.catalogue.scale, {}
+        raw = list(self._items)
+        found = TopLists(wanted, raw, lists.longest(n, len(raw)))
         for uid in wanted:
             if uid in self._users:
                 _, items, scores = next(fitted)
             else:
                 items, scores = self._new_users[str(uid)].best(lists, n, exclude_seen=exclude_seen)
-            found[uid] = name_items(items, scores, raw, scale)
+            found.fill(uid, items, np.clip(scores, *self.catalogue.scale))
         return found
 
     @property

@@ -92,10 +92,7 @@ def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
     implicit = ImplicitFactors.from_arrays(arrays, "choices.", **sizes) if has_implicit else None
     seen = Identities.from_arrays(arrays, "rated.", **sizes) if has_seen else None
     if config is None:
-        algo._users, algo._items = (
-            {raw: number for number, raw in enumerate(index.raw.tolist())}
-            for index in (users, items)
-        )
+        algo._users, algo._items = users.by_raw, items.by_raw
         algo._seen, algo._implicit = seen, implicit
         return
     assert seen is not None

@@ -22,7 +22,7 @@ the item. Lambda is the best of a few for pairs held out. The other numbers were
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Self
 
@@ -46,7 +46,7 @@ _CONFIDENCE = 1.0  # a
 _PENALTIES, _USUAL_PENALTY = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0), 0.5
 _HELD_OUT, _FEWEST = 0.1, 50  # of the pairs, by which lambda is chosen
 _LOOKS, _FEWEST_LOOKS = 8_000_000, 2_000  # scores to look at, at most, and pairs, at least
-_AT_ONCE, _ROWS = 4_000_000, 8_192  # scores in memory, and rows in float64
+_AT_ONCE, _ROWS = 4_000_000, 8_192  # scores in memory, and rows that are copied
 # What the most popular item has in advance, so that users of whom nothing is known get it.
 _POPULAR = 1e-3
 _LIKED = 0.25  # the power of how likely they are to like it
@@ -146,11 +146,13 @@ class Choosing(Trainer):
         self.move_users()
 
     def _move(self, own: Floats, chosen: Identities, others: Floats) -> None:
-        confidence, precision = self.weights[0], precision_of(others, self.weights[1])
-        own[:] = choice_steps(
-            chosen.offsets, chosen.item_ids, others, own, precision.astype(np.float32), confidence,
-            _STEPS,
-        )  # fmt: skip
+        confidence = self.weights[0]
+        precision = precision_of(others, self.weights[1]).astype(np.float32)
+        for start in range(0, len(own), _ROWS):  # without a second table
+            part = own[start : start + _ROWS]
+            ends = chosen.offsets[start : start + len(part) + 1]
+            ids = chosen.item_ids[ends[0] : ends[-1]]
+            part[:] = choice_steps(ends - ends[0], ids, others, part, precision, confidence, _STEPS)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Make one sweep; the loss is what is minimized, penalties included."""
@@ -299,6 +301,10 @@ class Lists(NamedTuple):
         shown = None if hidden is None or not hidden.any() else np.flatnonzero(~hidden)
         return cls(None if by == "rating" else factors, by, shown)
 
+    def longest(self, n: int, n_items: int) -> int:
+        """How long a list of ``n`` of the ``n_items`` can become."""
+        return min(n, n_items if self.shown is None else len(self.shown))
+
     def best(
         self, ratings: Floats, x: Floats | None, n: int, seen: Numbers | None
     ) -> tuple[npt.NDArray[np.int64], Floats]:
@@ -357,6 +363,43 @@ def name_items(
     """List items (n,) by their ``raw`` ids, each with its expected rating (n,), clipped to the scale."""
     estimates = np.clip(scores, *scale).tolist()
     return [(raw[item], score) for item, score in zip(items, estimates, strict=True)]
+
+
+class TopLists(Mapping[Any, list[tuple[Any, float]]]):
+    """The lists of users by raw id: (raw item id, estimate), best first.
+
+    A list is made when it is asked for. Kept are numbers of items and estimates, 8 bytes a place, as lists of Python
+    objects would take more memory than the model.
+    """
+
+    def __init__(self, uids: Iterable[Any], raw: Sequence[Any], longest: int) -> None:
+        self._rows = {uid: row for row, uid in enumerate(dict.fromkeys(uids))}
+        self._raw = raw
+        self._items = np.full((len(self._rows), longest), -1, np.int32)
+        self._estimates = np.zeros((len(self._rows), longest), np.float32)
+
+    def fill(self, uid: Any, items: Numbers, estimates: Floats) -> None:
+        """Set the list of a user to these items (numbers) with their estimates."""
+        row, n = self._rows[uid], len(items)
+        self._items[row, :n], self._estimates[row, :n] = items, estimates
+
+    def __getitem__(self, uid: Any) -> list[tuple[Any, float]]:
+        row = self._rows[uid]
+        n = int((self._items[row] >= 0).sum())
+        items, estimates = self._items[row, :n].tolist(), self._estimates[row, :n].tolist()
+        return [(self._raw[item], one) for item, one in zip(items, estimates, strict=True)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __or__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:
+        return dict(self) | dict(other)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 def most_popular(train: Ratings, users: Numbers, n: int, held_out: Ratings) -> Quality:

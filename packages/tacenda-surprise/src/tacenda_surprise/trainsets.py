@@ -82,10 +82,8 @@ class FitData(NamedTuple):
         if isinstance(data, FitData):
             return data
         if isinstance(data, Ratings):
-            users, items = (
-                {raw: number for number, raw in enumerate(index.raw.tolist())}
-                for index in (data.users, data.items)
-            )
+            users: Any = data.users.by_raw
+            items: Any = data.items.by_raw
             return cls(data, identities, users, items, data.n_users, data.mean if data else 0.0)
         found = data if isinstance(data, Trainset) else as_trainset(data, scale)
         ids = found._raw2inner_id_users, found._raw2inner_id_items

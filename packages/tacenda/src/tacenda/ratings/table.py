@@ -45,11 +45,11 @@ class IdIndex:
         return len(self.raw)
 
     def __contains__(self, raw: object) -> bool:
-        return str(raw) in self._numbers
+        return str(raw) in self.by_raw
 
     def find(self, raw: object) -> int | None:
         """Return the number of a raw id, or None if it is unknown."""
-        return self._numbers.get(str(raw))
+        return self.by_raw.get(str(raw))
 
     def number(self, raw: object) -> int:
         """Return the number of a raw id. Raises DataError if it is unknown."""
@@ -60,11 +60,12 @@ class IdIndex:
 
     def numbers(self, raw: Iterable[object]) -> NDArray[np.int64]:
         """Return the numbers of raw ids, int64; -1 for those that are unknown."""
-        return np.array([self._numbers.get(str(one), -1) for one in raw], np.int64)
+        return np.array([self.by_raw.get(str(one), -1) for one in raw], np.int64)
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {str(raw): number for number, raw in enumerate(self.raw.tolist())}
+    def by_raw(self) -> dict[str, int]:
+        """The number of every raw id; not to be changed."""
+        return {raw: number for number, raw in enumerate(self.raw.tolist())}
 
 
 def number_ids(raw: Any, what: str) -> tuple[IdIndex, NDArray[np.int32]]:
