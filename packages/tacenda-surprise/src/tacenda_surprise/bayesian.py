@@ -16,6 +16,7 @@ ratings left out then say how large the noise is altogether.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,19 @@ from tacenda_surprise.gibbs import (
     find_device,
     random_start,
 )
-from tacenda_surprise.samples import FoldedSamples, LeftOut, Samples, Unit, average, fold
-from tacenda_surprise.trainsets import FitData
+from tacenda_surprise.samples import (
+    FoldedSamples,
+    LeftOut,
+    Samples,
+    Unit,
+    average,
+    draw_row,
+    fold,
+    mean_scores,
+    nearest_row,
+)
+from tacenda_surprise.touched import places_of_items, users_at
+from tacenda_surprise.trainsets import FitData, Touched
 from tacenda_surprise.users import check_rated
 from tacenda_surprise.variance import Curve, fit_curve, is_curve
 
@@ -167,6 +179,51 @@ class BayesianPMF(RatingAlgorithm):
             )
             facts = float(before.weight), float(before.wider), n_chains
             self._sample(run, chain, ratings, Unit.of(catalogue, unit), facts)
+        self._catalogue = catalogue
+
+    def _touch(
+        self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
+    ) -> None:
+        """Draw the users and then the items of the new ratings again, in every sample; all others stay.
+
+        Their rows of the average are those whose scores are nearest to the expected scores of the samples.
+        """
+        old, unit = self._learned(self.learned), self._unit
+        catalogue = self.catalogue.grow(ratings, touched.values)
+        known = self._join_identities(ratings, identities)
+        rng = np.random.default_rng([self._seed, len(ratings), *touched.users, *touched.items])
+        samples, before, mean = old.samples, old.average, unit.mean
+        x, q, links, gamma = (
+            np.stack([lengthen(part, n) for part in parts])
+            for parts, n in (
+                (samples.x, ratings.n_users),
+                (samples.q, ratings.n_items),
+                (samples.links, ratings.n_items if self.conditional else 0),
+                (samples.gamma, ratings.n_users),
+            )
+        )
+        gamma[:, samples.gamma.shape[1] :] = 1.0
+        samples = replace(samples, x=x, q=q, links=links, gamma=gamma)
+        p, b = (lengthen(part, len(x[0])) for part in (before.user_factors, before.user_biases))
+        z, c = (lengthen(part, len(q[0])) for part in (before.item_factors, before.item_biases))
+        for user in np.unique(touched.users).tolist():
+            ids, values = ratings.of_user(user)
+            more = ids if known is None else known.of_user(user)
+            own = replace(samples, alpha=samples.alpha * gamma[:, user])
+            expected, x[:, user] = draw_row(own, unit, (ids, values), more, rng)
+            scores = unit.ratings(mean_scores(expected, q)) - mean - c
+            p[user], b[user] = nearest_row(z, scores)
+        turned = samples.exchange()
+        for item in np.unique(touched.items).tolist():
+            places = places_of_items(ratings, np.array([item]))
+            rated = users_at(ratings, places), ratings.values[places]
+            expected, q[:, item] = draw_row(turned, unit, rated, rated[0], rng)
+            scores = unit.ratings(mean_scores(expected, x)) - mean - b
+            z[item], c[item] = nearest_row(p, scores)
+        noises = np.full(len(x[0]) + 1, old.noises[-1])
+        noises[: len(old.noises) - 1] = old.noises[:-1]
+        found = Average(p, z, b, c)
+        self.learned = replace(old, samples=samples, average=found, noises=noises)
         self._catalogue = catalogue
 
     def _run(self, run: FitRun, chain: Gibbs) -> History:

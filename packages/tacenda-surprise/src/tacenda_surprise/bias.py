@@ -16,7 +16,7 @@ maximization after each turn: with v_u = sigma^2 / (lambda_u + n_u), the varianc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
@@ -29,7 +29,16 @@ from tacenda.kernels.ratings import Tables
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by, option
 from tacenda_surprise.algorithm import RatingAlgorithm, RatingSettings
-from tacenda_surprise.catalogue import Catalogue, Identities, Numbers, deviation, mean_row
+from tacenda_surprise.catalogue import (
+    Catalogue,
+    Identities,
+    Numbers,
+    deviation,
+    lengthen,
+    mean_row,
+)
+from tacenda_surprise.touched import places_of_items, touch_spread, users_at
+from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.users import FoldedFactors, check_rated
 from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
 from tacenda_surprise.variance import fit as fit_variances
@@ -94,6 +103,29 @@ class BiasOnly(RatingAlgorithm):
         n = SWEEPS if epochs is None else epochs
         variances = old.variances or self._fit_variances(ratings, catalogue)
         self._train(run, alternation, ratings, catalogue, n, variances)
+
+    def _touch(
+        self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
+    ) -> None:
+        """Solve for the users and then the items of the new ratings; all others stay."""
+        old = self._learned(self.learned)
+        if old.variances is None:
+            self._go_on(run, ratings, identities, None)
+            return
+        self._catalogue = self.catalogue.grow(ratings, touched.values)
+        mean, which, penalties = self.catalogue.mean, self.settings.biases, old.penalties.tolist()
+        b = lengthen(old.user_biases, ratings.n_users)
+        c = lengthen(old.item_biases, ratings.n_items)
+        for user in np.unique(touched.users).tolist() if which in ("both", "users") else ():
+            ids, values = ratings.of_user(user)
+            b[user] = (values - mean - c[ids]).sum() / (len(ids) + penalties[0])
+        for item in np.unique(touched.items).tolist() if which in ("both", "items") else ():
+            places = places_of_items(ratings, np.array([item]))
+            left = ratings.values[places] - mean - b[users_at(ratings, places)]
+            c[item] = left.sum() / (len(places) + penalties[1])
+        self.learned = replace(old, user_biases=b, item_biases=c)
+        spread = touch_spread(old.variances, old.spread, ratings, self.tables, mean, touched)
+        self.learned = replace(self.learned, spread=spread)
 
     def _train(
         self,

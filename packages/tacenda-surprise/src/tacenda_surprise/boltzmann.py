@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -71,11 +71,13 @@ from tacenda_surprise.catalogue import (
     Floats,
     Identities,
     Numbers,
+    lengthen,
     mean_row,
     not_empty,
     sparsity,
 )
 
+Side = TypeVar("Side")
 _PENALTY = 0.02
 _USUAL_NOISE, _STEEP = 0.3, 8  # up to which sparsity it holds, and how steeply it grows beyond
 _SIDE_PENALTY, _SIDE_TOTAL = 0.002, 3.0  # of weights of identities: for each case, and in all
@@ -461,6 +463,23 @@ class Machine(Arrays):
             )
         return np.asarray(to_numpy(found) + self.hidden_biases)
 
+    def grow(self, n_visible: int, n_cases: int) -> Machine:
+        """Copy the machine with rows for more visible units and cases; new units have the usual biases only."""
+        biases = lengthen(self.visible_biases, n_visible)
+        biases[len(self.visible_biases) :] = self.base
+        usual = self.usual
+        if usual is not None:
+            usual = replace(usual, case_biases=lengthen(usual.case_biases, n_cases))
+        return replace(
+            self,
+            weights=lengthen(self.weights, n_visible),
+            visible_biases=biases,
+            side_weights=lengthen(self.side_weights, n_visible if len(self.side_weights) else 0),
+            slopes=lengthen(self.slopes, n_cases),
+            inputs=lengthen(self.inputs, n_cases),
+            usual=usual,
+        )
+
     def completed(self, of_visible: Numbers, of_cases: Numbers) -> Machine:
         """Return the machine with a last row in every table for what is unknown: the mean of those with ratings.
 
@@ -520,8 +539,8 @@ def softmax(logits: npt.NDArray[np.floating]) -> Floats:
     return np.asarray(chances / chances.sum(axis=-1, keepdims=True), np.float32)
 
 
-def sides(settings: RBMSettings, users: Numbers, items: Numbers) -> tuple[Numbers, Numbers]:
-    """Return (visible units, cases)."""
+def sides(settings: RBMSettings, users: Side, items: Side) -> tuple[Side, Side]:
+    """Return (visible units, cases), or what there is of them."""
     return (users, items) if settings.items_are_cases else (items, users)
 
 

@@ -53,6 +53,7 @@ from tacenda_surprise.factorization import (
     train,
 )
 from tacenda_surprise.top_n import check_length
+from tacenda_surprise.touched import places_of_items, places_of_users, touch_spread, users_at
 from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
 from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
@@ -62,7 +63,6 @@ _MATTERS = 0.005  # a smaller difference of errors may be chance
 _HELD_OUT = "RMSE of the ratings held out"
 _MANY = 200_000  # ratings: with so many the second fit goes on from the first
 _ERRORS = 5_000  # of ratings left out of the first fit
-_ERRORS_OF_ALL = 20_000  # ratings, by whose errors those of a few are judged
 _AT_ONCE = 4_000_000  # ratings scored
 
 
@@ -248,7 +248,7 @@ class PMF(RatingAlgorithm):
         """Move the users and items of the new ratings alone, as `touch_tables`; all others stay."""
         old, n_users, n_items = self._learned(self.learned), ratings.n_users, ratings.n_items
         w, prior = old.side_factors, old.user_prior
-        users, items = np.unique(touched.users), np.unique(touched.items)
+        users = np.unique(touched.users)
         if self.conditional:
             w, prior = lengthen(w, n_items), lengthen(prior, n_users)
             for u in users.tolist():
@@ -260,12 +260,7 @@ class PMF(RatingAlgorithm):
             tables.user_factors[users] += prior[users] - lengthen(old.user_prior, n_users)[users]
         touch_tables(old.resolved, tables, prior, mean, ratings, touched)
         self._catalogue = self.catalogue.grow(ratings, touched.values)
-        spread = old.variances.touch(
-            old.spread,
-            (users, _sizes_of_rows(places_of_users(ratings, users), ratings, tables, mean)[0]),
-            (items, _sizes_of_rows(places_of_items(ratings, items), ratings, tables, mean)[1]),
-            _mean_square(ratings, tables, mean),
-        )
+        spread = touch_spread(old.variances, old.spread, ratings, tables, mean, touched)
         self.learned = Factors(*tables, prior, old.used, spread, old.variances)
 
     # -- predicting --------------------------------------------------------------------------------
@@ -508,42 +503,6 @@ def touch_tables(
             d[row] += np.float32(step[-1])
         moved = rating_scores(users, items, p, q, b, c, mean)
         errors, scores = errors - (moved - scores), moved
-
-
-def places_of_users(ratings: Ratings, users: Numbers) -> Numbers:
-    """Places (n,) of the ratings of some users."""
-    spans = zip(ratings.user_offsets[users], ratings.user_offsets[users + 1], strict=True)
-    return np.concatenate([np.arange(start, stop) for start, stop in spans])
-
-
-def places_of_items(ratings: Ratings, items: Numbers) -> Numbers:
-    """Places (n,) of the ratings of some items, without turning the whole table."""
-    return np.flatnonzero(np.isin(ratings.item_ids, items))
-
-
-def users_at(ratings: Ratings, places: Numbers) -> Numbers:
-    """The users (n,) of the ratings in some places."""
-    return np.searchsorted(ratings.user_offsets, places, side="right") - 1
-
-
-def _sizes_of_rows(
-    places: Numbers, ratings: Ratings, tables: Tables, mean: float
-) -> tuple[Sizes, Sizes]:
-    """Count the ratings in ``places`` and sum their errors, by the users and by the items that occur there."""
-    x, q, b, c, _ = tables
-    users, items = users_at(ratings, places), ratings.item_ids[places]
-    scores = rating_scores(users, items, x, q, b, c, mean).clip(*ratings.scale)
-    errors = ratings.values[places] - scores
-    sides = (np.unique(ids, return_inverse=True) for ids in (users, items))
-    of_users, of_items = (Sizes.of(numbers, errors, len(ids)) for ids, numbers in sides)
-    return of_users, of_items
-
-
-def _mean_square(ratings: Ratings, tables: Tables, mean: float) -> float:
-    """The mean square of the errors, of some thousand ratings where there are more."""
-    places = np.arange(0, len(ratings), max(len(ratings) // _ERRORS_OF_ALL, 1))
-    of_users, _ = _sizes_of_rows(places, ratings, tables, mean)
-    return float(of_users.squares.sum() / len(places)) or 1.0
 
 
 def fill_unrated(tables: Tables, prior: Floats, ratings: Ratings) -> Tables:

@@ -32,7 +32,8 @@ from tacenda_surprise.boltzmann import (
     train,
 )
 from tacenda_surprise.catalogue import Catalogue, Floats, Identities, Numbers
-from tacenda_surprise.trainsets import FitData
+from tacenda_surprise.touched import places_of_users
+from tacenda_surprise.trainsets import FitData, Touched
 from tacenda_surprise.users import check_rated
 
 #: Ratings at the expected value that count for a user folded in, if the model does not say.
@@ -127,6 +128,44 @@ class RBM(RatingAlgorithm):
         )
         machine, history = train(task, run, n, self._identity)
         self._finish(machine, history, catalogue, ratings)
+
+    def _touch(
+        self, run: FitRun, ratings: Ratings, identities: Identities | None, touched: Touched
+    ) -> None:
+        """Infer the hidden units of the cases of new ratings, and solve for their visible units; all others stay."""
+        old, settings = self._learned(self.learned), self.settings
+        catalogue, known = (
+            self.catalogue.extend(ratings),
+            self._join_identities(ratings, identities),
+        )
+        scale = Scale.about(old.levels, catalogue)
+        visible, cases = sides(settings, np.unique(touched.users), np.unique(touched.items))
+        by_visible, by_case = sides(settings, ratings, ratings.by_item)
+        if known is not None and settings.items_are_cases:
+            n = ratings.n_items, ratings.n_users
+            known = Identities.from_pairs(known.item_ids, known.user_ids, *n)
+        machine = old.grow(by_visible.n_users, by_case.n_users)
+
+        def infer(chosen: Numbers) -> None:
+            own = by_case.select(places_of_users(by_case, chosen))
+            levels = scale.level_of(own.values)
+            machine.inputs[chosen] = machine.hidden_inputs(own, levels, scale, known)[chosen]
+
+        for case in cases.tolist() if settings.offset else ():
+            ids, values = by_case.of_user(case)
+            given = ids, scale.level_of(values)
+            machine.slopes[case] = usual_slope(machine, scale, *given, _damping(old))
+        infer(cases)
+        penalty = penalty_of(float(old.penalty), by_case.n_users)
+        activations = squash(machine.inputs)
+        for unit in visible.tolist():
+            ids, values = by_visible.of_user(unit)
+            solved = solve_visible(
+                machine, scale, activations, ids, scale.level_of(values), penalty
+            )
+            machine.visible_biases[unit], machine.weights[unit] = solved
+        infer(np.unique(by_visible.item_ids[places_of_users(by_visible, visible)]))
+        self._catalogue, self.learned = catalogue, machine
 
     def _finish(
         self, machine: Machine, history: History, catalogue: Catalogue, ratings: Ratings
@@ -252,6 +291,10 @@ def _expect(chances: Floats, of: Floats) -> Floats:
     return np.asarray(np.einsum("nk,k->n", chances, of))
 
 
+def _damping(machine: Machine) -> float:
+    return _DAMPING if machine.usual is None else float(machine.usual.of_cases)
+
+
 def usual_slope(
     machine: Machine, scale: Scale, visible: Numbers, levels: npt.NDArray[np.int32], damping: float
 ) -> float:
@@ -274,8 +317,7 @@ def as_case(
     """Infer a case with these ratings; the machine has its rows for the unknown."""
     s, W, slope = scale.scores, machine.weights, float(machine.slopes[-1])
     if len(visible) and offset:
-        damping = _DAMPING if machine.usual is None else float(machine.usual.of_cases)
-        slope = usual_slope(machine, scale, visible, levels, damping)
+        slope = usual_slope(machine, scale, visible, levels, _damping(machine))
     x = machine.hidden_biases + machine.side_weights[identities].sum(axis=0)
     if not len(visible) and not len(identities):
         x = machine.inputs[-1]

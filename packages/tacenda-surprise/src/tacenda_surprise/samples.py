@@ -32,6 +32,7 @@ _WHOLE = 0.97  # a weight above is as good as one
 _LEAST = 1e-3  # no factors become smaller than by this
 _BLOCK = 4096  # pairs whose samples are looked at together
 _OVERSAMPLING = 16
+_NEARLY = 1e-6  # of the average square of factors
 _POWER_ITERATIONS = 2
 
 
@@ -108,6 +109,20 @@ class Samples(Arrays):
             links=self.links * scale,
             mean=self.mean * scale,
             precision=np.asarray(self.precision / np.outer(scale, scale), np.float32),
+        )
+
+    def exchange(self) -> Samples:
+        """Samples whose users are the items of these, without identities; the noise is that of all users."""
+        return replace(
+            self,
+            x=self.q,
+            q=self.x,
+            links=self.links[:, :0],
+            mean=self.item_mean,
+            precision=self.item_precision,
+            item_mean=self.mean,
+            item_precision=self.precision,
+            gamma=np.ones(self.q.shape[:2], np.float32),
         )
 
     @property
@@ -256,6 +271,40 @@ class LeftOut(NamedTuple):
         wider **= len(self.errors) / (len(self.errors) + _FEW)
         spread, noise = float(self.variances.mean()), float(noises.mean())
         return float(np.clip((wider * (spread + noise) - spread) / noise, 0.25, 4.0))
+
+
+def draw_row(
+    samples: Samples,
+    unit: Unit,
+    rated: tuple[Numbers, Floats],
+    known: Numbers,
+    rng: np.random.Generator,
+) -> tuple[Floats, Floats]:
+    """Bias and factors of a user under every sample: what is expected of them, and a draw, both (samples, width).
+
+    Arguments are those of `fold`; the user is one the samples were fitted to, so that all that is known counts.
+    """
+    nothing = np.zeros_like(samples.mean)[:, None]
+    own = fold(samples, unit, *rated, known, (nothing, nothing), lambda told, usual, n: told)
+    noise = rng.standard_normal(own.user.shape).astype(np.float32)
+    return own.user, own.user + np.einsum("skl,sk->sl", own.inverse_roots, noise)
+
+
+def mean_scores(row: Floats, others: Floats) -> Floats:
+    """The mean over the samples of the scores (others,) of a ``row`` (samples, width) and its ``others``."""
+    found = np.zeros(others.shape[1], np.float32)
+    for own, table in zip(row, others, strict=True):
+        found += (table[:, :-1] @ own[:-1] + table[:, -1] + own[-1]) / np.float32(len(others))
+    return found
+
+
+def nearest_row(others: Floats, scores: Floats) -> tuple[Floats, float]:
+    """Factors (width,) and bias of the row whose products with ``others`` (others, width) are nearest to ``scores``."""
+    design = np.append(others, np.ones((len(others), 1), np.float32), axis=1)
+    A = (design.T @ design).astype(np.float64)
+    A += _NEARLY * np.trace(A) / len(A) * np.eye(len(A))  # where some factors are all zero
+    solved = np.linalg.solve(A, design.T @ scores)
+    return solved[:-1].astype(np.float32), float(solved[-1])
 
 
 class FoldedSamples(NamedTuple):

@@ -5,7 +5,17 @@ import pytest
 
 from tacenda.kernels.ratings import Tables
 from tacenda.ratings import IdIndex, Ratings, split
-from tacenda_surprise import PMF, ConditionalPMF, ImplicitMF, factorization
+from tacenda_surprise import (
+    PMF,
+    RBM,
+    BayesianPMF,
+    BiasOnly,
+    ConditionalBayesianPMF,
+    ConditionalPMF,
+    ConditionalRBM,
+    ImplicitMF,
+    factorization,
+)
 from tacenda_surprise.factorization import Weight
 from tacenda_surprise.pmf import solve_user, touch_tables
 from tacenda_surprise.trainsets import Touched
@@ -114,7 +124,18 @@ def test_no_epoch_is_made_and_no_list_model_fitted_anew(ratings, monkeypatch):
     assert model.partial_fit(some(ratings, (user, item, 4.0)), 1).history.epochs == 1
 
 
-def test_ratings_that_come_one_by_one_are_learned_from_as_from_a_new_fit(ratings):
+ONE_BY_ONE = {
+    "pmf": lambda: PMF(**SMALL),
+    "biases": BiasOnly,
+    "bayesian": lambda: BayesianPMF(n_factors=3, burn_in=16, n_samples=30, random_state=0),
+    "rbm": lambda: RBM(n_hidden=8, n_epochs=20, random_state=0),
+    "rbm of users": lambda: RBM(n_hidden=8, n_epochs=20, orientation="user", random_state=0),
+    "conditional rbm": lambda: ConditionalRBM(n_hidden=8, n_epochs=20, random_state=0),
+}
+
+
+@pytest.mark.parametrize("new", ONE_BY_ONE.values(), ids=ONE_BY_ONE)
+def test_ratings_that_come_one_by_one_are_learned_from_as_from_a_new_fit(ratings, new):
     part, test = split(ratings, 0.2, seed=0)
     chosen = np.isin(part.user_ids, (3, 11, 20)) & (np.arange(len(part)) % 2 == 0)
     late, train = np.flatnonzero(chosen), part.select(~chosen)
@@ -124,12 +145,36 @@ def test_ratings_that_come_one_by_one_are_learned_from_as_from_a_new_fit(ratings
     def rmse(model):
         return np.sqrt(np.mean((model.score_pairs(users, items) - truth) ** 2))
 
-    model = PMF(**SMALL).fit(train)
+    model = new().fit(train)
     before = rmse(model)
     for place in late.tolist():
         model.partial_fit(part.select([place]))
     assert rmse(model) < before
-    assert rmse(model) < rmse(PMF(**SMALL).fit(part)) + 0.05
+    assert rmse(model) < rmse(new().fit(part)) + 0.05
+
+
+@pytest.mark.parametrize("cases", ["user", "item"])
+def test_one_rating_more_of_an_rbm_moves_its_visible_unit_and_its_case(ratings, cases):
+    model = RBM(n_hidden=6, n_epochs=15, reg_all=0.001, orientation=cases, random_state=0).fit(
+        ratings
+    )
+    user, before = 9, model.learned
+    item, scores = unrated(ratings, user), model.score_users(np.arange(ratings.n_users))
+    wanted = 5.0 if scores[user, item] < 3 else 1.0
+    model.partial_fit(some(ratings, (user, item, wanted), ("newcomer", "new item", 4.0)))
+    after, found = model.score_users(np.arange(ratings.n_users)), model.learned
+    assert abs(after[user, item] - wanted) < abs(scores[user, item] - wanted)
+    assert found.weights.shape[0] + found.inputs.shape[0] == ratings.n_users + ratings.n_items + 2
+    unit = user if cases == "item" else item
+    others = np.arange(len(before.weights)) != unit
+    np.testing.assert_array_equal(found.weights[:-1][others], before.weights[others])
+    whole = model._fit_data().ratings
+    by_case = whole.by_item if cases == "item" else whole
+    scale = model._machine[1]
+    for case in range(by_case.n_users):  # d + sum of scores times weights
+        units, values = by_case.of_user(case)
+        expected = found.hidden_biases + scale.scores[scale.level_of(values)] @ found.weights[units]
+        np.testing.assert_allclose(found.inputs[case], expected, atol=1e-4)
 
 
 def test_a_choice_more_moves_its_user_and_item_to_where_all_their_choices_put_them(ratings):
@@ -157,3 +202,74 @@ def test_more_levels_and_ids_of_later_ratings_are_known(ratings):
     model = PMF(**SMALL).fit(whole)
     model.partial_fit(some(whole, (0, unrated(whole, 0), 2.5)))
     assert 2.5 in model.levels
+
+
+def test_biases_of_the_user_and_the_item_become_damped_means(ratings):
+    model, user = BiasOnly().fit(ratings), 9
+    item, before = unrated(ratings, user), model.learned
+    model.partial_fit(some(ratings, (user, item, 5.0)))
+    found, mean, whole = model.learned, model.catalogue.mean, model._fit_data().ratings
+    b, c = (side.astype(float) for side in (before.user_biases, before.item_biases))
+    items, values = whole.of_user(user)
+    b[user] = np.sum(values - mean - c[items]) / (len(items) + before.penalties[0])
+    users, values = whole.of_item(item)
+    c[item] = np.sum(values - mean - b[users]) / (len(users) + before.penalties[1])
+    np.testing.assert_allclose(found.user_biases, b, atol=1e-6)
+    np.testing.assert_allclose(found.item_biases, c, atol=1e-6)
+    moved = np.flatnonzero(found.spread.of_items != before.spread.of_items)
+    assert moved.tolist() == [item]
+
+
+CHAIN = {"n_factors": 3, "burn_in": 16, "n_samples": 60, "random_state": 0}
+
+
+@pytest.fixture(params=[BayesianPMF, ConditionalBayesianPMF])
+def chain(request, ratings):
+    return request.param(**CHAIN).fit(ratings)
+
+
+def test_the_user_and_the_item_of_a_chain_are_drawn_again_and_nothing_else(chain, ratings):
+    user, before = 9, chain.learned
+    item = unrated(ratings, user)
+    scores = chain.score_users(np.arange(ratings.n_users))
+    wanted = 5.0 if scores[user, item] < 3 else 1.0
+    chain.partial_fit(some(ratings, (user, item, wanted)))
+    after, found = chain.score_users(np.arange(ratings.n_users)), chain.learned
+    assert min(scores[user, item], wanted) < after[user, item] < max(scores[user, item], wanted)
+    others, rest = np.arange(ratings.n_users) != user, np.arange(ratings.n_items) != item
+    np.testing.assert_array_equal(after[others][:, rest], scores[others][:, rest])
+    np.testing.assert_array_equal(found.samples.x[:, others], before.samples.x[:, others])
+    np.testing.assert_array_equal(found.samples.q[:, rest], before.samples.q[:, rest])
+    assert (found.samples.x[:, user] != before.samples.x[:, user]).any()
+    assert chain._fit_data().ratings.of_user(user)[0].tolist().count(item) == 1
+
+
+def test_a_new_user_of_a_chain_is_a_ridge_regression_under_every_sample(chain, ratings):
+    samples, unit, items = chain.learned.samples, float(chain.learned.unit), [3, 8]
+    values = (np.array([5.0, 2.0]) - chain.catalogue.mean) / unit
+    chain.partial_fit(some(ratings, ("newcomer", 3, 5.0), ("newcomer", 8, 2.0)))
+    expected = np.zeros(ratings.n_items)
+    for s, alpha in enumerate(samples.alpha.astype(float)):
+        q, L, mean = (
+            part[s].astype(float) for part in (samples.q, samples.precision, samples.mean)
+        )
+        if chain.conditional:
+            mean = mean + samples.links[s, items].sum(axis=0) / np.sqrt(2)
+        Z = np.append(q[items, :-1], np.ones((2, 1)), axis=1)
+        wanted = L @ mean + alpha * Z.T @ (values - q[items, -1])
+        x = np.linalg.solve(L + alpha * Z.T @ Z, wanted)
+        expected += (q[:, :-1] @ x[:-1] + q[:, -1] + x[-1]) / len(samples.alpha)
+    found = chain.score_users(np.array([ratings.n_users]))[0]
+    rest = ~np.isin(np.arange(ratings.n_items), items)  # these have moved since
+    # the row of the average is the nearest there is
+    np.testing.assert_allclose(found[rest], chain.catalogue.mean + unit * expected[rest], atol=0.03)
+
+
+def test_new_users_and_items_of_a_chain_are_saved_and_loaded(chain, ratings, tmp_path):
+    chain.partial_fit(some(ratings, ("newcomer", 3, 5.0), ("newcomer", "new item", 1.0)))
+    chain.save(tmp_path / "chain")
+    again = type(chain).load(tmp_path / "chain")
+    pairs = ["newcomer"] * 2, ["new item", ratings.items.raw[5]]
+    np.testing.assert_array_equal(again.predict_many(*pairs), chain.predict_many(*pairs))
+    assert (chain.predict_std(*pairs) > 0).all()
+    assert chain.partial_fit(some(ratings, ("newcomer", 4, 3.0)), 2).history.epochs > 0
