@@ -81,6 +81,7 @@ PARTS = (
         for data in ("ml-100k", "ml-1m")
     ),
     _part("ratings.uncertainty", "ratings-uncertainty"),
+    _part("ratings.newcomers", "ratings-newcomers"),
     *(
         _part(f"ratings.{name}", f"ratings-{name}", timed=True)
         for name in ("lists", "speed", "scale")

@@ -2,11 +2,13 @@
 
     python -m benchmarks.ratings.lists [--data ml-100k tiny ...] [--only NAME ...]
 
-A hit is an item that the user has rated in the part held out: each user's last fifth of MovieLens-100K, a random
-fifth of the generated sets (`benchmarks.ratings.generated`, on which the numbers of our lists were chosen). Items that
-the user has rated before are left out. implicit's alternating least squares is given the pairs alone, as our
-model of choices is; it has a row with its defaults, and one with the width and the penalty of these that are best on a
-fifth of the training part. Surprise's SVD ranks by the expected rating. implicit is left out where it is not installed.
+A hit is an item that the user has rated in the part held out: each user's last fifth of MovieLens-100K, a random fifth
+of MovieLens-1M, whose ratings have no times here, and of the generated sets (`benchmarks.ratings.generated`, on which
+the numbers of our lists were chosen). The set of likes is what users of MovieLens-100K have rated 4 or 5, without the
+ratings. Items that the user has rated before are left out. implicit's alternating least squares is given the pairs
+alone, as our model of choices is; it has a row with its defaults, and one with the width and the penalty of these that
+are best on a fifth of the training part. Surprise's SVD ranks by the expected rating. implicit is left out where it is
+not installed.
 Every cell that is finished is kept.
 """
 
@@ -26,14 +28,15 @@ from benchmarks import kept
 from benchmarks.ratings import data
 from benchmarks.ratings.generated import SHAPES, generate
 from benchmarks.reporting import Row, Table, main
-from tacenda.ratings import Ratings, split, split_last
+from tacenda import datasets
+from tacenda.ratings import Ratings, read_ratings, split, split_last
 from tacenda_surprise import PMF, ConditionalPMF, ImplicitMF
 from tacenda_surprise.algorithm import best_items
 from tacenda_surprise.catalogue import Identities
 from tacenda_surprise.top_n import ImplicitFactors, Lists, Ranked, most_popular, quality, top
 
 PLACES, SEED, HELD_OUT = 10, 0, 0.2
-MOVIELENS = "ml-100k"
+MOVIELENS, LIKES, LARGER = "ml-100k", "ml-100k-likes", "ml-1m"
 WIDTHS, PENALTIES = (16, 32, 64, 100), (0.01, 1.0, 10.0, 100.0)
 
 
@@ -53,19 +56,25 @@ def timed(fit: Callable[[], Any], rank: Callable[[Any], Iterator[Ranked]]) -> Fo
     return Found(lists, between - start, time.process_time() - between)
 
 
-def movielens() -> tuple[Ratings, Ratings]:
-    """MovieLens-100K, and of that each user's last fifth."""
+def movielens(least: float) -> tuple[Ratings, Ratings]:
+    """The ratings of MovieLens-100K from ``least`` on, and of these each user's last fifth."""
     users, items, values, times = zip(*data.movielens(MOVIELENS).raw_ratings, strict=True)
     ratings = Ratings.from_triples(list(zip(users, items, values, strict=True)))
     at = {(str(u), str(i)): float(t) for u, i, t in zip(users, items, times, strict=True)}
     pairs = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), strict=True)
     raw_users, raw_items = ratings.users.raw, ratings.items.raw
     moments = [at[raw_users[user], raw_items[item]] for user, item in pairs]
-    return split_last(ratings, np.array(moments), HELD_OUT)
+    chosen = ratings.values >= least
+    return split_last(ratings.select(chosen), np.array(moments)[chosen], HELD_OUT)
 
 
 def parted(name: str) -> tuple[Ratings, Ratings]:
-    return movielens() if name == MOVIELENS else split(generate(name, SEED), HELD_OUT, seed=SEED)
+    if name in (MOVIELENS, LIKES):
+        return movielens(4 if name == LIKES else 1)
+    whole = (
+        read_ratings(datasets.locate(name)["ratings"]) if name == LARGER else generate(name, SEED)
+    )
+    return split(whole, HELD_OUT, seed=SEED)
 
 
 def ours(model: type[PMF], by: Any) -> Callable[[Ratings, np.ndarray], Found]:
@@ -152,6 +161,7 @@ OURS: dict[str, Callable[[Ratings, np.ndarray], Found]] = {
     "Surprise SVD": svd,
 }
 IMPLICIT, CHOSEN, POPULAR = "implicit ALS", "implicit ALS, chosen settings", "popularity"
+OF_LIKES = "ImplicitMF", POPULAR, IMPLICIT, CHOSEN  # what needs no ratings
 
 
 def measure(name: str, row: str) -> dict[str, Any]:
@@ -175,7 +185,8 @@ def version() -> str:
 
 def protocol(_: Any) -> dict[str, Any]:
     return {
-        "data": f"{MOVIELENS}: each user's last fifth held out; the others: a random fifth",
+        "data": f"{MOVIELENS}: each user's last fifth held out; {LIKES}: of the ratings of 4 and 5, which only say "
+        "who has chosen what; the others: a random fifth",
         "lists": f"{PLACES} items that the user has not rated in the training part",
         "implicit": f"{version()}; chosen settings: NDCG on a fifth of the training part",
         "time": "seconds of processor time, one thread",
@@ -189,6 +200,8 @@ def rows(options: Any) -> Iterator[Row]:
     else:
         names += [IMPLICIT, CHOSEN]
     for name, row in product(options.data, options.chosen(names)):
+        if name == LIKES and row not in OF_LIKES:
+            continue
         theirs = row in (IMPLICIT, CHOSEN)
         key = kept.cell_key(data=name, row=row, of=version() if theirs else "ours")
         found = cells.measure(key, lambda: measure(name, row), ours=not theirs)  # noqa: B023
@@ -210,5 +223,5 @@ if __name__ == "__main__":
     main(
         __doc__,
         Table("ratings-lists", protocol, rows, key="row", seeds=(SEED,)),
-        data=(MOVIELENS, *SHAPES),
+        data=(MOVIELENS, LIKES, LARGER, *SHAPES),
     )
