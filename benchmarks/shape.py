@@ -16,7 +16,7 @@ How each row counts, all of it in ``packages/*/src``:
 - MRO: without ``object``. Options: fields declared in settings classes (an inherited field counts once), and the
   constructor's parameters of models that have no settings class.
 - walks: different functions of ours that a second run enters, by the profiler, comprehensions and lambdas aside;
-  compiled functions are not seen.
+  compiled functions count where Python calls them.
 - calls: from `plugins.register` to the second result, in a first run.
 - adagrad: the public function over the compiled loop that it ends in, rows of 200 numbers.
 - circles: strongly connected modules, imports anywhere but in the packages' own ``__init__``.

@@ -7,6 +7,7 @@ from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError, DataError, FittingError, NotFittedError
 from tacenda.fitting import Callback
 from tacenda.fitting.history import DivergenceError
+from tacenda.fitting.trainer import pack
 from tacenda.ratings import Ratings, split
 from tacenda_surprise import PMF, RBM, BiasOnly, ConditionalRBM, boltzmann
 from tacenda_surprise.boltzmann import (
@@ -61,7 +62,7 @@ def test_every_step_draws_its_hidden_states_anew(ratings, seed):
         settings = RBMSettings(n_hidden=4, orientation="user")
         cases = Cases.of(settings, scale, ratings, None)
         trained = ContrastiveDivergence(Task(settings, seed, scale, ratings, None), cases)
-        start = {n: np.full_like(p, 0.5) for n, p in trained.parameters().items()}
+        start = {n: np.full_like(p, 0.5) for n, p in pack(trained.learned).items()}
         trained.load_parameters(start)
         return [trained.step((np.arange(20),), 0.0).loss for _ in range(4)]
 
@@ -80,16 +81,16 @@ def test_visible_biases_are_pulled_to_where_they_began(ratings, monkeypatch):
 
     def without_gradients(*arguments):
         found = divergence(*arguments)
-        for name in trained.parameters():
+        for name in pack(trained.learned):
             getattr(found, name)[...] = 0
         return found
 
     monkeypatch.setattr(boltzmann, "boltzmann_divergence", without_gradients)
     away = np.random.default_rng(0).choice([-0.5, 0.5], cases.visible_biases.shape)
-    start = {**trained.parameters(), "visible_biases": (cases.visible_biases + away).astype("f4")}
+    start = {**pack(trained.learned), "visible_biases": (cases.visible_biases + away).astype("f4")}
     trained.load_parameters(start)
     trained.step((np.arange(20),), 0.01)
-    left = trained.parameters()["visible_biases"] - cases.visible_biases
+    left = pack(trained.learned)["visible_biases"] - cases.visible_biases
     np.testing.assert_allclose(left, away - 0.01 * np.sign(away), atol=1e-4)  # Adam's first step
 
 

@@ -26,7 +26,7 @@ torch = pytest.importorskip("torch")
 
 STEPS = of_factors.Rounds, of_machines.ContrastiveDivergence, gibbs.Gibbs
 SGD = set(of_factors.OPERATIONS["sgd"]) - {"rating_scores"}
-CHAIN = set(gibbs.OPERATIONS) - {"sparse_product", "tall_columns"}
+CHAIN = set(gibbs.OPERATIONS) - {"sparse_product"}
 MACHINE = set(of_machines.OPERATIONS["adam"])
 SAME = [
     (PMF(n_factors=6, n_epochs=4, solver="als", random_state=0), set(of_factors.OPERATIONS["als"])),

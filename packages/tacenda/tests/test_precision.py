@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from tacenda.artifact.arrays import compact, precision_of, restore
+from tacenda.artifact.arrays import compact, restore
 from tacenda.errors import ArtifactError
 
 SHAPES = arrays_of.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=7)
@@ -16,7 +16,7 @@ TABLES = arrays_of.arrays(np.float32, SHAPES, elements=FLOATS)
 
 @given(TABLES)
 def test_eight_bits_err_by_a_254th_of_a_row_s_largest_number(table):
-    again = restore(compact({"t": table}, {"t"}, "int8"))["t"]
+    again = restore(compact({"t": table}, {"t"}, "int8"))[0]["t"]
     assert again.dtype == np.float32
     assert again.shape == table.shape
     largest = np.abs(table).max(axis=1, initial=0)
@@ -26,7 +26,7 @@ def test_eight_bits_err_by_a_254th_of_a_row_s_largest_number(table):
 
 @given(arrays_of.arrays(np.float32, SHAPES, elements=st.floats(-60000, 60000, width=32)))
 def test_sixteen_bits_err_by_a_2048th_of_a_number(table):
-    again = restore(compact({"t": table}, {"t"}, "float16"))["t"]
+    again = restore(compact({"t": table}, {"t"}, "float16"))[0]["t"]
     assert again.dtype == np.float32
     assert (np.abs(again - table) <= np.abs(table) / 2048 + 2.0**-25).all()
 
@@ -35,7 +35,7 @@ def test_sixteen_bits_err_by_a_2048th_of_a_number(table):
 @given(table=arrays_of.arrays(np.float32, SHAPES, elements=st.floats(-60000, 60000, width=32)))
 def test_what_was_restored_is_stored_as_it_was(precision, table):
     first = compact({"t": table}, {"t"}, precision)
-    second = compact(restore(first), {"t"}, precision)
+    second = compact(restore(first)[0], {"t"}, precision)
     assert first.keys() == second.keys()
     for name, array in first.items():
         np.testing.assert_array_equal(second[name], array)
@@ -44,7 +44,7 @@ def test_what_was_restored_is_stored_as_it_was(precision, table):
 
 @given(arrays_of.arrays(np.int64, st.integers(0, 9)))
 def test_integers_are_what_they_were(array):
-    again = restore(compact({"n": array}, (), "int8"))["n"]
+    again = restore(compact({"n": array}, (), "int8"))[0]["n"]
     np.testing.assert_array_equal(again, array)
     assert again.dtype == np.int64
 
@@ -53,7 +53,7 @@ def test_integers_are_what_they_were(array):
 def test_offsets_are_what_they_were_and_take_the_room_of_their_steps(steps):
     offsets = np.concatenate([[0], np.cumsum(np.array(steps, np.int64))]).astype(np.int64)
     stored = compact({"o": offsets}, (), "int8")
-    again = restore(stored)["o"]
+    again = restore(stored)[0]["o"]
     np.testing.assert_array_equal(again, offsets)
     assert again.dtype == np.int64
     if steps and max(steps) < 256:
@@ -62,7 +62,7 @@ def test_offsets_are_what_they_were_and_take_the_room_of_their_steps(steps):
 
 def test_other_doubles_are_rounded_to_float32_unless_they_are_too_large():
     small, large = np.array([1 / 3, 2.0]), np.array([1e300])
-    again = restore(compact({"small": small, "large": large}, (), "int8"))
+    again = restore(compact({"small": small, "large": large}, (), "int8"))[0]
     np.testing.assert_array_equal(again["small"], small.astype(np.float32).astype(np.float64))
     assert again["small"].dtype == np.float64
     np.testing.assert_array_equal(again["large"], large)
@@ -77,15 +77,15 @@ def test_what_is_neither_table_nor_wide_stays():
     }
     stored = compact(arrays, (), "int8")
     assert stored.keys() == arrays.keys()
-    for name, array in restore(stored).items():
+    for name, array in restore(stored)[0].items():
         np.testing.assert_array_equal(array, arrays[name])
 
 
 def test_the_precision_of_stored_arrays_is_known():
     table = {"t": np.ones((2, 3), np.float32)}
-    assert precision_of(table) == "full"
-    assert precision_of(compact(table, {"t"}, "int8")) == "int8"
-    assert precision_of(compact(table, {"t"}, "float16")) == "float16"
+    assert restore(table)[1] == "full"
+    assert restore(compact(table, {"t"}, "int8"))[1] == "int8"
+    assert restore(compact(table, {"t"}, "float16"))[1] == "float16"
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -128,5 +128,5 @@ def test_no_other_form_is_read(arrays, said):
 
 
 def test_steps_that_overflow_are_left_to_the_check_of_offsets():
-    found = restore({"o#steps": np.array([2**63 - 1, 2**63 - 1], np.uint64)})["o"]
+    found = restore({"o#steps": np.array([2**63 - 1, 2**63 - 1], np.uint64)})[0]["o"]
     assert found.dtype == np.int64

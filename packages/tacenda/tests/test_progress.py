@@ -4,6 +4,7 @@ import errno
 import io
 import sys
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_what_is_done_within_a_second_shows_nothing(monkeypatch):
 @pytest.mark.parametrize("disable", [True, False])
 def test_a_bar_can_be_moved_by_hand(monkeypatch, disable):
     screen = screen_for(monkeypatch)
-    with track(None, "reading", total=10, disable=disable) as bar:
+    with closing(track(None, "reading", total=10, disable=disable)) as bar:
         bar.update(4)
         bar.set_postfix_str("loss 1.0")
         bar.update(6)

@@ -832,7 +832,7 @@ class TemporalFRBM(FRBM):
             plain = FRBM.from_settings(settings.plain())
             plain._fit(corpus, valid, replace(run.stage("frbm"), description="fitting the FRBM"))
             begin, told["frbm"] = plain.parameters, plain.fitted_on["training"]
-            run = run.after_first()
+            run = run.stage(first=False)
         else:
             begin = draw_parameters(settings, corpus)
         texts = streams_of(corpus, valid, across=settings.across_sentences)

@@ -166,7 +166,7 @@ class Mixture(LanguageModel):
                 place, resume = stage.checkpoints, stage.resume
                 # marks to be refused were already refused when the corpus was read
                 model.fit(corpus, valid, checkpoints=place, resume=resume, marks="keep")
-                run = run.after_first()
+                run = run.stage(first=False)
             else:
                 model.fit(corpus, valid, marks="keep")
         if valid is not None:

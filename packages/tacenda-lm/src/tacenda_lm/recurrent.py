@@ -46,7 +46,6 @@ from tacenda_lm.training import (
 
 _Floats = npt.NDArray[np.floating[Any]]
 _Ints = npt.NDArray[np.integer[Any]]
-_Bools = npt.NDArray[np.bool_]
 
 RESTING = 0.0  # every element of h_0
 _CELLS = 1 << 23  # probabilities of words that are held at once: 32 MB
@@ -401,7 +400,7 @@ class LinearSystem(NamedTuple):
                 "make one with `tacenda embed fit --model lds`"
             )
         try:
-            arrays = restore(found.arrays)
+            arrays, _ = restore(found.arrays)
             theirs = Vocabulary.from_arrays(found.config.get("vocabulary", {}), arrays)
             whole = cls._from_arrays(arrays, len(theirs))
         except (ArtifactError, np.linalg.LinAlgError, ValueError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
@@ -99,7 +100,7 @@ def join_texts(texts: Iterable[tuple[Ids, Offsets]]) -> tuple[Ids, Offsets]:
     ids, cuts = GrowingArray("ids", np.int32, place), GrowingArray("offsets", np.int64, place)
     cuts.append(np.zeros(1, np.int64))
     for words, offsets in texts:
-        cuts.append(len(ids) + offsets[1:])
+        cuts.append(ids.size + offsets[1:])
         ids.append(words)
     found = ids.finish(), cuts.finish()
     for array in found:
@@ -247,7 +248,7 @@ def _corpus_blocks(corpus: Corpus) -> Iterator[Block]:
     vocabulary = corpus.vocabulary
     lengths = np.array([len(word) for word in vocabulary.words])
     bar: Progress[object] = track(None, "scoring", total=corpus.n_tokens, unit="token")
-    with bar:
+    with closing(bar):
         for ids, offsets in corpus.blocks(_TOKENS):
             oov = np.isin(ids, vocabulary.oov_ids)
             known = not oov.any()

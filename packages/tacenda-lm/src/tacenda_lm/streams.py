@@ -80,7 +80,9 @@ class Stream(NamedTuple):
             ids, offsets = join_texts(_blocks(corpus, boundary, across))
             return cls(ids, np.array([0, len(ids)]) if across else offsets)
         ids, offsets = with_ends(corpus.ids, corpus.offsets, boundary)
-        return cls.following(ids, [boundary]) if across else cls.of(ids, offsets, boundary, across)
+        if not across:
+            return cls.of(ids, offsets, boundary, across)
+        return cls(np.insert(ids, 0, boundary), np.array([0, len(ids) + 1]))
 
     @property
     def firsts(self) -> _Bools:

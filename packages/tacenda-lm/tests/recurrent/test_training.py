@@ -7,6 +7,7 @@ from support.texts import text
 from tacenda import Corpus
 from tacenda.errors import ArtifactError, FittingError
 from tacenda.fitting import Position
+from tacenda.fitting.trainer import pack
 from tacenda_lm import KneserNey, RecurrentLM, recurrent
 from tacenda_lm.recurrent import (
     FallingAfter,
@@ -192,7 +193,7 @@ def test_the_model_is_the_average_and_without_averaging_the_parameters():
             trainer.step(batch, 1.0)
         same = np.array_equal(trainer.average.outputs, trainer.network.outputs)
         assert same == (averaging == 0)
-        for name, table in trainer.parameters().items():
+        for name, table in pack(trainer.learned).items():
             np.testing.assert_array_equal(table, getattr(trainer.predictor().network, name))
 
 
@@ -200,6 +201,6 @@ def test_training_goes_on_from_loaded_averages():
     trainer, other = trainer_of(0.9), trainer_of(0.9)
     for batch in Windows(trainer.ring, 4, 5, 0).batches(0):
         trainer.step(batch, 1.0)
-    other.load_parameters(trainer.parameters())
+    other.load_parameters(pack(trainer.learned))
     for network in (other.network, other.average):
         np.testing.assert_array_equal(network.outputs, trainer.average.outputs)

@@ -136,7 +136,7 @@ class BayesianPMF(RatingAlgorithm):
                 weight = first.samples.weight(part, held_out)
                 shrunk = first.samples.shrink(weight, part)
                 left_out = LeftOut.of(shrunk, held_out, catalogue, unit)
-                start, burn_in, run = first.position, burn_in // 4, run.after_first()
+                start, burn_in, run = first.position, burn_in // 4, run.stage(first=False)
                 number = 1
             chain = Gibbs(
                 standard, known, start, (burn_in, n), seed=seed, chain=number, device=device

@@ -171,7 +171,7 @@ class PMF(RatingAlgorithm):
             predictions = rating_scores(u, i, x, q, b, c, mean).clip(*catalogue.scale)
             errors, sizes = held_out.values - predictions, sizes_of(part, tables, mean)
             variances = fit_variances(errors, predictions, u, i, *sizes, deviation(part))
-            run = run.after_first()
+            run = run.stage(first=False)
             if settings.validation:
                 stopped = history
                 used = last = used._replace(epochs=epochs_of(history, used.epochs))

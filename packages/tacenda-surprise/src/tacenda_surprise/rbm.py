@@ -102,7 +102,7 @@ class RBM(RatingAlgorithm):
             machine, history = train(first, run.stage("first"), epochs, self._identity)
             whole = settings.refit
             epochs = history.best.epoch if history.best else epochs
-            run = run.after_first()
+            run = run.stage(first=False)
         if whole:
             machine, history = train(task, run, epochs, self._identity)
         self._finish(machine, history, catalogue, ratings)

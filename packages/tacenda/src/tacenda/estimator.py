@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from tacenda import plugins
 from tacenda.arrays import Arrays
-from tacenda.artifact.arrays import PRECISIONS, Precision, compact, precision_of, restore
+from tacenda.artifact.arrays import PRECISIONS, Precision, compact, restore
 from tacenda.artifact.folder import Artifact, read, write
 from tacenda.errors import (
     ArtifactError,
@@ -271,7 +271,8 @@ class Estimator:
             if isinstance(config.get("settings"), Mapping):
                 config["settings"] = cls.settings_class.without_retired(config["settings"])
             more: dict[str, Any] = {"nested": nested} if nested else {}
-            model = cls.from_arrays(config, restore(artifact.arrays), **more)
+            arrays, precision = restore(artifact.arrays)
+            model = cls.from_arrays(config, arrays, **more)
         except NotFittedError as error:
             raise ConfigurationError(
                 f"{cls.__name__} needs more than it saves, such as its vocabulary: name it in `indexes`"
@@ -288,10 +289,8 @@ class Estimator:
             ) from error
         model.figures = list(artifact.figures)
         model.fitted_on = dict(artifact.fitted_on)
-        stored: list[Any] = [
-            precision_of(artifact.arrays),
-            *(getattr(part, "precision", "full") for part in nested.values()),
-        ]
+        parts = (getattr(part, "precision", "full") for part in nested.values())
+        stored: list[Any] = [precision, *parts]
         model.precision = next((each for each in stored if each != "full"), "full")
         return model
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -37,12 +37,6 @@ class Progress(Generic[T]):
         """Show a short text, such as the current loss, behind the bar."""
 
     def close(self) -> None:
-        """Take the bar down."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
         """Take the bar down."""
 
 

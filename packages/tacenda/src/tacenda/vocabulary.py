@@ -315,7 +315,9 @@ class Vocabulary:
                 raise CorpusError(f"{name} is {limit}; it must be at least 1")
         normalization = normalization or Normalization()
         # a reserved name keeps its spelling; what becomes one by normalization means it too
-        spelled = [word if _is_reserved(word, oov) else normalization(word) for word in counts]
+        spelled = list(counts)
+        if normalization != Normalization():
+            spelled = [word if _is_reserved(word, oov) else normalization(word) for word in counts]
         proper: Counter[str] = Counter()
         for word, count in zip(spelled, counts.values(), strict=True):
             proper[word] += count
@@ -431,7 +433,7 @@ class Vocabulary:
     @cached_property
     def oov_ids(self) -> NDArray[np.int32]:
         """The ids that stand for words without a type, ``<unk>`` and classes; int32, ascending."""
-        names = (i for i, word in enumerate(self.words) if self.is_reserved(word))
+        names = (i for i, word in enumerate(self.words) if _is_reserved(word, self.oov))
         return np.array([i for i in names if i != self.boundary_id], dtype=np.int32)
 
     @cached_property

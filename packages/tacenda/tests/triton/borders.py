@@ -53,7 +53,6 @@ def problems(width):
     sums = trees.NodeSums(np.full(3, 0.5, np.float32), np.full(3, 0.5, np.float32))
     yield trees.tree_softmax, (r, words, CODES, nodes), ()
     yield trees.tree_softmax_step, (r, words, CODES, nodes, slopes, sums, 0.1, 1), (3, 5)
-    yield trees.tree_softmax_backward, (r, words, CODES, nodes, slopes, 1), ()
     context, table = context_of(2, width), normal(3, width, seed=2)
     yield trees.context_sum, (table, TEXT, context), ()
     with kernels.use("reference"):

@@ -30,10 +30,6 @@ def tree_softmax_step(vectors, words, codes, q, b, grad, sums, bias_sums, rate, 
     return trees.tree_softmax_step(vectors, words, codes, nodes, grad, own, rate, threads)
 
 
-def tree_softmax_backward(vectors, words, codes, q, b, grad, threads=1):
-    return trees.tree_softmax_backward(vectors, words, codes, trees.Nodes(q, b), grad, threads)
-
-
 def context_sum(table, ids, offsets, starts, ends, context, tails=None, threads=1):
     text = trees.Spans(ids, offsets, starts, ends)
     return trees.context_sum(table, text, context, tails, threads)
@@ -89,19 +85,10 @@ def test_steps_on_awkward_shapes(device, case):
     assert_steps(device, case[1])
 
 
-@pytest.mark.parametrize("case", samples("tree_softmax_backward"), ids=lambda case: case[0])
-def test_gradients_on_awkward_shapes(device, case):
-    expected = device.reference(tree_softmax_backward, *case[1])
-    device.assert_like(tree_softmax_backward(*device.tensors(case[1])), expected, TOLERANCE)
-
-
 @pytest.mark.parametrize("piece", [3, 256])
 def test_steps_on_nodes_that_are_visited_often_and_never(device, piece, monkeypatch):
     monkeypatch.setattr(triton, "PIECE", piece)
     assert_steps(device, problem())
-    expected = device.reference(tree_softmax_backward, *problem()[:6])
-    found = tree_softmax_backward(*device.tensors(problem()[:6]))
-    device.assert_like(found, expected, TOLERANCE)
 
 
 def test_words_that_are_all_but_impossible(device):

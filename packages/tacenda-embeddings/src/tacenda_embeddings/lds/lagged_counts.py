@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -119,7 +120,7 @@ class LaggedCounts(Estimator):
         folder = Path(scratch) if scratch is not None else None
         total = (getattr(corpus, "n_tokens", 0) + getattr(corpus, "n_sentences", 0)) or None
         progress: Progress[Any] = track(None, "counting pairs", total=total, unit="token")
-        with progress:
+        with closing(progress):
             found = count_stream(
                 _watch(corpus.stream(block_length(memory_budget, n_lags, threads)), progress),
                 len(corpus.vocabulary),

@@ -410,7 +410,8 @@ class LDS(Estimator):
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         noise = self.settings.advanced.noise
-        sizes: dict[str, Any] = {"states": self.settings.n_states, "types": len(self.vocabulary)}
+        n_types = len(arrays["vocabulary.counts"])  # which are checked already
+        sizes: dict[str, Any] = {"states": self.settings.n_states, "types": n_types}
         reading = None
         if "reading" in arrays:  # the compact form
             held = _Compact.from_arrays(arrays, **sizes)

@@ -36,6 +36,7 @@ from tacenda.fitting import (
     fingerprint_arrays,
     set_learning_rate,
 )
+from tacenda.fitting.trainer import pack
 from tacenda_embeddings.varembed.initial_vectors import find_start, fit_morphemes
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import VarEmbedSettings
@@ -112,7 +113,7 @@ def fit_word_vectors(
                 settings, inventory, counts, start, held_out, device, source.n_streams
             )
             history = fitting.fit(trainer, source, loop, run, identity)
-            learned = dict(trainer.parameters())
+            learned = pack(trainer.learned)
             refit = advanced.refit_morphemes and settings.epochs > 0
             if refit:
                 alike = np.ones(types)  # the bound counts every word once

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -286,7 +287,7 @@ def agglomerate(
     slack = _SLACK * len(stream) * np.log(max(len(stream), 2))
     given = after, before, counts[order], window, slack
     bar: Progress[object] = track(None, "Brown clusters", total=len(order), unit="word")
-    with bar:
+    with closing(bar):
         for begin in range(0, len(order), _PIECE):
             end = min(begin + _PIECE, len(order))
             _insert_words(begin, end, n_classes, *given)

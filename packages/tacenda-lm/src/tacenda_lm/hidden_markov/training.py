@@ -348,7 +348,11 @@ def _by_blocks(
         weights = in_c_order(xp.exp(log_classes[sources, :, targets]))
     else:  # normalizers of the classes that something leaves
         rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
-        kept = hmm.make_room(rows, columns, _KEPT) if learning else None
+        if (
+            learning and xp is np
+        ):  # a GPU makes scores again in less time than memory would bring them
+            room = _KEPT // (columns.itemsize * len(columns))
+            kept = np.empty((min(room, len(rows)), len(columns)), columns.dtype)
         sums = hmm.streaming_logsumexp(rows, columns, bias.ravel(), kept)
         norms = xp.zeros_like(bias)
         norms[groups] = sums.reshape(len(groups), -1)

@@ -246,7 +246,10 @@ class HLBLPredictor(Predictor):
             read = np.array(ids[low:end])
             forget_pages(ids)
             span = Spans(read, offsets, np.array([start - low]), np.array([end - low]))
-            found = self._sum_context(span, tails)
+            if self.far is self.parameters.words:
+                found = context_sum(self.far, span, self.context, tails)
+            else:
+                found = self._sum_apart(span, tails)
             tails, after = found.after, None
             if state is not None:
                 window = tuple(ids[max(0, end - n) : end].tolist())
@@ -256,12 +259,10 @@ class HLBLPredictor(Predictor):
                 vectors, words = vectors[~opening], words[~opening]
             yield vectors, words, after
 
-    def _sum_context(self, span: Spans, tails: _Floats | None) -> Predicted:
-        words = self.parameters.words
-        if self.far is words:
-            return context_sum(words, span, self.context, tails)
+    def _sum_apart(self, span: Spans, tails: _Floats | None) -> Predicted:
+        """Predict with vectors of their own for the words in the tails."""
         c, b, rates, a = self.context
-        near = context_sum(words, span, Context(c, b, rates[:0], a[:0]))
+        near = context_sum(self.parameters.words, span, Context(c, b, rates[:0], a[:0]))
         alone = Context(np.zeros_like(c), np.zeros_like(b), rates, a)
         found = context_sum(self.far, span, alone, tails)
         return found._replace(vectors=near.vectors + found.vectors)
@@ -330,7 +331,6 @@ class HLBL(StreamModel):
             stage = replace(fitting.stage("bootstrap"), description="bootstrap")
             predictor, _ = train_hlbl(small, tree, counts, text, None, stage)
             vectors = average_predictions(predictor, text)
-            fitting = fitting.after_first()
         tree = build_tree(
             settings.tree,
             len(counts),
@@ -340,7 +340,7 @@ class HLBL(StreamModel):
             copies=settings.copies,
             seed=settings.seed,
         )
-        stage = fitting.stage("model")
+        stage = fitting.stage("model", first=vectors is None)
         self._predictor, history = train_hlbl(settings, tree, counts, text, held_out, stage)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {

@@ -30,7 +30,6 @@ from tacenda.kernels.trees import Codes
 from tacenda_lm.log_bilinear.trees import Rule, Tree
 
 _Ints = npt.NDArray[np.int64]
-_Floats = npt.NDArray[np.float64]
 _Bools = npt.NDArray[np.bool_]
 # words, lengths of their paths, and all steps: 2 node, plus 1 for right
 _Leaves = tuple[_Ints, _Ints, _Ints]

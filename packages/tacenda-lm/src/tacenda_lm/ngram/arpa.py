@@ -29,6 +29,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import IO, Any, NoReturn, TypeAlias
 
@@ -124,7 +125,7 @@ def _write(
     text, cuts = pack_words([*vocabulary.words, START])
     spelled = np.append(text, np.zeros(LANES, np.uint8)), cuts
     bar: Progress[object] = track(None, "writing n-grams", total=sum(sizes), unit="n-gram")
-    with bar:
+    with closing(bar):
         for n in range(1, table.order + 1):
             file.write(f"\n\\{n}-grams:\n".encode())
             for n_lines, lines in _lines(spelled, vocabulary.boundary_id, table, n, start_log_prob):
@@ -201,7 +202,7 @@ class _Reader:
         """The whole file, as `read_arpa` returns it."""
         counts = self._header()
         bar: Progress[object] = track(None, "reading n-grams", total=sum(counts), unit="n-gram")
-        with bar:
+        with closing(bar):
             words, values = self._unigrams(counts[0])
             bar.update(counts[0])
             if len(counts) == 1:

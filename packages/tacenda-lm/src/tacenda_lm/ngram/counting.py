@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, NamedTuple
@@ -195,7 +195,7 @@ def count_sorted_rows(corpus: Corpus, order: int, scratch: Scratch) -> Iterator[
     n_keys = packing.columns(order)
     sorter = Sorter(scratch, n_keys, n_keys + 1, adds=True)
     bar: Progress[object] = track(None, "counting n-grams", total=corpus.n_tokens, unit="token")
-    with bar:
+    with closing(bar):
         for whole_ids, whole_offsets in corpus.blocks(scratch.rows_of_block(order)):
             ids, offsets = _split_at(whole_ids, whole_offsets, boundary)
             rows = np.zeros((len(ids) + len(offsets) - 1, n_keys + 1), np.uint64)

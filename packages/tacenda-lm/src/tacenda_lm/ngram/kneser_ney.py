@@ -149,9 +149,9 @@ class KneserNey(LanguageModel):
     """False for a model read from an ARPA file whose distributions do not all sum to one, and for one of few bits."""
 
     _begun: tuple[tuple[int, ...], Table, npt.NDArray[np.int64]] | None = None  # the first state
-    # what strings are scored with, for one table and tokenizer: their words, the compiled functions and their first
-    # arguments, or nothing where more is to be done with words than to look them up
-    _prepared: tuple[Table, Any, tuple[WordTable | None, Any, Any] | None] | None = None
+    # what strings are scored with, for one table, tokenizer and module of look-ups: their words, two functions and the
+    # first arguments of these, or nothing where more is to be done with words than to look them up
+    _prepared: tuple[Table, Any, str, tuple[WordTable, Any, Any] | None] | None = None
 
     @configured_by(KneserNeySettings)
     def __init__(self, settings: KneserNeySettings) -> None:
@@ -439,7 +439,7 @@ class KneserNey(LanguageModel):
     # -- strings -----------------------------------------------------------------------------------
 
     def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
-        """As `LanguageModel.score`; a string is split, looked up and scored in compiled code."""
+        """As `LanguageModel.score`; a string is split, looked up and scored at once."""
         prepared = self._strings(1 + len(sentence) // _LETTERS)
         if prepared is not None and isinstance(sentence, str) and sentence:
             text = np.frombuffer(sentence.encode("utf-8", "surrogatepass"), np.uint8)
@@ -484,35 +484,26 @@ class KneserNey(LanguageModel):
         prepared = self._strings(
             _USUAL_WORDS * len(sentences) if isinstance(sentences, list) else 0
         )
-        words = None if prepared is None else prepared[0]
-        lines = None if words is None else words.encode(sentences, eos)
-        if words is None or lines is None:
+        lines = None if prepared is None else prepared[0].encode(sentences, eos)
+        if prepared is None or lines is None:
             return None
-        boundary = words.words[3]  # that of the vocabulary may not be unpacked yet
+        boundary = prepared[0].words[3]  # that of the vocabulary may not be unpacked yet
         return self._sequences(*lines, [boundary])[0], lines[1]
 
-    def _strings(self, n_words: int) -> tuple[WordTable | None, Any, Any] | None:
-        """Return what strings are scored with, some ``n_words`` now; the first is None before words are compiled."""
+    def _strings(self, n_words: int) -> tuple[WordTable, Any, Any] | None:
+        """Return what strings are scored with, some ``n_words`` now."""
         prepared, tokenizer = self._prepared, self.fitted_on.get("tokenizer")
-        if prepared is None or prepared[0] is not self.learned or prepared[1] != tokenizer:
-            vocabulary, is_ascii = self.vocabulary, tokenizer == ASCII_WHITESPACE
-            prepared = self.table, tokenizer, None
+        look_up = lookups(n_words, strings=True)
+        if prepared is None or prepared[:3] != (self.learned, tokenizer, look_up.__name__):
+            vocabulary, found = self.vocabulary, None
             if vocabulary.oov == "single" and not any(vars(vocabulary.normalization).values()):
-                given: Any = vocabulary, is_ascii
-                table, functions = None, lookups(n_words)
-                if not functions.IS_PLAIN:
-                    from tacenda_lm.ngram import words as functions
-
-                    table = functions.WordTable(*given)
-                    given = table.words
+                words = look_up.WordTable(vocabulary, tokenizer == ASCII_WHITESPACE)
                 # sums of rounded numbers can be above zero word by word
-                measure_line = None if self.table.is_coarse else functions.measure_line
-                both = functions.score_line, measure_line
-                prepared = self.table, tokenizer, (table, both, (given, *self.table.arguments))
-                if table is None:
-                    return prepared[2]
-            self._prepared = prepared
-        return prepared[2]
+                measure_line = None if self.table.is_coarse else look_up.measure_line
+                both = look_up.score_line, measure_line
+                found = words, both, (words.words, *self.table.arguments)
+            prepared = self._prepared = self.table, tokenizer, look_up.__name__, found
+        return prepared[3]
 
     # -- whole texts -------------------------------------------------------------------------------
 

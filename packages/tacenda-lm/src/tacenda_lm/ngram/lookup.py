@@ -42,7 +42,6 @@ _FLAG = np.uint64(1 << 63)
 _AT_ONCE = 512  # words whose n-grams are looked up together
 _AHEAD = 8  # contexts of a check whose memory is asked for beforehand
 NOT_SORTED = -2
-IS_PLAIN = False  # as ``plain`` is
 
 
 @njit(inline=True)

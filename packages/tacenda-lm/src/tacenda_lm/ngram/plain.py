@@ -40,7 +40,6 @@ from tacenda_lm.ngram.columns import (
 )
 from tacenda_lm.sequences import Float64, Ids, Offsets
 
-IS_PLAIN = True
 _Data: TypeAlias = npt.NDArray[np.uint64]
 _Int64: TypeAlias = npt.NDArray[np.int64]
 _Rows: TypeAlias = list[list[int]]  # ``shape`` as Python's integers
@@ -187,6 +186,16 @@ def step(
     found[: len(places)] = places
     found[order] = kept = n_that_matter(data, shape, found, min(len(places), order - 1))
     return score, len(places), kept
+
+
+class WordTable:
+    """As `words.WordTable`, without a table: the vocabulary finds the words itself."""
+
+    def __init__(self, vocabulary: Vocabulary, is_ascii: bool = False) -> None:
+        self.words = vocabulary, is_ascii
+
+    def encode(self, lines: object, eos: bool) -> None:
+        """Return None, since a list of strings is encoded as any other text."""
 
 
 def _score(

@@ -20,6 +20,7 @@ The discounts D come from counts of counts: three for each order (modified Knese
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -65,7 +66,7 @@ def estimate(
     packing, order = counted.packing, len(counted.orders) + 1
     total = 2 * sum(each.n_rows for each in counted.orders)
     bar: Progress[object] = track(None, "smoothing n-grams", total=total, unit="n-gram")
-    with bar:
+    with closing(bar):
         n_types = counted.unigrams.shape[1]
         smoother = _Smoother(counted, smoothing, min_count, 1)
         result = Estimate([smoother.discounts], [smoother.from_text])

@@ -73,13 +73,14 @@ class Order(NamedTuple):
 
 
 _plain_words = 2000  # scored in plain Python before numba, whose import takes as long, is imported
-_compiled: Any = None
+_compiled: tuple[Any, Any] | None = None
 
 
-def lookups(n_words: int = _LARGEST) -> Any:
+def lookups(n_words: int = _LARGEST, *, strings: bool = False) -> Any:
     """Return the look-ups for so many words: those of ``plain`` for the first words of a process, else compiled ones.
 
-    Both give the same bits; ``plain`` has only what follows words. Numba is imported when it is worth it.
+    The compiled ones are in ``lookup``, or those of ``strings`` in ``words``. All give the same bits; ``plain`` has
+    only what follows words. Numba is imported when it is worth it.
     """
     global _compiled, _plain_words
     if _compiled is None:
@@ -88,10 +89,10 @@ def lookups(n_words: int = _LARGEST) -> Any:
             from tacenda_lm.ngram import plain
 
             return plain
-        from tacenda_lm.ngram import lookup
+        from tacenda_lm.ngram import lookup, words
 
-        _compiled = lookup
-    return _compiled
+        _compiled = lookup, words
+    return _compiled[strings]
 
 
 class Table(Arrays):

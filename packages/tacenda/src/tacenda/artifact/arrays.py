@@ -210,9 +210,13 @@ def compact(
     return found
 
 
-def restore(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the arrays as their model wants them. Raises ArtifactError for a form that `compact` does not write."""
+def restore(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], Precision]:
+    """Return the arrays as their model wants them, and the precision in which they are stored.
+
+    Raises ArtifactError for a form that `compact` does not write.
+    """
     found: dict[str, Array] = {}
+    precision: Precision = "full"
     for stored, array in arrays.items():
         name, mark, form = stored.rpartition(_MARK)
         if not mark:
@@ -224,7 +228,7 @@ def restore(arrays: Mapping[str, Array]) -> dict[str, Array]:
                 raise ArtifactError(f"the rows of the table {name!r} and their scales do not fit")
             if not (np.isfinite(scales) & (scales >= 0)).all():
                 raise ArtifactError(f"a scale of the table {name!r} is negative, infinite or NaN")
-            value = array * scales[:, None]
+            value, precision = array * scales[:, None], "int8"
         elif form == "scales":
             if f"{name}{_MARK}rows" not in arrays:
                 raise ArtifactError(f"the array {stored!r} has no rows that it belongs to")
@@ -233,6 +237,8 @@ def restore(arrays: Mapping[str, Array]) -> dict[str, Array]:
             value = np.concatenate([[0], np.cumsum(array, dtype=np.int64)])
         elif form in _TYPES and np.can_cast(array.dtype, _TYPES[form]):
             value = array.astype(_TYPES[form])
+            if array.dtype == np.float16 and precision == "full" and form == "f4":
+                precision = "float16"
         else:
             raise ArtifactError(
                 f"the array {stored!r} ({array.dtype}) is in no form that this release knows"
@@ -240,15 +246,7 @@ def restore(arrays: Mapping[str, Array]) -> dict[str, Array]:
         if name in found:
             raise ArtifactError(f"the array {name!r} is there in two forms")
         found[name] = value
-    return found
-
-
-def precision_of(arrays: Mapping[str, Array]) -> Precision:
-    """Return the precision in which arrays are stored."""
-    if any(name.endswith(f"{_MARK}rows") for name in arrays):
-        return "int8"
-    halves = (a for name, a in arrays.items() if name.endswith(f"{_MARK}f4"))
-    return "float16" if any(a.dtype == np.float16 for a in halves) else "full"
+    return found, precision
 
 
 def _finite(name: str, table: Array) -> npt.NDArray[np.float32]:

@@ -78,6 +78,13 @@ class Corpus:
         ``max_vocabulary`` that left words out of the vocabulary.
     place
         The folder of the arrays; a temporary one lives as long as a corpus that needs it.
+
+    Attributes
+    ----------
+    n_tokens
+        The number of tokens, without sentence boundaries.
+    n_sentences
+        The number of sentences; each has at least one token.
     """
 
     def __init__(
@@ -91,6 +98,7 @@ class Corpus:
     ) -> None:
         self.ids = ids
         self.offsets = offsets
+        self.n_tokens, self.n_sentences = len(ids), len(offsets) - 1
         self.vocabulary = vocabulary
         self.origin = dict(origin or {})
         self._place = place
@@ -354,16 +362,6 @@ class Corpus:
                     raise refusal(self.vocabulary.words[mark], f"sentence {number} of the corpus")
             n_before += len(offsets) - 1
 
-    @property
-    def n_tokens(self) -> int:
-        """The number of tokens, without sentence boundaries."""
-        return len(self.ids)
-
-    @property
-    def n_sentences(self) -> int:
-        """The number of sentences; each has at least one token."""
-        return len(self.offsets) - 1
-
     def __len__(self) -> int:
         return self.n_sentences
 
@@ -469,7 +467,7 @@ class Corpus:
             for block, bounds in self.blocks():
                 wanted = keep[first : first + len(bounds) - 1]
                 lengths = np.diff(bounds)
-                kept_offsets.append(len(kept_ids) + np.cumsum(lengths[wanted]))
+                kept_offsets.append(kept_ids.size + np.cumsum(lengths[wanted]))
                 kept_ids.append(block[np.repeat(wanted, lengths)])
                 first += len(lengths)
             ids, offsets = kept_ids.finish(), kept_offsets.finish()

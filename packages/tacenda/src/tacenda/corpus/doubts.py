@@ -86,7 +86,8 @@ def doubt_lines(first: Sequence[str]) -> str | None:
             "the text holds NUL characters, as UTF-16 does that is read as UTF-8: name its encoding, such as "
             'encoding="utf-16"'
         )
-    records = [record for line in lines if isinstance(record := _parse(line), dict)]
+    objects = (_parse(line) for line in lines if line.lstrip().startswith("{"))
+    records = [record for record in objects if isinstance(record, dict)]
     if 2 * len(records) >= len(lines):
         lengths = {name: len(text) for name, text in records[0].items() if isinstance(text, str)}
         longest = max(lengths, key=lengths.__getitem__, default="text")
@@ -121,7 +122,7 @@ def doubt_tokens(
     if tokenizer is None or n_tokens < _ENOUGH_TOKENS / 5:
         return None
     foreign = {word: n for word, n in counts.items() if not word.isascii()}
-    if said := _doubt_script(foreign, n_tokens):
+    if foreign and (said := _doubt_script(foreign, n_tokens)):
         return said
     if n_tokens < _ENOUGH_TOKENS:
         return None
@@ -150,7 +151,17 @@ def doubt_tokens(
             "be split into words; choose another tokenizer"
         )
     if tokenizer in _SPLIT_AT_SPACES:
-        return _doubt_punctuation(counts, n_tokens)
+        # full stops tell nothing, as abbreviations keep theirs
+        glued = {w: n for w, n in counts.items() if w[-1] in ",;:!?" and w[-2:-1].isalpha()}
+        share = sum(glued.values()) / n_tokens
+        return (
+            None
+            if share <= 0.02
+            else (
+                f"{share:.0%} of the tokens are words with punctuation at their end, such as {_first(glued)}: "
+                'the text seems not to be tokenized; tokenizer="words" splits punctuation off'
+            )
+        )
     cut = min(counts.get(part, 0) for part in ("<", "unk", ">"))
     if cut <= 0.001 * n_tokens:
         return None
@@ -175,18 +186,6 @@ def _doubt_script(foreign: Mapping[str, int], n_tokens: int) -> str | None:
     return None
 
 
-def _doubt_punctuation(counts: Mapping[str, int], n_tokens: int) -> str | None:
-    """Doubt running text that is split at spaces; full stops tell nothing, as abbreviations keep theirs."""
-    glued = {w: n for w, n in counts.items() if len(w) > 1 and w[-1] in ",;:!?" and w[-2].isalpha()}
-    share = sum(glued.values()) / n_tokens
-    if share <= 0.02:
-        return None
-    return (
-        f"{share:.0%} of the tokens are words with punctuation at their end, such as {_first(glued)}: "
-        'the text seems not to be tokenized; tokenizer="words" splits punctuation off'
-    )
-
-
 def find_columns(first: Sequence[str]) -> str | None:
     """Return what separates the columns where the lines look like rows of a table."""
     lines = list(dict.fromkeys(filter(str.strip, first)))
@@ -206,8 +205,6 @@ def find_columns(first: Sequence[str]) -> str | None:
 
 
 def _parse(line: str) -> object:
-    if not line.lstrip().startswith("{"):
-        return None
     try:
         return json.loads(line)
     except (ValueError, RecursionError):

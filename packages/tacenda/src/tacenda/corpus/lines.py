@@ -23,6 +23,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
@@ -313,7 +314,7 @@ def file_blocks(
     """Yield the lines of files in blocks, one file after the other, with a progress bar."""
     total = sum(path.stat().st_size for path in paths)
     bar: Progress[object] = track(None, "Tokenizing", total=total, unit="B")
-    with bar:
+    with closing(bar):
         for path in paths:
             chunks = byte_chunks(path, bar.update)
             blocks = decode_blocks(chunks, str(path), encoding, errors, longest=LONGEST_LINE)
@@ -325,7 +326,7 @@ def line_blocks(lines: Iterable[object]) -> Iterator[list[str]]:
     block: list[str] = []
     size = 0
     bar: Progress[object] = track(lines, "Tokenizing", unit=" lines")
-    with bar:
+    with closing(bar):
         for number, line in enumerate(bar, start=1):
             if not isinstance(line, str):
                 raise CorpusError(

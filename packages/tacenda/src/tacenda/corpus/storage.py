@@ -55,27 +55,24 @@ class GrowingArray:
         self._place = place
         self._pieces: list[NDArray[Any]] = []
         self._file: IO[bytes] | None = None
-        self._size = 0
+        self.size = 0  # how many values there are
         if place.permanent:
             self._spill()
-
-    def __len__(self) -> int:
-        return self._size
 
     def append(self, values: NDArray[Any]) -> None:
         """Add values at the end."""
         values = np.ascontiguousarray(values, dtype=self._dtype)
-        self._size += len(values)
+        self.size += len(values)
         if self._file is not None:
             self._write(self._file, values)
             return
         self._pieces.append(values)
-        if self._size * self._dtype.itemsize > SPILL_BYTES:
+        if self.size * self._dtype.itemsize > SPILL_BYTES:
             self._spill()
 
     def blocks(self) -> Iterator[NDArray[Any]]:
         """Yield the values so far in order, ``PASS_ITEMS`` or a few more at a time."""
-        for start in range(0, self._size if self._file is not None else 0, PASS_ITEMS):
+        for start in range(0, self.size if self._file is not None else 0, PASS_ITEMS):
             yield self._read(start)
         group: list[NDArray[Any]] = []
         for piece in self._pieces:
@@ -86,31 +83,32 @@ class GrowingArray:
         if group:
             yield np.concatenate(group)
 
-    def replace(self, table: NDArray[Any]) -> None:
-        """Replace every value with ``table[value]``, block by block."""
-        self._pieces = [table[piece] for piece in self._pieces]
-        if self._file is not None:
-            for start in range(0, self._size, PASS_ITEMS):
-                block = np.ascontiguousarray(table[self._read(start)], dtype=self._dtype)
-                self._file.seek(_HEADER_BYTES + start * self._dtype.itemsize)
-                self._write(self._file, block)
+    def finish(self, table: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return the whole array, read-only; a memory map if it is in a file.
 
-    def finish(self) -> NDArray[Any]:
-        """Return the whole array, read-only; a memory map if it is in a file."""
+        With a table, every value is replaced with ``table[value]``, block by block.
+        """
         if self._file is None:
+            if table is not None:
+                self._pieces = [table[piece] for piece in self._pieces]
             whole = np.concatenate([*self._pieces, np.empty(0, self._dtype)])
             self._pieces = []
             whole.flags.writeable = False
             return whole
+        if table is not None:
+            for start in range(0, self.size, PASS_ITEMS):
+                block = np.ascontiguousarray(table[self._read(start)], dtype=self._dtype)
+                self._file.seek(_HEADER_BYTES + start * self._dtype.itemsize)
+                self._write(self._file, block)
         path = Path(self._file.name)
         with writing(path):
             self._file.seek(0)
-            header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._size,)}
+            header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size,)}
             np.lib.format.write_array_header_1_0(self._file, header)
             if self._file.tell() != _HEADER_BYTES:  # the values begin behind the room left for it
                 raise CorpusError(f"{path} was given a header of {self._file.tell()} bytes")
             self._file.close()
-        whole = load_array(path, self._dtype, self._size)
+        whole = load_array(path, self._dtype, self.size)
         weakref.finalize(whole, id, self._place)  # until then the file stays
         return whole
 
@@ -136,7 +134,7 @@ class GrowingArray:
     def _read(self, start: int) -> NDArray[Any]:
         assert self._file is not None
         self._file.seek(_HEADER_BYTES + start * self._dtype.itemsize)
-        n_bytes = min(PASS_ITEMS, self._size - start) * self._dtype.itemsize
+        n_bytes = min(PASS_ITEMS, self.size - start) * self._dtype.itemsize
         return np.frombuffer(self._file.read(n_bytes), dtype=self._dtype)
 
 
@@ -147,8 +145,9 @@ def lay_out(pieces: Iterable[NDArray[Any]], dtype: type[np.generic]) -> NDArray[
         for piece in pieces:
             growing.append(piece)
         whole = growing.finish()
-    finally:
+    except BaseException:
         growing.close()
+        raise
     if not isinstance(whole, np.memmap):
         whole.flags.writeable = True  # as compiled code and torch like them best
     return whole

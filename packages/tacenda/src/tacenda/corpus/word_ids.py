@@ -103,11 +103,6 @@ class Selection:
         none = {"min_count": 1, "max_vocabulary": None}
         return {name: n for name, n in limits.items() if n is not None and n != none[name]}
 
-    @property
-    def merges(self) -> bool:
-        """Whether `tacenda.learned_classes.merge_classes` is to be called."""
-        return self.vocabulary is None and self.oov == "learned"
-
 
 class Types(dict[str, int]):
     """The provisional ids of strings: one that is not there yet gets the next id."""
@@ -120,7 +115,13 @@ class Types(dict[str, int]):
 
 
 def code(sentences: Sequence[Sequence[str]], types: Types) -> CodedBlock:
-    """Return the provisional ids of a block of sentences."""
+    """Return the provisional ids of a block of sentences. Raises CorpusError unless they are lists of strings."""
+    for sentence in sentences:
+        if not isinstance(sentence, list | tuple):
+            raise CorpusError(
+                f"the tokenizer returned a {type(sentence).__name__} for a line; "
+                "it must return a list of strings"
+            )
     lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
     tokens = chain.from_iterable(sentences)
     try:
@@ -128,18 +129,6 @@ def code(sentences: Sequence[Sequence[str]], types: Types) -> CodedBlock:
     except TypeError as error:  # a list or dictionary where a token should be
         raise CorpusError(f"a token is not a string ({error}); tokens must be strings") from error
     return ids, lengths
-
-
-def tokenize(lines: list[str], tokenizer: Tokenizer) -> list[list[str]]:
-    """Return the tokens of each line. Raises CorpusError if the tokenizer returns anything but lists."""
-    sentences = list(map(tokenizer, lines))
-    for sentence in sentences:
-        if not isinstance(sentence, list | tuple):
-            raise CorpusError(
-                f"the tokenizer returned a {type(sentence).__name__} for a line; "
-                "it must return a list of strings"
-            )
-    return sentences
 
 
 def code_lines(
@@ -151,7 +140,7 @@ def code_lines(
         return
     split = get_tokenizer(tokenizer)
     for lines in blocks:
-        yield code(tokenize(lines, split), types)
+        yield code(list(map(split, lines)), types)
 
 
 def code_sentences(
@@ -195,10 +184,10 @@ def assemble(
     try:
         offsets.append(np.zeros(1, dtype=np.int64))
         for block, lengths in coded:
-            ends = len(ids) + np.cumsum(lengths[lengths > 0])
+            ends = ids.size + np.cumsum(lengths[lengths > 0])
             ids.append(block)
             offsets.append(ends)
-        if not len(ids):
+        if not ids.size:
             raise CorpusError(f"there are no tokens in {what}; give a text with at least one word")
         occurrences = np.zeros(len(types), dtype=np.int64)
         for block in ids.blocks():
@@ -206,17 +195,17 @@ def assemble(
         counts = dict(zip(types, occurrences.tolist(), strict=True))
         said = doubt_lines(first)
         if selection.vocabulary is None:  # a held-out text may be short or odd
-            said = said or doubt_tokens(counts, len(offsets) - 1, tokenizer)
+            said = said or doubt_tokens(counts, offsets.size - 1, tokenizer)
         if said:
             warn(said)
-        vocabulary = selection.choose(counts, len(offsets) - 1)
-        if selection.merges:
+        vocabulary = selection.choose(counts, offsets.size - 1)
+        if selection.vocabulary is None and selection.oov == "learned":
             table = vocabulary.encode(types, remember=False)
             starts = np.concatenate(list(offsets.blocks()))
             neighbors = count_neighbors((table[each] for each in ids.blocks()), starts, vocabulary)
             vocabulary = merge_classes(vocabulary, neighbors, selection.min_class_count)
-        ids.replace(vocabulary.encode(types, remember=False))
-        return ids.finish(), offsets.finish(), vocabulary, counts.get(UNKNOWN, 0)
+        final = ids.finish(vocabulary.encode(types, remember=False))
+        return final, offsets.finish(), vocabulary, counts.get(UNKNOWN, 0)
     except BaseException:
         ids.close()
         offsets.close()
@@ -282,5 +271,5 @@ def _end_with_parent() -> None:
 def _code_here(lines: list[str]) -> _LocalBlock:
     assert _tokenizer is not None
     types = Types()
-    ids, lengths = code(tokenize(lines, _tokenizer), types)
+    ids, lengths = code(list(map(_tokenizer, lines)), types)
     return list(types), ids.tobytes(), lengths.tobytes()

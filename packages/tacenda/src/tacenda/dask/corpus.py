@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Final, NamedTuple, Self, Unpack
 
 import dask
@@ -179,7 +179,7 @@ class ClusterCorpus:
                 raise _no_tokens(sources)
             if said:
                 warn(said)
-            if chosen.merges:
+            if chosen.oov == "learned":
                 counted = [delayed(_count_neighbors)(each, vocabulary) for each in coded]
                 neighbors = compute(client, add_in_tree(counted, sum, holders))
                 vocabulary = merge_classes(vocabulary, neighbors, chosen.min_class_count)
@@ -310,7 +310,7 @@ def _watch(
     """Wait for futures, each of a known size, with a bar. Raises what a task raises."""
     size_of = dict(zip(futures, sizes, strict=True))
     bar: Progress[Any] = track(None, description, total=sum(sizes), unit=unit)
-    with bar, _explain():
+    with closing(bar), _explain():
         for future in as_completed(futures, loop=client.loop):
             if future.status != "finished":
                 future.result()

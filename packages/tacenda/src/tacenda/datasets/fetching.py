@@ -26,6 +26,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -319,7 +320,7 @@ def _stream(url: str, path: str, name: str, max_bytes: int, timeout: float) -> N
             )
         size = 0
         bar: Progress[object] = track(None, f"fetching {name}", total=announced, unit="B")
-        with bar:
+        with closing(bar):
             for chunk in response.iter_content(_CHUNK):
                 if not size and _WEB_PAGE.match(chunk) and not name.endswith((".html", ".htm")):
                     raise _RefusedError(

@@ -26,7 +26,7 @@ from tacenda.errors import ConfigurationError, FittingError, describe, is_of_com
 from tacenda.fitting.checkpoint import Recorder, Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History, read_count
 from tacenda.fitting.schedules import Position, Schedule
-from tacenda.fitting.trainer import BatchSource, State, StepResult, Trainer, is_plausible
+from tacenda.fitting.trainer import BatchSource, State, StepResult, Trainer, is_plausible, pack
 from tacenda.progress import track
 from tacenda.store import path_of
 
@@ -133,15 +133,15 @@ class FitRun:
     every_steps: int | None = None
     every_seconds: float | None = 300.0
 
-    def stage(self, name: str) -> FitRun:
-        """Return the run of one of several stages, whose checkpoints have a folder of their own."""
-        if self.checkpoints is None:
-            return self
-        return replace(self, checkpoints=path_of(self.checkpoints, FittingError) / name)
+    def stage(self, name: str = "", *, first: bool = True) -> FitRun:
+        """Return the run of one of several stages, whose checkpoints have the folder ``name`` of their own.
 
-    def after_first(self) -> FitRun:
-        """Return the run of a stage after the first, which an interrupted fit need not have reached."""
-        return replace(self, resume="auto") if self.resume is True else self
+        An interrupted fit need not have reached a stage that is not the ``first``, so that none is required there.
+        """
+        folder, resume = self.checkpoints, self.resume
+        if folder is not None and name:
+            folder = path_of(folder, FittingError) / name
+        return replace(self, checkpoints=folder, resume=resume if first or not resume else "auto")
 
 
 def fit(
@@ -373,7 +373,7 @@ class FitLoop:
         """Copy the parameters, unless none are to be restored, or these are beyond use already."""
         if not self.settings.restore_best:
             return
-        found = self.model.parameters()
+        found = pack(self.model.learned)
         if is_plausible(found, self.model.unit):
             self._best = {name: np.array(array, order="C") for name, array in found.items()}
             self._version += 1

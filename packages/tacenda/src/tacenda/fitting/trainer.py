@@ -91,12 +91,8 @@ class Trainer:
         """Return the criterion on held-out data, lower is better; None if there is none."""
         return None
 
-    def parameters(self) -> State:
-        """Return the arrays that make up the fitted model."""
-        return pack(self.learned)
-
     def load_parameters(self, saved: State, /) -> None:
-        """Put back what `parameters` returned. Raises ValueError where names, shapes or dtypes differ."""
+        """Put back what ``pack(self.learned)`` returned. Raises ValueError where names, shapes or dtypes differ."""
         unpack(self.learned, saved)
 
     def state(self) -> State:

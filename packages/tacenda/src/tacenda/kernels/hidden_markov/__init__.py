@@ -374,17 +374,6 @@ class SumGradients(NamedTuple):
     bias: Any
 
 
-def make_room(rows: Any, columns: Any, limit: int) -> NDArray[Any] | None:
-    """Make room for `streaming_logsumexp` to keep p of the first rows, in at most ``limit`` bytes.
-
-    Returns None on a GPU, whose kernels make scores again in less time than memory would bring them.
-    """
-    if not isinstance(rows, np.ndarray):
-        return None
-    room = limit // (columns.itemsize * len(columns))
-    return np.empty((min(room, len(rows)), len(columns)), columns.dtype)
-
-
 def _check_columns(rows: Any, columns: Any, *others: Any) -> None:
     kept = others[-1]
     if not len(columns) or (kept is not None and len(kept) > len(rows)):
@@ -404,8 +393,7 @@ def streaming_logsumexp(
     it are kept (Milakov and Gimelshein 2018; Dao et al. 2022, section 3.1). For a flat transition matrix of Z states
     that is Z x d numbers of memory instead of Z x Z. A bias of -inf leaves a column out.
 
-    ``kept`` (some rows, columns), from `make_room`, takes p_ij = exp(x_i . y_j + b_j - l_i) of the first rows, so that
-    the backward pass need not make them again.
+    ``kept`` takes p_ij = exp(x_i . y_j + b_j - l_i) of the first rows, which the backward pass need not make again.
     """
     scores = _scores(rows, columns, bias)
     largest = scores.max(axis=1, keepdims=True)

@@ -1,9 +1,6 @@
 """Operations of the rating models on the CPU: one thread, reading rows as they come."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from tacenda.errors import KernelError
 from tacenda.kernels.machinery import xorshift
@@ -26,7 +23,6 @@ from tacenda.kernels.ratings import _SETTLED, Divergence, Expected, Identities, 
 # The epoch on the CPU: one thread, a user's factors in the first-level cache, items prefetched.
 
 
-_Array = NDArray[Any]
 _ROWS_AHEAD = 16  # rows that are asked for before they are needed
 _X, _BACK, _SUMS = 0, 1, 2  # rows of what a visit keeps of its user
 _seeded, _next = njit(xorshift.seeded), njit(xorshift.advanced)

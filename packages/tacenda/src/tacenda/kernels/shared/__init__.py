@@ -189,17 +189,6 @@ def tall_product(
 
 
 @operation
-def tall_columns(
-    X: Float[Array, "rows columns", any_layout], Y: Float[Array, "rows columns", any_layout]
-) -> NDArray[Any]:
-    """Return the sum over rows of X_ik Y_ik (columns,), on the host, summed in the dtype of X."""
-    total = np.zeros(X.shape[1])
-    for x, y in zip(X.astype(np.float64), Y.astype(np.float64), strict=True):
-        total += x * y
-    return total.astype(X.dtype)
-
-
-@operation
 def tall_moments(
     X: Float[Array, "rows columns", any_layout], centred: bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

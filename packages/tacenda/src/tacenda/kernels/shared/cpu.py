@@ -2,7 +2,6 @@
 
 import math
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import scipy.linalg.blas
@@ -35,7 +34,6 @@ from tacenda.kernels.shared import BETA_1, BETA_2, EPSILON, TINY
 # The step on rows on the CPU: one pass over each row.
 
 
-_Array = NDArray[Any]
 _SHARED = 1 << 20  # elements that are worth another thread
 
 
@@ -232,10 +230,6 @@ def tall_gram(X, Y):
 
 def tall_product(X, M):
     return np.ascontiguousarray(X @ M.astype(X.dtype))
-
-
-def tall_columns(X, Y):
-    return np.asarray(np.einsum("ij,ij->j", X, Y))
 
 
 def tall_moments(X, centred):

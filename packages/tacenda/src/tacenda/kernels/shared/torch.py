@@ -1,7 +1,5 @@
 """Operations of several models on a GPU, in plain torch."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -25,11 +23,6 @@ def tall_gram(X, Y):
 def tall_product(X, M):
     (small,) = to_tensors((M,), X.device)
     return X @ small.to(X.dtype)
-
-
-def tall_columns(X, Y):
-    found: NDArray[Any] = (X * Y).sum(0).cpu().numpy()
-    return found
 
 
 def tall_moments(X, centred):

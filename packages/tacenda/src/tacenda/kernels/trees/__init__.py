@@ -331,16 +331,6 @@ class Step(NamedTuple):
     vectors: Any
 
 
-class TreeGradients(NamedTuple):
-    """Natural log-probabilities, and the gradients with respect to vectors and to the nodes that were visited."""
-
-    log_probs: Any  # (tokens,)
-    vectors: Any  # (tokens, width)
-    nodes: NDArray[np.int32]  # (visited,), ascending
-    node_vectors: Any  # (visited, width)
-    node_biases: Any  # (visited,)
-
-
 def _check_words(vectors: Any, words: Any, codes: Codes, nodes: Nodes, *_: Any) -> None:
     if codes.n_nodes > len(nodes.vectors):
         raise KernelError(
@@ -373,19 +363,10 @@ def tree_softmax(
     return log_probs
 
 
-@operation(prepare=_check_words)
-def tree_softmax_backward(
-    vectors: Float[Array, "tokens width"],
-    words: Int32[Array, "tokens"],
-    codes: Codes,
-    nodes: Nodes,
-    grad: Float[Array, "tokens", cast],
-    threads: int = 1,
-) -> TreeGradients:
-    """Find log-probabilities and all their gradients, for who adds those of others to them before a step.
-
-    ``grad`` is the gradient of the loss with respect to the log-probabilities.
-    """
+def _gradients(
+    vectors: Any, words: Any, codes: Codes, nodes: Nodes, grad: Any
+) -> tuple[Step, NDArray[np.int32], Any, Any]:
+    """Return what a step returns, the visited nodes, ascending, and the gradients of their vectors and biases."""
     log_probs = tree_softmax.specification(vectors, words, codes, nodes)  # type: ignore[attr-defined]
     r, q, b = (each.astype(np.float64) for each in (vectors, *nodes))
     d_r, d_q, d_b = np.zeros_like(r), np.zeros_like(q), np.zeros(len(q))
@@ -402,8 +383,8 @@ def tree_softmax_backward(
                 d_q[node] += g * r[t]
                 d_b[node] += g
     rows = np.array(sorted(visited), np.int32)
-    gradients = (each.astype(vectors.dtype) for each in (d_q[rows], d_b[rows]))
-    return TreeGradients(log_probs, d_r.astype(vectors.dtype), rows, *gradients)
+    d_r, d_q, d_b = (each.astype(vectors.dtype) for each in (d_r, d_q[rows], d_b[rows]))
+    return Step(log_probs, d_r), rows, d_q, d_b
 
 
 @operation(prepare=_check_words)
@@ -420,13 +401,13 @@ def tree_softmax_step(
     """Find log-probabilities and their gradients, and take a step on all nodes that were visited, in one.
 
     The step is that of `tacenda.kernels.shared.adagrad`, on ``nodes`` and their accumulators ``sums`` in place. A
-    node's gradient is a sum over its tokens in their order.
+    node's gradient is a sum over its tokens in their order; ``grad`` is the loss's by the log-probabilities.
     """
-    found = tree_softmax_backward.specification(vectors, words, codes, nodes, grad)  # type: ignore[attr-defined]
+    found, visited, d_q, d_b = _gradients(vectors, words, codes, nodes, grad)
     step: Any = adagrad.specification  # type: ignore[attr-defined]
-    step(nodes.vectors, sums.vectors, found.nodes, found.node_vectors, rate)
-    step(nodes.biases[:, None], sums.biases, found.nodes, found.node_biases[:, None], rate)
-    return Step(found.log_probs, found.vectors)
+    step(nodes.vectors, sums.vectors, visited, d_q, rate)
+    step(nodes.biases[:, None], sums.biases, visited, d_b[:, None], rate)
+    return found
 
 
 def _check_tree(vectors: Any, codes: Codes, nodes: Nodes) -> None:

@@ -20,7 +20,7 @@ from tacenda.kernels.machinery.vectors import (
     store,
 )
 from tacenda.kernels.shared import EPSILON
-from tacenda.kernels.trees import Codes, ContextGradients, Nodes, Predicted, Step, TreeGradients
+from tacenda.kernels.trees import ContextGradients, Predicted, Step
 
 # -- context sum ------------------------------------------------------------------------------------
 #
@@ -550,17 +550,6 @@ def _sum_of_node(k, visits, weights, gradient):
     return total
 
 
-@njit
-def _node_gradients(d_q, d_b, visits, first, last):
-    """Fill the gradients of the visited nodes that the share first .. last of the work is on."""
-    longest, done = visits[6:]
-    first, last = np.searchsorted(done, first), np.searchsorted(done, last)
-    weights, gradient = np.empty(longest, np.float32), np.empty((1, d_q.shape[1]), np.float32)
-    for k in range(first, last):
-        d_b[k] = _sum_of_node(k, visits, weights, gradient)
-        d_q[k] = gradient[0]
-
-
 @njit(fastmath={"contract", "reassoc"})
 def _node_steps(tree, both_sums, rate, epsilon, visits, first, last):
     """AdaGrad on the visited nodes of a share of the work, each as soon as its gradient is known."""
@@ -625,26 +614,6 @@ def tree_softmax(vectors, words, codes, nodes):
 
 
 def tree_softmax_step(vectors, words, codes, nodes, grad, sums, rate, threads):
-    found, visits = _by_token(vectors, words, codes, nodes, grad, threads)
-    moved = tuple(nodes), tuple(sums), np.float32(rate), np.float32(EPSILON)
-    in_parts(_node_steps, visits[-1][-1], threads, *moved, visits)
-    return found
-
-
-def tree_softmax_backward(vectors, words, codes, nodes, grad, threads):
-    found, visits = _by_token(vectors, words, codes, nodes, grad, threads)
-    visited = visits[2]
-    d_q = np.empty((len(visited), vectors.shape[1]), np.float32)
-    d_b = np.empty(len(visited), np.float32)
-    in_parts(_node_gradients, visits[-1][-1], threads, d_q, d_b, visits)
-    order = np.argsort(visited)
-    return TreeGradients(*found, visited[order], d_q[order], d_b[order])
-
-
-def _by_token(
-    vectors: _Array, words: _Array, codes: Codes, nodes: Nodes, grad: _Array, threads: int
-) -> tuple[Step, tuple[Any, ...]]:
-    """Work on all tokens; return what they have found, and the visits of nodes as `_node_steps` takes them."""
     if vectors.dtype != np.float32:
         raise UnsupportedShape(_SINGLE)
     # where the steps of each token begin among those of all tokens
@@ -658,7 +627,11 @@ def _by_token(
     visited, *visits = _visits_of(words, *codes[:3], len(nodes.vectors), len(slopes))
     longest = int(np.diff(visits[0]).max(initial=0))
     done = visits[0] + _OWN * np.arange(len(visits[0]))  # the work on all nodes before each
-    return Step(log_probs, d_r), (slopes, vectors, visited, *visits, longest, done)
+    moved = tuple(nodes), tuple(sums), np.float32(rate), np.float32(EPSILON)
+    in_parts(
+        _node_steps, done[-1], threads, *moved, (slopes, vectors, visited, *visits, longest, done)
+    )
+    return Step(log_probs, d_r)
 
 
 def tree_softmax_distribution(vectors, codes, nodes):

@@ -19,7 +19,6 @@ from tacenda.kernels.trees import (
     Predicted,
     Spans,
     Step,
-    TreeGradients,
 )
 
 # -- context sum ------------------------------------------------------------------------------------
@@ -362,12 +361,9 @@ def _pieces(
 @triton.jit
 def _nodes(
     partial, of_bias, firsts, visited, q, b, sums, bias_sums, rate, epsilon, width,
-    WIDTH: tl.constexpr, MOVING: tl.constexpr,
+    WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Sum the pieces of one node, and take a step of AdaGrad on its vector and its bias.
-
-    Unless MOVING, ``q`` and ``b`` have a row for each visited node, which takes the sums.
-    """
+    """Sum the pieces of one node, and take a step of AdaGrad on its vector and its bias."""
     k = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, WIDTH)
     inside = d < width
@@ -375,19 +371,15 @@ def _nodes(
     for piece in range(tl.load(firsts + k), tl.load(firsts + k + 1)):
         g += tl.load(partial + piece * width + d, inside, 0.0)
         g_bias += tl.load(of_bias + piece)
-    if MOVING:
-        node = tl.load(visited + k).to(tl.int64)
-        so_far = tl.load(sums + node) + tl.sum(g * g, 0) / width
-        bias_so_far = tl.load(bias_sums + node) + g_bias * g_bias
-        row, bias = tl.load(q + node * width + d, inside, 0.0), tl.load(b + node)
-        tl.debug_barrier()  # all threads have read the sums that one of them changes
-        tl.store(sums + node, so_far)
-        tl.store(q + node * width + d, row - rate / (tl.sqrt(so_far) + epsilon) * g, inside)
-        tl.store(bias_sums + node, bias_so_far)
-        tl.store(b + node, bias - rate / (tl.sqrt(bias_so_far) + epsilon) * g_bias)
-    else:
-        tl.store(q + k * width + d, g, inside)
-        tl.store(b + k, g_bias)
+    node = tl.load(visited + k).to(tl.int64)
+    so_far = tl.load(sums + node) + tl.sum(g * g, 0) / width
+    bias_so_far = tl.load(bias_sums + node) + g_bias * g_bias
+    row, bias = tl.load(q + node * width + d, inside, 0.0), tl.load(b + node)
+    tl.debug_barrier()  # all threads have read the sums that one of them changes
+    tl.store(sums + node, so_far)
+    tl.store(q + node * width + d, row - rate / (tl.sqrt(so_far) + epsilon) * g, inside)
+    tl.store(bias_sums + node, bias_so_far)
+    tl.store(b + node, bias - rate / (tl.sqrt(bias_so_far) + epsilon) * g_bias)
 
 
 def _on_device(codes: Codes, device: torch.device) -> list[torch.Tensor]:
@@ -442,14 +434,6 @@ def tree_softmax_step(vectors, words, codes, nodes, grad, sums, rate, threads):
     return found
 
 
-def tree_softmax_backward(vectors, words, codes, nodes, grad, threads):
-    found, visits = _by_token(vectors, words, codes, nodes, grad)
-    d_q = vectors.new_empty((len(visits.nodes), vectors.shape[1]))
-    d_b = vectors.new_empty(len(d_q))
-    _by_node(vectors, visits, Nodes(d_q, d_b), None)
-    return TreeGradients(*found, visits.nodes, d_q, d_b)
-
-
 class _Visits(NamedTuple):
     """The visits of all tokens, one token after another; the nodes that were visited, ascending."""
 
@@ -482,9 +466,9 @@ def _by_node(
     vectors: torch.Tensor,
     visits: _Visits,
     nodes: Nodes,
-    moving: tuple[torch.Tensor, torch.Tensor, float] | None,
+    moving: tuple[torch.Tensor, torch.Tensor, float],
 ) -> None:
-    """Take a step on every visited node with the sums and the rate of ``moving``, or put gradients in the nodes."""
+    """Take a step on every visited node with the sums and the rate of ``moving``."""
     slopes, owners, order, visited, times = visits
     if not len(visited):
         return
@@ -504,6 +488,6 @@ def _by_node(
             VISITS=_VISITS, WIDTH=columns, num_warps=4,
         )  # fmt: skip
         _nodes[(len(visited),)](
-            partial, of_bias, firsts, visited, *nodes, *(moving or (*nodes, 0.0)), EPSILON, width,
-            WIDTH=tile(width, _MOST_WIDTH), MOVING=moving is not None, num_warps=4,
+            partial, of_bias, firsts, visited, *nodes, *moving, EPSILON, width,
+            WIDTH=tile(width, _MOST_WIDTH), num_warps=4,
         )  # fmt: skip

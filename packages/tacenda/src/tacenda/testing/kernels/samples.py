@@ -131,7 +131,7 @@ def tall_product() -> Iterator[Sample]:
         yield label, (X, np.random.default_rng(1).standard_normal((X.shape[1], Y.shape[1])))
 
 
-def tall_columns() -> Iterator[Sample]:
+def _tall_pairs() -> Iterator[Sample]:
     """No rows, no columns, one of each."""
     for rows, width in ((0, 2), (5, 0), (1, 1), (63, 7)):
         rng = np.random.default_rng(rows)
@@ -140,20 +140,20 @@ def tall_columns() -> Iterator[Sample]:
 
 def tall_moments() -> Iterator[Sample]:
     """The same, with a mean far from zero, and with one that is known."""
-    for label, (X, _) in tall_columns():
+    for label, (X, _) in _tall_pairs():
         for centred in (False, True):
             yield f"{label}, centred={centred}", (X + 3, centred)
 
 
 def tall_update() -> Iterator[Sample]:
     """The same, with a vector."""
-    for label, (Y, X) in tall_columns():
+    for label, (Y, X) in _tall_pairs():
         yield label, (Y, _normal(np.random.default_rng(2), len(Y)), X, 0.5)
 
 
 def unit_rows() -> Iterator[Sample]:
     """The same, and a row of zeros."""
-    for label, (Y, _) in tall_columns():
+    for label, (Y, _) in _tall_pairs():
         yield label, (Y,)
         yield f"{label}, zeros", (Y * 0,)
 
@@ -206,12 +206,6 @@ def tree_softmax_step() -> Iterator[Sample]:
         grad = np.linspace(-1, 1, len(given[1]), dtype=np.float32)
         sums = np.linspace(1e-8, 2, len(given[3].biases), dtype=np.float32)
         yield label, (*given, grad, trees.NodeSums(sums, sums[::-1].copy()), 0.1, 1)
-
-
-def tree_softmax_backward() -> Iterator[Sample]:
-    """The same, without a step."""
-    for label, (*given, grad, _, _, threads) in tree_softmax_step():
-        yield label, (*given, grad, threads)
 
 
 def tree_softmax_distribution() -> Iterator[Sample]:
@@ -529,8 +523,8 @@ SAMPLES: dict[str, Callable[[], Iterator[Sample]]] = {
     function.__name__: function
     for function in (
         lagged_counts, merge_counts, linear_recurrence, modal_scan, sparse_product, adagrad, adam, tall_gram,
-        tall_product, tall_columns, tall_moments, tall_update, unit_rows, hidden_sums, context_sum,
-        context_sum_backward, tree_softmax, tree_softmax_step, tree_softmax_backward,
+        tall_product, tall_moments, tall_update, unit_rows, hidden_sums, context_sum,
+        context_sum_backward, tree_softmax, tree_softmax_step,
         tree_softmax_distribution, hmm_block, hmm_block_backward, hmm_features, hmm_features_backward, block_softmax,
         block_softmax_backward, class_softmax, class_softmax_backward, streaming_logsumexp,
         streaming_logsumexp_backward, rating_sgd, rating_visits, rating_scores, rating_solves, link_draws,
