@@ -292,13 +292,9 @@ class Ratings:
     @cached_property
     def by_item(self) -> "Ratings":
         """The same ratings with users and items exchanged; made once, on first use."""
-        other = object.__new__(Ratings)
         columns = self.to_csr().tocsc()  # by counting, users in their order
-        other.users, other.items, other.scale = self.items, self.users, self.scale
-        other.n_users, other.n_items = self.n_items, self.n_users
-        other.user_offsets = columns.indptr.astype(np.int64)
-        other.item_ids, other.values = columns.indices.astype(np.int32, copy=False), columns.data
-        return other
+        given = columns.indptr, columns.indices, columns.data, self.items, self.users
+        return Ratings.from_csr(*given, scale=self.scale)
 
     def select(self, keep: NDArray[Any]) -> "Ratings":
         """Return the ratings at these positions (a mask or indices), with the same users, items, scale."""
