@@ -82,10 +82,8 @@ PARTS = (
     ),
     _part("ratings.uncertainty", "ratings-uncertainty"),
     _part("ratings.newcomers", "ratings-newcomers"),
-    *(
-        _part(f"ratings.{name}", f"ratings-{name}", timed=True)
-        for name in ("lists", "speed", "scale")
-    ),
+    _part("ratings.lists", "ratings-lists ratings-lists-more", timed=True),
+    *(_part(f"ratings.{name}", f"ratings-{name}", timed=True) for name in ("speed", "scale")),
     _part(
         "ratings.thesis",
         " ".join(

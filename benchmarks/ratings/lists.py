@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -162,6 +162,8 @@ OURS: dict[str, Callable[[Ratings, np.ndarray], Found]] = {
 }
 IMPLICIT, CHOSEN, POPULAR = "implicit ALS", "implicit ALS, chosen settings", "popularity"
 OF_LIKES = "ImplicitMF", POPULAR, IMPLICIT, CHOSEN  # what needs no ratings
+OF_LARGER = "ConditionalPMF and choices", *OF_LIKES
+MORE = {LIKES: OF_LIKES, LARGER: OF_LARGER}
 
 
 def measure(name: str, row: str) -> dict[str, Any]:
@@ -185,22 +187,39 @@ def version() -> str:
 
 def protocol(_: Any) -> dict[str, Any]:
     return {
-        "data": f"{MOVIELENS}: each user's last fifth held out; {LIKES}: of the ratings of 4 and 5, which only say "
-        "who has chosen what; the others: a random fifth",
+        "data": f"{MOVIELENS}: each user's last fifth held out; the others: a random fifth",
         "lists": f"{PLACES} items that the user has not rated in the training part",
         "implicit": f"{version()}; chosen settings: NDCG on a fifth of the training part",
         "time": "seconds of processor time, one thread",
     }
 
 
+def protocol_of_more(options: Any) -> dict[str, Any]:
+    return {
+        **protocol(options),
+        "data": f"{LIKES}: each user's last fifth of the ratings of 4 and 5, which only say who has chosen what; "
+        f"{LARGER}: a random fifth",
+    }
+
+
+def rows_of_more(options: Any) -> Iterator[Row]:
+    yield from measured(options, MORE)
+
+
 def rows(options: Any) -> Iterator[Row]:
+    names = *OURS, POPULAR, IMPLICIT, CHOSEN
+    yield from measured(options, dict.fromkeys((MOVIELENS, *SHAPES), names))
+
+
+def measured(options: Any, wanted: Mapping[str, Sequence[str]]) -> Iterator[Row]:
+    """The ``wanted`` ways of ranking of every set, as far as the command line names them."""
     cells, names = kept.Cells("ratings-lists"), [*OURS, POPULAR]
     if version() == "not installed":
         options.leave_out("implicit", "it is not installed")
     else:
         names += [IMPLICIT, CHOSEN]
     for name, row in product(options.data, options.chosen(names)):
-        if name == LIKES and row not in OF_LIKES:
+        if row not in wanted.get(name, ()):
             continue
         theirs = row in (IMPLICIT, CHOSEN)
         key = kept.cell_key(data=name, row=row, of=version() if theirs else "ours")
@@ -223,5 +242,6 @@ if __name__ == "__main__":
     main(
         __doc__,
         Table("ratings-lists", protocol, rows, key="row", seeds=(SEED,)),
-        data=(MOVIELENS, LIKES, LARGER, *SHAPES),
+        Table("ratings-lists-more", protocol_of_more, rows_of_more, key="row", seeds=(SEED,)),
+        data=(MOVIELENS, *MORE, *SHAPES),
     )
