@@ -89,6 +89,8 @@ CHECKS = (
           "test 250"),
     Check("embeddings-unseen", "embeddings.unseen --tasks treebank-drawn --sizes 250 --seeds 0 --only \"hash, CNN4\"",
           "test 250"),
+    Check("embeddings-languages", 'embeddings.languages --tasks german --sizes 250 --seeds 0 --only "hash, CNN4"',
+          "test 250", "task,row"),
     Check("embeddings-lexicalized", 'embeddings.lexicalized --c2 0.1 --only "Lex + LDS mean"', "dev,test", "row"),
     Check("ratings-ml-1m", "ratings.accuracy --data ml-1m --only ConditionalPMF", "RMSE,MAE", "algorithm"),
     Check("scale-slopes", "scale.slopes --only KneserNey", "bytes,model grows with"),
