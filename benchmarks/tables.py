@@ -202,7 +202,8 @@ def _again(reports: Reports, brief: bool) -> str:
     labels = LABELS["every"] | LABELS.get(next(iter(old)), {})
     named = ", ".join(labels.get(str(each), str(each)) for each in rows[0] if each is not None)
     which = "One" if brief else f'The row "{named}"'
-    which = f"{which} was" if len(rows) == 1 else f"{len(rows)}{' rows' * (not brief)} were"
+    several = f"Of these, {len(rows)} were" if brief else f"{len(rows)} rows were"
+    which = f"{which} was" if len(rows) == 1 else several
     when = _days(again) if brief else f"{_days(again)} ({_commits(again)[0]})"
     same = "the same result" if all(each["same"] for each in again) else "another result"
     return f" {which} measured again {when}, with {same}."

@@ -177,14 +177,15 @@ def make_model(name: str, text: Text, output: Path) -> str:
 HEAD = """\
 # tacenda-en
 
-Three small pretrained English models, 3 to 4 MB each. Once this package is installed, `tacenda.load` and the spaCy
-components load them by name. If you need a larger model, or a model for other text, fit one with `tacenda embed fit` or
-`tacenda lm fit`.
+This package contains three small pretrained English models, 3 to 4 MB each. Once it is installed, `tacenda.load` and
+the spaCy components load the models by name. If you need a larger model, or a model for other text, fit one with
+`tacenda embed fit` or `tacenda lm fit`.
 
 <!-- install: tacenda-en[spacy] -->
 <!-- /install -->
 
-The extra `spacy` installs what spaCy pipelines need, and the extra `lm` what the n-grams need.
+The extra `spacy` installs the packages that spaCy pipelines need, and the extra `lm` installs the package that loads
+the n-grams.
 
 All three were fitted to the good and featured articles of English Wikipedia in 2019. The history of each article at
 <https://en.wikipedia.org> names its authors. The articles and these models are licensed under
