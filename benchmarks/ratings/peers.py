@@ -234,7 +234,7 @@ PEERS = (
         "scikit-surprise",
         "SVDpp",
         candidates=grid(
-            n_factors=[100], n_epochs=[20, 40], reg_all=[0.02, 0.1], cache_ratings=[True]
+            n_factors=[100], n_epochs=[20, 40, 80], reg_all=[0.02, 0.1], cache_ratings=[True]
         ),
         slow=True,
     ),
