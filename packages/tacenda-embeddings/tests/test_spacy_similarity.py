@@ -101,7 +101,7 @@ def test_documents_of_unknown_words_alone_are_similar_to_nothing(toy):
 
 def test_vectors_of_another_pipeline_cannot_be_compared(nlp, toy_class, toy_corpus):
     wide = pipeline(toy_class(n_states=7).fit(toy_corpus))
-    with pytest.raises(ConfigurationError, match=r"of 8 columns .* of 14"):
+    with pytest.raises(ConfigurationError, match=r"has 8 columns .* has 14"):
         nlp(TEXT)[1].similarity(wide(TEXT)[1])
 
 
