@@ -47,7 +47,7 @@ PARTS = (
         _part(f"embeddings.{name}", f"embeddings-{name.replace('_', '-')}")
         for name in (
             *("local", "start", "unseen", "languages", "multiword", "peers"),
-            *("whole", "raw_text", "lexicalized"),
+            *("text_classes", "whole", "raw_text", "lexicalized"),
         )
     ),
     _part("embeddings.spacy_rows", "embeddings-spacy"),
