@@ -10,7 +10,7 @@ from tacenda_surprise.catalogue import Numbers
 from tacenda_surprise.trainsets import Touched
 from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances
 
-_ERRORS_OF_ALL = 20_000  # ratings, by whose errors those of a few are judged
+_ERRORS_OF_ALL = 20_000  # ratings, with whose errors the errors of a few are compared
 
 
 def places_of_users(ratings: Ratings, users: Numbers) -> Numbers:

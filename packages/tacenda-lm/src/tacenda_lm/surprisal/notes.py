@@ -153,7 +153,7 @@ def _note_unknown_words(
 
 
 def _note_other_cuts(vocabulary: Vocabulary, texts: Sequence[ScoredText]) -> Iterator[str]:
-    """Yield how many words are cut at another place than those of the vocabulary, such as "didn 't" for "did n't"."""
+    """Yield how many words are split differently from the vocabulary, such as "didn 't" for "did n't"."""
     found: Counter[tuple[str, str]] = Counter()
     for text in texts:
         tokens = [token for word in text.words for token in word.tokens]
