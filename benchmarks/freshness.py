@@ -2,8 +2,8 @@
 
 A result is fresh as long as every module of ours that its run imported is as it was. The modules are those that the
 process has imported when it saves, those of the processes that it started (`reporting.in_process`), and those that
-work kept from earlier runs was made by (`benchmarks.kept`). The digest of a module leaves docstrings and comments out,
-so that better words change nothing.
+work kept from earlier runs was made by (`benchmarks.kept`). The digest of a module is of what it computes, so that
+better words in docstrings, comments, errors and warnings change nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from __future__ import annotations
 import ast
 import atexit
 import hashlib
-import io
 import json
 import os
 import sys
-import tokenize
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -24,7 +22,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 HANDED = "TACENDA_BENCH_USED"  # the folder where a process that another one started says what it has used
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def read_sources(root: Path = ROOT) -> dict[str, str]:
@@ -87,20 +84,53 @@ def changed(record: dict[str, Any]) -> list[str]:
     ] or ([] if then else ["?"])
 
 
+class _Computing(ast.NodeTransformer):
+    """Keeps of a module what computes: no words for readers, and no types that only a checker reads."""
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """Leave docstrings out, and other constants that stand alone."""
+        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> Any:
+        """Leave imports for type checkers out."""
+        name = ast.unparse(node.test)
+        return None if name.endswith("TYPE_CHECKING") else self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        return _Wordless().visit(self.generic_visit(node))
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """Leave the words of warnings out."""
+        self.generic_visit(node)
+        warns = ast.unparse(node.func).rpartition(".")[2] in ("warn", "warning")
+        return _Wordless().visit(node) if warns else node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        """Leave annotations out where no decorator reads them: operations and commands are made by theirs."""
+        self.generic_visit(node)
+        if not node.decorator_list:
+            node.returns = None
+            for each in ast.walk(node.args):
+                if isinstance(each, ast.arg):
+                    each.annotation = None
+        return node
+
+
+class _Wordless(ast.NodeTransformer):
+    def visit_Constant(self, node: ast.Constant) -> Any:
+        return ast.Constant("") if isinstance(node.value, str) else node
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
+        return ast.Constant("")
+
+
 @cache
 def digest(source: str) -> str:
-    """Return a digest of Python code without docstrings, comments and empty lines."""
-    lines = source.split("\n")  # as tokenize counts them: no form feed ends a line
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            docstring = node.body[0]
-            first, last = docstring.lineno - 1, docstring.end_lineno or docstring.lineno
-            lines[first:last] = [""] * (last - first)
-    code = "\n".join(line.rstrip() for line in lines if line.strip())
+    """Return a digest of what Python code computes.
+
+    Comments, layout, docstrings, the words of errors and warnings, and types that only a checker reads are left out.
+    """
+    code = ast.dump(_Computing().visit(ast.parse(source)))
     return hashlib.sha256(code.encode()).hexdigest()[:12]
 
 

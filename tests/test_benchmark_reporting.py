@@ -59,10 +59,39 @@ def test_rows_of_the_same_protocol_and_code_stay_in_their_order_with_their_runs(
     assert "earlier" not in read(results)
 
 
-def test_a_digest_leaves_words_out_and_nothing_else():
-    worded = 'def f():\n    """Say."""\n\n    return 1  # one\n'
-    assert freshness.digest(worded) == freshness.digest(SOURCE)
-    assert freshness.digest(SOURCE.replace("1", "2")) != freshness.digest(SOURCE)
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (SOURCE, 'def f():\n    """Say."""\n\n    return 1  # one\n'),
+        ('"""A module."""\nx = 1\n"""Of x."""\n', "x = (1)\n"),
+        ("def f(x):\n    return x\n", "def f(x: int | None) -> int:\n    return x\n"),
+        ('raise E(f"{n} words")\n', 'raise E(f"There are {n:,} words.")\n'),
+        ('raise E("no" if x else "yes") from e\n', 'raise E("not" if x else "is") from e\n'),
+        ('errors.warn("old", once=(x, 1))\n', 'errors.warn(f"new {x}", once=(x, 1))\n'),
+        ("if TYPE_CHECKING:\n    import a\nx = 1\n", "x = 1\n"),
+    ],
+)
+def test_a_digest_leaves_words_and_types_for_checkers_out(one, other):
+    assert freshness.digest(one) == freshness.digest(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (SOURCE, SOURCE.replace("1", "2")),
+        ('x = "a"\n', 'x = "b"\n'),
+        ("raise E\n", "raise F\n"),
+        ("if x:\n    raise E('no')\n", "if y:\n    raise E('no')\n"),
+        ("raise E(2)\n", "raise E(3)\n"),
+        ("warn('a', once=(x, 1))\n", "warn('a', once=(x, 2))\n"),
+        # decorators make operations and commands of annotations, and classes declare arrays and settings by theirs
+        ("@operation\ndef f(x: int): pass\n", "@operation\ndef f(x: float): pass\n"),
+        ("class A:\n    x: int\n", "class A:\n    x: float\n"),
+        ("def f(x=1): pass\n", "def f(x=2): pass\n"),
+    ],
+)
+def test_a_digest_has_everything_that_computes(one, other):
+    assert freshness.digest(one) != freshness.digest(other)
 
 
 def test_a_run_is_old_once_a_module_that_it_used_has_changed_or_gone(code):
