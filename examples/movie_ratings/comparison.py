@@ -89,11 +89,14 @@ def certainty(data: Dataset, algo: ConditionalBayesianPMF) -> Certainty:
 
 
 def print_certainty(sure: Certainty) -> None:
-    print(f"  surest eighth: deviation {sure.foretold[0]:.2f} foretold, {sure.found[0]:.2f} found")
+    for name, part in (("most", 0), ("least", -1)):
+        print(
+            f"  {name} certain eighth: standard deviation {sure.foretold[part]:.2f} predicted, "
+            f"{sure.found[part]:.2f} measured"
+        )
     print(
-        f"  least sure:    deviation {sure.foretold[-1]:.2f} foretold, {sure.found[-1]:.2f} found"
+        f"  {sure.within:.0%} of the ratings are within one standard deviation (68% if they were normal)"
     )
-    print(f"  {sure.within:.0%} of the ratings are within one deviation (68% if they were normal)")
 
 
 def save(rows: list[Row], path: Path) -> None:

@@ -37,13 +37,13 @@ def compare(rows: list[Row], path: Path) -> None:
 
 
 def certainty(sure: Certainty, path: Path) -> None:
-    """Predicted against actual errors; a model whose deviations are right lies on the line."""
+    """Predicted against actual errors; correct standard deviations are on the line."""
     figure, axes = plt.subplots(figsize=(4.5, 4.5))
     ends = [min(sure.foretold.min(), sure.found.min()), max(sure.foretold.max(), sure.found.max())]
     axes.plot(ends, ends, color=PEER, linewidth=1)
     axes.plot(sure.foretold, sure.found, "o", color=OURS)
-    axes.set_xlabel("deviation foretold (predict_std)")
-    axes.set_ylabel("error found (RMSE of an eighth of the test ratings)")
+    axes.set_xlabel("predicted standard deviation (predict_std)")
+    axes.set_ylabel("measured error (RMSE of an eighth of the test ratings)")
     _finish(figure, path)
 
 
