@@ -117,7 +117,6 @@ gpu: setup
 	CUBLAS_WORKSPACE_CONFIG=:4096:8 $(BIN)/python -m pytest -m gpu -q -n 4 $$(grep -rl 'mark[.]gpu' packages/*/tests)
 	$(BIN)/python -m benchmarks.gpu --minutes $(MINUTES)
 	test -z "$$TACENDA_DATA" || $(BIN)/python -m benchmarks.gpu.agreement
-	test -z "$$TACENDA_DATA" || $(BIN)/python -m benchmarks.language_models.hidden_markov.speed --device cuda
 	$(BIN)/python -m benchmarks.tables
 
 gpu-dry: setup

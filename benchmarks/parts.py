@@ -33,107 +33,68 @@ class Part(NamedTuple):
         )
 
 
-def _part(module: str, results: str, timed: bool = False, arguments: str = "") -> Part:
-    return Part(module, tuple(results.split()), timed, tuple(arguments.split()))
+#: A part a line: the module, its results without the words that all of them begin with, and its options.
+_PARTS = """
+embeddings.local          embeddings- local
+embeddings.start          embeddings- start
+embeddings.unseen         embeddings- unseen
+embeddings.languages      embeddings- languages
+embeddings.multiword      embeddings- multiword
+embeddings.peers          embeddings- peers
+embeddings.text_classes   embeddings- text-classes
+embeddings.whole          embeddings- whole
+embeddings.raw_text       embeddings- raw-text
+embeddings.lexicalized    embeddings- lexicalized
+embeddings.spacy_rows     embeddings- spacy
+embeddings.pipeline_speed embeddings- pipeline-speed timed
+embeddings.peers_speed    embeddings- peers-speed timed
+embeddings.fit            embeddings- fit timed
+varembed.intrinsic        varembed- intrinsic timed
+varembed.intrinsic        varembed- intrinsic-1.5 timed --tokens 1.5
+varembed.tagging          varembed- tagging
+scale.cluster             scale- cluster timed
+scale.slopes              scale- slopes timed
+scale.memory              scale- memory
+ratings.peer_settings     ratings- peer-settings-ml-100k --data ml-100k
+ratings.peer_settings     ratings- peer-settings-ml-1m --data ml-1m
+ratings.accuracy          ratings- ml-100k timed --data ml-100k
+ratings.accuracy          ratings- ml-1m timed --data ml-1m
+ratings.uncertainty       ratings- uncertainty
+ratings.newcomers         ratings- newcomers
+ratings.lists             ratings- lists lists-more timed
+ratings.scale             ratings- scale timed
+ratings.thesis            ratings-thesis- machines conditioning factorizations
+language_models.ngrams        lm- ngrams
+language_models.ngrams_speed  lm- ngrams-speed timed
+language_models.ngrams_size   lm- ngrams-training ngrams-arpa ngrams-files timed
+language_models.log_bilinear  lm- log-bilinear
+language_models.budgets       lm- budgets
+language_models.caches        lm- caches
+language_models.mixtures      lm- mixtures
+language_models.scale         lm- scale
+language_models.unknown       lm- unknown
+language_models.reading       lm- reading
+language_models.recurrent     lm- recurrent
+language_models.state_space   lm- state-space
+language_models.hidden_markov lm- hidden-markov --tables lm-hidden-markov
+language_models.hidden_markov lm- hidden-markov-studies --tables lm-hidden-markov-studies
+language_models.hidden_markov lm- hidden-markov-mixtures --tables lm-hidden-markov-mixtures
+language_models.hidden_markov lm- hidden-markov-wikitext-2 --tables lm-hidden-markov-wikitext-2
+language_models.thesis        lm-thesis- flat-ptb machines-ptb trees-ptb --data ptb
+language_models.thesis        lm-thesis- flat-wikitext-2 machines-wikitext-2 trees-wikitext-2 --data wikitext-2
+gpu                           gpu timed
+robustness                    robustness
+"""
 
 
-def _of_texts(studies: str) -> str:
-    texts = "ptb", "wikitext-2"
-    return " ".join(f"lm-thesis-{study}-{text}" for text in texts for study in studies.split())
+def _read(line: str) -> Part:
+    told, dashes, arguments = line.partition("--")
+    module, prefix, *words = told.split()
+    results = [prefix + word for word in words if word != "timed"] or [prefix]
+    return Part(module, tuple(results), "timed" in words, tuple((dashes + arguments).split()))
 
 
-PARTS = (
-    *(
-        _part(f"embeddings.{name}", f"embeddings-{name.replace('_', '-')}")
-        for name in (
-            *("local", "start", "unseen", "languages", "multiword", "peers"),
-            *("text_classes", "whole", "raw_text", "lexicalized"),
-        )
-    ),
-    _part("embeddings.spacy_rows", "embeddings-spacy"),
-    *(
-        _part(f"embeddings.{name}", f"embeddings-{name.replace('_', '-')}", timed=True)
-        for name in ("pipeline_speed", "peers_speed", "training_speed", "fit", "smoothing")
-    ),
-    # gensim gets as many epochs as take our CPU time
-    _part("varembed.intrinsic", "varembed-intrinsic varembed-differences", timed=True),
-    _part(
-        "varembed.intrinsic",
-        "varembed-intrinsic-1.5 varembed-differences-1.5",
-        timed=True,
-        arguments="--tokens 1.5",
-    ),
-    *(
-        _part(f"varembed.{name}", f"varembed-{name}")
-        for name in ("qvec", "tagging", "unseen", "turkish", "static")
-    ),
-    _part("varembed.speed", "varembed-speed", timed=True),
-    _part("scale.cluster", "scale-cluster", timed=True),
-    _part("scale.arithmetic", "scale-arithmetic scale-ratings"),
-    _part("scale.slopes", "scale-slopes", timed=True),
-    _part("scale.memory", "scale-memory"),
-    *(
-        _part(f"ratings.{name}", f"ratings-{kind}{data}", timed, f"--data {data}")
-        for name, kind, timed in (
-            ("peer_settings", "peer-settings-", False),
-            ("accuracy", "", True),
-        )
-        for data in ("ml-100k", "ml-1m")
-    ),
-    _part("ratings.uncertainty", "ratings-uncertainty"),
-    _part("ratings.newcomers", "ratings-newcomers"),
-    _part("ratings.lists", "ratings-lists ratings-lists-more", timed=True),
-    *(_part(f"ratings.{name}", f"ratings-{name}", timed=True) for name in ("speed", "scale")),
-    _part(
-        "ratings.thesis",
-        " ".join(
-            f"ratings-thesis-{study}"
-            for study in (
-                *("biases", "cold", "conditioning", "factorizations"),
-                *("frequency", "machines", "parameters", "spread"),
-            )
-        ),
-    ),
-    *(
-        _part(f"language_models.{name}", f"lm-{name.replace('_', '-')}")
-        for name in (
-            *("ngrams", "log_bilinear", "caches", "mixtures", "scale", "unknown", "reading"),
-            *("boltzmann_ways", "state_space"),
-        )
-    ),
-    *(
-        _part(f"language_models.{name}", f"lm-{name.replace('_', '-')}", timed=True)
-        for name in ("ngrams_speed", "log_bilinear_speed", "scorer")
-    ),
-    _part(
-        "language_models.ngrams_size",
-        "lm-ngrams-training lm-ngrams-arpa lm-ngrams-files",
-        timed=True,
-    ),
-    _part("language_models.recurrent", "lm-recurrent lm-recurrent-choice"),
-    _part("language_models.budgets", "lm-budgets lm-budgets-chosen"),
-    _part("language_models.sizes", "lm-sizes lm-sizes-chosen"),
-    *(
-        _part("language_models.hidden_markov", name, name.endswith("speed"), f"--tables {name}")
-        for name in (
-            "lm-hidden-markov",
-            *(
-                f"lm-hidden-markov-{each}"
-                for each in ("speed", "memory", "studies", "mixtures", "baselines", "wikitext-2")
-            ),
-        )
-    ),
-    _part(
-        "language_models.thesis",
-        _of_texts(
-            "bias-variance diversity flat last-word machines next-word random-trees tree-figures trees widths windows"
-        ),
-    ),
-    _part("vectors", "kernel-vectors", timed=True),
-    _part("gpu", "gpu", timed=True),
-    _part("lagged_counts", "lagged_counts", timed=True),
-    _part("robustness", "robustness"),
-)
+PARTS = tuple(map(_read, _PARTS.strip().splitlines()))
 
 
 def part_of(result: str) -> Part | None:

@@ -1,15 +1,12 @@
-"""What the benchmarks of language models share: contexts, models that are kept, and their own peers."""
+"""What the benchmarks of language models share: contexts and models that are kept."""
 
 import numpy as np
 import pytest
-import torch
 
 from benchmarks.language_models import contexts, recurrent
-from benchmarks.language_models.hidden_markov import baselines, speed
 from benchmarks.reporting import Options
 from tacenda import Corpus
 from tacenda_lm import HLBL, KneserNey, Mixture
-from tacenda_lm.sequences import with_ends
 
 SMALL = {"width": 8, "copies": 1, "epochs": 1, "context": 3}
 
@@ -88,51 +85,6 @@ def test_a_fit_that_went_on_from_a_checkpoint_states_no_seconds(texts, kept_here
     monkeypatch.setattr(HLBL, "fit", fit)
     _, row = contexts.fitted(HLBL(**SMALL), "made-up", texts["train"], texts["valid"])
     assert (row["fit s"], row["CPU s"]) == (None, None)
-
-
-def test_a_stream_of_the_networks_has_every_word_after_the_one_before_it():
-    ids = np.arange(1, 24, dtype=np.int32)
-    parts = list(baselines._stretches(ids, 0, rows=2, length=4))
-    inputs = torch.cat([part for part, _ in parts], 1)
-    targets = torch.cat([part for _, part in parts], 1)
-    assert targets.ravel().tolist() == list(range(1, 23))
-    assert inputs.ravel().tolist() == list(range(22))
-
-
-@pytest.mark.parametrize("kind", [baselines.FeedForward, baselines.Recurrent])
-def test_a_network_goes_on_where_the_stretch_before_left_off(kind, texts):
-    valid = texts["valid"]
-    torch.manual_seed(0)
-    model = kind(len(valid.vocabulary)).eval()
-    ids, _ = with_ends(valid.ids, valid.offsets, valid.vocabulary.boundary_id)
-    words = torch.from_numpy(ids[:20].astype(np.int64))[None]
-    whole, _ = model(words)
-    first, before = model(words[:, :7])
-    second, _ = model(words[:, 7:], before)
-    assert torch.allclose(torch.cat([first, second], 1), whole, atol=1e-6)
-
-
-def test_the_reference_has_the_same_gradients_with_either_library_of_products():
-    torch.manual_seed(0)
-    found = []
-    for product in speed.PRODUCTS.values():
-        torch.manual_seed(1)
-        rows = torch.randn(3, 4, requires_grad=True)
-        columns = torch.randn(5, 4, requires_grad=True)
-        product(rows, columns).sigmoid().sum().backward()
-        found.append((rows.grad, columns.grad))
-    for torchs, numpys in zip(*found, strict=True):
-        assert torch.allclose(torchs, numpys, atol=1e-6)
-
-
-def test_text_that_is_held_back_follows_the_rest(texts):
-    train = texts["train"]
-    first, last = contexts.cut(train, 100, 15)
-    assert (len(first), len(last)) == (100, 15)
-    assert first.vocabulary.fingerprint == last.vocabulary.fingerprint
-    for part, offset in ((first, 0), (last, 100)):
-        for i in range(len(part)):
-            np.testing.assert_array_equal(part.sentence(i), train.sentence(offset + i))
 
 
 def test_a_network_has_its_course_and_its_perplexities_from_every_start(

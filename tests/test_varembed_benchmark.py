@@ -1,4 +1,4 @@
-"""Benchmarks of the word vectors: models are found again by what made them, and claims need more than one seed."""
+"""Benchmarks of the word vectors: models are found again by what made them."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import pytest
 from tacenda import Corpus
 
 pytest.importorskip("torch")
-intrinsic = pytest.importorskip("benchmarks.varembed.intrinsic")
 models = pytest.importorskip("benchmarks.varembed.models")
 
 
@@ -70,18 +69,3 @@ def test_gensim_gets_as_many_epochs_as_take_our_time(monkeypatch):
     assert trained[-1] == 24
     seconds["Word2Vec"] = 60.0  # takes longer than ours already
     assert models.trained("word2vec CBOW, CPU time of VarEmbed", 2, None) is None
-
-
-def test_a_difference_is_bold_only_where_its_interval_leaves_out_zero():
-    clear = intrinsic.difference([3.0, 3.1, 2.9], [1.0, 1.0, 1.0])
-    assert clear["shown"] == "**+2.00 ± 0.25**"  # 4.303 * 0.1 / sqrt(3)
-    assert not intrinsic.difference([3.0, 1.0, 2.0], [1.0, 1.1, 1.0])["shown"].startswith("*")
-
-
-def test_differences_are_paired_by_seed_and_need_two():
-    cell = dict.fromkeys(intrinsic.MEASURES, 1.0)
-    assert intrinsic.differences({"VarEmbed": {0: cell}, "SumEmbed": {0: cell, 1: cell}}) == []
-    rows = intrinsic.differences(
-        {"VarEmbed": {1: cell, 2: cell}, "SumEmbed": {0: cell, 1: cell, 2: cell}}
-    )
-    assert [(row["difference"], row["seeds"]) for row in rows] == [("VarEmbed less SumEmbed", 2)]

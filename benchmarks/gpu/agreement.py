@@ -15,7 +15,7 @@ import spacy
 from spacy.tokens import Doc
 
 from benchmarks import reporting
-from benchmarks.language_models.contexts import Texts, cut
+from benchmarks.language_models.contexts import Texts
 from benchmarks.reporting import Row, Table, main
 from tacenda import Corpus, datasets
 from tacenda.ratings import read_ratings, split
@@ -144,7 +144,7 @@ def vectors(what: str, made: Sequence[np.ndarray], seconds: Sequence[float]) -> 
 def rows(options: Any) -> Iterator[Row]:
     """Compare all models."""
     texts, device = Texts(), options.device
-    train, _ = cut(texts.train, 10_000, 1)
+    train = texts.train.head(10_000)
     wanted: dict[str, Callable[[], Iterator[Row]]] = {
         "LDS": lambda: of_dynamics(texts, train, device),
         "spaCy": lambda: of_pipeline(texts, train, device),

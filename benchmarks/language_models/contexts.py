@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +36,6 @@ class Texts:
     def test_lines(self) -> list[str]:
         lines = self.files["test"].read_text("utf-8").splitlines()
         return [line for line in lines if line.strip()]
-
-
-def cut(corpus: Corpus, n_sentences: int, n_held_back: int) -> tuple[Corpus, Corpus]:
-    """Return the first sentences of a corpus and those that follow them, in the vocabulary of the whole."""
-    words = corpus.vocabulary
-    sentences = map(words.decode, corpus.sentences())
-    first = Corpus.from_sentences(islice(sentences, n_sentences), vocabulary=words)
-    return first, Corpus.from_sentences(islice(sentences, n_held_back), vocabulary=words)
 
 
 def fitted(

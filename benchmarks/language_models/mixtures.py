@@ -87,7 +87,7 @@ def running(texts: Texts) -> Iterator[tuple[str, Models]]:
 
 def apart(texts: Texts) -> Iterator[tuple[str, Models]]:
     """Yield the same with models that start again with every sentence, in training too."""
-    settings = {**budgets.recipe("15 minutes"), "across_sentences": False}
+    settings = {**budgets.SETTINGS["15 minutes"], "across_sentences": False}
     found: Models = {"HLBL": fitted(HLBL(**settings, seed=0), texts)}
     yield "HLBL", dict(found)
     found["KneserNey"] = KneserNey(order=5).fit(texts.train)

@@ -1,7 +1,6 @@
 """A recurrent network on Penn Treebank from three starts: the LDS paper's Figure 1 and Table 4 (section 7.4).
 
     python -m benchmarks.language_models.recurrent [--runs averaged dropout paper] [--starts random EM]
-    python -m benchmarks.language_models.recurrent --tables lm-recurrent-choice     learning rates, on training text
 
 The starts are random numbers, an LDS by subspace identification alone, and one after EM; each LDS is fitted to the same
 text. You can interrupt a run at any time and resume it.
@@ -37,13 +36,13 @@ PROTOCOL = {
     "parameters, otherwise the same; dropout: averaged, and 0.3 of the state's elements are hidden from the output",
     "planned": "no held-out text: three fifths of the epochs at the first learning rate, which then is halved after "
     "every epoch",
-    "choices": "learning rates: lm-recurrent-choice; seed 0",
+    "choices": "the learning rate, among .5, 1 and 2, on a fifth of the training text; seed 0",
     "CPU s": "of the processor, one thread: the whole fit, its evaluations and checkpoints included",
 }
 WIDTH = 300
 STARTS = ("random", "SSID", "EM")
 EM_ITERATIONS = {"SSID": (0, 0), "EM": (20, 2)}
-RATES = {"random": 1.0, "SSID": 1.0, "EM": 1.0}  # by lm-recurrent-choice
+RATE = 1.0  # the best of every start
 RUNS: dict[str, dict[str, Any]] = {
     "averaged": {"width": WIDTH},
     "dropout": {"width": WIDTH, "dropout": 0.3},
@@ -51,13 +50,6 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 TITLES = {"averaged": "averaged", "dropout": "averaged, with dropout", "paper": "as in the paper"}
 MOST, PLANNED = 60, 9  # epochs
-CHOICES = (0.5, 1.0, 2.0)
-CHOOSING_WORDS = 200_000  # of the training text, and a tenth as many after them to choose by
-CHOOSING_EPOCHS = 5
-CHOICE = {
-    "text": f"the first {CHOOSING_WORDS} words of the training text of Penn Treebank to train, a tenth as "
-    "many after them to measure perplexity by; its vocabulary",
-}
 
 
 def lds_of(start: str, on: str, train: Corpus) -> str | None:
@@ -79,7 +71,7 @@ def network(run: str, start: str, texts: Texts, planned: int = 0) -> RecurrentLM
 
 def fitted(run: str, start: str, texts: Texts, planned: int = 0) -> tuple[RecurrentLM, Row]:
     lds = lds_of(start, texts.name, texts.train)
-    model = RecurrentLM(**RUNS[run], learning_rate=RATES[start], lds=lds, epochs=planned or MOST)
+    model = RecurrentLM(**RUNS[run], learning_rate=RATE, lds=lds, epochs=planned or MOST)
     return contexts.fitted(model, texts.name, texts.train, None if planned else texts.valid)
 
 
@@ -89,7 +81,7 @@ def rows(options: Any) -> Iterator[Row]:
     for run, start in product(options.runs, options.starts):
         what, about = f"{run}, {start}", {"run": run, "start": start}
         lds = lds_of(start, texts.name, texts.train)
-        settings = {**RUNS[run], "learning_rate": RATES[start], "lds": lds}
+        settings = {**RUNS[run], "learning_rate": RATE, "lds": lds}
         untrained = RecurrentLM(**settings, epochs=0).fit(texts.train)
         first = untrained.perplexity(texts.valid, context="stream").value
         yield {"what": f"{what}, epoch 0", "part": "curve", **about, "epoch": 0, "valid": first}
@@ -133,28 +125,10 @@ def draw_curves(rows: list[Row]) -> None:
     draw("lm-recurrent", panels, y_label="perplexity of the validation text")
 
 
-def choices(options: Any) -> Iterator[Row]:
-    """Yield the learning rates of each start, by words of the training text that were held back."""
-    whole = Texts().train
-    ends = np.cumsum(np.diff(whole.offsets) + 1)
-    n, end = np.searchsorted(ends, [CHOOSING_WORDS, 1.1 * CHOOSING_WORDS]).tolist()
-    train, held_back = contexts.cut(whole, n, end - n)
-    for start, rate in product(STARTS, CHOICES):
-        what = f"{start}, {rate}"
-        if not options.wants(what):
-            continue
-        lds = lds_of(start, "ptb-beginning", train)
-        model = RecurrentLM(width=WIDTH, learning_rate=rate, lds=lds, epochs=CHOOSING_EPOCHS)
-        found = model.fit(train, held_back).fitted_on["training"]["evaluations"]
-        row = {f"epoch {epoch}": value for _, epoch, value in found}
-        yield {"what": what, "start": start, "learning rate": rate, **row}
-
-
 if __name__ == "__main__":
     main(
         __doc__,
         Table("lm-recurrent", PROTOCOL, rows, key="what", after=draw_curves),
-        Table("lm-recurrent-choice", CHOICE, choices, key="what"),
         runs=tuple(RUNS),
         starts=STARTS,
     )

@@ -9,12 +9,10 @@ whole text takes hours of a core.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
-from scipy.stats import t as student
 
 from benchmarks import kept, reporting
 from benchmarks.reporting import Row, Table
@@ -35,24 +33,6 @@ PROTOCOL = {
     "cpu seconds": "the whole fit, segmentation and start included; none for rows that share another row's training",
     "settings": "of each row, with all defaults; gensim's seed is ours and one",
 }
-
-#: Pairs of rows whose differences are shown.
-PAIRS = (
-    ("VarEmbed", "SumEmbed"),
-    ("VarEmbed", "SumEmbed, base"),
-    ("VarEmbed, no base, no refit", "SumEmbed"),
-    ("VarEmbed", "VarEmbed, no refit"),
-    ("VarEmbed", "VarEmbed, no base"),
-    ("VarEmbed", "VarEmbed, no base, no refit"),
-    ("VarEmbed", "VarEmbed, start only"),
-    ("VarEmbed", "VarEmbed, KL per token"),
-    ("VarEmbed", "word2vec CBOW, CPU time of VarEmbed"),
-    ("VarEmbed", "word2vec skip-gram, CPU time of VarEmbed"),
-    ("VarEmbed", "FastText skip-gram"),
-    ("VarEmbed, n-grams", "VarEmbed"),
-    ("VarEmbed, n-grams", "FastText skip-gram"),
-)
-MEASURES = ("WS353 all", "WS353 in vocabulary", "RW all", "RW in vocabulary", "QVEC", "QVEC-CCA")
 
 
 def similarity(make: Make, knows: Callable[[str], bool], role: str) -> dict[str, float]:
@@ -84,64 +64,20 @@ def measure(found: models.Vectors) -> dict[str, Any]:
     return {**cell, **found.facts()}
 
 
-def difference(first: list[float], second: list[float]) -> dict[str, Any]:
-    """Mean of first less second over seeds, and half the width of its 95 per cent interval by Student's t."""
-    of_seeds = np.array(first) - np.array(second)
-    n = len(of_seeds)
-    half = float(student.ppf(0.975, n - 1) * of_seeds.std(ddof=1) / np.sqrt(n))
-    mean = float(of_seeds.mean())
-    shown = f"{mean:+.2f} ± {half:.2f}"
-    return {
-        "shown": f"**{shown}**" if abs(mean) > half else shown,
-        "mean": mean,
-        "half width": half,
-    }
-
-
-def differences(cells: dict[str, dict[int, Row]]) -> list[Row]:
-    """Rows of paired differences over the seeds that both rows have; none of fewer than two seeds."""
-    rows = []
-    for first, second in PAIRS:
-        seeds = sorted(set(cells.get(first, ())) & set(cells.get(second, ())))
-        if len(seeds) < 2:
-            continue
-        found = {
-            key: difference(*([cells[row][seed][key] for seed in seeds] for row in (first, second)))
-            for key in MEASURES
-        }
-        rows.append(
-            {
-                "difference": f"{first} less {second}",
-                "seeds": len(seeds),
-                **{key: each["shown"] for key, each in found.items()},
-                "figures": found,
-            }
-        )
-    return rows
-
-
-EXPLAINED = (
-    "mean over the seeds that both rows have, ± half the width of its 95 per cent interval (Student's t, "
-    "paired by seed); bold where the interval leaves out 0. It says what another seed would give, not "
-    "what other words or another text would"
-)
-
-
-def tables(tokens: float) -> tuple[Table, Table]:
-    """Return the table of a text, and that of the differences between its rows."""
-    found: dict[str, dict[int, Row]] = {}
+def table(tokens: float) -> Table:
+    """Return the table of a text."""
 
     def rows(options: Any) -> Iterator[Row]:
         cells, text = kept.Cells(f"varembed-intrinsic-{tokens:g}"), models.corpus(tokens)
-        names = options.chosen([*models.ROWS, *(models.ABLATIONS if tokens else ())])
-        for seed, row in product(options.seeds, names):
-            vectors = models.trained(row, seed, text)
-            if vectors is not None:
-                key = kept.cell_key(row=row, seed=seed, model=vectors.key)
-                cell = cells.measure(key, lambda: measure(vectors))  # noqa: B023
-                found.setdefault(row, {})[seed] = cell
-        for row, of_seeds in found.items():
-            yield {"row": row, **models.combined([of_seeds[seed] for seed in sorted(of_seeds)])}
+        for row in options.chosen(models.ROWS):
+            found = []
+            for seed in options.seeds:
+                vectors = models.trained(row, seed, text)
+                if vectors is not None:
+                    key = kept.cell_key(row=row, seed=seed, model=vectors.key)
+                    found.append(cells.measure(key, lambda: measure(vectors)))  # noqa: B023
+            if found:
+                yield {"row": row, **models.combined(found)}
 
     def protocol(_: Any) -> dict[str, Any]:
         text = models.corpus(tokens)
@@ -150,23 +86,11 @@ def tables(tokens: float) -> tuple[Table, Table]:
         )
         return {**PROTOCOL, "text": about}
 
-    name = f"-{tokens:g}" if tokens else ""
-    of = {"seeds": lambda options: options.seeds}
-    explained = lambda options: {**protocol(options), "difference": EXPLAINED}  # noqa: E731
-    return (
-        Table(f"varembed-intrinsic{name}", protocol, rows, key="row", **of),
-        Table(
-            f"varembed-differences{name}",
-            explained,
-            lambda _: differences(found),
-            "difference",
-            **of,
-        ),
-    )
+    name = f"varembed-intrinsic{f'-{tokens:g}' if tokens else ''}"
+    return Table(name, protocol, rows, key="row", seeds=lambda options: options.seeds)
 
 
 if __name__ == "__main__":
     options = reporting.parse(__doc__, tokens=0.0, seeds=[0, 1, 2])
     options.whole = not options.only and options.seeds == [0, 1, 2]
-    for table in tables(options.tokens):
-        table.run(options)
+    table(options.tokens).run(options)

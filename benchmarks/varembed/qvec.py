@@ -1,6 +1,4 @@
-"""QVEC, and what it measures: the same vectors with their columns mixed, cut, or evened out.
-
-    python -m benchmarks.varembed.qvec --tokens 0
+"""QVEC and QVEC-CCA: what word vectors know of supersenses.
 
 QVEC adds up, over the columns of the vectors, the largest Pearson correlation with a supersense (Tsvetkov et al.
 2015). A column that says what another says counts again, so vectors whose variance lies in few directions gain by it,
@@ -11,20 +9,14 @@ on what a linear map can find in the vectors and on nothing else; so does the me
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
-from benchmarks.reporting import Row, Table, main
-from benchmarks.varembed import models
 from tacenda.datasets import locate
 
 Make = Callable[[Sequence[str]], np.ndarray]
-
-ROWS = ("word2vec CBOW", "word2vec skip-gram", "FastText skip-gram", "SumEmbed", "VarEmbed")
-FEW = 4  # leading directions that are kept where vectors are cut
 
 
 @cache
@@ -74,47 +66,3 @@ def measure(make: Make, knows: Callable[[str], bool]) -> dict[str, float]:
         "mean canonical correlation": float(correlations.mean()),
         "effective columns": float(variances.sum() ** 2 / np.square(variances).sum()),
     }
-
-
-def mixed(make: Make, knows: Callable[[str], bool], seed: int) -> dict[str, float]:
-    """QVEC of the same vectors, changed in ways that take nothing away but for the cut."""
-    vectors, oracle = matrices(make, knows)
-    U, S, _ = np.linalg.svd(vectors, full_matrices=False)
-    width = len(S)
-    turn = np.linalg.qr(np.random.default_rng(seed).standard_normal((width, width)))[0]
-    cut = np.where(np.arange(width) < FEW, S, 0.0)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    one_length = vectors / np.maximum(lengths, 1e-12)
-    return {
-        "QVEC": score(vectors, oracle),
-        "turned at random": score(U * S @ turn, oracle),
-        f"{FEW} leading directions turned": score(U * cut @ turn, oracle),
-        "all directions alike turned": score(U @ turn, oracle),
-        "rows of one length": score(one_length - one_length.mean(0), oracle),
-    }
-
-
-def protocol(options: Any) -> dict[str, Any]:
-    return {
-        "what": "QVEC of vectors as they are, and changed: turned by a random rotation, cut to the directions of "
-        "most variance and turned, all directions given the same variance, rows given the same length",
-        "text": f"{models.corpus(options.tokens).n_tokens} tokens of Wikipedia",
-        "seeds": "of the vectors and of the rotation",
-    }
-
-
-def rows(options: Any) -> Iterator[Row]:
-    text = models.corpus(options.tokens)
-    for row in options.chosen(ROWS):
-        cells = []
-        for seed in options.seeds:
-            found = models.trained(row, seed, text)
-            if found is not None:
-                cell = mixed(found.make, found.vocabulary.__contains__, seed)
-                cells.append({**cell, **found.facts()})
-        yield {"row": row, **models.combined(cells)}
-
-
-if __name__ == "__main__":
-    table = Table("varembed-qvec", protocol, rows, key="row", seeds=lambda options: options.seeds)
-    main(__doc__, table, tokens=0.0, seeds=[0, 1, 2])

@@ -1,1 +1,1 @@
-"""Hidden Markov language models: speed against the log-space formulation, perplexity, the slides' studies."""
+"""Hidden Markov language models: perplexity, mixtures and studies of the slides."""

@@ -1,11 +1,10 @@
 """Hidden Markov language models on Penn Treebank and WikiText-2.
 
     python -m benchmarks.language_models.hidden_markov                                         all tables
-    python -m benchmarks.language_models.hidden_markov --tables lm-hidden-markov-speed         one of them
+    python -m benchmarks.language_models.hidden_markov --tables lm-hidden-markov-mixtures      one of them
 
 Penn Treebank (Mikolov's split) and WikiText-2 from TACENDA_DATA or the cache. The studies are those of the slides:
-number of states, ablations and size of the feature map; baselines are the models that the slides compare with. Fitted
-models are kept, and a fit that was killed goes on from its checkpoints.
+number of states, and ablations. Fitted models are kept, and a fit that was killed is resumed.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from typing import Any
 import torch
 
 from benchmarks.language_models.contexts import Texts
-from benchmarks.language_models.hidden_markov import baselines, mixtures, speed, studies
+from benchmarks.language_models.hidden_markov import mixtures, studies
 from benchmarks.language_models.hidden_markov.fits import PROTOCOL, fitted, mixed, ngrams
-from benchmarks.reporting import Row, Table, in_process, main
-from tacenda_lm import VLHMM
+from benchmarks.reporting import Row, Table, main
 
 MAIN: dict[str, Any] = {"n_classes": 256, "states_per_class": 64, "batch_words": 16384,
                         "learning_rate": 0.08}  # fmt: skip
@@ -58,37 +56,13 @@ def wikitext(options: Any) -> Iterator[Row]:
         yield {"part": "wikitext-2", **row}
 
 
-def times(options: Any) -> Iterator[Row]:
-    texts, repeats = Texts(), options.repeats
-    if options.wants("classes"):
-        for row in speed.class_seconds(texts.train, min(repeats, 3)):
-            yield {"part": "classes", **row}
-    for size in ((4096, 512), (4096, 4096), (8192, 512)) if options.wants("step") else ():
-        for row in speed.step_seconds(texts.train, *size, repeats):
-            yield {"part": "step", **row}
-    # at 2^14 states, in the classes of the paper and in finer ones; an untrained model scores as fast
-    for n_classes in (128, 256) if options.wants("scoring") else ():
-        model = VLHMM(n_classes=n_classes, states_per_class=(1 << 14) // n_classes, epochs=0)
-        for row in speed.scoring_rates(model.fit(texts.train), texts.test, repeats):
-            yield {"part": "scoring", **row}
-
-
-def memory(_: Any) -> Iterator[Row]:
-    for what, settings in {"2^14 states": MAIN, "2^15 states, 3/4 left out": LARGE}.items():
-        found = in_process(studies.measure_memory, settings)
-        yield {"part": "memory", "what": f"memory, {what}", **found, "settings": settings}
-
-
 NAME = "lm-hidden-markov"
 TABLES = (
     Table(NAME, PROTOCOL, fits, key="what"),
-    Table(f"{NAME}-speed", speed.PROTOCOL, times, key="what"),
-    Table(f"{NAME}-memory", studies.MEMORY_PROTOCOL, memory, key="what"),
-    Table(studies.NAME, studies.STUDIES_PROTOCOL, studies.rows, key="what", after=studies.pictures),
+    Table(studies.NAME, studies.STUDIES_PROTOCOL, studies.rows, key="what", after=studies.picture),
     Table(f"{NAME}-mixtures", PROTOCOL, mixtures.rows, key="what"),
-    Table(f"{NAME}-baselines", baselines.PROTOCOL, baselines.rows, key="what"),
     Table(f"{NAME}-wikitext-2", PROTOCOL, wikitext, key="what"),
 )
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(__doc__, *TABLES, repeats=5)
+    main(__doc__, *TABLES)

@@ -15,7 +15,7 @@ Method = Literal["exchange", "predictive", "brown"]
 _ON_DEVICES = "two_level", "flat"
 _OPERATIONS = "block_softmax", "class_softmax", "hmm_block", "streaming_logsumexp"
 _COPIES = 5  # of parameters: themselves, gradient, two moments, average
-_PLAN = options.Plan(tokens=4, most=30)  # by benchmarks/language_models/sizes.py
+_PLAN = options.Plan(tokens=4, most=30)  # by held-out text of three sizes
 LESS = "fewer states_per_class, a smaller width or batch_words, or more state_dropout"
 """What to give where memory is not enough."""
 

@@ -46,7 +46,7 @@ from tacenda_lm.streams import Predictor, Stream, StreamModel
 from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
 
 _Floats = npt.NDArray[np.float32]
-_PLAN = options.Plan(tokens=7, most=13)  # by benchmarks/language_models/sizes.py and Penn Treebank
+_PLAN = options.Plan(tokens=7, most=13)  # by held-out text of three sizes and Penn Treebank
 _BOOTSTRAP_WIDTH = 96  # of the model on a random tree, whose predictions are clustered
 _BOOTSTRAP_CONTEXT, _BOOTSTRAP_EPOCHS = 5, 2  # words, as in the thesis; passes over the text
 _DOUBT = 5.0  # contexts of the average word, counted with those of each word
