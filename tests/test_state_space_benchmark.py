@@ -90,8 +90,6 @@ def test_the_tables_are_those_of_the_paper(monkeypatch):
             advanced = {**settings[size].get("advanced", {}), **few["advanced"]}
             monkeypatch.setitem(settings, size, {**settings[size], **few, "advanced": advanced})
     monkeypatch.setattr(studies, "SEEDS", (0, 1))
-    monkeypatch.setitem(fits.GRID, "internal", (0, 3))
-    monkeypatch.setitem(fits.GRID, "features", (2,))
     rows = [
         row
         for study in ("dense", "test-dense", "rules-dense")
@@ -102,4 +100,3 @@ def test_the_tables_are_those_of_the_paper(monkeypatch):
     assert [row["order"] for row in rows if row["part"] == "development, dense"] == [2, 3, 5]
     best = next(row for row in rows if row["part"] == "test, dense")
     assert best["ratio"]["mean"] == pytest.approx(1)
-    assert len(list(studies.figure(studies.Measured((0,))))) == 2 * (1 + len(fits.LIMITS))

@@ -43,32 +43,10 @@ def static(width: int, window: int = 1) -> Row:
     return Row(encode)
 
 
-def neighbor_sum(width: int, decay: float = 0.5, reach: int = 5) -> Row:
-    """The control: own vector beside a decayed sum of the neighbors' vectors, each unit length."""
-
-    def encode(sentences: Words) -> np.ndarray:
-        parts = []
-        for own in _own(width, sentences):
-            padded = np.pad(own, ((reach, reach), (0, 0)))
-            around = np.zeros_like(own)
-            for k in range(1, reach + 1):
-                left = padded[reach - k : reach - k + len(own)]
-                right = padded[reach + k : reach + k + len(own)]
-                around += decay**k * (left + right)
-            parts.append(np.concatenate([unit(own), unit(around)], axis=1))
-        return np.concatenate(parts)
-
-    return Row(encode)
-
-
 def _own(width: int, sentences: Words) -> list[np.ndarray]:
     vectors = text.word2vec(width)
     vocabulary = text.corpus().vocabulary
     return [vectors[vocabulary.encode(words)] for words in sentences]
-
-
-def unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
 ROWS: dict[str, Row] = {
@@ -78,21 +56,10 @@ ROWS: dict[str, Row] = {
     "LDS own_context": lds("em", "own_context"),
     "LDS own_past_future": lds("em", "own_past_future"),
     "LDS filtered": lds("em", "filtered"),
-    "LDS h100 own_context": lds("h100", "own_context"),
-    "LDS h100 mean": lds("h100", "mean"),
     "SSID alone mean": lds("ssid", "mean"),
     "SSID alone own_context": lds("ssid", "own_context"),
-    "random start mean": lds("random", "mean"),
-    "random start own_context": lds("random", "own_context"),
-    "no whitening own_context": lds("unwhitened", "own_context"),
-    "diagonal D own_context": lds("diagonal", "own_context"),
-    "spherical D own_context": lds("spherical", "own_context"),
     "word2vec 100": static(100),
     "word2vec 100, 3-word window": static(100, 3),
-    "word2vec 100, 5-word window": static(100, 5),
     "word2vec 200": static(200),
     "word2vec 200, 3-word window": static(200, 3),
-    "word2vec 200, 5-word window": static(200, 5),
-    "word2vec 100 + neighbor sum": neighbor_sum(100),
-    "word2vec 200 + neighbor sum": neighbor_sum(200),
 }

@@ -15,17 +15,7 @@ from tacenda_embeddings.lds.settings import N_LAGS
 # Arguments of LDS that differ from its defaults.
 VARIANTS: dict[str, dict[str, Any]] = {
     "em": {},
-    "h100": {"n_states": 100},
-    "h300": {"n_states": 300},
     "ssid": {"subspace_iterations": 0, "full_iterations": 0},
-    "random": {
-        "subspace_iterations": 0,
-        "full_iterations": 22,
-        "advanced": {"start": "random"},
-    },
-    "unwhitened": {"advanced": {"whiten": False}},
-    "diagonal": {"advanced": {"noise": "diagonal"}},
-    "spherical": {"advanced": {"noise": "spherical"}},
 }
 
 

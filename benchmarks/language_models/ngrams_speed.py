@@ -1,4 +1,4 @@
-"""N-gram models beside KenLM: tokens scored a second with the same model, and seconds to count and estimate.
+"""N-gram models beside KenLM: tokens scored a second with the same model, and seconds to open and read files.
 
     python -m benchmarks.language_models.ngrams_speed [--repeats 7] [--orders 3 5] [--data ptb wikitext-2]
 
@@ -55,8 +55,6 @@ def protocol(options: Any) -> dict[str, Any]:
         "files": "opening is tacenda.load of a saved model and kenlm.Model of a trie, both mapped, and one line "
         "scored then; reading is of an ARPA file, ours with its check that distributions sum to one; seconds of the "
         "processor. A fresh process: from before the import to the score of a line, by the clock, bytecode kept",
-        "training": "counting and estimating from a corpus of ids, reading and tokenizing left out; our training only: "
-        "the kenlm module has none, and lmplz is a program of its own",
         "repeats": reporting.TURNS,
         "largest difference": "of a line's log10 probability between the two",
         "load": "processes that wanted a core in the last minute, when the row was done",
@@ -192,10 +190,6 @@ def rows(options: Any) -> Iterator[Row]:
                 *file_rows(model, theirs, Path(name), options.repeats),
             ):
                 yield {**about, **row}
-        work = {"training": lambda n=order, on=texts.train: KneserNey(order=n).fit(on)}  # type: ignore[misc]
-        trained = interleaved(work, options.repeats)["training"]
-        row = {**about, "part": "training", **reporting.timing(trained)}
-        yield {**row, "load": reporting.load()}
 
 
 if __name__ == "__main__":

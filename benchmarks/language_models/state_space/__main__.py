@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.language_models.state_space import fits
-from benchmarks.language_models.state_space.fits import GRID
 from benchmarks.language_models.state_space.studies import SEEDS, STUDIES, Measured
-from benchmarks.pictures import Curve, Panel, draw
 from benchmarks.reporting import Row, Table, main
 
 
@@ -47,23 +45,9 @@ def rows(options: Any) -> Iterator[Row]:
             yield {"row": f"{row['part']}, {list(row.values())[1]}", **row}
 
 
-def draw_figure(rows: list[Row]) -> None:
-    """Draw Figure 2: a panel for each way of training, a curve for each size of the internal state."""
-    panels: dict[str, list[Curve]] = {}
-    for row in rows:
-        _, _, way = row["part"].partition("figure 2, ")
-        if way:
-            curves = panels.setdefault(way, [])
-            values = [row[f"features {n}"] for n in GRID["features"]]
-            curves.append(Curve(f"N_q {row['internal']}", values, color=f"C{len(curves)}"))
-    ticks = [str(n) for n in GRID["features"]]
-    found = [Panel(way, "N_l", curves, ticks) for way, curves in panels.items()]
-    draw(f"{NAME}-figure", found, columns=3, y_label="perplexity of the development texts")
-
-
 if __name__ == "__main__":
     main(
         __doc__,
-        Table(NAME, PROTOCOL, rows, key="row", seeds=SEEDS, after=draw_figure),
+        Table(NAME, PROTOCOL, rows, key="row", seeds=SEEDS),
         studies=tuple(STUDIES),
     )

@@ -176,9 +176,6 @@ def mixed(several: Sequence[Found]) -> tuple[Found, list[float]]:
 
 SIZES = ("sparse", "dense")
 ORDERS = (1, 2, 3, 5)
-#: The dimensions of Figure 2.
-GRID = {"internal": (0, 1, 3, 5, 10, 20, 40), "features": (1, 3, 5, 10, 15, 25)}
-
 #: The sum of squares that no matrix exceeds under the rules: the paper's, and one that all but frees them.
 LIMITS = (10.0, 100.0)
 

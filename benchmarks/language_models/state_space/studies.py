@@ -6,7 +6,6 @@ The paper prints perplexities on excerpts of a book it does not name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import product
 from statistics import fmean
 from typing import NamedTuple
@@ -14,11 +13,9 @@ from typing import NamedTuple
 from benchmarks.language_models.state_space.fits import (
     BY_GRADIENTS,
     BY_RULES,
-    GRID,
     LIMITS,
     ORDERS,
     RUNS,
-    SIZES,
     Found,
     Plan,
     dimensions,
@@ -130,20 +127,6 @@ def by_rules(size: str, measured: Measured) -> Iterator[Row]:
         }
 
 
-def figure(measured: Measured) -> Iterator[Row]:
-    """Figure 2: perplexity of the development texts by N_q and N_l, order 2, sparse training text."""
-    ways = {"gradients": gradient} | {
-        f"rules, limit {limit:g}": partial(rules, limit=limit) for limit in LIMITS
-    }
-    for name, make in ways.items():
-        for n_q in GRID["internal"]:
-            row: Row = {"part": f"figure 2, {name}", "internal": n_q}
-            for n_l in GRID["features"]:
-                results = measured.all(make("sparse", 2, (n_q, n_l)))
-                row[f"features {n_l}"] = fmean(values(results, "development"))
-            yield row
-
-
 def test(size: str, measured: Measured) -> Iterator[Row]:
     """Table 3: what was best on the development texts, on the test texts, and beyond the paper."""
     best, theirs = measured.best(ngrams(size))
@@ -205,25 +188,11 @@ def _pair(dimensions: tuple[int | None, int | None]) -> str:
     return ", ".join("-" if each is None else str(each) for each in dimensions)
 
 
-def inference(measured: Measured) -> Iterator[Row]:
-    """One step of ascent beside the most probable state, the same model otherwise."""
-    for size in SIZES:
-        _, theirs = measured.best(ngrams(size))
-        for name, plan in {
-            "one step": gradient(size, 3, (10, 15)),
-            "most probable state": gradient(size, 3, (10, 15), inference="map"),
-        }.items():
-            row = _row(size, f"{name}, {size}", plan.order, measured.all(plan), theirs)
-            yield {**row, "part": "inference"}
-
-
 STUDIES = {
     "test-sparse": lambda measured: test("sparse", measured),
     "sparse": lambda measured: development("sparse", measured),
     "test-dense": lambda measured: test("dense", measured),
     "dense": lambda measured: development("dense", measured),
-    "inference": inference,
-    "figure": figure,
     "rules-sparse": lambda measured: by_rules("sparse", measured),
     "rules-dense": lambda measured: by_rules("dense", measured),
 }
