@@ -281,7 +281,7 @@ def test_what_the_registry_says_stands_between_markers():
     filled = tables.fill("<!-- registry:operations -->\n| old |\n<!-- /registry -->\n")
     assert "| old |" not in filled
     assert "| `modal_scan` (sequences) | numba or BLAS | triton |" in filled
-    assert "| `tall_gram` (shared) | numba or BLAS | torch |" in filled
+    assert "| `unit_rows` (shared) | numba or BLAS | torch |" in filled
     assert "| `lagged_counts` (sequences) | numba or BLAS | - |" in filled
     assert tables.fill(filled) == filled
     assert "| LDS | yes, 'auto' |" in tables.TABLES["models"]()

@@ -9,7 +9,9 @@ import numpy as np
 
 from benchmarks.gpu.case import FLOAT, ID, Case, Work, words
 from tacenda.kernels.sequences import Modes, decompose, lagged_counts, modal_scan
-from tacenda.kernels.shared import sparse_product, tall_gram, tall_product
+from tacenda.kernels.shared import sparse_product
+from tacenda.tall import gram as tall_gram
+from tacenda.tall import product as tall_product
 
 TYPES, STATES, LAGS, BLOCKS = 40_000, 200, 7, 4
 SENTENCES, SENTENCE, DOCUMENT = 65_536, 20, 1 << 20  # that vectors are made of, in tokens

@@ -10,7 +10,7 @@ import torch
 from support.texts import text
 from tacenda import Corpus
 from tacenda.errors import CorpusError, FittingError
-from tacenda.fitting.checkpoint import Recorder
+from tacenda.fitting.checkpoint import CheckpointFolder
 from tacenda_lm import (
     FRBM,
     HLBL,
@@ -124,7 +124,7 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_model(
         return step(self, *arguments)
 
     if middle:
-        monkeypatch.setattr(Recorder, "due", lambda self, n: len(seen) == last - 1)
+        monkeypatch.setattr(CheckpointFolder, "due", lambda self, n: len(seen) == last - 1)
     monkeypatch.setattr(trainer, "step", killed)
     with pytest.raises(KilledError):
         kind(**options).fit(*texts, checkpoints=tmp_path)

@@ -84,7 +84,7 @@ print(devices.resolve(SimpleNamespace(device="auto"), ["modal_scan"]), "torch" i
 @needs_triton
 def test_auto_is_a_gpu_where_all_operations_run_there(two_gpus):
     settings = PuppetSettings()
-    assert devices.resolve(settings, ["modal_scan", "tall_gram"]) == "cuda"
+    assert devices.resolve(settings, ["modal_scan", "unit_rows"]) == "cuda"
     assert devices.resolve(settings, ["modal_scan", "merge_counts"]) == "cpu"
     with kernels.use("cpu"):
         assert devices.resolve(settings, ["modal_scan"]) == "cpu"

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tacenda.corpus import Corpus
 from tacenda.corpus.lines import Marks, check_marks
-from tacenda.corpus.storage import PASS_ITEMS, GrowingArray, Place, forget_pages
+from tacenda.corpus.storage import PASS_ITEMS, GrowingArray, forget_pages
 from tacenda.corpus.text import Text, sentences_of
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.offsets import check_offsets
@@ -96,8 +96,7 @@ def with_ends(ids: Integers, offsets: Integers, boundary: int) -> tuple[Ids, Off
 
 def join_texts(texts: Iterable[tuple[Ids, Offsets]]) -> tuple[Ids, Offsets]:
     """Join texts, given as ids and offsets: arrays in memory, or read-only maps of a file where they are large."""
-    place = Place()
-    ids, cuts = GrowingArray("ids", np.int32, place), GrowingArray("offsets", np.int64, place)
+    ids, cuts = GrowingArray(np.int32), GrowingArray(np.int64)
     cuts.append(np.zeros(1, np.int64))
     for words, offsets in texts:
         cuts.append(ids.size + offsets[1:])

@@ -54,7 +54,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-from tacenda import devices
+from tacenda import devices, tall
 from tacenda.arrays import Array, copy, to_device, to_numpy
 from tacenda.fitting import StepResult, Trainer
 from tacenda.kernels.ratings import (
@@ -65,7 +65,7 @@ from tacenda.kernels.ratings import (
     rating_scores,
     rating_solves,
 )
-from tacenda.kernels.shared import sparse_product, tall_moments
+from tacenda.kernels.shared import sparse_product
 from tacenda.ratings import Ratings
 from tacenda.settings import option
 from tacenda_surprise.algorithm import DeviceSettings, RatedSettings, SeededSettings
@@ -74,7 +74,7 @@ from tacenda_surprise.samples import Samples
 
 Matrix = Doubles
 
-OPERATIONS = "rating_scores", "rating_solves", "sparse_product", "tall_moments"
+OPERATIONS = "rating_scores", "rating_solves", "sparse_product"
 LESS = "fewer factors (n_factors)"
 
 _NOISE = 2.0, 1.4  # a_0 and b_0: a variance of 0.7 of the ratings, as two of them would tell it
@@ -373,11 +373,11 @@ def draw_hyper(rng: np.random.Generator, rows: Array, centred: Array | None = No
     # nu_0 + n degrees of freedom; the inverse of the scale is m V, from the prior, with the scatter of the rows about
     # their mean, and what their mean is away from mu_0 = 0 (Salakhutdinov and Mnih 2008, eq 14).
     degrees = width + 1 + _ROWS + n
-    mean, scatter = tall_moments(rows)
+    mean, scatter = tall.moments(rows)
     scale = _ROWS * np.diag(expected_variances(width)) + scatter
     scale += _BETA * n / (_BETA + n) * np.outer(mean, mean)
     if centred is not None:
-        scale += tall_moments(centred, centred=True)[1]
+        scale += tall.moments(centred, centred=True)[1]
         degrees += len(centred)
     precision = draw_wishart(rng, degrees, np.asarray(np.linalg.inv(scale), np.float64))
     root = np.linalg.cholesky((_BETA + n) * precision)

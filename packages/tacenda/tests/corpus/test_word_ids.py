@@ -87,34 +87,35 @@ def test_many_small_blocks_and_a_spill_change_nothing(tmp_path):
 
 
 @pytest.mark.usefixtures("tiny_blocks")
-def test_the_temporary_folder_goes_with_the_last_corpus_that_uses_it():
+def test_a_temporary_file_has_no_name_and_goes_with_the_last_corpus_that_uses_it(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     corpus = Corpus.from_sentences(TEXTS)
-    folder = corpus._place.folder
+    assert list(tmp_path.iterdir()) == []
     head = corpus.head(2)
     expected = [s.tolist() for s in head]
     gone = weakref.ref(corpus)
     del corpus
     assert gone() is None
-    assert folder.exists()
     assert [s.tolist() for s in head] == expected
-    del head
-    assert not folder.exists()
 
 
 @pytest.mark.usefixtures("tiny_blocks")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_forked_child_leaves_the_temporary_folder_to_its_parent():
+def test_a_forked_child_leaves_the_temporary_file_to_its_parent():
     corpus = Corpus.from_sentences(TEXTS)
+    expected = [s.tolist() for s in corpus]
     child = os.fork()
     if child == 0:
         del corpus
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert corpus._place.folder.exists()
+    assert [s.tolist() for s in corpus] == expected
 
 
 @pytest.mark.usefixtures("tiny_blocks")
-def test_a_failed_build_leaves_no_temporary_folder(tmp_path, monkeypatch):
+def test_a_failed_build_leaves_no_temporary_file(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
 

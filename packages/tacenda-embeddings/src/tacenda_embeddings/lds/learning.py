@@ -23,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from tacenda import devices
+from tacenda import devices, tall
 from tacenda.arrays import Array, in_c_order, to_device, to_numpy, zeros
 from tacenda.errors import CorpusError
 from tacenda.kernels.sequences import Counts
-from tacenda.kernels.shared import sparse_product, tall_gram, tall_product, tall_update
+from tacenda.kernels.shared import sparse_product
 from tacenda.progress import Progress, track
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.settings import (
@@ -57,7 +57,6 @@ from tacenda_embeddings.lds.smoother import (
 Float32 = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.floating]
 
-_OPERATIONS = "sparse_product", "tall_gram", "tall_product", "tall_update"
 _LESS = "a smaller vocabulary, or fewer n_states"
 _STAGES = 6  # steps of the progress bar before the first EM iteration
 _MAXIMUM_OUTER = 400
@@ -107,9 +106,9 @@ def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
             em.notify("compressing")
             B = basis(factors, moments.mean, SUBSPACE_FACTOR * settings.n_states)
             compressed = project(moments, B, HORIZON)
-            inside = parameters._replace(C=to_device(tall_gram(B, parameters.C), moments.device))
+            inside = parameters._replace(C=to_device(tall.gram(B, parameters.C), moments.device))
             inside = em.iterate(inside, compressed, settings.subspace_iterations, "subspace")
-            parameters = inside._replace(C=tall_product(B, to_numpy(inside.C)))
+            parameters = inside._replace(C=tall.product(B, to_numpy(inside.C)))
         return em.finish(parameters, moments, iterations)
 
 
@@ -130,7 +129,7 @@ def partial_fit(
         # multiply C by old scale / new scale.
         ratio = (scale / moments.scale)[:, None].astype(np.float32)
         C = to_device(earlier.C * ratio, moments.device)
-        C = tall_update(C, moments.mean, C)
+        C = tall.update(C, moments.mean, C)
         return em.finish(make_admissible(earlier._replace(C=C), moments.mean), moments, iterations)
 
 
@@ -151,7 +150,7 @@ def _whiten_moments(settings: LDSSettings, counts: LaggedCounts) -> SparseMoment
         kappa = 0.3 * counts.n_tokens / len(counts.unigram)
     device = "cpu"
     if settings.advanced.noise == "full":
-        device = devices.resolve(settings, _OPERATIONS)
+        device = devices.resolve(settings, ("sparse_product",))
         devices.check_memory(bytes_needed(settings, counts), device, settings, _LESS)
     return SparseMoments(counts, kappa, threads=settings.n_threads, device=device)
 
@@ -231,7 +230,7 @@ class SparseMoments:
             column_scale=self._column_scale,
             threads=self._threads,
         )
-        return tall_update(Y, self._u, X, self._a)
+        return tall.update(Y, self._u, X, self._a)
 
     def multiply_left(self, C: Loading, k: int) -> Array:
         """Return ``C^T Psi_k`` (states, vocabulary) = (Psi_{-k} C)^T."""
@@ -255,7 +254,7 @@ Moments = SparseMoments | ProjectedMoments
 
 def project(moments: SparseMoments, B: Float32, n_lags: int) -> ProjectedMoments:
     """Compress the moments to the columns of ``B`` (vocabulary, subspace), orthonormal."""
-    lags = [tall_gram(B, moments.apply(k, B)) for k in range(1, n_lags + 1)]
+    lags = [tall.gram(B, moments.apply(k, B)) for k in range(1, n_lags + 1)]
     return ProjectedMoments(lags, moments.device)
 
 
@@ -326,10 +325,10 @@ def _orthonormalize(X: Array, passes: int = 2) -> Array:
     """
     flat = X.reshape(-1, X.shape[-1])
     for _ in range(passes):
-        values, vectors = np.linalg.eigh(tall_gram(flat, flat))
+        values, vectors = np.linalg.eigh(tall.gram(flat, flat))
         keep = values > max(values[-1], 1e-300) * 1e-12
         scale = np.where(keep, 1.0 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
-        flat = tall_product(flat, vectors * scale)
+        flat = tall.product(flat, vectors * scale)
     return flat.reshape(X.shape)
 
 
@@ -361,16 +360,16 @@ def hankel_svd(
     B = hankel_product(moments, Y, transpose=True).reshape(r * V, width)  # (Y^T H)^T
     Y = Y.reshape(r * V, width)
     # H ~ Y (Y^T H), whose singular vectors and squared values are those of the small B^T B
-    values, vectors = np.linalg.eigh(tall_gram(B, B))
+    values, vectors = np.linalg.eigh(tall.gram(B, B))
     order = np.argsort(values)[::-1][:n_states]
     S = np.sqrt(np.maximum(values[order], 0.0))
     S_floor = np.maximum(S, 1e-12 * max(S[0], 1e-300))
     left = vectors[:, order]
     # rounding must not choose which way a singular vector points
     probe = to_device(np.cos(np.arange(len(Y), dtype=np.float32))[:, None], moments.device)
-    left *= np.where((tall_gram(probe, Y) @ left)[0] < 0, -1.0, 1.0)
-    Gamma = tall_product(Y, left * np.sqrt(S))
-    Delta = tall_product(B, left / np.sqrt(S_floor))
+    left *= np.where((tall.gram(probe, Y) @ left)[0] < 0, -1.0, 1.0)
+    Gamma = tall.product(Y, left * np.sqrt(S))
+    Delta = tall.product(B, left / np.sqrt(S_floor))
     return HankelFactors(Gamma.reshape(r, V, -1), Delta.reshape(r, V, -1), S)
 
 
@@ -387,13 +386,13 @@ def identify(
     Gamma, Delta, _ = factors
     r = len(Gamma)
     # A = Delta^{1:r-1} (Delta^{2:r})^+ through its normal equations
-    earlier = np.sum([tall_gram(Delta[j], Delta[j + 1]) for j in range(r - 1)], axis=0)
-    later = np.sum([tall_gram(Delta[j + 1], Delta[j + 1]) for j in range(r - 1)], axis=0)
+    earlier = np.sum([tall.gram(Delta[j], Delta[j + 1]) for j in range(r - 1)], axis=0)
+    later = np.sum([tall.gram(Delta[j + 1], Delta[j + 1]) for j in range(r - 1)], axis=0)
     A = np.linalg.lstsq(later.T, earlier.T, rcond=1e-10)[0].T
     A = limit_spectral_radius(A, maximum_radius)
-    C = tall_update(Gamma[0] * 1, moments.mean, Gamma[0])
-    R = tall_gram(C, C)
-    Gs_C = tall_gram(Delta[-1], C)
+    C = tall.update(Gamma[0] * 1, moments.mean, Gamma[0])
+    R = tall.gram(C, C)
+    Gs_C = tall.gram(Delta[-1], C)
     P = np.linalg.lstsq(A, Gs_C, rcond=1e-8)[0] @ np.linalg.pinv(R)
     # C P C^T has the eigenvalues of R^{1/2} P R^{1/2}, which is small, and symmetric where P is
     R_half, R_half_inverse = symmetric_power(R, 0.5), symmetric_power(R, -0.5)
@@ -412,7 +411,7 @@ def _with_full_noise(A: Matrix, C: Float32, Q: Matrix) -> Parameters:
 
 def _explained_share(C: Float32, P: Matrix) -> float:
     """Return the largest eigenvalue of C P C^T, the largest share of a variance that states explain."""
-    R_half = symmetric_power(tall_gram(C, C), 0.5)
+    R_half = symmetric_power(tall.gram(C, C), 0.5)
     return float(np.linalg.eigvalsh(symmetrize(R_half @ P @ R_half))[-1])
 
 
@@ -436,8 +435,8 @@ def random_parameters(
     A = rng.standard_normal((n_states, n_states))
     A *= spectral_radius(like.A) / spectral_radius(A)
     C = to_device(rng.standard_normal(tuple(like.C.shape)).astype(np.float32), moments.device)
-    C = tall_update(C, moments.mean, C)
-    C *= float(np.sqrt(np.trace(tall_gram(like.C, like.C)) / np.trace(tall_gram(C, C))))
+    C = tall.update(C, moments.mean, C)
+    C *= float(np.sqrt(np.trace(tall.gram(like.C, like.C)) / np.trace(tall.gram(C, C))))
     return _with_full_noise(A, C, like.Q)
 
 
@@ -450,18 +449,18 @@ def basis(factors: HankelFactors, mean: Vector, width: int) -> Array:
     """
     Gamma, Delta = (X.swapaxes(0, 1).reshape(len(mean), -1) * 1 for X in factors[:2])
     for X in (Gamma, Delta):
-        tall_update(X, mean, X)
+        tall.update(X, mean, X)
     # the principal directions of [Gamma Delta], side by side, from its small Gram matrix
-    mixed = tall_gram(Gamma, Delta)
+    mixed = tall.gram(Gamma, Delta)
     values, vectors = np.linalg.eigh(
-        np.block([[tall_gram(Gamma, Gamma), mixed], [mixed.T, tall_gram(Delta, Delta)]])
+        np.block([[tall.gram(Gamma, Gamma), mixed], [mixed.T, tall.gram(Delta, Delta)]])
     )
     order = np.argsort(values)[::-1][:width]
     order = order[values[order] > _ROUNDING * values[order[0]]]
     chosen = vectors[:, order] / np.sqrt(values[order])
-    B = tall_product(Gamma, chosen[: Gamma.shape[1]])
-    B += tall_product(Delta, chosen[Gamma.shape[1] :])
-    return _orthonormalize(tall_update(B, mean, B)[None], passes=1)[0]
+    B = tall.product(Gamma, chosen[: Gamma.shape[1]])
+    B += tall.product(Delta, chosen[Gamma.shape[1] :])
+    return _orthonormalize(tall.update(B, mean, B)[None], passes=1)[0]
 
 
 def limit_spectral_radius(A: Matrix, limit: float) -> Matrix:
@@ -627,7 +626,7 @@ def _expected_observation(
     T = J_powers[r]
 
     def part(product: FloatArray) -> FloatArray:
-        return tall_product(product.T, (T @ gain.K_c).T)
+        return tall.product(product.T, (T @ gain.K_c).T)
 
     total = part(products.pop(r))  # B_0^T
     for k in range(r - 1, -r, -1):
@@ -635,10 +634,10 @@ def _expected_observation(
         if k >= 0:
             T += J_powers[k] @ G
         if k == 0:
-            total += part(tall_update(gain.C_hat * 1, moments.mean, gain.C_hat).T)
+            total += part(tall.update(gain.C_hat * 1, moments.mean, gain.C_hat).T)
         else:
             total += part(products.pop(k) if k > 0 else moments.multiply_left(gain.C_hat, k))
-    total += tall_product(C, (T @ F @ Pi @ A_r.T).T)
+    total += tall.product(C, (T @ F @ Pi @ A_r.T).T)
     return total.T
 
 
@@ -680,7 +679,7 @@ def expectation(
     lagged: dict[int, Matrix] = {}  # C_hat^T Psi_k C_hat
     for k in range(1, r + 1):
         product = moments.multiply_left(gain.C_hat, k)
-        lagged[k] = tall_gram(product.T, gain.C_hat)
+        lagged[k] = tall.gram(product.T, gain.C_hat)
         if with_observation:
             products[k] = product
     lagged |= {-k: lagged[k].T for k in range(1, r)}
@@ -715,6 +714,6 @@ def maximization(statistics: Statistics, parameters: Parameters, mean: Vector) -
         raise ValueError("the M-step needs S_xw: call expectation with with_observation=True")
     inverse: Matrix = np.asarray(np.linalg.inv(S_xx), np.float64)
     A = S_10 @ inverse  # eq 9, and C alike
-    C = tall_product(S_xw.T, inverse)
+    C = tall.product(S_xw.T, inverse)
     Q = symmetrize(S_xx - A @ S_10.T)
     return Parameters(A, C, Q, parameters.noise.refit(C, S_xx, mean))

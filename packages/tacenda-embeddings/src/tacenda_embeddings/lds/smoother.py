@@ -44,10 +44,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tacenda import tall
 from tacenda.arrays import Array, empty, multiply_into, to_device, to_numpy, zeros
 from tacenda.errors import KernelError
 from tacenda.kernels.sequences import Modes, decompose, linear_recurrence, modal_scan
-from tacenda.kernels.shared import tall_gram, unit_rows
+from tacenda.kernels.shared import unit_rows
 
 Matrix = npt.NDArray[np.float64]
 Vector = npt.NDArray[np.float64]
@@ -179,12 +180,12 @@ class FullNoise(NamedTuple):
     N: Matrix  # (states, states), the second moment of the states: C N C^T is what they explain
 
     def precision(self, C: Loading) -> Matrix:
-        R = tall_gram(C, C)
+        R = tall.gram(C, C)
         return R @ np.linalg.inv(np.eye(len(R)) - self.N @ R)
 
     def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
         # S = Psi_0 + C Z C^T; eq 32 inverts the indefinite Z, this form does not
-        R = tall_gram(C, C)
+        R = tall.gram(C, C)
         Z = Sigma_1 - self.N
         I_RZ = np.eye(len(R)) + R @ Z
         inverse = np.linalg.inv(I_RZ)
@@ -212,16 +213,16 @@ class DiagonalNoise(NamedTuple):
         return np.asarray(C / self.d[:, None], dtype=C.dtype)
 
     def precision(self, C: Loading) -> Matrix:
-        return tall_gram(C, self._scale(C))
+        return tall.gram(C, self._scale(C))
 
     def gain(self, C: Loading, Sigma_1: Matrix) -> Gain:
         # K = Sigma_1 (I + R_D Sigma_1)^{-1} C^T D^{-1}, by the matrix inversion lemma (eq 53)
         C_hat = self._scale(C)
-        R_D = tall_gram(C, C_hat)
+        R_D = tall.gram(C, C_hat)
         I_RS = np.eye(len(R_D)) + R_D @ Sigma_1
         inverse = np.linalg.inv(I_RS)
         projected = np.asarray(C_hat.T @ self.mean, dtype=np.float64)
-        square = tall_gram(C_hat, C_hat) - np.outer(projected, projected)
+        square = tall.gram(C_hat, C_hat) - np.outer(projected, projected)
         variance = 1.0 - self.mean**2
         # C^T m = 0, so m^T S m = m^T D m, and det S over it is that of S given w^T m = 0
         along_mean = float(self.mean**2 @ self.d) if self.mean.any() else 1.0

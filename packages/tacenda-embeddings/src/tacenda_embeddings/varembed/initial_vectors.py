@@ -16,7 +16,7 @@ import scipy.sparse
 
 from tacenda.corpus import Corpus
 from tacenda.corpus.pair_counts import row_blocks
-from tacenda.corpus.storage import GrowingArray, Place, forget_pages
+from tacenda.corpus.storage import GrowingArray, forget_pages
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.sequences import Counts
 from tacenda.progress import announce
@@ -209,19 +209,14 @@ class StoredRows:
     """A sparse float32 matrix (rows, columns), written and read in blocks of rows; in files where it is large."""
 
     def __init__(self, n_columns: int, blocks: Iterable[scipy.sparse.csr_array]) -> None:
-        place, lengths = Place(), [np.zeros(1, np.int64)]
-        indices = GrowingArray("indices", np.int32, place)
-        data = GrowingArray("data", np.float32, place)
-        try:
-            for block in blocks:
-                lengths.append(np.diff(block.indptr).astype(np.int64))
-                indices.append(block.indices)
-                data.append(block.data)
-            indptr = np.cumsum(np.concatenate(lengths))
-            self._entries = Counts(indptr, indices.finish(), data.finish())
-        finally:
-            indices.close()
-            data.close()
+        lengths = [np.zeros(1, np.int64)]
+        indices, data = GrowingArray(np.int32), GrowingArray(np.float32)
+        for block in blocks:
+            lengths.append(np.diff(block.indptr).astype(np.int64))
+            indices.append(block.indices)
+            data.append(block.data)
+        indptr = np.cumsum(np.concatenate(lengths))
+        self._entries = Counts(indptr, indices.finish(), data.finish())
         self.shape = len(indptr) - 1, n_columns
 
     def blocks(self) -> Iterator[tuple[int, scipy.sparse.csr_array]]:

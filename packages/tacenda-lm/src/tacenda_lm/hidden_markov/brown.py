@@ -31,7 +31,7 @@ from scipy.sparse import csr_array
 from tacenda import store
 from tacenda.corpus.lines import numbered_lines, whole_number
 from tacenda.corpus.pair_counts import count_stream, row_blocks
-from tacenda.corpus.storage import GrowingArray, Place, forget_pages
+from tacenda.corpus.storage import GrowingArray, forget_pages
 from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
 from tacenda.kernels.machinery.compiled import njit
@@ -299,8 +299,7 @@ def agglomerate(
 
 def _rank_neighbors(pairs: WordPairs, of: Neighbors, order: _Ints, rank: _Ints) -> Neighbors:
     """Return the neighbors of words by rank: the words of ``order``, and -1 for ``</s>``, all ascending."""
-    place, lengths = Place(), [np.zeros(1, np.int64)]
-    words, counts = (GrowingArray(name, np.int32, place) for name in ("words", "counts"))
+    lengths, words, counts = [np.zeros(1, np.int64)], GrowingArray(np.int32), GrowingArray(np.int32)
     for start in range(0, len(order), _PIECE):
         some = order[start : start + _PIECE]
         begins, sizes = of.borders[some], of.borders[some + 1] - of.borders[some]

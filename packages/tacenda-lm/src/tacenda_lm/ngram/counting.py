@@ -26,13 +26,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any, NamedTuple
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.storage import Place
 from tacenda.errors import DataError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import Progress, track
@@ -283,16 +284,18 @@ class Scratch:
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        self._place = Place()
+        self._folder: Path | None = None
         self._n_files = 0
         self._in_memory = 0
 
     def name_new_file(self) -> Path:
         """Return the name of a file that is not there yet."""
-        with _explain_full_disk("the temporary folder"):
-            folder = self._place.folder
+        if self._folder is None:
+            with _explain_full_disk("the temporary folder"):
+                self._folder = Path(mkdtemp(prefix="tacenda-n-grams-"))
+            finalize(self, _remove, self._folder, os.getpid())
         self._n_files += 1
-        return folder / f"{self._n_files}"
+        return self._folder / f"{self._n_files}"
 
     def reserve(self, n_bytes: int) -> bool:
         """Tell whether so many more bytes may be kept in memory, and count them if so."""
@@ -311,8 +314,13 @@ class Scratch:
 
     def close(self) -> None:
         """Remove the folder at once: after an error its files may fill the disk as long as the traceback is kept."""
-        if self._n_files:
-            rmtree(self._place.folder, ignore_errors=True)
+        if self._folder is not None:
+            rmtree(self._folder, ignore_errors=True)
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child that ends must not take its parent's files along
+        rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -36,7 +36,6 @@ from tacenda.corpus.split_words import SplitWords
 from tacenda.corpus.storage import (
     PASS_ITEMS,
     GrowingArray,
-    Place,
     forget_pages,
     load_array,
     writing,
@@ -76,8 +75,6 @@ class Corpus:
     origin
         Where the text came from, as JSON, for the record: names of files, tokenizer, and the ``min_count`` and
         ``max_vocabulary`` that left words out of the vocabulary.
-    place
-        The folder of the arrays; a temporary one lives as long as a corpus that needs it.
 
     Attributes
     ----------
@@ -93,15 +90,12 @@ class Corpus:
         offsets: Offsets,
         vocabulary: Vocabulary,
         origin: dict[str, Any] | None = None,
-        *,
-        place: Place | None = None,
     ) -> None:
         self.ids = ids
         self.offsets = offsets
         self.n_tokens, self.n_sentences = len(ids), len(offsets) - 1
         self.vocabulary = vocabulary
         self.origin = dict(origin or {})
-        self._place = place
 
     @classmethod
     def from_text(
@@ -250,15 +244,14 @@ class Corpus:
             return found
         what = ", ".join(origin["sources"]) or "the text"
         with nullcontext() if folder is None else _new_data(folder) as data:
-            place = Place(data)
             ids, offsets, vocabulary, n_unknown = word_ids.assemble(
-                coded, types, place, selection, what, origin["tokenizer"], first
+                coded, types, data, selection, what, origin["tokenizer"], first
             )
             if split is not None and selection.vocabulary is None:
                 vocabulary.split_words = split.counts(vocabulary.normalization)
             if n_unknown:
                 origin["written_unknown"] = n_unknown
-            corpus = cls(ids, offsets, vocabulary, origin, place=place)
+            corpus = cls(ids, offsets, vocabulary, origin)
             if data is not None:
                 corpus._commit(data, fingerprint)
         return corpus
@@ -438,7 +431,7 @@ class Corpus:
         offsets = self.offsets[: n + 1]
         ids = self.ids[: offsets[-1]]
         origin = self.origin if n == self.n_sentences else self._origin_of_a_part()
-        return type(self)(ids, offsets, self.vocabulary, origin, place=self._place)
+        return type(self)(ids, offsets, self.vocabulary, origin)
 
     def split(self, fraction: float, seed: int = 0) -> tuple[Self, Self]:
         """Return two corpora of whole sentences in order: the rest, and a random ``fraction`` of the sentences.
@@ -457,24 +450,18 @@ class Corpus:
         return self._subset(~held_out), self._subset(held_out)
 
     def _subset(self, keep: NDArray[np.bool_]) -> Self:
-        """Copy the sentences where ``keep`` (sentences,) is true, in order, to a place of their own."""
-        place = Place()
-        kept_ids = GrowingArray("ids", np.int32, place)
-        kept_offsets = GrowingArray("offsets", np.int64, place)
-        try:
-            kept_offsets.append(np.zeros(1, dtype=np.int64))
-            first = 0
-            for block, bounds in self.blocks():
-                wanted = keep[first : first + len(bounds) - 1]
-                lengths = np.diff(bounds)
-                kept_offsets.append(kept_ids.size + np.cumsum(lengths[wanted]))
-                kept_ids.append(block[np.repeat(wanted, lengths)])
-                first += len(lengths)
-            ids, offsets = kept_ids.finish(), kept_offsets.finish()
-        finally:
-            kept_ids.close()
-            kept_offsets.close()
-        return type(self)(ids, offsets, self.vocabulary, self._origin_of_a_part(), place=place)
+        """Copy the sentences where ``keep`` (sentences,) is true, in order."""
+        ids, offsets = GrowingArray(np.int32), GrowingArray(np.int64)
+        offsets.append(np.zeros(1, dtype=np.int64))
+        first = 0
+        for block, bounds in self.blocks():
+            wanted = keep[first : first + len(bounds) - 1]
+            lengths = np.diff(bounds)
+            offsets.append(ids.size + np.cumsum(lengths[wanted]))
+            ids.append(block[np.repeat(wanted, lengths)])
+            first += len(lengths)
+        origin = self._origin_of_a_part()
+        return type(self)(ids.finish(), offsets.finish(), self.vocabulary, origin)
 
     def _origin_of_a_part(self) -> dict[str, Any]:
         """Return the origin without the written unknown words, which in a part nobody can tell from rare ones."""

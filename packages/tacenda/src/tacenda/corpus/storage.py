@@ -1,14 +1,12 @@
-"""Arrays that grow by appending: in memory while small, in a ``.npy`` file beyond."""
+"""Arrays that grow by appending: in memory while small, in a file beyond."""
 
+import io
 import mmap
-import os
-import shutil
 import tempfile
-import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,129 +23,85 @@ PASS_ITEMS = 1 << 22
 _HEADER_BYTES: Final = 128
 
 
-class Place:
-    """A folder for arrays: a given one, or a temporary one, made when needed and removed with its last user."""
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self.permanent = folder is not None
-        self._folder = folder
-
-    @property
-    def folder(self) -> Path:
-        """The folder; a temporary one is made when it is first asked for."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="tacenda-corpus-"))
-            weakref.finalize(self, _remove, self._folder, os.getpid())
-        return self._folder
-
-
-def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child that ends must not take its parent's files along
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 class GrowingArray:
-    """A one-dimensional array that grows by appending; in a permanent place it is a file from the start."""
+    """A one-dimensional array that grows by appending: in memory while small, then in a file.
 
-    def __init__(self, name: str, dtype: type[np.generic], place: Place) -> None:
-        self._name = name
-        self._dtype = np.dtype(dtype)
-        self._place = place
-        self._pieces: list[NDArray[Any]] = []
-        self._file: IO[bytes] | None = None
+    The file is a ``.npy`` file from the start if a ``path`` is given. Otherwise it has no name: it goes with the last
+    array that needs it, and a killed process leaves nothing behind.
+    """
+
+    def __init__(self, dtype: type[np.generic], path: Path | None = None) -> None:
+        self._dtype, self._path = np.dtype(dtype), path
+        self._file: Any = io.BytesIO()
         self.size = 0  # how many values there are
-        if place.permanent:
-            self._spill()
+        if path is not None:
+            with self._writing():
+                self._file = path.open("w+b")
+                self._file.write(b"\0" * _HEADER_BYTES)
 
     def append(self, values: NDArray[Any]) -> None:
         """Add values at the end."""
-        values = np.ascontiguousarray(values, dtype=self._dtype)
-        self.size += len(values)
-        if self._file is not None:
-            self._write(self._file, values)
-            return
-        self._pieces.append(values)
-        if self.size * self._dtype.itemsize > SPILL_BYTES:
-            self._spill()
+        with self._writing():
+            self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
+            self.size += len(values)
+            if self._is_in_memory and self.size * self._dtype.itemsize > SPILL_BYTES:
+                memory, self._file = self._file, tempfile.TemporaryFile()  # noqa: SIM115 - it stays
+                self._file.write(memory.getbuffer())
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """Yield the values so far in order, ``PASS_ITEMS`` or a few more at a time."""
-        for start in range(0, self.size if self._file is not None else 0, PASS_ITEMS):
-            yield self._read(start)
-        group: list[NDArray[Any]] = []
-        for piece in self._pieces:
-            group.append(piece)
-            if sum(map(len, group)) >= PASS_ITEMS:
-                yield np.concatenate(group)
-                group = []
-        if group:
-            yield np.concatenate(group)
+        """Yield the values so far in order, ``PASS_ITEMS`` at a time."""
+        for start in range(0, self.size, PASS_ITEMS):
+            self._seek(start)
+            n_bytes = min(PASS_ITEMS, self.size - start) * self._dtype.itemsize
+            yield np.frombuffer(self._file.read(n_bytes), dtype=self._dtype)
+        self._seek(self.size)
 
     def finish(self, table: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the whole array, read-only; a memory map if it is in a file.
 
         With a table, every value is replaced with ``table[value]``, block by block.
         """
-        if self._file is None:
-            if table is not None:
-                self._pieces = [table[piece] for piece in self._pieces]
-            whole = np.concatenate([*self._pieces, np.empty(0, self._dtype)])
-            self._pieces = []
-            whole.flags.writeable = False
-            return whole
-        if table is not None:
-            for start in range(0, self.size, PASS_ITEMS):
-                block = np.ascontiguousarray(table[self._read(start)], dtype=self._dtype)
-                self._file.seek(_HEADER_BYTES + start * self._dtype.itemsize)
-                self._write(self._file, block)
-        path = Path(self._file.name)
-        with writing(path):
-            self._file.seek(0)
-            header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size,)}
-            np.lib.format.write_array_header_1_0(self._file, header)
-            if self._file.tell() != _HEADER_BYTES:  # the values begin behind the room left for it
-                raise CorpusError(f"{path} was given a header of {self._file.tell()} bytes")
-            self._file.close()
-        whole = load_array(path, self._dtype, self.size)
-        weakref.finalize(whole, id, self._place)  # until then the file stays
+        with self._writing():
+            for n, block in enumerate(self.blocks() if table is not None else ()):
+                self._seek(n * PASS_ITEMS)
+                self._file.write(np.ascontiguousarray(table[block], dtype=self._dtype).data)  # type: ignore[index]
+            whole: NDArray[Any]
+            if self._path is not None:
+                self._file.seek(0)
+                header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size,)}
+                np.lib.format.write_array_header_1_0(self._file, header)
+                if (
+                    self._file.tell() != _HEADER_BYTES
+                ):  # the values begin behind the room left for it
+                    raise CorpusError(f"{self._path} has a header of {self._file.tell()} bytes")
+                self._file.close()
+                whole = load_array(self._path, self._dtype, self.size)
+            elif self._is_in_memory:
+                whole = np.ndarray(self.size, self._dtype, self._file.getbuffer())
+            else:
+                self._file.flush()
+                whole = np.memmap(self._file, self._dtype, "r", shape=(self.size,))
+        whole.flags.writeable = False
         return whole
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            with writing(Path(self._file.name)):
-                self._file.close()
+    @property
+    def _is_in_memory(self) -> bool:
+        return isinstance(self._file, io.BytesIO)
 
-    def _spill(self) -> None:
-        path = self._place.folder / f"{self._name}.npy"
-        with writing(path):
-            self._file = path.open("w+b")
-            self._file.write(b"\0" * _HEADER_BYTES)
-        for piece in self._pieces:
-            self._write(self._file, piece)
-        self._pieces = []
+    def _seek(self, n: int) -> None:
+        """Go to the place of the n-th value."""
+        self._file.seek((_HEADER_BYTES if self._path else 0) + n * self._dtype.itemsize)
 
-    def _write(self, file: IO[bytes], values: NDArray[Any]) -> None:
-        with writing(Path(file.name)):
-            file.write(values.data)
-
-    def _read(self, start: int) -> NDArray[Any]:
-        assert self._file is not None
-        self._file.seek(_HEADER_BYTES + start * self._dtype.itemsize)
-        n_bytes = min(PASS_ITEMS, self.size - start) * self._dtype.itemsize
-        return np.frombuffer(self._file.read(n_bytes), dtype=self._dtype)
+    def _writing(self) -> AbstractContextManager[None]:
+        return writing(self._path or Path(tempfile.gettempdir()))
 
 
 def lay_out(pieces: Iterable[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
     """Join pieces to one array: in memory, or a read-only map of a temporary file where it is large."""
-    growing = GrowingArray("values", dtype, Place())
-    try:
-        for piece in pieces:
-            growing.append(piece)
-        whole = growing.finish()
-    except BaseException:
-        growing.close()
-        raise
+    growing = GrowingArray(dtype)
+    for piece in pieces:
+        growing.append(piece)
+    whole = growing.finish()
     if not isinstance(whole, np.memmap):
         whole.flags.writeable = True  # as compiled code and torch like them best
     return whole

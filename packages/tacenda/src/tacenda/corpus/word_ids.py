@@ -20,6 +20,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import chain
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Final, TypedDict
 
 import numpy as np
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from tacenda.corpus.doubts import doubt_lines, doubt_tokens
 from tacenda.corpus.lines import Marks, sentence_without_marks
-from tacenda.corpus.storage import GrowingArray, Place
+from tacenda.corpus.storage import GrowingArray
 from tacenda.errors import CorpusError, warn
 from tacenda.learned_classes import count_neighbors, merge_classes
 from tacenda.progress import track
@@ -168,7 +169,7 @@ def code_sentences(
 def assemble(
     coded: Iterable[CodedBlock],
     types: Types,
-    place: Place,
+    folder: Path | None,
     selection: Selection,
     what: str,
     tokenizer: str | None,
@@ -176,40 +177,36 @@ def assemble(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], Vocabulary, int]:
     """Gather coded blocks, choose the vocabulary, and renumber.
 
-    Also return how many ``<unk>`` were written in the text. ``what`` is the text in words, for the error when it has no
-    tokens. ``first`` are its first lines; with the counts they may cause a warning, see `tacenda.corpus.doubts`.
+    Also return how many ``<unk>`` were written in the text. ``folder`` is for the arrays, if they are to stay. ``what``
+    is the text in words, for the error when it has no tokens. ``first`` are its first lines; with the counts they may
+    cause a warning, see `tacenda.corpus.doubts`.
     """
-    ids = GrowingArray("ids", np.int32, place)
-    offsets = GrowingArray("offsets", np.int64, place)
-    try:
-        offsets.append(np.zeros(1, dtype=np.int64))
-        for block, lengths in coded:
-            ends = ids.size + np.cumsum(lengths[lengths > 0])
-            ids.append(block)
-            offsets.append(ends)
-        if not ids.size:
-            raise CorpusError(f"there are no tokens in {what}; give a text with at least one word")
-        occurrences = np.zeros(len(types), dtype=np.int64)
-        for block in ids.blocks():
-            occurrences += np.bincount(block, minlength=len(types))
-        counts = dict(zip(types, occurrences.tolist(), strict=True))
-        said = doubt_lines(first)
-        if selection.vocabulary is None:  # a held-out text may be short or odd
-            said = said or doubt_tokens(counts, offsets.size - 1, tokenizer)
-        if said:
-            warn(said)
-        vocabulary = selection.choose(counts, offsets.size - 1)
-        if selection.vocabulary is None and selection.oov == "learned":
-            table = vocabulary.encode(types, remember=False)
-            starts = np.concatenate(list(offsets.blocks()))
-            neighbors = count_neighbors((table[each] for each in ids.blocks()), starts, vocabulary)
-            vocabulary = merge_classes(vocabulary, neighbors, selection.min_class_count)
-        final = ids.finish(vocabulary.encode(types, remember=False))
-        return final, offsets.finish(), vocabulary, counts.get(UNKNOWN, 0)
-    except BaseException:
-        ids.close()
-        offsets.close()
-        raise
+    ids = GrowingArray(np.int32, folder and folder / "ids.npy")
+    offsets = GrowingArray(np.int64, folder and folder / "offsets.npy")
+    offsets.append(np.zeros(1, dtype=np.int64))
+    for block, lengths in coded:
+        ends = ids.size + np.cumsum(lengths[lengths > 0])
+        ids.append(block)
+        offsets.append(ends)
+    if not ids.size:
+        raise CorpusError(f"there are no tokens in {what}; give a text with at least one word")
+    occurrences = np.zeros(len(types), dtype=np.int64)
+    for block in ids.blocks():
+        occurrences += np.bincount(block, minlength=len(types))
+    counts = dict(zip(types, occurrences.tolist(), strict=True))
+    said = doubt_lines(first)
+    if selection.vocabulary is None:  # a held-out text may be short or odd
+        said = said or doubt_tokens(counts, offsets.size - 1, tokenizer)
+    if said:
+        warn(said)
+    vocabulary = selection.choose(counts, offsets.size - 1)
+    if selection.vocabulary is None and selection.oov == "learned":
+        table = vocabulary.encode(types, remember=False)
+        starts = np.concatenate(list(offsets.blocks()))
+        neighbors = count_neighbors((table[each] for each in ids.blocks()), starts, vocabulary)
+        vocabulary = merge_classes(vocabulary, neighbors, selection.min_class_count)
+    final = ids.finish(vocabulary.encode(types, remember=False))
+    return final, offsets.finish(), vocabulary, counts.get(UNKNOWN, 0)
 
 
 def _code_in_processes(

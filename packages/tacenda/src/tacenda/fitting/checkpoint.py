@@ -46,24 +46,33 @@ class Checkpoint:
 
 
 class CheckpointFolder:
-    """The one checkpoint of a folder, to be written and read."""
+    """The one checkpoint of a folder, to be written and read; that of a fit which ``identity`` tells from others."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        identity: dict[str, Any] | None = None,
+        every_steps: int | None = None,
+        every_seconds: float | None = None,
+    ) -> None:
         self.folder = store.path_of(folder, FittingError)
         self.manifest = self.folder / MANIFEST
+        self._identity, self._every = identity or {}, (every_steps, every_seconds)
+        self._saved_at, self._saved_once = time.monotonic(), False
         self._best: tuple[int, dict[str, Any]] | None = None  # (version, file entry) last written
         self._fresh: list[Path] = []  # files written since the last manifest
-        self._claim = ExitStack()
-        self._is_ours = False
+        self._claimed: ExitStack | None = None
 
     def claim(self) -> None:
         """Keep the folder, which exists, for this object until `release`.
 
         Raises FittingError if another fit keeps it: each would remove the files of the other.
         """
-        if not self._is_ours:
+        if self._claimed is not None:
+            return
+        with ExitStack() as claimed:
             try:
-                self._claim.enter_context(store.claim(self.folder))
+                claimed.enter_context(store.claim(self.folder))
             except BlockingIOError as error:
                 raise FittingError(
                     f"another fit ({error.strerror}) keeps its checkpoints in {self.folder}: give each fit a separate "
@@ -73,12 +82,32 @@ class CheckpointFolder:
                 raise FittingError(
                     f"cannot save a checkpoint in {self.folder}: {error.strerror or error}; choose another folder"
                 ) from error
-            self._is_ours = True
+            self._claimed = claimed.pop_all()
 
     def release(self) -> None:
         """Let others write into the folder."""
-        self._claim.close()
-        self._is_ours = False
+        if self._claimed is not None:
+            self._claimed.close()
+        self._claimed = None
+
+    def due(self, step: int) -> bool:
+        """Tell whether a checkpoint is due after ``step`` steps."""
+        steps, seconds = self._every
+        if steps and step % steps == 0:
+            return True
+        return seconds is not None and time.monotonic() - self._saved_at >= seconds
+
+    def record(
+        self, progress: dict[str, Any], state: State, best: State | None, best_version: int
+    ) -> None:
+        """Save a checkpoint. The first that cannot be written ends the fit; a later one causes a warning."""
+        try:
+            self.write(Checkpoint(self._identity, progress, state, best), best_version)
+        except FittingError as error:
+            if not self._saved_once:
+                raise
+            warn(f"{error}; the fit goes on", RuntimeWarning)
+        self._saved_at, self._saved_once = time.monotonic(), True
 
     def write(self, checkpoint: Checkpoint, best_version: int) -> None:
         """Save a checkpoint; ``best_version`` changes whenever the best parameters do.
@@ -132,76 +161,6 @@ class CheckpointFolder:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._damage_error(f"cannot be read ({describe(error)})") from error
 
-    def _write_arrays(self, role: str, arrays: State) -> dict[str, Any]:
-        # safetensors silently scrambles arrays that are not in C order
-        data = save({key: np.asarray(array, order="C") for key, array in arrays.items()})
-        digest = hashlib.sha256(data).hexdigest()
-        name = f"{role}-{digest[:32]}.safetensors"
-        if not (self.folder / name).exists():
-            store.write_file(self.folder / name, data)
-            self._fresh.append(self.folder / name)
-        return {"name": name, "size": len(data), "sha256": digest}
-
-    def _read_arrays(self, role: str, entry: dict[str, Any]) -> dict[str, NDArray[Any]]:
-        name = entry["name"]
-        if Path(name).name != name or not name.startswith(f"{role}-"):
-            raise self._damage_error(f"names a file it may not name: {name!r}")
-        path = self.folder / name
-        try:
-            with store.open_regular(path) as file:
-                # a file of another size is not read: it may be larger than the memory
-                fits = os.fstat(file.fileno()).st_size == entry["size"]
-                data = file.read() if fits else b""
-        except (OSError, ValueError) as error:
-            raise self._damage_error(
-                f"names {name}, which cannot be read ({describe(error)})"
-            ) from error
-        if len(data) != entry["size"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
-            raise self._damage_error(f"names {name}, whose contents are not those that were saved")
-        try:
-            return dict(load(data))
-        except SafetensorError as error:
-            raise self._damage_error(f"names {name}, which is not a safetensors file") from error
-
-    def _damage_error(self, what: str) -> FittingError:
-        return FittingError(
-            f"the checkpoint {self.manifest} {what}; remove its folder, or start afresh with resume=False"
-        )
-
-
-class Recorder(CheckpointFolder):
-    """Saves and finds the checkpoint of one fit, which ``identity`` tells from others."""
-
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        identity: dict[str, Any],
-        every_steps: int | None,
-        every_seconds: float | None,
-    ) -> None:
-        super().__init__(folder)
-        self._identity, self._every = identity, (every_steps, every_seconds)
-        self._saved_at, self._saved_once = time.monotonic(), False
-
-    def due(self, step: int) -> bool:
-        """Tell whether a checkpoint is due after ``step`` steps."""
-        steps, seconds = self._every
-        if steps and step % steps == 0:
-            return True
-        return seconds is not None and time.monotonic() - self._saved_at >= seconds
-
-    def record(
-        self, progress: dict[str, Any], state: State, best: State | None, best_version: int
-    ) -> None:
-        """Save a checkpoint. The first that cannot be written ends the fit; a later one causes a warning."""
-        try:
-            self.write(Checkpoint(self._identity, progress, state, best), best_version)
-        except FittingError as error:
-            if not self._saved_once:
-                raise
-            warn(f"{error}; the fit goes on", RuntimeWarning)
-        self._saved_at, self._saved_once = time.monotonic(), True
-
     def find(self, resume: Resume) -> Checkpoint | None:
         """Return the checkpoint to go on from, or None to start from the beginning.
 
@@ -238,3 +197,39 @@ class Recorder(CheckpointFolder):
                 "use another folder, or remove this one, or start afresh with resume=False"
             )
         return saved
+
+    def _write_arrays(self, role: str, arrays: State) -> dict[str, Any]:
+        # safetensors silently scrambles arrays that are not in C order
+        data = save({key: np.asarray(array, order="C") for key, array in arrays.items()})
+        digest = hashlib.sha256(data).hexdigest()
+        name = f"{role}-{digest[:32]}.safetensors"
+        if not (self.folder / name).exists():
+            store.write_file(self.folder / name, data)
+            self._fresh.append(self.folder / name)
+        return {"name": name, "size": len(data), "sha256": digest}
+
+    def _read_arrays(self, role: str, entry: dict[str, Any]) -> dict[str, NDArray[Any]]:
+        name = entry["name"]
+        if Path(name).name != name or not name.startswith(f"{role}-"):
+            raise self._damage_error(f"names a file it may not name: {name!r}")
+        path = self.folder / name
+        try:
+            with store.open_regular(path) as file:
+                # a file of another size is not read: it may be larger than the memory
+                fits = os.fstat(file.fileno()).st_size == entry["size"]
+                data = file.read() if fits else b""
+        except (OSError, ValueError) as error:
+            raise self._damage_error(
+                f"names {name}, which cannot be read ({describe(error)})"
+            ) from error
+        if len(data) != entry["size"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
+            raise self._damage_error(f"names {name}, whose contents are not those that were saved")
+        try:
+            return dict(load(data))
+        except SafetensorError as error:
+            raise self._damage_error(f"names {name}, which is not a safetensors file") from error
+
+    def _damage_error(self, what: str) -> FittingError:
+        return FittingError(
+            f"the checkpoint {self.manifest} {what}; remove its folder, or start afresh with resume=False"
+        )

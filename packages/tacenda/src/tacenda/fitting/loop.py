@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tacenda.errors import ConfigurationError, FittingError, describe, is_of_compiler, warn
-from tacenda.fitting.checkpoint import Recorder, Resume
+from tacenda.fitting.checkpoint import CheckpointFolder, Resume
 from tacenda.fitting.history import DivergenceError, Evaluation, History, read_count
 from tacenda.fitting.schedules import Position, Schedule
 from tacenda.fitting.trainer import BatchSource, State, StepResult, Trainer, is_plausible, pack
@@ -214,7 +214,7 @@ class FitLoop:
         self._run, self._callbacks = run, tuple(run.callbacks)
         rate = settings.learning_rate
         self._schedule = rate if isinstance(rate, Schedule) else Schedule(rate)
-        self.recorder: Recorder | None = None
+        self.recorder: CheckpointFolder | None = None
         self._interrupted = threading.Event()
         self._batch = 0  # batches done in the current epoch
         # losses are kept as the model gave them and converted together: a model on a GPU need not wait at every step
@@ -383,7 +383,7 @@ class FitLoop:
         if self._best is not None:
             self.model.load_parameters(self._best)
 
-    def _save(self, recorder: Recorder) -> None:
+    def _save(self, recorder: CheckpointFolder) -> None:
         """Save a checkpoint."""
         self.history.seconds = self._earlier + time.monotonic() - self._began
         self._flush()
@@ -406,7 +406,7 @@ class FitLoop:
             "data": self.source.fingerprint(),
             "settings": {k: v for k, v in settings.items() if k not in _MAY_DIFFER},
         }
-        self.recorder = Recorder(folder, known, run.every_steps, run.every_seconds)
+        self.recorder = CheckpointFolder(folder, known, run.every_steps, run.every_seconds)
         saved = self.recorder.find(run.resume)
         if saved is None:
             return

@@ -25,6 +25,8 @@ nanoseconds, more than the work on it; asked for while the row before it is work
 Import this module only from ``cpu.py`` files: it imports numba.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from llvmlite import ir
@@ -153,109 +155,80 @@ def store(typing_context: Any, value: Any, array: Any, offset: Any, n: Any) -> A
     return types.void(vector, array, types.int64, types.int64), generate
 
 
-@intrinsic
-def spread(typing_context: Any, value: Any) -> Any:
+def _lanewise(result: Any, *given: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function for compiled loops, of these types, of one that generates its code."""
+
+    def decorate(emit: Callable[..., Any]) -> Any:
+        @intrinsic
+        @wraps(emit)
+        def define(typing_context: Any, *_: Any) -> Any:
+            return result(*given), lambda _, builder, __, arguments: emit(builder, *arguments)
+
+        return define
+
+    return decorate
+
+
+@_lanewise(vector, types.float32)
+def spread(builder: Any, x: Any) -> Any:
     """``spread(x)``: a vector of sixteen times the number x."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _spread(builder, arguments[0], _LANES_OF_FLOAT)
-
-    return vector(types.float32), generate
+    return _spread(builder, x, _LANES_OF_FLOAT)
 
 
-@intrinsic
-def add(typing_context: Any, x: Any, y: Any) -> Any:
+@_lanewise(vector, vector, vector)
+def add(builder: Any, x: Any, y: Any) -> Any:
     """``add(x, y)``: x + y, lane by lane."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fadd(*arguments)
-
-    return vector(vector, vector), generate
+    return builder.fadd(x, y)
 
 
-@intrinsic
-def multiply(typing_context: Any, x: Any, y: Any) -> Any:
+@_lanewise(vector, vector, vector)
+def multiply(builder: Any, x: Any, y: Any) -> Any:
     """``multiply(x, y)``: x y, lane by lane."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fmul(*arguments)
-
-    return vector(vector, vector), generate
+    return builder.fmul(x, y)
 
 
-@intrinsic
-def multiply_add(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
+@_lanewise(vector, vector, vector, vector)
+def multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
     """``multiply_add(x, y, z)``: x y + z, lane by lane, in one instruction where the processor has it."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _call(builder, f"llvm.fmuladd.{_NAME}", _LANES_OF_FLOAT, list(arguments))
-
-    return vector(vector, vector, vector), generate
+    return _call(builder, f"llvm.fmuladd.{_NAME}", _LANES_OF_FLOAT, [x, y, z])
 
 
-@intrinsic
-def add_up(typing_context: Any, x: Any) -> Any:
+@_lanewise(types.float32, vector)
+def add_up(builder: Any, x: Any) -> Any:
     """``add_up(x)``: the sum of all lanes, a float32; halves are added, then quarters and so on."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        zero = ir.Constant(_FLOAT, 0.0)
-        # without leave to reorder LLVM would add one lane after the other
-        return _call(
-            builder,
-            f"llvm.vector.reduce.fadd.{_NAME}",
-            _FLOAT,
-            [zero, arguments[0]],
-            fastmath=("reassoc",),
-        )
-
-    return types.float32(vector), generate
+    # without leave to reorder LLVM would add one lane after the other
+    name, given = f"llvm.vector.reduce.fadd.{_NAME}", [ir.Constant(_FLOAT, 0.0), x]
+    return _call(builder, name, _FLOAT, given, fastmath=("reassoc",))
 
 
-@intrinsic
-def no_sums(typing_context: Any) -> Any:
+@_lanewise(whole_vector)
+def no_sums(builder: Any) -> Any:
     """``no_sums()``: sixteen int32 zeros, for `add_exponents` to begin with."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return ir.Constant(_LANES_OF_INT32, [0] * LANES)
-
-    return whole_vector(), generate
+    return ir.Constant(_LANES_OF_INT32, [0] * LANES)
 
 
-@intrinsic
-def add_exponents(typing_context: Any, sums: Any, x: Any) -> Any:
+@_lanewise(whole_vector, whole_vector, vector)
+def add_exponents(builder: Any, sums: Any, x: Any) -> Any:
     """``add_exponents(sums, x)``: sums + floor(log2 x), lane by lane, of numbers that are positive and normal."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        sums, x = arguments
-        bits = builder.bitcast(x, _LANES_OF_INT32)
-        exponents = builder.lshr(bits, ir.Constant(_LANES_OF_INT32, [_EXPONENT] * LANES))
-        bias = ir.Constant(_LANES_OF_INT32, [_BIAS] * LANES)
-        return builder.add(sums, builder.sub(exponents, bias))
-
-    return whole_vector(whole_vector, vector), generate
+    bits = builder.bitcast(x, _LANES_OF_INT32)
+    exponents = builder.lshr(bits, ir.Constant(_LANES_OF_INT32, [_EXPONENT] * LANES))
+    bias = ir.Constant(_LANES_OF_INT32, [_BIAS] * LANES)
+    return builder.add(sums, builder.sub(exponents, bias))
 
 
-@intrinsic
-def mantissas(typing_context: Any, x: Any) -> Any:
+@_lanewise(vector, vector)
+def mantissas(builder: Any, x: Any) -> Any:
     """``mantissas(x)``: x / 2 ** floor(log2 x), from 1 to 2, lane by lane, of numbers that are positive and normal."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        bits = builder.bitcast(arguments[0], _LANES_OF_INT32)
-        digits = ir.Constant(_LANES_OF_INT32, [(1 << _EXPONENT) - 1] * LANES)
-        one = ir.Constant(_LANES_OF_INT32, [_BIAS << _EXPONENT] * LANES)
-        return builder.bitcast(builder.or_(builder.and_(bits, digits), one), _LANES_OF_FLOAT)
-
-    return vector(vector), generate
+    bits = builder.bitcast(x, _LANES_OF_INT32)
+    digits = ir.Constant(_LANES_OF_INT32, [(1 << _EXPONENT) - 1] * LANES)
+    one = ir.Constant(_LANES_OF_INT32, [_BIAS << _EXPONENT] * LANES)
+    return builder.bitcast(builder.or_(builder.and_(bits, digits), one), _LANES_OF_FLOAT)
 
 
-@intrinsic
-def as_floats(typing_context: Any, sums: Any) -> Any:
+@_lanewise(vector, whole_vector)
+def as_floats(builder: Any, sums: Any) -> Any:
     """``as_floats(sums)``: sixteen int32 as float32."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.sitofp(arguments[0], _LANES_OF_FLOAT)
-
-    return vector(whole_vector), generate
+    return builder.sitofp(sums, _LANES_OF_FLOAT)
 
 
 @intrinsic

@@ -1,4 +1,4 @@
-"""Operations of several models: steps of optimizers, sparse times dense, tall matrices, hidden units summed out.
+"""Operations of several models: steps of optimizers, sparse times dense, rows of unit length, hidden units summed out.
 
 On a CUDA device floating arrays are torch tensors there, unless said otherwise. NaN and infinity propagate, and all
 operations release the GIL. No result depends on a number of threads.
@@ -9,18 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.arrays import Array, Float, Float64, Int32, below
+from tacenda.arrays import Array, Float, Int32, below
 from tacenda.errors import KernelError
 from tacenda.kernels.machinery.memory import WIDE, aligned_zeros
-from tacenda.kernels.operation import (
-    any_dtype,
-    any_layout,
-    anywhere,
-    cast,
-    host,
-    in_place,
-    operation,
-)
+from tacenda.kernels.operation import any_dtype, any_layout, in_place, operation
 
 # -- steps of optimizers -----------------------------------------------------------------------------
 
@@ -158,67 +150,9 @@ def sparse_product(
     return y.astype(np.float32)
 
 
-# -- matrices with a row for each word or token, and few columns -------------------------------------
-#
-# Fitting keeps matrices of the vocabulary on the device and all that is (states, states) on the host. Memory beside the
-# result: none on the CPU; on a device a row of X and one of Y.
+# -- rows of unit length -------------------------------------------------------------------------------
 
 TINY = 1e-12  # rows whose squared length is less are divided by the root of this: a row of zeros stays one
-
-
-@operation
-def tall_gram(
-    X: Float[Array, "rows left", any_layout, any_dtype],
-    Y: Float[Array, "rows right", any_layout, any_dtype],
-) -> NDArray[Any]:
-    """Return X^T Y (left, right), float64 on the host, summed in the wider dtype of the two."""
-    total = np.zeros((X.shape[1], Y.shape[1]))
-    for x, y in zip(X.astype(np.float64), Y.astype(np.float64), strict=True):
-        total += np.outer(x, y)
-    return total
-
-
-@operation
-def tall_product(
-    X: Float[Array, "rows columns", any_layout],
-    M: Float64[Array, "columns any", host, any_layout, cast],
-) -> NDArray[Any]:
-    """Return X M (rows, any) in the dtype of X and C order; M is on the host, and rounded to the dtype of X."""
-    rows = [x @ M for x in X.astype(np.float64)]
-    return np.array(rows, X.dtype).reshape(len(X), M.shape[1])
-
-
-@operation
-def tall_moments(
-    X: Float[Array, "rows columns", any_layout], centred: bool = False
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean m of the rows and sum_i (x_i - m) (x_i - m)^T, float64 on the host.
-
-    Sums are in float64 on the CPU and in the dtype of X on a device, about the mean. ``centred`` says that the mean is
-    known to be zero.
-    """
-    mean = np.zeros(X.shape[1])
-    for x in X.astype(np.float64):
-        mean += 0 if centred else x / len(X)
-    around = X.astype(np.float64) - mean
-    return mean, sum((np.outer(x, x) for x in around), np.zeros((len(mean), len(mean))))
-
-
-@operation
-def tall_update(
-    Y: Float[Array, "rows columns", in_place],
-    u: Float[Array, "rows", any_dtype, any_layout, anywhere],
-    X: Float[Array, "rows columns", any_layout],
-    a: float = 1.0,
-) -> Any:
-    """Subtract ``a u (u^T X)`` from Y, in place, and return Y.
-
-    u is on the host or where Y is, and is rounded to the dtype of Y; X may be Y.
-    """
-    along = a * (u.astype(np.float64) @ X.astype(np.float64))
-    for i in range(len(Y)):
-        Y[i] = Y[i] - float(u[i]) * along
-    return Y
 
 
 @operation

@@ -4,7 +4,6 @@ import math
 from itertools import pairwise
 
 import numpy as np
-import scipy.linalg.blas
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
@@ -219,35 +218,7 @@ def _padded(dense: _Float, scale: _Float | None, threads: int) -> _Float:
     return table
 
 
-# -- tall matrices ----------------------------------------------------------------------------------
-#
-# Tall matrices on the CPU: BLAS for products, one pass over memory for unit rows.
-
-
-def tall_gram(X, Y):
-    return np.asarray(X.T @ Y, np.float64)
-
-
-def tall_product(X, M):
-    return np.ascontiguousarray(X @ M.astype(X.dtype))
-
-
-def tall_moments(X, centred):
-    rows = X.astype(np.float64)
-    mean = np.zeros(rows.shape[1])
-    if len(rows) and not centred:
-        mean = rows.mean(axis=0)
-        rows = rows - mean
-    return mean, rows.T @ rows
-
-
-def tall_update(Y, u, X, a):
-    # Y.T is the matrix in Fortran's order that BLAS changes where it lies
-    update = scipy.linalg.blas.sger if Y.dtype == np.float32 else scipy.linalg.blas.dger
-    u = u.astype(Y.dtype, copy=False)
-    if Y.size:
-        update(-a, u @ X, u, a=Y.T, overwrite_a=1)
-    return Y
+# -- rows of unit length ------------------------------------------------------------------------------
 
 
 def unit_rows(X):

@@ -117,45 +117,12 @@ def adam() -> Iterator[Sample]:
             yield f"{shape}, step {t}", (table, mean, square**2, gradient, 0.01, t)
 
 
-def tall_gram() -> Iterator[Sample]:
-    """No rows, no columns, one of each, a layout other than C order."""
-    for rows, first, second in ((0, 2, 3), (5, 0, 1), (1, 1, 1), (63, 7, 16)):
-        rng = np.random.default_rng(rows)
-        X, Y = (_normal(rng, width, rows).T for width in (first, second))
-        yield f"{rows} rows of {first} and {second}", (X, Y)
-
-
-def tall_product() -> Iterator[Sample]:
-    """The same, with a matrix on the right."""
-    for label, (X, Y) in tall_gram():
-        yield label, (X, np.random.default_rng(1).standard_normal((X.shape[1], Y.shape[1])))
-
-
-def _tall_pairs() -> Iterator[Sample]:
-    """No rows, no columns, one of each."""
-    for rows, width in ((0, 2), (5, 0), (1, 1), (63, 7)):
-        rng = np.random.default_rng(rows)
-        yield f"{rows} rows of {width}", (_normal(rng, rows, width), _normal(rng, rows, width))
-
-
-def tall_moments() -> Iterator[Sample]:
-    """The same, with a mean far from zero, and with one that is known."""
-    for label, (X, _) in _tall_pairs():
-        for centred in (False, True):
-            yield f"{label}, centred={centred}", (X + 3, centred)
-
-
-def tall_update() -> Iterator[Sample]:
-    """The same, with a vector."""
-    for label, (Y, X) in _tall_pairs():
-        yield label, (Y, _normal(np.random.default_rng(2), len(Y)), X, 0.5)
-
-
 def unit_rows() -> Iterator[Sample]:
-    """The same, and a row of zeros."""
-    for label, (Y, _) in _tall_pairs():
-        yield label, (Y,)
-        yield f"{label}, zeros", (Y * 0,)
+    """No rows, no columns, one of each, and a row of zeros."""
+    for rows, width in ((0, 2), (5, 0), (1, 1), (63, 7)):
+        X = _normal(np.random.default_rng(rows), rows, width)
+        yield f"{rows} rows of {width}", (X,)
+        yield f"{rows} rows of {width}, zeros", (X * 0,)
 
 
 def hidden_sums() -> Iterator[Sample]:
@@ -522,9 +489,8 @@ def _stochastic(rng: np.random.Generator, *shape: int) -> Any:
 SAMPLES: dict[str, Callable[[], Iterator[Sample]]] = {
     function.__name__: function
     for function in (
-        lagged_counts, merge_counts, linear_recurrence, modal_scan, sparse_product, adagrad, adam, tall_gram,
-        tall_product, tall_moments, tall_update, unit_rows, hidden_sums, context_sum,
-        context_sum_backward, tree_softmax, tree_softmax_step,
+        lagged_counts, merge_counts, linear_recurrence, modal_scan, sparse_product, adagrad, adam, unit_rows,
+        hidden_sums, context_sum, context_sum_backward, tree_softmax, tree_softmax_step,
         tree_softmax_distribution, hmm_block, hmm_block_backward, hmm_features, hmm_features_backward, block_softmax,
         block_softmax_backward, class_softmax, class_softmax_backward, streaming_logsumexp,
         streaming_logsumexp_backward, rating_sgd, rating_visits, rating_scores, rating_solves, link_draws,

@@ -1,0 +1,60 @@
+"""Matrices with a row for each word or token and few columns: numpy and BLAS on the CPU, torch on a device.
+
+Fitting keeps matrices of the vocabulary on the device and all that is (states, states) on the host. Memory besides the
+result: none on the CPU, and on a device a row of each matrix. float32 is multiplied as float32 unless torch is told
+that TF32 will do (`torch.set_float32_matmul_precision`).
+"""
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg.blas
+from numpy.typing import NDArray
+
+from tacenda.arrays import Array, in_c_order, library, to_numpy, to_tensors
+
+
+def gram(X: Array, Y: Array) -> NDArray[np.float64]:
+    """Return X^T Y (left, right), float64 on the host, summed in the wider dtype of the two."""
+    if isinstance(X, np.ndarray):
+        return np.asarray(X.T @ Y, np.float64)
+    dtype = library(X).promote_types(X.dtype, Y.dtype)
+    found: NDArray[np.float64] = to_numpy((X.T.to(dtype) @ Y.to(dtype)).double())
+    return found
+
+
+def product(X: Array, M: NDArray[Any]) -> NDArray[Any]:
+    """Return X M (rows, any) in the dtype of X and C order; M is on the host, and rounded to the dtype of X."""
+    there: Any = M if isinstance(X, np.ndarray) else to_tensors((M,), X.device)[0]
+    found: NDArray[Any] = in_c_order(X @ in_c_order(there, X.dtype))
+    return found
+
+
+def moments(X: Array, centred: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean m of the rows and sum_i (x_i - m) (x_i - m)^T, float64 on the host.
+
+    Sums are in float64 on the CPU and in the dtype of X on a device, about the mean. ``centred`` says that the mean is
+    known to be zero.
+    """
+    X = X.astype(np.float64) if isinstance(X, np.ndarray) else X
+    if centred or not len(X):
+        return np.zeros(X.shape[1]), gram(X, X)
+    mean = X.mean(0)
+    rows = X - mean
+    return np.asarray(to_numpy(mean), np.float64), gram(rows, rows)
+
+
+def update(Y: Array, u: Array, X: Array, a: float = 1.0) -> Array:
+    """Subtract ``a u (u^T X)`` from Y (rows, columns), in place, and return Y, which is in C order; X may be Y.
+
+    u (rows,) is on the host or where Y is, and is rounded to the dtype of Y.
+    """
+    if not isinstance(Y, np.ndarray):
+        u = to_tensors((u,), Y.device)[0].to(Y.dtype)
+        return Y.addr_(u, u @ X, alpha=-a)
+    if Y.size:
+        u = in_c_order(u, Y.dtype)
+        # Y.T is the matrix in Fortran's order that BLAS changes where it lies
+        step = scipy.linalg.blas.sger if Y.dtype == np.float32 else scipy.linalg.blas.dger
+        step(-a, u @ X, u, a=Y.T, overwrite_a=1)
+    return Y
