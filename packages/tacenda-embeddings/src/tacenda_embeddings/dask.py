@@ -8,7 +8,6 @@ and the parts are added up.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise
@@ -19,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.pair_counts import RunStore, block_length, write
+from tacenda.corpus.pair_counts import RunStore, block_length, stack
 from tacenda.dask import ClusterCorpus, Part
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
 from tacenda.vocabulary import Vocabulary
-from tacenda_embeddings.lds.lagged_counts import DEFAULT_BUDGET, LaggedCounts, Place
+from tacenda_embeddings.lds.lagged_counts import DEFAULT_BUDGET, LaggedCounts
 from tacenda_embeddings.lds.model import LDS
 from tacenda_embeddings.lds.settings import N_LAGS
 
@@ -73,13 +72,9 @@ def count_lags(
         "counting pairs",
         given=list(_histories(tails, n_lags)),
     )
-    storage = tempfile.TemporaryDirectory(prefix="tacenda-counts-", dir=scratch)
-    lags = [
-        write(Path(storage.name) / f"lag-{k}", islice(pieces, len(blocks)))
-        for k in range(1, n_lags + 1)
-    ]
-    place, origin = Place(storage=storage), corpus.origin
-    return LaggedCounts(corpus.vocabulary, lags, corpus.type_counts, origin=origin, place=place)
+    folder = Path(scratch) if scratch is not None else None
+    lags = [stack(islice(pieces, len(blocks)), 0, folder) for _ in range(n_lags)]
+    return LaggedCounts(corpus.vocabulary, lags, corpus.type_counts, origin=corpus.origin)
 
 
 def fit(model: LDS, corpus: ClusterCorpus) -> LDS:
@@ -114,12 +109,12 @@ def _count(
         stream = np.concatenate([tail, piece])
         store.add(lagged_counts(stream, n_lags, len(vocabulary), len(tail)))
         tail = stream[-n_lags:]
-    lags, storage = store.finish()
+    lags = store.finish()
     if not lags:  # a part without a sentence
         lags = [Counts(np.zeros(len(vocabulary) + 1, np.int64), _NOTHING, _NOTHING)] * n_lags
     # copied, so that the whole matrix can go
     pieces = [Counts(*map(np.array, lag.rows(*block))) for lag in lags for block in blocks]
-    del lags, storage
+    del lags
     return pieces
 
 

@@ -101,11 +101,7 @@ def join_texts(texts: Iterable[tuple[Ids, Offsets]]) -> tuple[Ids, Offsets]:
     for words, offsets in texts:
         cuts.append(ids.size + offsets[1:])
         ids.append(words)
-    found = ids.finish(), cuts.finish()
-    for array in found:
-        if not isinstance(array, np.memmap):
-            array.flags.writeable = True  # as compiled code and torch like them best
-    return found
+    return ids.finish(), cuts.finish()
 
 
 def pieces(ids: Ids, overlap: int = 0, *, backwards: bool = False) -> Iterator[Ids]:

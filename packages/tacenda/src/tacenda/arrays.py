@@ -80,10 +80,10 @@ class Constraint(NamedTuple):
 
 
 class Below(NamedTuple):
-    """Integers from ``lowest`` to the size of a dimension, less one."""
+    """Require integers from ``lowest`` that are less than the size of a dimension."""
 
     dimension: str
-    lowest: int
+    lowest: int = 0
 
     def fault(self, array: NDArray[Any], sizes: Sizes) -> str | None:
         """Return what is wrong, or None."""
@@ -109,19 +109,12 @@ class Cuts(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The name of the array in a saved model."""
+    """Save the array under a name other than that of its field."""
 
     name: str
 
 
-def below(dimension: str, lowest: int = 0) -> Below:
-    """Require integers from ``lowest`` that are less than the size of a dimension."""
-    return Below(dimension, lowest)
-
-
-def named(name: str) -> Named:
-    """Save the array under a name other than that of its field."""
-    return Named(name)
+below, named = Below, Named
 
 
 def over(*axes: int) -> Constraint:

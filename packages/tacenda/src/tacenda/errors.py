@@ -95,14 +95,12 @@ def warn(
             return
         _given[id(owner)].add(topic)
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_not_the_user(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in _NOT_THE_USER and not package.startswith("tacenda_"):
+            break
         level, frame = level + 1, frame.f_back
     warnings.warn(_make_printable(message), category, stacklevel=level)
-
-
-def _is_not_the_user(module: str) -> bool:
-    package = module.partition(".")[0]
-    return package in _NOT_THE_USER or package.startswith("tacenda_")
 
 
 def is_of_compiler(error: BaseException) -> bool:

@@ -17,7 +17,6 @@ A model with one option:
 
 from __future__ import annotations
 
-import importlib.metadata
 import inspect
 import os
 from collections.abc import Mapping
@@ -235,7 +234,7 @@ class Estimator:
             kind=self.kind,
             name=self.name,
             distribution=self.distribution,
-            version=_version(self.distribution),
+            version=plugins.version_of(self.distribution),
             config=self.config_dict(),
             arrays=arrays,
             figures=list(getattr(self, "figures", [])),
@@ -350,10 +349,3 @@ def resolve(artifact: Artifact) -> Any:
             f"the plugin {artifact.name!r} of {artifact.distribution} loads no artifacts"
         )
     return found.from_artifact(artifact)
-
-
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        return ""

@@ -113,6 +113,14 @@ def canonical(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
+def version_of(distribution: str) -> str:
+    """Return the version of an installed distribution; "" if there is none, as of what was registered by hand."""
+    try:
+        return importlib.metadata.version(distribution)
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return ""
+
+
 def available(kind: str | None = None) -> list[PluginRecord]:
     """List the plugins of one kind, or of all kinds, without importing any."""
     if kind is not None and kind not in KINDS:

@@ -137,7 +137,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_old_corpus(text, folder, mo
         real(descriptor)
 
     if call == 8:  # not while saving, but while the ids are written
-        monkeypatch.setattr(storage.GrowingArray, "_seek", lambda self, n: _full(self._path))
+        monkeypatch.setattr(storage.GrowingArray, "append", lambda self, _: _full(self._path))
     else:
         monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CorpusError, match=r"cannot write .*No space left"):

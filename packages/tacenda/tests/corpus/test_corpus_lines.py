@@ -174,7 +174,7 @@ def test_progress_counts_the_bytes_of_the_files(tmp_path):
     packed.write_bytes(lzma.compress(plain.read_bytes()))
     for path in (plain, packed):
         seen = []
-        for _ in corpus_lines.read_blocks(path, advance=seen.append):
+        for _ in corpus_lines.byte_chunks(path, seen.append):
             pass
         assert sum(seen) == path.stat().st_size
 

@@ -31,11 +31,10 @@ DEFAULT_BUDGET = 2 << 30
 
 
 class Place(NamedTuple):
-    """Where sums of counts go, and what is kept while they are mapped from there."""
+    """Where sums of counts go."""
 
     memory_budget: int = DEFAULT_BUDGET
     scratch: Path | None = None
-    storage: Any = None  # a temporary folder, gone with the counts
 
 
 class LaggedCounts(Estimator):
@@ -98,12 +97,12 @@ class LaggedCounts(Estimator):
             r: subspace identification with a Hankel matrix of s x s blocks needs 2s - 1 lags.
         memory_budget
             Bytes that counting may take, whatever the size of the corpus; what does not fit goes
-            to a temporary folder, and `lags` are then mapped from there. A few arrays of the
+            to temporary files, and `lags` are then mapped from there. A few arrays of the
             vocabulary's length come on top.
         threads
             Threads that count; the result does not depend on it.
         scratch
-            Where to create the temporary folder; the system's default if None.
+            Where to create the temporary files; the system's default if None.
 
         Raises
         ------
@@ -136,7 +135,7 @@ class LaggedCounts(Estimator):
             found.lags,
             found.unigram,
             origin=getattr(corpus, "origin", {}),
-            place=Place(memory_budget, folder, found.storage),
+            place=Place(memory_budget, folder),
         )
 
     @property
@@ -174,8 +173,7 @@ class LaggedCounts(Estimator):
         store = RunStore(len(self.vocabulary), budget // 3, self._place.scratch)
         store.add(self.lags)
         store.add(other.lags)
-        lags, storage = store.finish()
-        place = Place(budget, self._place.scratch, storage)
+        lags, place = store.finish(), Place(budget, self._place.scratch)
         unigram = self.unigram + other.unigram
         return LaggedCounts(self.vocabulary, lags, unigram, origin=origin, place=place)
 
@@ -186,7 +184,7 @@ class LaggedCounts(Estimator):
         lags = [
             lag._replace(data=np.multiply(lag.data, factor, dtype=np.float32)) for lag in self.lags
         ]
-        # what holds of the text, but for its length; the columns may still be mapped from the folder
+        # what holds of the text, but for its length
         origin = {name: self.fitted_on.get(name) for name in ("sources", "tokenizer")}
         unigram = self.unigram * float(factor)
         return LaggedCounts(self.vocabulary, lags, unigram, origin=origin, place=self._place)

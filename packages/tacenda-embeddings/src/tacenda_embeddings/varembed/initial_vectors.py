@@ -15,8 +15,8 @@ import numpy.typing as npt
 import scipy.sparse
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.pair_counts import row_blocks
-from tacenda.corpus.storage import GrowingArray, forget_pages
+from tacenda.corpus.pair_counts import row_blocks, stack
+from tacenda.corpus.storage import forget_pages
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.sequences import Counts
 from tacenda.progress import announce
@@ -209,15 +209,15 @@ class StoredRows:
     """A sparse float32 matrix (rows, columns), written and read in blocks of rows; in files where it is large."""
 
     def __init__(self, n_columns: int, blocks: Iterable[scipy.sparse.csr_array]) -> None:
-        lengths = [np.zeros(1, np.int64)]
-        indices, data = GrowingArray(np.int32), GrowingArray(np.float32)
-        for block in blocks:
-            lengths.append(np.diff(block.indptr).astype(np.int64))
-            indices.append(block.indices)
-            data.append(block.data)
-        indptr = np.cumsum(np.concatenate(lengths))
-        self._entries = Counts(indptr, indices.finish(), data.finish())
-        self.shape = len(indptr) - 1, n_columns
+        self._entries = stack(
+            Counts(
+                block.indptr.astype(np.int64),
+                block.indices.astype(np.int32, copy=False),
+                block.data,
+            )
+            for block in blocks
+        )
+        self.shape = len(self._entries.indptr) - 1, n_columns
 
     def blocks(self) -> Iterator[tuple[int, scipy.sparse.csr_array]]:
         """Yield blocks of rows, each with the number of its first row."""

@@ -30,11 +30,12 @@ from scipy.sparse import csr_array
 
 from tacenda import store
 from tacenda.corpus.lines import numbered_lines, whole_number
-from tacenda.corpus.pair_counts import count_stream, row_blocks
-from tacenda.corpus.storage import GrowingArray, forget_pages
+from tacenda.corpus.pair_counts import count_stream, row_blocks, stack
+from tacenda.corpus.storage import forget_pages
 from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
 from tacenda.kernels.machinery.compiled import njit
+from tacenda.kernels.sequences import Counts
 from tacenda.progress import Progress, track
 from tacenda_lm.hidden_markov.tables import text_of
 from tacenda_lm.sequences import Ids, occurrences, pieces
@@ -299,21 +300,22 @@ def agglomerate(
 
 def _rank_neighbors(pairs: WordPairs, of: Neighbors, order: _Ints, rank: _Ints) -> Neighbors:
     """Return the neighbors of words by rank: the words of ``order``, and -1 for ``</s>``, all ascending."""
-    lengths, words, counts = [np.zeros(1, np.int64)], GrowingArray(np.int32), GrowingArray(np.int32)
-    for start in range(0, len(order), _PIECE):
-        some = order[start : start + _PIECE]
-        begins, sizes = of.borders[some], of.borders[some + 1] - of.borders[some]
-        borders = np.concatenate([[0], np.cumsum(sizes)])
-        at = np.repeat(begins - borders[:-1], sizes) + np.arange(borders[-1])
-        # rows of a sparse matrix, since scipy sorts and merges columns: </s> is column 0
-        parts = of.counts[at], rank[of.words[at]] + 1, borders
-        found = csr_array(parts, shape=(len(some), len(order) + 2))
-        found.sum_duplicates()  # the words that are never taken in are one
-        lengths.append(np.diff(found.indptr).astype(np.int64))
-        words.append(found.indices - 1)
-        counts.append(found.data)
-        pairs.forget()
-    return Neighbors.of(np.cumsum(np.concatenate(lengths)), words.finish(), counts.finish())
+
+    def rows() -> Iterator[Counts]:
+        for start in range(0, len(order), _PIECE):
+            some = order[start : start + _PIECE]
+            begins, sizes = of.borders[some], of.borders[some + 1] - of.borders[some]
+            borders = np.concatenate([[0], np.cumsum(sizes)])
+            at = np.repeat(begins - borders[:-1], sizes) + np.arange(borders[-1])
+            # rows of a sparse matrix, since scipy sorts and merges columns: </s> is column 0
+            parts = of.counts[at], rank[of.words[at]] + 1, borders
+            found = csr_array(parts, shape=(len(some), len(order) + 2))
+            found.sum_duplicates()  # the words that are never taken in are one
+            words = found.indices.astype(np.int32, copy=False) - np.int32(1)
+            yield Counts(found.indptr.astype(np.int64), words, found.data)
+            pairs.forget()
+
+    return Neighbors.of(*stack(rows()))
 
 
 class Window(NamedTuple):

@@ -6,7 +6,6 @@ The wheel holds a folder with the model and its card, and no code. It is built b
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import re
@@ -20,7 +19,7 @@ from tacenda.artifact import folder as folders
 from tacenda.artifact.by_name import CARD, NAME, available
 from tacenda.artifact.folder import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, warn
-from tacenda.plugins import canonical
+from tacenda.plugins import canonical, version_of
 
 _COMPONENTS = {"embedders": "token_embeddings", "language_models": "lm_scorer"}
 
@@ -247,8 +246,5 @@ packages = [{quoted(about.module)}]
 def _requirements(artifact: Artifact) -> set[str]:
     """Return the distributions that load the model and those within it, each at least as it is installed here."""
     found = {part for each in artifact.nested.values() for part in _requirements(each)}
-    try:
-        version = importlib.metadata.version(artifact.distribution)
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        return found  # registered by hand: there is nothing to install
-    return found | {f"{artifact.distribution}>={version}"}
+    version = version_of(artifact.distribution)
+    return found | ({f"{artifact.distribution}>={version}"} if version else set())

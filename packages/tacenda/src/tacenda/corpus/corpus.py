@@ -91,8 +91,9 @@ class Corpus:
         vocabulary: Vocabulary,
         origin: dict[str, Any] | None = None,
     ) -> None:
-        self.ids = ids
-        self.offsets = offsets
+        self.ids, self.offsets = ids.view(), offsets.view()
+        for array in (self.ids, self.offsets):
+            array.flags.writeable = False
         self.n_tokens, self.n_sentences = len(ids), len(offsets) - 1
         self.vocabulary = vocabulary
         self.origin = dict(origin or {})
@@ -277,7 +278,11 @@ class Corpus:
         try:
             vocabulary = Vocabulary.from_arrays(manifest.vocabulary, arrays)
             if (data / _SPLIT_WORDS).exists():
-                vocabulary.split_words = _read_counts(data / _SPLIT_WORDS)
+                words = vocabulary.split_words = store.read_json(data / _SPLIT_WORDS)
+                if not isinstance(words, dict) or not all(
+                    type(n) is int and n > 0 for n in words.values()
+                ):
+                    raise ValueError(f"{_SPLIT_WORDS} holds no counts of words")
         except (ArtifactError, OSError, ValueError) as error:
             raise CorpusError(
                 f"the corpus in {folder} is damaged ({error}); build it again"
@@ -371,8 +376,7 @@ class Corpus:
             for start, end in pairwise(offsets.tolist()):
                 yield ids[start:end]
 
-    def __iter__(self) -> Iterator[NDArray[np.int32]]:
-        return self.sentences()
+    __iter__ = sentences
 
     def blocks(
         self, n_tokens: int = 1 << 20
@@ -565,14 +569,6 @@ def _read_manifest(folder: Path) -> _Manifest:
             f"{path} names the folder {manifest.data!r}, which no corpus has; build it again"
         )
     return manifest
-
-
-def _read_counts(path: Path) -> dict[str, int]:
-    """Read counts of words. Raises OSError, and ValueError for anything else."""
-    found = store.read_json(path)
-    if not isinstance(found, dict) or not all(type(n) is int and n > 0 for n in found.values()):
-        raise ValueError(f"{path.name} holds no counts of words")
-    return found
 
 
 @contextmanager

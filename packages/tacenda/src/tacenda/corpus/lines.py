@@ -170,22 +170,15 @@ def text_blocks(
 
 
 def read_blocks(
-    path: File,
-    encoding: str = "utf-8",
-    errors: str = "strict",
-    advance: Advance | None = None,
-    *,
-    longest: int = LONGEST_ROW,
+    path: File, encoding: str = "utf-8", errors: str = "strict", *, longest: int = LONGEST_ROW
 ) -> Iterator[list[str]]:
-    """Yield the lines of a file in blocks, without their ends; ``advance`` is called with the bytes read.
+    """Yield the lines of a file in blocks, without their ends.
 
     A block holds the lines that end in about ``BLOCK_BYTES`` of text, so memory is bounded by that and by the longest
     line, of ``longest`` characters, which is no less than a block. Raises CorpusError for a longer one, for bytes the
     encoding does not have, or a damaged archive.
     """
-    yield from decode_blocks(
-        byte_chunks(path, advance), str(path), encoding, errors, longest=longest
-    )
+    yield from decode_blocks(byte_chunks(path), str(path), encoding, errors, longest=longest)
 
 
 def decode_blocks(
@@ -274,7 +267,10 @@ def whole_number(digits: str) -> int | None:
 
 
 def byte_chunks(path: File, advance: Advance | None = None) -> Iterator[bytes]:
-    """Yield the decompressed bytes of a file in pieces, then one empty piece. Raises CorpusError as `read_blocks`."""
+    """Yield the decompressed bytes of a file in pieces, then one empty piece. Raises CorpusError as `read_blocks`.
+
+    ``advance`` is called with the number of bytes that were read from the disk.
+    """
     compression = "text"
     try:
         with path.open("rb") as raw:

@@ -1,13 +1,12 @@
 """Lagged counts of a long circular stream, block by block in bounded memory, in several threads.
 
 A *run* is one `Counts` for each lag. Runs pile up in memory; when together they pass the limit they
-are summed into one, and if that is still more than half of the limit it is written to disk. The sum
-of everything goes through the rows in order and reads a bounded number of entries at a time, so
+are summed into one, and if that is still more than half of the limit it is written to files without
+names. The sum of everything goes through the rows in order and reads a bounded number of entries at a time, so
 memory stays bounded however long the text is (the pattern of a log-structured merge).
 """
 
 import contextvars
-import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.corpus.storage import forget_pages
-from tacenda.errors import DataError
+from tacenda.corpus.storage import GrowingArray, forget_pages
+from tacenda.errors import CorpusError, DataError
 from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
 
 _MAX_BLOCK = 4_000_000  # ids; the kernel is fastest while a block of the stream fits the L3 cache
@@ -27,6 +26,7 @@ _MIN_BLOCK = 1024
 _MAX_DISK_RUNS = 16  # more are summed into one, which bounds the number of files and of small reads
 _ENTRY_BYTES = 8  # an int32 column and a 4-byte count
 _MIN_ENTRIES = 1 << 16  # half a megabyte at a time, however small the limit
+_ANY_SIZE = 1 << 62  # bytes that stay in memory: the limit of all runs together counts there
 
 Ids = npt.NDArray[np.int32]
 _Result = tuple[list[Counts], npt.NDArray[np.int64]]
@@ -38,8 +38,6 @@ class StreamCounts(NamedTuple):
     lags: list[Counts]
     unigram: npt.NDArray[np.int64]
     """(vocabulary,), occurrences."""
-    storage: tempfile.TemporaryDirectory[str] | None
-    """The folder the lags are mapped from, if they are; to be kept as long as they."""
 
 
 def block_length(memory_budget: int, n_lags: int, threads: int) -> int:
@@ -63,7 +61,7 @@ def count_stream(
 
     The pieces are int32 ids below ``vocabulary``; laid end to end they are the stream, whose end meets its start.
     Of ``memory_budget`` bytes, a quarter is for the blocks in work, a third for their counts, and as much again
-    for the sum of these; a few arrays of ``vocabulary`` numbers come on top. What does not fit goes to a folder in
+    for the sum of these; a few arrays of ``vocabulary`` numbers come on top. What does not fit goes to files in
     ``scratch``, or in the system's temporary folder.
     """
     unigram = np.zeros(vocabulary, np.int64)
@@ -80,8 +78,7 @@ def count_stream(
         unigram += occurrences
         store.add(run)
         del run
-    lags, storage = store.finish()
-    return StreamCounts(lags, unigram, storage)
+    return StreamCounts(store.finish(), unigram)
 
 
 def _run_in_threads(
@@ -173,109 +170,76 @@ def row_blocks(
         i = j
 
 
-def write(folder: Path, pieces: Iterable[Counts]) -> Counts:
-    """Write blocks of rows one after another into three files; return the matrix, mapped and read-only.
+def stack(
+    pieces: Iterable[Counts], in_memory: int | None = None, scratch: Path | None = None
+) -> Counts:
+    """Put blocks of rows one below the other; in files where the result has more than ``in_memory`` bytes.
 
-    Raises DataError where the disk is full.
+    Files and the default are those of `tacenda.corpus.storage.GrowingArray`. Raises DataError where the disk is full.
     """
-    lengths = [np.zeros(1, np.int64)]
-    dtype = np.dtype(np.int32)
+    nothing = Counts(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32))
+    arrays: list[GrowingArray] = []
     try:
-        folder.mkdir(parents=True)
-        with (folder / "indices").open("wb") as indices, (folder / "data").open("wb") as data:
-            for piece in pieces:
-                lengths.append(np.diff(piece.indptr))
-                indices.write(piece.indices.data)
-                data.write(piece.data.data)
-                dtype = piece.data.dtype
-        np.cumsum(np.concatenate(lengths)).tofile(folder / "indptr")
-    except OSError as error:
+        for piece in pieces:
+            if not arrays:
+                kinds = [array.dtype for array in piece]
+                arrays = [GrowingArray(k, in_memory=in_memory, folder=scratch) for k in kinds]
+                arrays[0].append(nothing.indptr)
+            arrays[0].append(piece.indptr[1:] + arrays[1].size)
+            arrays[1].append(piece.indices)
+            arrays[2].append(piece.data)
+        return Counts(*(each.finish() for each in arrays)) if arrays else nothing
+    except CorpusError as error:
+        where, cause = scratch or tempfile.gettempdir(), error.__cause__
         raise DataError(
-            f"cannot write counts to {folder}: {error.strerror or error}; "
+            f"cannot write counts to {where}: {getattr(cause, 'strerror', None) or error}; "
             "name a folder with room as scratch, or raise memory_budget"
         ) from error
-    indptr = np.memmap(folder / "indptr", np.int64, mode="r")
-    if indptr[-1] == 0:  # an empty file cannot be mapped
-        return Counts(indptr, np.empty(0, np.int32), np.empty(0, dtype))
-    return Counts(
-        indptr,
-        np.memmap(folder / "indices", np.int32, mode="r"),
-        np.memmap(folder / "data", dtype, mode="r"),
-    )
 
 
 class RunStore:
     """Collects runs of (vocabulary, vocabulary) counts within a limit of memory and sums them at the end.
 
-    ``limit`` is in bytes; while runs are summed, up to twice as much is in use. What does not fit goes to a folder
-    in ``scratch``, or in the system's temporary folder.
+    ``limit`` is in bytes; while runs are summed, up to twice as much is in use. What does not fit goes to files in
+    ``scratch``, or in the system's temporary folder.
     """
 
     def __init__(self, vocabulary: int, limit: int, scratch: Path | None = None) -> None:
-        self._vocabulary = vocabulary
-        self._limit = limit
-        self._scratch = scratch
+        self._vocabulary, self._limit, self._scratch = vocabulary, limit, scratch
         self._max_entries = max(limit // _ENTRY_BYTES // 16, _MIN_ENTRIES)
         self._resident: list[list[Counts]] = []
-        self._disk: list[tuple[Path, list[Counts]]] = []
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._n_written = 0
+        self._disk: list[list[Counts]] = []
 
     def add(self, run: Sequence[Counts]) -> None:
         """Take a run: one `Counts` for each lag."""
         if _bytes([run]) > self._limit:  # it may be a mapped file: never to be summed in memory
-            self._disk.append(self._write([[counts] for counts in run]))
+            self._disk.append(self._sum([list(run)], on_disk=True))
         else:
             self._resident.append(list(run))
         if _bytes(self._resident) > self._limit:
-            merged = self._merge_resident()
-            if _bytes([merged]) > self._limit // 2:
-                self._disk.append(self._write([[counts] for counts in merged]))
-            else:
-                self._resident.append(merged)
+            self._resident = [self._sum(self._resident)]
+            if _bytes(self._resident) > self._limit // 2:
+                self._disk.append(self._sum(self._resident, on_disk=True))
+                self._resident = []
         if len(self._disk) >= _MAX_DISK_RUNS:
-            self._disk = [self._merge_disk([])]
+            self._disk = [self._sum(self._disk, on_disk=True)]
 
-    def finish(self) -> tuple[list[Counts], tempfile.TemporaryDirectory[str] | None]:
-        """Return the sum of all runs for each lag, and the folder to keep while it is mapped, if it is."""
-        if not self._disk:
-            return self._merge_resident(), None
-        resident, self._resident = self._resident, []
-        return self._merge_disk(resident)[1], self._folder
+    def finish(self) -> list[Counts]:
+        """Return the sum of all runs for each lag, mapped from files if it does not fit."""
+        runs = [*self._disk, *self._resident]
+        if len(runs) > 1:
+            return self._sum(runs, on_disk=bool(self._disk))
+        return runs[0] if runs else []
 
-    def _merge_disk(self, resident: list[list[Counts]]) -> tuple[Path, list[Counts]]:
-        """Sum the runs on disk, and resident ones, into one on disk; remove the others."""
-        runs = [*(run for _, run in self._disk), *resident]
-        merged = self._write([list(lag) for lag in zip(*runs, strict=True)])
-        for folder, _ in self._disk:
-            shutil.rmtree(folder)
-        return merged
-
-    def _merge_resident(self) -> list[Counts]:
-        """Return the sum of the resident runs; each lag of a run is released as soon as it is summed."""
-        runs, self._resident = self._resident, []
-        if len(runs) <= 1:
-            return runs[0] if runs else []
+    def _sum(self, runs: list[list[Counts]], on_disk: bool = False) -> list[Counts]:
+        """Sum runs; each lag of a run is released as soon as it is summed."""
+        if len(runs) == 1 and not on_disk:
+            return runs[0]
         merged = []
         for _ in range(len(runs[0])):
-            lag = [run.pop(0) for run in runs]
-            pieces = list(merge_rows(lag, self._vocabulary, self._max_entries))
-            lengths = [np.zeros(1, np.int64), *(np.diff(piece.indptr) for piece in pieces)]
-            indices = np.concatenate([piece.indices for piece in pieces])
-            data = np.concatenate([piece.data for piece in pieces])
-            merged.append(Counts(np.cumsum(np.concatenate(lengths)), indices, data))
+            rows = merge_rows([run.pop(0) for run in runs], self._vocabulary, self._max_entries)
+            merged.append(stack(rows, 0 if on_disk else _ANY_SIZE, self._scratch))
         return merged
-
-    def _write(self, by_lag: Sequence[Sequence[Counts]]) -> tuple[Path, list[Counts]]:
-        """Write the sums of matrices, lag by lag, to a new folder."""
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="tacenda-counts-", dir=self._scratch)
-        self._n_written += 1
-        folder = Path(self._folder.name) / f"run-{self._n_written}"
-        return folder, [
-            write(folder / f"lag-{k}", merge_rows(lag, self._vocabulary, self._max_entries))
-            for k, lag in enumerate(by_lag, start=1)
-        ]
 
 
 def _bytes(runs: Iterable[Iterable[Counts]]) -> int:

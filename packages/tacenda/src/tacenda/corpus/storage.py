@@ -4,12 +4,12 @@ import io
 import mmap
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from tacenda import store
 from tacenda.errors import CorpusError, describe
@@ -27,84 +27,75 @@ class GrowingArray:
     """A one-dimensional array that grows by appending: in memory while small, then in a file.
 
     The file is a ``.npy`` file from the start if a ``path`` is given. Otherwise it has no name: it goes with the last
-    array that needs it, and a killed process leaves nothing behind.
+    array that needs it, and a killed process leaves nothing behind. It is then in ``folder``, by default the system's
+    for temporary files, and holds an array of more than ``in_memory`` bytes, by default `SPILL_BYTES`.
     """
 
-    def __init__(self, dtype: type[np.generic], path: Path | None = None) -> None:
-        self._dtype, self._path = np.dtype(dtype), path
+    def __init__(
+        self,
+        dtype: DTypeLike,
+        path: Path | None = None,
+        *,
+        in_memory: int | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self._dtype, self._path, self._folder = np.dtype(dtype), path, folder
+        self._where = path or folder or Path(tempfile.gettempdir())
+        self._most = SPILL_BYTES if in_memory is None else in_memory
         self._file: Any = io.BytesIO()
+        self._begin = 0 if path is None else _HEADER_BYTES
         self.size = 0  # how many values there are
         if path is not None:
-            with self._writing():
+            with writing(path):
                 self._file = path.open("w+b")
                 self._file.write(b"\0" * _HEADER_BYTES)
 
     def append(self, values: NDArray[Any]) -> None:
         """Add values at the end."""
-        with self._writing():
-            self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
-            self.size += len(values)
-            if self._is_in_memory and self.size * self._dtype.itemsize > SPILL_BYTES:
-                memory, self._file = self._file, tempfile.TemporaryFile()  # noqa: SIM115 - it stays
+        self.size += len(values)
+        is_too_large = self.size * self._dtype.itemsize > self._most
+        with writing(self._where):
+            if isinstance(self._file, io.BytesIO) and is_too_large:
+                memory, self._file = self._file, tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - it stays
                 self._file.write(memory.getbuffer())
+            self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
 
     def blocks(self) -> Iterator[NDArray[Any]]:
         """Yield the values so far in order, ``PASS_ITEMS`` at a time."""
+        size = self._dtype.itemsize
         for start in range(0, self.size, PASS_ITEMS):
-            self._seek(start)
-            n_bytes = min(PASS_ITEMS, self.size - start) * self._dtype.itemsize
-            yield np.frombuffer(self._file.read(n_bytes), dtype=self._dtype)
-        self._seek(self.size)
+            self._file.seek(self._begin + start * size)
+            data = self._file.read(min(PASS_ITEMS, self.size - start) * size)
+            yield np.frombuffer(data, dtype=self._dtype)
+        self._file.seek(self._begin + self.size * size)
 
     def finish(self, table: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the whole array, read-only; a memory map if it is in a file.
+        """Return the whole array; a read-only memory map if it is in a file.
 
         With a table, every value is replaced with ``table[value]``, block by block.
         """
-        with self._writing():
+        with writing(self._where):
             for n, block in enumerate(self.blocks() if table is not None else ()):
-                self._seek(n * PASS_ITEMS)
+                self._file.seek(self._begin + n * PASS_ITEMS * self._dtype.itemsize)
                 self._file.write(np.ascontiguousarray(table[block], dtype=self._dtype).data)  # type: ignore[index]
-            whole: NDArray[Any]
-            if self._path is not None:
-                self._file.seek(0)
-                header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size,)}
-                np.lib.format.write_array_header_1_0(self._file, header)
-                if (
-                    self._file.tell() != _HEADER_BYTES
-                ):  # the values begin behind the room left for it
-                    raise CorpusError(f"{self._path} has a header of {self._file.tell()} bytes")
-                self._file.close()
-                whole = load_array(self._path, self._dtype, self.size)
-            elif self._is_in_memory:
-                whole = np.ndarray(self.size, self._dtype, self._file.getbuffer())
-            else:
+            if isinstance(self._file, io.BytesIO):
+                return np.ndarray(self.size, self._dtype, self._file.getbuffer())
+            if self._path is None:
                 self._file.flush()
-                whole = np.memmap(self._file, self._dtype, "r", shape=(self.size,))
-        whole.flags.writeable = False
-        return whole
-
-    @property
-    def _is_in_memory(self) -> bool:
-        return isinstance(self._file, io.BytesIO)
-
-    def _seek(self, n: int) -> None:
-        """Go to the place of the n-th value."""
-        self._file.seek((_HEADER_BYTES if self._path else 0) + n * self._dtype.itemsize)
-
-    def _writing(self) -> AbstractContextManager[None]:
-        return writing(self._path or Path(tempfile.gettempdir()))
+                return np.memmap(self._file, self._dtype, "r", shape=(self.size,))
+            self._file.seek(0)
+            header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size,)}
+            np.lib.format.write_array_header_1_0(self._file, header)
+            self._file.close()
+            return load_array(self._path, self._dtype, self.size)
 
 
-def lay_out(pieces: Iterable[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
+def lay_out(pieces: Iterable[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
     """Join pieces to one array: in memory, or a read-only map of a temporary file where it is large."""
     growing = GrowingArray(dtype)
     for piece in pieces:
         growing.append(piece)
-    whole = growing.finish()
-    if not isinstance(whole, np.memmap):
-        whole.flags.writeable = True  # as compiled code and torch like them best
-    return whole
+    return growing.finish()
 
 
 def forget_pages(array: NDArray[Any]) -> None:

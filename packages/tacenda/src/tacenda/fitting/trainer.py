@@ -202,11 +202,8 @@ def _unpack_optimizer(optimizer: Any, saved: State) -> None:
     optimizer.load_state_dict({"state": slots, "param_groups": groups})
 
 
-def _use_one_torch_thread() -> None:
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(1)
-
-
 if hasattr(os, "register_at_fork"):
     # a forked child has none of its parent's threads, and a fit there would wait for them forever
-    os.register_at_fork(after_in_child=_use_one_torch_thread)
+    os.register_at_fork(
+        after_in_child=lambda: "torch" in sys.modules and sys.modules["torch"].set_num_threads(1)
+    )

@@ -48,7 +48,8 @@ def read_ratings(
         The text between fields; None finds it in the first line (``::``, tab, comma, semicolon, bar or white
         space).
     header
-        Whether the first line is a header; None: if it has a word instead of the rating.
+        Whether the first line is a header; None: if it has a word instead of the rating, but not one for a missing
+        value.
     columns
         The places of user, item and rating, counted from 0.
     scale, duplicates
@@ -110,7 +111,9 @@ def read_rated_rows(
             )
         if first:
             first = False
-            if header or (header is None and _is_label(fields[value_at])):
+            word = fields[value_at].strip().casefold()
+            is_label = word[:1].isalpha() and word not in _MISSING and not _is_number(word)
+            if header or (header is None and is_label):
                 _check_header(path, line, fields, columns)
                 continue
         text = fields[value_at]
@@ -127,12 +130,6 @@ def read_rated_rows(
                     "check separator and columns"
                 )
         yield fields, value
-
-
-def _is_label(text: str) -> bool:
-    """Tell whether the first line is a header by what it has for a rating: a word, but not one for a missing value."""
-    word = text.strip().casefold()
-    return word[:1].isalpha() and word not in _MISSING and not _is_number(word)
 
 
 def place_of(name: str, labels: Sequence[str]) -> int | None:

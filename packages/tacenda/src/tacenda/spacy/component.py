@@ -7,7 +7,6 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -19,6 +18,7 @@ from spacy.tokens import Doc
 
 from tacenda import store
 from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
+from tacenda.plugins import version_of
 from tacenda.spacy.documents import TokenSurvey, has_boundaries, token_batches
 
 _SAMPLES = 100  # examples of a training whose tokens are looked at
@@ -175,7 +175,9 @@ class ModelComponent(Pipe):
         nlp = self._nlp()
         if nlp is not None and self._checked != nlp.pipe_names:
             self._meet_pipeline()
-        if self.context == "stream" and self._in_a_child():
+        # a child of the process that made the component, as in ``nlp.pipe(n_process=2)``
+        in_a_child = os.getpid() != self._process and multiprocessing.parent_process() is not None
+        if self.context == "stream" and in_a_child:
             raise ConfigurationError(
                 f"{self.name!r} has context = 'stream', which goes from each document to the next and "
                 "cannot be shared by processes: use n_process = 1, or context = 'doc'"
@@ -219,10 +221,6 @@ class ModelComponent(Pipe):
                         yield doc
             else:
                 yield from docs
-
-    def _in_a_child(self) -> bool:
-        """Return whether this is a child of the process that made the component, as in ``nlp.pipe(n_process=2)``."""
-        return os.getpid() != self._process and multiprocessing.parent_process() is not None
 
     # -- saving, loading, pickling ---------------------------------------------------------------
 
@@ -317,10 +315,10 @@ def note_requirement(nlp: Any, distribution: str) -> None:
     ``top_level.txt``, which neither an editable install nor a modern wheel has. The range noted is that
     of the installed version; a requirement that is noted already stays as it is.
     """
-    try:
-        wanted = f"{distribution}{util.get_minor_version_range(version(distribution))}"
-    except (PackageNotFoundError, ValueError):
+    version = version_of(distribution)
+    if not version:
         return  # registered by hand, or run from a source tree: there is nothing to install
+    wanted = f"{distribution}{util.get_minor_version_range(version)}"
     noted = nlp.meta.setdefault("requirements", [])
     if distribution not in {util.split_requirement(each)[0] for each in noted}:
         noted.append(wanted)

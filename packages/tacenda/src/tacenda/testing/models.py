@@ -6,7 +6,6 @@ The kits of each kind call it: ``tacenda_embeddings.testing``, ``tacenda_lm.test
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import json
 import multiprocessing
 import tempfile
@@ -107,7 +106,7 @@ def _check_entry_point(model: Any) -> None:
     assert model.name, "it has no name"
     assert getattr(model, "api_version", 1) == plugins.API_VERSION
     installs = any(claim.version for claim in _claims(cls))
-    assert installs or not _has_metadata(model.distribution), (
+    assert installs or not plugins.version_of(model.distribution), (
         f"{model.distribution} is installed and names no {model.name!r} under tacenda.{model.kind}: add it to "
         "the entry points and install the package again"
     )
@@ -255,15 +254,6 @@ def _claims(cls: Any) -> list[plugins.PluginRecord]:
         for record in plugins.available(cls.kind)
         if record.name == cls.name and canonical(record.distribution) == owner
     ]
-
-
-def _has_metadata(distribution: str) -> bool:
-    """Whether a distribution of this name is installed."""
-    try:
-        importlib.metadata.distribution(distribution)
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        return False
-    return True
 
 
 def assert_refuses(act: Callable[[], Any], error: type[TacendaError], action: str) -> None:
