@@ -250,22 +250,16 @@ def replacing(path: Path) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_file() or target.is_dir()):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    with _replacing(target) as part:
-        yield part
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """As `replacing`, of the name itself."""
-    with temporary(path.parent) as scratch:
-        yield scratch / path.name
-        commit(scratch / path.name, path)
+    with temporary(target.parent) as scratch:
+        yield scratch / target.name
+        commit(scratch / target.name, target)
 
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a file that appears, or is replaced, in one step; a link is replaced by the file."""
-    with _replacing(path) as part:
-        part.write_bytes(data)
+    with temporary(path.parent) as scratch:
+        (scratch / path.name).write_bytes(data)
+        commit(scratch / path.name, path)
 
 
 def sweep(

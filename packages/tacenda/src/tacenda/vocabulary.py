@@ -74,16 +74,6 @@ def _is_reserved(word: str, oov: Oov) -> bool:
     return word in (BOUNDARY, UNKNOWN) or (oov == "classes" and word in _CLASSES)
 
 
-def _class_names(word: str, oov: Oov) -> list[str]:
-    """Return the names of the classes of a word in which ``NUM`` is the digits it was, the finest first."""
-    if oov == "learned":
-        return learned_names(word)
-    if oov == "single":
-        return []
-    name = word_class(word)
-    return [each for each in (name, coarser_class(name)) if each is not None]
-
-
 def not_a_string(token: object) -> CorpusError:
     """Return the error for a token that is no string."""
     return CorpusError(
@@ -130,7 +120,11 @@ class _Lookup(dict[str, int]):
             return UNKNOWN
         if not _is_reserved(word, self.oov):
             word = _with_digits(self.normalization(word), self.normalization)
-        names = _class_names(word, self.oov)
+        # in the word ``NUM`` is the digits it was; the finest class comes first
+        if self.oov == "learned":
+            names = learned_names(word)
+        else:
+            names = [word_class(word), coarser_class(word_class(word)) or UNKNOWN]
         return next((name for name in names if self.own(name) is not None), UNKNOWN)
 
     def own(self, word: str) -> int | None:
@@ -472,12 +466,7 @@ class Vocabulary:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return ``vocabulary.text`` and ``vocabulary.offsets``, see `pack_words`, and ``vocabulary.counts``."""
-        text, offsets = self.packed()
-        return {
-            "vocabulary.text": text,
-            "vocabulary.offsets": offsets,
-            "vocabulary.counts": self.counts,
-        }
+        return _Saved(*self.packed(), self.counts).to_arrays("vocabulary.")
 
     def config_dict(self) -> dict[str, Any]:
         """Return the rest as JSON: digits, lowercase, oov."""

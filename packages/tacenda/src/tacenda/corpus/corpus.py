@@ -238,11 +238,17 @@ class Corpus:
     ) -> Self:
         """Build a corpus, or take it from the cache if the one there has the same fingerprint."""
         folder = None if cache is None else store.path_of(cache, CorpusError)
-        found = None if folder is None else cls._reuse(folder, fingerprint)
-        if found is not None:
-            # the fingerprint covers a given vocabulary's words, not its counts: keep the one given
-            found.vocabulary = selection.vocabulary or found.vocabulary
-            return found
+        if folder is not None and (folder / _MANIFEST).exists():
+            # refuses what is foreign, unreadable or of a later version: a release must not overwrite that
+            manifest = _read_manifest(folder)
+            if fingerprint is not None and fingerprint == manifest.fingerprint:
+                try:
+                    found = cls._open(folder, manifest)
+                    # the fingerprint covers a given vocabulary's words, not its counts: keep the one given
+                    found.vocabulary = selection.vocabulary or found.vocabulary
+                    return found
+                except CorpusError as error:
+                    warn(f"{error}: building it again now")
         what = ", ".join(origin["sources"]) or "the text"
         with nullcontext() if folder is None else _new_data(folder) as data:
             ids, offsets, vocabulary, n_unknown = word_ids.assemble(
@@ -304,24 +310,6 @@ class Corpus:
                     "build the corpus again"
                 )
         return cls(ids, arrays["offsets"], vocabulary, manifest.origin)
-
-    @classmethod
-    def _reuse(cls, folder: Path, fingerprint: str | None) -> Self | None:
-        """Open the corpus in a folder if it is whole and has this fingerprint, else return None.
-
-        Raises CorpusError where the folder's manifest is foreign, unreadable or of a later version, because a release
-        must not overwrite what it does not understand.
-        """
-        if not (folder / _MANIFEST).exists():
-            return None
-        manifest = _read_manifest(folder)
-        if fingerprint != manifest.fingerprint or fingerprint is None:
-            return None
-        try:
-            return cls._open(folder, manifest)
-        except CorpusError as error:
-            warn(f"{error}: building it again now")
-            return None
 
     def _commit(self, data: Path, fingerprint: str | None) -> None:
         """Write the vocabulary next to the arrays of the corpus, then the manifest of the folder."""

@@ -8,9 +8,8 @@ memory stays bounded however long the text is (the pattern of a log-structured m
 
 import contextvars
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus.storage import GrowingArray, forget_pages
+from tacenda.corpus.word_ids import results_in_order
 from tacenda.errors import CorpusError, DataError
 from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
 
@@ -86,15 +86,9 @@ def _run_in_threads(
 ) -> Iterator[_Result]:
     """Yield results in the order of the blocks, at most ``threads`` of them in work."""
     with ThreadPoolExecutor(threads, thread_name_prefix="tacenda-counts") as pool:
-        running: deque[Future[_Result]] = deque()
-        for block in blocks:
-            # A thread has a context of its own; the caller's choice of kernels must reach it.
-            context = contextvars.copy_context()
-            running.append(pool.submit(context.run, count, block))
-            if len(running) >= threads:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
+        # A thread has a context of its own; the caller's choice of kernels must reach it.
+        futures = (pool.submit(contextvars.copy_context().run, count, block) for block in blocks)
+        yield from results_in_order(futures, threads)
 
 
 def _rechunk(pieces: Iterable[Ids], length: int) -> Iterator[Ids]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import chain
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import Final, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ from tacenda.learned_classes import count_neighbors, merge_classes
 from tacenda.progress import track
 from tacenda.tokenizers import Tokenizer, get_tokenizer
 from tacenda.vocabulary import UNKNOWN, Normalization, Oov, Vocabulary, not_a_string
+
+_Result = TypeVar("_Result")
 
 BLOCK_TOKENS = 1 << 15
 _IN_FLIGHT: Final = 3  # blocks per process that are read ahead
@@ -224,17 +226,10 @@ def _code_in_processes(
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(processes, context, _start, (tokenizer,)) as pool:
-            pending: deque[Future[_LocalBlock]] = deque()
-            try:
-                for lines in blocks:
-                    pending.append(pool.submit(_code_here, lines))
-                    if len(pending) > _IN_FLIGHT * processes:
-                        yield _merge(pending.popleft().result(), types)
-                while pending:
-                    yield _merge(pending.popleft().result(), types)
-            finally:
-                for future in pending:
-                    future.cancel()
+            futures = (pool.submit(_code_here, lines) for lines in blocks)
+            for words, ids, lengths in results_in_order(futures, _IN_FLIGHT * processes + 1):
+                table = np.fromiter(map(types.__getitem__, words), np.int32, len(words))
+                yield table[np.frombuffer(ids, np.int32)], np.frombuffer(lengths, np.int64)
     except BrokenProcessPool as error:
         raise CorpusError(
             "a tokenizer process ended unexpectedly; in a script, call from_text under "
@@ -242,10 +237,19 @@ def _code_in_processes(
         ) from error
 
 
-def _merge(block: _LocalBlock, types: Types) -> CodedBlock:
-    words, ids, lengths = block
-    table = np.fromiter(map(types.__getitem__, words), dtype=np.int32, count=len(words))
-    return table[np.frombuffer(ids, np.int32)], np.frombuffer(lengths, np.int64)
+def results_in_order(futures: Iterable[Future[_Result]], most: int) -> Iterator[_Result]:
+    """Yield the results of futures in their order; no more than ``most`` are submitted ahead of what is read."""
+    pending: deque[Future[_Result]] = deque()
+    try:
+        for future in futures:
+            pending.append(future)
+            if len(pending) >= most:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
 
 
 _tokenizer: Tokenizer | None = None

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from operator import getitem
 from typing import Any, Final, NamedTuple, Self, Unpack
 
 import dask
@@ -186,7 +187,7 @@ class ClusterCorpus:
         # What ``scatter`` places dies with the workers that hold it; the result of a task does not. It travels once,
         # and Dask would advise to scatter it.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GiB"}):
-            there = client.submit(_pass_through, vocabulary, pure=False, retries=_RETRIES)
+            there = client.submit(lambda value: value, vocabulary, pure=False, retries=_RETRIES)
         parts = [delayed(_renumber)(each, there) for each in coded]
         coded.clear()  # none but the parts needs them now: each goes when its part is there
         parts = _finish(client, parts, "Numbering", sizes)
@@ -221,10 +222,12 @@ class ClusterCorpus:
             for i, part in enumerate(self.parts)
         ]
         places = find_holders(self.client, self.parts)
-        done = [delayed(_discard)(run) for run in runs]
+        done = [
+            delayed(bool)(run) for run in runs
+        ]  # small results, which tell how far the counting is
         sums = []
         for i in range(n_pieces):
-            sums.append(add_in_tree([delayed(_take)(run, i) for run in runs], add, places))
+            sums.append(add_in_tree([delayed(getitem)(run, i) for run in runs], add, places))
         # in one graph, so that Dask sums what is there before it counts more
         futures = self.client.compute([*done, *sums], retries=_RETRIES)
         _watch(self.client, futures[: len(runs)], description, self.part_tokens, "token")
@@ -438,15 +441,3 @@ def _measure(part: Part) -> tuple[int, int, int]:
 
 def _count_types(part: Part, n_types: int) -> NDArray[np.int64]:
     return np.bincount(part.ids, minlength=n_types)
-
-
-def _pass_through(value: Any) -> Any:
-    return value
-
-
-def _discard(run: list[Any]) -> None:
-    pass
-
-
-def _take(run: list[Any], i: int) -> Any:
-    return run[i]
