@@ -13,28 +13,20 @@ from tacenda.kernels import backends
 from tacenda.kernels.dispatch import OPERATIONS, define_operations
 
 OURS = "tacenda"
-DEVICES = "cpu", "cuda"
 
 
 def operations() -> str:
-    """Where each operation runs: the backends of the core that offer it, best first, whether installed here or not."""
+    """Where each operation runs on CUDA: the backends of the core that offer it, best first, installed here or not."""
     define_operations()
-    shipped = sorted([backends.cpu, *backends.OF_CUDA.values()], key=lambda each: -each.priority)
-    lines = ["| operation | on the CPU | on a CUDA device |", "| --- | --- | --- |"]
+    shipped = sorted(backends.OF_CUDA.values(), key=lambda each: -each.priority)
+    lines = ["| operation | on a CUDA device |", "| --- | --- |"]
     # modules are imported in any order, and a plugin may have operations of its own
     ours = [each for each in OPERATIONS.items() if each[1].__module__.startswith(f"{OURS}.")]
     for operation, public in sorted(ours, key=lambda each: each[1].__module__):
-        cells = []
-        for device in DEVICES:
-            serving = [b.file for b in shipped if device in b.devices and b.offers(operation)]
-            cells.append(" or ".join(serving) if device == "cuda" else _of_cpu(serving))
+        serving = [each.file for each in shipped if each.offers(operation)]
         family = public.__module__.rpartition(".")[2]
-        lines.append(f"| `{operation}` ({family}) | {cells[0]} | {cells[1] or '-'} |")
+        lines.append(f"| `{operation}` ({family}) | {' or '.join(serving) or '-'} |")
     return "\n".join(lines) + "\n"
-
-
-def _of_cpu(serving: list[str]) -> str:
-    return "numba or BLAS" if serving else "-"
 
 
 def models() -> str:

@@ -280,9 +280,9 @@ def test_no_page_states_a_figure_that_no_result_holds(path):
 def test_what_the_registry_says_stands_between_markers():
     filled = tables.fill("<!-- registry:operations -->\n| old |\n<!-- /registry -->\n")
     assert "| old |" not in filled
-    assert "| `modal_scan` (sequences) | numba or BLAS | triton |" in filled
-    assert "| `unit_rows` (shared) | numba or BLAS | torch |" in filled
-    assert "| `lagged_counts` (sequences) | numba or BLAS | - |" in filled
+    assert "| `modal_scan` (sequences) | triton |" in filled
+    assert "| `unit_rows` (shared) | torch |" in filled
+    assert "| `lagged_counts` (sequences) | - |" in filled
     assert tables.fill(filled) == filled
     assert "| LDS | yes, 'auto' |" in tables.TABLES["models"]()
 

@@ -70,19 +70,12 @@ def running(texts: Texts) -> Iterator[tuple[str, Models]]:
     found["TemporalFRBM"] = fitted(TemporalFRBM(**TEMPORAL), texts)
     name = "KneserNey(5) + 5 HLBL + TemporalFRBM"
     yield name, dict(found)
-    caches: Models = {
-        "unigram cache": UnigramCache().fit(texts.train),
-        "neural cache": NeuralCache.over(first),
-    }
-    yield f"{name} + caches", {**found, **caches}
     found["VLHMM"] = hidden_markov("exchange", texts)
     yield f"{name} + VLHMM", dict(found)
     found["VLHMM, predictive"] = hidden_markov("predictive", texts)
-    yield f"{name} + 2 VLHMM", dict(found)
-    yield f"{name} + 2 VLHMM + caches", {**found, **caches}
-    found["RecurrentLM"] = recurrent.network("dropout", "EM", texts)
-    yield f"{name} + 2 VLHMM + RecurrentLM", dict(found)
-    yield f"{name} + 2 VLHMM + RecurrentLM + caches", {**found, **caches}
+    found["unigram cache"] = UnigramCache().fit(texts.train)
+    found["neural cache"] = NeuralCache.over(first)
+    yield f"{name} + 2 VLHMM + caches", dict(found)
 
 
 def apart(texts: Texts) -> Iterator[tuple[str, Models]]:
