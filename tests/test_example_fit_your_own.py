@@ -25,7 +25,7 @@ def test_it_fits_trains_compares_and_uses_what_is_there_the_next_time(tmp_path):
     assert "fitting an LDS with 6 states" in first.stdout
     assert tacenda.load(tmp_path / "lds").width == 18
     second = fit_your_own(tmp_path)
-    assert "the LDS is there already" in second.stdout
+    assert "using the fitted LDS" in second.stdout
     assert str(tmp_path / "lds") in second.stdout
     again = re.findall(r"^word features.*?([\d.]+)% ", second.stdout, re.M)
     assert again == [accuracy for accuracy, _ in rows]  # one seed, one result

@@ -61,7 +61,7 @@ def test_made_up_ratings_are_compared_and_recommended_by_one_command(tmp_path):
 def test_movies_are_called_by_their_titles(movielens, run, monkeypatch):
     monkeypatch.setenv("TACENDA_DATA", str(movielens.parent))
     rated, recommended = run("--only", "pmf", "--rate", "film 7,=5", "--rate", "3=1").split(
-        "should see"
+        "  recommendations\n"
     )
     assert "ml-100k, 60 users: " in rated
     assert "Film 7, Él (1980)" in rated

@@ -51,7 +51,7 @@ def test_picture_and_table_say_the_same_and_the_second_run_uses_what_is_there(tm
         assert ("outside the vocabulary" in title) == (row["oov"] == "1")
     assert {row["oov"] for row in rows if row["token"] == "Jabberwocky"} == {"1"}
     second = example(tmp_path, "--lines", "300")
-    assert "the language model is there already" in second.stdout
+    assert "using the fitted language model" in second.stdout
     assert table(tmp_path) == rows
 
 

@@ -21,7 +21,7 @@ SEEN = 0.4
 
 
 def ratings(seed: int) -> Trainset:
-    """Ratings from 1 to 5, as Surprise wants them: the viewer's taste for the kind, and chance."""
+    """Make Surprise ratings from 1 to 5: the viewer's taste for the kind of film, plus noise."""
     rng = np.random.default_rng(seed)
     kind = np.repeat(np.arange(len(KINDS)), [len(titles) for titles in KINDS.values()])
     taste = rng.normal(3.2, 1.2, (VIEWERS, len(KINDS)))[:, kind]

@@ -1,4 +1,4 @@
-"""The main job in a few minutes: unlabelled text makes a tagger better that has few labels.
+"""Fit vectors to unlabeled text, and train a tagger with few labels on them.
 
     python examples/fit_your_own/fit_your_own.py [--output demo-output] [--labelled 250] [--states 200] ...
 
@@ -29,7 +29,7 @@ from tacenda_embeddings import LDS
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("demo-output"))
-    parser.add_argument("--labelled", type=int, default=250, help="labelled sentences to train on")
+    parser.add_argument("--labelled", type=int, default=250, help="labeled sentences to train on")
     parser.add_argument("--tested", type=int, help="sentences to test on (default: all)")
     parser.add_argument("--lines", type=int, help="lines of raw text to fit on (default: all)")
     parser.add_argument("--states", type=int, default=200, help="dimension of the latent state")
@@ -41,7 +41,7 @@ def main() -> None:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(f"\ninterrupted; run it again: what is finished lies in {options.output}")
-    print(f"\n{time.perf_counter() - start:.0f} seconds in all")
+    print(f"\n{time.perf_counter() - start:.0f} seconds in total")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def fit(material: materials.Material, states: int, artifact: Path) -> None:
-    """Fit the LDS and save it, unless the one that is there is of the same text and size."""
+    """Fit and save the LDS, unless it has been fitted to the same text with the same size."""
     facts: dict[str, Any] = {
         "demo_text": material.text,
         "demo_tokens": material.corpus.n_tokens,
@@ -72,7 +72,7 @@ def fit(material: materials.Material, states: int, artifact: Path) -> None:
     if (artifact / "model.json").exists():
         known = tacenda.artifact.read(artifact).fitted_on
         if facts.items() <= known.items():
-            say(f"the LDS is there already: {artifact}")
+            say(f"using the fitted LDS: {artifact}")
             return
     say(f"fitting an LDS with {states} states to it")
     start = time.perf_counter()
@@ -92,9 +92,9 @@ def report(pipelines: list[spacy.Language], material: materials.Material) -> Non
         print(f"{name:40}{accuracy:9.2f}%{errors:+9.0%}{speed:10,.0f}")
     n_words = sum(len(words) for words, _ in material.test)
     print(f"(universal part-of-speech tags, {n_words:,} words of test text, one training run each;")
-    print(" errors: against spaCy's default)\n")
+    print(" errors: compared with spaCy's default)\n")
     words, gold = material.example
-    answers = {"the truth": gold}
+    answers = {"gold tags": gold}
     for name, nlp in zip(taggers.LAYERS, pipelines, strict=True):
         answers[name] = [token.tag_ for token in nlp(Doc(nlp.vocab, words=words))]
     for name, tags in answers.items():
@@ -107,7 +107,7 @@ def say(step: str) -> None:
 
 
 USAGE = """
-The fitted LDS lies in {artifact}, the tagger trained on it in {tagger}. In your own pipeline:
+The fitted LDS is in {artifact}, and the tagger that uses it in {tagger}. In your own pipeline:
 
     nlp = spacy.blank("en")                     # or any pipeline whose components train on Doc.tensor
     nlp.add_pipe("lds_embeddings").initialize(artifact="{artifact}")

@@ -1,4 +1,4 @@
-"""What the demo works on: raw text without labels, and a few labelled sentences."""
+"""The data of the demo: raw text, and a few labeled sentences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Sentence = tuple[Sequence[str], Sequence[str]]
 
 @dataclass(frozen=True)
 class Material:
-    """Raw text to fit on, and labelled sentences to train and test on."""
+    """Raw text for fitting, and labeled sentences for training and testing."""
 
     text: str
     labels: str
@@ -75,7 +75,7 @@ def real(folder: Path, labelled: int, tested: int | None, lines: int | None) -> 
 
 
 def invented(folder: Path, labelled: int, tested: int | None, lines: int | None) -> Material:
-    """A language with rich morphology, made by a seeded generator."""
+    """Generate a language with rich morphology from a seed."""
     n_sentences = lines or 100_000
     settings: dict[str, Any] = {"max_vocabulary": 20_000, "digits": True, "oov": "classes"}
     corpus = tacenda.Corpus.from_sentences(

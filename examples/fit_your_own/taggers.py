@@ -1,4 +1,4 @@
-"""Stock spaCy taggers that differ in one thing: what they know of a word."""
+"""Stock spaCy taggers that differ only in the features of words."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def as_examples(nlp: spacy.Language, sentences: list[Sentence]) -> list[Example]
 
 
 def accuracy(nlp: spacy.Language, sentences: list[Sentence]) -> float:
-    """Share of tokens tagged right, in per cent."""
+    """Return the percentage of correctly tagged tokens."""
     return 100 * float(nlp.evaluate(as_examples(nlp, sentences))["tag_acc"])
 
 

@@ -1,4 +1,4 @@
-"""What is compared: Surprise's own algorithms and Tacenda's, which are Surprise algorithms too."""
+"""The algorithms to compare: Surprise's and Tacenda's."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def named(parts: Sequence[str], *, quick: bool) -> dict[str, AlgoBase]:
 
 
 def bayesian(*, quick: bool) -> ConditionalBayesianPMF:
-    """The one that knows how sure it is, of every rating in particular."""
+    """Make the algorithm whose standard deviations are measured."""
     few: dict[str, Any] = {"n_samples": 5, "burn_in": 2} if quick else {}
     return ConditionalBayesianPMF(random_state=SEED, **few)

@@ -1,4 +1,4 @@
-"""Cross-validation, and whether predicted deviations come true."""
+"""Cross-validation, and predicted standard deviations against errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BINS = 8
 
 
 class Row(NamedTuple):
-    """One algorithm: error on every fold, seconds of fitting and of testing a fold."""
+    """The errors of one algorithm on all folds, and the seconds to fit and to test a fold."""
 
     name: str
     rmse: list[float]
@@ -46,7 +46,7 @@ class Certainty(NamedTuple):
 
 
 def measured(data: Dataset, algorithms: Mapping[str, AlgoBase], n_folds: int) -> list[Row]:
-    """Every algorithm on the same folds; compiled code is warm before the clock runs."""
+    """Cross-validate all algorithms on the same folds, after compiling their code."""
     warm_up(data, algorithms)
     rows = []
     for name, algo in algorithms.items():
@@ -100,6 +100,6 @@ def print_certainty(sure: Certainty) -> None:
 
 
 def save(rows: list[Row], path: Path) -> None:
-    """The figures as JSON."""
+    """Write the results as JSON."""
     found: list[dict[str, Any]] = [row._asdict() for row in rows]
     path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

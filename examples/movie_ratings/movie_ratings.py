@@ -1,10 +1,10 @@
-"""From a file of ratings to recommendations for somebody new, in one sitting.
+"""Compare rating algorithms, and recommend movies to a new user.
 
     python examples/movie_ratings/movie_ratings.py [RATINGS] [--rate "Alien (1979)=5" ...]
 
-RATINGS is ml-100k, ml-1m or any file with user, item and rating in a line. Without it, MovieLens-100K is
-taken from the folder that TACENDA_DATA names, and ratings are made up where that is not set. Everything is
-measured on random folds of the ratings; plots and a table go to the output folder.
+RATINGS is ml-100k, ml-1m or any file with a user, an item and a rating on each line. The default is MovieLens-100K
+in the folder TACENDA_DATA; if that is not set, the ratings are made up. All measurements are on random folds of the
+ratings; plots and a table are written to the output folder.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("ratings", nargs="?", help="ml-100k, ml-1m or a file")
     parser.add_argument("--titles", type=Path, help="movies.dat, u.item or movies.csv")
-    parser.add_argument("--columns", default="0,1,2", help="where user, item and rating stand")
+    parser.add_argument("--columns", default="0,1,2", help="columns of user, item and rating")
     parser.add_argument("--output", type=Path, default=Path("movie-ratings-output"))
-    parser.add_argument("--folds", type=int, default=5, help="parts of the cross-validation")
-    parser.add_argument("--only", nargs="*", default=[], help="algorithms with this in the name")
+    parser.add_argument("--folds", type=int, default=5, help="number of folds")
+    parser.add_argument("--only", nargs="*", default=[], help="parts of the names of algorithms")
     parser.add_argument("--rate", action="append", default=[], metavar="MOVIE=RATING")
-    parser.add_argument("--quick", action="store_true", help="few ratings, two folds: a trial")
+    parser.add_argument("--quick", action="store_true", help="few ratings and two folds")
     options = parser.parse_args()
     start = time.perf_counter()
     try:
@@ -40,7 +40,7 @@ def main() -> None:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("\ninterrupted")
-    print(f"\n{time.perf_counter() - start:.0f} seconds in all")
+    print(f"\n{time.perf_counter() - start:.0f} seconds in total")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     ratings = material.ratings
     print(f"  {material.name}: {len(ratings):,} ratings of {ratings.n_items:,} items "
           f"by {ratings.n_users:,} users")  # fmt: skip
-    given = newcomer.parsed(options.rate, material)  # a mistake is said before the work is done
+    given = newcomer.parsed(options.rate, material)  # fail early on a mistake
     chosen = algorithms.named(options.only, quick=options.quick)
 
     n_folds = 2 if options.quick else options.folds
@@ -60,11 +60,11 @@ def run(options: argparse.Namespace) -> None:
     rows = comparison.measured(data, chosen, n_folds)
     comparison.print_table(rows)
 
-    say("asking how sure predictions are, on one fold held out")
+    say("measuring the uncertainty of predictions on a held-out fold")
     sure = comparison.certainty(data, algorithms.bayesian(quick=options.quick))
     comparison.print_certainty(sure)
 
-    say("fitting all ratings, for somebody who was not there")
+    say("fitting all ratings, and recommending to a new user")
     everything = data.construct_trainset(data.raw_ratings)
     algo = algorithms.bayesian(quick=options.quick).fit(everything)
     found = newcomer.recommend(algo, given, n=10)

@@ -1,4 +1,4 @@
-"""Recommendations for somebody who has rated a handful of items and was not there when the model was fitted."""
+"""Recommendations for a new user, who has rated a few items after the model was fitted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TASTE = {
 
 
 class Recommendation(NamedTuple):
-    """An item, its expected rating, how far off that may be, and (levels,) chances of each rating."""
+    """An item, its expected rating and standard deviation, and (levels,) the probability of each rating."""
 
     item: str
     expected: float
@@ -86,7 +86,7 @@ def _item(movie: str, material: Material) -> str:
 def recommend(
     algo: ConditionalBayesianPMF, given: dict[str, float], n: int
 ) -> list[Recommendation]:
-    """The best items for the newcomer; nothing is fitted again."""
+    """Return the best items for the new user, without refitting."""
     algo.fold_in(given, uid=NAME)
     best = algo.top_n(n, uids=[NAME])[NAME]
     items, users = [item for item, _ in best], [NAME] * len(best)
@@ -98,9 +98,9 @@ def recommend(
 
 
 def print_list(given: dict[str, float], found: list[Recommendation], material: Material) -> None:
-    print("\n  having rated")
+    print("\n  ratings of the new user")
     for item, rating in given.items():
         print(f"    {rating:<12g}{material.title(item)}")
-    print("  the newcomer should see")
+    print("  recommendations")
     for one in found:
         print(f"    {one.expected:.2f} ± {one.deviation:.2f} {material.title(one.item)}")

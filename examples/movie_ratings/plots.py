@@ -19,7 +19,7 @@ PEER, OURS = "#888888", "#1f5fa8"
 
 
 def compare(rows: list[Row], path: Path) -> None:
-    """Error against seconds; the bars are the deviation over the folds."""
+    """Plot error against seconds; the bars are standard deviations over the folds."""
     figure, axes = plt.subplots(figsize=(7, 4.5))
     seconds = [row.fit + row.test for row in rows]
     middle = (max(seconds) * min(seconds)) ** 0.5
@@ -37,7 +37,7 @@ def compare(rows: list[Row], path: Path) -> None:
 
 
 def certainty(sure: Certainty, path: Path) -> None:
-    """Predicted against actual errors; correct standard deviations are on the line."""
+    """Plot actual against predicted errors; correct standard deviations are on the line."""
     figure, axes = plt.subplots(figsize=(4.5, 4.5))
     ends = [min(sure.foretold.min(), sure.found.min()), max(sure.foretold.max(), sure.found.max())]
     axes.plot(ends, ends, color=PEER, linewidth=1)
@@ -50,7 +50,7 @@ def certainty(sure: Certainty, path: Path) -> None:
 def distributions(
     found: list[Recommendation], levels: Floats, material: Material, path: Path
 ) -> None:
-    """How likely each rating of the best items is."""
+    """Plot the probability of each rating of the best items."""
     figure, panels = plt.subplots(
         1, len(found), figsize=(2.6 * len(found), 2.8), sharey=True, squeeze=False
     )

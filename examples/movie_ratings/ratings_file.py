@@ -74,13 +74,12 @@ def real(name: str, titles: Path | None, columns: str) -> Material:
 
 
 def invented(*, quick: bool) -> Material:
-    """Ratings of a seeded generator; users rate what they like, as people do."""
+    """Make ratings with a seeded generator; users mostly rate what they like."""
     users, items, n = (150, 80, 3000) if quick else (900, 500, 60_000)
     made = synthetic_ratings.generate(users, items, n, informative=1.0, seed=0)
     best = made.bayes_rmse
     return Material(
-        f"made-up ratings, which nobody can predict better than with RMSE {best:.4f} "
-        "(set TACENDA_DATA for MovieLens)",
+        f"made-up ratings; the lowest possible RMSE is {best:.4f} (set TACENDA_DATA for MovieLens)",
         made.ratings,
         {},
     )

@@ -46,7 +46,7 @@ def make_model(folder: str | None) -> RatingAlgorithm:
 
 
 def answer(model: RatingAlgorithm, request: dict[str, Any]) -> dict[str, Any]:
-    """Recommend items to somebody the model was not fitted to: nothing of the model changes, in any thread."""
+    """Recommend items to a new user, without changing the model."""
     visitor = model.fold_in(request.get("ratings", {}), request.get("chosen", []))
     best = visitor.top_n(int(request.get("n", 10)))
     return {"items": [{"item": item, "estimate": round(estimate, 2)} for item, estimate in best]}
@@ -93,7 +93,7 @@ def ask(port: int, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(model: RatingAlgorithm, port: int) -> str:
-    """Ask from eight threads at a time, each time with other ratings, and say how long answers take."""
+    """Send requests with different ratings from eight threads, and report the response times."""
     items, scale = list(model.catalogue.items.raw), model.catalogue.scale
     rng = np.random.default_rng(0)
 
@@ -106,7 +106,7 @@ def measure(model: RatingAlgorithm, port: int) -> str:
     with ThreadPoolExecutor(THREADS) as pool:
         seconds = list(pool.map(once, range(REQUESTS)))
     middle, late = np.quantile(seconds, [0.5, 0.99]) * 1000
-    return f"{REQUESTS} requests from {THREADS} threads: {middle:.1f} ms in the middle, 99% below {late:.1f} ms"
+    return f"{REQUESTS} requests from {THREADS} threads: median {middle:.1f} ms, 99% below {late:.1f} ms"
 
 
 def main() -> None:
@@ -114,7 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", help="folder of a saved rating model")
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--measure", action="store_true", help="ask the server, and end")
+    parser.add_argument("--measure", action="store_true", help="measure response times and exit")
     given = parser.parse_args()
     model = make_model(given.model)
     with make_server(model, 0 if given.measure else given.port) as server:

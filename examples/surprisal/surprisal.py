@@ -36,7 +36,7 @@ def main() -> None:
         "--order", type=int, default=5, help="words that an n-gram spans (kneser_ney)"
     )
     parser.add_argument(
-        "--max-bits", type=float, default=16.0, help="surprisal at which the scale ends"
+        "--max-bits", type=float, default=16.0, help="highest surprisal on the color scale"
     )
     options = parser.parse_args()
     try:
@@ -68,11 +68,11 @@ def run(options: argparse.Namespace) -> None:
 def pipeline(
     material: materials.Material, model: str, settings: dict[str, int], output: Path
 ) -> Language:
-    """Return the fitted pipeline; that of an earlier run if it was fitted to the same text."""
+    """Return the fitted pipeline, from an earlier run if that used the same text."""
     chosen = "".join(f"-{name}-{value}" for name, value in settings.items())
     folder = output / f"pipeline-{material.name}-{model}{chosen}"
     if folder.exists():
-        print(f"the language model is there already, in {folder}")
+        print(f"using the fitted language model in {folder}")
         return spacy.load(folder)
     print(f"fitting a language model to {material.title}")
     nlp = spacy.blank("en")
@@ -87,7 +87,7 @@ def pipeline(
         settings=settings,
         min_count=2,
     )
-    # it gets its name only when it is complete
+    # rename it when it is complete
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     nlp.to_disk(unfinished)
@@ -106,14 +106,14 @@ def rows(doc: Doc) -> str:
 
 
 def report(doc: Doc) -> None:
-    """Print the first sentence word by word, and the figures of the whole document."""
+    """Print the first sentence word by word, and the metrics of the document."""
     print("\nbits of surprisal, first sentence:")
     for token in next(iter(doc.sents), doc[:0]):
         if not token.is_space:
             bar = "#" * round(token._.surprisal)
             unknown = "  (not in the vocabulary)" if token._.lm_oov else ""
             print(f"  {token._.surprisal:6.2f}  {token.text:<16} {bar}{unknown}")
-    if doc._.perplexity is not None:  # as that of a document without words is
+    if doc._.perplexity is not None:  # None for a document without words
         print(f"\nperplexity {doc._.perplexity:.1f}, {doc._.lm_bpc:.2f} bits per character")
 
 

@@ -29,8 +29,10 @@ LONGEST = 20  # sentences of a document
 def main(
     corpus: Annotated[Path, typer.Argument(help="Folder to write to.")] = Path("corpus"),
     source: Annotated[str, typer.Option(help="ud-english-ewt, synthetic, or auto.")] = "auto",
-    n_train: Annotated[int, typer.Option(help="Labelled sentences to train on; 0: all.")] = 250,
-    raw_tokens: Annotated[int, typer.Option(help="Tokens of raw text, about.")] = 1_000_000,
+    n_train: Annotated[int, typer.Option(help="Labeled sentences to train on; 0: all.")] = 250,
+    raw_tokens: Annotated[
+        int, typer.Option(help="Approximate number of tokens of raw text.")
+    ] = 1_000_000,
 ) -> None:
     if source == "auto":
         source = "ud-english-ewt" if all(map(here, REAL)) else "synthetic"
@@ -46,7 +48,7 @@ def main(
         write(corpus / f"entities-{part}.spacy", up_to(sentences, limit))
     lines = invented_text() if source == "synthetic" else wikipedia()
     written = write_text(corpus / "raw.txt", lines, raw_tokens)
-    print(f"{source}: labelled data and {written:,} words of raw text, in {corpus}")
+    print(f"{source}: labeled data and {written:,} words of raw text, in {corpus}")
 
 
 def here(name: str) -> bool:
@@ -96,7 +98,7 @@ def wikipedia() -> Iterator[str]:
 
 
 def invented_treebank(vocab: spacy.Vocab, seed: int) -> Iterator[Doc]:
-    """Documents of four sentences, whose words hang on their neighbours; lemmas are first letters."""
+    """Documents of four sentences, in which words depend on their neighbors; lemmas are first letters."""
     sentences = iter(synthetic_text.generate(400, seed=seed))
     for four in zip(*[sentences] * 4, strict=True):
         docs = [

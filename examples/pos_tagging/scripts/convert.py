@@ -25,8 +25,10 @@ Sentence = tuple[list[str], list[str]]  # words and tags
 def main(
     corpus: Annotated[Path, typer.Argument(help="Folder to write to.")] = Path("corpus"),
     source: Annotated[str, typer.Option(help="ud-english-ewt, synthetic, or auto.")] = "auto",
-    n_train: Annotated[int, typer.Option(help="Labelled sentences to train on; 0: all.")] = 250,
-    raw_tokens: Annotated[int, typer.Option(help="Tokens of raw text at most.")] = 3_000_000,
+    n_train: Annotated[int, typer.Option(help="Labeled sentences to train on; 0: all.")] = 250,
+    raw_tokens: Annotated[
+        int, typer.Option(help="Maximum number of tokens of raw text.")
+    ] = 3_000_000,
 ) -> None:
     if source == "auto":
         source = "ud-english-ewt" if here("ud-english-ewt") else "synthetic"

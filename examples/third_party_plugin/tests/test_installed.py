@@ -64,7 +64,7 @@ def test_the_embedder_is_fitted_searched_with_and_put_into_spacy(folder):
 
 def test_search_refuses_other_models(folder):
     run("lm", "fit", "--model", "cached_bigram", "--text", "text.txt", "--output", "bigrams")
-    with pytest.raises(tacenda.errors.ConfigurationError, match="search takes embedders"):
+    with pytest.raises(tacenda.errors.ConfigurationError, match="search needs an embedder"):
         run("classics", "search", "bigrams", "text.txt", "bonds")
 
 

@@ -1,5 +1,5 @@
-"""Small classic models as Tacenda plugins, one of each kind, and a kernel backend that serves one of them.
+"""Small classic models as Tacenda plugins, one of each kind, and a kernel backend for one of them.
 
-Nothing is imported here: the entry points in ``pyproject.toml`` name the modules, and each is imported when its
-plugin is asked for.
+This file imports nothing. The entry points in ``pyproject.toml`` name the modules, and each module is imported when
+its plugin is needed.
 """

@@ -1,12 +1,12 @@
 """A bigram model with a cache of recent words (Witten and Bell, 1991; Kuhn and De Mori, 1990).
 
-A bigram forgets what a text is about; its words come again. With v the word before, c(v, w) how often w follows it,
-T(v) how many different words do, and x the recent words, the last of them at distance 1:
+A bigram model forgets the topic of a text, but words of the topic recur. Let v be the previous word, c(v, w) how often
+w follows v, T(v) the number of different words that follow v, and x the recent words, the last at distance 1:
 
     p(w | h) = (1 - cache) p(w | v) + cache sum_k decay^k [x_k = w] / sum_k decay^k
     p(w | v) = (c(v, w) + T(v) p(w)) / (c(v) + T(v)),   p(w) = (c(w) + T / V) / (c + T)
 
-Without a recent word p(w | v) stands alone. The end of a sentence is no word of the cache, and does not clear it.
+Without recent words, the model is p(w | v). The end of a sentence is not stored in the cache, and does not clear it.
 """
 
 from dataclasses import dataclass
@@ -36,17 +36,15 @@ Floats = npt.NDArray[np.float64]
 class CachedBigramSettings(Settings):
     """Settings of `CachedBigram`."""
 
-    cache: float = option(
-        0.1, "the part of the probability that the cache has", at_least=0, below=1
-    )
+    cache: float = option(0.1, "weight of the cache", at_least=0, below=1)
     decay: float = option(
-        0.99, "what is left of a word's weight one word further on", above=0, at_most=1
+        0.99, "factor on the weight of a cached word after each new word", above=0, at_most=1
     )
-    memory: int = option(200, "words that the cache holds", at_least=1)
+    memory: int = option(200, "number of words in the cache", at_least=1)
 
 
 class CachedBigram(LanguageModel):
-    """Which words follow a word, and which have been used of late."""
+    """Bigrams with a cache of recent words."""
 
     name: ClassVar[str] = "cached_bigram"
     distribution: ClassVar[str] = "tacenda-classics"
@@ -84,24 +82,24 @@ class CachedBigram(LanguageModel):
         uniform = n_types / len(occurrences)
         self._unigram = (occurrences + uniform) / (occurrences.sum() + n_types)
 
-    # -- one word after another --------------------------------------------------------------------
+    # -- states and probabilities --------------------------------------------------------------------
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The words of the text it was fitted to. Raises NotFittedError."""
+        """The words of the training text. Raises NotFittedError."""
         return self._learned(self._words)
 
     @property
     def own_context(self) -> Any:
-        """Its own figures score a text as one stream, because the cache outlives a sentence."""
+        """Score a text as one stream by default, because the cache remembers earlier sentences."""
         return "stream"
 
     def start(self) -> State:
-        """The state at the beginning of a text: after ``</s>``, with an empty cache."""
+        """Return the state at the beginning of a text: after ``</s>``, with an empty cache."""
         return State((self.vocabulary.boundary_id, ()))
 
     def advance(self, state: State, word: int) -> State:
-        """The state after one more word."""
+        """Return the state after one more word."""
         check_word(word, len(self.vocabulary))
         _, recent = state.parts()
         if word != self.vocabulary.boundary_id:
@@ -109,7 +107,7 @@ class CachedBigram(LanguageModel):
         return State((int(word), recent))
 
     def log_probs(self, states: Any) -> Floats:
-        """Natural log-probabilities of every next word, float64 (states, types)."""
+        """Return the natural log-probabilities of all next words, float64 (states, types)."""
         counts = self._learned(self._counts)
         rows = np.empty((len(states), len(self.vocabulary)))
         for row, state in zip(rows, states, strict=True):
@@ -123,7 +121,7 @@ class CachedBigram(LanguageModel):
         return np.log(rows)
 
     def log_prob(self, states: Any, words: Any) -> Floats:
-        """Natural log-probability of one word after each state, float64 (states,), without whole distributions."""
+        """Return the natural log-probability of one word after each state, float64 (states,)."""
         ids = check_ids(words, len(self.vocabulary))
         counts = self._learned(self._counts)
         found = np.empty(len(ids))
@@ -144,23 +142,23 @@ class CachedBigram(LanguageModel):
         return float(max(self._total[before] + self._different[before], 1.0))
 
     def _smoothing(self, before: int) -> float:
-        """The part of p(. | v) that goes by the unigram: all of it after a word that nothing followed."""
+        """Return the weight of the unigram in p(. | v): 1 after a word that nothing followed."""
         different = float(self._different[before])
         return different / self._mass(before) if different else 1.0
 
     def _weights(self, recent: tuple[int, ...]) -> Floats:
-        """What each word of the cache counts (words,), 1 in all."""
+        """Return the weights of the words in the cache (words,), which sum to 1."""
         weights = self.settings.decay ** np.arange(len(recent), 0, -1.0)
         return np.asarray(weights / weights.sum())
 
-    # -- the way to disk and back ------------------------------------------------------------------
+    # -- saving and loading ------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """The settings and the vocabulary's, as JSON values."""
+        """Return the settings and the configuration of the vocabulary, as JSON values."""
         return {"settings": self.settings.to_dict(), "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The words, and the counts of pairs as a sparse matrix."""
+        """Return the words, and the counts of pairs as a sparse matrix."""
         counts = self._learned(self._counts)
         return {
             "bigrams.offsets": counts.indptr.astype(np.int64),
@@ -171,7 +169,7 @@ class CachedBigram(LanguageModel):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Rebuild the model of an artifact: nothing that was read is used before it is checked."""
+        """Rebuild the model of an artifact, after checking everything that was read."""
         model = cls.from_settings(config["settings"])
         model._words = Vocabulary.from_arrays(config["vocabulary"], arrays)
         size = len(model._words)

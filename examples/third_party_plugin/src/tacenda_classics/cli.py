@@ -1,7 +1,6 @@
-"""``tacenda classics``: find the lines of a text that are about the same as a query.
+"""``tacenda classics``: find the lines of a text that are most similar to a query.
 
-It works with every embedder that the registry knows, whoever wrote it. What is heavy is imported inside the function,
-so that ``--help`` is fast.
+It works with every installed embedder. Slow imports are inside the function, so that ``--help`` is fast.
 """
 
 from pathlib import Path
@@ -16,12 +15,12 @@ app = typer.Typer(no_args_is_help=True, help="Use the models of tacenda-classics
 def search(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a saved embedder.")],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Text, one passage per line.")],
-    query: Annotated[str, typer.Argument(help="Words to look for, or words like them.")],
+    query: Annotated[str, typer.Argument(help="Words to look for.")],
     n: Annotated[int, typer.Option("-n", min=1, help="Lines shown.")] = 5,
 ) -> None:
     """Show the lines of a text that are nearest to a query, best first.
 
-    A line's vector is the mean of its tokens' vectors, less the mean of the whole text; nearness is their cosine.
+    The vector of a line is the mean of its token vectors minus the mean of the text. Similarity is the cosine.
     """
     import numpy as np
 
@@ -31,14 +30,14 @@ def search(
     embedder = tacenda.load(folder)
     if embedder.kind != "embedders":
         raise ConfigurationError(
-            f"{folder} holds a model of {embedder.kind}; search takes embedders"
+            f"{folder} is a saved model of {embedder.kind}; search needs an embedder"
         )
     try:
         lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.split()]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {file}: {error}") from error
     if not lines or not query.split():
-        raise DataError("there is nothing to search in, or nothing to search for")
+        raise DataError("the text or the query is empty")
     vectors = embedder.transform([line.split() for line in [query, *lines]])
     means = np.stack([tokens.mean(axis=0, dtype=np.float64) for tokens in vectors])
     means -= means[1:].mean(axis=0)

@@ -1,4 +1,4 @@
-"""An operation of our own: the embedder calls it, and any backend may bring a faster one."""
+"""A new operation, which the embedder calls and for which any backend may have a faster function."""
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,10 @@ def _check_decay(x: Array, decay: float) -> None:
 
 @operation(prepare=_check_decay)
 def decayed_sum(x: Float32[Array, "tokens width", cast], decay: float) -> npt.NDArray[np.float32]:
-    """Sum what came before, fading: y_t = x_t + decay * y_{t-1}, y_0 = x_0, (tokens, width) float32.
+    """Sum the rows so far, with decay: y_t = x_t + decay * y_{t-1}, y_0 = x_0, (tokens, width) float32.
 
-    ``decay`` is what is left of a row one row further on, from 0 to below 1. The body is the specification, a plain
-    loop in float64, which runs where no backend has the operation.
+    ``decay``, at least 0 and below 1, multiplies the weight of a row at each later row. The body is the specification,
+    a plain loop in float64, which runs if no backend has the operation.
     """
     y = x.astype(np.float64)
     for t in range(1, len(x)):

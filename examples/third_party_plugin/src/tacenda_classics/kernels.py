@@ -1,8 +1,8 @@
 """A kernel backend: a module with a function for each operation that it runs.
 
-``lagged_counts`` and ``sparse_product`` replace Tacenda's where a user asks for them (``kernels.use`` or
-``TACENDA_KERNELS``), or where every backend of a higher priority declines. ``decayed_sum`` is an operation of our own,
-see `tacenda_classics.decayed_sums`.
+``lagged_counts`` and ``sparse_product`` replace Tacenda's functions if a user selects this backend (``kernels.use`` or
+``TACENDA_KERNELS``), or if no backend of a higher priority can run the call. ``decayed_sum`` is a new operation, see
+`tacenda_classics.decayed_sums`.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ Float32 = npt.NDArray[np.float32]
 def lagged_counts(
     stream: npt.NDArray[np.int32], n_lags: int, vocabulary: int, n_history: int
 ) -> list[Counts]:
-    """N_k[i, j] = #{ t >= n_history : w_t = i, w_{t-k} = j }, by sorting the pairs."""
+    """Count N_k[i, j] = #{ t >= n_history : w_t = i, w_{t-k} = j } by sorting the pairs."""
     if vocabulary > 2**31:  # hand the call to the next backend, before any work
         raise UnsupportedShape("pairs of ids must fit into 63 bits")
     counts = []
@@ -52,7 +52,7 @@ def sparse_product(
     column_scale: Float32 | None,
     threads: int,
 ) -> Float32:
-    """diag(r) E diag(c) X, by scipy; it runs on one thread whatever ``threads`` says."""
+    """Compute diag(r) E diag(c) X with SciPy, on one thread; ``threads`` is ignored."""
     rows, columns = len(indptr) - 1, len(dense)
     if len(indices) and not 0 <= indices.min() <= indices.max() < columns:
         raise KernelError(f"a column index is outside 0 .. {columns - 1}")
@@ -63,7 +63,7 @@ def sparse_product(
 
 
 def decayed_sum(x: Float32, decay: float) -> Float32:
-    """y_t = x_t + decay * y_{t-1}, as a filter."""
+    """Compute y_t = x_t + decay * y_{t-1} as a filter."""
     if not x.size:
         return x.copy()
     y: Float32 = lfilter(np.ones(1, x.dtype), np.array([1, -decay], x.dtype), x, axis=0)

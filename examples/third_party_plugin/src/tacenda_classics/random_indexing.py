@@ -1,11 +1,11 @@
 """Random indexing (Kanerva, Kristofersson and Holst, CogSci 2000; Sahlgren, 2005).
 
-Every word j has a fixed random row r_j of -1, 0 and 1. With N[i, j] the number of times that j stands
-beside i, a word's vector is
+Every word j has a fixed random row r_j of -1, 0 and 1. If N[i, j] is the number of times that j occurs next to i,
+the vector of word i is
 
     v_i = sum_j log(1 + N[i, j]) r_j,   scaled to length 1
 
-and a token's vector is that of its word beside what the words around it leave behind,
+The vector of a token consists of the vector of its word and a decaying sum over the words around it,
 
     sum_{s < t} decay^(t-s) v_s + sum_{s > t} decay^(s-t) v_s .
 """
@@ -27,26 +27,26 @@ from tacenda_classics.decayed_sums import decayed_sum
 
 
 class Rows(Arrays):
-    """What is saved: a row for each type of the vocabulary."""
+    """The saved arrays: a row for each type of the vocabulary."""
 
     table: Float32[Array, "types width"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomIndexingSettings(Settings):
-    """Settings of `RandomIndexing`: each is declared, documented and bounded here, and nowhere else."""
+    """Settings of `RandomIndexing`, each with its default, meaning and bounds."""
 
     dimensions: int = option(100, "length of the random rows", at_least=1)
     decay: float = option(
-        0.5, "what is left of a word's influence one token further on", at_least=0, below=1
+        0.5, "factor on the influence of a word for each token of distance", at_least=0, below=1
     )
     seed: int = option(0, "seed of the random rows", at_least=0)
 
 
 class RandomIndexing(Estimator):
-    """Token embeddings of twice ``dimensions`` columns: the word's own, and its context's."""
+    """Token embeddings of twice ``dimensions`` columns: for the word and for its context."""
 
-    # What the registry and the artifact know this class by: the entry point in pyproject.toml.
+    # The registry and saved models find the class by these: see the entry point in pyproject.toml.
     kind: ClassVar[str] = "embedders"
     name: ClassVar[str] = "random_indexing"
     distribution: ClassVar[str] = "tacenda-classics"
@@ -54,7 +54,9 @@ class RandomIndexing(Estimator):
     settings: RandomIndexingSettings
     settings_class = RandomIndexingSettings
     learned_class = Rows
-    indexes: ClassVar[dict[str, Any]] = {"vocabulary": Vocabulary}  # what numbers the rows
+    indexes: ClassVar[dict[str, Any]] = {
+        "vocabulary": Vocabulary
+    }  # the words that the rows belong to
 
     _vocabulary: Vocabulary | None = None
 
@@ -64,16 +66,16 @@ class RandomIndexing(Estimator):
 
     @property
     def width(self) -> int:
-        """Columns of what `transform` returns."""
+        """Number of columns of the vectors."""
         return 2 * self.settings.dimensions
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The words of the text it was fitted on. Raises NotFittedError before that."""
+        """The words of the training text. Raises NotFittedError."""
         return self._learned(self._vocabulary)
 
     def fit(self, corpus: Corpus) -> Self:
-        """Count neighbours in one pass over the corpus, and project the counts."""
+        """Count neighbors in one pass over the corpus, and project the counts."""
         size = len(corpus.vocabulary)
         N = csr_array((size, size), dtype=np.float64)
         before = np.empty(0, np.int32)
@@ -94,7 +96,7 @@ class RandomIndexing(Estimator):
         return self
 
     def transform(self, sentences: Iterable[Sequence[str]]) -> list[npt.NDArray[np.float32]]:
-        """Vectors of tokens: one float32 array (tokens, width) a sentence."""
+        """Return token vectors, one float32 array (tokens, width) for each sentence."""
         table, encode, decay = (
             self._learned(self.learned).table,
             self.vocabulary.encode,
@@ -109,5 +111,5 @@ class RandomIndexing(Estimator):
         return arrays
 
     def _sizes(self) -> dict[str, Any]:
-        """The dimensions that a saved table must have."""
+        """Return the dimensions that a saved table must have."""
         return {"types": len(self.vocabulary), "width": self.settings.dimensions}

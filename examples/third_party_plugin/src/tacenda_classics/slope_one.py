@@ -1,14 +1,14 @@
-"""Slope One (Lemire and Maclachlan, SDM 2005), weighted and shrunk towards damped means.
+"""Slope One (Lemire and Maclachlan, SDM 2005), weighted and shrunk toward damped means.
 
-How far above item j item i is rated, by the users who rated both, predicts i from each rating of j:
+The mean difference between the ratings of items i and j, over users who rated both, predicts i from each rating of j:
 
     d_ij = sum_{u in S_ij} (r_ui - r_uj) / (n_ij + k),   n_ij = |S_ij|
 
     r_ui ~ sum_j w_ij (r_uj + d_ij) + k b_ui,  divided by sum_j w_ij + k,   w_ij = n_ij / (n_ij + k)
 
-over the items j != i that u has rated. b_ui = mean + c_i + b_u are damped means: c_i of what is left of an item's
-ratings without the mean, b_u of what is left of a user's ratings without both. k counts users: with fewer in common,
-a difference is taken for chance.
+over the items j != i that u has rated. b_ui = mean + c_i + b_u is a sum of damped means: c_i of the item's ratings
+minus the mean, and b_u of the user's ratings minus both. k is a number of users: differences between items with fewer
+users in common have little weight.
 """
 
 from dataclasses import dataclass
@@ -44,20 +44,18 @@ class SlopeOneSettings(Settings):
     """Settings of `SlopeOne`."""
 
     shrinkage: float = option(
-        2.0, "k: users in common at which a difference counts half", at_least=0
+        2.0, "number of common users at which a difference has half its weight", at_least=0
     )
-    damping: float = option(
-        5.0, "ratings at the mean that are added to those of every item and user", at_least=0
-    )
+    damping: float = option(5.0, "mean ratings added for each item and user", at_least=0)
 
 
 class Learned(NamedTuple):
-    """What a fit finds, all of it from the ratings.
+    """The learned arrays, all computed from the ratings.
 
     Attributes
     ----------
     rated
-        (users + 1, items) sparse: the ratings; the last row is that of an unknown user.
+        (users + 1, items) sparse: the ratings; the last row is for an unknown user.
     weights, differences
         (items, items) sparse: at [j, i] w_ij, and w_ij d_ij.
     item_biases
@@ -71,22 +69,22 @@ class Learned(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """A user who is not among those fitted; see `tacenda_surprise.users.FoldedUser`."""
+    """A user added after the fit; see `tacenda_surprise.users.FoldedUser`."""
 
-    scores: Floats  # (items + 1,), the last that of an unknown item
+    scores: Floats  # (items + 1,), the last for an unknown item
     noise: float
 
     def score(self, items: Numbers | None = None) -> Floats:
-        """Expected ratings (items,); of all items if None; -1 is an unknown item."""
+        """Return expected ratings (items,), of all items if None; -1 is an unknown item."""
         return self.scores[:-1] if items is None else self.scores[items]
 
     def deviations(self, items: Numbers) -> Floats:
-        """The noise of the ratings (items,)."""
+        """Return the noise of the ratings (items,)."""
         return np.full(len(items), self.noise, np.float32)
 
 
 class SlopeOne(RatingAlgorithm):
-    """Ratings predicted from the differences between items, learned in one pass over pairs of items."""
+    """Predict ratings from mean differences between items."""
 
     name: ClassVar[str] = "slope_one"
     distribution: ClassVar[str] = "tacenda-classics"
@@ -105,10 +103,10 @@ class SlopeOne(RatingAlgorithm):
     # -- fitting -----------------------------------------------------------------------------------
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
-        """Nothing is trained step by step, so ``run`` has nothing to do."""
+        """Fit in one step, so ``run`` is not used."""
         self._learn(ratings)
         errors = self.score_pairs(ratings.user_ids, ratings.item_ids) - ratings.values
-        # Two more ratings, each a whole unit off, so that a handful of ratings does not look certain.
+        # Add two ratings with an error of one, so that a few ratings do not look certain.
         self._noise = float(np.sqrt((np.sum(errors**2, dtype=float) + 2) / (len(errors) + 2)))
 
     def _learn(self, ratings: Ratings) -> None:
@@ -119,7 +117,7 @@ class SlopeOne(RatingAlgorithm):
         left = np.bincount(items, values - self._catalogue.mean, ratings.n_items)
         c = left / np.maximum(ratings.item_counts + self.settings.damping, 1e-9)
 
-        # No value is zero, because a sum of zero would leave its place in a sparse product.
+        # No value is zero, because a sparse product drops sums of zero.
         positive = values.astype(np.float64) - ratings.scale[0] + 1
         R, M = (csr_array((x, items, offsets), shape=shape) for x in (positive, positive**0))
         n, above, below = (x.tocsr() for x in (M.T @ M, M.T @ R, R.T @ M))
@@ -139,10 +137,10 @@ class SlopeOne(RatingAlgorithm):
     # -- predicting --------------------------------------------------------------------------------
 
     def _scores(self, rated: csr_array) -> Floats:
-        """Expected ratings (users, items + 1) of users who rated so (users, items).
+        """Return expected ratings (users, items + 1) for the ratings of users (users, items).
 
-        The last column is that of an unknown item. Rows of a product of sparse matrices are computed one by one,
-        so nobody's scores depend on the company.
+        The last column is for an unknown item. Rows of a sparse product are computed one by one, so a user's scores do
+        not depend on the other users.
         """
         _, weights, differences, c = self._learned(self._found)
         k = np.float32(max(self.settings.shrinkage, 1e-9))
@@ -157,12 +155,12 @@ class SlopeOne(RatingAlgorithm):
         return np.asarray(base, np.float32)
 
     def score_users(self, users: Numbers) -> Floats:
-        """Expected ratings of all items (users, items) float32, not clipped; -1 is an unknown user."""
+        """Return expected ratings of all items (users, items) float32, not clipped; -1 is an unknown user."""
         rated = self._learned(self._found).rated
         return np.ascontiguousarray(self._scores(rated[np.asarray(users, np.int64)])[:, :-1])
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
-        """Expected ratings (pairs,) float32, not clipped; -1 is an unknown user or item."""
+        """Return expected ratings (pairs,) float32, not clipped; -1 is an unknown user or item."""
         rated = self._learned(self._found).rated
         different, place = np.unique(users, return_inverse=True)
         items, scores = np.asarray(items), np.empty(len(place), np.float32)
@@ -173,28 +171,28 @@ class SlopeOne(RatingAlgorithm):
         return scores
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
-        """The noise of the ratings (pairs,), the same for every pair."""
+        """Return the noise of the ratings (pairs,), the same for every pair."""
         self._learned(self._found)
         return np.full(len(users), self._noise, np.float32)
 
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> Folded:
-        """Predict for a user who is not among those fitted; see `RatingAlgorithm.fold`."""
+        """Add a user after the fit; see `RatingAlgorithm.fold`."""
         n_items = len(self.catalogue.items)
         self._known_items(items, identities)
         rated = check_rated(items, values, n_items)
         row = csr_array((rated, np.asarray(items, np.int64), [0, len(rated)]), shape=(1, n_items))
         return Folded(self._scores(row)[0], self._noise)
 
-    # -- the way to disk and back: the ratings are saved, and what follows from them is found again ----
+    # -- saving and loading: only the ratings are saved, and the rest is computed again ----
 
     def config_dict(self) -> dict[str, Any]:
         """Add the noise to the options and the scale."""
         return {**super().config_dict(), "noise": self._noise}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The ratings, and the raw ids of users and items."""
+        """Return the ratings, and the raw ids of users and items."""
         ratings = self._learned(self._learned_from)
         return {
             "ratings.offsets": ratings.user_offsets,
