@@ -10,6 +10,7 @@ import contextvars
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +67,7 @@ def count_stream(
     """
     unigram = np.zeros(vocabulary, np.int64)
     store = RunStore(vocabulary, memory_budget // 3, scratch)
-    blocks = _overlap_blocks(_rechunk(pieces, block_length(memory_budget, n_lags, threads)), n_lags)
+    blocks = _overlap_blocks(pieces, block_length(memory_budget, n_lags, threads), n_lags)
 
     def count(block: tuple[Ids, int]) -> _Result:
         stream, n_history = block
@@ -91,25 +92,8 @@ def _run_in_threads(
         yield from results_in_order(futures, threads)
 
 
-def _rechunk(pieces: Iterable[Ids], length: int) -> Iterator[Ids]:
-    """Yield the same stream in pieces of ``length``; only the last may be shorter."""
-    held: list[Ids] = []
-    n_held = 0
-    for piece in pieces:
-        held.append(np.asarray(piece, np.int32))
-        n_held += len(piece)
-        if n_held >= length:
-            joined = np.concatenate(held) if len(held) > 1 else held[0]
-            whole = n_held - n_held % length
-            for start in range(0, whole, length):
-                yield joined[start : start + length]
-            held, n_held = [joined[whole:]], n_held - whole
-    if n_held:
-        yield np.concatenate(held)
-
-
-def _overlap_blocks(blocks: Iterable[Ids], n_lags: int) -> Iterator[tuple[Ids, int]]:
-    """Yield each block behind the last ids of the one before, with their number; at the end the wrap.
+def _overlap_blocks(pieces: Iterable[Ids], length: int, n_lags: int) -> Iterator[tuple[Ids, int]]:
+    """Yield a stream in blocks of ``length``, each behind the last ids of the one before, with their number.
 
     The first block has nothing before it until the stream has ended, so its first ids are history
     only, and come once more as a last, tiny block behind the end of the stream. A stream shorter
@@ -117,15 +101,24 @@ def _overlap_blocks(blocks: Iterable[Ids], n_lags: int) -> Iterator[tuple[Ids, i
     """
     head: Ids | None = None
     tail = np.empty(0, np.int32)
-    for block in blocks:
-        if head is None:
-            head = block[:n_lags].copy()
-            yield block, len(head)
-            tail = block[-n_lags:].copy()
-        else:
-            stream = np.concatenate([tail, block])
-            yield stream, len(tail)
+    held: list[Ids] = []
+    n_held = 0
+    for piece in chain(pieces, [None]):
+        if piece is not None:
+            held.append(np.asarray(piece, np.int32))
+            n_held += len(piece)
+        if piece is not None and n_held < length:
+            continue
+        joined = held[0] if len(held) == 1 else np.concatenate([tail[:0], *held])
+        whole = n_held - n_held % length if piece is not None else n_held  # the last may be shorter
+        for start in range(0, whole, length):
+            block = joined[start : min(start + length, whole)]
+            stream = np.concatenate([tail, block]) if len(tail) else block
+            if head is None:
+                head = block[:n_lags].copy()
+            yield stream, len(tail) or len(head)
             tail = stream[-n_lags:].copy()
+        held, n_held = [joined[whole:]], n_held - whole
     if head is not None:
         before = tail if len(tail) == n_lags else np.take(tail, np.arange(-n_lags, 0), mode="wrap")
         yield np.concatenate([before, head]), n_lags
@@ -202,19 +195,24 @@ class RunStore:
         self._vocabulary, self._limit, self._scratch = vocabulary, limit, scratch
         self._max_entries = max(limit // _ENTRY_BYTES // 16, _MIN_ENTRIES)
         self._resident: list[list[Counts]] = []
+        self._held = 0  # bytes of these
         self._disk: list[list[Counts]] = []
 
     def add(self, run: Sequence[Counts]) -> None:
         """Take a run: one `Counts` for each lag."""
-        if _bytes([run]) > self._limit:  # it may be a mapped file: never to be summed in memory
+        size = sum(array.nbytes for counts in run for array in counts)
+        if size > self._limit:  # it may be a mapped file: never to be summed in memory
             self._disk.append(self._sum([list(run)], on_disk=True))
         else:
             self._resident.append(list(run))
-        if _bytes(self._resident) > self._limit:
-            self._resident = [self._sum(self._resident)]
-            if _bytes(self._resident) > self._limit // 2:
+            self._held += size
+        if self._held > self._limit:
+            merged = self._sum(self._resident)
+            self._held = sum(array.nbytes for counts in merged for array in counts)
+            self._resident = [merged]
+            if self._held > self._limit // 2:
                 self._disk.append(self._sum(self._resident, on_disk=True))
-                self._resident = []
+                self._resident, self._held = [], 0
         if len(self._disk) >= _MAX_DISK_RUNS:
             self._disk = [self._sum(self._disk, on_disk=True)]
 
@@ -234,7 +232,3 @@ class RunStore:
             rows = merge_rows([run.pop(0) for run in runs], self._vocabulary, self._max_entries)
             merged.append(stack(rows, 0 if on_disk else _ANY_SIZE, self._scratch))
         return merged
-
-
-def _bytes(runs: Iterable[Iterable[Counts]]) -> int:
-    return sum(array.nbytes for run in runs for counts in run for array in counts)

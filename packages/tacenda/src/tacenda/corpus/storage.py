@@ -4,7 +4,7 @@ import io
 import mmap
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,12 +53,15 @@ class GrowingArray:
     def append(self, values: NDArray[Any]) -> None:
         """Add values at the end."""
         self.size += len(values)
-        is_too_large = self.size * self._dtype.itemsize > self._most
+        values, memory = np.ascontiguousarray(values, dtype=self._dtype), self._file
+        if isinstance(memory, io.BytesIO) and self.size * values.itemsize <= self._most:
+            memory.write(values.data)
+            return
         with writing(self._where):
-            if isinstance(self._file, io.BytesIO) and is_too_large:
-                memory, self._file = self._file, tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - it stays
+            if isinstance(memory, io.BytesIO):
+                self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - it stays
                 self._file.write(memory.getbuffer())
-            self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
+            self._file.write(values.data)
 
     def blocks(self) -> Iterator[NDArray[Any]]:
         """Yield the values so far in order, ``PASS_ITEMS`` at a time."""
@@ -74,12 +77,13 @@ class GrowingArray:
 
         With a table, every value is replaced with ``table[value]``, block by block.
         """
-        with writing(self._where):
+        memory = self._file if isinstance(self._file, io.BytesIO) else None
+        with nullcontext() if memory else writing(self._where):
             for n, block in enumerate(self.blocks() if table is not None else ()):
                 self._file.seek(self._begin + n * PASS_ITEMS * self._dtype.itemsize)
                 self._file.write(np.ascontiguousarray(table[block], dtype=self._dtype).data)  # type: ignore[index]
-            if isinstance(self._file, io.BytesIO):
-                return np.ndarray(self.size, self._dtype, self._file.getbuffer())
+            if memory:
+                return np.ndarray(self.size, self._dtype, memory.getbuffer())
             if self._path is None:
                 self._file.flush()
                 return np.memmap(self._file, self._dtype, "r", shape=(self.size,))
