@@ -54,7 +54,7 @@ CHECKS = (
           "within 1,within 2,off,log-likelihood", "row", True),
     Check("ratings-ml-100k", "ratings.accuracy --data ml-100k --only ConditionalPMF", "RMSE,MAE", "algorithm", True),
     Check("ratings-lists", "ratings.lists --data ml-100k --only ImplicitMF", "HR,NDCG,MRR,recall", "row", True),
-    Check("lm-log-bilinear", f"{_LM}.log_bilinear", "epochs,valid,test", "part,model,context"),
+    Check("lm-log-bilinear", f'{_LM}.log_bilinear --only HLBL', "valid,test", "part,model,context"),
     Check("lm-caches", f'{_LM}.caches --only "KneserNey(5) + UnigramCache"', "valid,test", "model,context"),
     Check("lm-unknown", f"{_LM}.unknown", "unknown,rare,all,bits per character,perplexity", "part,way,words kept"),
     Check("lm-scale", f"{_LM}.scale --only kneser_ney", "tokens,types,on disk GB,dev,test"),

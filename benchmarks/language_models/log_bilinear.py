@@ -2,7 +2,7 @@
 
     python -m benchmarks.language_models.log_bilinear
 
-The data are in TACENDA_DATA or the cache. The fitted default model is kept; `log_bilinear_speed` and `scorer` take
+The data are in TACENDA_DATA or the cache. The fitted default model is kept; `caches` takes
 the same one.
 """
 
@@ -25,17 +25,20 @@ PROTOCOL = {
 }
 
 
-def rows(_: Any) -> Iterator[Row]:
+def rows(options: Any) -> Iterator[Row]:
     texts = contexts.Texts()
     hlbl, fit = contexts.fitted(HLBL(), "ptb", texts.train, texts.valid)
-    yield {"part": "fit", "model": "HLBL", **fit, "epochs": hlbl.settings.epochs}
+    if options.wants("fit"):
+        epochs = hlbl.fitted_on["training"]["epochs"]
+        yield {"part": "fit", "model": "HLBL", **fit, "epochs": epochs}
     ngrams = KneserNey(order=5).fit(texts.train)
     models: dict[str, LanguageModel] = {
         "HLBL": hlbl,
         "KneserNey(5)": ngrams,
         "HLBL + KneserNey(5)": Mixture({"hlbl": hlbl, "kneser_ney": ngrams}),
     }
-    for name, model in models.items():
+    for name in options.chosen(models):
+        model = models[name]
         for row in contexts.perplexities(model, texts.held_out, weights_on=texts.valid):
             yield {"part": "perplexity", "model": name, **row}
 
