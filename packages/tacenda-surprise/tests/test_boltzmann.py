@@ -20,7 +20,6 @@ from tacenda_surprise.boltzmann import (
     find_sharpness,
     raise_means,
     softmax,
-    squash,
     tilt,
 )
 from tacenda_surprise.catalogue import Catalogue, Identities
@@ -46,11 +45,6 @@ def everybody(ratings):
 
 
 # -- predictions -----------------------------------------------------------------------------------
-
-
-@pytest.mark.filterwarnings("error")
-def test_hidden_units_far_from_zero_are_on_or_off_without_a_word():
-    assert squash(np.float32([-1000, 0, 1000])).tolist() == [0.0, 0.5, 1.0]
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -194,7 +194,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the model was fitted or loaded."""
         return self._catalogue is not None or self._instead is not None
 
     def _require_fitted(self) -> RatingAlgorithm:
@@ -816,7 +815,11 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
         elif min_ratings > 0:
             hidden |= self._fit_data().ratings.item_counts < min_ratings
         if not self.takes_ratings:
-            by = _refuse_ranking_by_rating(by)
+            if by == "rating":
+                raise ConfigurationError(
+                    "by is 'rating', and this model knows no ratings: leave by out, or fit a model of ratings"
+                )
+            by = "rating"  # its only scores, whatever they are
         return Lists.of(None if by == "rating" else self.implicit_factors, by, hidden)
 
     def _find_known_numbers(self, iids: Iterable[Any]) -> Numbers:
@@ -938,7 +941,6 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
-        """Rebuild an algorithm from the artifact that `to_artifact` returned."""
         if not hasattr(cls, "name"):
             found = resolve(artifact)
             if not isinstance(found, cls):
@@ -1019,7 +1021,6 @@ class EpochPrinter(Callback):
     """Prints a line for every epoch, with ``verbose=True``."""
 
     def on_epoch_end(self, run: FitLoop) -> bool | None:
-        """Print the epoch's number and training error."""
         history = run.history
         line = (
             f"Processing epoch {history.epochs - 1}: training loss {history.epoch_losses[-1]:.4f}"
@@ -1045,15 +1046,6 @@ def _check(model: object, method: str, found: object, *shape: int) -> npt.NDArra
         f"{method} of the model {name!r} ({type(model).__name__}) gave {given} where float32 of the shape {shape} was "
         "asked for: correct the model"
     )
-
-
-def _refuse_ranking_by_rating(by: By) -> By:
-    """Rank by the scores of a model without ratings. Raises ConfigurationError where ratings are asked for."""
-    if by == "rating":
-        raise ConfigurationError(
-            "by is 'rating', and this model knows no ratings: leave by out, or fit a model of ratings"
-        )
-    return "rating"
 
 
 def _explain_impossible(user: int, item: int) -> str:

@@ -63,8 +63,7 @@ from tacenda_surprise.samples import (
     mean_scores,
     nearest_row,
 )
-from tacenda_surprise.touched import places_of_items, users_at
-from tacenda_surprise.trainsets import FitData, Touched
+from tacenda_surprise.trainsets import FitData, Touched, places_of_items, users_at
 from tacenda_surprise.users import check_rated
 from tacenda_surprise.variance import Curve, fit_curve, is_curve
 
@@ -233,18 +232,9 @@ class BayesianPMF(RatingAlgorithm):
             known = chain.identities
             arrays = () if known is None else (known.offsets, known.item_ids)
             data = fingerprint_arrays(arrays, chain.ratings.fingerprint)
-        return fit(
-            chain,
-            Sweeps(data),
-            FitSettings(
-                epochs=chain.burn_in + len(chain.samples.alpha),
-                learning_rate=1.0,
-                evaluate_every=0,
-                restore_best=False,
-            ),
-            run,
-            identity,
-        )
+        n = chain.burn_in + len(chain.samples.alpha)
+        loop = FitSettings(epochs=n, learning_rate=1.0, evaluate_every=0, restore_best=False)
+        return fit(chain, Sweeps(data), loop, run, identity)
 
     def _sample(
         self,

@@ -37,10 +37,15 @@ from tacenda_surprise.catalogue import (
     lengthen,
     mean_row,
 )
-from tacenda_surprise.touched import places_of_items, touch_spread, users_at
-from tacenda_surprise.trainsets import Touched
+from tacenda_surprise.trainsets import Touched, places_of_items, users_at
 from tacenda_surprise.users import FoldedFactors, check_rated
-from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
+from tacenda_surprise.variance import (
+    PredictiveVariance,
+    Sizes,
+    Variances,
+    fit_no_variances,
+    touch_spread,
+)
 from tacenda_surprise.variance import fit as fit_variances
 
 SWEEPS = 10  # through items and users; few are needed

@@ -11,7 +11,7 @@ which is fitted to the errors of the ratings held out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -152,7 +152,6 @@ class FoldedBlend(NamedTuple):
     scale: tuple[float, float]
 
     def score(self, items: Numbers | None = None) -> Floats:
-        """Expected ratings (items,); of all items if None; -1 is an unknown item."""
         wanted = np.arange(len(self.parts[0].raw[1]) - 1) if items is None else np.asarray(items)
         every = [
             part.score_pairs(np.full(len(wanted), -1), wanted)
@@ -163,7 +162,6 @@ class FoldedBlend(NamedTuple):
         return self.weights.combine(np.stack(every, axis=-1)).astype(np.float32)
 
     def deviations(self, items: Numbers) -> Floats:
-        """Predictive standard deviations (items,), in units of the ratings."""
         every = [
             np.full(len(items), part.usual) if user is None else user.deviations(part.items[items])
             for user, part in zip(self.users, self.parts, strict=True)
@@ -214,7 +212,6 @@ class Blend(RatingAlgorithm):
 
     @property
     def folds_identities(self) -> bool:
-        """Whether any of the algorithms conditions on identities."""
         return any(
             isinstance(algo, RatingAlgorithm) and algo.folds_identities for algo in self.fitted
         )
@@ -355,7 +352,6 @@ class Blend(RatingAlgorithm):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: Saved, nested: Parts = NO_PARTS) -> Self:
-        """Rebuild a blend from its weights and its loaded algorithms. Raises ArtifactError."""
         parts = [nested[f"algorithm-{k}"] for k in range(len(nested))]
         if not parts or not all(isinstance(part, RatingAlgorithm) for part in parts):
             raise ArtifactError("it is a blend of something else than rating models: it is damaged")
@@ -398,7 +394,16 @@ class _HeldOut(NamedTuple):
         """Hold parts of the ratings out, one after the other, and fit copies of the algorithms to the others."""
         fitted: list[AlgoBase] = []
         parts: list[tuple[Doubles, Doubles, Doubles]] = []
-        for part, held_out in split_trainset(trainset, settings.holdout, _random_state(settings)):
+        raw = trainset.to_raw_uid, trainset.to_raw_iid
+        triples = [(raw[0](u), raw[1](i), r) for u, i, r in trainset.all_ratings()]
+        n = min(max(1, round(settings.holdout * len(triples))), len(triples) - 1)
+        order = _random_state(settings).permutation(len(triples))
+        data = Dataset(Reader(rating_scale=trainset.rating_scale))
+        # until enough of the ratings were held out, or each of them once
+        for start in range(0, min(len(triples), _ENOUGH), n):
+            chosen, others = order[start : start + n], np.delete(order, np.s_[start : start + n])
+            part = data.construct_trainset([(*triples[k], None) for k in others])
+            held_out = [triples[k] for k in chosen]
             found = [deepcopy(algo).fit(part) for algo in settings.algorithms]
             fitted = fitted or found
             estimates = np.array([[p.est for p in algo.test(held_out)] for algo in found]).T
@@ -445,22 +450,3 @@ def fit_weights(predictions: Doubles, truth: Doubles, ridge: float = 1.0) -> Wei
     y = np.concatenate([y, np.full(k, size / k), [of_sum]])
     found, one = nnls(X, y)[0], np.float64(1)
     return Weights(found, np.float64(center), one, np.zeros(k), one)
-
-
-def split_trainset(
-    trainset: Trainset, holdout: float, rng: np.random.RandomState
-) -> Iterator[tuple[Trainset, list[tuple[Any, Any, float]]]]:
-    """Split a trainset: a trainset without some of the ratings, and these ratings.
-
-    Further splits follow, which hold others out, until there are `_ENOUGH` or each rating was held out once.
-    """
-    triples = [
-        (trainset.to_raw_uid(u), trainset.to_raw_iid(i), r) for u, i, r in trainset.all_ratings()
-    ]
-    n = min(max(1, round(holdout * len(triples))), len(triples) - 1)
-    order = rng.permutation(len(triples))
-    data = Dataset(Reader(rating_scale=trainset.rating_scale))
-    for start in range(0, min(len(triples), _ENOUGH), n):
-        chosen, others = order[start : start + n], np.delete(order, np.s_[start : start + n])
-        part = data.construct_trainset([(*triples[k], None) for k in others])
-        yield part, [triples[k] for k in chosen]

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from tacenda import devices
 from tacenda.arrays import (
@@ -166,11 +166,9 @@ class RBMSettings(SeededSettings, StoppedSettings):
         return max(_SIDE_PENALTY, _SIDE_TOTAL / n_cases) * _excess(ratings)
 
     def idle(self) -> Mapping[str, str]:
-        """Options that early stopping leaves without effect."""
         return {} if self.validation else dict.fromkeys(("patience", "refit"), "without validation")
 
     def check(self) -> None:
-        """Refuse plain steps on one that is not the CPU."""
         if self.optimizer == "sgd" and self.device not in ("auto", "cpu"):
             self.refuse("device", "'cpu' with optimizer='sgd', whose steps wait for one another")
 
@@ -498,7 +496,8 @@ class Machine(Arrays):
     @cached_property
     def activations(self) -> Floats:
         """P(h = 1 | r, f) of every case (cases, hidden), eq 5.14."""
-        return squash(self.inputs)
+        found: Floats = expit(self.inputs)
+        return found
 
     def expect(self, visible: Numbers, cases: Numbers, scores: Floats) -> Expected:
         """Probabilities and mean scores of each pair by mean field, eq 5.11."""
@@ -525,12 +524,6 @@ class Machine(Arrays):
             total += chance
             mean += s * chance
         return np.asarray(mean / total)
-
-
-def squash(x: Floats) -> Floats:
-    """The logistic function."""
-    with np.errstate(over="ignore"):  # far below zero it is 0, by way of an infinity
-        return np.asarray(1.0 / (1.0 + np.exp(-x)), np.float32)
 
 
 def softmax(logits: npt.NDArray[np.floating]) -> Floats:
@@ -670,7 +663,6 @@ class _Trainer(Trainer):
         self.learned.side_weights[...] = 0.0
 
     def evaluate(self) -> float | None:
-        """RMSE on the ratings held out."""
         held_out = self._task.held_out
         if held_out is None:
             return None
@@ -695,7 +687,6 @@ class ContrastiveDivergence(_Trainer):
         self._n_filled = max(int(np.count_nonzero(np.diff(cases.ratings.user_offsets))), 1)
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
-        """Update the parameters once, from the cases of ``batch``."""
         (numbers,) = batch
         own = dict(self.learned.items())
         found = boltzmann_divergence(*self._given(numbers))
@@ -885,7 +876,7 @@ def _extend(machine: Machine, scale: Scale, cases: Cases, held: bool) -> Machine
     )
     inputs = wider.hidden_inputs(cases.ratings, cases.levels, scale, cases.identities)
     by_visible = cases.ratings.by_item
-    activations, penalty = squash(inputs), penalty_of(cases.penalty, len(inputs))
+    activations, penalty = expit(inputs), penalty_of(cases.penalty, len(inputs))
     for m in range(n_old, n_old + n_new):
         numbers, values = by_visible.of_user(m)
         solved = solve_visible(wider, scale, activations, numbers, scale.level_of(values), penalty)

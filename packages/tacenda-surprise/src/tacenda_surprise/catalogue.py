@@ -303,19 +303,11 @@ def possible_levels(seen: Floats, scale: tuple[float, float]) -> Floats:
     used = (float(own[-1]) - float(own[0])) / step + 1
     is_wide = (float(ends[1]) - float(ends[0])) / step + 1 > _WIDER * used
     chosen = own if is_wide else whole
-    found = _grid(chosen.astype(np.float64), step)
-    if found is None:
-        found = chosen if len(chosen) <= MOST_LEVELS else np.empty(0, np.float32)
-    return found
-
-
-def _grid(points: Doubles, step: float) -> Floats | None:
-    """The multiples of ``step`` from the first to the last of ``points``; None where these are none, or too many."""
-    n = (points[-1] - points[0]) / step + 1
+    points = chosen.astype(np.float64)
     places = (points - points[0]) / step
-    if n <= MOST_LEVELS + 1e-6 and np.allclose(places, np.rint(places), atol=1e-3):
-        return np.linspace(points[0], points[-1], round(n)).astype(np.float32)
-    return None
+    if places[-1] + 1 <= MOST_LEVELS + 1e-6 and np.allclose(places, np.rint(places), atol=1e-3):
+        return np.linspace(points[0], points[-1], round(places[-1] + 1)).astype(np.float32)
+    return chosen if len(chosen) <= MOST_LEVELS else np.empty(0, np.float32)
 
 
 def _counts(ratings: Ratings, levels: Floats) -> Floats:

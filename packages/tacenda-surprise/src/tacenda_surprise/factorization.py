@@ -186,7 +186,6 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
         return getattr(self, "solver", "sgd") == "als"
 
     def check(self) -> None:
-        """Refuse ``lr_all`` or ``reg_all`` where the others leave it nothing to say."""
         for what in ("lr", "reg"):
             names = [f"{what}_{part}" for part in _PARTS]
             given = [getattr(self, name) for name in (f"{what}_all", *names)]
@@ -197,7 +196,6 @@ class FactorizationSettings(SeededSettings, StoppedSettings):
                 )
 
     def idle(self) -> Mapping[str, str]:
-        """Options that solver, biases and early stopping leave without effect."""
         found: dict[str, str] = {}
         if not self.validation:
             found |= dict.fromkeys(("patience", "refit"), "without validation")
@@ -479,7 +477,6 @@ class _Trainer(Trainer):
         return np.asarray(to_numpy(found))
 
     def evaluate(self) -> float | None:
-        """RMSE on the ratings held out."""
         held_out = self._task.held_out
         if held_out is None:
             return None
@@ -528,7 +525,6 @@ class SGD(_Descent):
     """Stochastic gradient descent, one user at a time."""
 
     def step(self, batch: npt.NDArray[np.int64], learning_rate: float) -> StepResult:
-        """Visit the users of ``batch`` once."""
         ratings, known = self._task.ratings, self._task.known
         rates, penalties, weights, seed = self._plan(learning_rate)
         rows = kernels.ByUser(ratings.user_offsets, ratings.item_ids, ratings.values, weights)
@@ -551,13 +547,17 @@ class Rounds(_Descent):
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Visit all users and items once, in rounds whose order depends on the step."""
         rates, penalties, own_weights, seed = self._plan(learning_rate)
-        penalties = _spread_out(penalties, self._task.ratings, self._device)
+        n_rows = (self._task.ratings.n_users, self._task.ratings.n_items) * 2
+        of_rows = [
+            to_device(np.full(n, each, np.float32), self._device)
+            for each, n in zip(penalties[:4], n_rows, strict=True)
+        ]
         weights = to_device(own_weights, self._device)
         p, q, b, c, w = self.tables
         mean, alike = self._task.mean, library(c).ones_like(c)
         users, items = (
-            Side(p, b, penalties.user_factors, penalties.user_biases, weights),
-            Side(q, c, penalties.item_factors, penalties.item_biases, alike),
+            Side(p, b, of_rows[0], of_rows[2], weights),
+            Side(q, c, of_rows[1], of_rows[3], alike),
         )
         of_users = _ROUND_RATE * rates.user_factors, rates.user_biases
         of_items = _ROUND_RATE * rates.item_factors, rates.item_biases
@@ -676,7 +676,12 @@ def make_rounds(
         users = part[np.argsort(-sizes[part], kind="stable")]
         items, by_item = _columns(table[users])
         of_users, of_items = (Pieces.of(side, device) for side in (table[users], by_item))
-        known = None if own is None else _find_known(own[users], device)
+        known = None
+        if own is not None:
+            told, by_told = _columns(own[users])
+            shares = (1.0 / np.maximum(np.diff(own[users].indptr), 1)).astype(np.float32)
+            by_user, of_told = (Pieces.of(side, device) for side in (own[users], by_told))
+            known = Known(by_user, to_device(told, device), of_told, to_device(shares, device))
         found.append(
             Round(to_device(users, device), of_users, to_device(items, device), of_items, known)
         )
@@ -687,24 +692,6 @@ def overlap(identities: Identities, n_items: int) -> float:
     """The part of the users who have rated an item that another user has rated, on average over such items."""
     counts = np.bincount(identities.item_ids, minlength=n_items).astype(np.float64)
     return float((counts**2).sum() / max(counts.sum() * identities.n_users, 1.0))
-
-
-def _find_known(own: csr_array, device: str) -> Known:
-    """The identities of some users, a row each."""
-    items, by_item = _columns(own)
-    shares = (1.0 / np.maximum(np.diff(own.indptr), 1)).astype(np.float32)
-    by_user, of_items = (Pieces.of(side, device) for side in (own, by_item))
-    return Known(by_user, to_device(items, device), of_items, to_device(shares, device))
-
-
-def _spread_out(given: Penalties, ratings: Ratings, device: str) -> Penalties:
-    """Penalties of every row, on the device."""
-    rows = (ratings.n_users, ratings.n_items) * 2
-    found = [
-        to_device(np.ascontiguousarray(np.broadcast_to(np.asarray(each, np.float32), (n,))), device)
-        for each, n in zip(given[:4], rows, strict=True)
-    ]
-    return Penalties._make([*found, given.side])
 
 
 def _columns(table: csr_array) -> tuple[npt.NDArray[np.int64], csr_array]:

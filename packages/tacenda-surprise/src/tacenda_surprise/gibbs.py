@@ -187,8 +187,8 @@ class Gibbs(Trainer):
     @property
     def rest(self) -> Mapping[str, Any]:  # type: ignore[override]
         """Where the chain is; a sweep's random numbers depend on its number alone."""
-        tables = {"users": self._users, "items": self._items, "links": self._links}
-        return {"chain": {**tables, "gamma": self._gamma, "numbers": self._numbers}}
+        names = "users", "items", "links", "gamma", "numbers"
+        return {"chain": {name: getattr(self, f"_{name}") for name in names}}
 
     @property
     def samples(self) -> Samples:
@@ -211,7 +211,6 @@ class Gibbs(Trainer):
         return Start(users, items, links, alpha, self._gamma, nu, tau)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """Make one sweep; the loss is the squared error of this draw."""
         self.steps += 1
         rng = np.random.default_rng([self._seed, self.steps, self._chain])
         of_users = self._draw_users(rng)
@@ -315,7 +314,12 @@ class Gibbs(Trainer):
         rates = 0.5 * (nu + alpha * squares)
         gamma = rng.gamma(0.5 * (nu + counts)) / rates
         self._gamma = np.maximum(gamma, 1e-6).astype(np.float32)
-        self._numbers[:2] = alpha, draw_evenness(rng, self._gamma)
+        # log p(nu | gamma) up to a constant: the density of Gamma(nu / 2, nu / 2), for every user.
+        half, values = 0.5 * _EVENNESS, self._gamma.astype(np.float64)
+        of_all = half * np.log(half) - gammaln(half)
+        logits = len(values) * of_all + half * (np.log(values) - values).sum()
+        chances = np.exp(logits - logits.max())
+        self._numbers[:2] = alpha, rng.choice(_EVENNESS, p=chances / chances.sum())
 
 
 def find_device(
@@ -342,16 +346,6 @@ def random_start(seed: int, width: int, ratings: Ratings, *, linked: bool) -> St
     items = rng.standard_normal((ratings.n_items, width), np.float32) * scale
     links = np.zeros((ratings.n_items if linked else 0, width), np.float32)
     return Start(users, items, links, 1.5, np.ones(ratings.n_users, np.float32))
-
-
-def draw_evenness(rng: np.random.Generator, gamma: Floats) -> float:
-    """Draw nu given all gamma."""
-    # log p(nu | gamma) up to a constant: the density of Gamma(nu / 2, nu / 2), for every user.
-    half, values = 0.5 * _EVENNESS, gamma.astype(np.float64)
-    of_all = half * np.log(half) - gammaln(half)
-    logits = len(values) * of_all + half * (np.log(values) - values).sum()
-    chances = np.exp(logits - logits.max())
-    return float(rng.choice(_EVENNESS, p=chances / chances.sum()))
 
 
 # -- mean and precision of rows ---------------------------------------------------------------------

@@ -75,7 +75,6 @@ class ImplicitMF(RatingAlgorithm):
 
     @property
     def folds_identities(self) -> bool:
-        """True: only identities are known about a new user."""
         return True
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:

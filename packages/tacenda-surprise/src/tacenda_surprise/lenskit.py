@@ -198,7 +198,6 @@ class ChoiceScorer(ConditionalPMFScorer):
     choices: ImplicitFactors
 
     def is_trained(self) -> bool:
-        """Whether there is a model of what gets chosen."""
         return hasattr(self, "choices")
 
     def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008

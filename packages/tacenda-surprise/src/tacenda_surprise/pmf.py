@@ -53,10 +53,15 @@ from tacenda_surprise.factorization import (
     train,
 )
 from tacenda_surprise.top_n import check_length
-from tacenda_surprise.touched import places_of_items, places_of_users, touch_spread, users_at
-from tacenda_surprise.trainsets import Touched
+from tacenda_surprise.trainsets import Touched, places_of_items, places_of_users, users_at
 from tacenda_surprise.users import Explanation, FoldedFactors, Reason, check_rated
-from tacenda_surprise.variance import PredictiveVariance, Sizes, Variances, fit_no_variances
+from tacenda_surprise.variance import (
+    PredictiveVariance,
+    Sizes,
+    Variances,
+    fit_no_variances,
+    touch_spread,
+)
 from tacenda_surprise.variance import fit as fit_variances
 
 _MATTERS = 0.005  # a smaller difference of errors may be chance
@@ -89,13 +94,7 @@ class Factors(Arrays):
     @cached_property
     def tables(self) -> Tables:
         """Everything but s."""
-        return Tables(
-            self.user_factors,
-            self.item_factors,
-            self.user_biases,
-            self.item_biases,
-            self.side_factors,
-        )
+        return Tables(*(getattr(self, name) for name in Tables._fields))
 
 
 class PMF(RatingAlgorithm):
@@ -143,14 +142,8 @@ class PMF(RatingAlgorithm):
         used = ResolvedOptions.of(settings, ratings)
         share = settings.validation or min(0.1, _ERRORS / len(ratings))
         stopped, start, last = None, None, used
-        whole = Task(
-            settings,
-            used,
-            self._seed,
-            ratings,
-            catalogue.mean,
-            self._join_identities(ratings, identities),
-        )
+        known = self._join_identities(ratings, identities)
+        whole = Task(settings, used, self._seed, ratings, catalogue.mean, known)
         if len(ratings) > 1:
             part, held_out = split(ratings, share, seed=self._seed)
             first, planned = run.stage("validation"), used
@@ -174,7 +167,10 @@ class PMF(RatingAlgorithm):
             run = run.stage(first=False)
             if settings.validation:
                 stopped = history
-                used = last = used._replace(epochs=epochs_of(history, used.epochs))
+                best = history.best  # unless its errors are hardly less than the last, all epochs
+                if best and history.evaluations[-1].value > (1 + _MATTERS) * best.value:
+                    used = used._replace(epochs=best.epoch)
+                last = used
             elif last is not used:
                 own = tables.user_factors - prior if len(prior) else tables.user_factors
                 start = tables._replace(user_factors=own)
@@ -209,7 +205,14 @@ class PMF(RatingAlgorithm):
         catalogue: Catalogue,
         ratings: Ratings,
     ) -> None:
-        tables = fill_unrated(tables, prior, ratings)
+        # without ratings: the mean of the other rows, and users with identities their prior
+        n_users, n_items = np.diff(ratings.user_offsets), ratings.item_counts
+        for table, n in zip(tables[:4], (n_users, n_items) * 2, strict=True):
+            if not n.all():
+                table[n == 0] = mean_row(table, n > 0)
+        if len(prior):
+            told = (n_users == 0) & prior.any(axis=1)
+            tables.user_factors[told] = prior[told]
         spread = variances.spread(*sizes_of(ratings, tables, catalogue.mean))
         self._catalogue = catalogue
         self.learned = Factors(*tables, prior, used.numbers(), spread, variances)
@@ -231,13 +234,23 @@ class PMF(RatingAlgorithm):
             own = own - old.user_prior
             news = known.means(lengthen(old.side_factors, ratings.n_items))
             prior[len(own) :] = news[len(own) :]
-        tables = grow_tables(
-            used, old.tables._replace(user_factors=own), prior, catalogue.mean, ratings
-        )
+        # New users, then new items, begin where their own ratings put them while everything else stays; a few epochs of
+        # training then reconcile them with the rest. Users are p = x - s.
+        mean, n_users, n_items = catalogue.mean, ratings.n_users, ratings.n_items
+        p, b = (lengthen(table, n_users) for table in (own, old.user_biases))
+        q, c = (lengthen(table, n_items) for table in (old.item_factors, old.item_biases))
+        w = lengthen(old.side_factors, n_items) if len(prior) else old.side_factors
+        s, tables = prior if len(prior) else np.zeros_like(p), Tables(p, q, b, c, w)
+        for u in range(len(own), n_users):
+            b[u], x = solve_user(used, tables, mean, ratings.of_user(u), s[u])
+            p[u] = x - s[u]
+        for i in range(len(old.item_factors), n_items):
+            ids, values = ratings.of_item(i)
+            of_bias = used.item_biases.total(len(ids)) if used.rates.item_biases > 0 else None
+            targets, penalty = values - mean - b[ids], used.item_factors.total(len(ids))
+            c[i], q[i] = _solve_row(p[ids] + s[ids], targets, np.zeros_like(q[i]), penalty, of_bias)
         first = max(before.epochs - n, 0)
-        task = Task(
-            self.settings, used, self._seed, ratings, catalogue.mean, known, first_epoch=first
-        )
+        task = Task(self.settings, used, self._seed, ratings, mean, known, first_epoch=first)
         tables, prior, self.history = self._train(run, task, tables)
         self._finish(tables, prior, before, old.variances, catalogue, ratings)
         self.figures = [self.history.figure(_HELD_OUT)]
@@ -267,7 +280,6 @@ class PMF(RatingAlgorithm):
 
     @property
     def tables(self) -> Tables:
-        """Biases and factors, x for users."""
         return self._learned(self.learned).tables
 
     @property
@@ -283,7 +295,6 @@ class PMF(RatingAlgorithm):
     def fold(
         self, items: Numbers, values: npt.ArrayLike, identities: Numbers | None = None
     ) -> FoldedFactors:
-        """See `RatingAlgorithm.fold`."""
         found, items = self._learned(self.learned), np.asarray(items, np.int64)
         mean, scale, spread = self.catalogue.mean, self.catalogue.scale, found.spread
         rated = check_rated(items, values, len(found.item_factors))
@@ -386,18 +397,6 @@ class ConditionalPMF(PMF):
     @configured_by(ConditionalPMFSettings)
     def __init__(self, settings: ConditionalPMFSettings) -> None:
         RatingAlgorithm.__init__(self, settings)
-
-
-def epochs_of(history: History, planned: int) -> int:
-    """For how many epochs a fit to all ratings shall last after one that was watched on ratings held out.
-
-    All that were planned, unless the last ones were really worse than the best: the errors of a few ratings
-    have their best epoch anywhere.
-    """
-    best = history.best
-    if best is None or history.evaluations[-1].value <= (1 + _MATTERS) * best.value:
-        return planned
-    return best.epoch
 
 
 def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Sizes]:
@@ -503,45 +502,3 @@ def touch_tables(
             d[row] += np.float32(step[-1])
         moved = rating_scores(users, items, p, q, b, c, mean)
         errors, scores = errors - (moved - scores), moved
-
-
-def fill_unrated(tables: Tables, prior: Floats, ratings: Ratings) -> Tables:
-    """Give users and items without ratings the mean of the other rows; users with identities get their prior."""
-    x, q, b, c, w = tables
-    counts = np.diff(ratings.user_offsets), ratings.item_counts
-    for table, n in ((x, counts[0]), (q, counts[1]), (b, counts[0]), (c, counts[1])):
-        if not n.all():
-            table[n == 0] = mean_row(table, n > 0)
-    if len(prior):
-        told = (counts[0] == 0) & prior.any(axis=1)
-        x[told] = prior[told]
-    return Tables(x, q, b, c, w)
-
-
-def grow_tables(
-    used: ResolvedOptions, tables: Tables, prior: Floats, mean: float, ratings: Ratings
-) -> Tables:
-    """Lengthen tables to as many rows as ``ratings`` has users and items.
-
-    New users, then new items, begin where their own ratings put them while everything else stays; a few
-    epochs of training then reconcile them with the rest. ``user_factors`` are p = x - s, without what comes
-    from identities; ``prior`` is s (users, factors), of new users too, or (0, factors) without conditioning.
-    """
-    old_users, old_items = len(tables.user_factors), len(tables.item_factors)
-    p, b = (lengthen(t, ratings.n_users) for t in (tables.user_factors, tables.user_biases))
-    q, c = (lengthen(t, ratings.n_items) for t in (tables.item_factors, tables.item_biases))
-    w = tables.side_factors
-    w = lengthen(w, ratings.n_items) if len(prior) else w
-    s = prior if len(prior) else np.zeros_like(p)
-    nothing = np.zeros(p.shape[1], np.float32)
-    for u in range(old_users, len(p)):
-        ids, values = ratings.of_user(u)
-        b[u], x = solve_user(used, Tables(p, q, b, c, w), mean, (ids, values), s[u])
-        p[u] = x - s[u]
-    for i in range(old_items, len(q)):
-        ids, values = ratings.of_item(i)
-        biased = used.rates.item_biases > 0
-        of_bias = used.item_biases.total(len(ids)) if biased else None
-        targets, penalty = values - mean - b[ids], used.item_factors.total(len(ids))
-        c[i], q[i] = _solve_row(p[ids] + s[ids], targets, nothing, penalty, of_bias)
-    return Tables(p, q, b, c, w)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
 
 from tacenda.fitting import FitRun, History
 from tacenda.kernels.ratings import Expected
@@ -28,12 +29,10 @@ from tacenda_surprise.boltzmann import (
     sides,
     softmax,
     solve_visible,
-    squash,
     train,
 )
 from tacenda_surprise.catalogue import Catalogue, Floats, Identities, Numbers
-from tacenda_surprise.touched import places_of_users
-from tacenda_surprise.trainsets import FitData, Touched
+from tacenda_surprise.trainsets import FitData, Touched, places_of_users
 from tacenda_surprise.users import check_rated
 
 #: Ratings at the expected value that count for a user folded in, if the model does not say.
@@ -117,10 +116,8 @@ class RBM(RatingAlgorithm):
         chains, begin afresh. The default is a quarter of the epochs of the settings.
         """
         start, planned = self._learned(self.learned), self.settings.n_epochs
-        catalogue, known = (
-            self.catalogue.extend(ratings),
-            self._join_identities(ratings, identities),
-        )
+        catalogue = self.catalogue.extend(ratings)
+        known = self._join_identities(ratings, identities)
         n = max(planned // 4, 1) if epochs is None else epochs
         scale = Scale.about(start.levels, catalogue)
         task = Task(
@@ -134,10 +131,8 @@ class RBM(RatingAlgorithm):
     ) -> None:
         """Infer the hidden units of the cases of new ratings, and solve for their visible units; all others stay."""
         old, settings = self._learned(self.learned), self.settings
-        catalogue, known = (
-            self.catalogue.extend(ratings),
-            self._join_identities(ratings, identities),
-        )
+        catalogue = self.catalogue.extend(ratings)
+        known = self._join_identities(ratings, identities)
         scale = Scale.about(old.levels, catalogue)
         visible, cases = sides(settings, np.unique(touched.users), np.unique(touched.items))
         by_visible, by_case = sides(settings, ratings, ratings.by_item)
@@ -157,7 +152,7 @@ class RBM(RatingAlgorithm):
             machine.slopes[case] = usual_slope(machine, scale, *given, _damping(old))
         infer(cases)
         penalty = penalty_of(float(old.penalty), by_case.n_users)
-        activations = squash(machine.inputs)
+        activations = expit(machine.inputs)
         for unit in visible.tolist():
             ids, values = by_visible.of_user(unit)
             solved = solve_visible(
@@ -205,12 +200,10 @@ class RBM(RatingAlgorithm):
         return self._expect(users, items)[0].chances
 
     def score_pairs(self, users: Numbers, items: Numbers) -> Floats:
-        """The mean of the ratings' distribution, see `RatingAlgorithm.score_pairs`."""
         found, scale = self._expect(users, items)
         return scale.ratings(found.means)
 
     def score_users(self, users: Numbers) -> Floats:
-        """See `RatingAlgorithm.score_users`; always by mean field."""
         (machine, scale), users = self._machine, np.asarray(users)
         everything = slice(0, len(self.catalogue.items))
         if self.settings.items_are_cases:
@@ -218,7 +211,6 @@ class RBM(RatingAlgorithm):
         return scale.ratings(machine.mean_scores(everything, users, scale.scores).T)
 
     def deviations(self, users: Numbers, items: Numbers) -> Floats:
-        """Standard deviation of the ratings' distribution (pairs,)."""
         found, scale = self._expect(users, items)
         return FoldedUnit(found.chances, scale).deviations(np.arange(len(users)))
 
@@ -230,11 +222,25 @@ class RBM(RatingAlgorithm):
         items = np.asarray(items, np.int64)
         levels = scale.level_of(check_rated(items, values, len(self.catalogue.items)))
         known = self._known_items(items, identities)
-        if settings.items_are_cases:
-            penalty = penalty_of(float(machine.penalty), len(self.catalogue.items))
-            return as_visible(machine, scale, items, levels, penalty)
+        s, W, b = scale.scores, machine.weights, machine.visible_biases
+        if settings.items_are_cases:  # the user is a visible unit, which is solved for
+            p, b, w = machine.activations, b[-1], W[-1]
+            if len(items):
+                penalty = penalty_of(float(machine.penalty), len(self.catalogue.items))
+                b, w = solve_visible(machine, scale, p, items, levels, penalty)
+            from_hidden = (p @ w)[:, None] * s if w.ndim == 1 else p @ w.T
+            return FoldedUnit(softmax(b + s * machine.slopes[:, None] + from_hidden), scale)
+        # the user is a case, whose hidden units are inferred
         known = known if self.conditional else known[:0]
-        return as_case(machine, scale, items, levels, known, settings.offset)
+        slope, x = float(machine.slopes[-1]), machine.inputs[-1]
+        if len(items) and settings.offset:
+            slope = usual_slope(machine, scale, items, levels, _damping(machine))
+        if len(items) or len(known):
+            rows = W[items] * s[levels][:, None] if W.ndim == 2 else W[items, levels]
+            x = machine.hidden_biases + machine.side_weights[known].sum(axis=0) + rows.sum(axis=0)
+        logits, p = b + s * np.float32(slope), expit(x)
+        logits += (W @ p)[:, None] * s if W.ndim == 2 else W @ p
+        return FoldedUnit(softmax(logits), scale)
 
     @property
     def folds_identities(self) -> bool:
@@ -271,12 +277,10 @@ class FoldedUnit(NamedTuple):
     scale: Scale
 
     def score(self, items: Numbers | None = None) -> Floats:
-        """Expected ratings (items,); of all items if None; -1 is an unknown item."""
         chosen = self.chances[:-1] if items is None else self.chances[items]
         return self.scale.ratings(_expect(chosen, self.scale.scores))
 
     def deviations(self, items: Numbers) -> Floats:
-        """Standard deviations of the ratings (items,)."""
         chosen, s = self.chances[items], self.scale.scores
         variance = np.maximum(_expect(chosen, s**2) - _expect(chosen, s) ** 2, 1e-6)
         return np.asarray(np.sqrt(variance) * np.float32(self.scale.unit), np.float32)
@@ -304,37 +308,3 @@ def usual_slope(
     by = np.array([excess.sum() / (len(visible) + damping)])
     n = len(visible)
     return float(raise_means(logits, s, np.array([0, n]), np.arange(n), by)[0])
-
-
-def as_case(
-    machine: Machine,
-    scale: Scale,
-    visible: Numbers,
-    levels: npt.NDArray[np.int32],
-    identities: Numbers,
-    offset: bool,
-) -> FoldedUnit:
-    """Infer a case with these ratings; the machine has its rows for the unknown."""
-    s, W, slope = scale.scores, machine.weights, float(machine.slopes[-1])
-    if len(visible) and offset:
-        slope = usual_slope(machine, scale, visible, levels, _damping(machine))
-    x = machine.hidden_biases + machine.side_weights[identities].sum(axis=0)
-    if not len(visible) and not len(identities):
-        x = machine.inputs[-1]
-    rows = W[visible] * s[levels][:, None] if W.ndim == 2 else W[visible, levels]
-    p = squash(x + rows.sum(axis=0))
-    logits = machine.visible_biases + s * np.float32(slope)
-    logits += (W @ p)[:, None] * s if W.ndim == 2 else W @ p
-    return FoldedUnit(softmax(logits), scale)
-
-
-def as_visible(
-    machine: Machine, scale: Scale, cases: Numbers, levels: npt.NDArray[np.int32], penalty: float
-) -> FoldedUnit:
-    """Learn a visible unit with these ratings of ``cases``; the machine has its rows for the unknown."""
-    p, s = machine.activations, scale.scores
-    b, w = machine.visible_biases[-1], machine.weights[-1]
-    if len(cases):
-        b, w = solve_visible(machine, scale, p, cases, levels, penalty)
-    from_hidden = (p @ w)[:, None] * s if w.ndim == 1 else p @ w.T
-    return FoldedUnit(softmax(b + s * machine.slopes[:, None] + from_hidden), scale)

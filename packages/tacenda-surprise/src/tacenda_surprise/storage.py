@@ -100,8 +100,11 @@ def unpack(algo: Any, config: Mapping[str, Any] | None, arrays: Packed) -> None:
     if not np.allclose(data.ratings.scale, algo.catalogue.scale):
         raise ArtifactError("the scale of its ratings is not the model's: it is damaged")
     algo._know(data, seen)
-    if algo.conditional and (more := _list_more_rated(seen, data)):
-        algo.rated = SideInfo(more)
+    if algo.conditional:  # pairs that are known to be rated beside the ratings
+        raw, n = (list(data.users), list(data.items)), max(len(items), 1)
+        rated, every = (k.user_ids.astype(np.int64) * n + k.item_ids for k in (data.ratings, seen))
+        if len(cells := np.setdiff1d(every, rated)):
+            algo.rated = SideInfo([(raw[0][c // n], raw[1][c % n]) for c in cells.tolist()])
     algo._implicit = implicit
     for one in given:
         algo._add(one)
@@ -138,16 +141,6 @@ def _unpack_data(
         )
     )
     return data, list(map(Given, uids, rated, values, known))
-
-
-def _list_more_rated(seen: Identities, data: FitData) -> list[tuple[Hashable, Hashable]]:
-    """Return the pairs of raw ids that are known to be rated beside the ratings."""
-    items, users = list(data.items), list(data.users)
-    n = max(len(items), 1)
-    rated, every = (
-        known.user_ids.astype(np.int64) * n + known.item_ids for known in (data.ratings, seen)
-    )
-    return [(users[cell // n], items[cell % n]) for cell in np.setdiff1d(every, rated).tolist()]
 
 
 @contextmanager
@@ -315,7 +308,11 @@ def _reword(artifact: Artifact) -> dict[str, Any]:
     if artifact.distribution == _OURS:
         config["seed"] = settings.get("seed", 0)
         if artifact.name == "blend":
-            _upgrade_blend(config)
+            # a blend had options of its own only where Surprise had saved it
+            of_blend = dict(config.pop("surprise blend", {}))
+            config["usual"] = of_blend.get("usual") or [0.0] * len(config["weights"])
+            options = ("holdout", "random_state")
+            config["settings"] = {name: of_blend[name] for name in options if name in of_blend}
         elif kind in _NAMES and config.get("settings") == settings:
             config["settings"] = rename_options(artifact.name, settings)
     return config
@@ -343,11 +340,3 @@ def rename_options(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None or name not in found:
             found[name] = value
     return found
-
-
-def _upgrade_blend(config: dict[str, Any]) -> None:
-    """A blend had options of its own only where Surprise had saved it."""
-    own = dict(config.pop("surprise blend", {}))
-    config["usual"] = own.get("usual") or [0.0] * len(config["weights"])
-    options = ("holdout", "random_state")
-    config["settings"] = {name: own[name] for name in options if name in own}

@@ -155,7 +155,6 @@ class Choosing(Trainer):
             part[:] = choice_steps(ends - ends[0], ids, others, part, precision, confidence, _STEPS)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """Make one sweep; the loss is what is minimized, penalties included."""
         self.sweep()
         return StepResult(self._loss(), float(len(self._users)))
 
@@ -405,12 +404,8 @@ class TopLists(Mapping[Any, list[tuple[Any, float]]]):
 def most_popular(train: Ratings, users: Numbers, n: int, held_out: Ratings) -> Quality:
     """The quality of lists of the items with the most ratings, what users have rated left out."""
     counts = train.item_counts.astype(np.float32)
-
-    def rank_users() -> Iterator[Ranked]:
-        for user in users.tolist():
-            yield Ranked(user, *top(counts, n, train.of_user(user)[0]))
-
-    return quality(rank_users(), held_out, n)
+    ranked = (Ranked(u, *top(counts, n, train.of_user(u)[0])) for u in users.tolist())
+    return quality(ranked, held_out, n)
 
 
 class Quality(NamedTuple):

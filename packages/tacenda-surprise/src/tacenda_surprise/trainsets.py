@@ -18,7 +18,7 @@ from surprise import Dataset, Reader, Trainset
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.ratings import IdIndex, Ratings
 from tacenda.ratings.files import NAMES, place_of
-from tacenda_surprise.catalogue import Identities
+from tacenda_surprise.catalogue import Identities, Numbers
 from tacenda_surprise.raw_ids import (
     add_ids,
     as_list,
@@ -55,6 +55,24 @@ class Touched(NamedTuple):
             if place < len(rated) and rated[place] == items[k]:
                 before[k] = given[place]
         return cls(users, items, values, before)
+
+
+def places_of_users(ratings: Ratings, users: Numbers) -> Numbers:
+    """Places (n,) of the ratings of some users."""
+    spans = zip(ratings.user_offsets[users], ratings.user_offsets[users + 1], strict=True)
+    return np.concatenate([np.arange(start, stop) for start, stop in spans])
+
+
+def places_of_items(ratings: Ratings, items: Numbers) -> Numbers:
+    """Places (n,) of the ratings of some items, without turning the whole table."""
+    if len(items) == 1:
+        return np.flatnonzero(ratings.item_ids == items[0])
+    return np.flatnonzero(np.isin(ratings.item_ids, items))
+
+
+def users_at(ratings: Ratings, places: Numbers) -> Numbers:
+    """The users (n,) of the ratings in some places."""
+    return np.searchsorted(ratings.user_offsets, places, side="right") - 1
 
 
 class FitData(NamedTuple):
@@ -401,7 +419,13 @@ class SideInfo:
             np.int64,
         )
         found = Identities.from_pairs(user_ids[known], item_ids[known], len(users), len(data.items))
-        _refuse_everything(Identities.of(ratings, found), ratings)
+        seen, rated = Identities.of(ratings, found), len(Identities.of(ratings).item_ids)
+        n, possible = len(seen.item_ids) - rated, seen.n_users * ratings.n_items - rated
+        if n > max(_DENSE * possible, _FEW):  # as an anti-testset has them
+            raise DataError(
+                f"{n} of the {possible} pairs without a rating are said to be rated, nearly all: give "
+                "those that are known to be rated, not an anti-testset"
+            )
         if not known.all():
             warnings.warn(
                 f"{int((~known).sum())} identities are of items that nobody has rated in the trainset; left out",
@@ -423,14 +447,3 @@ class SideInfo:
                 scale=ratings.scale,
             )
         return data._replace(ratings=ratings, identities=found, users=users)
-
-
-def _refuse_everything(seen: Identities, ratings: Ratings) -> None:
-    """Raise DataError if users are said to have rated nearly all that they did not, as with an anti-testset."""
-    known = len(Identities.of(ratings).item_ids)
-    n, possible = len(seen.item_ids) - known, seen.n_users * ratings.n_items - known
-    if n > max(_DENSE * possible, _FEW):
-        raise DataError(
-            f"{n} of the {possible} pairs without a rating are said to be rated, nearly all: give "
-            "those that are known to be rated, not an anti-testset"
-        )

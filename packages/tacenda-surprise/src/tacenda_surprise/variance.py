@@ -40,7 +40,10 @@ from tacenda.arrays import (
     positive,
     up_to,
 )
+from tacenda.kernels.ratings import Tables, rating_scores
+from tacenda.ratings import Ratings
 from tacenda_surprise.catalogue import Doubles, Floats, Numbers
+from tacenda_surprise.trainsets import Touched, places_of_items, places_of_users, users_at
 
 _REACH = 2.5  # of the standardized prediction: beyond it the curve stays level
 _PRIOR = np.log([0.8, 0.2, 5.0, 0.2, 5.0, 20.0])  # sigma^2, a_U, k_U, a_I, k_I, nu, of unit errors
@@ -50,6 +53,7 @@ _STEPS = 40  # of Newton's method; few are needed but near the ends of the scale
 _MARGIN = 0.02  # of the variances possible with a mean, which are kept away from
 _FARTHEST = 50.0  # step of theta or phi
 _ROWS = 1 << 14  # pairs at a time
+_ERRORS_OF_ALL = 20_000  # ratings, with whose errors the errors of a few are compared
 
 
 class Sizes(NamedTuple):
@@ -191,6 +195,37 @@ def fit(
         z = np.sqrt(e2 / ((of_users + of_items) * curve.factors(predictions) + 1e-9))
         theta[[0, 1, 3]] += np.log(coverage_factor(z))
     return Variances(theta, np.float64(unit), np.array(curve))
+
+
+def touch_spread(
+    variances: Variances,
+    before: PredictiveVariance,
+    ratings: Ratings,
+    tables: Tables,
+    mean: float,
+    touched: Touched,
+) -> PredictiveVariance:
+    """Return the variances with other rows for the users and items of new ratings; ``tables`` are those after them."""
+    users, items = np.unique(touched.users), np.unique(touched.items)
+    of_users, _ = _sizes_of_rows(places_of_users(ratings, users), ratings, tables, mean)
+    _, of_items = _sizes_of_rows(places_of_items(ratings, items), ratings, tables, mean)
+    some = np.arange(0, len(ratings), max(len(ratings) // _ERRORS_OF_ALL, 1))
+    every, _ = _sizes_of_rows(some, ratings, tables, mean)
+    mean_square = float(every.squares.sum() / len(some)) or 1.0
+    return variances.touch(before, (users, of_users), (items, of_items), mean_square)
+
+
+def _sizes_of_rows(
+    places: Numbers, ratings: Ratings, tables: Tables, mean: float
+) -> tuple[Sizes, Sizes]:
+    """Count the ratings in ``places`` and sum their errors, by the users and by the items that occur there."""
+    x, q, b, c, _ = tables
+    users, items = users_at(ratings, places), ratings.item_ids[places]
+    scores = rating_scores(users, items, x, q, b, c, mean).clip(*ratings.scale)
+    errors = ratings.values[places] - scores
+    sides = (np.unique(ids, return_inverse=True) for ids in (users, items))
+    of_users, of_items = (Sizes.of(numbers, errors, len(ids)) for ids, numbers in sides)
+    return of_users, of_items
 
 
 def fit_no_variances(unit: float) -> Variances:
