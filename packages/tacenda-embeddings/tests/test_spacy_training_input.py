@@ -13,7 +13,7 @@ import tacenda
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings import LDS
-from tacenda_embeddings.fingerprint import SAME, Fingerprint
+from tacenda_embeddings.spacy.training_input import SAME, Fingerprint
 
 TEXT = [
     ["the", "cat", "saw", "a", "dog", "."],

@@ -102,7 +102,12 @@ def fit(
             )
     for _, part in members:
         common.check_output(output / part, force)
-    decoding: dict[str, Any] = {"tokenizer": _choose_tokenizer(tokenizer, language)}
+    if language is not None and tokenizer is not None:
+        raise ConfigurationError(
+            f"--language {language} means --tokenizer spacy:{language}: leave out one of the two"
+        )
+    split = f"spacy:{language}" if language is not None else tokenizer or "whitespace"
+    decoding: dict[str, Any] = {"tokenizer": split}
     decoding |= {"encoding": encoding, "errors": errors, "text_field": text_field}
     vocabulary = {"max_vocabulary": max_vocabulary or None, "min_count": min_count, "oov": oov}
     vocabulary |= {"digits": digits, "lowercase": lowercase}
@@ -128,17 +133,6 @@ def fit(
                 f"{_seconds_since(begun)}{cost}",
                 err=True,
             )
-
-
-def _choose_tokenizer(tokenizer: str | None, language: str | None) -> str:
-    """Return the tokenizer of the text. Raises ConfigurationError if both options are given."""
-    if language is None:
-        return tokenizer or "whitespace"
-    if tokenizer is not None:
-        raise ConfigurationError(
-            f"--language {language} means --tokenizer spacy:{language}: leave out one of the two"
-        )
-    return f"spacy:{language}"
 
 
 def _save_rounded(embedder: Any, folder: Path, precision: str | None) -> str:
@@ -467,7 +461,16 @@ def init_config(
                 f"{option} {model} does not exist yet, and training will need it: {reason}",
                 err=True,
             )
-    _write_config(config, output)
+    if str(output) == "-":
+        typer.echo(config.to_str())
+        return
+    config.to_disk(output)
+    typer.echo(f"{', '.join(config['nlp']['pipeline'])}, in {output}; now:", err=True)
+    typer.echo(
+        f"python -m spacy train {output} --output trained --paths.train train.spacy "
+        "--paths.dev dev.spacy",
+        err=True,
+    )
 
 
 def _no_spacy(error: ImportError) -> str:
@@ -480,20 +483,6 @@ def _say_language(given: str | None, chosen: str) -> None:
         typer.echo(
             f"--language {chosen}, because the text of the model was tokenized for it", err=True
         )
-
-
-def _write_config(config: Any, output: Path) -> None:
-    """Print a configuration, or save it and say how to train with it."""
-    if str(output) == "-":
-        typer.echo(config.to_str())
-        return
-    config.to_disk(output)
-    typer.echo(f"{', '.join(config['nlp']['pipeline'])}, in {output}; now:", err=True)
-    typer.echo(
-        f"python -m spacy train {output} --output trained --paths.train train.spacy "
-        "--paths.dev dev.spacy",
-        err=True,
-    )
 
 
 # -- saved models ------------------------------------------------------------------------------------

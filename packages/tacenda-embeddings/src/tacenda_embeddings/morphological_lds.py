@@ -171,13 +171,11 @@ class MorphologicalLDS(Estimator):
         return {}
 
     def nested(self) -> Mapping[str, Estimator]:
-        """Return the two models."""
         self._require_fitted()
         return {"lds": self.lds, "words": self.words}
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: Saved, nested: Parts = NO_PARTS) -> Self:
-        """Return the model of an artifact. Raises ArtifactError."""
         lds, words = nested.get("lds"), nested.get("words")
         if not isinstance(lds, LDS) or not isinstance(words, VarEmbed | SumEmbed):
             raise ArtifactError(

@@ -204,7 +204,6 @@ class LaggedCounts(Estimator):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Return counts from `config_dict` and `arrays`. Raises ArtifactError where they are damaged."""
         vocabulary = Vocabulary.from_arrays(config["vocabulary"], arrays)
         n_lags = config["n_lags"]
         if not isinstance(n_lags, int) or n_lags < 1 or f"lag{n_lags}.indptr" not in arrays:

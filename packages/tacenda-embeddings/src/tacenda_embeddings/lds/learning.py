@@ -211,9 +211,14 @@ class SparseMoments:
         self._row_scale = vector(self.scale)
         self._column_scale = vector(self._a * self.scale / T)
         # the transposes cost memory, but a gather is twice as fast as a scatter
+        turned = (counts.matrix(k).T.tocsr() for k in range(1, counts.n_lags + 1))
+        transposed = (
+            Counts(each.indptr.astype(np.int64), each.indices.astype(np.int32), each.data)
+            for each in turned
+        )
         self._lags, self._transposes = (
             [Counts(*(to_device(part, device) for part in matrix)) for matrix in matrices]
-            for matrices in (counts.lags, map(_transpose, counts.lags))
+            for matrices in (counts.lags, transposed)
         )
 
     def apply(self, k: int, X: FloatArray) -> Array:
@@ -256,13 +261,6 @@ def project(moments: SparseMoments, B: Float32, n_lags: int) -> ProjectedMoments
     """Compress the moments to the columns of ``B`` (vocabulary, subspace), orthonormal."""
     lags = [tall.gram(B, moments.apply(k, B)) for k in range(1, n_lags + 1)]
     return ProjectedMoments(lags, moments.device)
-
-
-def _transpose(matrix: Counts) -> Counts:
-    V = len(matrix.indptr) - 1
-    view = scipy.sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(V, V))
-    turned = view.T.tocsr()
-    return Counts(turned.indptr.astype(np.int64), turned.indices.astype(np.int32), turned.data)
 
 
 # -- subspace identification (LDS paper sections 3.4, 4.1 and appendix A.1) ----------------------------

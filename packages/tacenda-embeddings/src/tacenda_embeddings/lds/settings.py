@@ -96,7 +96,6 @@ class LDSSettings(Settings):
     advanced: Group[LDSAdvanced] = group(LDSAdvanced)
 
     def check(self) -> None:
-        """Refuse an unknown device, and a GPU for fits that run on the CPU only."""
         if self.device.startswith("cuda") and self.advanced.noise != "full":
             self.refuse("device", f'"auto" or "cpu" with noise={self.advanced.noise!r}')
 

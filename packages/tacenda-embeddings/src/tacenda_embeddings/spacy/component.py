@@ -25,7 +25,6 @@ from tacenda.errors import ConfigurationError, PluginError
 from tacenda.spacy import sources
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import WordCache, sentence_cuts
-from tacenda_embeddings.fingerprint import Fingerprint
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
 from tacenda_embeddings.spacy.doc_tensor import vectors_of
 from tacenda_embeddings.spacy.ownership import (
@@ -38,7 +37,7 @@ from tacenda_embeddings.spacy.ownership import (
     find_earlier_owner,
     find_readings,
 )
-from tacenda_embeddings.spacy.training_input import compare, forget
+from tacenda_embeddings.spacy.training_input import Fingerprint, compare, forget
 from tacenda_embeddings.text_vectors import with_output
 
 _SPACYS_WORKER = getattr(language, "_apply_pipes", None)
@@ -154,22 +153,21 @@ class TokenEmbeddings(ModelComponent):
         TacendaError
             The artifact or the corpus cannot be read.
         """
-        vocabulary = {
-            "max_vocabulary": max_vocabulary,
-            "min_count": min_count,
-            "digits": digits,
-            "lowercase": lowercase,
-            "oov": oov,
-        }
-
+        vocabulary = {"max_vocabulary": max_vocabulary, "min_count": min_count, "oov": oov}
+        vocabulary |= {"digits": digits, "lowercase": lowercase}
         self._initialize(
             nlp, artifact, corpus, lambda: self._fit(corpus, tokenizer, vocabulary, settings)
         )
         self._compared = False
         if get_examples is None:
             self._compare_readers()
-        else:
-            self._meet_training(get_examples, nlp)
+            return
+        # enabled layers forget what they were trained on
+        pipes = [] if nlp is None else [pipe for _, pipe in nlp.pipeline]
+        for _, _, node, _ in find_readings(self, pipes):
+            if node.name != DOC_TENSOR:  # which forgets by itself, when it is initialized
+                forget(node)
+        self._survey_examples(get_examples)
 
     def _fit(self, corpus: Any, tokenizer: Any, vocabulary: dict[str, Any], settings: Any) -> Any:
         """Return a model fitted on raw text, which notes the files and the tokenizer of the text."""
@@ -185,15 +183,6 @@ class TokenEmbeddings(ModelComponent):
         model.fit(text)
         model.fitted_on = {**(getattr(model, "fitted_on", None) or {}), **text.origin}
         return model
-
-    def _meet_training(self, get_examples: Callable[[], Iterable[Any]], nlp: Any) -> None:
-        """Let enabled layers forget what they were trained on, and look at the tokens of the examples."""
-        for _, _, node, _ in find_readings(
-            self, [] if nlp is None else [p for _, p in nlp.pipeline]
-        ):
-            if node.name != DOC_TENSOR:  # which forgets by itself, when it is initialized
-                forget(node)
-        self._survey_examples(get_examples)
 
     def predict(self, docs: Sequence[Doc]) -> list[np.ndarray]:
         """Return the vectors of documents, one array ``(n_tokens, width)`` each; raises as `ModelComponent.predict`.
@@ -444,12 +433,14 @@ class DocEncoder:
             self.model.transform_into(words, seen[cuts], pieces)
         else:
             self._transform(words, seen[cuts].tolist(), pieces)
-        if kept.all():
-            return arrays
-        return [
-            _scatter_rows(rows, kept[start:stop])
-            for rows, (start, stop) in zip(arrays, pairwise(offsets.tolist()), strict=True)
-        ]
+        for i, (start, stop) in enumerate(pairwise([] if kept.all() else offsets.tolist())):
+            if (
+                len(arrays[i]) < stop - start
+            ):  # rows of zeros at the tokens that the model did not see
+                rows, xp = arrays[i], get_array_module(arrays[i])
+                arrays[i] = xp.zeros((stop - start, self.width), dtype=np.float32)
+                arrays[i][xp.asarray(np.flatnonzero(kept[start:stop]))] = rows
+        return arrays
 
     def knows(self, doc: Doc) -> bool:
         """Return whether the model knows a word of a document, or the document has none; True if no model says so.
@@ -475,16 +466,6 @@ class DocEncoder:
             )
         for piece, rows in zip(pieces, vectors, strict=True):
             piece[...] = rows
-
-
-def _scatter_rows(rows: Any, kept: np.ndarray) -> Any:
-    """Return the rows at the tokens they belong to, and zeros at the others, on the device of the rows."""
-    if len(rows) == len(kept):
-        return rows
-    xp = get_array_module(rows)
-    found = xp.zeros((len(kept), rows.shape[1]), dtype=np.float32)
-    found[xp.asarray(np.flatnonzero(kept))] = rows
-    return found
 
 
 # -- similarity in context -------------------------------------------------------------------------

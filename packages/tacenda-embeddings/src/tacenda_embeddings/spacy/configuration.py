@@ -81,7 +81,13 @@ def pipeline_config(
     ArtifactError
         An existing model cannot be read.
     """
-    names = _check_components(components, cnn_layers)
+    names = [name.strip() for name in components if name.strip() not in ("", *_OURS)]
+    if not names:
+        raise ConfigurationError("name at least one component, such as tagger")
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"a component is named twice: {', '.join(names)}")
+    if cnn_layers < 0:
+        raise ConfigurationError(f"cnn_layers must not be negative, not {cnn_layers}")
     target = target or ("lds" if shared else "tensor")
     factory, settings = _component_for(lds, output, cnn_layers)
     if vectors is not None and missing(vectors) is None:
@@ -136,17 +142,6 @@ def _with_layer(
     return parts
 
 
-def _check_components(components: Sequence[str], cnn_layers: int) -> list[str]:
-    names = [name.strip() for name in components if name.strip() not in ("", *_OURS)]
-    if not names:
-        raise ConfigurationError("name at least one component, such as tagger")
-    if len(set(names)) < len(names):
-        raise ConfigurationError(f"a component is named twice: {', '.join(names)}")
-    if cnn_layers < 0:
-        raise ConfigurationError(f"cnn_layers must not be negative, not {cnn_layers}")
-    return names
-
-
 def missing(model: str) -> str | None:
     """Return what is wrong with the folder or name of a model where there is none; None where there is something."""
     try:
@@ -161,13 +156,19 @@ def choose_language(language: str | None, models: Sequence[str]) -> str:
 
     Warns of a model whose text was tokenized for another language.
     """
-    fitted = {
-        model: tokenizer
-        for model in models
-        if missing(model) is None
-        for tokenizer in _find_tokenizers(artifacts.read(model).fitted_on)
+    fitted: dict[str, str] = {}
+    for model in models:
+        facts = artifacts.read(model).fitted_on if missing(model) is None else {}
+        for about in (
+            facts,
+            *facts.values(),
+        ):  # of a text, or of the models that it was joined from
+            if isinstance(about, dict) and isinstance(about.get("tokenizer"), str):
+                fitted[model] = about["tokenizer"]
+    named = {m: "en" if t == "words" else re.match(r"spacy:(\w+)", t) for m, t in fitted.items()}
+    languages = {
+        m: found[1] if isinstance(found, re.Match) else found for m, found in named.items()
     }
-    languages = {model: _language_of(tokenizer) for model, tokenizer in fitted.items()}
     chosen = language or next(filter(None, languages.values()), "en")
     for model, own in languages.items():
         if own not in (None, chosen):
@@ -177,21 +178,6 @@ def choose_language(language: str | None, models: Sequence[str]) -> str:
                 f"pipeline with --language {own}"
             )
     return chosen
-
-
-def _find_tokenizers(fitted_on: dict[str, Any]) -> Iterator[str]:
-    """Yield the tokenizers of the texts of a model, or of the models it was joined from."""
-    for about in (fitted_on, *fitted_on.values()):
-        if isinstance(about, dict) and isinstance(about.get("tokenizer"), str):
-            yield about["tokenizer"]
-
-
-def _language_of(tokenizer: str) -> str | None:
-    """Return the language that a tokenizer is for, None where its name does not tell."""
-    if tokenizer == "words":
-        return "en"
-    found = re.match(r"spacy:(\w+)", tokenizer)
-    return found and found[1]
 
 
 def _component_for(lds: str, output: str | None, cnn_layers: int) -> tuple[str, dict[str, Any]]:

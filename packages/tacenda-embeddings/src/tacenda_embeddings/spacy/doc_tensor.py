@@ -56,7 +56,14 @@ def doc_tensor(
     tacenda.errors.ConfigurationError
         A setting is out of range, or, later, a document has no vectors or too few columns.
     """
-    width = _check_width(width, columns)
+    if width is not None and width < 1:
+        _fail(f"width must be positive, not {width}")
+    if columns is not None:
+        if len(columns) != 2 or not 0 <= columns[0] < columns[1]:
+            _fail(f"columns must be [start, stop] with 0 <= start < stop, not {columns}")
+        if width not in (None, columns[1] - columns[0]):
+            _fail(f"columns {columns} are {columns[1] - columns[0]} wide, but width says {width}")
+        width = columns[1] - columns[0]
     if not source.isidentifier():
         bare = source.rpartition(".")[2]
         remedy = f": use {bare!r}" if bare.isidentifier() else ", such as 'lds' for doc._.lds"
@@ -103,11 +110,8 @@ def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> N
         model.set_dim("nO", announced)
     elif X is not None:
         place = place_of(model.attrs["source"])
-        written = model.attrs["notes"].written
-        cause, remedy = (
-            "",
-            "move the embedding component before it and initialize it first, or set width",
-        )
+        written, cause = model.attrs["notes"].written, ""
+        remedy = "move the embedding component before it and initialize it first, or set width"
         if written and model.attrs["source"] not in written.values():
             name, target = next(reversed(written.items()))
             cause, remedy = f", but {name!r} writes {place_of(target)}", f"set source = {target!r}"
@@ -260,18 +264,6 @@ def _array(doc: Doc, source: str) -> Any:
 def place_of(source: str) -> str:
     """Return a target or source as spaCy's analysis writes it."""
     return "doc.tensor" if source == "tensor" else f"doc._.{source}"
-
-
-def _check_width(width: int | None, columns: list[int] | None) -> int | None:
-    if width is not None and width < 1:
-        _fail(f"width must be positive, not {width}")
-    if columns is None:
-        return width
-    if len(columns) != 2 or not 0 <= columns[0] < columns[1]:
-        _fail(f"columns must be [start, stop] with 0 <= start < stop, not {columns}")
-    if width is not None and width != columns[1] - columns[0]:
-        _fail(f"columns {columns} are {columns[1] - columns[0]} wide, but width says {width}")
-    return columns[1] - columns[0]
 
 
 def _fail(message: str) -> NoReturn:

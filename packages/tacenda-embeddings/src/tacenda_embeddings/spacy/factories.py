@@ -52,20 +52,10 @@ def token_embeddings(
     ``[initialize.components.token_embeddings]``. A ``DocBin`` stores no tensor; ``restore(docs)`` of the component
     computes it again.
     """
+    settings = locals()  # every argument by its name
     from tacenda_embeddings.spacy.component import TokenEmbeddings
 
-    return TokenEmbeddings(
-        nlp,
-        name,
-        embedder=embedder,
-        distribution=distribution,
-        output=output,
-        similarity=similarity,
-        target=target,
-        mode=mode,
-        context=context,
-        batch_tokens=batch_tokens,
-    )
+    return TokenEmbeddings(**settings)
 
 
 def _make_factory(embedder: str, doc: str) -> Any:

@@ -3,19 +3,31 @@
 A layer that reads vectors of an embedder carries, with its weights, the fingerprint of the embedder whose vectors it
 was first given (``attrs["trained_on"]`` of the thinc node). So the fingerprint goes with a component that is sourced,
 copied or saved. A layer that is initialized again forgets it.
+
+A fingerprint is a sample of the vectors and not a hash, because layers still work with the same model in 8 bits a
+number, on another machine, or after a little more text. A model that is fitted again has other axes, and with it they
+do not.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
 from thinc.api import Model
 
 from tacenda.errors import ConfigurationError, warn
-from tacenda_embeddings.fingerprint import SAME, Fingerprint
 
 #: The attribute of a node: by input, `Fingerprint.to_dict` and a digest of the weights when a mismatch was announced.
 TRAINED_ON = "trained_on"
 
+#: Words and columns of the sample, and the most frequent words that it is taken from.
+_WORDS, _COLUMNS, _FREQUENT = 32, 32, 1000
+#: The cosine below which vectors belong to another model.
+SAME = 0.9
 #: A component of a pipeline, its name, one of its layers, and which of the inputs of that layer is meant.
 Reading = tuple[str, Any, Model[Any, Any], str]
 
@@ -35,7 +47,7 @@ def compare(readings: Iterable[Reading], given: Fingerprint, model: Any, giver: 
     for name, pipe, node, key in readings:
         noted = dict(node.attrs.get(TRAINED_ON) or {})
         if key not in noted:
-            if not _has_weights(pipe):
+            if not any(n.has_param(param) for n in nodes_of(pipe) for param in n.param_names):
                 complete = False
                 continue
             noted[key] = [given.to_dict(), ""]
@@ -91,10 +103,6 @@ def _read(noted: Any, model: Any) -> tuple[Any, str, float]:
         ) from error
 
 
-def _has_weights(pipe: Any) -> bool:
-    return any(node.has_param(name) for node in nodes_of(pipe) for name in node.param_names)
-
-
 def _digest(pipe: Any) -> str:
     """Return a hash of the weights of a component."""
     from tacenda.fitting import fingerprint_arrays
@@ -107,3 +115,69 @@ def _digest(pipe: Any) -> str:
             if node.has_param(name)
         ]
     )
+
+
+# -- fingerprints of embedders ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Vectors of a few words of a vocabulary, as one sentence.
+
+    Attributes
+    ----------
+    words
+        The words.
+    width
+        The columns of a vector.
+    numbers
+        Some of these columns (words, at most 32) float16, divided by the largest.
+    """
+
+    words: tuple[str, ...]
+    width: int
+    numbers: npt.NDArray[np.float16]
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        """Take the fingerprint of a fitted embedder."""
+        vocabulary = model.vocabulary
+        known = [
+            word
+            for word in vocabulary.words[:_FREQUENT]
+            if word.strip() and not vocabulary.is_reserved(word)
+        ]
+        places = np.linspace(0, max(len(known) - 1, 0), min(_WORDS, len(known))).astype(int)
+        words = tuple(known[i] for i in places)
+        return cls(words, int(model.width), _sample(model, words))
+
+    def likeness(self, model: Any) -> float:
+        """Return the cosine of these vectors and those that ``model`` gives the same words; 0 for another width."""
+        if int(model.width) != self.width:
+            return 0.0
+        ours, theirs = (
+            each.astype(np.float64).ravel() for each in (self.numbers, _sample(model, self.words))
+        )
+        lengths = float(np.linalg.norm(ours) * np.linalg.norm(theirs))
+        return float(ours @ theirs) / lengths if lengths else float(ours.any() == theirs.any())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `from_dict` takes: a dictionary of a list, a number and bytes."""
+        return {"words": list(self.words), "width": self.width, "numbers": self.numbers.tobytes()}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Rebuild one. Raises KeyError, TypeError or ValueError for anything that `to_dict` did not give."""
+        words, width = tuple(map(str, given["words"])), int(given["width"])
+        numbers = np.frombuffer(given["numbers"], np.float16).reshape(len(words), -1)
+        return cls(words, width, numbers)
+
+
+def _sample(model: Any, words: tuple[str, ...]) -> npt.NDArray[np.float16]:
+    """Return some columns of the vectors of words (words, at most 32), divided by the largest."""
+    if not words:
+        return np.zeros((0, 0), np.float16)
+    [rows] = model.transform([list(words)])
+    width = rows.shape[1]
+    some = np.asarray(rows)[:, np.linspace(0, width - 1, min(_COLUMNS, width)).astype(int)]
+    return (some / max(float(np.abs(some).max()), 1e-30)).astype(np.float16)

@@ -26,8 +26,13 @@ from spacy.strings import StringStore, get_string_id
 from spacy.vectors import BaseVectors
 from thinc.api import NumpyOps, get_current_ops
 
-from tacenda_embeddings.fingerprint import Fingerprint
-from tacenda_embeddings.spacy.training_input import compare, find_static_readings, forget, note
+from tacenda_embeddings.spacy.training_input import (
+    Fingerprint,
+    compare,
+    find_static_readings,
+    forget,
+    note,
+)
 
 NAME = "tacenda.MorphologicalVectors.v1"
 USE, CHECK = "tacenda.use_vectors.v1", "tacenda.check_vectors.v1"

@@ -123,30 +123,23 @@ def factorize_counts(
     """
     types = len(corpus.vocabulary)
     vectors = np.zeros((types, width), np.float32)
-    U, S = _leading(balance_counts(corpus, window, adjacent), min(width, types), seed)
-    turn = np.linalg.qr(np.random.default_rng([seed, 4]).standard_normal((len(S), len(S))))[0]
-    vectors[:, : len(S)] = (U * S**power) @ turn.astype(np.float32)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-12) ** power, np.float32)
-
-
-def _leading(blocks: list[StoredRows], n: int, seed: int) -> tuple[Float32, Float32]:
-    """Return the leading left singular vectors (types, n) and values of square matrices side by side.
-
-    By randomized subspace iteration; the first matrix is symmetric, the other two are a transposed pair.
-    """
-    rng = np.random.default_rng([seed, 3])
-    types = blocks[0].shape[0]
+    blocks, n = balance_counts(corpus, window, adjacent), min(width, types)
     transposes = [blocks[i] for i in _TRANSPOSES[: len(blocks)]]
-    # M M^T = sum of block times transpose, so the subspace is turned without M^T ever being formed
+    # Randomized subspace iteration. M M^T = sum of block times transpose, so the subspace is turned without M^T ever
+    # being formed.
+    rng = np.random.default_rng([seed, 3])
     Q = rng.standard_normal((types, min(n + _OVERSAMPLING, types)), np.float32)
     for _ in range(_POWERS + 1):
         Q = np.linalg.qr(sum(a @ (b @ Q) for a, b in zip(blocks, transposes, strict=True)))[0]
     gram = sum(np.asarray((b @ Q).T @ (b @ Q), np.float64) for b in transposes)
-    squares, U = np.linalg.eigh(gram)
+    squares, turned = np.linalg.eigh(gram)
     largest = np.argsort(-squares)[:n]
     squares = np.where(squares > _NEGLIGIBLE * squares.max(), squares, 0)[largest]
-    return Q @ U[:, largest].astype(np.float32), np.sqrt(squares).astype(np.float32)
+    U, S = Q @ turned[:, largest].astype(np.float32), np.sqrt(squares).astype(np.float32)
+    turn = np.linalg.qr(np.random.default_rng([seed, 4]).standard_normal((len(S), len(S))))[0]
+    vectors[:, : len(S)] = (U * S**power) @ turn.astype(np.float32)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-12) ** power, np.float32)
 
 
 def _word2vec(corpus: Corpus, width: int, seed: int) -> Float32:

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
 
 from tacenda import store
 from tacenda.arrays import Array, Arrays, Bool, Float32
@@ -245,7 +246,6 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
     # -- artifact ----------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the fitted state. Raises NotFittedError."""
         return super().arrays() | self.inventory.arrays()
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
@@ -362,7 +362,7 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         if output == "logits":
             return logits
         base = self._learned(self.learned).morphemes[0]
-        found = sigmoid(logits) if output == "probabilities" else logits - base
+        found = expit(logits) if output == "probabilities" else logits - base
         found[~logits.any(axis=1)] = 0  # a word without a vector has none in any output
         return np.asarray(found, np.float32)
 
@@ -434,27 +434,17 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
 # -- Bernoulli vectors by their logits -----------------------------------------------------------------
 
 
-def sigmoid(logits: Floats) -> Floats:
-    """Return sigma(x) without overflow, in the dtype of its argument."""
-    small = np.exp(-np.abs(logits))
-    return np.asarray(np.where(logits >= 0, 1, small) / (1 + small), logits.dtype)
-
-
-def softplus(x: Floats) -> Floats:
-    """Return log(1 + exp(x)), in the dtype of its argument."""
-    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), x.dtype)
-
-
 def divergence(logits: Floats, prior: Floats) -> Floats:
     """Return KL(q || p) in nats, elementwise, from logits of q and of the prior p.
 
     Eq 23 of the paper is the negative of this.
     """
-    found = softplus(prior) - softplus(logits) + sigmoid(logits) * (logits - prior)
+    # log(1 + exp(s)) - log(1 + exp(g)) + sigma(g) (g - s)
+    found = np.logaddexp(prior, 0) - np.logaddexp(logits, 0) + expit(logits) * (logits - prior)
     return np.asarray(np.maximum(found, 0), logits.dtype)
 
 
 def entropy(logits: Floats) -> Floats:
     """Return the entropy in bits, elementwise, from 0 (certain) to 1 (nothing known)."""
-    nats = softplus(logits) - sigmoid(logits) * logits
+    nats = np.logaddexp(logits, 0) - expit(logits) * logits
     return np.asarray(np.clip(nats / np.log(2), 0, 1), logits.dtype)

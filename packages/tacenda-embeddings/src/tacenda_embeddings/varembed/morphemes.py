@@ -333,7 +333,6 @@ class NGramSegmenter(Segmenter):
         return cls(kept, [0.0] * len(kept))
 
     def segment(self, word: str) -> tuple[str, ...]:
-        """Return the known n-grams, each once, from left to right, shorter ones first."""
         return tuple(ngram for ngram in dict.fromkeys(_ngrams(word)) if ngram in self._costs)
 
 

@@ -118,7 +118,6 @@ class WordVectorSettings(Settings):
     advanced: Group[WordVectorAdvanced] = group(WordVectorAdvanced)
 
     def idle(self) -> Mapping[str, str]:
-        """Name the options that the segmenter leaves unused."""
         if self.segmenter == "unigram":
             return {}
         return {"advanced.n_morphemes": f'with segmenter="{self.segmenter}"'}
@@ -157,7 +156,6 @@ class VarEmbedSettings(WordVectorSettings):
     advanced: Group[VarEmbedAdvanced] = group(VarEmbedAdvanced)
 
     def idle(self) -> Mapping[str, str]:
-        """Name the options that the start, the segmenter and the exact softmax leave unused."""
         unused = dict(super().idle())
         if self.start != "counts":
             unused["advanced.start_adjacent"] = f'with start="{self.start}"'

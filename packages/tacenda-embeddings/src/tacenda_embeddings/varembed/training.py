@@ -345,7 +345,16 @@ class Trainer(fitting.Trainer):
         self._rate_ratio = LSTM_RATE / max(settings.learning_rate, 1e-30)
         self._offsets = torch.from_numpy(inventory.offsets).to(self.device)
         self._pieces = torch.from_numpy(inventory.ids).to(self.device)
-        self._prepare_counts(counts)
+        # what one occurrence of each word weighs in the divergence, and the words of noise
+        advanced, weight = settings.advanced, 1.0 / np.maximum(counts, 1)
+        if advanced.kl == "tokens":
+            weight = np.full(len(counts), 1.0 / settings.width)
+        noise = (counts + 1.0) ** _NOISE_POWER
+        noise /= noise.sum()
+        self._kl_weights = torch.from_numpy(weight.astype(np.float32)).to(self.device)
+        self._cumulative = torch.from_numpy(np.cumsum(noise))
+        expected = np.log(advanced.negatives * noise).astype(np.float32)
+        self._log_expected = torch.from_numpy(expected).to(self.device)
         shape = (2, 1, n_streams or settings.advanced.batch_streams, hidden)
         self._carried = torch.zeros(shape, device=self.device)  # the state of the LSTM
         self.learned = {"table": {k: t.values for k, t in self.tables.items()}, "lstm": self.lstm}
@@ -355,19 +364,6 @@ class Trainer(fitting.Trainer):
             "noise": self._generator,
             "carried": self._carried,
         }
-
-    def _prepare_counts(self, counts: npt.NDArray[np.int64]) -> None:
-        """Prepare what one occurrence of each word weighs in the divergence, and the words of noise."""
-        advanced = self.settings.advanced
-        weight = 1.0 / np.maximum(counts, 1)
-        if advanced.kl == "tokens":
-            weight = np.full(len(counts), 1.0 / self.settings.width)
-        noise = (counts + 1.0) ** _NOISE_POWER
-        noise /= noise.sum()
-        self._kl_weights = torch.from_numpy(weight.astype(np.float32)).to(self.device)
-        self._cumulative = torch.from_numpy(np.cumsum(noise))
-        expected = np.log(advanced.negatives * noise).astype(np.float32)
-        self._log_expected = torch.from_numpy(expected).to(self.device)
 
     # -- one step ----------------------------------------------------------------------------------
 
