@@ -105,7 +105,6 @@ class FRBMSettings(options.SeededSettings):
     )
 
     def idle(self) -> Mapping[str, str]:
-        """Say that nothing is sampled step by step where the likelihood is learned."""
         reason = 'with learning="likelihood"'
         return {"gibbs_steps": reason} if self.learning == "likelihood" else {}
 
@@ -135,7 +134,6 @@ class TemporalFRBMSettings(FRBMSettings):
     )
 
     def check(self) -> None:
-        """Refuse pieces longer than a step."""
         if self.piece_words > self.batch_words:
             self.refuse("piece_words", f"at most batch_words, {self.batch_words}")
 
@@ -280,7 +278,6 @@ class BoltzmannPredictor(Predictor):
     def passes(
         self, stream: Stream, state: State | None = None
     ) -> Iterator[tuple[_Single, Ids, State | None]]:
-        """Yield blocks: b_t of the words to predict (rows, hidden), these words, and the state after a block."""
         first, hidden, p = 0, None, self.parameters
         if state is not None:
             window, data = self._parts(state)
@@ -573,7 +570,6 @@ class BoltzmannTrainer(Trainer):
         self.current = parameters
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
-        """Take one step on the summed loss of the words at some positions."""
         (positions,) = batch
         now, read = self.current, Contexts.at(self.text, positions, self.settings.context)
         features = context_features(now, read)
@@ -669,7 +665,14 @@ class TemporalTrainer(BoltzmannTrainer):
         slopes = np.zeros_like(inputs)
         slopes[counted] = found.inputs
         if self.settings.learning == "likelihood" and len(places) > 1:
-            onward = self._go_back(slopes, hidden)
+            # what comes back from later words of the piece is the gradient of a_w of the observed words
+            onward, back = np.zeros_like(slopes), np.zeros_like(slopes[0])
+            for t in reversed(range(len(slopes))):
+                p = hidden[t]
+                onward[t] = back * p * (1 - p)  # nothing where a sequence begins: there p is 0
+                slopes[t] += onward[t]
+                back = slopes[t] @ now.transitions
+            onward = onward.reshape(-1, now.hidden)
             # words that are there act on later ones too, through the hidden units
             found = found._replace(
                 words=found.words
@@ -680,19 +683,6 @@ class TemporalTrainer(BoltzmannTrainer):
         made = gradients(now, read, features, before, found, slopes)
         self.climb(made, int(counted.sum()), learning_rate)
         return StepResult(loss, int(counted.sum()))
-
-    def _go_back(self, slopes: Floats, hidden: Floats) -> Floats:
-        """Add to the gradients of b_t (piece, parts, hidden) what comes back from later words of the piece.
-
-        Return that part alone (tokens, hidden): it is the gradient of a_w of the observed words.
-        """
-        onward, back = np.zeros_like(slopes), np.zeros_like(slopes[0])
-        for t in reversed(range(len(slopes))):
-            p = hidden[t]
-            onward[t] = back * p * (1 - p)  # nothing where a sequence begins: there p is 0
-            slopes[t] += onward[t]
-            back = slopes[t] @ self.current.transitions
-        return onward.reshape(-1, slopes.shape[-1])
 
 
 def draw_parameters(settings: FRBMSettings, corpus: Corpus) -> BoltzmannParameters:

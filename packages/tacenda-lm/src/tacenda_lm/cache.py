@@ -410,7 +410,6 @@ class NeuralCache(_Cache):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: Saved, nested: Parts = NO_PARTS) -> Self:
-        """Return the cache of saved arrays over its loaded model. Raises ArtifactError."""
         found = cls.from_settings(config["settings"])
         scale = take(arrays, "scale", Float64[Array, "1", at_least(0)], {})
         model: Any = nested.get("model")

@@ -106,16 +106,31 @@ def surprisal(
     surprisal_with_punctuation, known, log_frequency (base 2, of the training text), length, and with _prev1 ... the
     same for the previous words. Notes on standard error point out values that are easy to misread.
     """
+    from tacenda_lm.surprisal.items import read_items
     from tacenda_lm.surprisal.scoring import surprisal_table
     from tacenda_lm.surprisal.table import check_ending
 
-    of_items = _item_options(region, item, sentence, words, delimiter, quotes)
+    of_items: dict[str, Any] = {"sentence": sentence, "words": words, "delimiter": delimiter}
+    for name, value in {"item": item, **of_items}.items() if region is None else ():
+        if value:
+            raise typer.BadParameter(f"--{name} needs --region COLUMN, the column of the regions")
+    of_items |= {"region": region, "text": item or [], "quotes": quotes}
+    of_items["delimiter"] = _TABS.get(delimiter or "", delimiter)
     if output is not None:
         check_ending(output)
         common.check_file(output, force)
     model = _load(folder)
     reading: dict[str, Any] = {"encoding": encoding, "errors": errors}
-    texts = _read_texts(files, of_items, reading)
+    if [str(file) for file in files].count("-") > 1:
+        raise typer.BadParameter("- is standard input, which can be read once: give it once")
+    # a missing file is found before any is read
+    given = [common.input_text(file, **reading) for file in files]
+    if region is not None:
+        texts: list[Any] = [
+            found for each in given for found in read_items(each, **of_items, **reading)
+        ]
+    else:  # with a line end after it, no text is taken for the name of a file
+        texts = [each if isinstance(each, Path) else "\n".join([*each, ""]) for each in given]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # they are notes of the table
         table = surprisal_table(
@@ -134,49 +149,6 @@ def surprisal(
     if output is None and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as a file is
     table.write(sys.stdout if output is None else output, delimiter="\t" if tabs else None)
-
-
-def _item_options(
-    region: str | None,
-    item: list[str] | None,
-    sentence: str | None,
-    words: bool,
-    delimiter: str | None,
-    quotes: bool,
-) -> dict[str, Any] | None:
-    """Return the options of `read_items`, None for running text. Raises BadParameter for an option without effect."""
-    if region is None:
-        given = {"item": item, "sentence": sentence, "words": words, "delimiter": delimiter}
-        for name, value in given.items():
-            if value:
-                raise typer.BadParameter(
-                    f"--{name} needs --region COLUMN, the column of the regions"
-                )
-        return None
-    return {
-        "region": region,
-        "text": item or [],
-        "sentence": sentence,
-        "words": words,
-        "delimiter": None if delimiter is None else _TABS.get(delimiter, delimiter),
-        "quotes": quotes,
-    }
-
-
-def _read_texts(
-    files: list[Path], of_items: dict[str, Any] | None, reading: dict[str, Any]
-) -> list[Any]:
-    """Return the texts of files, or their items, for `surprisal_table`; ``of_items`` says how these are read."""
-    from tacenda_lm.surprisal.items import read_items
-
-    if [str(file) for file in files].count("-") > 1:
-        raise typer.BadParameter("- is standard input, which can be read once: give it once")
-    # a missing file is found before any is read
-    given = [common.input_text(file, **reading) for file in files]
-    if of_items is not None:
-        return [found for each in given for found in read_items(each, **of_items, **reading)]
-    # a line end after it, so that no text is taken for the name of a file
-    return [each if isinstance(each, Path) else "\n".join([*each, ""]) for each in given]
 
 
 @app.command()
@@ -276,13 +248,26 @@ def fit(
 
     With --scheduler, the n-grams of a kneser_ney model are counted on a Dask cluster.
     """
+    from tacenda import plugins
     from tacenda.corpus.lines import check_marks
     from tacenda.corpus.text import sentences_of
+    from tacenda_lm.language_model import check_keeps_checkpoints
+    from tacenda_lm.mixture import Mixture
 
     if count_words and scheduler is not None:
         raise typer.BadParameter("--count-words does not work on a cluster: leave out --scheduler")
     options = common.options_of(settings, order=order, lds=lds)
-    unfitted = _make_model(model, distribution, options, checkpoints, scheduler)
+    if issubclass(plugins.get("language_models", model, distribution=distribution), Mixture):
+        raise ConfigurationError(
+            "a mixture needs saved models: fit each, and mix them with `tacenda lm mix`"
+        )
+    unfitted = plugins.make("language_models", model, options, distribution=distribution)
+    if checkpoints is not None:
+        check_keeps_checkpoints(unfitted)  # none that a cluster fits does
+    if scheduler is not None:
+        from tacenda_lm import dask
+
+        dask.check_model(unfitted)
     reading: dict[str, Any] = {
         "tokenizer": tokenizer,
         "encoding": encoding,
@@ -304,57 +289,16 @@ def fit(
     if count_words:
         reading["count_words"] = True
     with common.open_corpus(text, scheduler, **reading) as corpus:
-        fitted = _fit(unfitted, corpus, held_out, checkpoints, scheduler)
+        if scheduler is None:
+            fitted = unfitted.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
+        else:
+            fitted = dask.fit(unfitted, corpus, held_out, marks="keep")
     for _ in _announce_fitted_lines(fitted, iter(held_out or [])):
         pass
     fitted.save(output)
     for figure in fitted.figures:
         typer.echo(f"{figure['measure']} of the {figure['text']}: {figure['value']:.2f}", err=True)
     typer.echo(f"{model}, saved in {output}", err=True)
-
-
-def _make_model(
-    name: str,
-    distribution: str | None,
-    options: dict[str, Any],
-    checkpoints: Path | None,
-    scheduler: str | None,
-) -> Any:
-    """Return the model to fit. Raises ConfigurationError for one that cannot be fitted, saved or counted as asked."""
-    from tacenda import plugins
-    from tacenda_lm.language_model import check_keeps_checkpoints
-    from tacenda_lm.mixture import Mixture
-
-    if issubclass(plugins.get("language_models", name, distribution=distribution), Mixture):
-        raise ConfigurationError(
-            "a mixture needs saved models: fit each, and mix them with `tacenda lm mix`"
-        )
-    made = plugins.make("language_models", name, options, distribution=distribution)
-    if checkpoints is not None:
-        check_keeps_checkpoints(made)  # none that a cluster fits does
-    if scheduler is not None:
-        from tacenda_lm import dask
-
-        dask.check_model(made)
-    return made
-
-
-def _fit(
-    model: Any,
-    corpus: Any,
-    held_out: list[list[str]] | None,
-    checkpoints: Path | None,
-    scheduler: str | None,
-) -> LanguageModel:
-    """Return the model fitted to a corpus, on a cluster if the corpus is there."""
-    fitted: LanguageModel
-    if scheduler is None:
-        fitted = model.fit(corpus, held_out, checkpoints=checkpoints, marks="keep")
-    else:
-        from tacenda_lm import dask
-
-        fitted = dask.fit(model, corpus, held_out, marks="keep")
-    return fitted
 
 
 @app.command()

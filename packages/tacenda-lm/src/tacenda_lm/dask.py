@@ -65,7 +65,11 @@ def fit(
     check_model(model)
     vocabulary = corpus.vocabulary
     if check_marks(marks) == "refuse":
-        _refuse_marks(corpus)
+        counts, boundary = corpus.type_counts, vocabulary.boundary_id
+        if counts[boundary] > corpus.n_sentences:
+            raise refusal(vocabulary.words[boundary], "the text on the cluster")
+        if START in vocabulary and counts[vocabulary.id_of(START)]:
+            raise refusal(START, "the text on the cluster")
     if corpus.type_counts.max() >= _MOST:
         often = vocabulary.words[int(corpus.type_counts.argmax())]
         raise DataError(
@@ -95,14 +99,6 @@ def _rows_of(corpus: ClusterCorpus, order: int) -> Iterator[Rows]:
     cuts = _choose_cuts(corpus, order, n_pieces)
     count = partial(_count, order=order, cuts=cuts)
     return corpus.sum_pieces(count, len(cuts) + 1, _merge, "counting n-grams")
-
-
-def _refuse_marks(corpus: ClusterCorpus) -> None:
-    vocabulary, counts = corpus.vocabulary, corpus.type_counts
-    if counts[vocabulary.boundary_id] > corpus.n_sentences:
-        raise refusal(vocabulary.words[vocabulary.boundary_id], "the text on the cluster")
-    if START in vocabulary and counts[vocabulary.id_of(START)]:
-        raise refusal(START, "the text on the cluster")
 
 
 def _choose_cuts(corpus: ClusterCorpus, order: int, n_pieces: int) -> Keys:

@@ -111,30 +111,24 @@ def sample(
     state, words, total = state_after(model, context), list[str](), 0.0
     for _ in range(max_words):
         row = model.log_probs([state])[0].astype(np.float64)
-        drawable = row.copy()
+        scores = row.copy()
         if not unknown:
-            drawable[model.vocabulary.oov_ids] = -np.inf
-        word = int(rng.choice(len(row), p=_sharpen(drawable, temperature, k)))
+            scores[model.vocabulary.oov_ids] = -np.inf
+        # near a temperature of zero the most probable word is left alone
+        with np.errstate(over="ignore"):
+            scores = (scores - scores.max()) / temperature
+        if k is not None and k < len(scores):
+            best = _find_best(scores, k)
+            kept, scores = scores[best], np.full_like(scores, -np.inf)
+            scores[best] = kept
+        p = np.exp(scores - scores.max())
+        word = int(rng.choice(len(row), p=p / p.sum()))
         total += float(row[word])  # as the model has it, before temperature and k
         if word == model.vocabulary.boundary_id:
             return Continuation(words, total, True)
         words.append(model.vocabulary.words[word])
         state = model.advance(state, word)
     return Continuation(words, total, False)
-
-
-def _sharpen(log_probs: Float64, temperature: float, k: int | None) -> Float64:
-    """Return the probabilities (types,) with which words are drawn, none but the k most probable."""
-    # near a temperature of zero the most probable word is left alone
-    with np.errstate(over="ignore"):
-        scores = (log_probs - log_probs.max()) / temperature
-    if k is not None and k < len(scores):
-        best = _find_best(scores, k)
-        kept = np.full_like(scores, -np.inf)
-        kept[best] = scores[best]
-        scores = kept
-    p = np.exp(scores - scores.max())
-    return np.asarray(p / p.sum())
 
 
 def greedy(model: Any, context: Sentence = "", *, max_words: int = 100) -> Continuation:

@@ -30,6 +30,7 @@ from tacenda.store import path_of
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm import generation, kenlm_interface
+from tacenda_lm.artifact_parts import PackedCounts, WordCounts
 from tacenda_lm.line_sketch import LineSketch
 from tacenda_lm.perplexity import Context, Perplexity, check_context
 from tacenda_lm.sequences import (
@@ -56,7 +57,6 @@ from tacenda_lm.states import (
     states_before,
 )
 from tacenda_lm.unknown_words import UnknownWords
-from tacenda_lm.word_counts import PackedCounts, WordCounts
 
 if TYPE_CHECKING:  # a model that is loaded to score needs no training
     from tacenda.fitting import FitRun
@@ -349,7 +349,6 @@ class LanguageModel(Estimator):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
-        """Rebuild a model from an artifact. Raises ArtifactError if the class differs or the content does not fit."""
         sketch, artifact = LineSketch.take_from(artifact)
         counts, artifact = PackedCounts.take_from(artifact)
         model = super().from_artifact(artifact)
@@ -414,7 +413,12 @@ class LanguageModel(Estimator):
                 scores = self.score_corpus(ids, offsets)
             parts.append(_sum_up(block, scores, offsets, spelling))
         found = Perplexity.pool(parts, context, check_blank_lines(blank_lines))
-        _warn_of_implausible(self, found)
+        if found.without_oov > _IMPLAUSIBLE:  # <unk> alone may be as improbable as a file says
+            warn(
+                f"the perplexity of the known words is {found.without_oov:.3g}, worse than any guess: the parameters "
+                f"of this {type(self).__name__} are damaged, or its fit diverged; fit it again",
+                once=(self, "perplexity"),
+            )
         _warn_of_unknown(self, found, chosen if isinstance(text, str | os.PathLike) else None)
         return found
 
@@ -544,16 +548,6 @@ def _sum_up(block: Block, scores: Float64, offsets: Offsets, spelling: UnknownWo
         n_oov=int(block.oov.sum()),
         _spell=spell,
     )
-
-
-def _warn_of_implausible(model: LanguageModel, found: Perplexity) -> None:
-    """Warn once of a perplexity that no sound model has."""
-    if found.without_oov > _IMPLAUSIBLE:  # <unk> alone may be as improbable as a file says
-        warn(
-            f"the perplexity of the known words is {found.without_oov:.3g}, worse than any guess: the parameters "
-            f"of this {type(model).__name__} are damaged, or its fit diverged; fit it again",
-            once=(model, "perplexity"),
-        )
 
 
 def _warn_of_unknown(model: LanguageModel, found: Perplexity, split: object) -> None:

@@ -411,7 +411,6 @@ class Mixture(LanguageModel):
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: Saved, nested: Parts = NO_PARTS) -> Self:
-        """Rebuild a saved mixture from its loaded components. Raises ArtifactError."""
         names = list(config["components"])
         if sorted(names) != sorted(nested) or not names:
             raise ArtifactError(
@@ -484,7 +483,6 @@ class AdaptiveMixture(Mixture):
     def fit_weights(
         self, text: Text, *, context: Context | None = None, marks: Marks = "refuse"
     ) -> Self:
-        """Fit weights, adaptation and memory to held-out text, as `Mixture.fit_weights` its weights."""
         context = check_context(self.own_context if context is None else context)
         with self._keep_note_if_it_fails():
             scores, begins = self._scores_to_fit_on(text, context, marks)
@@ -536,7 +534,6 @@ class AdaptiveMixture(Mixture):
         return adapt_weights(self._weights, self.adaptation * evidence)
 
     def _weights_in(self, scores: Float64, begins: _Ints) -> Float64:
-        """Return the weights at every token (components, tokens) of sequences that begin at ``begins``."""
         return self._adapt(_gather_before(_judge(scores), self.memory, begins))
 
     def _weights_of(self, states: Sequence[State]) -> tuple[list[State], Float64]:

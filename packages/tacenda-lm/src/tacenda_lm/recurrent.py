@@ -341,7 +341,6 @@ class RecurrentPredictor(Predictor):
     def passes(
         self, stream: Stream, state: State | None = None
     ) -> Iterator[tuple[_Floats, Ids, State]]:
-        """Yield blocks: the h that predicts each id (rows, width), these ids, and the state after the last."""
         ids, h = stream.ids, None if state is None else self.vectors([state])
         opening = stream.firsts if state is None else np.zeros(len(ids), bool)
         for i in range(0, len(ids), _TOKENS):

@@ -199,7 +199,6 @@ class StateSpaceLMSettings(options.SeededSettings):
         return (self.order - 1) * self.features + joint.joint_width * (joint.joint_order > 1)
 
     def idle(self) -> Mapping[str, str]:
-        """Say which options belong to what is not used."""
         found = {}
         for name in _OF_RULES if self.training == "gradient" else _OF_GRADIENTS:
             found[name] = f'with training="{self.training}"'
@@ -263,10 +262,6 @@ class StateSpaceLM(StreamModel):
         history = train(trainer, source, run, rate)
         self._vocabulary, self._predictor = vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
-
-    def predicted_state(self, state: State) -> npt.NDArray[np.float32]:
-        """Return the vector s^ that the next token is predicted from, float32 (internal + inputs,)."""
-        return np.asarray(self.state_vectors([state])[0], np.float32)
 
     def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> StateSpacePredictor:
         settings, advanced, vocabulary = self.settings, self.settings.advanced, self.vocabulary
@@ -614,7 +609,24 @@ def backward(
     d_transition = np.zeros_like(p.transition)
     d_outputs = np.zeros_like(p.outputs)
     if n_q:
-        d_onward, d_gain = _backpropagate(p, piece, passed, keep, d_rows, d_outputs)
+        gain, product = p.gain, p.product
+        # by A s^ (steps, texts, internal), by the gain, and by the state that follows
+        d_onward, d_gain = np.empty_like(passed.states), np.zeros_like(gain)
+        d_q = np.zeros_like(passed.after)
+        for t in reversed(range(steps)):
+            g = d_onward[t]
+            np.multiply(d_q, piece.live[t][:, None], out=g)
+            d_gain += passed.errors[t].T @ g
+            # w is minus the gradient by u that comes through e
+            w = times_covariance(passed.reached[t], piece.seen[t], g @ gain.T)
+            if product is not None:
+                w, *_ = solve(passed.reached[t], piece.seen[t], product, w)
+                # G = variance B B' stands beside u in the softmax: u + G e
+                d_outputs -= p.variance * (w.T @ (passed.errors[t] @ p.outputs))
+                d_outputs -= p.variance * (passed.errors[t].T @ (w @ p.outputs))
+            d_rows[t] -= w
+            back = d_rows[t] @ p.outputs[:, :n_q]
+            d_q = g @ p.transition[:, :n_q] + (back if keep is None else back * keep[t, :, :n_q])
         flat = _flat(d_onward)
         d_transition[:, :n_q] = flat.T @ _flat(passed.states)
         d_transition[:, n_q:] = flat.T @ _flat(x)
@@ -640,37 +652,6 @@ def backward(
         there = np.nonzero(piece.inputs.runs >= 0)
         found["joint"] = sum_by_row(piece.inputs.runs[there], d_x[there[:2]][:, n * width :])
     return loss, found
-
-
-def _backpropagate(
-    p: Parameters,
-    piece: Piece,
-    passed: Forward,
-    keep: Floats | None,
-    d_rows: Floats,
-    d_outputs: Floats,
-) -> tuple[Floats, Floats]:
-    """Return the gradients by A s^ (steps, texts, internal) and by the gain; add to those by u and, of G, by B."""
-    n_q, steps = p.internal, len(piece.words)
-    gain, product = p.gain, p.product
-    d_onward = np.empty_like(passed.states)
-    d_gain = np.zeros_like(gain)
-    d_q = np.zeros_like(passed.after)
-    for t in reversed(range(steps)):
-        g = d_onward[t]
-        np.multiply(d_q, piece.live[t][:, None], out=g)
-        d_gain += passed.errors[t].T @ g
-        # w is minus the gradient by u that comes through e
-        w = times_covariance(passed.reached[t], piece.seen[t], g @ gain.T)
-        if product is not None:
-            w, *_ = solve(passed.reached[t], piece.seen[t], product, w)
-            # G = variance B B' stands beside u in the softmax: u + G e
-            d_outputs -= p.variance * (w.T @ (passed.errors[t] @ p.outputs))
-            d_outputs -= p.variance * (passed.errors[t].T @ (w @ p.outputs))
-        d_rows[t] -= w
-        back = d_rows[t] @ p.outputs[:, :n_q]
-        d_q = g @ p.transition[:, :n_q] + (back if keep is None else back * keep[t, :, :n_q])
-    return d_onward, d_gain
 
 
 def _flat(array: Floats) -> Floats:
@@ -738,7 +719,6 @@ class StateSpacePredictor(Predictor):
     # -- whole texts -------------------------------------------------------------------------------
 
     def score(self, stream: Stream) -> Float64:
-        """Return natural log-probabilities of all but the first token of every sequence."""
         found = np.zeros(len(stream.ids))
         for positions, passed in self._passes(
             self._text(stream), np.arange(len(stream.offsets) - 1)
@@ -750,7 +730,6 @@ class StateSpacePredictor(Predictor):
         return found[~stream.firsts]
 
     def score_from(self, state: State, ids: Ids) -> tuple[Float64, State]:
-        """Return the scores of tokens that follow a state with no new sentence among them, and the state after."""
         parts, last = [np.empty(0)], state
         for piece, passed, last in self._follow(state, ids):  # noqa: B007 - the last one is wanted
             rows = passed.log_probs[:, 0]
@@ -934,7 +913,6 @@ class GradientTrainer(Trainer):
         return self.current.internal
 
     def step(self, batch: tuple[int, int], learning_rate: float) -> StepResult:
-        """Take one step on a piece of the text."""
         piece = self.read.piece(self.source.positions(batch))
         if batch[0] == 0:
             self.before[:] = 0
@@ -948,7 +926,17 @@ class GradientTrainer(Trainer):
 
     def _learn(self, piece: Piece, learning_rate: float) -> tuple[float, float | None]:
         """Change the parameters; return the summed loss of the piece, and the norm of the gradient where it has one."""
-        piece, keep = self._drop(piece)
+        # what this step leaves out: runs, and elements of the states. A text that is new has not all the runs that the
+        # text of training always has; so some places ignore runs of a random length and longer
+        settings, keep = self.settings, None
+        rng = np.random.default_rng([settings.seed, 2, self.steps])
+        share, runs = settings.advanced.joint_dropout, piece.inputs.runs
+        if runs.shape[-1] and share:
+            stays = np.logical_and.accumulate(rng.random(runs.shape) >= share, axis=-1)
+            piece = piece._replace(inputs=piece.inputs._replace(runs=np.where(stays, runs, -1)))
+        if settings.dropout:
+            shape = (*piece.words.shape, self.current.outputs.shape[1])
+            keep = dropout_mask(shape, settings.dropout, rng)
         found = forward(self.current, piece, self.before, keep)
         loss, gradients = backward(self.current, piece, found, keep)
         self.before[:] = found.after
@@ -966,24 +954,6 @@ class GradientTrainer(Trainer):
                 slow = np.sqrt(gradient.shape[1]) if name == "transition" else 1.0
                 self.move(name, rows, gradient * np.float32(share), learning_rate / float(slow))
         return loss, norm
-
-    def _drop(self, piece: Piece) -> tuple[Piece, Floats | None]:
-        """Draw what this step leaves out: the piece with fewer runs, and factors of the elements of the states.
-
-        A text that is new has not all the runs that the text of training always has; so some places ignore runs
-        of a random length and longer.
-        """
-        settings = self.settings
-        rng = np.random.default_rng([settings.seed, 2, self.steps])
-        share = settings.advanced.joint_dropout
-        runs, keep = piece.inputs.runs, None
-        if runs.shape[-1] and share:
-            stays = np.logical_and.accumulate(rng.random(runs.shape) >= share, axis=-1)
-            piece = piece._replace(inputs=piece.inputs._replace(runs=np.where(stays, runs, -1)))
-        if settings.dropout:
-            shape = (*piece.words.shape, self.current.outputs.shape[1])
-            keep = dropout_mask(shape, settings.dropout, rng)
-        return piece, keep
 
 
 class RulesTrainer(GradientTrainer):

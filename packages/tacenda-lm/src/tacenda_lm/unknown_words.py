@@ -97,7 +97,10 @@ class UnknownWords:
         if self.way == "even" and self.unseen_types is not None:
             shares[unknown] = -math.log(self.unseen_types)
         if self.way == "spelling" and unknown:
-            shares[unknown] = _spelling(self._vocabulary).log_shares([words[i] for i in unknown])
+            # all that score with a vocabulary share its letter models
+            if (models := _SPELLINGS.get(self._vocabulary)) is None:
+                models = _SPELLINGS[self._vocabulary] = _Spelling(self._vocabulary)
+            shares[unknown] = models.log_shares([words[i] for i in unknown])
         return shares
 
 
@@ -154,14 +157,6 @@ class _Spelling:
 
 
 _SPELLINGS: WeakKeyDictionary[Vocabulary, _Spelling] = WeakKeyDictionary()
-
-
-def _spelling(vocabulary: Vocabulary) -> _Spelling:
-    """The letter models of a vocabulary, which all that score with it share."""
-    found = _SPELLINGS.get(vocabulary)
-    if found is None:
-        found = _SPELLINGS[vocabulary] = _Spelling(vocabulary)
-    return found
 
 
 class _Level(NamedTuple):

@@ -100,8 +100,8 @@ def test_an_unknown_token_is_a_zero_vector_and_corrects_nothing():
     assert not model.parameters.features[unknown].any()
     state = model.state_after("w1 w2")
     before, after = (
-        model.predicted_state(state),
-        model.predicted_state(model.advance(state, unknown)),
+        model.state_vectors([state])[0],
+        model.state_vectors([model.advance(state, unknown)])[0],
     )
     n_q, n = model.settings.internal, model.settings.features
     expected = model.parameters.transition @ before

@@ -140,7 +140,6 @@ class BaumWelch(Trainer):
         return StepResult(-total, len(self.ids))
 
     def evaluate(self) -> float | None:
-        """Return the perplexity of the held-out text."""
         if self.valid is None:
             return None
         model, total = self._model(), 0.0

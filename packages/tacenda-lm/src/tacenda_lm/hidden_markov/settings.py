@@ -95,7 +95,6 @@ class VLHMMSettings(options.SeededSettings):
         return replace(self, epochs=_PLAN.most if held_out else min(_PLAN.most, lasts))
 
     def check(self) -> None:
-        """Refuse what is not offered for tables of numbers, and devices that no kernel is for."""
         if not self.advanced.neural and self.transitions != "two_level":
             self.advanced.refuse("neural", 'true with transitions other than "two_level"')
         possible = self.advanced.neural and self.transitions in _ON_DEVICES
@@ -105,7 +104,6 @@ class VLHMMSettings(options.SeededSettings):
             )
 
     def idle(self) -> Mapping[str, str]:
-        """Say what other options leave unused."""
         found = {}
         if self.transitions != "features":
             found["advanced.n_features"] = 'without transitions="features"'

@@ -29,7 +29,6 @@ from tacenda.kernels.trees import (
     Context,
     Nodes,
     NodeSums,
-    Predicted,
     Spans,
     context_sum,
     context_sum_backward,
@@ -128,7 +127,6 @@ class HLBLSettings(options.SeededSettings):
         return replace(self, epochs=min(_PLAN.most, 1 + n_tokens // (_PLAN.tokens * n_types)))
 
     def idle(self) -> Mapping[str, str]:
-        """Say what a random tree and a model without tails leave unused."""
         found = {}
         if self.tree == "random":
             found["advanced.frequency_power"] = 'with tree="random", which clusters no words'
@@ -188,7 +186,11 @@ class HLBLPredictor(Predictor):
         p = parameters
         self.context = Context(p.positions, p.bias[0], np.array(rates, np.float32), p.tails)
         self.nodes = Nodes(p.nodes, p.node_biases[:, 0])
-        self.far = p.far_words if len(p.far_words) else p.words
+        self.far, self.far_context = p.words, self.context
+        if len(p.far_words):  # vectors of their own for the words in the tails
+            c, b, decay, a = self.context
+            self.far, self.near_context = p.far_words, Context(c, b, decay[:0], a[:0])
+            self.far_context = Context(np.zeros_like(c), np.zeros_like(b), decay, a)
 
     def start(self) -> State:
         return self._extend(
@@ -225,7 +227,6 @@ class HLBLPredictor(Predictor):
     def passes(
         self, stream: Stream, state: State | None = None
     ) -> Iterator[tuple[_Floats, Ids, State | None]]:
-        """Yield what `Predictor.passes` says, exactly as if the stream were read in one go."""
         n, (ids, first) = len(self.context.weights), (stream.ids, 0)
         tails: _Floats | None = None  # sums of what no window holds any more
         if state is not None:  # its window is read again before the ids, in one sequence with them
@@ -246,10 +247,10 @@ class HLBLPredictor(Predictor):
             read = np.array(ids[low:end])
             forget_pages(ids)
             span = Spans(read, offsets, np.array([start - low]), np.array([end - low]))
-            if self.far is self.parameters.words:
-                found = context_sum(self.far, span, self.context, tails)
-            else:
-                found = self._sum_apart(span, tails)
+            found = context_sum(self.far, span, self.far_context, tails)
+            if self.far is not self.parameters.words:
+                near = context_sum(self.parameters.words, span, self.near_context)
+                found = found._replace(vectors=near.vectors + found.vectors)
             tails, after = found.after, None
             if state is not None:
                 window = tuple(ids[max(0, end - n) : end].tolist())
@@ -258,14 +259,6 @@ class HLBLPredictor(Predictor):
             if opening.any():
                 vectors, words = vectors[~opening], words[~opening]
             yield vectors, words, after
-
-    def _sum_apart(self, span: Spans, tails: _Floats | None) -> Predicted:
-        """Predict with vectors of their own for the words in the tails."""
-        c, b, rates, a = self.context
-        near = context_sum(self.parameters.words, span, Context(c, b, rates[:0], a[:0]))
-        alone = Context(np.zeros_like(c), np.zeros_like(b), rates, a)
-        found = context_sum(self.far, span, alone, tails)
-        return found._replace(vectors=near.vectors + found.vectors)
 
     def rows(self, vectors: _Floats) -> _Floats:
         rows = tree_softmax_distribution(vectors, self.tree.codes, self.nodes)
@@ -394,7 +387,6 @@ class HLBLTrainer(Trainer):
         self._reach = settings.context + min(faint, _FARTHEST)
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
-        """Take one step on the summed loss of some pieces."""
         threads, device, rng = self.settings.threads, self.device, self.draw()
         (begins,) = batch
         ends = np.minimum(begins + PIECE_WORDS, len(self.text.ids))

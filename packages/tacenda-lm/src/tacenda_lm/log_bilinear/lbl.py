@@ -78,7 +78,6 @@ class LBLSettings(options.SeededSettings):
     advanced: Group[LBLAdvanced] = group(LBLAdvanced)
 
     def idle(self) -> Mapping[str, str]:
-        """Say what the exact likelihood leaves unused."""
         if self.loss == "softmax":
             return {"advanced.noise_words": 'with loss="softmax"'}
         return {}
@@ -344,7 +343,6 @@ class LBLTrainer(Trainer):
         self._log_noise = self.put(np.log(noise).astype(np.float32))
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
-        """Take one step on the summed loss of the words at some positions."""
         (positions,) = batch
         settings, rng, keep = self.settings, self.draw(), None
         found = Contexts(*map(self.put, Contexts.at(self.text, positions, settings.context)))

@@ -30,7 +30,6 @@ from tacenda.kernels.trees import Codes
 from tacenda_lm.log_bilinear.trees import Rule, Tree
 
 _Ints = npt.NDArray[np.int64]
-_Bools = npt.NDArray[np.bool_]
 # words, lengths of their paths, and all steps: 2 node, plus 1 for right
 _Leaves = tuple[_Ints, _Ints, _Ints]
 
@@ -152,8 +151,12 @@ class _Splitting(NamedTuple):
         p = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
         left, both = p > 0.5, np.zeros(n, bool)
         if self.overlap > 0 and rule in ("adaptive", "noisy"):
-            both = (np.abs(p - 0.5) <= self.overlap) & (sizes > 2)[group]
-            both &= _may_have_another(members, both, codes_of)
+            wanted = np.flatnonzero((np.abs(p - 0.5) <= self.overlap) & (sizes > 2)[group])
+            # the first members that want another code have it, up to the word's limit
+            wanted = wanted[np.argsort(members[wanted], kind="stable")]
+            words = members[wanted]
+            nth = np.arange(len(words)) - np.searchsorted(words, words)
+            both[wanted] = codes_of[words] + nth < _MAX_CODES
         if rule == "noisy":
             left = np.where(both, left, self.rng.random(n) < p)
         # a group that would stay together is cut without overlap, and if that is no cut, in halves
@@ -183,17 +186,6 @@ class _Splitting(NamedTuple):
         steps = 2 * (n_nodes + group[places]) + side[order]
         below = np.searchsorted(child, np.arange(2 * len(sizes) + 1))
         return _Level(members[places], below, np.column_stack([paths[places], steps]))
-
-
-def _may_have_another(members: _Ints, wanted: _Bools, codes_of: _Ints) -> _Bools:
-    """Return which of the members that want another code may have it: the first ones, up to the word's limit."""
-    places = np.flatnonzero(wanted)
-    order = np.argsort(members[places], kind="stable")
-    words = members[places][order]
-    rank = np.arange(len(words)) - np.searchsorted(words, words)
-    found = np.zeros(len(members), bool)
-    found[places[order]] = codes_of[words] + rank < _MAX_CODES
-    return found
 
 
 # -- trees of codes ----------------------------------------------------------------------------------

@@ -37,7 +37,6 @@ from tacenda.corpus import Corpus
 from tacenda.errors import DataError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import Progress, track
-from tacenda_lm.sequences import Ids, Offsets
 
 Int64 = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.uint64]
@@ -198,22 +197,15 @@ def count_sorted_rows(corpus: Corpus, order: int, scratch: Scratch) -> Iterator[
     bar: Progress[object] = track(None, "counting n-grams", total=corpus.n_tokens, unit="token")
     with closing(bar):
         for whole_ids, whole_offsets in corpus.blocks(scratch.rows_of_block(order)):
-            ids, offsets = _split_at(whole_ids, whole_offsets, boundary)
+            ids, offsets = whole_ids, whole_offsets
+            if len(written := np.flatnonzero(ids == boundary)):  # no sentence is empty
+                ids, cuts = np.delete(ids, written), np.union1d(offsets, written)
+                offsets = np.unique(cuts - np.searchsorted(written, cuts))
             rows = np.zeros((len(ids) + len(offsets) - 1, n_keys + 1), np.uint64)
             write_text_rows(ids, offsets, boundary, order, *packing, rows)
             sorter.append(rows)
             bar.update(len(whole_ids))
     yield from sorter.read_sorted()
-
-
-def _split_at(ids: Ids, offsets: Offsets, boundary: int) -> tuple[Ids, Offsets]:
-    """Cut sentences where a ``</s>`` is written in them; empty ones are left out."""
-    written = np.flatnonzero(ids == boundary)
-    if not len(written):
-        return ids, offsets
-    kept = np.delete(ids, written)
-    cuts = np.unique(np.concatenate([offsets, written]))
-    return kept, np.unique(cuts - np.searchsorted(written, cuts))
 
 
 def count_by_order(rows: Iterable[Rows], n_types: int, order: int, scratch: Scratch) -> Counted:
@@ -424,7 +416,10 @@ class Sorter:
         """Take some rows."""
         while len(rows):
             if self._n == self._capacity:
-                self._make_room()
+                if self._adds:
+                    self._n = len(self._sort(self._buffer[: self._n]))
+                if not self._adds or self._n > self._capacity // 2:
+                    self._write_run()  # unless adding up has made it much less
             taken = min(len(rows), self._capacity - self._n)
             if self._n + taken > len(self._buffer):
                 size = min(max(2 * len(self._buffer), self._n + taken), self._capacity)
@@ -454,14 +449,6 @@ class Sorter:
     def _sort(self, rows: Rows) -> Rows:
         sort_rows(rows, self._n_keys)
         return rows[: add_up(rows, self._n_keys)] if self._adds else rows
-
-    def _make_room(self) -> None:
-        """Sort what is held, and write it to disk unless adding up has made it much less."""
-        if self._adds:
-            self._n = len(self._sort(self._buffer[: self._n]))
-            if self._n <= self._capacity // 2:
-                return
-        self._write_run()
 
     def _write_run(self) -> None:
         run = Spool(self._scratch, self._width, in_file=True)

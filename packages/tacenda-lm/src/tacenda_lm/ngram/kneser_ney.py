@@ -196,7 +196,7 @@ class KneserNey(LanguageModel):
         """Fit the model to the `count_sorted_rows` that ``count`` finds within the memory that the settings allow."""
         from tacenda_lm.ngram.counting import Scratch, count_by_order, default_budget
         from tacenda_lm.ngram.packing import TableWriter
-        from tacenda_lm.ngram.smoothing import estimate
+        from tacenda_lm.ngram.smoothing import CUTOFF, FALLBACK, estimate
 
         settings = self.settings
         budget = default_budget() if settings.memory_gb is None else int(settings.memory_gb * 1e9)
@@ -204,7 +204,15 @@ class KneserNey(LanguageModel):
             counted = count_by_order(count(scratch), len(vocabulary), settings.order, scratch)
             writer = TableWriter(settings.order, len(vocabulary), scratch)
             found = estimate(counted, settings.smoothing, settings.min_count, scratch, writer)
-        _warn_of_fallback(found.from_text, settings.smoothing)
+        # where the text is too small or too odd to give the discounts, lmplz stops
+        if orders := [str(n) for n, given in enumerate(found.from_text, 1) if not given]:
+            used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
+            if settings.smoothing == "good_turing":
+                used = f"the discounts of a cutoff below {CUTOFF} or, if there are none, half a count are used"
+            warn(
+                f"the text does not give the discounts of order {', '.join(orders)} (it is too small, or sentences "
+                f"repeat in it): {used}"
+            )
         table = _make_smaller(writer.finish(), settings)
         self.is_normalized = settings.bits is None
         self._vocabulary, self.learned = vocabulary, table
@@ -331,16 +339,13 @@ class KneserNey(LanguageModel):
     # -- one word after another --------------------------------------------------------------------
 
     def start(self) -> State:
-        """Return the state at the beginning of a sentence, after ``<s>``."""
         return self._state_of((self.vocabulary.boundary_id,))
 
     def null(self) -> State:
-        """Return the state without context, in which the next word is predicted as a unigram."""
         _ = self.table
         return State(())
 
     def advance(self, state: State, word: int) -> State:
-        """Return the state after one more word, an id; after ``</s>`` a new sentence begins."""
         check_word(word, self.table.n_types)
         return self._state_of((*state.parts(), int(word)))
 
@@ -359,7 +364,6 @@ class KneserNey(LanguageModel):
         return self._step(in_state, word, out_state)[0] / _LN10
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScore:  # noqa: N802
-        """As `LanguageModel.BaseFullScore`."""
         if word in _MARKS:
             return super().BaseFullScore(in_state, word, out_state)
         score, length = self._step(in_state, word, out_state)
@@ -424,13 +428,11 @@ class KneserNey(LanguageModel):
         return rows, lengths
 
     def log_probs(self, states: Sequence[State]) -> Float64:
-        """Return the natural log-probabilities of every next word: float64 (states, types)."""
         found = np.empty((len(states), self.table.n_types), np.float64)
         lookups().conditionals(*self.table.arguments, *self._contexts(states), found)
         return self._check_scores(found)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
-        """Return log p(word | state), natural, float64 (states,), without computing a distribution."""
         ids = check_pairs(states, words, self.table.n_types)
         found = np.empty(len(ids), np.float64)
         lookups().pair_scores(*self.table.arguments, *self._contexts(states), ids, found)
@@ -508,7 +510,6 @@ class KneserNey(LanguageModel):
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        """Return the log-probability of every id given those before it: natural, float64 (tokens,)."""
         ids, offsets = check_sequences(ids, offsets, self.table.n_types)
         return self._sequences(ids, offsets, [self.vocabulary.boundary_id])[0]
 
@@ -529,7 +530,6 @@ class KneserNey(LanguageModel):
         return float(found[0]), int(matched[0])
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
-        """Score a sequence that continues from a state; return the scores and the state after it."""
         ids = check_ids(ids, self.table.n_types)
         context = state.parts()
         scores, _ = self._sequences(ids, np.array([0, len(ids)]), context)
@@ -558,20 +558,3 @@ def _make_smaller(table: Table, settings: KneserNeySettings) -> Table:
     if settings.prune:
         table = prune(table, settings.prune)
     return table if settings.bits is None else quantize(table, settings.bits)
-
-
-def _warn_of_fallback(from_text: Sequence[bool], smoothing: str) -> None:
-    """Say for which orders the text is too small or too odd to give the discounts, where lmplz stops."""
-    from tacenda_lm.ngram.smoothing import CUTOFF, FALLBACK
-
-    orders = [str(n) for n, given in enumerate(from_text, 1) if not given]
-    if not orders:
-        return
-    which = f"the text does not give the discounts of order {', '.join(orders)}"
-    if smoothing == "good_turing":
-        used = (
-            f"the discounts of a cutoff below {CUTOFF} or, if there are none, half a count are used"
-        )
-    else:
-        used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
-    warn(f"{which} (it is too small, or sentences repeat in it): {used}")

@@ -130,7 +130,11 @@ class TableWriter:
                 n_lists += int(is_far.sum())
                 fields += [_encode(own, backoffs), near.astype(np.uint64)]
             done += len(rows)
-            self._data.append(_pack_records(fields, np.array(widths), done == size))
+            # after the last record comes a word more, as a field is read from two
+            n_bits = len(rows) * sum(widths)
+            out = np.zeros(-(-n_bits // 64) + 1, np.uint64)
+            _pack(np.stack(fields), np.array(widths), out)
+            self._data.append(out[: len(out) if done == size else n_bits // 64, None])
         if not size:
             self._data.append(np.zeros((1, 1), np.uint64))
         for part in (*blocks, *lists):
@@ -209,14 +213,6 @@ def _even_out(blocks: Iterable[Rows]) -> Iterator[Rows]:
         yield np.concatenate(held)
 
 
-def _pack_records(fields: list[Rows], widths: Int64, is_last: bool) -> Rows:
-    """Return records as words (words, 1); after the last one comes a word more, as a field is read from two."""
-    n_bits = len(fields[0]) * int(widths.sum())
-    out = np.zeros(-(-n_bits // 64) + 1, np.uint64)
-    _pack(np.stack(fields), widths, out)
-    return out[: len(out) if is_last else n_bits // 64, None]
-
-
 def _pack_halves(values: Float32) -> Rows:
     """Return values (values,) as words (words, 1), the first in the lower half."""
     padded = np.append(values, np.zeros(len(values) % 2, np.float32))
@@ -282,7 +278,12 @@ def prune(table: Table, threshold: float) -> Table:
 
 def quantize(table: Table, bits: int) -> Table:
     """Return the same n-grams with log-probabilities and back-offs of ``bits`` bits."""
-    codes = [_choose_codes(table, n, bits) for n in range(1, table.order + 1)]
+    codes = []  # the values of an order's log-probabilities and back-offs, ascending
+    for n in range(1, table.order + 1):
+        found = table.unpack(n)
+        nonzero = _choose_means(found.backoff[found.backoff != 0], (1 << bits) - 1)
+        of_probs = _choose_means(found.log_prob, 1 << bits)
+        codes.append((of_probs, np.unique(np.append(nonzero, np.float32(0)))))
     writer = TableWriter(table.order, table.n_types, Scratch(default_budget()), codes)
     for n in range(1, table.order + 1):
         for block in table.blocks(n):
@@ -292,13 +293,6 @@ def quantize(table: Table, bits: int) -> Table:
                 writer.add_contexts(n, found.n_after, found.backoff)
         writer.end_order(n)
     return writer.finish()
-
-
-def _choose_codes(table: Table, order: int, bits: int) -> tuple[Float32, Float32]:
-    """The values of an order's log-probabilities and back-offs, ascending."""
-    found = table.unpack(order)
-    nonzero = _choose_means(found.backoff[found.backoff != 0], (1 << bits) - 1)
-    return _choose_means(found.log_prob, 1 << bits), np.unique(np.append(nonzero, np.float32(0)))
 
 
 def _choose_means(values: Float32, n: int) -> Float32:

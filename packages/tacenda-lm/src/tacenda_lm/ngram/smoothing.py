@@ -70,7 +70,10 @@ def estimate(
         n_types = counted.unigrams.shape[1]
         smoother = _Smoother(counted, smoothing, min_count, 1)
         result = Estimate([smoother.discounts], [smoother.from_text])
-        p = smoother.smooth_unigrams(counted.unigrams)
+        # unigrams are interpolated with a uniform distribution
+        context, everything = np.zeros(n_types, np.int64), np.ones(n_types, bool)
+        counts, uniform = counted.unigrams[int(smoother.katz)], np.full(n_types, 1 / n_types)
+        p, _ = smoother.probabilities(context, counts, everything, uniform, 1)
         writer.add_ngrams(1, np.arange(n_types), np.log(p))
         keys = np.arange(1, n_types + 1, dtype=np.uint64)[:, None] << np.uint64(64 - packing.bits)
         contexts: Iterator[Rows] = iter([keys])
@@ -129,13 +132,6 @@ class _Smoother:
             if self.katz
             else kneser_ney_discounts(tally, self.interpolates)
         )
-
-    def smooth_unigrams(self, counts: Int64) -> Float64:
-        """Return the probabilities of the unigrams, interpolated with a uniform distribution: (types,)."""
-        n_types = counts.shape[1]
-        context, everything = np.zeros(n_types, np.int64), np.ones(n_types, bool)
-        uniform = np.full(n_types, 1 / n_types)
-        return self.probabilities(context, counts[int(self.katz)], everything, uniform, 1)[0]
 
     def smooth(
         self, blocks: Iterator[Rows], contexts: Iterator[Rows], packing: Packing, out: TableWriter

@@ -205,7 +205,25 @@ class Table(Arrays):
         one may be a mapped file, and nothing of it is read here: errors in it are found where it is used, or by
         `check`.
         """
-        _check_layout(self.layout, len(self.data), n_types)
+        layout, order = self.layout, self.order
+        if layout.shape[1] != len(LAYOUT) or not 1 <= order <= MAX_ORDER or layout[0, 0] != n_types:
+            raise ArtifactError(
+                f"the array 'ngrams.layout' has {order} orders and {layout[:1, 0]} types, where "
+                f"there are at most {MAX_ORDER} orders, and {n_types} types"
+            )
+        size, prob, backoff, near, lists, backoffs = layout.T
+        last = np.arange(order) == order - 1
+        sound = (layout >= 0).all() and (size <= _LARGEST).all() and (near <= 48).all()
+        sound = sound and (((prob >= 1) & (prob <= 16)) | (prob == 31)).all()
+        sound = sound and (lists <= size // BLOCK + 1).all()
+        # back-offs are float32, or codes of a list that is not empty
+        codes = np.int64(1) << np.minimum(backoff, 32)
+        coded = (backoff < 32) & (backoffs >= 1) & (backoffs <= codes)
+        sound = sound and (last | coded | ((backoff == 32) & (backoffs == 0))).all()
+        if not sound or layout[last][:, 2:].any() or _sections(layout)[1] != len(self.data):
+            raise ArtifactError(
+                "the array 'ngrams.layout' does not fit 'ngrams.data': the model is damaged"
+            )
         if sum(self.sizes) <= _FEW:
             self.check(is_normalized)
 
@@ -228,25 +246,3 @@ def _sections(layout: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int
         row = (size, width, records * 64, word, prob, backoff, near)
         shape.append((*row, blocks, far, lists, values, probs, backoffs))
     return np.array(shape, np.int64), end
-
-
-def _check_layout(layout: npt.NDArray[np.int64], n_words: int, n_types: int) -> None:
-    """Raise ArtifactError unless the sections are where they should be in the data."""
-    order = len(layout)
-    if layout.shape[1] != len(LAYOUT) or not 1 <= order <= MAX_ORDER or layout[0, 0] != n_types:
-        raise ArtifactError(
-            f"the array 'ngrams.layout' has {order} orders and {layout[:1, 0]} types, where "
-            f"there are at most {MAX_ORDER} orders, and {n_types} types"
-        )
-    size, prob, backoff, near, lists, backoffs = layout.T
-    last = np.arange(order) == order - 1
-    sound = (layout >= 0).all() and (size <= _LARGEST).all() and (near <= 48).all()
-    sound = sound and (((prob >= 1) & (prob <= 16)) | (prob == 31)).all()
-    sound = sound and (lists <= size // BLOCK + 1).all()
-    # back-offs are float32, or codes of a list that is not empty
-    coded = (backoff < 32) & (backoffs >= 1) & (backoffs <= np.int64(1) << np.minimum(backoff, 32))
-    sound = sound and (last | coded | ((backoff == 32) & (backoffs == 0))).all()
-    if not sound or layout[last][:, 2:].any() or _sections(layout)[1] != n_words:
-        raise ArtifactError(
-            "the array 'ngrams.layout' does not fit 'ngrams.data': the model is damaged"
-        )

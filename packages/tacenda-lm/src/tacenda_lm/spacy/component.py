@@ -290,7 +290,6 @@ class LanguageModelScorer(ModelComponent):
         return _DocScorer(model, self)
 
     def _check_pipeline(self, nlp: Any) -> None:
-        """Raise ConfigurationError if another component writes the same attributes."""
         for name, pipe in nlp.pipeline:
             same = isinstance(pipe, LanguageModelScorer) and pipe.prefix == self.prefix
             if same and pipe is not self:

@@ -61,11 +61,7 @@ def caveats(
             "tokens were counted: leave these words out, or fit the model again with count_words=True of "
             "Corpus.from_text (--count-words) and the tokenizer of this text"
         )
-    yield from _note_fitted_lines(model, texts)
-
-
-def _note_fitted_lines(model: LanguageModel, texts: Sequence[ScoredText]) -> Iterator[str]:
-    """Yield whether the sentences are lines that the model was fitted to."""
+    # whether the sentences are lines that the model was fitted to
     cuts = [text.sentences() for text in texts]
     starts = np.cumsum([0, *(len(text.ids) for text in texts)])
     offsets = [own[:-1] + start for own, start in zip(cuts, starts, strict=False)]
@@ -165,7 +161,13 @@ def _note_other_cuts(vocabulary: Vocabulary, texts: Sequence[ScoredText]) -> Ite
         }
         for start, end in spans:
             cut = tokens[start:end]
-            if (new := _recut("".join(cut), vocabulary)) is not None:
+            # the word, whole or cut at an apostrophe, if all tokens are then known
+            word = "".join(cut)
+            places = [i for i, character in enumerate(word) if character in "'’"]
+            ends = [i + step for i in places for step in (-1, 0, 1) if 0 < i + step < len(word)]
+            options = [[word], *([word[:at], word[at:]] for at in ends)] if places else []
+            known = (" ".join(o) for o in options if all(part in vocabulary for part in o))
+            if (new := next(known, None)) is not None:
                 found[" ".join(cut), new] += 1
     n, n_tokens = found.total(), sum(len(text.known) for text in texts)
     if n and n >= _FEW * n_tokens:
@@ -174,14 +176,6 @@ def _note_other_cuts(vocabulary: Vocabulary, texts: Sequence[ScoredText]) -> Ite
             f"{n:,} words have unknown tokens only because they are cut differently from the text that the model was "
             f"fitted to, such as {old!r} for {new!r}: tokenize the text in the same way"
         )
-
-
-def _recut(word: str, vocabulary: Vocabulary) -> str | None:
-    """Return a word, whole or cut at an apostrophe, if all tokens are then known, None if there is no such cut."""
-    places = [i for i, character in enumerate(word) if character in "'’"]
-    cuts = [i + step for i in places for step in (-1, 0, 1) if 0 < i + step < len(word)]
-    options = [[word], *([word[:cut], word[cut:]] for cut in cuts)] if places else []
-    return next((" ".join(o) for o in options if all(part in vocabulary for part in o)), None)
 
 
 # -- the same word in other characters -----------------------------------------------------------------

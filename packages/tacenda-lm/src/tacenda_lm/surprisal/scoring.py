@@ -134,7 +134,11 @@ def surprisal_table(
     tokenize = get_tokenizer(find_fitted_tokenizer(model) if given is None else given)
     shares = UnknownWords(model.vocabulary, unknown, unseen_types)
     read = list(_read(texts, tokenize, how))
-    as_fitted = _is_as_fitted(model, given)
+    # whether the text of the fit was certainly cut likewise: what splits at spaces only says nothing of how the text
+    # was tokenized before
+    fitted = find_fitted_tokenizers(model)
+    same = given is None or {"callable" if callable(given) else given} == fitted
+    as_fitted = same and not any("whitespace" in name for name in fitted)
     counts = model.vocabulary.split_words if as_fitted else None
     found = [_score(model, shares, context, counts, each) for each in read]
     notes = [each.doubt for each in read if each.doubt is not None]
@@ -145,14 +149,6 @@ def surprisal_table(
     for note in table.notes:
         warn(note)
     return table
-
-
-def _is_as_fitted(model: LanguageModel, tokenizer: str | Tokenizer | None) -> bool:
-    """Whether the text that a model was fitted to was certainly cut by the tokenizer, None for that of the fit."""
-    fitted = find_fitted_tokenizers(model)
-    same = tokenizer is None or {"callable" if callable(tokenizer) else tokenizer} == fitted
-    # what splits at spaces only says nothing of how the text was tokenized before
-    return same and not any("whitespace" in name for name in fitted)
 
 
 class _Text(NamedTuple):
@@ -192,20 +188,15 @@ def _read(texts: Texts, tokenize: Tokenizer, how: _Reading) -> Iterator[_Text]:
         whole = "\n".join(chain.from_iterable(blocks))
         if isinstance(text, str):  # spans are places in the string as it was given
             whole = f" {text[1:]}" if text.startswith("\ufeff") else text
-        doubt = _doubt(name, Path(text) if isinstance(text, os.PathLike) else None, first)
+        doubt = doubt_lines(first)
+        doubt = doubt and re.sub(": text_field=.*", ": save their text as plain text", doubt)
+        suffixes = Path(text).suffixes if isinstance(text, os.PathLike) else []
+        if find_columns(first) or any(each.lower() in _TABLES for each in suffixes):
+            doubt = (
+                f"{name} looks like a table, and all its columns are read as running text: name the column with the "
+                "words or sentences, with --region COLUMN, or read_items(region=...) in Python"
+            )
         yield _Text(name, list(text_words(whole, tokenize, split)), {}, doubt=doubt)
-
-
-def _doubt(name: str, file: Path | None, first: list[str]) -> str | None:
-    """Return why a text with these first lines is probably no running text, or None."""
-    if find_columns(first) or (file and any(each.lower() in _TABLES for each in file.suffixes)):
-        return (
-            f"{name} looks like a table, and all its columns are read as running text: name the column with the words "
-            "or sentences, with --region COLUMN, or read_items(region=...) in Python"
-        )
-    said = doubt_lines(first)
-    # which field is read cannot be said here
-    return said and re.sub(": text_field=.*", ": save their text as plain text", said)
 
 
 def _names(number: int, name: str | None, text: object) -> tuple[str, ...]:
