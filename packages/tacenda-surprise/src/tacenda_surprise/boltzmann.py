@@ -629,7 +629,7 @@ class _Trainer(Trainer):
 
     def machine(self) -> Machine:
         """Return the machine as it is now."""
-        cases, learned = self._cases, self.learned.to_numpy().copy()
+        cases, learned = self._cases, self.learned.to("cpu").copy()
         start = Machine(
             **dict(learned.items()),
             slopes=cases.slopes,

@@ -422,10 +422,6 @@ class Arrays:
         """Return the same on a device, as kernels take it: "cpu" leaves arrays of numpy as they are."""
         return self.map(to_numpy if device == "cpu" else lambda a: to_device(a, device))
 
-    def to_numpy(self) -> Self:
-        """Return the same as arrays of numpy."""
-        return self.map(to_numpy)
-
     def assign(self, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> None:
         """Copy arrays into the arrays of this object, in place; ``arrays`` may hold more under other prefixes.
 

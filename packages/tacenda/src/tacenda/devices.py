@@ -8,7 +8,7 @@ A model has one option for it, and knows no more of devices than this module tel
     with devices.out_of_memory(settings, "a smaller batch"):
         parameters = parameters.to(device)                          # kernels run where their arrays are
         ...
-        parameters = parameters.to_numpy()                          # see `tacenda.arrays`
+        parameters = parameters.to("cpu")                           # see `tacenda.arrays`
 
 "auto" is the first CUDA device where there is one and all operations of the model run there, and the CPU otherwise.
 torch is imported only where a CUDA driver is installed, or a device is asked for by name.

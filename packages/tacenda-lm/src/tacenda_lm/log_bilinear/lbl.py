@@ -300,7 +300,7 @@ class LBL(StreamModel):
             source = ArrayBatches(positions, batch_size=settings.batch_words, seed=settings.seed)
             rate = falling_rate(settings.learning_rate, settings.epochs, source)
             history = train(trainer, source, fitting, rate)
-        found = trainer.current.to_numpy()
+        found = trainer.current.to("cpu")
         self._vocabulary = corpus.vocabulary
         self._predictor = LBLPredictor(found, self._vocabulary.boundary_id)
         self.fitted_on = {"training": history.as_dict()}

@@ -164,7 +164,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact) -> None:
             _check_replaceable(folder)
         with store.locked(folder) as alone:
             try:
-                _write_into(folder, artifact, depth=0)
+                _write_into(folder, artifact)
             except BaseException:
                 _sweep(folder, alone)
                 if created:
@@ -241,12 +241,11 @@ def _check_replaceable(folder: Path) -> None:
             )
 
 
-def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
+def _write_into(folder: Path, artifact: Artifact) -> bytes:
     """Write an artifact, its manifest last; return the manifest's bytes."""
-    if depth > _MAX_DEPTH:
-        raise ArtifactError(_TOO_DEEP)
     arrays = named_arrays.check(artifact.arrays)
-    _encode(artifact, {}, {})  # what cannot be saved fails before anything is written
+    # what cannot be saved, or is nested too deep, fails before anything is written
+    _encode(artifact, {}, {})
     files: dict[str, _Member] = {}
     nested: dict[str, _Member] = {}
     for mapped in (False, True):
@@ -262,7 +261,7 @@ def _write_into(folder: Path, artifact: Artifact, depth: int) -> bytes:
     for name, part in sorted(artifact.nested.items()):
         check_name(name)
         with store.temporary(folder) as scratch:
-            head = _Member.of(_write_into(scratch, part, depth + 1))
+            head = _Member.of(_write_into(scratch, part))
             nested[name] = head.in_folder(name)
             target = folder / nested[name].folder
             if not _is_whole(target, head):

@@ -331,11 +331,8 @@ def _fetch(futures: list[Any]) -> Iterator[Any]:
         return found
 
     with ThreadPoolExecutor(1, thread_name_prefix="tacenda-fetch") as ahead:
-        coming = ahead.submit(fetch, futures.pop()) if futures else None
-        while coming is not None:
-            found = coming.result()
-            coming = ahead.submit(fetch, futures.pop()) if futures else None
-            yield found
+        coming = (ahead.submit(fetch, futures.pop()) for _ in range(len(futures)))
+        yield from word_ids.results_in_order(coming, 2)
 
 
 @contextmanager
