@@ -79,7 +79,7 @@ class Constraint(NamedTuple):
     largest: float | None = None  # up to which floats are plausible, if not `LARGEST`
 
 
-class Below(NamedTuple):
+class below(NamedTuple):  # noqa: N801 - as an annotation reads
     """Require integers from ``lowest`` that are less than the size of a dimension."""
 
     dimension: str
@@ -108,13 +108,10 @@ class Cuts(NamedTuple):
         return None
 
 
-class Named(NamedTuple):
+class named(NamedTuple):  # noqa: N801 - as above
     """Save the array under a name other than that of its field."""
 
     name: str
-
-
-below, named = Below, Named
 
 
 def over(*axes: int) -> Constraint:
@@ -213,8 +210,8 @@ class _Kind:
 
         array, text, *constraints = item
         dims = tuple(text.split())
-        name = next((each.name for each in constraints if isinstance(each, Named)), None)
-        conditions = [each for each in constraints if not isinstance(each, Named)]
+        name = next((each.name for each in constraints if isinstance(each, named)), None)
+        conditions = [each for each in constraints if not isinstance(each, named)]
         if self._offsets:
             pieces, items = dims
             dims, conditions = (f"{pieces}+1",), [Cuts(items)]

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints, overload
 import numpy as np
 
 from tacenda import plugins
-from tacenda.arrays import Below, Cuts, Spec, spec_of, to_tensors
+from tacenda.arrays import Cuts, Spec, below, spec_of, to_tensors
 from tacenda.errors import KernelError
 from tacenda.kernels import dispatch
 from tacenda.offsets import check_offsets
@@ -245,7 +245,7 @@ def _condition(value: str, array: "_Array", sizes: dict[str, str]) -> str:
     asked.append(f"len(_shape := {value}.shape) {'>=' if rest else '=='} {len(dims)}")
     asked += [fits(dim, f"_shape[{n}]") for n, dim in enumerate(dims)]
     asked += [fits(dim, f"_shape[{len(dims)}:]") for dim in rest]
-    if limits := next((each for each in marks if isinstance(each, Below)), None):
+    if limits := next((each for each in marks if isinstance(each, below)), None):
         n = sizes.get(limits.dimension, "None")
         asked += [f"{n} is not None", f"_loops.within({value}, {limits.lowest}, {n})"]
     return f"({' and '.join(asked)})"
@@ -378,7 +378,7 @@ def _floats_check(name: str, spec: Spec) -> _Check:
 def _integers_check(name: str, spec: Spec) -> _Check:
     dtype = None if spec.kind in ("int", "bool") else np.dtype(spec.kind)
     kinds, alone = "b" if spec.kind == "bool" else "iu", host in spec.constraints
-    limits = next((each for each in spec.constraints if isinstance(each, Below)), None)
+    limits = next((each for each in spec.constraints if isinstance(each, below)), None)
 
     def check(value: Any, sizes: _Sizes) -> Any:
         if value.__class__ is not np.ndarray and (alone or not hasattr(value, "detach")):
