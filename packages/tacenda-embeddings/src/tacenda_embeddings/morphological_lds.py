@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Text, as_corpus
-from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
+from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.estimator import NO_PARTS, Estimator, Parts, Saved
 from tacenda.settings import Group, Settings, configured_by, group
 from tacenda.vocabulary import Vocabulary, token_list
@@ -59,6 +59,7 @@ class MorphologicalLDS(Estimator):
     name: ClassVar[str] = "morphological_lds"
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
+    _made_by = "fit(corpus) or MorphologicalLDS.join(lds, words)"
     settings: MorphologicalLDSSettings
     learned: DirectionMap | None
 
@@ -113,20 +114,12 @@ class MorphologicalLDS(Estimator):
         other.precision = self.precision
         return other
 
-    def _require_fitted(self) -> DirectionMap:
-        if self.learned is None:
-            raise NotFittedError(
-                "this MorphologicalLDS is not fitted: call fit(corpus), join two fitted models with "
-                "MorphologicalLDS.join, or load one with tacenda.load"
-            )
-        return self.learned
-
     # -- vectors -----------------------------------------------------------------------------------
 
     @property
     def vocabulary(self) -> Vocabulary:
         """The words that the LDS has seen. Raises NotFittedError."""
-        self._require_fitted()
+        self._learned(self.learned)
         return self.lds.vocabulary
 
     def knows(self, word: str) -> bool:
@@ -143,7 +136,7 @@ class MorphologicalLDS(Estimator):
 
         Their directions are predicted. Each is as long as the row of the type that the LDS uses for the word.
         """
-        W, lds = self._require_fitted().map, self.lds
+        W, lds = self._learned(self.learned).map, self.lds
         stand_ins = lds.input_rows[_find_stand_ins(lds.vocabulary, words)]
         lengths = np.linalg.norm(stand_ins, axis=1, keepdims=True)
         predicted = _directions(_features(stand_ins, self.words.vectors(words)) @ W) * lengths
@@ -171,7 +164,7 @@ class MorphologicalLDS(Estimator):
         return {}
 
     def nested(self) -> Mapping[str, Estimator]:
-        self._require_fitted()
+        self._learned(self.learned)
         return {"lds": self.lds, "words": self.words}
 
     @classmethod

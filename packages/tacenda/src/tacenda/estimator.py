@@ -91,8 +91,8 @@ class Estimator:
     #: What numbers the rows of the arrays, by name: classes with ``config_dict``, ``arrays`` and ``from_arrays`` as a
     #: model has, such as ``{"vocabulary": Vocabulary}``. The object itself is in the attribute ``_vocabulary``.
     indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({})
-    #: The argument of ``fit``, as the error of an unfitted model names it.
-    _fitted_to: ClassVar[str] = "corpus"
+    #: The call that fits a model, as the error of an unfitted one names it.
+    _made_by: ClassVar[str] = "fit(corpus)"
 
     precision: Precision = "full"
     learned: Any = None
@@ -137,7 +137,7 @@ class Estimator:
         """Return ``part``, which a fit or a saved model has set. Raises NotFittedError where neither has."""
         if part is None:
             raise NotFittedError(
-                f"this {type(self).__name__} is not fitted: call fit({self._fitted_to}), or load one with tacenda.load"
+                f"this {type(self).__name__} is not fitted: call {self._made_by}, or load one with tacenda.load"
             )
         return part
 
