@@ -57,6 +57,7 @@ from tacenda_lm.sequences import (
     check_sequences,
     check_word,
     encode_text,
+    rechunk,
     with_ends,
 )
 from tacenda_lm.states import State, rows_of_block, vector_of
@@ -347,7 +348,7 @@ class Mixture(LanguageModel):
         size = rows_of_block(len(self.vocabulary))
         maps = [ids for _, ids in self._with_maps()]
         parts = [
-            _regroup(model.distributions(_renumber(own, its), cuts), size)
+            rechunk(model.distributions(_renumber(own, its), cuts), size)
             for model, its in self._with_maps()
         ]
         for side_by_side in zip(*parts, strict=True):
@@ -662,23 +663,6 @@ def _columns(rows: _Floats, ids: _Map) -> Float64:
 def _join(states: Iterable[State]) -> State:
     """Return one state that holds the states of the components."""
     return State(tuple(state.value for state in states))
-
-
-def _regroup(rows_of_model: Iterable[_Floats], size: int) -> Iterator[_Floats]:
-    """The same rows in blocks of ``size``, the last one smaller, so that models can be read side by side."""
-    held: list[_Floats] = []
-    n_held = 0
-    for block in rows_of_model:
-        rest = block
-        while len(rest):
-            held.append(rest[: size - n_held])
-            n_held += len(held[-1])
-            rest = rest[len(held[-1]) :]
-            if n_held == size:
-                yield np.concatenate(held)
-                held, n_held = [], 0
-    if held:
-        yield np.concatenate(held)
 
 
 # -- adaptation --------------------------------------------------------------------------------------

@@ -137,6 +137,23 @@ def occurrences(ids: Ids, n_types: int) -> npt.NDArray[np.int64]:
     return counts
 
 
+def rechunk(blocks: Iterable[npt.NDArray[Any]], size: int) -> Iterator[npt.NDArray[Any]]:
+    """Yield the same rows in blocks of ``size``; only the last may be smaller."""
+    held: list[npt.NDArray[Any]] = []
+    n_held = 0
+    for rows in blocks:
+        held.append(rows)
+        n_held += len(rows)
+        if n_held >= size:
+            joined = np.concatenate(held)
+            whole = n_held - n_held % size
+            for start in range(0, whole, size):
+                yield joined[start : start + size]
+            held, n_held = [joined[whole:]], n_held - whole
+    if n_held:
+        yield np.concatenate(held)
+
+
 def sums_of_pieces(
     values: npt.NDArray[Any], begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> Float64:

@@ -30,7 +30,6 @@ zero, which most n-grams that nothing continues have, stays exact. Distributions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -42,7 +41,7 @@ from tacenda_lm.ngram.columns import BLOCK, SIZE
 from tacenda_lm.ngram.counting import Int64, Rows, Scratch, Spool, default_budget
 from tacenda_lm.ngram.lookup import at_or_after, backoff, first_after, log_prob, word_of
 from tacenda_lm.ngram.table import LAYOUT, Table
-from tacenda_lm.sequences import Float64
+from tacenda_lm.sequences import Float64, rechunk
 
 Float32 = npt.NDArray[np.float32]
 
@@ -107,11 +106,11 @@ class TableWriter:
             widths += [32 if backoffs is None else (len(backoffs) - 1).bit_length(), near_bits]
         ending = [np.zeros((1, 1), np.uint64)] if is_inner else []  # the record that ends the order
         size = ngrams.n_rows + is_inner
-        contexts_of = _even_out(chain(contexts(), ending))
+        contexts_of = rechunk(chain(contexts(), ending), _RECORDS)
         blocks: list[Rows] = []
         lists: list[Rows] = []
         n_lists = after = done = 0
-        for rows in _even_out(chain(ngrams(), ending)):
+        for rows in rechunk(chain(ngrams(), ending), _RECORDS):
             # the word of a unigram is its place
             words = rows[:, 0] >> _HALF if order > 1 else np.zeros(len(rows), np.uint64)
             magnitudes = rows[:, 0].astype(np.uint32).view(np.float32)
@@ -160,7 +159,7 @@ def _choose_widths(contexts: Spool, codes: Float32 | None) -> tuple[Float32 | No
     is_open = codes is None
     found = np.empty(0, np.float32)
     spans = [np.zeros(1, np.int64)]  # from the first place of each block to its last
-    for rows in _even_out(contexts()):
+    for rows in rechunk(contexts(), _RECORDS):
         first, backoffs = _split_contexts(rows, 0)
         starts = np.arange(0, len(rows), BLOCK)
         spans.append(first[np.minimum(starts + BLOCK, len(rows)) - 1] - first[starts])
@@ -194,23 +193,6 @@ def _encode(values: Float32, codes: Float32 | None) -> Rows:
 def _pair(integers: npt.NDArray[Any], floats: Float32) -> Rows:
     """Return integers below 2^32 and float32 as one column: (n-grams, 1)."""
     return (integers.astype(np.uint64) << _HALF | floats.view(np.uint32))[:, None]
-
-
-def _even_out(blocks: Iterable[Rows]) -> Iterator[Rows]:
-    """Yield the same rows in blocks of `_RECORDS`; only the last may be smaller."""
-    held: list[Rows] = []
-    n_held = 0
-    for rows in blocks:
-        held.append(rows)
-        n_held += len(rows)
-        if n_held >= _RECORDS:
-            joined = np.concatenate(held)
-            whole = n_held - n_held % _RECORDS
-            for start in range(0, whole, _RECORDS):
-                yield joined[start : start + _RECORDS]
-            held, n_held = [joined[whole:]], n_held - whole
-    if n_held:
-        yield np.concatenate(held)
 
 
 def _pack_halves(values: Float32) -> Rows:
