@@ -47,6 +47,7 @@ from tacenda.arrays import Array, Arrays, Float32, Int64, take
 from tacenda.corpus import Corpus
 from tacenda.errors import ArtifactError, ConfigurationError
 from tacenda.fitting import FitRun, StepResult
+from tacenda.offsets import runs
 from tacenda.settings import Group, Settings, configured_by, group, option
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids
@@ -766,11 +767,7 @@ class StateSpacePredictor(Predictor):
     def distributions(self, stream: Stream) -> Iterator[npt.NDArray[np.float32]]:
         text, firsts, types = self._text(stream), stream.firsts, self.n_types
         most, offsets = rows_of_block(types), stream.offsets
-        first = 0
-        while first < len(offsets) - 1:
-            # as many whole sequences as a block holds, or one in parts
-            last = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1
-            last = max(last, first + 1)
+        for first, last in runs(offsets, most):  # whole sequences, or one in parts
             begin, end = int(offsets[first]), int(offsets[last])
             passes = self._passes(text, np.arange(first, last))
             if last == first + 1:
@@ -782,7 +779,6 @@ class StateSpacePredictor(Predictor):
                     there = positions >= 0
                     rows[positions[there] - begin] = passed.log_probs[there]
                 yield rows[~firsts[begin:end]]
-            first = last
 
     def _text(self, stream: Stream) -> Text:
         return Text(stream, self.window, self.n, self.joint)

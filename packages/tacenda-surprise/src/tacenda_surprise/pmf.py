@@ -28,6 +28,7 @@ from tacenda.errors import DataError
 from tacenda.fitting import FitRun, History
 from tacenda.forks import cached_property
 from tacenda.kernels.ratings import Tables, rating_scores
+from tacenda.offsets import runs
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm
@@ -403,10 +404,8 @@ def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Size
     """Count the ratings and sum the errors of users and items, for a part of the users at a time."""
     x, q, b, c, _ = tables
     squares = np.zeros(ratings.n_users), np.zeros(ratings.n_items)
-    offsets, start = ratings.user_offsets, 0
-    while start < ratings.n_users:
-        stop = int(np.searchsorted(offsets, offsets[start] + _AT_ONCE, side="right")) - 1
-        stop = min(max(stop, start + 1), ratings.n_users)
+    offsets = ratings.user_offsets
+    for start, stop in runs(offsets, _AT_ONCE):
         span = slice(offsets[start], offsets[stop])
         users = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
         items = ratings.item_ids[span]
@@ -414,7 +413,6 @@ def sizes_of(ratings: Ratings, tables: Tables, mean: float) -> tuple[Sizes, Size
         errors = (ratings.values[span] - scores).astype(np.float64) ** 2
         squares[0][start:stop] = np.bincount(users - start, errors, stop - start)
         squares[1][:] += np.bincount(items, errors, ratings.n_items)
-        start = stop
     counts = np.diff(offsets).astype(float), ratings.item_counts.astype(float)
     users_too, items_too = map(Sizes, counts, squares)
     return users_too, items_too

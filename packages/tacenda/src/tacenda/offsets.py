@@ -1,5 +1,6 @@
 """Offsets: the places at which one long array is cut into pieces, checked in the same way everywhere."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -57,3 +58,15 @@ def rises(values: NDArray[Any], *, strictly: bool = False) -> bool:
         if not compare(block[1:], block[:-1]).all():
             return False
     return True
+
+
+def runs(
+    offsets: NDArray[np.int64], most: int, most_pieces: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield runs of pieces, first and one past the last, of at most ``most`` items in all, or of one piece."""
+    first, n = 0, len(offsets) - 1
+    while first < n:
+        reached = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1
+        last = min(max(reached, first + 1), first + (most_pieces or n), n)
+        yield first, last
+        first = last

@@ -37,7 +37,6 @@ tensors elsewhere, and so is what they are multiplied by; offsets and lengths ar
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -49,6 +48,7 @@ from tacenda.arrays import Array, empty, multiply_into, to_device, to_numpy, zer
 from tacenda.errors import KernelError
 from tacenda.kernels.sequences import Modes, decompose, linear_recurrence, modal_scan
 from tacenda.kernels.shared import unit_rows
+from tacenda.offsets import runs
 
 Matrix = npt.NDArray[np.float64]
 Vector = npt.NDArray[np.float64]
@@ -445,12 +445,12 @@ class Smoother:
         rows = empty((longest, h * WIDTHS[output]), self.table)
         one = hasattr(arrays, "shape")
         to_host = isinstance(arrays if one or not len(arrays) else arrays[0], np.ndarray)
-        for first, last in _cut_sequences(offsets, _GROUP_TOKENS, most_sequences):
+        for first, last in runs(offsets, _GROUP_TOKENS, most_sequences):
             # the messages from outside, for many sequences at a time, then blocks of these sequences
             group = offsets[first : last + 1] - offsets[first]
             words = to_device(ids[offsets[first] : offsets[last]], self.device)
             ends = self.ends(words, group) if with_ends else None
-            for i, j in _cut_sequences(group, most_tokens, last - first):
+            for i, j in runs(group, most_tokens, last - first):
                 cuts = group[i : j + 1] - group[i]
                 vectors = rows[: cuts[-1]]
                 inside = None if ends is None else Ends(ends.past[i:j], ends.future[i:j])
@@ -571,18 +571,6 @@ def _rows_that_matter(X: Matrix, other: Matrix) -> npt.NDArray[np.intp]:
     """Return the indices of the rows of X whose product with anything of ``other`` is not negligible."""
     size = np.linalg.norm(X, axis=1) * np.linalg.norm(other)
     return np.flatnonzero(size > _NEGLIGIBLE)
-
-
-def _cut_sequences(
-    offsets: Integers, most_tokens: int, most_sequences: int
-) -> Iterator[tuple[int, int]]:
-    """Yield runs of sequences, first and one past the last, within the limits; a longer one goes alone."""
-    first, n = 0, len(offsets) - 1
-    while first < n:
-        reached = int(np.searchsorted(offsets, offsets[first] + most_tokens, "right")) - 1
-        last = min(max(reached, first + 1), first + most_sequences, n)
-        yield first, last
-        first = last
 
 
 # -- the recurrence of either direction ---------------------------------------------------------------

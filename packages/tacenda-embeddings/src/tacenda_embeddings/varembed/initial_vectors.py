@@ -15,10 +15,11 @@ import numpy.typing as npt
 import scipy.sparse
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.pair_counts import row_blocks, stack
+from tacenda.corpus.pair_counts import stack
 from tacenda.corpus.storage import forget_pages
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.sequences import Counts
+from tacenda.offsets import runs
 from tacenda.progress import announce
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.varembed.morphemes import Inventory
@@ -214,7 +215,7 @@ class StoredRows:
 
     def blocks(self) -> Iterator[tuple[int, scipy.sparse.csr_array]]:
         """Yield blocks of rows, each with the number of its first row."""
-        for first, last in row_blocks([self._entries.indptr], _ENTRIES):
+        for first, last in runs(self._entries.indptr, _ENTRIES):
             yield first, _as_csr(self._entries.rows(first, last), self.shape[1])
             _forget(self._entries)
 
@@ -297,7 +298,7 @@ def _sum(groups: Sequence[tuple[Sequence[Counts], Sequence[np.float32]]]) -> Sto
     n = len(every[0].indptr) - 1
 
     def blocks() -> Iterator[scipy.sparse.csr_array]:
-        for first, last in row_blocks([lag.indptr for lag in every], _ENTRIES):
+        for first, last in runs(np.sum([lag.indptr for lag in every], axis=0), _ENTRIES):
             sums = (
                 reduce(
                     add,

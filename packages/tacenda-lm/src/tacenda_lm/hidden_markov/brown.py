@@ -30,12 +30,13 @@ from scipy.sparse import csr_array
 
 from tacenda import store
 from tacenda.corpus.lines import numbered_lines, whole_number
-from tacenda.corpus.pair_counts import count_stream, row_blocks, stack
+from tacenda.corpus.pair_counts import count_stream, stack
 from tacenda.corpus.storage import forget_pages
 from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
 from tacenda.kernels.machinery.compiled import njit
 from tacenda.kernels.sequences import Counts
+from tacenda.offsets import runs
 from tacenda.progress import Progress, track
 from tacenda_lm.hidden_markov.tables import text_of
 from tacenda_lm.sequences import Ids, occurrences, pieces
@@ -224,7 +225,7 @@ class WordPairs:
     def blocks(self) -> Iterator[tuple[Ids, Ids, npt.NDArray[np.int32]]]:
         """Yield pairs of a word and the next, and how often they occur, some at a time."""
         borders, words, counts = self.after
-        for first, last in row_blocks([borders], _ENTRIES):
+        for first, last in runs(borders, _ENTRIES):
             here = slice(int(borders[first]), int(borders[last]))
             own = np.arange(first, last, dtype=np.int32)
             yield np.repeat(own, np.diff(borders[first : last + 1])), words[here], counts[here]

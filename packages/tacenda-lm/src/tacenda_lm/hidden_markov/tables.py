@@ -30,6 +30,7 @@ from tacenda.corpus.storage import PASS_ITEMS, forget_pages
 from tacenda.errors import ArtifactError
 from tacenda.forks import cached_property, renew_in_children
 from tacenda.kernels import hidden_markov as hmm
+from tacenda.offsets import runs
 from tacenda_lm.sequences import Ids, Offsets, join_texts, pieces, with_ends
 
 _Floats = npt.NDArray[np.float32]
@@ -323,23 +324,21 @@ class Tables:
         probabilities of its first state given what came before, in the class of its first token.
         """
         size = _TOKENS if self.store.holds_all else min(_TOKENS, self.store.capacity)
-        begin = 0
-        while begin < len(offsets) - 1:
-            end = int(np.searchsorted(offsets, offsets[begin] + size, side="right")) - 1
-            if end > begin:
-                tokens = slice(int(offsets[begin]), int(offsets[end]))
-                yield self._pass(ids, tokens, offsets[begin : end + 1] - offsets[begin], first)
-                begin, first = end, None
+        for begin, end in runs(offsets, size):
+            start, stop = int(offsets[begin]), int(offsets[end])
+            if stop - start <= size:
+                cuts = offsets[begin : end + 1] - start
+                yield self._pass(ids, slice(start, stop), cuts, first)
+                first = None
                 continue
-            stop = int(offsets[begin + 1])  # one sentence longer than a piece
-            for at in range(int(offsets[begin]), stop, size):
+            for at in range(start, stop, size):  # one sentence longer than a piece
                 tokens = slice(at, min(at + size, stop))
                 found = self._pass(ids, tokens, np.array([0, tokens.stop - at]), first)
                 yield found
                 if tokens.stop < stop:
                     before, after = self.lexicon.classes[ids[tokens.stop - 1 : tokens.stop + 1]]
                     first = self.reach(int(before), found.forward.states[-1], int(after))
-            begin, first = begin + 1, None
+            first = None
 
     def _pass(self, ids: Ids, tokens: slice, offsets: Offsets, first: _Floats | None) -> Passed:
         seen = Observed.of(ids[tokens], offsets, self.lexicon)

@@ -21,6 +21,7 @@ from tacenda.corpus.storage import GrowingArray, forget_pages
 from tacenda.corpus.word_ids import results_in_order
 from tacenda.errors import CorpusError, DataError
 from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
+from tacenda.offsets import runs
 
 _MAX_BLOCK = 4_000_000  # ids; the kernel is fastest while a block of the stream fits the L3 cache
 _MIN_BLOCK = 1024
@@ -131,7 +132,7 @@ def merge_rows(sources: Sequence[Counts], vocabulary: int, max_entries: int) -> 
     """Sum matrices, in blocks of rows of at most ``max_entries`` entries in all (or of one row)."""
     exact = all(source.data.dtype == np.int32 for source in sources)
     dtype = np.dtype(np.int32 if exact else np.float32)
-    for i, j in row_blocks([source.indptr for source in sources], max_entries):
+    for i, j in runs(np.sum([source.indptr for source in sources], axis=0), max_entries):
         parts = []
         for source in sources:
             # what is mapped is copied: the kernel is compiled for plain arrays alone
@@ -142,19 +143,6 @@ def merge_rows(sources: Sequence[Counts], vocabulary: int, max_entries: int) -> 
             for array in source:
                 forget_pages(array)
         yield merge_counts(parts, vocabulary)
-
-
-def row_blocks(
-    indptrs: Sequence[npt.NDArray[np.int64]], max_entries: int
-) -> Iterator[tuple[int, int]]:
-    """Cut the rows of matrices into blocks of at most ``max_entries`` entries in all, or of one row."""
-    together = np.sum(indptrs, axis=0)
-    i, n_rows = 0, len(together) - 1
-    while i < n_rows:
-        j = int(np.searchsorted(together, together[i] + max_entries, side="right")) - 1
-        j = min(max(j, i + 1), n_rows)
-        yield i, j
-        i = j
 
 
 def stack(
