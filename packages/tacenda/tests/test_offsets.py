@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tacenda.errors import ArtifactError, DataError
-from tacenda.offsets import check_offsets, rises
+from tacenda.offsets import check_offsets, rises, runs
 
 WRAPPING = [0, 2**63 - 1, -2, 20]
 LIMITS = np.iinfo(np.int64)
@@ -90,3 +90,16 @@ def test_every_dtype_is_compared_before_it_is_converted(values):
     else:
         with pytest.raises(DataError):
             check_offsets(values, exact[-1] if exact else 0)
+
+
+@given(st.lists(st.integers(0, 5), max_size=9), st.integers(1, 7), st.none() | st.integers(1, 3))
+def test_runs_have_as_many_pieces_as_fit_and_at_least_one(sizes, most, most_pieces):
+    found = list(runs(np.cumsum([0, *sizes]), most, most_pieces))
+    assert [k for first, last in found for k in range(first, last)] == [*range(len(sizes))]
+    for first, last in found:
+        fit = [
+            sum(sizes[first:end]) <= most and end - first <= (most_pieces or 9)
+            for end in (last, last + 1)
+        ]
+        assert fit[0] or last == first + 1
+        assert last == len(sizes) or not fit[1]
