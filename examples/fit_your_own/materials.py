@@ -57,7 +57,7 @@ def find(folder: Path, labelled: int, tested: int | None, lines: int | None) -> 
 
 
 def real(folder: Path, labelled: int, tested: int | None, lines: int | None) -> Material:
-    """English: Wikipedia's good articles, a paragraph a line, and the English Web Treebank."""
+    """English: Wikipedia's good and featured articles, a paragraph a line, and the English Web Treebank."""
     path = tacenda.datasets.locate("wikipedia-good-articles")["train"]
     treebank = tacenda.datasets.locate("ud-english-ewt")
     settings: dict[str, Any] = {"max_vocabulary": 40_000, "digits": True, "oov": "classes"}
@@ -65,7 +65,7 @@ def real(folder: Path, labelled: int, tested: int | None, lines: int | None) -> 
         path, tokenizer="words", processes=2, cache=folder, **settings
     )
     return Material(
-        text="Wikipedia's good articles"
+        text="Wikipedia's good and featured articles"
         + ("" if lines is None else f", the first {lines:,} lines"),
         labels="UD_English-EWT",
         corpus=corpus if lines is None else corpus.head(lines),

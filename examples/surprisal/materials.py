@@ -44,13 +44,13 @@ def given(text: Path, n_lines: int | None) -> Material:
 
 
 def real(n_lines: int) -> Material:
-    """Return Wikipedia's good articles, one paragraph per line; the sample is from another article."""
+    """Return Wikipedia's good and featured articles, one paragraph per line; the sample is from another article."""
     files = tacenda.datasets.locate("wikipedia-good-articles")
     train, test = Path(files["train"]), Path(files["test"])
     paragraphs = (line for line in lines_of(test) if len(line) > 200)
     return Material(
         name=f"wikipedia-{n_lines}",
-        title=f"Wikipedia's good articles, the first {n_lines:,} lines",
+        title=f"Wikipedia's good and featured articles, the first {n_lines:,} lines",
         lines=lambda: islice(lines_of(train), n_lines),
         sample="\n\n".join(islice(paragraphs, 4)),
     )

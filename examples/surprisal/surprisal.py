@@ -5,7 +5,7 @@
 
 Fits a language model to raw text, scores the document with it in spaCy, and writes surprisal.html (the text,
 in which a warmer background marks a more surprising token) and surprisal.tsv. The raw text is --text, or
-Wikipedia's good articles in the folder that TACENDA_DATA names, or else text in an invented language. The
+Wikipedia's good and featured articles in the folder that TACENDA_DATA names, or else text in an invented language. The
 fitted pipeline is saved in the output folder and used again.
 """
 
