@@ -40,8 +40,9 @@ PROTOCOL = {
     "told": "other answers than those of the unaltered model, with a warning",
     "another model": "other answers than those of the unaltered model, without a word: what was saved anew is sound, "
     "and nobody can tell it from a model that was fitted so",
-    "wrong": "an answer that is none; of parts of several models whose hashes were made to fit, any other answer",
-    "broken": "a crash, a hang, a traceback, or memory or files left behind",
+    "wrong": "an invalid answer; of parts of several models whose hashes were made to fit, any other answer without a "
+    "warning; files left in the folder of a model or corpus; memory that grows with the number of documents",
+    "broken": "a crash, a hang, a traceback, or more memory than the test allows",
 }  # fmt: skip
 
 
