@@ -9,6 +9,7 @@ that were pretrained or copied have the form of spaCy's default, and its speed.
 from __future__ import annotations
 
 import gc
+import json
 import time
 from collections.abc import Iterator
 from itertools import product
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import spacy
 
+from benchmarks import reporting
 from benchmarks.embeddings import peers, pipeline_speed, pipelines, transformer
 from benchmarks.reporting import Row, Table, main
 
@@ -72,10 +74,49 @@ def rows(options: Any) -> Iterator[Row]:
         }
 
 
+#: Labels of the rows that the picture shows. Layers that were pretrained or copied are as fast as spaCy's default.
+LABELS = {
+    pipelines.DEFAULT: "spaCy's default",
+    "spacy pretrain, as long as ours": "spacy pretrain",
+    "hash + word2vec 200, CNN4": "word2vec",
+    "hash + floret, CNN4": "floret",
+    "hash + SumEmbed, CNN4": "SumEmbed",
+    "hash + LDS own_context, CNN1": "LDS",
+    pipelines.RECOMMENDED: "recommended",
+    "en_core_web_sm": "en_core_web_sm (labeled text)",
+    FROZEN: "MiniLM, frozen",
+}
+
+
+def picture(rows: list[Row]) -> None:
+    """Draw accuracy with 250 labeled sentences over speed."""
+    pyplot = reporting.pyplot()
+    speeds = {row["row"]: row["words/s"] for row in rows}
+    measured = json.loads((reporting.RESULTS / "embeddings-peers.json").read_text(encoding="utf-8"))
+    accuracies = {row["row"]: row["test 250"]["mean"] for row in measured["rows"]}
+    figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
+    for name, label in LABELS.items():
+        place = speeds.get(name, speeds[pipelines.DEFAULT]), accuracies[name]
+        ours = "SumEmbed" in name or "LDS" in name
+        axes.plot(*place, "o", ms=8, color="#c2410c" if ours else "#475569")
+        left = name != FROZEN and place[0] < speeds[pipelines.DEFAULT]  # or labels would overlap
+        side, align = (-8, "right") if left else (8, "left")
+        axes.annotate(
+            label, place, xytext=(side, -4), textcoords="offset points", ha=align, fontsize=10
+        )
+    axes.set_xscale("log")
+    axes.set_xlim(right=axes.get_xlim()[1] * 4)  # room for the labels
+    axes.set_xlabel("words per second, one CPU thread, first pass over raw text", fontsize=11)
+    axes.set_ylabel("tag accuracy, %", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(reporting.RESULTS / "embeddings-peers.png", dpi=150)
+    pyplot.close(figure)
+
+
 if __name__ == "__main__":
     main(
         __doc__,
-        Table("embeddings-peers-speed", PROTOCOL, rows, options=("repeats",)),
+        Table("embeddings-peers-speed", PROTOCOL, rows, options=("repeats",), after=picture),
         repeats=5,
         sentences=10**9,
     )
