@@ -194,7 +194,9 @@ def _again(reports: Reports, brief: bool) -> str:
     old = {report["name"]: report for report, rows in reports if is_old(report, rows)}
     again = [found for found in map(repeated, old.values()) if found]
     if len(again) < len(old):
-        left = f"Of {len(old)} results, {len(old) - len(again)} have not been" if again else "Not"
+        n_left = len(old) - len(again)
+        verb = "has" if n_left == 1 else "have"
+        left = f"Of {len(old)} results, {n_left} {verb} not been" if again else "Not"
         return f" {left} measured again since the code changed."
     if not again:
         return ""
