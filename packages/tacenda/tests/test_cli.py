@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from threading import Event
 
 import pytest
 import typer
@@ -125,6 +126,21 @@ def test_an_interrupt_that_a_library_turns_into_an_error_shows_no_traceback(monk
             raise SystemError("a result with an exception set") from error
 
     monkeypatch.setattr("tacenda.cli.main.app", interrupt)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert (caught.value.code, capsys.readouterr()) == (130, ("", ""))
+
+
+def test_an_interrupt_that_python_cannot_raise_still_ends_the_command(monkeypatch, capsys):
+    class Library:
+        def __del__(self):  # as in code in C, Python drops what is raised here
+            raise KeyboardInterrupt
+
+    def lose(**_):
+        Library()
+        Event().wait(60)
+
+    monkeypatch.setattr("tacenda.cli.main.app", lose)
     with pytest.raises(SystemExit) as caught:
         main()
     assert (caught.value.code, capsys.readouterr()) == (130, ("", ""))

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
+from threading import Timer
 from typing import Annotated, Any
 
 import typer
@@ -377,12 +378,21 @@ def main() -> None:
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores it
             with suppress(ValueError):  # in a thread
                 signal.signal(number, interrupt)
+
+    def heed(lost: "sys.UnraisableHookArgs") -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt):  # code in C that it interrupted goes on
+            Timer(0.01, os.kill, [os.getpid(), signal.SIGINT]).start()
+        else:
+            sys.__unraisablehook__(lost)
+
+    usual, sys.unraisablehook = sys.unraisablehook, heed
     try:
         with warnings.catch_warnings():
             warnings.showwarning = show  # type: ignore[assignment]
             try:
                 app(prog_name="tacenda")
             finally:
+                sys.unraisablehook = usual
                 _flush()
     except BaseException as error:
         if received or _was_interrupted(error):
