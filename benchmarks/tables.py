@@ -203,12 +203,12 @@ def _again(reports: Reports, brief: bool) -> str:
     rows = [row for each in again for row in each["rows"]]
     labels = LABELS["every"] | LABELS.get(next(iter(old)), {})
     named = ", ".join(labels.get(str(each), str(each)) for each in rows[0] if each is not None)
-    which = "One" if brief else f'The row "{named}"'
-    several = f"Of these, {len(rows)} were" if brief else f"{len(rows)} rows were"
-    which = f"{which} was" if len(rows) == 1 else several
-    when = _days(again) if brief else f"{_days(again)} ({_commits(again)[0]})"
     same = "the same result" if all(each["same"] for each in again) else "another result"
-    return f" {which} measured again {when}, with {same}."
+    if brief:
+        some = "One of them was" if len(rows) == 1 else f"{len(rows)} of them were"
+        return f" {some} measured a second time, with {same}."
+    which = f'The row "{named}" was' if len(rows) == 1 else f"{len(rows)} rows were"
+    return f" {which} measured again {_days(again)} ({_commits(again)[0]}), with {same}."
 
 
 def _days(runs: list[dict[str, Any]]) -> str:

@@ -155,7 +155,7 @@ def test_a_table_of_older_code_names_the_row_that_was_measured_again(measured, f
     page = "It is <!-- figure:made-up row=a column=size -->?<!-- /figure -->.\n"
     assert "2026. Not measured again" in tables.fill(page)
     assert again in line()
-    assert "2026. One was measured again on 27 November 2026, with the same" in tables.fill(page)
+    assert "2026. One of them was measured a second time, with the same" in tables.fill(page)
 
 
 def test_runs_of_before_there_were_digests_name_where_they_were_recorded(measured):
