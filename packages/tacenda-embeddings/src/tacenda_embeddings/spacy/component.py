@@ -434,9 +434,8 @@ class DocEncoder:
         else:
             self._transform(words, seen[cuts].tolist(), pieces)
         for i, (start, stop) in enumerate(pairwise([] if kept.all() else offsets.tolist())):
-            if (
-                len(arrays[i]) < stop - start
-            ):  # rows of zeros at the tokens that the model did not see
+            # rows of zeros at the tokens that the model did not see
+            if len(arrays[i]) < stop - start:
                 rows, xp = arrays[i], get_array_module(arrays[i])
                 arrays[i] = xp.zeros((stop - start, self.width), dtype=np.float32)
                 arrays[i][xp.asarray(np.flatnonzero(kept[start:stop]))] = rows

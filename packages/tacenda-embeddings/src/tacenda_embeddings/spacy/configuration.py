@@ -159,16 +159,11 @@ def choose_language(language: str | None, models: Sequence[str]) -> str:
     fitted: dict[str, str] = {}
     for model in models:
         facts = artifacts.read(model).fitted_on if missing(model) is None else {}
-        for about in (
-            facts,
-            *facts.values(),
-        ):  # of a text, or of the models that it was joined from
+        # of a text, or of the models that it was joined from
+        for about in (facts, *facts.values()):
             if isinstance(about, dict) and isinstance(about.get("tokenizer"), str):
                 fitted[model] = about["tokenizer"]
-    named = {m: "en" if t == "words" else re.match(r"spacy:(\w+)", t) for m, t in fitted.items()}
-    languages = {
-        m: found[1] if isinstance(found, re.Match) else found for m, found in named.items()
-    }
+    languages = {model: _language_of(tokenizer) for model, tokenizer in fitted.items()}
     chosen = language or next(filter(None, languages.values()), "en")
     for model, own in languages.items():
         if own not in (None, chosen):
@@ -178,6 +173,12 @@ def choose_language(language: str | None, models: Sequence[str]) -> str:
                 f"pipeline with --language {own}"
             )
     return chosen
+
+
+def _language_of(tokenizer: str) -> str | None:
+    """Return the language that a tokenizer is for, None where its name does not tell."""
+    found = re.match(r"spacy:(\w+)", tokenizer)
+    return "en" if tokenizer == "words" else found and found[1]
 
 
 def _component_for(lds: str, output: str | None, cnn_layers: int) -> tuple[str, dict[str, Any]]:

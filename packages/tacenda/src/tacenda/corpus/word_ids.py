@@ -207,8 +207,9 @@ def assemble(
         starts = np.concatenate(list(offsets.blocks()))
         neighbors = count_neighbors((table[each] for each in ids.blocks()), starts, vocabulary)
         vocabulary = merge_classes(vocabulary, neighbors, selection.min_class_count)
-    final = ids.finish(vocabulary.encode(types, remember=False))
-    return final, offsets.finish(), vocabulary, counts.get(UNKNOWN, 0)
+    final, cuts = ids.finish(vocabulary.encode(types, remember=False)), offsets.finish()
+    final.flags.writeable = cuts.flags.writeable = False  # as a mapped corpus is
+    return final, cuts, vocabulary, counts.get(UNKNOWN, 0)
 
 
 def _code_in_processes(

@@ -222,9 +222,8 @@ class ClusterCorpus:
             for i, part in enumerate(self.parts)
         ]
         places = find_holders(self.client, self.parts)
-        done = [
-            delayed(bool)(run) for run in runs
-        ]  # small results, which tell how far the counting is
+        # small results, which tell how far the counting is
+        done = [delayed(bool)(run) for run in runs]
         sums = []
         for i in range(n_pieces):
             sums.append(add_in_tree([delayed(getitem)(run, i) for run in runs], add, places))

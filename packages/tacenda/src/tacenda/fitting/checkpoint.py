@@ -46,7 +46,7 @@ class Checkpoint:
 
 
 class CheckpointFolder:
-    """The one checkpoint of a folder, to be written and read; that of a fit which ``identity`` tells from others."""
+    """The one checkpoint of a folder, to be written and read; ``identity`` tells its fit from others."""
 
     def __init__(
         self,
