@@ -46,6 +46,7 @@ def fitted(texts: Texts, what: str, settings: dict[str, Any]) -> tuple[VLHMM, Ro
         "training": math.exp(losses[-1]),
         "parameters": parameters(model, texts.train),
         "CPU seconds": took["CPU s"],
+        "seconds": took["fit s"],
         **found,
         "settings": model.settings.to_dict(),
     }
