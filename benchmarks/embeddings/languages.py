@@ -1,6 +1,7 @@
 """Stock spaCy taggers of other languages than English, on little labelled text.
 
-    python -m benchmarks.embeddings.languages [--tasks german] [--sizes 250 1000] [--seeds 0 1 2]
+    python -m benchmarks.embeddings.languages [--tasks german] [--seeds 0 1 2]
+    python -m benchmarks.embeddings.languages --tables embeddings-languages-1000       with 1,000 sentences, slower
 
 Universal tags of six languages. Vectors are fitted to raw text as `tacenda embed fit --model vectors --language xx`
 fits them, and tokenized as spaCy tokenizes the language. Pipelines and training are those of `spacy_rows`. No setting
@@ -10,8 +11,9 @@ was chosen on a test part, which is looked at once, with the step that is best o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -166,7 +168,8 @@ def measure(name: str, row: pipelines.Row, size: int | None, seed: int) -> Row:
     return spacy_rows.measure(load(name), size, seed, nlp, docs)
 
 
-def rows(options: Any) -> Iterator[Row]:
+def rows(size: str, options: Any) -> Iterator[Row]:
+    options.sizes = [size]
     for row in spacy_rows.rows_of(options, "languages", ROWS, measure, inputs):
         runs = [str(value["n"]) for key, value in row.items() if key.startswith("test ")]
         fitted_to = fitted(row["task"])[2] if ROWS[row["row"]].words else {}
@@ -213,12 +216,9 @@ def picture(rows: list[Row]) -> None:
 
 
 if __name__ == "__main__":
-    table = Table(
-        "embeddings-languages",
-        PROTOCOL,
-        rows,
-        key="what",
-        seeds=lambda each: each.seeds,
-        after=picture,
+    name = "embeddings-languages"
+    tables = (
+        Table(name, PROTOCOL, partial(rows, "250"), "what", attrgetter("seeds"), picture),
+        Table(f"{name}-1000", PROTOCOL, partial(rows, "1000"), "what", attrgetter("seeds")),
     )
-    main(__doc__, table, tasks=tuple(LANGUAGES), sizes=["250", "1000"], seeds=spacy_rows.SEEDS)
+    main(__doc__, *tables, tasks=tuple(LANGUAGES), seeds=spacy_rows.SEEDS)
