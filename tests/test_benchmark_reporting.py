@@ -1,10 +1,14 @@
 """A result names what made it; a table is of one protocol and one state of the code; finished work is kept."""
 
+import importlib
 import json
+from pathlib import Path
 
 import pytest
 
+import benchmarks
 from benchmarks import freshness, kept, reporting
+from benchmarks.parts import PARTS
 from benchmarks.reporting import Options, Table
 from tacenda.errors import DataError
 
@@ -299,3 +303,16 @@ def test_data_that_are_not_here_end_a_benchmark_with_one_sentence(results, code,
     monkeypatch.setattr("sys.argv", ["made_up"])
     with pytest.raises(SystemExit, match=r"^the dataset ptb is not .* `tacenda data fetch ptb`\.$"):
         reporting.main("Measures.", Table("made-up", {}, rows, "who"))
+
+
+@pytest.mark.parametrize("module", sorted({part.module for part in PARTS}))
+def test_every_part_of_the_benchmarks_finds_what_it_imports(module):
+    place = f"benchmarks.{module}"
+    if (Path(benchmarks.__path__[0]) / module.replace(".", "/") / "__main__.py").exists():
+        place += ".__main__"
+    try:
+        importlib.import_module(place)
+    except ModuleNotFoundError as error:  # of another library, which is not needed to test ours
+        if str(error.name).startswith(("tacenda", "benchmarks")):
+            raise
+        pytest.skip(str(error))

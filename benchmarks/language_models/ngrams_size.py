@@ -31,7 +31,7 @@ from benchmarks import kept, reporting
 from benchmarks.language_models.scale import corpora
 from benchmarks.reporting import Row, Table, in_process, interleaved, main
 from tacenda import Corpus, datasets
-from tacenda.corpus.storage import GrowingArray, Place
+from tacenda.corpus.storage import GrowingArray
 from tacenda_lm import KneserNey
 
 PROTOCOL = {
@@ -72,15 +72,15 @@ def text_of(millions: int) -> Corpus:
 
     def make(folder: Path) -> None:
         rng = np.random.default_rng(0)
-        ids = GrowingArray("ids", np.int32, Place(folder))
-        offsets = GrowingArray("offsets", np.int64, Place(folder))
+        ids = GrowingArray(np.int32, folder / "ids.npy")
+        offsets = GrowingArray(np.int64, folder / "offsets.npy")
         offsets.append(np.zeros(1, np.int64))
-        while len(ids) < millions * 1_000_000:
+        while ids.size < millions * 1_000_000:
             chosen = [train.sentence(int(i)) for i in rng.integers(len(train), size=4096)]
             text = np.concatenate(chosen)
             anew = rng.random(len(text)) < 0.1
             text[anew] = train.ids[rng.integers(train.n_tokens, size=int(anew.sum()))]
-            offsets.append(len(ids) + np.cumsum(list(map(len, chosen))))
+            offsets.append(ids.size + np.cumsum(list(map(len, chosen))))
             ids.append(text)
         ids.finish(), offsets.finish()
 
