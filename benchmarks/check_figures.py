@@ -64,7 +64,7 @@ CHECKS = (
           "tokens,n-grams"),
     Check("lm-reading", f'{_LM}.reading --only "KneserNey(5), novels"', "gain,left out,bits"),
     Check("lm-budgets", f"{_LM}.budgets --tables lm-budgets --budget minute --text ptb", "valid,test"),
-    Check("lm-recurrent", f"{_LM}.recurrent --tables lm-recurrent --runs averaged --starts random --only start",
+    Check("lm-recurrent", f"{_LM}.recurrent --runs averaged --starts random --only start",
           "valid"),
     Check("lm-state-space", f"{_LM}.state_space --studies sparse", "development,test,gradients,Kneser-Ney", "row"),
     Check("lm-hidden-markov", f"{_HIDDEN} --only quick", "train,valid,test"),
