@@ -2,12 +2,16 @@
 
 import importlib
 import json
+import runpy
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 import benchmarks
 from benchmarks import freshness, kept, reporting
+from benchmarks.check_figures import CHECKS
 from benchmarks.parts import PARTS
 from benchmarks.reporting import Options, Table
 from tacenda.errors import DataError
@@ -316,3 +320,23 @@ def test_every_part_of_the_benchmarks_finds_what_it_imports(module):
         if str(error.name).startswith(("tacenda", "benchmarks")):
             raise
         pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.result)
+def test_benchmarks_understand_the_commands_that_check_their_figures(check, monkeypatch):
+    class Understood(Exception):
+        pass
+
+    def stop(*arguments, parse=reporting.parse, **declared):
+        parse(*arguments, **declared)
+        raise Understood
+
+    module, *arguments = shlex.split(check.command)
+    monkeypatch.setattr(sys, "argv", [module, *arguments, "--rows-to", "rows"])
+    monkeypatch.setattr(reporting, "parse", stop)
+    try:
+        runpy.run_module(f"benchmarks.{module}", run_name="__main__")
+    except Understood:
+        pass
+    except ModuleNotFoundError as error:
+        pytest.skip(f"{error}: another library, which no test of ours needs")
