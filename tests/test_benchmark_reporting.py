@@ -322,9 +322,10 @@ def test_every_part_of_the_benchmarks_finds_what_it_imports(module):
         pytest.skip(str(error))
 
 
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.result)
 def test_benchmarks_understand_the_commands_that_check_their_figures(check, monkeypatch):
-    class Understood(Exception):
+    class Understood(Exception):  # noqa: N818 - it is none
         pass
 
     def stop(*arguments, parse=reporting.parse, **declared):
