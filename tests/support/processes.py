@@ -38,6 +38,43 @@ def command_line(monkeypatch, capsys, *first):
 
 
 @pytest.fixture
+def printed(run):
+    """What the command prints with these arguments, where it ends well."""
+
+    def printed(*arguments):
+        status, out, err = run(*arguments)
+        assert status == 0, err
+        return out
+
+    return printed
+
+
+@pytest.fixture
+def refused(run):
+    """What the command says on standard error where it refuses these arguments: no traceback, and no output."""
+
+    def refused(*arguments, status=1):
+        found, out, err = run(*arguments)
+        assert (found, out) == (status, ""), arguments
+        assert "Traceback" not in err
+        return err
+
+    return refused
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file of the test's folder and give its path."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.write_text(content, encoding="utf8")
+        return path
+
+    return write
+
+
+@pytest.fixture
 def no_child_left():
     """Kill child processes that the test leaves behind."""
     others = set(multiprocessing.active_children())  # such as workers that joblib keeps for later

@@ -1,12 +1,15 @@
 """Shared by the tests: what needs torch is skipped without it, and the command line."""
 
+import io
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import support.timeless  # noqa: F401
-from support.processes import command_line, no_child_left  # noqa: F401
+from support.modules import load_module
+from support.processes import command_line, no_child_left, printed, refused, write  # noqa: F401
 from tacenda.errors import PluginUnavailableError
 
 collect_ignore: list[str] = []
@@ -40,6 +43,27 @@ def _skipping_without_torch():
 def run(monkeypatch, capsys):
     """``tacenda lm`` with these arguments: exit status, standard output, standard error."""
     return command_line(monkeypatch, capsys, "lm")
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """Give bytes to standard input."""
+
+    def give(data):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return give
+
+
+@pytest.fixture(scope="module")
+def oracles(request):
+    """The module ``oracles`` next to the test."""
+    return load_module(request.path.with_name("oracles.py"))
+
+
+@pytest.fixture
+def kenlm():
+    return pytest.importorskip("kenlm", reason="the kenlm module is not installed")
 
 
 @pytest.fixture(scope="module", autouse=True)

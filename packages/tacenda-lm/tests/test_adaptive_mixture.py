@@ -103,12 +103,8 @@ def test_what_is_fitted_is_the_best_near_it_and_better_than_fixed_weights(models
     assert best <= fixed.perplexity(VALID, context=context).value + 1e-6
     weights = np.array(list(mixture.weights.values()))
     for change in itertools.product((0.9, 1.0, 1.1), repeat=4):
-        near = AdaptiveMixture(
-            models,
-            weights * change[:3],
-            adaptation=mixture.adaptation * change[3],
-            memory=mixture.memory,
-        )
+        numbers = {"adaptation": mixture.adaptation * change[3], "memory": mixture.memory}
+        near = AdaptiveMixture(models, weights * change[:3], **numbers)
         assert near.perplexity(VALID, context=context).value >= best - 1e-5
     assert mixture.fitted_on["weights_n_tokens"] == mixture.perplexity(VALID).n_tokens
 
@@ -126,11 +122,10 @@ def test_it_follows_a_text_that_changes():
     for used in (parts[:2], parts):  # a component without weight is evidence about the others
         mixture = AdaptiveMixture(used, [1, 1, 0][: len(used)]).fit_weights(text, context="stream")
         assert mixture.adaptation > 0
+        changed = [factor * mixture.adaptation for factor in (0.96, 1.04)]
         near = (
-            AdaptiveMixture(
-                used, mixture.weights, adaptation=each * mixture.adaptation, memory=mixture.memory
-            )
-            for each in (0.96, 1.04)
+            AdaptiveMixture(used, mixture.weights, adaptation=each, memory=mixture.memory)
+            for each in changed
         )
         found, other, *worse = (
             m.perplexity(text, context="stream").value for m in (mixture, fixed, *near)

@@ -1,5 +1,6 @@
 """Mixtures against sums written out, and weights against a search."""
 
+import dataclasses
 import itertools
 import json
 import warnings
@@ -24,6 +25,8 @@ from tacenda_lm.mixture import fit_weights
 from tacenda_lm.sequences import encode_sentences
 
 TEXT, VALID = sample_sentences(), sample_sentences(80, seed=3)
+#: Log-probabilities of three components, for some tokens.
+ROWS = st.lists(st.tuples(*[st.floats(-20, 0)] * 3), min_size=1, max_size=30)
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +79,7 @@ def test_fitted_weights_are_the_best(models):
 
 
 @settings(max_examples=50)
-@given(
-    st.lists(
-        st.tuples(st.floats(-20, 0), st.floats(-20, 0), st.floats(-20, 0)), min_size=1, max_size=30
-    )
-)
+@given(ROWS)
 def test_em_ends_where_no_weight_wants_to_change(rows):
     """At the optimum sum_t p_k / p is n for every component with weight, and at most n without."""
     scores = np.array(rows).T
@@ -92,12 +91,7 @@ def test_em_ends_where_no_weight_wants_to_change(rows):
 
 
 @settings(max_examples=25)
-@given(
-    st.lists(
-        st.tuples(st.floats(-20, 0), st.floats(-20, 0), st.floats(-20, 0)), min_size=1, max_size=30
-    ),
-    st.tuples(st.floats(0.1, 1), st.floats(0.1, 1), st.just(0.0) | st.floats(0.1, 1)),
-)
+@given(ROWS, st.tuples(st.floats(0.1, 1), st.floats(0.1, 1), st.just(0.0) | st.floats(0.1, 1)))
 def test_fitted_weights_are_those_of_a_plain_loop(rows, start):
     weights = [weight / sum(start) for weight in start]
     begin, likely = np.array(weights), np.exp(rows).tolist()
@@ -237,17 +231,22 @@ def test_weights_that_do_not_fit_are_refused(models, weights, message):
         Mixture(models, weights)
 
 
-def test_a_mixture_of_nothing_or_of_other_things_is_refused():
-    with pytest.raises(ConfigurationError, match="needs models"):
-        Mixture()
-    with pytest.raises(ConfigurationError, match="language models"):
-        Mixture([object()])
-    with pytest.raises(ConfigurationError, match="needs models"):
-        Mixture(None)
-    with pytest.raises(ConfigurationError, match="not a KneserNey: give a list"):
-        Mixture(KneserNey())
-    with pytest.raises(ConfigurationError, match="a str is not one"):
-        Mixture("ab")
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ((), "needs models"),
+        ((None,), "needs models"),
+        (([object()],), "language models"),
+        ((KneserNey(),), "not a KneserNey: give a list"),
+        (("ab",), "a str is not one"),
+    ],
+)
+def test_a_mixture_of_nothing_or_of_other_things_is_refused(wrong, message):
+    with pytest.raises(ConfigurationError, match=message):
+        Mixture(*wrong)
+
+
+def test_weights_of_components_that_are_not_fitted_cannot_be_fitted():
     with pytest.raises(NotFittedError):
         Mixture([KneserNey()]).fit_weights([["a"]])
 
@@ -279,8 +278,6 @@ def test_a_mixture_whose_parts_do_not_fit_is_refused(models, tmp_path):
         {"nested": {}},
         {"nested": {**found.nested, "order-1": KneserNey(order=1).fit([["x"]]).to_artifact()}},
     ):
-        import dataclasses
-
         with pytest.raises(ArtifactError):
             Mixture.from_artifact(dataclasses.replace(found, **change))
     assert json.dumps(found.config)
@@ -301,8 +298,7 @@ def test_weights_do_not_outlive_the_components_in_silence(tmp_path):
     fixed = Mixture([first, second], [1, 3])
     for each in (mixture, outer, fixed):
         each.save(tmp_path / "same")
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with warnings.catch_warnings(action="error"):
             each.score("a0 b1")
             Mixture.load(tmp_path / "same").score("a0 b1")
     second.fit(TEXT[:50] + VALID)
@@ -310,22 +306,19 @@ def test_weights_do_not_outlive_the_components_in_silence(tmp_path):
     for each, names in ((mixture, "'one', 'two'"), (outer, "'model-0'")):
         with pytest.warns(TacendaWarning, match=rf"fitted again \({names}\): call fit_weights"):
             each.score("a0 b1")
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with warnings.catch_warnings(action="error"):
             each.score("a0 b1")
             fixed.score("a0 b1")
     with pytest.raises(CorpusError):
         mixture.fit_weights([["<s>"]])
     mixture.save(tmp_path / "stale")
     stale = Mixture.load(tmp_path / "stale")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         stale.fit_weights(VALID).score("a0 b1")
     with pytest.warns(TacendaWarning, match="fitted again"):
         Mixture.load(tmp_path / "stale").score("a0 b1")
     with pytest.raises(TypeError):
         mixture.components["one"] = second
     mixture.fit_weights(VALID).save(tmp_path / "again")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         Mixture.load(tmp_path / "again").score("a0 b1")

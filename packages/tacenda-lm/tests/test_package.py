@@ -48,11 +48,8 @@ def test_the_entry_points_lead_to_classes_of_these_names():
     for name, target in points["tacenda.language_models"].items():
         module, _, attribute = target.partition(":")
         found = getattr(import_module(module), attribute)
-        assert (found.kind, found.name, found.distribution) == (
-            "language_models",
-            name,
-            "tacenda-lm",
-        )
+        expected = ("language_models", name, "tacenda-lm")
+        assert (found.kind, found.name, found.distribution) == expected
     for target in points["tacenda.commands"].values():
         module, _, attribute = target.partition(":")
         assert getattr(import_module(module), attribute).registered_commands

@@ -5,15 +5,7 @@ import pytest
 
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, FittingError
-from tacenda_lm import (
-    FRBM,
-    AdaptiveMixture,
-    KneserNey,
-    Mixture,
-    NeuralCache,
-    RecurrentLM,
-    TemporalFRBM,
-)
+from tacenda_lm import FRBM, KneserNey, Mixture, NeuralCache, RecurrentLM, TemporalFRBM
 
 SENTENCES = [f"w{i % 5} w{i % 3} w{i % 7}" for i in range(40)]
 SMALL = {"width": 3, "epochs": 1, "streams": 2}
@@ -52,26 +44,6 @@ def test_names_that_no_folder_can_have_are_refused_before_the_fit(name):
     with pytest.raises(ConfigurationError, match="cannot name a nested model"):
         Mixture({name: KneserNey(order=2)}).fit(SENTENCES)
     assert Mixture({name: KneserNey(order=2).fit(SENTENCES)}).score("w1 w2") < 0
-
-
-def test_weights_of_an_adaptive_mixture_are_fitted_as_they_are_used():
-    """Also where a component has no weight: with what was found, no adaptation nearby is better."""
-    texts = (SENTENCES, ["w1 w1 w1 w4"] * 20 + SENTENCES[:9], ["w6 w5"] * 40 + SENTENCES[:7])
-    vocabulary = Corpus.from_sentences([s.split() for t in texts for s in t]).vocabulary
-    models = [
-        KneserNey(order=2).fit(Corpus.from_sentences([s.split() for s in t], vocabulary=vocabulary))
-        for t in texts
-    ]
-    text = [*SENTENCES[:8], *["w1 w1 w1 w4 w1 w1"] * 4, *SENTENCES[20:30]] * 3
-    found = AdaptiveMixture(models, [1, 1, 0]).fit_weights(text)
-    best = float(found.perplexity(text, context="stream"))
-    weights = list(found.weights.values())
-    assert weights[2] == 0
-    assert found.adaptation > 0.01
-    for factor in (0.95, 1.05):
-        near = found.adaptation * factor
-        other = AdaptiveMixture(models, weights, adaptation=near, memory=found.memory)
-        assert float(other.perplexity(text, context="stream")) > best
 
 
 def test_a_temporal_machine_may_learn_in_another_way_than_the_plain_one():

@@ -215,10 +215,9 @@ def test_a_perplexity_worse_than_any_guess_is_announced_once(monkeypatch, recwar
     assert not recwarn.list
 
 
-def test_perplexity_takes_text_in_any_form(model, tmp_path):
+def test_perplexity_takes_text_in_any_form(model, write):
     lines = ["a b", "c b a", "b"]
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join([*lines, "", " "]), encoding="utf8")
+    path = write("text.txt", "\n".join([*lines, "", " "]))
     corpus = Corpus.from_text(path, vocabulary=model.vocabulary)
     expected = model.perplexity([line.split() for line in lines]).to_dict()
     for text in (path, corpus, lines, (line for line in lines)):
@@ -235,23 +234,14 @@ LINES = ["a b", "c b a", "zebra"]
 
 
 @pytest.fixture
-def path(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(LINES) + "\n", encoding="utf8")
-    return path
+def path(write):
+    return write("text.txt", "\n".join(LINES) + "\n")
 
 
 def every_form(path, vocabulary):
     corpus = Corpus.from_text(path, vocabulary=vocabulary)
-    return [
-        path,
-        [path],
-        "\n".join(LINES),
-        LINES,
-        [line.split() for line in LINES],
-        iter(LINES),
-        corpus,
-    ]
+    words = [line.split() for line in LINES]
+    return [path, [path], "\n".join(LINES), LINES, words, iter(LINES), corpus]
 
 
 TAKES_TEXT = {
@@ -282,10 +272,8 @@ def test_every_function_of_texts_takes_every_form(model, path, name, form):
 @pytest.mark.parametrize("form", range(7))
 def test_fit_takes_every_form_as_text_and_as_held_out_text(path, form):
     expected = KneserNey(order=2).fit(path, valid=path)
-    vocabulary = expected.vocabulary
-    model = KneserNey(order=2).fit(
-        every_form(path, vocabulary)[form], valid=every_form(path, vocabulary)[form]
-    )
+    text, valid = (every_form(path, expected.vocabulary)[form] for _ in range(2))
+    model = KneserNey(order=2).fit(text, valid=valid)
     assert model.score("a b c") == pytest.approx(expected.score("a b c"))
     assert model.figures[0]["value"] == pytest.approx(expected.figures[0]["value"])
 
@@ -331,9 +319,7 @@ def test_another_vocabulary_is_refused(model):
 
 
 def test_a_context_of_another_name_is_refused(model):
-    with pytest.raises(
-        ConfigurationError, match="context must be 'sentence' or 'stream', not 'doc"
-    ):
+    with pytest.raises(ConfigurationError, match="must be 'sentence' or 'stream', not 'doc"):
         model.perplexity([["a", "b"]], context="document")
 
 

@@ -5,39 +5,26 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
+import tacenda_lm as lm
 from tacenda.errors import DataError
 from tacenda.testing.models import assert_refuses
 from tacenda.testing.samples import sample_sentences
-from tacenda_lm import (
-    FRBM,
-    HLBL,
-    HMM,
-    LBL,
-    VLHMM,
-    KneserNey,
-    Mixture,
-    NeuralCache,
-    RecurrentLM,
-    StateSpaceLM,
-    TemporalFRBM,
-    UnigramCache,
-)
 from tacenda_lm.states import State
 
 SMALL = {"width": 6, "epochs": 1}
 MODELS = {
-    "n-grams": lambda: KneserNey(order=3),
-    "HLBL": lambda: HLBL(**SMALL),
-    "LBL": lambda: LBL(**SMALL),
-    "FRBM": lambda: FRBM(features=5, hidden=6, epochs=1),
-    "temporal FRBM": lambda: TemporalFRBM(features=5, hidden=6, epochs=1, frbm_epochs=1),
-    "recurrent": lambda: RecurrentLM(**SMALL),
-    "state space": lambda: StateSpaceLM(internal=3, features=4, epochs=1),
-    "VLHMM": lambda: VLHMM(**SMALL, n_classes=4, states_per_class=2),
-    "HMM": lambda: HMM(n_states=5, epochs=1),
-    "unigram cache": UnigramCache,
-    "neural cache": lambda: NeuralCache.over(RecurrentLM(**SMALL)),
-    "mixture": lambda: Mixture([UnigramCache(), RecurrentLM(**SMALL)]),
+    "n-grams": lambda: lm.KneserNey(order=3),
+    "HLBL": lambda: lm.HLBL(**SMALL),
+    "LBL": lambda: lm.LBL(**SMALL),
+    "FRBM": lambda: lm.FRBM(features=5, hidden=6, epochs=1),
+    "temporal FRBM": lambda: lm.TemporalFRBM(features=5, hidden=6, epochs=1, frbm_epochs=1),
+    "recurrent": lambda: lm.RecurrentLM(**SMALL),
+    "state space": lambda: lm.StateSpaceLM(internal=3, features=4, epochs=1),
+    "VLHMM": lambda: lm.VLHMM(**SMALL, n_classes=4, states_per_class=2),
+    "HMM": lambda: lm.HMM(n_states=5, epochs=1),
+    "unigram cache": lm.UnigramCache,
+    "neural cache": lambda: lm.NeuralCache.over(lm.RecurrentLM(**SMALL)),
+    "mixture": lambda: lm.Mixture([lm.UnigramCache(), lm.RecurrentLM(**SMALL)]),
 }
 
 
@@ -46,9 +33,7 @@ def fitted(name):
     return MODELS[name]().fit(sample_sentences(40))
 
 
-@pytest.mark.parametrize("value", [3.5, b"seven b", frozenset({1}), None], ids=str)
-@pytest.mark.parametrize("name", MODELS)
-def test_a_state_that_is_none_of_the_model_is_refused(name, value):
+def assert_refuses_state(name, value):
     model, state = fitted(name), State(value)
     word = next(n for n, word in enumerate(model.vocabulary.words) if not word.startswith("<"))
     acts = {
@@ -58,7 +43,13 @@ def test_a_state_that_is_none_of_the_model_is_refused(name, value):
         "log_probs": lambda: model.log_probs([state]),
     }
     for act_name, act in acts.items():
-        assert_refuses(act, DataError, f"{act_name} of a state that holds {value!r}")
+        assert_refuses(act, DataError, f"{name}, {act_name} of a state that holds {value!r:.40}")
+
+
+@pytest.mark.parametrize("value", [3.5, b"seven b", frozenset({1}), None], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_state_that_is_none_of_the_model_is_refused(name, value):
+    assert_refuses_state(name, value)
 
 
 @pytest.mark.parametrize("other", ["recurrent", "unigram cache", "mixture", "VLHMM", "state space"])
@@ -111,23 +102,11 @@ def test_there_is_a_word_for_each_state(name):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("LBL", ()),
-        ("LBL", (1, 2, 3) * 20),
-        ("LBL", (10**6,)),
-        ("LBL", ("a",)),
-        ("VLHMM", (99, bytes(8))),
-        ("VLHMM", (0, bytes(12))),
-        ("VLHMM", (-1, bytes(8))),
-        ("HMM", (1, bytes(20))),
-        ("HMM", ("a", bytes(20))),
+        *(("LBL", words) for words in ((), (1, 2, 3) * 20, (10**6,), ("a",))),
+        *(("VLHMM", value) for value in ((99, bytes(8)), (0, bytes(12)), (-1, bytes(8)))),
+        *(("HMM", (first, bytes(20))) for first in (1, "a")),
+        *(("temporal FRBM", value) for value in ((1, 2), ((0,), b""), ((0,), b"123"), 7)),
     ],
 )
 def test_a_state_of_a_model_of_another_size_is_refused(name, value):
-    model, state = fitted(name), State(value)
-    word = next(n for n, each in enumerate(model.vocabulary.words) if not each.startswith("<"))
-    for act in (
-        lambda: model.advance(state, word),
-        lambda: model.log_probs([state]),
-        lambda: model.score_from(state, np.array([word, word])),
-    ):
-        assert_refuses(act, DataError, f"{name} of a state that holds {value!r:.40}")
+    assert_refuses_state(name, value)

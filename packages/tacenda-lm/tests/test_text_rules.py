@@ -20,17 +20,13 @@ def lm():
 
 
 @pytest.fixture
-def path(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(LINES) + "\n", encoding="utf8")
-    return path
+def path(write):
+    return write("text.txt", "\n".join(LINES) + "\n")
 
 
 @pytest.fixture
-def marked(tmp_path):
-    path = tmp_path / "marked.txt"
-    path.write_text("\n".join(MARKED) + "\n", encoding="utf8")
-    return path
+def marked(write):
+    return write("marked.txt", "\n".join(MARKED) + "\n")
 
 
 # -- marks ---------------------------------------------------------------------------------------------
@@ -106,8 +102,7 @@ def test_a_text_of_unknown_words_or_of_another_tokenizer_is_announced_once(tmp_p
     line = "the cat, the dog. (the mat) the dog, the cat."
     with pytest.warns(TacendaWarning, match="of 60 words .* give tokenizer='words'"):
         lm.perplexity("\n".join([line] * 6))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         lm.perplexity("\n".join([line] * 6))  # said once
         again.perplexity("\n".join([line] * 6), tokenizer="words")
         again.perplexity([["x"]] * 49)

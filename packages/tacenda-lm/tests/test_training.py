@@ -6,6 +6,8 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.texts import text
 from tacenda import Corpus
@@ -29,7 +31,7 @@ from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
 from tacenda_lm.log_bilinear.lbl import LBLTrainer
 from tacenda_lm.recurrent import RecurrentTrainer
 from tacenda_lm.state_space import GradientTrainer, RulesTrainer
-from tacenda_lm.training import perplexity_of
+from tacenda_lm.training import perplexity_of, sum_by_row
 
 TREE = {"width": 12, "context": 2, "epochs": 3, "copies": 2}
 FLAT = {"width": 8, "context": 2, "epochs": 4, "batch_words": 32}
@@ -205,8 +207,7 @@ def test_nan_from_the_start_is_an_error(kind, options, trainer, monkeypatch):
 )  # fmt: skip
 def test_a_held_out_text_that_becomes_hopeless_in_the_first_epoch_is_one_error(model):
     """There is no model to keep but the untrained one, and numpy has nothing to say."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         warnings.filterwarnings("ignore", "hidden_sums runs on the slow reference kernel")
         with pytest.raises(
             FittingError, match=r"^the evaluation is inf .*first epoch.*no model to keep"
@@ -220,8 +221,7 @@ def test_a_held_out_text_that_becomes_hopeless_in_the_first_epoch_is_one_error(m
     [(0.0, 1.0), (2.5, np.exp(2.5)), (1e4, np.inf), (np.inf, np.inf), (np.nan, np.nan)],
 )
 def test_a_perplexity_is_infinite_where_it_would_overflow(nats, perplexity):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         np.testing.assert_equal(perplexity_of(nats), perplexity)
 
 
@@ -251,3 +251,18 @@ def test_a_model_can_be_pickled_for_another_process(model):
     model.fit(text())
     again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
     assert again.perplexity(text(5, 2)) == model.perplexity(text(5, 2))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 5), st.integers(0, 99))
+def test_gradients_of_a_row_are_those_of_all_its_reads(dtype, rows, width, seed):
+    rows = np.array(rows, np.int64)
+    gradients = np.random.default_rng(seed).standard_normal((len(rows), width)).astype(dtype)
+    table = np.zeros((10, width))
+    np.add.at(table, rows, gradients)
+
+    found, sums = sum_by_row(rows, gradients)
+
+    assert found.tolist() == sorted(set(rows.tolist()))
+    assert sums.dtype == dtype
+    assert sums == pytest.approx(table[found], abs=1e-5)

@@ -78,9 +78,7 @@ def test_the_gradient_through_time_is_that_of_autograd(oracles, across, monkeypa
     p = oracles.machine(temporal=True)
     text = np.array([1, 3, 0, 2, 5, 4, 0, 1, 1, 2, 4, 0, 3, 5, 0, 2, 2, 0], np.int32)
     stream = Stream.of(text, np.array([0, len(text)]), 0, across)
-    settings = TemporalFRBM(
-        features=3, hidden=4, batch_words=20, piece_words=5
-    ).settings  # fmt: skip
+    settings = TemporalFRBM(features=3, hidden=4, batch_words=20, piece_words=5).settings
     trainer, taken = TemporalTrainer(settings, p, stream, None), []
     monkeypatch.setattr(trainer, "climb", lambda *given: taken.append(given))
     n = -(-len(stream.ids) // 10)
@@ -113,18 +111,18 @@ def flat(found):
     )
 
 
-def inputs_at(p, batch, t):
-    features = context_features(p, batch)[t : t + 1]
-    return inputs_of_contexts(p, features, None)
+def each_context(oracles, p):
+    """The words of each context, the word that follows, and the inputs of the hidden units."""
+    batch = oracles.contexts(p)
+    inputs = inputs_of_contexts(p, context_features(p, batch), None)
+    for t in range(len(batch.targets)):
+        yield oracles.context_of(batch, t), batch.targets[t : t + 1], inputs[t : t + 1]
 
 
 def test_expectations_under_the_model_are_those_of_all_words_and_hidden_states(oracles):
     """Eq 3.7 itself: E_D - E_M, enumerated."""
     p = oracles.machine()
-    batch = oracles.contexts(p)
-    for t in range(len(batch.targets)):
-        words, own = oracles.context_of(batch, t), batch.targets[t : t + 1]
-        inputs = inputs_at(p, batch, t)
+    for words, own, inputs in each_context(oracles, p):
         negative = whole_expectation(p, pack_word_inputs(p), inputs, own, 0, None)
         expected = sum(
             q * oracles.statistics(p, own[0], h, words)
@@ -141,9 +139,7 @@ def test_expectations_under_the_model_are_those_of_all_words_and_hidden_states(o
 def test_the_expectation_of_contrastive_divergence_is_that_of_all_its_samples(oracles):
     """h given the word, a word given h, and the statistics of h given that word: every sample with its probability."""
     p = oracles.machine(hidden=3)
-    batch = oracles.contexts(p)
-    for t in range(len(batch.targets)):
-        words, own = oracles.context_of(batch, t), batch.targets[t : t + 1]
+    for words, own, inputs in each_context(oracles, p):
         reached = np.zeros(len(p.words))
         for q, h in zip(oracles.given_word(p, own[0], words), oracles.states(p), strict=True):
             reached += q * oracles.given_hidden(p, h, words)
@@ -154,7 +150,7 @@ def test_the_expectation_of_contrastive_divergence_is_that_of_all_its_samples(or
             for h, q in zip(oracles.states(p), oracles.given_word(p, w, words), strict=True):
                 expected = expected - r * q * oracles.statistics(p, w, h, words)
         negative = Negative(np.arange(len(p.words))[None], reached[None], 0.0)
-        found = contrast(p, inputs_at(p, batch, t), own, negative)
+        found = contrast(p, inputs, own, negative)
         np.testing.assert_allclose(flat(found), expected, atol=1e-12)
 
 
@@ -170,26 +166,16 @@ class Chosen:
 
 def test_mean_field_updates_are_those_of_section_3_1_2_in_every_state_of_the_hidden_units(oracles):
     p = oracles.machine(hidden=3)
-    batch = oracles.contexts(p)
-    for t in range(len(batch.targets)):
-        words, own = oracles.context_of(batch, t), batch.targets[t : t + 1]
-        inputs = inputs_at(p, batch, t)
+    for words, own, inputs in each_context(oracles, p):
         for h in oracles.states(p):
             v = oracles.given_hidden(p, h, words)
             r = v @ p.words
             hidden = sigmoid(inputs[0] + r @ p.outputs)
             present = sigmoid(inputs[0] + p.words[own[0]] @ p.outputs)
             one = np.eye(len(p.words))[own[0]]
-            expected = np.concatenate(
-                [
-                    (
-                        np.outer(one, present @ p.outputs.T) - np.outer(v, hidden @ p.outputs.T)
-                    ).ravel(),
-                    (np.outer(p.words[own[0]], present) - np.outer(r, hidden)).ravel(),
-                    one - v,
-                    present - hidden,
-                ]
-            )
+            rows = np.outer(one, present @ p.outputs.T) - np.outer(v, hidden @ p.outputs.T)
+            outputs = np.outer(p.words[own[0]], present) - np.outer(r, hidden)
+            expected = np.concatenate([rows.ravel(), outputs.ravel(), one - v, present - hidden])
             found, loss = by_mean_field(p, inputs, own, 1, Chosen(h))
             np.testing.assert_allclose(flat(found), expected, atol=1e-12)
             assert loss == pytest.approx(-np.log(v[own[0]]), rel=1e-9)

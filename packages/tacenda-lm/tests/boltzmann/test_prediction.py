@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda.errors import DataError
 from tacenda_lm.boltzmann import _TOKENS, BoltzmannPredictor
-from tacenda_lm.states import State
 from tacenda_lm.streams import Stream
 
 END = 0
@@ -78,10 +76,3 @@ def test_a_word_long_ago_changes_what_the_temporal_model_predicts_and_only_that(
             states_after.append(state)
         rows = model.log_probs(states_after)
         assert (np.abs(rows[0] - rows[1]).max() > 1e-3) == temporal
-
-
-@pytest.mark.parametrize("value", [(1, 2), ((0,), b""), ((0,), b"123"), 7])
-def test_a_state_of_another_model_is_refused(oracles, value):
-    model = BoltzmannPredictor(oracles.single(oracles.machine(temporal=True)), END)
-    with pytest.raises(DataError, match="state"):
-        model.log_probs([State(value)])

@@ -12,7 +12,6 @@ from tacenda import Corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
 from tacenda_lm import VLHMM, BrownClusters, brown_clusters
 from tacenda_lm.hidden_markov import brown
-from tacenda_lm.hidden_markov.word_classes import word_classes
 
 TYPES = 9  # 0 is </s>
 SENTENCES = st.lists(st.lists(st.integers(1, TYPES - 1), max_size=8), min_size=1, max_size=12)
@@ -143,14 +142,6 @@ def test_it_is_the_same_every_time():
 
 
 # -- as classes of a hidden Markov model -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("n_classes", [2, 5, 14, 30])
-def test_no_class_is_empty_and_the_end_is_alone(n_classes):
-    stream = drawn(500, 20)  # of 30 words, some of which do not occur
-    classes = word_classes(stream, 30, n_classes, boundary=0, method="brown")
-    assert np.bincount(classes, minlength=n_classes).all()
-    assert (classes == classes[0]).sum() == 1
 
 
 def test_a_model_of_brown_clusters_learns():

@@ -73,7 +73,7 @@ def test_kinds_of_words_are_found():
         assert len(set(classes[words])) == 1
 
 
-@pytest.mark.parametrize("method", ["exchange", "predictive"])
+@pytest.mark.parametrize("method", ["exchange", "predictive", "brown"])
 @pytest.mark.parametrize("n_classes", [2, 7, 14])
 def test_no_class_is_empty_and_the_end_is_alone(method, n_classes):
     classes = word_classes(stream(), 14, n_classes, boundary=0, method=method)

@@ -1,7 +1,5 @@
 """What goes wrong with hidden Markov models: every fault is one sentence, or is none."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -32,22 +30,20 @@ def model(request):
     return request.param().fit(text())
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_rate_that_diverges_at_once_is_said_and_nothing_else(kind):
     model = VLHMM(**{**SMALL, **kind}, learning_rate=5e4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(FittingError, match=r"first epoch.*use a lower learning rate"):
-            model.fit(text())
+    with pytest.raises(FittingError, match=r"first epoch.*use a lower learning rate"):
+        model.fit(text())
 
 
 @pytest.mark.parametrize(
     "settings", [{"states_per_class": 65536}, {"states_per_class": 2048, "width": 16384}]
 )
 def test_more_states_than_the_machine_holds_are_refused_before_they_are_made(settings):
-    with pytest.raises(
-        ConfigurationError, match=r"training needs about .* GB.*fewer states_per_class"
-    ):
+    said = r"training needs about .* GB.*fewer states_per_class"
+    with pytest.raises(ConfigurationError, match=said):
         VLHMM(**{**SMALL, "n_classes": 10, **settings}).fit(text())
 
 

@@ -25,6 +25,10 @@ KINDS = [
     {"n_classes": 1, "transitions": "features", "advanced": {"n_features": 3}},
 ]
 
+#: Three sentences of six words in three classes.
+IDS, OFFSETS = np.array([0, 3, 2, 5, 1, 4, 4, 2, 1, 0], np.int32), np.array([0, 4, 5, 10])
+LEXICON = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
+
 
 @pytest.mark.parametrize(
     ("n_tokens", "n_types", "epochs"),
@@ -93,22 +97,19 @@ def test_scores_are_those_of_the_whole_matrix(any_model):
 
 def test_the_gradient_is_that_of_the_whole_computation():
     """Against autograd through time, over the network's own parameters, for every kind of transitions."""
-    sentences = [[0, 3, 2, 5], [1], [4, 4, 2, 1, 0]]
-    ids, offsets = np.concatenate(sentences).astype(np.int32), np.array([0, 4, 5, 10])
-    lexicon = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
     for kind in ("two_level", "flat", "features"):
         advanced = {"n_features": 5} if kind == "features" else {}
         settings = VLHMMSettings(
             n_classes=3, states_per_class=3, width=4, transitions=kind, advanced=advanced
         )
-        network = draw_network(settings, lexicon, ids, offsets).double()
+        network = draw_network(settings, LEXICON, IDS, OFFSETS).double()
         kept = torch.tensor([[0, 2], [0, 1], [1, 2]])
-        observed = Observed.of(ids, offsets, lexicon)
-        found = network.log_likelihood(network(kept), observed, lexicon)
+        observed = Observed.of(IDS, OFFSETS, LEXICON)
+        found = network.log_likelihood(network(kept), observed, LEXICON)
         found.backward()
         gradients = {name: p.grad.clone() for name, p in network.named_parameters()}
         network.zero_grad()
-        expected = through_time(network(kept), ids, offsets, lexicon, kind)
+        expected = through_time(network(kept), IDS, OFFSETS, LEXICON, kind)
         expected.backward()
         assert found.item() == pytest.approx(expected.item(), abs=1e-10)
         for name, parameter in network.named_parameters():
@@ -146,13 +147,10 @@ def through_time(out, ids, offsets, lexicon, kind):
 
 def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps(monkeypatch):
     """Of every step up to the hundredth and then of every tenth, newer ones weighing more."""
-    sentences = [[0, 3, 2, 5], [1], [4, 4, 2, 1, 0]]
-    ids, offsets = np.concatenate(sentences).astype(np.int32), np.array([0, 4, 5, 10])
-    lexicon = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
     monkeypatch.setattr(training, "_AVERAGING", 0.8)
     settings = VLHMMSettings(n_classes=3, states_per_class=2, state_dropout=0.0, width=4)
-    network = draw_network(settings, lexicon, ids, offsets)
-    trainer = Trainer(settings, network, lexicon, ids, offsets, (ids, offsets))
+    network = draw_network(settings, LEXICON, IDS, OFFSETS)
+    trainer = Trainer(settings, network, LEXICON, IDS, OFFSETS, (IDS, OFFSETS))
     passed, weights = [], np.zeros(140)
     for n in range(1, len(weights) + 1):
         trainer.step(np.arange(3), 0.02)
@@ -171,9 +169,19 @@ def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps(monke
     perplexity = trainer.evaluate()
     for name, p in network.named_parameters():
         np.testing.assert_array_equal(p.detach(), passed[-1][name])
-    averaged, observed = trainer.averaged, Observed.of(ids, offsets, lexicon)
-    total = averaged.log_likelihood(averaged(None), observed, lexicon)
-    assert perplexity == pytest.approx(float(torch.exp(-total.detach() / len(ids))), rel=1e-5)
+    averaged, observed = trainer.averaged, Observed.of(IDS, OFFSETS, LEXICON)
+    total = averaged.log_likelihood(averaged(None), observed, LEXICON)
+    assert perplexity == pytest.approx(float(torch.exp(-total.detach() / len(IDS))), rel=1e-5)
+
+
+def test_sums_over_rows_in_the_gradient_are_the_same_with_numpy_and_with_torch():
+    rng = np.random.default_rng(0)
+    like, values = np.empty((4, 3), np.float32), rng.standard_normal((3, 3)).astype(np.float32)
+    rows = np.array([1, 1, 3])
+    expected = [[0, 0, 0], values[0] + values[1], [0, 0, 0], values[2]]
+    np.testing.assert_array_equal(training._sum_at(like, rows, values), expected)
+    found = training._sum_at(torch.from_numpy(like), rows, torch.from_numpy(values))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_the_fitted_model_is_the_one_that_did_best_on_the_held_out_text(model):

@@ -14,13 +14,15 @@ from tacenda_lm.log_bilinear import hlbl, lbl
 torch = pytest.importorskip("torch")
 
 SETTINGS = {"width": 12, "context": 3, "copies": 2, "epochs": 2}
-KINDS = [{}, {"tail_rates": ()}]
 PLAIN = {"width": 12, "context": 3, "epochs": 2, "batch_words": 64}
-KINDS_OF_LBL = [
-    {},
-    {"loss": "nce", "advanced": {"noise_words": 20}},
-    {"advanced": {"tied": False, "context_matrices": "diagonal"}},
-    {"loss": "nce", "advanced": {"tied": False}},
+LIKELIHOOD, NOISE = {}, {"loss": "nce", "advanced": {"noise_words": 20}}
+KINDS = [
+    (HLBL, SETTINGS),
+    (HLBL, {**SETTINGS, "advanced": {"tail_rates": ()}}),
+    (LBL, PLAIN),
+    (LBL, {**PLAIN, **NOISE}),
+    (LBL, {**PLAIN, "advanced": {"tied": False, "context_matrices": "diagonal"}}),
+    (LBL, {**PLAIN, "loss": "nce", "advanced": {"tied": False}}),
 ]
 
 
@@ -31,38 +33,20 @@ def texts():
     return train, tacenda.Corpus.from_sentences(sentences[120:], vocabulary=train.vocabulary)
 
 
-def fitted(texts, kind, **more):
-    model = HLBL(**SETTINGS, advanced=kind, **more)
-    return model.fit(texts[0], valid=texts[1])
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_a_fit_ends_where_that_on_the_cpu_does(texts, kind):
-    here = fitted(texts, kind)
+@pytest.mark.parametrize(("model", "settings"), KINDS, ids=str)
+def test_a_fit_ends_where_that_on_the_cpu_does(texts, model, settings):
+    here = model(**settings, device="cpu").fit(texts[0], valid=texts[1])
     with stand_in() as called:
-        there = fitted(texts, kind)
-    assert called == set(hlbl.OPERATIONS)
+        there = model(**settings).fit(texts[0], valid=texts[1])
+    assert called == set(hlbl.OPERATIONS if model is HLBL else lbl._OPERATIONS)
     assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=1e-4)
+    expected = here.parameters.to_arrays()
     for name, array in there.parameters.to_arrays().items():
         assert isinstance(array, np.ndarray), name
-        np.testing.assert_allclose(
-            array, here.parameters.to_arrays()[name], atol=1e-3, err_msg=name
-        )
+        np.testing.assert_allclose(array, expected[name], atol=1e-3, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", KINDS_OF_LBL, ids=str)
-def test_a_fit_of_an_lbl_ends_where_that_on_the_cpu_does(texts, kind):
-    here = LBL(**PLAIN, **kind, device="cpu").fit(texts[0], valid=texts[1])
-    with stand_in() as called:
-        there = LBL(**PLAIN, **kind).fit(texts[0], valid=texts[1])
-    assert called == set(lbl._OPERATIONS)
-    assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=1e-4)
-    for name, array in there.arrays().items():
-        assert isinstance(array, np.ndarray), name
-        np.testing.assert_allclose(array, here.arrays()[name], atol=1e-3, err_msg=name)
-
-
-@pytest.mark.parametrize("kind", KINDS_OF_LBL[:2], ids=str)
+@pytest.mark.parametrize("kind", [LIKELIHOOD, NOISE], ids=str)
 def test_products_of_three_digits_leave_the_perplexity_of_an_lbl_to_three(texts, kind):
     here = LBL(**PLAIN, **kind, device="cpu").fit(texts[0], valid=texts[1])
     with stand_in(), tensor_cores() as made:
@@ -90,7 +74,7 @@ def test_a_killed_fit_goes_on_from_what_the_device_held(texts, tmp_path):
 
     step = hlbl.HLBLTrainer.step
     with stand_in():
-        expected = fitted(texts, {})
+        expected = HLBL(**SETTINGS).fit(texts[0], valid=texts[1])
         model = HLBL(**SETTINGS)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(hlbl.HLBLTrainer, "step", killed)
@@ -114,25 +98,15 @@ def test_an_artefact_does_not_know_where_it_was_trained(texts, model, tmp_path):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_a_fit_on_cuda_ends_where_that_on_the_cpu_does(texts, kind):
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
-    here, there, again = (fitted(texts, kind, device=name) for name in ("cpu", "cuda", "cuda"))
-    assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=5e-3)
-    for name, array in there.parameters.to_arrays().items():
-        np.testing.assert_array_equal(array, again.parameters.to_arrays()[name], err_msg=name)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kind", KINDS_OF_LBL, ids=str)
-def test_a_fit_of_an_lbl_on_cuda_ends_where_that_on_the_cpu_does(texts, kind):
+@pytest.mark.parametrize(("model", "settings"), KINDS, ids=str)
+def test_a_fit_on_cuda_ends_where_that_on_the_cpu_does(texts, model, settings):
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
     here, there, again = (
-        LBL(**PLAIN, **kind, device=name).fit(texts[0], valid=texts[1])
+        model(**settings, device=name).fit(texts[0], valid=texts[1])
         for name in ("cpu", "cuda", "cuda")
     )
     assert there.figures[0]["value"] == pytest.approx(here.figures[0]["value"], rel=5e-3)
-    for name, array in there.arrays().items():
-        np.testing.assert_array_equal(array, again.arrays()[name], err_msg=name)
+    expected = again.parameters.to_arrays()
+    for name, array in there.parameters.to_arrays().items():
+        np.testing.assert_array_equal(array, expected[name], err_msg=name)

@@ -99,21 +99,18 @@ def test_progress_is_saved_with_the_model(model, tmp_path):
     )
 
 
-def test_the_learning_rate_falls_to_a_tenth():
+def test_the_learning_rate_falls_to_a_tenth(monkeypatch):
     rates = []
 
     class Watch(Callback):
         def on_step(self, run):
             rates.append(run.learning_rate)
 
-    original = training.fit
-    try:
-        training.fit = lambda trainer, source, loop, run, identity: original(
-            trainer, source, loop, replace(run, callbacks=[Watch()]), identity
-        )
-        HLBL(**SMALL, tree="random").fit(text())
-    finally:
-        training.fit = original
+    def fit(trainer, source, loop, run, identity, fit=training.fit):
+        return fit(trainer, source, loop, replace(run, callbacks=[Watch()]), identity)
+
+    monkeypatch.setattr(training, "fit", fit)
+    HLBL(**SMALL, tree="random").fit(text())
     assert max(rates) == pytest.approx(0.1, rel=0.1)
     assert rates[-1] == pytest.approx(0.01, rel=0.2)
     assert rates[0] < 0.05

@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from support.gradients import dense
 from tacenda import Corpus
 from tacenda_lm import LBL
 from tacenda_lm.log_bilinear.lbl import LBLParameters, LBLTrainer, nce, predict, score, softmax
@@ -51,14 +52,8 @@ def check(loss, gradients, leaves, of_torch):
         if name not in gradients:
             assert not len(leaf)
             continue
-        rows, gradient = gradients[name]
-        dense = np.zeros(leaf.shape)
-        if rows is None:
-            dense[:] = gradient
-        else:
-            assert len(np.unique(rows)) == len(rows)
-            dense[rows] = gradient
-        np.testing.assert_allclose(dense, leaf.grad, 1e-10, 1e-12)
+        found = dense(leaf.shape, *gradients[name])
+        np.testing.assert_allclose(found, leaf.grad, 1e-10, 1e-12)
 
 
 @pytest.mark.parametrize("contexts", ["diagonal", "full"])
@@ -99,18 +94,6 @@ def test_all_words_together_are_certain(contexts):
     parameters, batch, _ = problem(contexts, True)
     rows = score(parameters, predict(parameters, batch))
     np.testing.assert_allclose(np.exp(rows).sum(axis=1), 1, 1e-12)
-
-
-def text(n=150, seed=0):
-    rng = np.random.default_rng(seed)
-    found = []
-    for _ in range(n):
-        word, sentence = int(rng.integers(12)), []
-        for _ in range(int(rng.integers(1, 9))):
-            sentence.append(f"w{word}")
-            word = (word * 5 + int(rng.integers(3))) % 12
-        found.append(sentence)
-    return found
 
 
 def test_words_of_noise_are_drawn_as_often_as_they_occur(monkeypatch):

@@ -46,10 +46,10 @@ ngram 2=4
 """
 
 
-def written(tmp_path, text, name="model.arpa"):
-    path = tmp_path / name
-    path.write_text(text, encoding="utf8")
-    return path
+@pytest.fixture
+def read(write):
+    """The model of a file with this text."""
+    return lambda text, name="model.arpa": KneserNey.from_arpa(write(name, text))
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def model():
     return KneserNey(order=4).fit(TEXT)
 
 
-def test_a_file_is_scored_as_it_says(tmp_path):
-    model = KneserNey.from_arpa(written(tmp_path, SMALL))
+def test_a_file_is_scored_as_it_says(read):
+    model = read(SMALL)
     assert model.order == 2
     assert model.vocabulary.words == ("<unk>", "</s>", "a", "b")
     assert model.score("a b") == pytest.approx(-0.30103 - 0.1 - 0.2, abs=1e-6)
@@ -97,21 +97,21 @@ def test_the_compression_does_not_matter(tmp_path):
     assert KneserNey.from_arpa(tmp_path / "model.arpa.bz2").order == 2
 
 
-def test_spaces_for_tabs_and_missing_back_offs_are_read(model, tmp_path):
+def test_spaces_for_tabs_and_missing_back_offs_are_read(model, read, tmp_path):
     model.to_arpa(tmp_path / "model.arpa")
     lines = (tmp_path / "model.arpa").read_text().replace("\t0\n", "\n").replace("\t", " ")
     assert "\t" not in lines
-    again = KneserNey.from_arpa(written(tmp_path, lines.replace("\n", "\r\n"), "other.arpa"))
+    again = read(lines.replace("\n", "\r\n"), "other.arpa")
     np.testing.assert_allclose(again.score_batch(PROBES), model.score_batch(PROBES), atol=1e-5)
 
 
-def test_unigrams_in_any_permitted_form_are_read_alike(tmp_path):
+def test_unigrams_in_any_permitted_form_are_read_alike(read):
     """Lines that compiled code leaves to others among those that it reads, and words of any bytes."""
     words = ["é", "日本", "a\u00a0b", "𝄞", "x\x0b", "0.5", "-inf", *(f"w{i}" for i in range(3000))]
     number = math.log10(1 / (len(words) + 2))
     lines = [f"{number:.7f}\t{word}" for word in ("<unk>", "</s>", *words)]
     plain = "\\data\\\nngram 1={}\n\n\\1-grams:\n{}\n\n\\end\\\n"
-    expected = KneserNey.from_arpa(written(tmp_path, plain.format(len(lines), "\n".join(lines))))
+    expected = read(plain.format(len(lines), "\n".join(lines)))
     assert expected.vocabulary.words == ("<unk>", "</s>", *words)
     for i in range(0, len(lines), 7):
         lines[i] = (
@@ -119,9 +119,7 @@ def test_unigrams_in_any_permitted_form_are_read_alike(tmp_path):
             f"{lines[i]}\t0\r",
             lines[i].replace("\t", " "),
         )[i % 3]
-    found = KneserNey.from_arpa(
-        written(tmp_path, plain.format(len(lines), "\n".join(lines)), "odd.arpa")
-    )
+    found = read(plain.format(len(lines), "\n".join(lines)), "odd.arpa")
     assert found.vocabulary.words == expected.vocabulary.words
     assert found.score("é w7 w8") == expected.score("é w7 w8")
     assert found.score("nothing") == pytest.approx(2 * number, abs=1e-5)
@@ -134,20 +132,19 @@ def test_a_line_that_is_no_text_is_named(tmp_path):
         KneserNey.from_arpa(path)
 
 
-def test_a_file_without_the_unknown_word_gives_it_next_to_nothing(tmp_path):
-    text = SMALL.replace("-1	<unk>	0\n", "").replace("1=5", "1=4")
-    model = KneserNey.from_arpa(written(tmp_path, text))
+def test_a_file_without_the_unknown_word_gives_it_next_to_nothing(read):
+    model = read(SMALL.replace("-1	<unk>	0\n", "").replace("1=5", "1=4"))
     assert "unknown" in model.fitted_on
     assert model.score("x", bos=False, eos=False) == pytest.approx(-100)
     assert model.perplexity("a x b").n_oov == 1
 
 
-def test_what_a_pruned_model_left_out_is_filled_in_without_changing_anything(tmp_path):
+def test_what_a_pruned_model_left_out_is_filled_in_without_changing_anything(read):
     """A trigram whose last two words are not listed as a bigram, and one whose first two are not."""
     text = SMALL.replace("ngram 2=4\n", "ngram 2=4\nngram 3=2\n").replace(
         "\\end\\", "\\3-grams:\n-0.05\ta b a\n-0.06\tb a b\n\n\\end\\"
     )
-    model = KneserNey.from_arpa(written(tmp_path, text))
+    model = read(text)
     assert model.fitted_on["n_grams_implied"] == 1  # "b a", needed by both
     assert model.score("a b a", eos=False) == pytest.approx(-0.30103 - 0.1 - 0.05, abs=1e-6)
     assert model.score("b a b", bos=False, eos=False) == pytest.approx(
@@ -193,9 +190,9 @@ def test_what_a_pruned_model_left_out_is_filled_in_without_changing_anything(tmp
         (("\\2-grams:", "\\3-grams:"), 15, "expected"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(tmp_path, damage, line, message):
+def test_what_is_wrong_is_named_with_its_line(write, damage, line, message):
     assert damage[0] in SMALL
-    path = written(tmp_path, SMALL.replace(*damage))
+    path = write("model.arpa", SMALL.replace(*damage))
     with pytest.raises(DataError) as caught:
         KneserNey.from_arpa(path)
     assert message in str(caught.value)
@@ -208,7 +205,8 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path, damage, line, message):
 @settings(max_examples=50)
 @given(cut=st.integers(0, len(SMALL) - 8))
 def test_a_file_cut_anywhere_is_refused(tmp_path_factory, cut):
-    path = written(tmp_path_factory.mktemp("arpa"), SMALL[:cut])
+    path = tmp_path_factory.mktemp("arpa") / "model.arpa"
+    path.write_text(SMALL[:cut], encoding="utf8")
     with pytest.raises(DataError):
         KneserNey.from_arpa(path)
 
@@ -235,24 +233,22 @@ def test_a_folder_that_cannot_be_written_is_named(model, tmp_path):
         model.to_arpa(tmp_path / "nowhere" / "m.arpa")
 
 
-def test_the_unknown_word_in_capitals_is_one_word_in_all_orders(tmp_path):
+def test_the_unknown_word_in_capitals_is_one_word_in_all_orders(read):
     """As KenLM has it; the compiled reader and the other, which an exponent of many digits asks for."""
     text = SMALL.replace("-0.1\ta b", "-0.1\t<UNK> b").replace("-0.4\tb b", "-40e-2\ta <UNK>")
-    expected = KneserNey.from_arpa(written(tmp_path, text.replace("<UNK>", "<unk>")))
+    expected = read(text.replace("<UNK>", "<unk>"))
     for odd in (text, text.replace("-0.1\t", "-0.1000000000000000000000\t")):
-        model = KneserNey.from_arpa(
-            written(tmp_path, odd.replace("<unk>", "<UNK>"), "capitals.arpa")
-        )
+        model = read(odd.replace("<unk>", "<UNK>"), "capitals.arpa")
         assert model.vocabulary.words == expected.vocabulary.words
         for line in ("a x", "x b", "x x a", "<UNK> b"):
             assert list(model.full_scores(line)) == list(expected.full_scores(line))
     both = SMALL.replace("1=5", "1=6").replace("-0.69897\ta", "-2\t<UNK>\n-0.69897\ta")
-    model = KneserNey.from_arpa(written(tmp_path, both.replace("a b", "<UNK> b")))
+    model = read(both.replace("a b", "<UNK> b"))
     assert model.score("<UNK> b", bos=False, eos=False) == pytest.approx(-2 - 0.1, abs=1e-6)
 
 
 @pytest.mark.parametrize("number", ["-0.1", "-0.1000000000000000000000"])
-def test_n_grams_of_no_sentence_are_left_out_with_one_warning(tmp_path, number):
+def test_n_grams_of_no_sentence_are_left_out_with_one_warning(read, number):
     """Models of running text have them; no score of a sentence rests on them."""
     text = SMALL.replace("2=4\n", "2=7\nngram 3=3\n").replace(
         "\n\\end\\",
@@ -260,7 +256,7 @@ def test_n_grams_of_no_sentence_are_left_out_with_one_warning(tmp_path, number):
         f"{number}\tb </s> <s>\n-0.05\t<s> a b\n{number}\t</s> <s> a\n\n\\end\\",
     )
     with pytest.warns(UserWarning, match="left out") as caught:
-        model = KneserNey.from_arpa(written(tmp_path, text))
+        model = read(text)
     left_out = [str(each.message) for each in caught if "left out" in str(each.message)]
     assert len(left_out) == 1
     assert "5 are left out" in left_out[0]
@@ -332,25 +328,26 @@ def test_every_line_is_what_the_table_says(monkeypatch, tmp_path, options, held)
     assert [line for line in lines if line] == ["\\data\\", *sizes, *lines_of(model), "\\end\\"]
 
 
-def test_numbers_with_an_exponent_are_written_in_their_lines(tmp_path):
-    path = written(tmp_path, SMALL.replace("-0.1\ta b", "-2.5e-06\ta b").replace("-99", "-1e-7"))
+def test_numbers_with_an_exponent_are_written_in_their_lines(read, tmp_path):
     with pytest.warns(UserWarning, match="not normalized"):
-        model = KneserNey.from_arpa(path)
+        model = read(SMALL.replace("-0.1\ta b", "-2.5e-06\ta b").replace("-99", "-1e-7"))
     model.to_arpa(tmp_path / "again.arpa")
     lines = (tmp_path / "again.arpa").read_text().splitlines()
     assert [line.split("\t")[1] for line in lines if "e-0" in line] == ["<s>", "a b"]
     assert [line for line in lines if line][3:-1] == lines_of(model)
 
 
-def test_small_numbers_stand_as_they_are(tmp_path):
-    text = SMALL.replace("-0.69897\ta\t-0.1", "-120.5\ta\t-300").replace(
-        "-1\t<unk>\t0", "-inf\t<unk>"
-    )
-    text = text.replace("-99\t<s>\t-0.30103", "-inf\t<s>\t-0.30103").replace(
-        "-0.2\tb </s>", "-1e40\tb </s>"
-    )
+def test_small_numbers_stand_as_they_are(read, tmp_path):
+    text = SMALL
+    for usual, small in (
+        ("-0.69897\ta\t-0.1", "-120.5\ta\t-300"),
+        ("-1\t<unk>\t0", "-inf\t<unk>"),
+        ("-99\t<s>", "-inf\t<s>"),
+        ("-0.2\tb </s>", "-1e40\tb </s>"),
+    ):
+        text = text.replace(usual, small)
     with pytest.warns(UserWarning, match="not normalized"):
-        model = KneserNey.from_arpa(written(tmp_path, text))
+        model = read(text)
     model.save(tmp_path / "saved")
     model.to_arpa(tmp_path / "again.arpa")
     with pytest.warns(UserWarning, match="not normalized"):
@@ -365,11 +362,6 @@ def test_small_numbers_stand_as_they_are(tmp_path):
 
 
 # -- beside the kenlm module ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def kenlm():
-    return pytest.importorskip("kenlm", reason="the kenlm module is not installed")
 
 
 @pytest.mark.parametrize("smoothing", ["interpolated", "backoff", "good_turing"])
@@ -394,14 +386,14 @@ def test_kenlm_scores_our_files_as_we_do(kenlm, tmp_path, order, smoothing):
             assert model.perplexity(sentence) == pytest.approx(theirs.perplexity(sentence), 1e-4)
 
 
-def test_odd_files_are_read_as_kenlm_reads_them(kenlm, tmp_path):
+def test_odd_files_are_read_as_kenlm_reads_them(kenlm, write):
     text = SMALL.replace("some words before the data are allowed\n", "").replace("2=4", "2=6")
     text = text.replace("-1\t<unk>\t0", "-inf\t<UNK>").replace(
         "-0.69897\ta\t-0.1", "-120.5\ta\t-300"
     )
     text = text.replace("-0.1\ta b", "-0.1\t<UNK> b").replace("-0.2\tb </s>", "-1e40\tb </s>")
     text = text.replace("\n\\end", "-0.3\t</s> <s>\n-0.2\ta <s>\n\n\\end")
-    path = written(tmp_path, text)
+    path = write("model.arpa", text)
     theirs = kenlm.Model(str(path))
     with pytest.warns(UserWarning, match="2 are left out"):
         model = KneserNey.from_arpa(path)
@@ -412,8 +404,6 @@ def test_odd_files_are_read_as_kenlm_reads_them(kenlm, tmp_path):
 
 
 def test_scoring_word_by_word_is_that_of_kenlm(kenlm, model, tmp_path):
-    from tacenda_lm import State
-
     model.to_arpa(tmp_path / "m.arpa")
     theirs = kenlm.Model(str(tmp_path / "m.arpa"))
     a, b = kenlm.State(), kenlm.State()
@@ -442,10 +432,11 @@ def test_log_probabilities_are_never_above_zero_in_a_file(tmp_path):
     )
 
 
-def test_tables_that_do_not_sum_to_one_are_read_with_a_warning_and_saved_with_a_flag(tmp_path):
-    path = written(tmp_path, SMALL)
+def test_tables_that_do_not_sum_to_one_are_read_with_a_warning_and_saved_with_a_flag(
+    read, tmp_path
+):
     with pytest.warns(UserWarning, match=r"model\.arpa.* sum to") as caught:
-        model = KneserNey.from_arpa(path)
+        model = read(SMALL)
     assert len(caught) == 1
     assert not model.is_normalized
     model.save(tmp_path / "saved")
@@ -473,9 +464,9 @@ def test_the_sums_of_a_table_are_those_of_its_distributions(smoothing):
     assert sums.above_one is None
 
 
-def test_the_sums_of_a_table_that_is_not_normalized_are_those_of_its_distributions(tmp_path):
+def test_the_sums_of_a_table_that_is_not_normalized_are_those_of_its_distributions(read):
     with pytest.warns(UserWarning, match="not normalized"):
-        model = KneserNey.from_arpa(written(tmp_path, SMALL))
+        model = read(SMALL)
     rows = [State(()), *(State((word,)) for word in range(4))]
     totals = np.exp(model.log_probs(rows)).sum(axis=1)
     sums = model.table.sums()

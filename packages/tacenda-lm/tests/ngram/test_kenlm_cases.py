@@ -216,13 +216,6 @@ def test_the_vocabulary_numbers_every_word_once(lm):
     assert "not_found" not in lm
 
 
-def test_a_file_without_the_unknown_word_gives_it_next_to_nothing(tmp_path):
-    known = {words: n for words, n in NGRAMS.items() if "<unk>" not in words.split()}
-    with pytest.warns(UserWarning, match="not normalized"):
-        lm = KneserNey.from_arpa(write(tmp_path / "nounk.arpa", known))
-    follow(lm, begun(lm, bos=False), ("not_found", 1, -100.0))
-
-
 def test_a_back_off_that_makes_a_probability_above_one_is_refused(tmp_path):
     path = write(tmp_path / "above.arpa", {**NGRAMS, "bar": (-2.718281, 3.0)})
     with pytest.raises(DataError, match="above one"):

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from tacenda import Corpus
 from tacenda.errors import ArtifactError
 from tacenda_lm import HLBL, KneserNey, Mixture, State
 
@@ -34,10 +35,8 @@ WORDS = ["a", "b", "x\u00a0y", "<s>", "</s>", "<unk>", "zebra", "u\u3000v"]
 
 
 @pytest.fixture
-def path(tmp_path):
-    path = tmp_path / "model.arpa"
-    path.write_text(ARPA, encoding="utf8")
-    return path
+def path(write):
+    return write("model.arpa", ARPA)
 
 
 @pytest.fixture
@@ -129,31 +128,24 @@ def test_a_strange_beginning_in_an_artefact_is_refused(lm, strange):
         KneserNey.from_arrays(config, lm.arrays())
 
 
-def test_strings_are_split_by_the_rule_of_the_model(tmp_path):
+def test_strings_are_split_by_the_rule_of_the_model(write, tmp_path):
     line = "a\u00a0b a"
-    (tmp_path / "t.txt").write_text(f"{line}\n", encoding="utf8")
-    unicode_rule = KneserNey(order=2).fit(tmp_path / "t.txt")
+    file = write("t.txt", f"{line}\n")
+    unicode_rule = KneserNey(order=2).fit(file)
     assert len(unicode_rule.surprisal(line)) == 3
-    from tacenda import Corpus
-
-    corpus = Corpus.from_text(tmp_path / "t.txt", tokenizer="ascii_whitespace")
+    corpus = Corpus.from_text(file, tokenizer="ascii_whitespace")
     KneserNey(order=2).fit(corpus).save(tmp_path / "m")
     ascii_rule = KneserNey.load(tmp_path / "m")
     assert ascii_rule.string_tokenizer == "ascii_whitespace"
     for lm in (ascii_rule, Mixture([ascii_rule, unicode_rule][:1])):
         assert len(lm.surprisal(line)) == len(lm.entropy(line)) == len(lm.ranks(line)) == 2
-        assert lm.perplexity(line).n_words == lm.perplexity(tmp_path / "t.txt").n_words == 2
+        assert lm.perplexity(line).n_words == lm.perplexity(file).n_words == 2
         assert lm.perplexity(line, tokenizer="whitespace").n_words == 3
         assert lm.state_after(line) == lm.state_after(["a\u00a0b", "a"])
         assert lm.score_batch([line])[0] == pytest.approx(lm.score(line))
 
 
 # -- beside the kenlm module ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def kenlm():
-    return pytest.importorskip("kenlm", reason="the kenlm module is not installed")
 
 
 def test_strings_are_scored_as_by_the_module(kenlm, lm, path):

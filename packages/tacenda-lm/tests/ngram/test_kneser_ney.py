@@ -31,20 +31,23 @@ def varied(n=400, seed=0):
     ]
 
 
+def assert_as_by(oracle, model, sentences):
+    for sentence in sentences:
+        known = [word if word in model.vocabulary else "<unk>" for word in sentence]
+        np.testing.assert_allclose(
+            model.token_log_probs([sentence])[0], oracle.log_probs(known), rtol=0, atol=2e-5
+        )
+
+
 @pytest.mark.parametrize("smoothing", ["interpolated", "backoff"])
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 def test_every_probability_is_that_of_the_equations(oracles, order, smoothing):
     text = varied()
     model = KneserNey(order=order, smoothing=smoothing).fit(text)
     assert all(model.fitted_on["discounts_from_text"][:4]), "the text is too small for this test"
-    oracle = oracles.KneserNeyOracle(
-        text, order, model.vocabulary.words, smoothing == "interpolated"
-    )
-    for sentence in [*text[:40], [], ["nothing", "w1", "w0"], ["w0"] * 9]:
-        known = [word if word in model.vocabulary else "<unk>" for word in sentence]
-        np.testing.assert_allclose(
-            model.token_log_probs([sentence])[0], oracle.log_probs(known), rtol=0, atol=2e-5
-        )
+    interpolated = smoothing == "interpolated"
+    oracle = oracles.KneserNeyOracle(text, order, model.vocabulary.words, interpolated)
+    assert_as_by(oracle, model, [*text[:40], [], ["nothing", "w1", "w0"], ["w0"] * 9])
 
 
 @settings(max_examples=60)
@@ -52,11 +55,7 @@ def test_every_probability_is_that_of_the_equations(oracles, order, smoothing):
 def test_small_texts_take_the_fallback_and_agree_too(oracles, text, order):
     model = KneserNey(order=order).fit(text)
     oracle = oracles.KneserNeyOracle(text, order, model.vocabulary.words)
-    for sentence in (text[0], [], ["a", "b", "c", "d"], ["d", "<unk>"]):
-        known = [word if word in model.vocabulary else "<unk>" for word in sentence]
-        np.testing.assert_allclose(
-            model.token_log_probs([sentence])[0], oracle.log_probs(known), rtol=0, atol=2e-5
-        )
+    assert_as_by(oracle, model, (text[0], [], ["a", "b", "c", "d"], ["d", "<unk>"]))
 
 
 @settings(max_examples=40)
@@ -92,14 +91,10 @@ def test_a_text_without_an_n_gram_of_four_gives_its_discounts_as_in_lmplz(oracle
     assert kneser_ney_discounts(counts, interpolates=False)[1] is False
     text = [["a", "b"]] * 3 + [["c", "d"]] * 2 + [["e"]]
     model = KneserNey(order=2, smoothing=smoothing).fit(text)
-    assert (model.fitted_on["discounts"][1][3] == 3) == (smoothing == "interpolated")
-    oracle = oracles.KneserNeyOracle(
-        text, 2, model.vocabulary.words, interpolated=smoothing == "interpolated"
-    )
-    for sentence in (*text, ["e", "a", "b", "c"]):
-        np.testing.assert_allclose(
-            model.token_log_probs([sentence])[0], oracle.log_probs(sentence), rtol=0, atol=2e-5
-        )
+    interpolated = smoothing == "interpolated"
+    assert (model.fitted_on["discounts"][1][3] == 3) == interpolated
+    oracle = oracles.KneserNeyOracle(text, 2, model.vocabulary.words, interpolated)
+    assert_as_by(oracle, model, (*text, ["e", "a", "b", "c"]))
     assert model.check_normalized(text) < 1e-5
 
 
@@ -152,16 +147,13 @@ def test_a_written_unknown_word_is_the_unknown_word():
     assert model.perplexity([["<unk>"]]).n_oov == 1
     assert model.perplexity([["never"]]).n_oov == 1
     assert model.score("<unk>") == model.score("never")
-    assert (
-        model.next_word("a")[model.vocabulary.unknown_id]
-        > model.next_word("b")[model.vocabulary.unknown_id]
-    )
+    after_a, after_b = (model.next_word(word)[model.vocabulary.unknown_id] for word in "ab")
+    assert after_a > after_b
 
 
 def test_a_written_end_ends_the_sentence():
-    cut = KneserNey(order=3).fit(
-        [["a", "b", "</s>", "c", "a"], ["</s>", "b", "</s>"]], marks="keep"
-    )
+    sentences = [["a", "b", "</s>", "c", "a"], ["</s>", "b", "</s>"]]
+    cut = KneserNey(order=3).fit(sentences, marks="keep")
     apart = KneserNey(order=3).fit([["a", "b"], ["c", "a"], ["b"]])
     assert cut.table.sizes == apart.table.sizes
     for word in apart.vocabulary.words:

@@ -1,12 +1,11 @@
 """The first lines of a process, scored in plain Python: the bits of compiled code, without the import of numba."""
 
 import copy
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from support.processes import output_of
 from tacenda.tokenizers import ASCII_WHITESPACE
 from tacenda_lm import KneserNey, State
 from tacenda_lm.ngram import kneser_ney, plain
@@ -107,8 +106,6 @@ def test_numba_is_imported_only_when_many_lines_have_come(tmp_path):
     lines = rng.choice(["a", "b", "c", "the", *map(str, range(400))], (9000, 6)).tolist()
     model = KneserNey(order=3).fit(lines)
     model.save(tmp_path / "model")
-    run = [sys.executable, "-c", FIRST, str(tmp_path / "model")]
-    done = subprocess.run(run, capture_output=True, text=True, check=True)
-    first, second = np.array_split(done.stdout.split(), 2)
+    first, second = np.array_split(output_of("-c", FIRST, tmp_path / "model").split(), 2)
     assert first.tolist() == second.tolist()
     assert float(first[0]) == model.score("a b c the")

@@ -43,36 +43,33 @@ class Explicit:
         """That of a context by the chain rule, each word after those before it."""
         return math.exp(sum(self.listed[words[: i + 1]] for i in range(len(words))))
 
+    def worth_keeping(self, n, threshold):
+        """The n-grams whose loss, the divergence of equation 2, is not below the threshold."""
+        found = set()
+        for gram in (g for g in self.listed if len(g) == n):
+            p, q = self.distribution(gram[:-1]), self.distribution(gram[:-1], without=gram)
+            loss = self.probability(gram[:-1]) * (p * (np.log(p) - np.log(q))).sum()
+            if math.expm1(loss) >= threshold:
+                found.add(gram)
+        return found
+
 
 def test_n_grams_go_where_their_loss_is_below_the_threshold():
-    """Highest order: the divergence of equation 2, with both distributions of the context written out."""
+    """With both distributions of the context written out."""
     model = KneserNey(order=3).fit(varied())
-    explicit, threshold = Explicit(model), 3e-5
-    expected = set()
-    for gram in (g for g in explicit.listed if len(g) == 3):
-        p = explicit.distribution(gram[:-1])
-        q = explicit.distribution(gram[:-1], without=gram)
-        loss = explicit.probability(gram[:-1]) * (p * (np.log(p) - np.log(q))).sum()
-        if math.expm1(loss) >= threshold:
-            expected.add(gram)
-    small = prune(model.table, threshold)
+    expected = Explicit(model).worth_keeping(3, 3e-5)
+    small = prune(model.table, 3e-5)
     assert set(map(tuple, small.words_of(3).tolist())) == expected
     assert 0 < len(expected) < model.table.sizes[2]
 
 
 def test_lower_orders_are_judged_in_the_same_way_and_keep_what_longer_n_grams_need():
     model = KneserNey(order=3).fit(varied())
-    explicit, threshold = Explicit(model), 1e-4
-    small = prune(model.table, threshold)
+    small = prune(model.table, 1e-4)
     trigrams = set(map(tuple, small.words_of(3).tolist()))
     needed = {g[:-1] for g in trigrams} | {g[1:] for g in trigrams}
-    expected = set(needed)
-    for gram in (g for g in explicit.listed if len(g) == 2):
-        p = explicit.distribution(gram[:-1])
-        q = explicit.distribution(gram[:-1], without=gram)
-        loss = explicit.probability(gram[:-1]) * (p * (np.log(p) - np.log(q))).sum()
-        if math.expm1(loss) >= threshold:
-            expected.add(gram)
+    explicit = Explicit(model)
+    expected = needed | explicit.worth_keeping(2, 1e-4)
     assert set(map(tuple, small.words_of(2).tolist())) == expected
     assert needed < expected < {g for g in explicit.listed if len(g) == 2}
 

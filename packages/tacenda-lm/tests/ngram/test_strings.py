@@ -157,9 +157,8 @@ def test_a_state_may_be_written_over_and_serves_any_model(model):
     model.NullContextWrite(state)
     model.BaseScore(state, "a", state)  # into itself
     model.BaseScore(state, "b", state)
-    expected = model.score("a b the", bos=False, eos=False) - model.score(
-        "a b", bos=False, eos=False
-    )
+    before, after = (model.score(words, bos=False, eos=False) for words in ("a b", "a b the"))
+    expected = after - before
     for same in (state, copy.copy(state), copy.deepcopy(state), pickle.loads(pickle.dumps(state))):  # noqa: S301
         assert model.BaseScore(same, "the", State()) == pytest.approx(expected)
     # what was found in one model is nothing to another, nor to a state that was written anew

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from support.gradients import dense
 from tacenda_lm import recurrent
 from tacenda_lm.recurrent import (
     RESTING,
@@ -125,10 +126,8 @@ def test_the_gradients_of_a_window_are_those_of_autograd(across, dropout, cells,
     assert loss == pytest.approx(expected, rel=1e-12)
     np.testing.assert_allclose(trainer._h, last, 1e-12)
     for name, leaf in leaves._asdict().items():
-        rows, gradient = gradients[name]
-        dense = np.zeros(leaf.shape)
-        dense[slice(None) if rows is None else rows] = gradient
-        np.testing.assert_allclose(dense, leaf.grad, 1e-9, 1e-12, err_msg=name)
+        found = dense(leaf.shape, *gradients[name])
+        np.testing.assert_allclose(found, leaf.grad, 1e-9, 1e-12, err_msg=name)
 
 
 def test_a_step_descends_the_gradient_averaged_over_the_streams_and_clipped(monkeypatch):
@@ -140,12 +139,10 @@ def test_a_step_descends_the_gradient_averaged_over_the_streams_and_clipped(monk
         monkeypatch.setattr(recurrent, "_CLIP_NORM", clip)
         trainer = trainer_of(p, text, h)
         before, (_, gradients) = drawn(), trainer.gradients(places, rng)
-        dense = {name: np.zeros_like(part) for name, part in p._asdict().items()}
-        for name, (rows, gradient) in gradients.items():
-            dense[name][slice(None) if rows is None else rows] = gradient / 2
-        norm = np.sqrt(sum((part**2).sum() for part in dense.values()))
+        full = {name: dense(p._asdict()[name].shape, *gradients[name]) / 2 for name in gradients}
+        norm = np.sqrt(sum((part**2).sum() for part in full.values()))
         trainer._h = h.copy()
         trainer.step((places, False), 0.3)
         for name, part in p._asdict().items():
             moved = getattr(before, name) - part
-            np.testing.assert_allclose(moved, 0.3 * min(1, clip / norm) * dense[name], 1e-7, 1e-12)
+            np.testing.assert_allclose(moved, 0.3 * min(1, clip / norm) * full[name], 1e-7, 1e-12)

@@ -124,8 +124,6 @@ def test_a_wild_rate_is_an_error_or_leaves_finite_numbers_and_warns_of_nothing(
 
 
 def test_a_fit_that_diverges_is_ended_with_one_sentence(monkeypatch, recwarn):
-    from tacenda_lm.recurrent import RecurrentTrainer
-
     step = RecurrentTrainer.step
 
     def explodes(self, *arguments):

@@ -24,9 +24,7 @@ class Remembers(LanguageModel):
     def __init__(self, vocabulary):
         self._vocabulary = vocabulary
 
-    @property
-    def vocabulary(self):
-        return self._vocabulary
+    vocabulary = property(lambda self: self._vocabulary)
 
     def start(self):
         return State(())
@@ -74,8 +72,7 @@ def test_document_without_boundaries_ends_once(pipeline, memory):
 
 def test_sentence_context_without_boundaries_warns_once_and_uses_the_document(pipeline, memory):
     nlp = pipeline(artifact=memory, context="sentence")
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as warned:
         docs = list(nlp.pipe([f"{FIRST} {SECOND}", SECOND]))
         nlp(FIRST)
     assert len([each for each in warned if "no sentence boundaries" in str(each.message)]) == 1

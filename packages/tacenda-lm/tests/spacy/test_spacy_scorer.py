@@ -306,8 +306,7 @@ def test_sentences_equal_a_loop_over_spans(pipeline, model, texts):
         Doc(VOCAB, words=[word for word, _ in text], sent_starts=[start for _, start in text])
         for text in texts
     ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         found = list(component.pipe(docs))
     for doc in found:
         total = 0.0
@@ -325,12 +324,10 @@ def test_tokens_that_the_model_does_not_know_are_announced_once(pipeline):
     nlp = pipeline()
     with pytest.warns(UserWarning, match="'lm_scorer' does not know 86% of the pipeline's tokens"):
         nlp("un chat voit une souris rouge . " * 150)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         nlp("un chat voit une souris rouge . " * 150)
 
 
 def test_tokens_that_the_component_makes_known_are_no_news(pipeline):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         pipeline(lowercase=True)(FIRST.upper() * 200)

@@ -1,13 +1,12 @@
 """The component as every one that holds a model, and documents that it has scored."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from spacy.tokens import Doc, DocBin
 
 from support.components import ComponentTests
+from support.processes import output_of
 
 TEXT = "the cat saw a zebra ."
 
@@ -81,8 +80,7 @@ def test_stored_scores_are_read_in_a_process_without_the_component(pipeline, tmp
     doc = pipeline(rank=True)(TEXT)
     (tmp_path / "doc").write_bytes(doc.to_bytes())
     DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "docs.spacy")
-    files = [str(tmp_path / name) for name in ("doc", "docs.spacy")]
-    printed = subprocess.check_output([sys.executable, "-c", _READER, *files], text=True)
+    printed = output_of("-c", _READER, tmp_path / "doc", tmp_path / "docs.spacy")
     ranks = [t._.lm_rank for t in doc]
     one = [[t._.surprisal for t in doc], ranks, doc._.perplexity, doc[1:4]._.lm_logprob]
     assert json.loads(printed) == [one, one]

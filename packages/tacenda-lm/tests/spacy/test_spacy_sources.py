@@ -20,10 +20,8 @@ def nlp():
 
 
 @pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text(TEXT, encoding="utf8")
-    return path
+def text(write):
+    return write("text.txt", TEXT)
 
 
 def test_model_is_fitted_on_a_text_file_with_the_tokenizer_of_the_pipeline(nlp, text, tmp_path):

@@ -2,7 +2,6 @@
 
 import gc
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -15,13 +14,17 @@ from tacenda_lm import KneserNey, Mixture, surprisal_table
 TEXT = '  the cat saw a zebra.\n\n"the  red bird" ate. '
 
 
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def table_of(nlp, text):
+    return nlp.get_pipe("lm_scorer").surprisal_table(nlp(text))
+
+
 def tables(nlp, model, text, **options):
     """The component's and the function's, of one tokenizer."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        own = nlp.get_pipe("lm_scorer").surprisal_table({"text": nlp(text)}, **options)
-        other = surprisal_table(model, {"text": text}, tokenizer="spacy:en", **options)
-    return own, other
+    own = nlp.get_pipe("lm_scorer").surprisal_table({"text": nlp(text)}, **options)
+    return own, surprisal_table(model, {"text": text}, tokenizer="spacy:en", **options)
 
 
 def test_rows_are_those_of_the_function(pipeline, model):
@@ -33,8 +36,7 @@ def test_rows_are_those_of_the_function(pipeline, model):
 
 
 def test_sentences_are_those_of_the_pipeline(pipeline, model):
-    nlp = pipeline(sentences=True)
-    own, _ = tables(nlp, model, "the cat saw. a dog ate! the bird")
+    own, _ = tables(pipeline(sentences=True), model, "the cat saw. a dog ate! the bird")
     assert own["sentence"].tolist() == [1, 1, 1, 2, 2, 2, 3, 3]
 
 
@@ -52,17 +54,16 @@ def test_a_merged_token_does_not_change_the_words(pipeline, model):
 
 def test_spelling_for_the_look_up_changes_frequencies_and_not_words(pipeline, model):
     nlp = pipeline(lowercase=True)
-    table = nlp.get_pipe("lm_scorer").surprisal_table(nlp("The CAT"))
+    table = table_of(nlp, "The CAT")
     assert table["word"] == ["The", "CAT"]
     assert table["known"].all()
-    lower = nlp.get_pipe("lm_scorer").surprisal_table(nlp("the cat"))
+    lower = table_of(nlp, "the cat")
     np.testing.assert_array_equal(table["log_frequency"], lower["log_frequency"])
 
 
 def test_what_can_be_misread_is_said(pipeline):
-    nlp = pipeline(unknown="class")
     with pytest.warns(UserWarning, match="too low"):
-        table = nlp.get_pipe("lm_scorer").surprisal_table(nlp("the zebra"))
+        table = table_of(pipeline(unknown="class"), "the zebra")
     assert len(table.notes) == 2
 
 
@@ -73,8 +74,7 @@ def test_a_document_that_was_not_scored_is_refused(pipeline):
 
 
 def test_an_empty_document_has_no_rows(pipeline):
-    nlp = pipeline()
-    assert len(nlp.get_pipe("lm_scorer").surprisal_table(nlp(" "))) == 0
+    assert len(table_of(pipeline(), " ")) == 0
 
 
 def test_a_component_whose_pipeline_is_gone_still_makes_tables(pipeline):
@@ -93,10 +93,7 @@ def test_a_mixture_has_the_frequencies_of_words_of_its_first_model(pipeline):
     models = [KneserNey(order=order).fit(corpus) for order in (1, 2)]
     tables = []
     for artifact in (models[0], Mixture(dict(zip("ab", models, strict=True)))):
-        nlp = pipeline(artifact=artifact)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tables.append(nlp.get_pipe("lm_scorer").surprisal_table(nlp("the cat didn't")))
+        tables.append(table_of(pipeline(artifact=artifact), "the cat didn't"))
     n_tokens = corpus.vocabulary.counts.sum() - len(lines)
     for table in tables:
         assert table["log_frequency"][2] == pytest.approx(math.log2(6 / n_tokens))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from support.gradients import dense
 from tacenda_lm import state_space
 from tacenda_lm.state_space import Inputs, Parameters, Piece, backward, forward
 
@@ -78,15 +79,9 @@ def test_gradients_are_those_of_autograd(exact, internal, order, lengths):
         if name not in gradients:
             assert not lengths
             continue
-        rows, gradient = gradients[name]
-        dense = np.zeros(leaf.shape)
-        if rows is None:
-            dense[:] = gradient
-        else:
-            assert len(np.unique(rows)) == len(rows)
-            dense[rows] = gradient
+        found = dense(leaf.shape, *gradients[name])
         want = np.zeros(leaf.shape) if leaf.grad is None else leaf.grad
-        np.testing.assert_allclose(dense, want, rtol=1e-6, atol=1e-8, err_msg=name)
+        np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -1,7 +1,6 @@
 """The state-space model as a whole: against a plain loop in float64, unknown tokens, training that can be cut."""
 
 import itertools
-import warnings
 
 import numpy as np
 import pytest
@@ -99,10 +98,8 @@ def test_an_unknown_token_is_a_zero_vector_and_corrects_nothing():
     unknown = model.vocabulary.unknown_id
     assert not model.parameters.features[unknown].any()
     state = model.state_after("w1 w2")
-    before, after = (
-        model.state_vectors([state])[0],
-        model.state_vectors([model.advance(state, unknown)])[0],
-    )
+    states = (state, model.advance(state, unknown))
+    before, after = (model.state_vectors([each])[0] for each in states)
     n_q, n = model.settings.internal, model.settings.features
     expected = model.parameters.transition @ before
     np.testing.assert_allclose(after[:n_q], expected, rtol=1e-5, atol=1e-6)
@@ -186,14 +183,9 @@ def test_without_an_internal_state_the_rules_still_rest_on_variance_and_inferenc
     """So that these options are refused with gradients alone."""
     settings = {**RULES, "internal": 0}
     first = StateSpaceLM(**settings).fit(text())
-    others = (
-        {**settings, "inference": "step"},
-        {**settings, "advanced": {**settings["advanced"], "variance": 0.2}},
-    )
-    for other in others:
-        assert not np.allclose(
-            first.parameters.outputs, StateSpaceLM(**other).fit(text()).parameters.outputs
-        )
+    for other in ({"inference": "step"}, {"advanced": {**settings["advanced"], "variance": 0.2}}):
+        found = StateSpaceLM(**{**settings, **other}).fit(text()).parameters.outputs
+        assert not np.allclose(found, first.parameters.outputs)
 
 
 def test_no_matrix_of_the_rules_exceeds_its_limit():
@@ -243,13 +235,12 @@ def test_numbers_as_large_as_they_may_be_overflow_nothing(tmp_path):
     assert model.check_normalized(tolerance=1e-3) < 1e-3
 
 
+@pytest.mark.filterwarnings("error:overflow|invalid")
 def test_a_rate_that_diverges_is_said_or_survived():
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="overflow|invalid")
-        try:
-            model = StateSpaceLM(**SMALL, learning_rate=1e5).fit(text())
-        except TacendaError:
-            return
+    try:
+        model = StateSpaceLM(**SMALL, learning_rate=1e5).fit(text())
+    except TacendaError:
+        return
     assert np.isfinite(model.score_corpus(np.array([0, 1]), np.array([0, 2]))).all()
 
 

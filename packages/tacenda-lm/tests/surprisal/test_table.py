@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import math
+import re
 import sys
 import warnings
 from types import ModuleType
@@ -14,8 +15,18 @@ import pytest
 import tacenda
 from tacenda import Corpus, Vocabulary
 from tacenda.errors import ConfigurationError, CorpusError, DataError
-from tacenda_lm import KneserNey, LanguageModel, Mixture, State, read_items, surprisal_table
+from tacenda_lm import (
+    KneserNey,
+    LanguageModel,
+    Mixture,
+    State,
+    UnknownWords,
+    read_items,
+    surprisal_table,
+)
 from tacenda_lm.surprisal.words import bare_length, bare_tokens, sentence_starts, text_words
+
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 WORDS = ["</s>", "<unk>", "a", "b", ".", '"']
 #: p(next | word before) in the order of WORDS; the row of </s> is the start. A third party's model in the least lines.
@@ -66,6 +77,16 @@ def model():
 def fitted():
     text = ["The cat sat on the mat, and didn't stir.", "The dog sat.", "A cat ran."] * 4
     return KneserNey(order=3).fit(Corpus.from_text(text, tokenizer="words"))
+
+
+@pytest.fixture
+def items(write):
+    """The items of a file with this content."""
+
+    def items(content, name="items.csv", **options):
+        return read_items(write(name, content), **{"region": "word", **options})
+
+    return items
 
 
 def values(table, name):
@@ -143,8 +164,7 @@ def test_figures_of_the_words_before_stay_in_their_text(model):
     assert values(table, "surprisal_prev2") == [None, None, None, None, own[2]]
     assert values(table, "known_prev2") == [None, None, None, None, True]
     assert "surprisal_prev1" not in surprisal_table(model, "a b", previous=0).columns
-    short = surprisal_table(model, "a", previous=3)
-    assert values(short, "length_prev3") == [None]
+    assert values(surprisal_table(model, "a", previous=3), "length_prev3") == [None]
 
 
 def test_spans_are_places_in_the_text(fitted, tmp_path):
@@ -199,18 +219,15 @@ def test_a_word_of_several_tokens_is_as_frequent_as_it_is_written(tmp_path, lowe
     n = counts.sum() - counts[model.vocabulary.boundary_id]
     expected = [pytest.approx(math.log2(times / n)) for times in written.values()]
     for each in (model, loaded, *cached, mixture):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            table = surprisal_table(each, text)
-            other = surprisal_table(each, "didn't", tokenizer=lambda word: ["did", "n't"])
+        table = surprisal_table(each, text)
+        other = surprisal_table(each, "didn't", tokenizer=lambda word: ["did", "n't"])
         assert values(table, "log_frequency") == expected
         assert not any("log_frequency" in note for note in table.notes)
         assert values(other, "log_frequency") == [None]
 
 
 def test_the_frequency_of_a_region_is_the_sum_of_those_of_its_words(fitted):
-    lines = ["word", "The cat", '"sat, on"', "didn't stir."]
-    items = read_items(lines, region="word")
+    items = read_items(["word", "The cat", '"sat, on"', "didn't stir."], region="word")
     with pytest.warns(UserWarning, match="log_frequency of 1 of 6 words"):
         table = surprisal_table(fitted, items)
     words = surprisal_table(fitted, "The cat sat on stir")
@@ -227,9 +244,7 @@ def test_a_word_with_unknown_punctuation_is_not_known(fitted):
 
 def test_unknown_words_cost_what_was_asked_for(model):
     def found(**options):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return surprisal_table(model, "a ba b", **options)
+        return surprisal_table(model, "a ba b", **options)
 
     whole = bits("a", "<unk>")
     assert values(found(unknown="class"), "surprisal")[1] == pytest.approx(whole)
@@ -237,16 +252,10 @@ def test_unknown_words_cost_what_was_asked_for(model):
     assert values(even, "surprisal")[1] == pytest.approx(whole + 6)
     for way in (even, found(), found(unknown="class")):  # an unknown word counts once, of 16
         assert values(way, "log_frequency") == pytest.approx([-2, -4, -1])
-    shares = tacenda_lm_share(model, "ba")
-    assert values(found(), "surprisal")[1] == pytest.approx(whole + shares)
-    assert values(found(), "surprisal")[2] == pytest.approx(bits("<unk>", "b"))
+    share = -UnknownWords(model.vocabulary).log_share("ba") / math.log(2)
+    expected = [bits("</s>", "a"), whole + share, bits("<unk>", "b")]
+    assert values(found(), "surprisal") == pytest.approx(expected)
     assert values(found(), "known") == [True, False, True]
-
-
-def tacenda_lm_share(model, word):
-    from tacenda_lm import UnknownWords
-
-    return -UnknownWords(model.vocabulary).log_share(word) / math.log(2)
 
 
 @pytest.mark.parametrize(
@@ -254,70 +263,53 @@ def tacenda_lm_share(model, word):
     [
         ("a zebra", {"unknown": "class"}, "too low"),
         ("a <unk> b", {"tokenizer": "whitespace"}, "written <unk>"),
-        ("a b. a", {"tokenizer": "whitespace"}, "punctuation is attached"),
+        (
+            "a b. a",
+            {"tokenizer": "whitespace"},
+            "^1 token is unknown only because punctuation is attached:",
+        ),
     ],
 )
 def test_what_can_be_misread_is_said(model, text, options, said):
     with pytest.warns(UserWarning, match=said):
         table = surprisal_table(model, text, **options)
-    assert any(said in note for note in table.notes)
-
-
-def test_one_token_is_one_token(model):
-    with pytest.warns(
-        UserWarning, match="1 token is unknown only because punctuation is attached:"
-    ):
-        table = surprisal_table(
-            model, "a b", tokenizer=lambda word: [f"{word}."] if word == "b" else [word]
-        )
-    assert any(note.startswith("1 token is unknown only") for note in table.notes)
+    assert any(re.search(said, note) for note in table.notes)
 
 
 def test_the_tokenizer_of_the_fit_leaves_no_other_to_be_given(model):
     for tokenizer in (None, "words"):
-        table = surprisal_table(model, "a. b", tokenizer=tokenizer)
-        assert table.notes == ()
+        assert surprisal_table(model, "a. b", tokenizer=tokenizer).notes == ()
     whole = KneserNey(order=2).fit(Corpus.from_text(["Jan came", "etc. b"] * 3, tokenizer="words"))
-    assert not any("tokenizer" in note for note in quiet(whole, "in Jan. b").notes)
+    assert not any("tokenizer" in note for note in surprisal_table(whole, "in Jan. b").notes)
     spaced = KneserNey(order=2).fit(Corpus.from_sentences([["a", "b", "."]] * 3))
-    assert any("tokenizer" in note for note in quiet(spaced, "a b.").notes)
+    assert any("tokenizer" in note for note in surprisal_table(spaced, "a b.").notes)
 
 
-def quiet(model, text, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return surprisal_table(model, text, **options)
-
-
-def test_items_of_several_sentences_that_are_read_as_one_are_announced(model, tmp_path):
-    path = tmp_path / "items.tsv"
-
-    def notes(*items, **options):
-        rows = [f"{i}\t{word}" for i, item in enumerate(items) for word in item.split()]
-        path.write_text("\n".join(["item\tword", *rows]), encoding="utf8")
-        found = quiet(model, read_items(path, region="word", text="item"), **options).notes
+def test_items_of_several_sentences_that_are_read_as_one_are_announced(model, items):
+    def notes(*texts, **options):
+        rows = [f"{i}\t{word}" for i, text in enumerate(texts) for word in text.split()]
+        several = items("\n".join(["item\tword", *rows]), "items.tsv", text="item")
+        found = surprisal_table(model, several, **options).notes
         return [note for note in found if "split='sentences'" in note]
 
     assert notes("a b. B a.", "a b.")[0].startswith("1 of 2 items seem to have several")
     assert notes("a b. B a.", "a b.", split="sentences") == []
     assert notes("a b. b a.", "Mr. B a", "a b.") == []  # no sentence begins there
     assert notes("a b. B a.", *["a b."] * 10) == []
-    assert not any("items" in note for note in quiet(model, "a b. B a.").notes)
+    assert not any("items" in note for note in surprisal_table(model, "a b. B a.").notes)
 
 
 def test_spans_are_places_in_a_string_with_other_line_ends(fitted):
     text = "\ufeffThe cat\r\n\r\nand\r\n the dog.\r\n"
-    table = quiet(fitted, text)
+    table = surprisal_table(fitted, text)
     cut = [text[a:b] for a, b in zip(values(table, "start"), values(table, "end"), strict=True)]
     assert cut == values(table, "word") == ["The", "cat", "and", "the", "dog."]
     assert values(table, "sentence") == [1, 1, 2, 3, 3]
     assert values(table, "known")[0]
 
 
-def test_marks_are_refused_without_advice_that_cannot_be_followed(model, tmp_path):
-    path = tmp_path / "items.csv"
-    path.write_text("word\na\n<s>\n", encoding="utf8")
-    for texts in ("a <s>", read_items(path, region="word")):
+def test_marks_are_refused_without_advice_that_cannot_be_followed(model, items):
+    for texts in ("a <s>", items("word\na\n<s>\n")):
         with pytest.raises(CorpusError, match="<s> is written") as caught:
             surprisal_table(model, texts)
         assert "skip" not in str(caught.value)
@@ -377,9 +369,7 @@ class Remembering(Tiny):
 
 def test_context_reaches_over_sentences_or_ends_with_them():
     model = Remembering()
-    text, sentence = (
-        surprisal_table(model, "a\nb", context=reach) for reach in ("text", "sentence")
-    )
+    text, sentence = (surprisal_table(model, "a\nb", context=x) for x in ("text", "sentence"))
     assert values(text, "surprisal")[1] == pytest.approx(bits("a", "b"))
     assert values(sentence, "surprisal")[1] == pytest.approx(bits("</s>", "b"))
 
@@ -428,12 +418,9 @@ def test_the_tokenizer_is_that_of_the_fit(fitted, tmp_path):
 # -- items ---------------------------------------------------------------------------------------------
 
 
-def test_regions_of_items_are_words_and_keep_their_columns(model, tmp_path):
-    path = tmp_path / "items.csv"
-    path.write_text(
-        'item;cond;region;rt\n1;x;a b;300\n1;x;"b.";310\n1;y;a;299\n2;x;b;1\n', encoding="utf8"
-    )
-    items = read_items(path, region="region", text=["item", "cond"])
+def test_regions_of_items_are_words_and_keep_their_columns(model, items):
+    content = 'item;cond;region;rt\n1;x;a b;300\n1;x;"b.";310\n1;y;a;299\n2;x;b;1\n'
+    items = items(content, region="region", text=["item", "cond"])
     assert [item.name for item in items] == ["1 x", "1 y", "2 x"]
     table = surprisal_table(model, items)
     assert table.columns[:5] == ("item", "cond", "region", "rt", "text")
@@ -460,20 +447,15 @@ def test_regions_of_items_are_words_and_keep_their_columns(model, tmp_path):
         ("", "no column"),
     ],
 )
-def test_a_file_of_items_that_is_not_right_is_refused(tmp_path, content, said):
-    path = tmp_path / "items.csv"
-    path.write_text(content, encoding="utf8")
+def test_a_file_of_items_that_is_not_right_is_refused(items, content, said):
     with pytest.raises(DataError, match=said):
-        read_items(path, region="word", text=["item"])
+        items(content, text=["item"])
 
 
-def test_a_column_that_distinguishes_texts_but_is_not_named_is_announced(tmp_path):
+def test_a_column_that_distinguishes_texts_but_is_not_named_is_announced(items):
     def said(content, **options):
-        path = tmp_path / "items.csv"
-        path.write_text(content, encoding="utf8")
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            read_items(path, region="word", **options)
+        with warnings.catch_warnings(record=True, action="always") as found:
+            items(content, **options)
         return [str(each.message) for each in found]
 
     two = "item,Condition,word,rt\n1,x,a,7\n1,x,b,8\n1,y,a,9\n2,x,a,7\n"
@@ -494,82 +476,65 @@ def test_a_column_that_distinguishes_texts_but_is_not_named_is_announced(tmp_pat
         assert said(two, **options) == []
 
 
-def test_quotes_may_be_part_of_the_regions(tmp_path):
-    path = tmp_path / "items.tsv"
-    path.write_text('word\tzone\n"a\t1\nb"\t2\n', encoding="utf8")
-    [item] = read_items(path, region="word", quotes=False)
+def test_quotes_may_be_part_of_the_regions(items):
+    [item] = items('word\tzone\n"a\t1\nb"\t2\n', "items.tsv", quotes=False)
     assert (item.name, item.regions) == ("items.tsv", ['"a', 'b"'])
 
 
-def test_a_column_says_where_sentences_begin(model, tmp_path):
-    path = tmp_path / "items.csv"
-    path.write_text(
-        "item,sentence,word\n1,x,a\n1,x,b\n1,y,b\n2,y,a\n2,y,b\n2,x,a\n", encoding="utf8"
-    )
-    items = read_items(path, region="word", text="item", sentence="sentence")
-    table = surprisal_table(model, items)
+def test_a_column_says_where_sentences_begin(model, items):
+    content = "item,sentence,word\n1,x,a\n1,x,b\n1,y,b\n2,y,a\n2,y,b\n2,x,a\n"
+    several = items(content, text="item", sentence="sentence")
+    table = surprisal_table(model, several)
     assert values(table, "sentence") == [1, 1, 2, 1, 1, 2]
     assert values(table, "surprisal")[2] == pytest.approx(bits("</s>", "b"))
     with pytest.raises(ConfigurationError, match="leave out split"):
-        surprisal_table(model, items, split="sentences")
+        surprisal_table(model, several, split="sentences")
     with pytest.raises(DataError, match="no column 's'"):
-        read_items(path, region="word", sentence="s")
-    path.write_text("s,word\n1,a\n2,b\n", encoding="utf8")
-    [item] = read_items(path, region="word", sentence="s")
+        items(content, sentence="s")
+    [item] = items("s,word\n1,a\n2,b\n", sentence="s")
     assert (item.starts, item.others) == ([True, True], {"s": ["1", "2"]})
 
 
-def test_a_quoted_word_does_not_swallow_the_rows_below_it(tmp_path):
-    path = tmp_path / "items.tsv"
+def test_a_quoted_word_does_not_swallow_the_rows_below_it(items):
     words = ['"He', 'said,"', "and", '"Go', 'away,"', "then."]
-    path.write_text("item\tword\n" + "".join(f"1\t{word}\n" for word in words), encoding="utf8")
+    content = "item\tword\n" + "".join(f"1\t{word}\n" for word in words)
     with pytest.raises(DataError, match=r"lines 2 to 3 of .*quotes=False"):
-        read_items(path, region="word", text=["item"])
-    [item] = read_items(path, region="word", text=["item"], quotes=False)
+        items(content, "items.tsv", text=["item"])
+    [item] = items(content, "items.tsv", text=["item"], quotes=False)
     assert item.regions == words
 
 
-def test_empty_columns_of_a_spreadsheet_are_left_out(tmp_path):
-    path = tmp_path / "items.csv"
-    path.write_text("item,word,,\n1,a,,\n1,b,,\n", encoding="utf8")
-    [item] = read_items(path, region="word", text="item")
+def test_empty_columns_of_a_spreadsheet_are_left_out(items):
+    [item] = items("item,word,,\n1,a,,\n1,b,,\n", text="item")
     assert (item.regions, item.others) == (["a", "b"], {"item": ["1", "1"]})
-    path.write_text('"","item","word"\n"1","x","a"\n', encoding="utf8")  # as R numbers rows
-    assert read_items(path, region="word")[0].others == {"": ["1"], "item": ["x"]}
+    [item] = items('"","item","word"\n"1","x","a"\n')  # as R numbers rows
+    assert item.others == {"": ["1"], "item": ["x"]}
 
 
-def test_texts_are_told_apart_by_all_their_columns(tmp_path):
-    path = tmp_path / "items.tsv"
-    path.write_text("a\tb\tword\n1 2\t3\tx\n1\t2 3\ty\n", encoding="utf8")
-    items = read_items(path, region="word", text=["a", "b"])
-    assert [(item.name, item.regions) for item in items] == [
+def test_texts_are_told_apart_by_all_their_columns(items):
+    found = items("a\tb\tword\n1 2\t3\tx\n1\t2 3\ty\n", "items.tsv", text=["a", "b"])
+    assert [(item.name, item.regions) for item in found] == [
         ("'1 2' '3'", ["x"]),
         ("'1' '2 3'", ["y"]),
     ]
 
 
-def test_texts_of_several_files_have_names_of_their_own(model, tmp_path):
-    items, texts = [], []
+def test_texts_of_several_files_have_names_of_their_own(model, items, write, tmp_path):
+    several, texts = [], []
     for name in ("x", "y"):
         (tmp_path / name).mkdir()
-        path = tmp_path / name / "1.txt"
-        path.write_text("a b\n", encoding="utf8")
-        texts.append(path)
-        path = tmp_path / f"{name}.csv"
-        path.write_text(f"item,word\n1,a\n{name},b\n", encoding="utf8")
-        items += read_items(path, region="word", text="item")
+        texts.append(write(f"{name}/1.txt", "a b\n"))
+        several += items(f"item,word\n1,a\n{name},b\n", f"{name}.csv", text="item")
     assert values(surprisal_table(model, texts), "text") == [
         str(path) for path in texts for _ in range(2)
     ]
-    assert values(surprisal_table(model, items), "text") == ["x.csv 1", "x", "y.csv 1", "y"]
+    assert values(surprisal_table(model, several), "text") == ["x.csv 1", "x", "y.csv 1", "y"]
     same = surprisal_table(model, [texts[0], texts[0]], previous=0)
     assert values(same, "text")[1:3] == [str(texts[0]), f"{texts[0]} (2)"]
 
 
-def test_columns_of_the_file_that_bear_our_names_stay_under_others(model, tmp_path):
-    path = tmp_path / "items.csv"
-    path.write_text("word,length,file_length,surprisal_prev1\na,1,x,2\n", encoding="utf8")
-    items = read_items(path, region="word")
+def test_columns_of_the_file_that_bear_our_names_stay_under_others(model, items):
+    items = items("word,length,file_length,surprisal_prev1\na,1,x,2\n")
     with pytest.warns(UserWarning, match="'length' of the file 'file_file_length'"):
         table = surprisal_table(model, items)
     assert table.columns[:4] == ("file_file_length", "file_length", "file_surprisal_prev1", "text")
@@ -589,10 +554,9 @@ def test_a_table_can_be_scored_again_by_another_model(model, fitted, tmp_path):
 
 
 @pytest.mark.parametrize("options", [{}, {"text": "story"}])
-def test_a_sentence_a_row_becomes_a_row_a_word(model, tmp_path, options):
-    path = tmp_path / "items.csv"
-    path.write_text('story,text,rating\ns,"a b.",7\ns,b a b,2\nz,a,3\n', encoding="utf8")
-    items = read_items(path, region="text", words=True, **options)
+def test_a_sentence_a_row_becomes_a_row_a_word(model, items, options):
+    content = 'story,text,rating\ns,"a b.",7\ns,b a b,2\nz,a,3\n'
+    items = items(content, region="text", words=True, **options)
     with pytest.warns(UserWarning, match="'text' of the file 'file_text'"):
         table = surprisal_table(model, items)
     assert values(table, "word") == ["a", "b.", "b", "a", "b", "a"]
@@ -640,11 +604,9 @@ STRANGE = ['a,"b"', "\u00e9\t;", "=1+1", "<unk>", "'", "日本", "x" * 300]
 @pytest.mark.parametrize("ending", [".csv", ".tsv"])
 def test_what_is_written_is_read_back(model, tmp_path, ending):
     path = tmp_path / f"table{ending}"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        table = surprisal_table(
-            model, {"one, two": " ".join(STRANGE), "3": "a"}, tokenizer="whitespace"
-        )
+    table = surprisal_table(
+        model, {"one, two": " ".join(STRANGE), "3": "a"}, tokenizer="whitespace"
+    )
     table.write(path)
     with path.open(encoding="utf8", newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="," if ending == ".csv" else "\t"))
@@ -723,9 +685,7 @@ def test_a_frame_of_pandas_itself(model):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"previous": -1}, ConfigurationError),
-        ({"previous": 1.5}, ConfigurationError),
-        ({"previous": "2"}, ConfigurationError),
+        *(({"previous": wrong}, ConfigurationError) for wrong in (-1, 1.5, "2")),
         ({"unknown": "even", "unseen_types": "many"}, ConfigurationError),
         ({"split": "words"}, ConfigurationError),
         ({"context": "page"}, ConfigurationError),
