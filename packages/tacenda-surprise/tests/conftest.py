@@ -4,7 +4,7 @@ import pytest
 from surprise.model_selection import train_test_split
 
 import support.timeless  # noqa: F401
-from support.processes import command_line
+from support.processes import command_line, printed, refused, write  # noqa: F401
 from tacenda_surprise.testing import dataset, small_dataset
 
 
@@ -38,6 +38,12 @@ def testset(parts):
     """With an unknown user, an unknown item, and both."""
     more = [("nobody", parts[1][0][1], 3.0), (parts[1][0][0], "nothing", 3.0)]
     return [*parts[1], *more, ("nobody", "nothing", 2.0)]
+
+
+@pytest.fixture
+def file(write, triples):  # noqa: F811
+    """The ratings as a file."""
+    return write("ratings.csv", "".join(f"{u},{i},{r}\n" for u, i, r in triples))
 
 
 @pytest.fixture

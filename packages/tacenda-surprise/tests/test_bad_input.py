@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 from surprise.model_selection import GridSearchCV
 
+from support.ratings import Frame
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
 from tacenda_surprise import (
     PMF,
@@ -48,20 +49,6 @@ def fitted(make_dataset):
         return make().fit(make_dataset(triples, scale).build_full_trainset())
 
     return fit
-
-
-class Frame:
-    """What is asked of a data frame of pandas."""
-
-    def __init__(self, *columns):
-        self.held, self.shape, self.ndim = columns, (len(columns[0]), len(columns)), 2
-        self.iloc = self
-
-    def __getitem__(self, at):
-        return np.array(self.held[at[1]])
-
-    def __array__(self, dtype=None, copy=None):
-        return np.zeros(self.shape)
 
 
 class Interrupts:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from support.ratings import changed, rmse
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError, DataError, FittingError, NotFittedError
 from tacenda.fitting import Callback
@@ -32,11 +33,6 @@ VARIANTS = [(o, t) for o in ("item", "user") for t in (True, False)]
 @pytest.fixture(scope="module")
 def ratings():
     return synthetic_ratings.generate(120, 60, 2300, rank=2, noise=0.6, seed=3).ratings
-
-
-def rmse(model, held_out):
-    scores = model.score_pairs(held_out.user_ids, held_out.item_ids)
-    return float(np.sqrt(np.mean((scores - held_out.values) ** 2)))
 
 
 def everybody(ratings):
@@ -124,9 +120,7 @@ def test_structure_is_found_that_biases_cannot_express(model_class, orientation)
 def test_half_stars_are_ten_levels(ratings):
     rng = np.random.default_rng(0)
     halves = np.clip(ratings.values - rng.integers(0, 2, len(ratings)) / 2, 0.5, 5)
-    data = Ratings(
-        ratings.user_ids, ratings.item_ids, halves, ratings.users, ratings.items, scale=(0.5, 5)
-    )
+    data = changed(ratings, values=halves, scale=(0.5, 5))
     model = RBM(n_hidden=8, n_epochs=20, random_state=0).fit(data)
     assert len(model.catalogue.levels) == 10
     p = model.probabilities(np.array([0, -1]), np.array([0, -1]))
@@ -143,9 +137,7 @@ def test_continuous_ratings_are_brought_to_bins():
     again = RBM.from_arrays(model.config_dict(), model.arrays())
     found = again.score_pairs(test.user_ids, test.item_ids)
     np.testing.assert_array_equal(found, model.score_pairs(test.user_ids, test.item_ids))
-    biases = BiasOnly().fit(train).score_pairs(test.user_ids, test.item_ids)
-    errors = [np.sqrt(np.mean((scores - test.values) ** 2)) for scores in (found, biases)]
-    assert errors[0] < 0.95 * errors[1]
+    assert rmse(again, test) < 0.95 * rmse(BiasOnly().fit(train), test)
     with pytest.raises(ConfigurationError, match="at most 50 levels"):
         model.probabilities(test.user_ids, test.item_ids)
 
@@ -375,12 +367,9 @@ def test_what_does_not_go_on_from_the_fit_is_refused(ratings):
     with pytest.raises(NotFittedError):
         model.partial_fit(first)
     before = model.fit(now).arrays()
-    wider = Ratings(now.user_ids, now.item_ids, now.values, now.users, now.items, scale=(0, 5))
     with pytest.raises(ConfigurationError, match="have the scale"):
-        model.partial_fit(wider)
-    halves = Ratings(
-        now.user_ids, now.item_ids, now.values.clip(1.5), now.users, now.items, scale=now.scale
-    )
+        model.partial_fit(changed(now, scale=(0, 5)))
+    halves = changed(now, values=now.values.clip(1.5))
     with pytest.raises(DataError, match="another scale"):
         model.partial_fit(halves)
     for n_epochs in (-1, 1.5, "2"):
@@ -428,10 +417,6 @@ def test_users_folded_in_after_going_on_have_the_penalty_of_all_ratings():
     now = synthetic_ratings.generate(300, 60, 6000, seed=8).ratings
     few = now.select(np.arange(len(now)) % 12 == 0)
     model = RBM(n_hidden=3, n_epochs=2, random_state=0).fit(few)
-    assert model.learned.penalty > now_penalty(model, now)
+    assert model.learned.penalty > model.settings.penalty_for(now)
     model.partial_fit(now, n_epochs=1)
-    assert model.learned.penalty == now_penalty(model, now)
-
-
-def now_penalty(model, ratings):
-    return model.settings.penalty_for(ratings)
+    assert model.learned.penalty == model.settings.penalty_for(now)

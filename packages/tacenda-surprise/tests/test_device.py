@@ -34,10 +34,7 @@ SAME = [
     (ConditionalBayesianPMF(n_factors=4, n_samples=6, random_state=0), set(gibbs.OPERATIONS)),
     (RBM(n_hidden=10, n_epochs=4, random_state=0), MACHINE),
     (ConditionalRBM(n_hidden=10, n_epochs=4, orientation="user", random_state=0), MACHINE),
-    (
-        RBM(n_hidden=10, n_epochs=4, ordinal=False, random_state=0),
-        MACHINE,
-    ),
+    (RBM(n_hidden=10, n_epochs=4, ordinal=False, random_state=0), MACHINE),
 ]
 FACTORS = {"n_factors": 40}
 OTHER_ORDER = [
@@ -187,15 +184,11 @@ def test_an_artefact_does_not_know_where_it_was_fitted(parts, model, operations,
     np.testing.assert_array_equal(again.score_pairs(*pairs), there.score_pairs(*pairs))
 
 
-def test_an_algorithm_for_surprise_is_saved_without_its_device(parts, tmp_path):
-    from surprise import Dataset, Reader
-
-    pairs = [("u1", "i1", 3.0, None), ("u2", "i1", 4.0, None), ("u2", "i2", 2.0, None)]
-    data = Dataset(Reader(rating_scale=(1, 5))).construct_trainset(
-        [(u, i, r, t) for u, i, r, t in pairs]
-    )
+def test_an_algorithm_for_surprise_is_saved_without_its_device(make_dataset, tmp_path):
+    data = make_dataset([("u1", "i1", 3.0), ("u2", "i1", 4.0), ("u2", "i2", 2.0)])
     with stand_in() as called:
-        algo = PMF(n_factors=3, n_epochs=2, random_state=0, device="cuda").fit(data)
+        algo = PMF(n_factors=3, n_epochs=2, random_state=0, device="cuda")
+        algo.fit(data.build_full_trainset())
     assert "rating_visits" in called
     algo.save(tmp_path / "model")
     assert PMF.load(tmp_path / "model").settings.device == "cpu"

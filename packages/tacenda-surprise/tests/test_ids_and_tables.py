@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from support.ratings import Frame
 from tacenda.errors import DataError, TacendaWarning
 from tacenda_surprise import PMF, BiasOnly, Blend, ConditionalPMF, ImplicitMF
 from tacenda_surprise.algorithm import RatingAlgorithm
@@ -58,8 +59,7 @@ def test_tables_with_a_row_a_rating_are_taken_without_a_word(long, pd, tmp_path)
     path = tmp_path / "long.csv"
     long.to_csv(path, index=False, header=False)
     wide = long.pivot(index="user", columns="item", values="rating")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         expected = BiasOnly().fit(long).predict(1, 100).est
         for table in (
             pd.read_csv(path, header=None),
@@ -84,20 +84,6 @@ def test_missing_ratings_of_a_frame_are_counted(long, pd, missing):
         BiasOnly().fit(table[["rating", "item", "user", "time"]])
     with pytest.raises(DataError, match="2 ratings are missing in the third column: leave"):
         BiasOnly().fit(table.set_axis(["viewer", "film", "stars", "time"], axis=1))
-
-
-class Frame:
-    """What is asked of a data frame of pandas, whose columns have names."""
-
-    def __init__(self, **columns):
-        self.columns, self.held = list(columns), list(columns.values())
-        self.shape, self.ndim, self.iloc = (len(self.held[0]), len(columns)), 2, self
-
-    def __getitem__(self, at):
-        return np.array(self.held[at[1]], object)
-
-    def __array__(self, dtype=None, copy=None):
-        return np.zeros(self.shape)
 
 
 def test_a_column_of_ratings_is_named_as_it_was_found():
@@ -191,8 +177,7 @@ def test_new_ratings_with_ids_of_another_type_are_refused(algo, what):
 def test_who_asks_with_ids_of_another_type_is_told_once(algo, ask):
     with pytest.warns(TacendaWarning, match="not found: the ids|whose ids are int"):
         ask(algo)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         ask(algo)
         algo.test([(1, 100, 3.0), ("somebody", "something", None)])
 
@@ -231,8 +216,7 @@ def test_an_unknown_item_of_a_new_user_is_told(algo):
             ask(7)
     with pytest.warns(TacendaWarning, match="item '100' is not .* are int, such as .* '100': it"):
         new.predict("100")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         new.predict(101)
     with pytest.warns(TacendaWarning, match="item 101 was not found: .* and '101' is not"):
         algo.predict("guest", "101")
@@ -270,8 +254,7 @@ def test_pairs_of_which_nothing_is_known_are_told(triples):
     user, item = rows[0][:2]
     with pytest.warns(TacendaWarning, match="^none of the users and items asked for is in the"):
         algo.predict_many([item, item], [user, user])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         algo.predict_many(["newcomer", "newcomer"], [item, "new item"])
 
 

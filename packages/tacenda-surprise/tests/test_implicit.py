@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from tacenda.errors import ConfigurationError, DataError
-from tacenda.ratings import IdIndex, Ratings
+from tacenda.ratings import Ratings
 from tacenda.testing.models import check_estimator
 from tacenda_surprise import PMF, ImplicitMF
 from tacenda_surprise.algorithm import best_items
@@ -24,11 +24,9 @@ def blocks(n_users=60, n_items=40, n_groups=4, seed=0):
 
 
 def ratings_of(pairs):
-    users, items = (list(dict.fromkeys(part)) for part in zip(*pairs, strict=True))
-    numbers = [(users.index(u), items.index(i)) for u, i in pairs]
-    u, i = np.array(numbers).T
-    values = 1 + (u + i) % 5
-    return Ratings(u, i, values, IdIndex(users, "user"), IdIndex(items, "item"), scale=(1, 5))
+    return Ratings.from_triples(
+        [(user, item, 1.0 + k % 5) for k, (user, item) in enumerate(pairs)], scale=(1, 5)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -2,19 +2,17 @@
 
 import numpy as np
 import pytest
-from surprise import Dataset, Reader
 
 from tacenda.errors import ConfigurationError, DataError
 from tacenda_surprise import PMF, Blend, ConditionalPMF
 from tacenda_surprise.catalogue import possible_levels
+from tacenda_surprise.testing import dataset
 
 SMALL = {"n_factors": 4, "n_epochs": 3, "random_state": 0}
 
 
 def trainset(rows, scale=(1, 5)):
-    data = Dataset(Reader(rating_scale=scale))
-    data.df = None
-    return data.construct_trainset([(*row, None) for row in rows])
+    return dataset(rows, scale).build_full_trainset()
 
 
 def ratings(n=150, seed=0):

@@ -77,12 +77,8 @@ def test_a_search_over_models(data):
         data.build_full_trainset()).test([("a", "b", 3.0)]), verbose=False))  # fmt: skip
 
 
-def test_on_the_command_line(triples, tmp_path, run):
-    path = tmp_path / "ratings.csv"
-    path.write_text("".join(f"{u},{i},{r}\n" for u, i, r in triples), encoding="utf8")
-    status, out, _ = run("evaluate", path, "--model", "halfway", "--set", "part=0.9")
-    assert status == 0
-    assert "halfway" in out
+def test_on_the_command_line(file, printed):
+    assert "halfway" in printed("evaluate", file, "--model", "halfway", "--set", "part=0.9")
 
 
 def test_what_there_is_not(trainset):

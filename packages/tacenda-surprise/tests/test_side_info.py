@@ -1,6 +1,7 @@
 """Identities without ratings, and the proof that no rating comes along with them."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,19 +20,13 @@ from tacenda_surprise.catalogue import Identities
 from tacenda_surprise.trainsets import FitData
 
 SMALL = {"n_factors": 5, "n_epochs": 8, "random_state": 0}
-
-
+CHAIN = {"n_factors": 5, "burn_in": 3, "n_samples": 8, "random_state": 0}
+MACHINE = {"n_hidden": 5, "n_epochs": 20, "random_state": 0}
 CONDITIONAL = {
-    "ConditionalPMF": lambda rated=None: ConditionalPMF(rated=rated, **SMALL),
-    "Bayesian": lambda rated=None: ConditionalBayesianPMF(
-        rated=rated, n_factors=5, burn_in=3, n_samples=8, random_state=0
-    ),
-    "ConditionalRBM": lambda rated=None: ConditionalRBM(
-        rated=rated, n_hidden=5, n_epochs=20, random_state=0
-    ),
-    "with users as cases": lambda rated=None: ConditionalRBM(
-        rated=rated, n_hidden=5, n_epochs=20, orientation="user", random_state=0
-    ),
+    "ConditionalPMF": partial(ConditionalPMF, **SMALL),
+    "Bayesian": partial(ConditionalBayesianPMF, **CHAIN),
+    "ConditionalRBM": partial(ConditionalRBM, **MACHINE),
+    "with users as cases": partial(ConditionalRBM, **MACHINE, orientation="user"),
 }
 
 
@@ -45,7 +40,7 @@ def test_no_test_rating_leaks(data, ratings, make):
     found = []
     for truths in ([t[2] for t in testset], other[ratings]):
         changed = [(u, i, r) for (u, i, _), r in zip(testset, truths, strict=False)]
-        algo = make(SideInfo.from_testset(changed)).fit(trainset)
+        algo = make(rated=SideInfo.from_testset(changed)).fit(trainset)
         found.append([p.est for p in algo.test(changed)])
     assert found[0] == found[1]
     without = make().fit(trainset).test(testset)
@@ -100,8 +95,7 @@ def test_a_testset_gives_nothing_but_pairs():
 def test_conditional_cross_validation_has_surprises_folds(data, capsys):
     folds = KFold(3, random_state=0)
     algo = ConditionalPMF(**SMALL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         found = cross_validate_conditional(algo, data, cv=folds)
     assert found["protocol"].startswith("transductive")
     together = cross_validate_conditional(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.ratings import changed, rmse
 from tacenda.datasets import synthetic_ratings
 from tacenda.ratings import Ratings, split
 from tacenda_surprise import (
@@ -47,10 +48,8 @@ def ratings():
 def test_predictions_go_with_the_unit(ratings, name, logarithm, shift):
     factor = 10.0**logarithm
     ends = np.array([1.0, 5.0]) * factor + shift
-    moved = Ratings(
-        ratings.user_ids, ratings.item_ids, ratings.values.astype(float) * factor + shift,
-        ratings.users, ratings.items, scale=tuple(ends.astype(np.float32).tolist()),
-    )  # fmt: skip
+    values, scale = ratings.values.astype(float) * factor + shift, ends.astype(np.float32)
+    moved = changed(ratings, values=values, scale=tuple(scale.tolist()))
     if name not in FITTED:
         FITTED[name] = MODELS[name]().fit(ratings)
     model, other = FITTED[name], MODELS[name]().fit(moved)
@@ -85,8 +84,7 @@ def test_early_stopping_is_hardly_worse_than_without(name):
     errors = []
     for validation in (0.0, 0.05):
         model = model_class(n_factors=10, validation=validation, random_state=0).fit(train)
-        found = model.score_pairs(test.user_ids, test.item_ids)
-        errors.append(float(np.sqrt(np.mean((found - test.values) ** 2))))
+        errors.append(rmse(model, test))
     assert errors[1] < 1.005 * errors[0]
 
 

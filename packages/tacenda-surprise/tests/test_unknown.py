@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from support.ratings import changed
 from tacenda.datasets import synthetic_ratings
-from tacenda.ratings import IdIndex, Ratings
+from tacenda.ratings import IdIndex
 from tacenda_surprise import (
     PMF,
     RBM,
@@ -90,10 +91,7 @@ def test_items_differ_for_an_unknown_user_as_much_as_they_do_on_average(fitted, 
 )
 def test_a_user_and_an_item_without_ratings_are_average_too(make, ratings):
     users, items = ([*side.raw, "none"] for side in (ratings.users, ratings.items))
-    wider = Ratings(
-        ratings.user_ids, ratings.item_ids, ratings.values,
-        IdIndex(users, "user"), IdIndex(items, "item"), scale=ratings.scale,
-    )  # fmt: skip
+    wider = changed(ratings, users=IdIndex(users, "user"), items=IdIndex(items, "item"))
     model = make().fit(wider)
     own = np.array([ratings.n_users, -1]), np.array([ratings.n_items, -1])
     every = np.arange(ratings.n_items)
@@ -132,11 +130,8 @@ def test_a_saved_machine_folds_in_as_before(ratings, tmp_path):
 
 
 def test_new_users_of_a_machine_that_goes_on_begin_where_a_fit_holds_them(ratings):
-    early = ratings.select(ratings.user_ids < 120)
-    early = Ratings(
-        early.user_ids, early.item_ids, early.values,
-        IdIndex(ratings.users.raw[:120].tolist(), "user"), ratings.items, scale=ratings.scale,
-    )  # fmt: skip
+    users = IdIndex(ratings.users.raw[:120].tolist(), "user")
+    early = changed(ratings.select(ratings.user_ids < 120), users=users)
     late = ratings.user_ids >= 120
     gone_on = RBM(**MACHINE).fit(early).partial_fit(ratings, 0)
     anew = RBM(**MACHINE).fit(ratings)

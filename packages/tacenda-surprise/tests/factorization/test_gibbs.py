@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from support.ratings import rmse
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ArtifactError
 from tacenda.ratings import split
@@ -137,12 +138,8 @@ def test_a_chain_forgets_where_it_began():
 
 @pytest.fixture(scope="module")
 def parts():
-    return split(
-        synthetic_ratings.generate(
-            400, 120, 12_000, rank=3, noise=0.6, integer=False, seed=4
-        ).ratings,
-        0.15,
-    )
+    data = synthetic_ratings.generate(400, 120, 12_000, rank=3, noise=0.6, integer=False, seed=4)
+    return split(data.ratings, 0.15)
 
 
 @pytest.fixture(scope="module")
@@ -151,25 +148,17 @@ def folding(parts):
     train, _ = parts
     users = np.arange(0, train.n_users, 6)
     rest = train.select(~np.isin(train.user_ids, users))
-    kinds = BayesianPMF, ConditionalBayesianPMF
-    models = {
-        kind: kind(n_factors=4, burn_in=20, n_samples=40, random_state=0).fit(rest)
-        for kind in kinds
-    }
+    settings = {"n_factors": 4, "burn_in": 20, "n_samples": 40, "random_state": 0}
+    models = {kind: kind(**settings).fit(rest) for kind in (BayesianPMF, ConditionalBayesianPMF)}
     return users[np.diff(train.user_offsets)[users] >= 20], models
 
 
 @pytest.mark.parametrize("model_class", [BayesianPMF, ConditionalBayesianPMF])
 def test_averaging_beats_the_most_probable_and_knows_how_sure_it_is(parts, model_class):
     train, test = parts
-
-    def rmse(model):
-        scores = model.score_pairs(test.user_ids, test.item_ids)
-        return float(np.sqrt(np.mean((scores - test.values) ** 2)))
-
     model = model_class(n_factors=4, burn_in=20, n_samples=60, random_state=0).fit(train)
-    assert rmse(model) < rmse(PMF(n_factors=8, random_state=0).fit(train))
-    assert rmse(model) < 1.12 * 0.6
+    assert rmse(model, test) < rmse(PMF(n_factors=8, random_state=0).fit(train), test)
+    assert rmse(model, test) < 1.12 * 0.6
     deviations = model.deviations(test.user_ids, test.item_ids)
     z = (test.values - model.score_pairs(test.user_ids, test.item_ids)) / deviations
     assert z.std() == pytest.approx(1.0, abs=0.06)
@@ -251,8 +240,7 @@ def test_identities_alone_tell_something_of_a_user(make, margin):
     found = []
     for identities in (Identities.of(test), None):
         model = make(random_state=0).fit(train, identities=identities)
-        scores = model.score_pairs(test.user_ids, test.item_ids)
-        found.append(float(np.sqrt(np.mean((scores - test.values) ** 2))))
+        found.append(rmse(model, test))
     assert found[0] < found[1] - margin
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tacenda
+from support.ratings import changed, rmse
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError, FittingError, NotFittedError
 from tacenda.fitting import Callback
@@ -17,23 +18,15 @@ from tacenda_surprise import (
 )
 from tacenda_surprise.gibbs import Gibbs
 
+STEPS = {"n_factors": 5, "n_epochs": 12, "random_state": 0}
+CHAIN = {"n_factors": 3, "burn_in": 4, "n_samples": 8, "random_state": 0}
 MAKERS = {
-    "sgd": lambda **more: PMF(**{"n_factors": 5, "n_epochs": 12, **more}, random_state=0),
-    "conditional": lambda **more: ConditionalPMF(
-        **{"n_factors": 5, "n_epochs": 12, **more}, random_state=0
-    ),
-    "stopped early": lambda **more: ConditionalPMF(
-        **{"n_factors": 5, "n_epochs": 12, "validation": 0.1, **more}, random_state=0
-    ),
-    "als": lambda **more: PMF(
-        **{"n_factors": 3, "n_epochs": 8, "solver": "als", **more}, random_state=0
-    ),
-    "gibbs": lambda **more: BayesianPMF(
-        n_factors=3, burn_in=4, n_samples=8, **more, random_state=0
-    ),
-    "conditional gibbs": lambda **more: ConditionalBayesianPMF(
-        n_factors=3, burn_in=4, n_samples=8, **more, random_state=0
-    ),
+    "sgd": lambda: PMF(**STEPS),
+    "conditional": lambda: ConditionalPMF(**STEPS),
+    "stopped early": lambda: ConditionalPMF(**STEPS, validation=0.1),
+    "als": lambda: PMF(n_factors=3, n_epochs=8, solver="als", random_state=0),
+    "gibbs": lambda: BayesianPMF(**CHAIN),
+    "conditional gibbs": lambda: ConditionalBayesianPMF(**CHAIN),
     "machine": lambda: machine(),
     "machine stopped early": lambda: machine(validation=0.1),
     "machine of users": lambda: machine(
@@ -68,11 +61,6 @@ def ratings():
     return synthetic_ratings.generate(120, 60, 2300, rank=2, noise=0.6, seed=3).ratings
 
 
-def rmse(model, test):
-    scores = model.score_pairs(test.user_ids, test.item_ids)
-    return float(np.sqrt(np.mean((scores - test.values) ** 2)))
-
-
 def assert_same(one, other):
     for name, array in one.arrays().items():
         np.testing.assert_array_equal(array, other.arrays()[name], name)
@@ -94,10 +82,7 @@ def test_a_fit_that_goes_on_from_a_checkpoint_gives_the_same_bits(make, ratings,
 
 def test_a_checkpoint_of_other_ratings_is_refused(make, ratings, tmp_path):
     make().fit(ratings, checkpoints=tmp_path / "c")
-    other = Ratings(
-        ratings.user_ids, ratings.item_ids, 6 - ratings.values, ratings.users, ratings.items,
-        scale=ratings.scale,
-    )  # fmt: skip
+    other = changed(ratings, values=6 - ratings.values)
     with pytest.raises(FittingError, match="other"):
         make().fit(other, checkpoints=tmp_path / "c")
 
@@ -124,15 +109,8 @@ def later():
     everything = synthetic_ratings.generate(400, 100, 13_000, rank=3, noise=0.5, seed=6).ratings
     train, test = split(everything, 0.15, seed=0)
     early = train.select((train.user_ids < 300) & (train.item_ids < 90))
-    return train, _compact(early, 300, 90), test
-
-
-def _compact(ratings, n_users, n_items):
-    return Ratings(
-        ratings.user_ids, ratings.item_ids, ratings.values,
-        IdIndex(ratings.users.raw[:n_users], "user"), IdIndex(ratings.items.raw[:n_items], "item"),
-        scale=ratings.scale,
-    )  # fmt: skip
+    users, items = IdIndex(early.users.raw[:300], "user"), IdIndex(early.items.raw[:90], "item")
+    return train, changed(early, users=users, items=items), test
 
 
 GROWING = {
@@ -144,11 +122,7 @@ GROWING = {
         n_factors=4, burn_in=20, n_samples=30, random_state=0
     ),
 }
-LOADED = {
-    **GROWING,
-    "machine": machine,
-    "machine by plain steps": MAKERS["machine by plain steps"],
-}
+LOADED = GROWING | {name: MAKERS[name] for name in ("machine", "machine by plain steps")}
 
 
 @pytest.mark.parametrize("make", LOADED.values(), ids=LOADED)
@@ -184,12 +158,8 @@ def test_what_is_new_begins_where_its_ratings_put_it_though_the_other_side_is_ol
     items = IdIndex(train.items.raw[:90], "item") if old == "items" else train.items
     ratings = (each[known] for each in (train.user_ids, train.item_ids, train.values))
     more = Ratings(*ratings, users, items, scale=train.scale)
-    tables = (
-        PMF(n_factors=4, n_epochs=10, random_state=0)
-        .fit(early)
-        .partial_fit(more, n_epochs=0)
-        .tables
-    )
+    model = PMF(n_factors=4, n_epochs=10, random_state=0).fit(early)
+    tables = model.partial_fit(more, n_epochs=0).tables
     ids, biases, factors = (
         (train.item_ids[known], tables.item_biases, tables.item_factors)
         if old == "users"
@@ -268,12 +238,8 @@ def test_going_on_by_no_samples_is_refused_and_changes_nothing(ratings):
 def test_with_too_many_levels_the_scale_becomes_continuous(ratings, model_class):
     options = {"n_epochs": 2} if model_class is PMF else {"burn_in": 2, "n_samples": 2}
     model = model_class(n_factors=2, random_state=0, **options).fit(ratings)
-    values = ratings.values + np.arange(len(ratings)) % 71 / 100
-    finer = Ratings(
-        ratings.user_ids, ratings.item_ids, values.clip(1, 5), ratings.users, ratings.items,
-        scale=ratings.scale,
-    )  # fmt: skip
-    model.partial_fit(finer, n_epochs=1)
+    values = (ratings.values + np.arange(len(ratings)) % 71 / 100).clip(1, 5)
+    model.partial_fit(changed(ratings, values=values), n_epochs=1)
     assert model.catalogue.levels.shape == model.catalogue.counts.shape == (0,)
     assert np.isfinite(model.deviations(np.array([0, 1]), np.array([0, 1]))).all()
     with pytest.raises(ConfigurationError, match="at most 50 levels"):

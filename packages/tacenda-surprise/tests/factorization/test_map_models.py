@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from support.ratings import changed
 from tacenda.datasets import synthetic_ratings
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import Callback
@@ -104,11 +105,8 @@ def test_sweeps_never_raise_the_penalized_loss(parts):
 @pytest.mark.parametrize("factor", [20.0, 0.01])
 def test_the_unit_of_the_ratings_does_not_matter(parts, model_class, factor):
     train, test = parts
-    low, high = train.scale
-    scaled = Ratings(
-        train.user_ids, train.item_ids, train.values * factor, train.users, train.items,
-        scale=(low * factor - 1e-3, high * factor + 1e-3),
-    )  # fmt: skip
+    ends = np.array(train.scale) * factor + [-1e-3, 1e-3]
+    scaled = changed(train, values=train.values * factor, scale=tuple(ends.tolist()))
     model = model_class(n_factors=8, n_epochs=30, random_state=0).fit(train)
     other = model_class(n_factors=8, n_epochs=30, random_state=0).fit(scaled)
     expected = model.score_pairs(test.user_ids, test.item_ids) * factor
@@ -142,9 +140,7 @@ def test_noisy_users_disturb_the_others_less(found, model_class):
     noisy = ratings.user_ids % 3 == 0
     noise = np.random.default_rng(0).normal(0, 1.7, len(noisy))
     values = (ratings.values + np.where(noisy, noise, 0)).clip(*ratings.scale)
-    mixed = Ratings(
-        ratings.user_ids, ratings.item_ids, values, ratings.users, ratings.items, scale=ratings.scale
-    )  # fmt: skip
+    mixed = changed(ratings, values=values)
     train, test = split(mixed, 0.1, seed=0)
     steady = test.select(test.user_ids % 3 != 0)
     alike = model_class(n_factors=8, noise_power=0.0, random_state=0).fit(train)
@@ -229,12 +225,8 @@ def test_the_settings_of_the_thesis_go_by_name():
     thesis = ConditionalPMF.thesis(n_factors=30).settings
     assert (thesis.lr_pu, thesis.lr_bi, thesis.reg_qi, thesis.reg_bu) == (0.01, 0.001, 0.01, 0.1)
     assert (thesis.lr_decay, thesis.lr_yj, thesis.reg_yj) == (1, 0.005, 0.003)
-    assert (thesis.n_factors, thesis.n_epochs, thesis.validation, thesis.refit) == (
-        30,
-        250,
-        0.05,
-        False,
-    )
+    found = (thesis.n_factors, thesis.n_epochs, thesis.validation, thesis.refit)
+    assert found == (30, 250, 0.05, False)
     svd = ConditionalPMF.online_svd().settings
     assert (svd.reg_pu, svd.reg_yj, svd.biased) == (0.0, 0.0, False)
     assert PMF.thesis(validation=0.0).refit

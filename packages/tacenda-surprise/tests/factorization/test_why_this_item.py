@@ -1,5 +1,7 @@
 """Why an item is recommended, and what is expected of users of whom a few items are known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -104,8 +106,6 @@ def test_a_model_saved_before_believes_identities_as_it_did(ratings):
     model = ConditionalPMF(**SMALL).fit(ratings)
     artifact = model.to_artifact()
     config = {name: value for name, value in artifact.config.items() if name != "usual_items"}
-    from dataclasses import replace
-
     older = ConditionalPMF.from_artifact(replace(artifact, config=config))
     again = ConditionalPMF.from_artifact(artifact)
     items = np.array([3])
