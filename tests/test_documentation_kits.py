@@ -42,8 +42,7 @@ def test_every_plugin_of_the_page_is_listed_and_used_by_its_name(package):
 
 
 @pytest.mark.parametrize(
-    ("file", "tests"),
-    [("embedder", 1), ("language_model", 1), ("recommender", 1), ("kernels", 1)],
+    ("file", "tests"), [("embedder", 1), ("language_model", 1), ("recommender", 1), ("kernels", 1)]
 )
 def test_the_plugins_of_the_page_pass_their_kits(package, file, tests):
     _, folder = package

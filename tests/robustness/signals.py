@@ -155,8 +155,7 @@ def _once(
     command = (name, place, inputs.spec, inputs.folders[0])
     done = _run(*command, force=bool(before), after=after, signals=signals)
     require(
-        done.status in (0, -signals[0], 128 + signals[0]),
-        f"exit status {done.status}: {done.said}",
+        done.status in (0, -signals[0], 128 + signals[0]), f"exit status {done.status}: {done.said}"
     )
     require(not _traceback(done.said), f"a traceback: {done.said}")
     found = _contents(place)

@@ -25,11 +25,7 @@ TOK2VEC = {
 
 
 def listener(upstream, width=8):
-    tok2vec = {
-        "@architectures": "spacy.Tok2VecListener.v1",
-        "width": width,
-        "upstream": upstream,
-    }
+    tok2vec = {"@architectures": "spacy.Tok2VecListener.v1", "width": width, "upstream": upstream}
     return {"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}}
 
 

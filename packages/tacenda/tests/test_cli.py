@@ -336,8 +336,7 @@ def test_a_kind_without_plugins_names_the_package_that_has_some(monkeypatch, kin
 
 
 @pytest.mark.parametrize(
-    "pairs",
-    [["advanced=1", "advanced.x=2"], ["advanced.x=2", "advanced=1"], ["a.b=1", "a.b.c=2"]],
+    "pairs", [["advanced=1", "advanced.x=2"], ["advanced.x=2", "advanced=1"], ["a.b=1", "a.b.c=2"]]
 )
 def test_settings_that_contradict_each_other_are_refused(pairs):
     with pytest.raises(typer.BadParameter, match="leave out one of the two"):

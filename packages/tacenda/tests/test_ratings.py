@@ -15,10 +15,7 @@ from tacenda.ratings.table import number_ids
 
 TRIPLES = [("bob", "x", 3.0), ("al", "y", 5.0), ("al", "x", 1.0), ("cy", "z", 4.0)]
 tables = st.dictionaries(
-    st.tuples(st.integers(0, 9), st.integers(0, 9)),
-    st.integers(1, 5),
-    min_size=1,
-    max_size=60,
+    st.tuples(st.integers(0, 9), st.integers(0, 9)), st.integers(1, 5), min_size=1, max_size=60
 )
 
 

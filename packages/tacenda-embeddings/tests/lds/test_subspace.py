@@ -11,11 +11,7 @@ from tacenda_embeddings.lds.learning import (
     identify,
     random_parameters,
 )
-from tacenda_embeddings.lds.smoother import (
-    DiagonalNoise,
-    spectral_radius,
-    stationary_covariance,
-)
+from tacenda_embeddings.lds.smoother import DiagonalNoise, spectral_radius, stationary_covariance
 
 R = 3
 

@@ -14,10 +14,7 @@ from tacenda_embeddings import VarEmbed
 torch = pytest.importorskip("torch")
 
 SMALL = {"hidden": 8, "negatives": 32, "batch_streams": 4, "unrolled_tokens": 8}
-KINDS = [
-    (VarEmbed, {}),
-    (VarEmbed, {"advanced": {"softmax": "exact", "kl": "tokens"}}),
-]
+KINDS = [(VarEmbed, {}), (VarEmbed, {"advanced": {"softmax": "exact", "kl": "tokens"}})]
 
 
 def fitted(texts, kind, device="cpu", **more):

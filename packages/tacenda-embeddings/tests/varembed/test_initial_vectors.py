@@ -10,10 +10,7 @@ from tacenda_embeddings.varembed.initial_vectors import factorize_counts, fit_mo
 from tacenda_embeddings.varembed.morphemes import Inventory
 
 pytest.importorskip("torch", reason="training needs torch")
-from tacenda_embeddings.varembed.training import (
-    StreamBatches,
-    concatenate,
-)
+from tacenda_embeddings.varembed.training import StreamBatches, concatenate
 
 
 def _counted(stream: np.ndarray, types: int, window: int) -> np.ndarray:

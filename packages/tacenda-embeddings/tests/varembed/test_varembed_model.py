@@ -7,10 +7,7 @@ from scipy.special import expit
 from scipy.stats import chisquare
 
 from tacenda import Corpus
-from tacenda.errors import (
-    ConfigurationError,
-    FittingError,
-)
+from tacenda.errors import ConfigurationError, FittingError
 from tacenda_embeddings import VarEmbed
 from tacenda_embeddings.varembed import model as model_module
 from tacenda_embeddings.varembed.initial_vectors import fit_morphemes

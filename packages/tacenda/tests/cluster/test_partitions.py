@@ -32,8 +32,7 @@ def put(name, data):
 
 
 @given(
-    st.text(st.sampled_from("ab \n\r\u00e4\u2028\ufeff\U0001f600"), max_size=60),
-    st.integers(1, 40),
+    st.text(st.sampled_from("ab \n\r\u00e4\u2028\ufeff\U0001f600"), max_size=60), st.integers(1, 40)
 )
 def test_partitions_have_the_lines_of_the_file_whatever_their_size(text, n_bytes):
     address = put("memory://cut.txt", text.encode())

@@ -99,8 +99,7 @@ def test_a_file_cut_within_a_character_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("compress", "kind"),
-    [(gzip.compress, "gzip"), (lzma.compress, "xz"), (bz2.compress, "bzip2")],
+    ("compress", "kind"), [(gzip.compress, "gzip"), (lzma.compress, "xz"), (bz2.compress, "bzip2")]
 )
 def test_a_truncated_archive_is_an_error(tmp_path, compress, kind):
     path = tmp_path / "text"
@@ -117,12 +116,7 @@ def test_a_directory_is_refused_with_the_way_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "source",
-    [
-        Path("nowhere"),
-        [Path("nowhere")],
-        Path("a text that is no path\n" * 50),
-    ],
+    "source", [Path("nowhere"), [Path("nowhere")], Path("a text that is no path\n" * 50)]
 )
 def test_a_missing_file_is_named(source):
     with pytest.raises(CorpusError, match=r"there is no file '(nowhere|a text)"):

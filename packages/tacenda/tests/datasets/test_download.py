@@ -118,11 +118,7 @@ def test_an_earlier_file_stays_when_the_new_one_is_wrong(server, tmp_path):
 
 
 def test_the_next_address_helps_out(server, tmp_path):
-    urls = [
-        server.root + "/gone",
-        server.serve("/changed", b"x"),
-        server.serve("/good", BODY),
-    ]
+    urls = [server.root + "/gone", server.serve("/changed", b"x"), server.serve("/good", BODY)]
     receipt = download(urls, tmp_path / "f", expected=SHA)
     assert receipt.url == urls[2]
 

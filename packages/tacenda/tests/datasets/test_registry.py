@@ -75,14 +75,7 @@ def test_a_broken_plugin_disturbs_no_other(broken):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"name": "../evil"},
-        {"name": "Big"},
-        {"name": ""},
-        {"files": {}},
-        {"obtain": ""},
-    ],
+    "change", [{"name": "../evil"}, {"name": "Big"}, {"name": ""}, {"files": {}}, {"obtain": ""}]
 )
 def test_an_entry_that_cannot_work_is_refused(make_spec, change):
     with pytest.raises(DataError, match="dataset"):

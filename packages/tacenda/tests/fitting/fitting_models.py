@@ -34,10 +34,7 @@ class SoftmaxRegression(Trainer):
 
     def __init__(self, dev=None, width=5, classes=3, dropout=0.2, seed=0, optimizer=None):
         self.rng = np.random.default_rng(seed)
-        self.weights = {
-            "W": self.rng.normal(size=(width, classes)) * 0.01,
-            "b": np.zeros(classes),
-        }
+        self.weights = {"W": self.rng.normal(size=(width, classes)) * 0.01, "b": np.zeros(classes)}
         self.optimizer = optimizer or Adam(weight_decay={"W": 1e-3})
         self.learned = {"weights": self.weights}
         self.rest = {"optimizer": self.optimizer, "rng": self.rng}

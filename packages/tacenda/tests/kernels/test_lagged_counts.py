@@ -26,8 +26,7 @@ def assert_same(actual, expected):
 
 streams = st.tuples(st.sampled_from([1, 2, 63, 64, 65, 130, 5000]), st.integers(0, 80)).flatmap(
     lambda size: st.tuples(
-        st.just(size[0]),
-        st.lists(st.integers(0, size[0] - 1), min_size=size[1], max_size=size[1]),
+        st.just(size[0]), st.lists(st.integers(0, size[0] - 1), min_size=size[1], max_size=size[1])
     )
 )
 

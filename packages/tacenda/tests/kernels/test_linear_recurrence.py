@@ -73,10 +73,7 @@ def test_many_sequences_take_several_batches():
 @pytest.mark.parametrize("name", LENGTHS)
 def test_reads_any_memory_layout(name):
     args = problem(LENGTHS[name], 6, np.float32)
-    strided = args | {
-        "F": np.asfortranarray(args["F"]),
-        "u": np.asfortranarray(args["u"]),
-    }
+    strided = args | {"F": np.asfortranarray(args["F"]), "u": np.asfortranarray(args["u"])}
     np.testing.assert_array_equal(linear_recurrence(**strided), linear_recurrence(**args))
 
 

@@ -6,12 +6,7 @@ from tacenda.errors import KernelError
 from tacenda.kernels import sequences
 from tacenda.kernels.sequences import Modes, block_diagonal, decompose, linear_recurrence
 
-LENGTHS = {
-    "no sequences": [],
-    "only an empty one": [0],
-    "awkward": [5, 0, 1, 63, 1, 0],
-    "one": [7],
-}
+LENGTHS = {"no sequences": [], "only an empty one": [0], "awkward": [5, 0, 1, 63, 1, 0], "one": [7]}
 SPECTRA = {"one state": (1, 0), "three": (1, 1), "only pairs": (0, 2), "many": (5, 30)}
 
 

@@ -320,12 +320,7 @@ def test_a_step_is_the_gradient_of_a_case_less_the_penalties(backend, tied):
         error, found = boltzmann_descent(**copied(given), descent=DESCENT)
     assert error == pytest.approx(gradients.error, rel=1e-5)
     rates = DESCENT.rate, DESCENT.bias_rate, DESCENT.bias_rate, DESCENT.rate
-    penalties = (
-        DESCENT.penalty,
-        DESCENT.bias_penalty,
-        DESCENT.bias_penalty,
-        DESCENT.side_penalty,
-    )
+    penalties = (DESCENT.penalty, DESCENT.bias_penalty, DESCENT.bias_penalty, DESCENT.side_penalty)
     for name, table, rate, penalty in zip(TABLES, found, rates, penalties, strict=True):
         expected = given[name] + rate * (getattr(gradients, name) - penalty * given[name])
         np.testing.assert_allclose(table, expected, atol=1e-6, err_msg=name)
