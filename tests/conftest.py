@@ -47,6 +47,17 @@ class Site:
     def tacenda(self, *arguments):
         return self.run("-m", "tacenda", *arguments)
 
+    def plugin(self, name, source, kind="commands", target="app"):
+        """Write a distribution of one plugin, named as it is, in a module of its own."""
+        module = name.replace("-", "_")
+        self.install(name, f"[tacenda.{kind}]\n{name} = {module}:{target}\n", **{module: source})
+
+    def listed(self, *arguments):
+        """Return the lines that ``tacenda plugins`` prints."""
+        done = self.tacenda("plugins", *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
 
 @pytest.fixture
 def site(tmp_path):

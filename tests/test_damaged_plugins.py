@@ -108,9 +108,7 @@ def test_hosts_of_broken_plugins_go_on_with_the_others(site):
 
 def test_the_command_line_lists_all_and_names_the_reasons(site):
     install_everything(site)
-    listed = site.tacenda("plugins")
-    assert listed.returncode == 0, listed.stderr
-    lines = listed.stdout.splitlines()
+    lines = site.listed()
     for fault, (_, reason) in FAULTS.items():
         places = [i for i, line in enumerate(lines) if f"  a-{fault}  " in line]
         assert len(places) == len(KINDS)
@@ -153,15 +151,13 @@ def test_an_operation_whose_module_exits_leaves_the_backend_s_others_alone(site)
 
 WELL = "[tacenda.embedders]\nwell = well_module:Model\n"
 MODEL = "class Model:\n    kind = 'embedders'\n"
+GET_WELL = "from tacenda import plugins; print(plugins.get('embedders', 'well'))"
 
 #: Damaged entry_points.txt -> what the warning says.
 TORN = {
     "garbage": (b"\xf0\xff\x00[tacenda.embedders]\xba", "is not UTF-8 at byte 0"),
     "part-garbage": (b"[tacenda.embedders]\nmine = m:M\xff\n", "not UTF-8 at byte 30"),
-    "no-equals": (
-        "[tacenda.embedders]\nmine m:M\n",
-        "line 2 of entry_points.txt, 'mine m:M', is not",
-    ),
+    "no-equals": ("[tacenda.embedders]\nmine m:M\n", "line 2 of entry_points.txt, 'mine m:M', is"),
     "no-name": ("[tacenda.embedders]\n= m:M\n", "'= m:M'"),
     "no-value": ("[tacenda.embedders]\nmine =\n", "mine ="),
     "no-path": ("[tacenda.embedders]\nmine = !! m\n", "is not NAME = MODULE:OBJECT"),
@@ -170,22 +166,24 @@ TORN = {
 }
 
 
+LIST_AND_ASK = """
+from tacenda import plugins
+from tacenda.cli.main import app
+from tacenda.errors import PluginError
+app(["plugins", "embedders"], standalone_mode=False)
+try:
+    plugins.get("embedders", "mine")
+except PluginError as error:
+    print(error)
+"""
+
+
 @pytest.mark.parametrize("case", TORN)
 def test_damaged_entry_points_are_named_once_and_hide_no_other_plugin(site, case):
     content, reason = TORN[case]
     site.install(case, content)
     site.install("well", WELL, well_module=MODEL)
-    done = site.run(
-        "-c",
-        "from tacenda import plugins\n"
-        "from tacenda.cli.main import app\n"
-        "from tacenda.errors import PluginError\n"
-        "app(['plugins', 'embedders'], standalone_mode=False)\n"
-        "try:\n"
-        "    plugins.get('embedders', 'mine')\n"
-        "except PluginError as error:\n"
-        "    print(error)\n",
-    )
+    done = site.run("-c", LIST_AND_ASK)
     assert done.returncode == 0, done.stderr
     [warned] = done.stderr.splitlines()
     assert f"{case} 1.0 is damaged" in warned
@@ -198,8 +196,7 @@ def test_damaged_entry_points_are_named_once_and_hide_no_other_plugin(site, case
 
 def test_sound_lines_of_a_damaged_file_count(site):
     site.install("torn", WELL + "this line is no entry point\n", well_module=MODEL)
-    out = site.python("from tacenda import plugins; print(plugins.get('embedders', 'well'))")
-    assert out.strip() == "<class 'well_module.Model'>"
+    assert site.python(GET_WELL).strip() == "<class 'well_module.Model'>"
 
 
 @pytest.mark.parametrize("metadata", ["", "\xff\xfe", b"\xba\x00", "Version: 2\n", None])
@@ -218,11 +215,8 @@ def test_a_distribution_without_metadata_is_named_by_its_folder(site, metadata):
 
 def test_a_distribution_without_a_version_is_listed(site):
     site.install("ageless", WELL, metadata="Name: ageless\n", well_module=MODEL)
-    listed = site.tacenda("plugins", "embedders")
-    assert listed.returncode == 0
-    assert any(
-        line.split()[1:] == ["well", "ageless", "loaded"] for line in listed.stdout.splitlines()
-    )
+    lines = [line.split()[1:] for line in site.listed("embedders")]
+    assert ["well", "ageless", "loaded"] in lines
 
 
 def test_what_an_interrupted_upgrade_left_behind_does_not_hide_the_new_version(site):
@@ -239,8 +233,7 @@ def test_what_an_interrupted_upgrade_left_behind_does_not_hide_the_new_version(s
 def test_of_two_versions_of_a_distribution_one_counts(site):
     for version in ("1.0", "2.0"):
         site.install("twin", WELL, version=version, well_module=MODEL)
-    out = site.run("-c", "from tacenda import plugins; print(plugins.get('embedders', 'well'))")
-    assert (out.returncode, out.stdout.strip()) == (0, "<class 'well_module.Model'>")
+    assert site.python(GET_WELL).strip() == "<class 'well_module.Model'>"
 
 
 def test_compiled_kernels_run_beside_entry_points_that_cannot_be_read(site):
@@ -257,14 +250,12 @@ def test_compiled_kernels_run_beside_entry_points_that_cannot_be_read(site):
     assert done.stderr.count("garbage 1.0 is damaged: entry_points.txt is not UTF-8") == 1
 
 
+ENDED = "it ended the process ({}) while it was imported"
 ENDINGS = {
-    "a-exits": (
-        "import os; os._exit(3)",
-        "it ended the process (exit status 3) while it was imported",
-    ),
+    "a-exits": ("import os; os._exit(3)", ENDED.format("exit status 3")),
     "b-crashes": (
         "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
-        "it ended the process (SIGSEGV) while it was imported",
+        ENDED.format("SIGSEGV"),
     ),
     "c-raises": ("raise SystemExit(7)", "SystemExit: 7"),
 }
@@ -272,46 +263,33 @@ ENDINGS = {
 
 def test_a_plugin_that_ends_its_process_is_named_and_hides_no_other(site):
     for name, (source, _) in ENDINGS.items():
-        module = name.replace("-", "_")
-        site.install(name, f"[tacenda.commands]\n{name} = {module}:app\n", **{module: source})
-    listed = site.tacenda("plugins", "commands")
-    assert listed.returncode == 0, listed.stderr
-    lines = listed.stdout.splitlines()
+        site.plugin(name, source)
+    lines = site.listed("commands")
     for name, (_, reason) in ENDINGS.items():
         (i,) = [i for i, line in enumerate(lines) if f" {name} " in line]
         assert lines[i].endswith("broken")
         assert reason in lines[i + 1]
-    assert sum(line.endswith(" loaded") and "tacenda-" in line for line in lines) == len(
-        [line for line in lines if "tacenda-" in line]
-    )
+    assert all(line.endswith(" loaded") for line in lines if "tacenda-" in line)
 
 
 def test_a_plugin_that_does_not_come_to_an_end_is_named(site):
     # what it starts holds the output of the command, and would keep its reader waiting
     starts = "import subprocess; subprocess.Popen(['sleep', '10000'])\nwhile True: pass"
-    site.install("a-loop", "[tacenda.commands]\na-loop = a_loop:app\n", a_loop=starts)
-    listed = site.tacenda("plugins", "commands", "--timeout", "2")
-    assert listed.returncode == 0, listed.stderr
-    assert "a_loop:app: it was not loaded within 2 seconds" in listed.stdout
+    site.plugin("a-loop", starts)
+    listed = "\n".join(site.listed("commands", "--timeout", "2"))
+    assert "a_loop:app: it was not loaded within 2 seconds" in listed
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_a_plugin_during_whose_import_the_command_is_terminated_is_not_to_blame(site):
-    source = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
-    site.install("a-term", "[tacenda.commands]\na-term = a_term:app\n", a_term=source)
+    site.plugin("a-term", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
     done = site.tacenda("a-term", "x")
     assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "")
 
 
 def test_what_plugins_print_and_their_warnings_as_errors_do_no_harm(site):
-    site.install(
-        "a-noise", "[tacenda.commands]\na-noise = a_noise:app\n", a_noise="print('x'); 1 / 0"
-    )
-    site.install(
-        "a-warn",
-        "[tacenda.commands]\na-warn = a_warn:app\n",
-        a_warn="import warnings; warnings.warn('old', DeprecationWarning)",
-    )
+    site.plugin("a-noise", "print('x'); 1 / 0")
+    site.plugin("a-warn", "import warnings; warnings.warn('old', DeprecationWarning)")
     listed = site.run("-W", "error", "-m", "tacenda", "plugins", "commands")
     assert listed.returncode == 0, listed.stderr
     assert "Traceback" not in listed.stdout + listed.stderr

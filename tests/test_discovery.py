@@ -105,30 +105,21 @@ def test_a_rival_claim_does_not_change_what_an_artefact_loads_with(site, tmp_pat
 
 
 def test_the_command_line_lists_a_sick_plugin_and_says_why(site):
-    site.install("sick", "[tacenda.embedders]\nsick = sick_module:Model\n", sick_module="1 / 0")
-    done = site.tacenda("plugins", "embedders")
-    assert done.returncode == 0
-    assert "sick_module:Model: ZeroDivisionError: division by zero" in done.stdout
-    unloaded = site.tacenda("plugins", "embedders", "--no-load")
-    assert "ZeroDivisionError" not in unloaded.stdout
-    assert "not loaded" in unloaded.stdout
-    traced = site.tacenda("plugins", "embedders", "--traceback")
-    assert "1 / 0" in traced.stdout
+    site.plugin("sick", "1 / 0", "embedders", "Model")
+    listed, unloaded, traced = (
+        "\n".join(site.listed("embedders", *more))
+        for more in ((), ("--no-load",), ("--traceback",))
+    )
+    assert "sick:Model: ZeroDivisionError: division by zero" in listed
+    assert "ZeroDivisionError" not in unloaded
+    assert "not loaded" in unloaded
+    assert "1 / 0" in traced
 
 
 def test_a_broken_command_plugin_leaves_help_and_other_commands_alone(site):
-    site.install("sick", "[tacenda.commands]\nsick = sick_module:app\n", sick_module="1 / 0")
-    site.install("odd", "[tacenda.commands]\nodd = odd_module:app\n", odd_module="app = 7")
-    site.install(
-        "well",
-        "[tacenda.commands]\nwell = well_module:app\n",
-        well_module="""
-            import typer
-            app = typer.Typer()
-            @app.command()
-            def greet(name: str): print("hello", name)
-            """,
-    )
+    site.plugin("sick", "1 / 0")
+    site.plugin("odd", "app = 7")
+    site.plugin("well", COMMANDS + "@app.command()\ndef greet(name: str): print('hello', name)\n")
     help_text = site.tacenda("--help")
     assert help_text.returncode == 0
     assert all(name in help_text.stdout for name in ("sick", "well", "plugins", "data"))
@@ -145,12 +136,7 @@ def test_a_broken_command_plugin_leaves_help_and_other_commands_alone(site):
 
 def test_command_groups_of_one_name_are_reached_by_their_distribution(site):
     for name in ("one", "two"):
-        source = f"""
-            import typer
-            app = typer.Typer()
-            @app.command()
-            def who(): print("{name}")
-            """
+        source = f"{COMMANDS}@app.command()\ndef who(): print('{name}')\n"
         entry = f"[tacenda.commands]\nshared = {name}_module:app\nplugins = {name}_module:app\n"
         site.install(name, entry, **{f"{name}_module": source})
     assert site.tacenda("shared@two", "who").stdout == "two\n"
@@ -172,28 +158,16 @@ def test_our_commands_keep_their_names_whoever_else_claims_them(site):
 
 def test_the_help_describes_each_of_our_groups_as_the_group_describes_itself():
     ours = [r for r in plugins.available("commands") if r.distribution in OURS]
-    groups = {
-        r.distribution: plugins.get("commands", r.name, distribution=r.distribution) for r in ours
-    }
-    assert {name: group.info.help for name, group in groups.items()} == OURS
+    groups = [plugins.get("commands", r.name, distribution=r.distribution) for r in ours]
+    assert {r.distribution: g.info.help for r, g in zip(ours, groups, strict=True)} == OURS
 
 
 def test_a_group_of_entry_points_that_nothing_reads_is_shown(site):
     site.install("mistaken", "[tacenda.embedder]\nmine = a_module:Mine\n")
     site.install("strange", "[tacenda.zebras]\nmine = a_module:Mine\n")
     site.install("carrier", "[tacenda.models]\nmine = a_module\n")
-    out = site.python("""
-        import sys
-        sys.argv = ["tacenda", "plugins", "--no-load"]
-        from tacenda.cli.main import main
-        try:
-            main()
-        except SystemExit:
-            pass
-        """)
-    said = [line for line in out.splitlines() if "nothing reads" in line]
-    assert said[0].startswith("mistaken: ")
-    assert said[0].endswith("in the group tacenda.embedder; is tacenda.embedders meant?")
-    assert said[1].startswith("strange: ")
-    assert "the groups are tacenda.kernels, " in said[1]
-    assert len(said) == 2
+    mistaken, strange = (line for line in site.listed("--no-load") if "nothing reads" in line)
+    assert mistaken.startswith("mistaken: ")
+    assert mistaken.endswith("in the group tacenda.embedder; is tacenda.embedders meant?")
+    assert strange.startswith("strange: ")
+    assert "the groups are tacenda.kernels, " in strange

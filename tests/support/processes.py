@@ -24,17 +24,31 @@ def output_of(*arguments, **more):
     return done.stdout
 
 
-def command_line(monkeypatch, capsys, *first):
-    """A function that runs ``tacenda`` here: exit status, standard output, standard error."""
+class command_line:  # noqa: N801 - it is called
+    """Runs ``tacenda`` here, with these arguments first."""
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tacenda", *map(str, (*first, *arguments))])
-        monkeypatch.setenv("TACENDA_PROGRESS", "0")
+    def __init__(self, monkeypatch, capsys, *first):
+        self.monkeypatch, self.capsys, self.first = monkeypatch, capsys, first
+
+    def __call__(self, *arguments):
+        """Return exit status, standard output and standard error."""
+        self.monkeypatch.setattr(sys, "argv", ["tacenda", *map(str, (*self.first, *arguments))])
+        self.monkeypatch.setenv("TACENDA_PROGRESS", "0")
         with pytest.raises(SystemExit) as end:
             main()
-        return end.value.code or 0, *capsys.readouterr()
+        return end.value.code or 0, *self.capsys.readouterr()
 
-    return run
+    def well(self, *arguments):
+        """Expect status 0; return standard output and standard error."""
+        status, out, err = self(*arguments)
+        assert status == 0, err
+        return out, err
+
+    def refusal(self, *arguments):
+        """Expect status 1, nothing on standard output and one line of error, which is returned."""
+        status, out, err = self(*arguments)
+        assert (status, out, err.count("\n")) == (1, "", 1), err
+        return err
 
 
 @pytest.fixture

@@ -14,3 +14,8 @@ def text(n=150, seed=0):
             word = (word * 5 + int(rng.integers(3))) % 12
         sentences.append(sentence)
     return sentences
+
+
+def decode(corpus):
+    """Return the sentences of a corpus as lists of words."""
+    return [corpus.vocabulary.decode(sentence) for sentence in corpus]

@@ -4,6 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import support.timeless  # noqa: F401
+from support.files import write_file  # noqa: F401
 
 collect_ignore: list[str] = []
 if find_spec("torch") is None:

@@ -80,32 +80,24 @@ def test_a_prefix_is_put_before_all_names():
 @pytest.mark.parametrize(
     ("name", "array", "message"),
     [
-        ("words", np.zeros((5, 3)), "'words' is float64 and must be float32"),
-        (
-            "words",
-            np.zeros((4, 3), "f"),
-            r"'words' has shape \(4, 3\) and must have \(types=5, width",
-        ),
-        ("words", np.zeros(5, "f"), r"'words' has shape \(5,\)"),
-        ("words", np.full((5, 3), np.nan, "f"), "'words' holds NaN, infinite or implausibly"),
-        ("words", np.full((5, 3), 1e16, "f"), "'words' holds NaN, infinite or implausibly"),
-        ("far", np.zeros((2, 4), "f"), r"'far' has shape \(2, 4\) .* \(distant, width=3\)"),
-        (
-            "codes",
-            np.array([0, 5], "i4"),
-            "'codes' holds 0 to 5, and must hold numbers from 0 to 4",
-        ),
-        ("codes", np.array([-1, 5], "i4"), "'codes' holds -1 to 5"),
-        ("starts", np.full((2, 4), 0.5, "f"), "'starts' does not hold probabilities"),
-        ("starts", np.array([[2, -1], [1, 0]], "f"), "'starts' does not hold probabilities"),
-        ("cuts", np.array([0, 1, 3]), "'cuts' is wrong: offsets must ascend from 0 to 2"),
-        ("cuts", np.array([0, 1]), r"'cuts' has shape \(2,\)"),
-        ("noise.d", np.zeros(5), "'noise.d' holds a number that is not positive"),
-        ("noise.d", np.ones(4), r"'noise.d' has shape \(4,\) and must have \(types=5\)"),
+        ("words", np.zeros((5, 3)), "is float64 and must be float32"),
+        ("words", np.zeros((4, 3), "f"), r"has shape \(4, 3\) and must have \(types=5, width"),
+        ("words", np.zeros(5, "f"), r"has shape \(5,\)"),
+        ("words", np.full((5, 3), np.nan, "f"), "holds NaN, infinite or implausibly"),
+        ("words", np.full((5, 3), 1e16, "f"), "holds NaN, infinite or implausibly"),
+        ("far", np.zeros((2, 4), "f"), r"has shape \(2, 4\) .* \(distant, width=3\)"),
+        ("codes", np.array([0, 5], "i4"), "holds 0 to 5, and must hold numbers from 0 to 4"),
+        ("codes", np.array([-1, 5], "i4"), "holds -1 to 5"),
+        ("starts", np.full((2, 4), 0.5, "f"), "does not hold probabilities"),
+        ("starts", np.array([[2, -1], [1, 0]], "f"), "does not hold probabilities"),
+        ("cuts", np.array([0, 1, 3]), "is wrong: offsets must ascend from 0 to 2"),
+        ("cuts", np.array([0, 1]), r"has shape \(2,\)"),
+        ("noise.d", np.zeros(5), "holds a number that is not positive"),
+        ("noise.d", np.ones(4), r"has shape \(4,\) and must have \(types=5\)"),
     ],
 )
 def test_what_is_not_as_declared_is_refused_by_name(name, array, message):
-    with pytest.raises(ArtifactError, match=message):
+    with pytest.raises(ArtifactError, match=f"'{name}' {message}"):
         parameters(**{name: array})
 
 

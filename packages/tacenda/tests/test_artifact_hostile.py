@@ -53,6 +53,10 @@ def tensors(header, data):
     return struct.pack("<Q", len(text)) + text + data
 
 
+def one_tensor(dtype, shape, offsets, data):
+    return tensors({"a": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}, data)
+
+
 def refuses(folder, message):
     with pytest.raises(ArtifactError, match=message) as caught:
         artifact.read(folder)
@@ -213,40 +217,14 @@ def test_a_nested_model_that_is_missing_or_altered(saved):
         (b"\xff" * 8, "damaged"),
         (struct.pack("<Q", 1 << 62) + b"{}", "damaged"),
         (tensors(b"[]", b""), "damaged"),
-        (
-            tensors({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, b"1234"),
-            "damaged",
-        ),
-        (
-            tensors({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, b"12345"),
-            "damaged",
-        ),
-        (
-            tensors({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}, b"12345678"),
-            "damaged",
-        ),
-        (
-            tensors(
-                {"a": {"dtype": "F32", "shape": [1 << 62, 4], "data_offsets": [0, 8]}}, b"8" * 8
-            ),
-            "damaged",
-        ),
-        (
-            tensors({"a": {"dtype": "F32", "shape": [0, 1 << 63], "data_offsets": [0, 0]}}, b""),
-            "damaged",
-        ),
-        (
-            tensors({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, b"1234"),
-            "damaged",
-        ),
-        (
-            tensors({"a": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}, b"12"),
-            "type BF16",
-        ),
-        (
-            tensors({"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}, b"1"),
-            "type F8_E4M3",
-        ),
+        (one_tensor("F32", [2], [0, 4], b"1234"), "damaged"),
+        (one_tensor("F32", [1], [0, 4], b"12345"), "damaged"),
+        (one_tensor("F32", [1], [4, 8], b"12345678"), "damaged"),
+        (one_tensor("F32", [1 << 62, 4], [0, 8], b"8" * 8), "damaged"),
+        (one_tensor("F32", [0, 1 << 63], [0, 0], b""), "damaged"),
+        (one_tensor("F32", [-1], [0, 4], b"1234"), "damaged"),
+        (one_tensor("BF16", [1], [0, 2], b"12"), "type BF16"),
+        (one_tensor("F8_E4M3", [1], [0, 1], b"1"), "type F8_E4M3"),
     ],
 )
 def test_a_tensor_file_whose_header_lies(saved, data, message):

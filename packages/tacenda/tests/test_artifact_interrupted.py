@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +113,19 @@ def test_a_first_save_that_fails_leaves_no_folder(tmp_path, monkeypatch):
         assert refusal or tag_of(artifact.read(folder)) == 1
 
 
+def die_at_act(number, folder, model):
+    """Save the model in a process that dies before the act of that number."""
+    child = os.fork()
+    # no exception may leave this block: it would run the rest of the tests twice
+    if child == 0:
+        try:
+            at_act(number, lambda: os._exit(9), setattr)
+            artifact.write(folder, model)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_process_that_dies_at_any_act_leaves_a_whole_model(tmp_path, monkeypatch):
@@ -120,15 +133,7 @@ def test_a_process_that_dies_at_any_act_leaves_a_whole_model(tmp_path, monkeypat
     artifact.write(folder, a_model(1))
     tags = []
     for number in range(1, number_of_acts(tmp_path, monkeypatch) + 1):
-        child = os.fork()
-        # no exception may leave this block: it would run the rest of the tests twice
-        if child == 0:
-            try:
-                at_act(number, lambda: os._exit(9), setattr)
-                artifact.write(folder, a_model(2))
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
+        die_at_act(number, folder, a_model(2))
         tags.append(tag_of(artifact.read(folder)))
         artifact.write(folder, a_model(1))
         assert len(list(folder.iterdir())) == 3  # the litter of the dead is gone
@@ -141,14 +146,7 @@ def test_a_process_that_dies_at_any_act_leaves_a_whole_model(tmp_path, monkeypat
 def test_a_first_save_that_dies_can_be_repeated(tmp_path, monkeypatch):
     for number in range(1, number_of_acts(tmp_path, monkeypatch)):
         folder = tmp_path / f"m{number}"
-        child = os.fork()
-        if child == 0:
-            try:
-                at_act(number, lambda: os._exit(9), setattr)
-                artifact.write(folder, a_model(1))
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
+        die_at_act(number, folder, a_model(1))
         artifact.write(folder, a_model(2))
         assert tag_of(artifact.read(folder)) == 2
         assert len(list(folder.iterdir())) == 3
@@ -219,21 +217,8 @@ def test_writers_and_a_reader_at_once_never_see_half_a_model(tmp_path):
 
 def test_threads_that_save_to_one_folder_take_turns(tmp_path):
     folder = tmp_path / "m"
-    errors = []
-
-    def save(tag):
-        try:
-            for _ in range(5):
-                artifact.write(folder, a_model(tag))
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=save, args=(tag,)) for tag in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda tag: artifact.write(folder, a_model(tag % 4)), range(20)))
     assert tag_of(artifact.read(folder)) in range(4)
 
 

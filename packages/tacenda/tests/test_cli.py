@@ -15,9 +15,9 @@ import typer
 from typer.testing import CliRunner
 
 import tacenda
-from support.processes import run_python
+from support.processes import command_line, run_python
 from tacenda import plugins, store
-from tacenda.cli.main import app, main
+from tacenda.cli.main import app
 from tacenda.cli.options import check_file, check_output, input_text, settings_of
 from tacenda.errors import ArtifactError, CorpusError, DataError, PluginError, warn
 
@@ -27,17 +27,18 @@ def tacenda_command(*arguments, **environment):
 
 
 @pytest.fixture
+def run(monkeypatch, capsys):
+    return command_line(monkeypatch, capsys)
+
+
+@pytest.fixture
 def failing():
-    """A command group one of whose commands fails with an error of ours, the other with a bug."""
+    """A command group one of whose commands fails with an error of ours; the other warns."""
     group = typer.Typer()
 
     @group.command()
     def ours():
         raise DataError("the file\n  is not there: fetch it")
-
-    @group.command()
-    def bug():
-        raise ZeroDivisionError
 
     @group.command()
     def noted():
@@ -48,131 +49,81 @@ def failing():
     plugins.unregister("commands", "failing")
 
 
-def test_an_error_of_ours_is_one_line_on_standard_error_and_exit_1(failing, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "ours"])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 1
-    assert capsys.readouterr() == ("", "tacenda: the file is not there: fetch it\n")
+def test_an_error_of_ours_is_one_line_on_standard_error_and_exit_1(failing, run):
+    assert run("failing", "ours") == (1, "", "tacenda: the file is not there: fetch it\n")
 
 
-def test_a_warning_that_is_turned_into_an_error_is_one_line(monkeypatch, capsys):
-    group = typer.Typer()
-
-    @group.command()
-    def careless():
-        warn("mind the gap: step back")
-
-    @group.command()
-    def careful():
-        pass
-
-    plugins.register("commands", "warning", group)
-    monkeypatch.setattr(sys, "argv", ["tacenda", "warning", "careless"])
+def test_a_warning_that_is_turned_into_an_error_is_one_line(failing, run):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(SystemExit) as caught:
-            main()
-    plugins.unregister("commands", "warning")
-    assert caught.value.code == 1
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
+        err = run.refusal("failing", "noted")
     assert err.startswith("tacenda: mind the gap: step back (a warning, which")
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_a_command_that_is_terminated_removes_its_temporary_files(tmp_path, monkeypatch, name):
+def test_a_command_that_is_terminated_removes_its_temporary_files(failing, run, tmp_path, name):
     number = getattr(signal, name, None) or pytest.skip("there is no such signal here")
-    group = typer.Typer()
 
-    @group.command()
+    @failing.command()
     def waiting():
         with store.temporary(tmp_path):
             os.kill(os.getpid(), number)
             signal.pause()
 
-    @group.command()
-    def other():
-        pass
-
-    plugins.register("commands", "terminated", group)
-    monkeypatch.setattr(sys, "argv", ["tacenda", "terminated", "waiting"])
     before = signal.signal(number, signal.SIG_DFL)
     try:
-        with pytest.raises(SystemExit) as caught:
-            main()
+        assert run("failing", "waiting")[0] == 128 + number
     finally:
         signal.signal(number, before)
-        plugins.unregister("commands", "terminated")
-    assert caught.value.code == 128 + number
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupt_before_a_command_runs_shows_no_traceback(monkeypatch, capsys):
-    def interrupt(**_):
+def interrupt(**_):
+    raise KeyboardInterrupt
+
+
+def turn_an_interrupt_into_an_error(**_):
+    try:
         raise KeyboardInterrupt
-
-    monkeypatch.setattr("tacenda.cli.main.app", interrupt)
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert (caught.value.code, capsys.readouterr()) == (130, ("", ""))
+    except KeyboardInterrupt as error:
+        raise SystemError("a result with an exception set") from error
 
 
-def test_an_interrupt_that_a_library_turns_into_an_error_shows_no_traceback(monkeypatch, capsys):
-    def interrupt(**_):
-        try:
-            raise KeyboardInterrupt
-        except KeyboardInterrupt as error:
-            raise SystemError("a result with an exception set") from error
-
-    monkeypatch.setattr("tacenda.cli.main.app", interrupt)
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert (caught.value.code, capsys.readouterr()) == (130, ("", ""))
-
-
-def test_an_interrupt_that_python_cannot_raise_still_ends_the_command(monkeypatch, capsys):
+def lose_an_interrupt(**_):
     class Library:
         def __del__(self):  # as in code in C, Python drops what is raised here
             raise KeyboardInterrupt
 
-    def lose(**_):
-        Library()
-        Event().wait(60)
-
-    monkeypatch.setattr("tacenda.cli.main.app", lose)
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert (caught.value.code, capsys.readouterr()) == (130, ("", ""))
+    Library()
+    Event().wait(60)
 
 
-def test_an_interrupt_while_the_command_line_is_imported_shows_no_traceback(tmp_path):
-    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-    command = [sys.executable, "-m", "tacenda", "--version"]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+@pytest.mark.parametrize("act", [interrupt, turn_an_interrupt_into_an_error, lose_an_interrupt])
+def test_an_interrupt_ends_the_command_without_a_traceback_whatever_libraries_do(
+    run, monkeypatch, act
+):
+    monkeypatch.setattr("tacenda.cli.main.app", act)
+    assert run() == (130, "", "")
+
+
+def test_an_interrupt_while_the_command_line_is_imported_shows_no_traceback(write_file, tmp_path):
+    write_file("typer.py", "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = run_python("-m", "tacenda", "--version", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_without_a_place_for_notes_and_errors_the_output_stays_clean(failing, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "ours"])
+def test_without_a_place_for_notes_and_errors_the_output_stays_clean(failing, run, monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert (caught.value.code, capsys.readouterr().out) == (1, "")
+    assert run("failing", "ours")[:2] == (1, "")
 
 
-def test_a_note_that_cannot_be_written_does_not_end_a_command(failing, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "noted"])
-
+def test_a_note_that_cannot_be_written_does_not_end_a_command(failing, run, monkeypatch):
     class Full(io.StringIO):
         def write(self, text):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(sys, "stderr", Full())
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 0
+    assert run("failing", "noted")[0] == 0
 
 
 def test_closed_standard_input_is_a_clear_error(monkeypatch):
@@ -194,27 +145,20 @@ def test_a_plugin_of_this_process_is_listed(failing):
     assert line.endswith("loaded")
 
 
-def test_the_traceback_is_there_for_those_who_ask(failing, monkeypatch):
+def test_the_traceback_is_there_for_those_who_ask(failing, run, monkeypatch):
     monkeypatch.setenv("TACENDA_DEBUG", "1")
-    monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "ours"])
     with pytest.raises(DataError):
-        main()
+        run("failing", "ours")
 
 
-def test_a_bug_is_not_disguised(failing, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "bug"])
-    with pytest.raises(ZeroDivisionError):
-        main()
-
-
-def test_what_is_not_implemented_and_does_not_say_so_is_a_bug(failing, monkeypatch):
+@pytest.mark.parametrize("bug", [ZeroDivisionError, NotImplementedError])
+def test_a_bug_is_not_disguised(failing, run, bug):
     @failing.command()
-    def unfinished():
-        raise NotImplementedError
+    def careless():
+        raise bug
 
-    monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "unfinished"])
-    with pytest.raises(NotImplementedError):
-        main()
+    with pytest.raises(bug):
+        run("failing", "careless")
 
 
 @pytest.mark.parametrize(
@@ -227,33 +171,22 @@ def test_what_is_not_implemented_and_does_not_say_so_is_a_bug(failing, monkeypat
         (MemoryError("unable to allocate"), "not enough memory (MemoryError: unable to allocate)"),
     ],
 )
-def test_what_the_machine_refuses_is_one_line(failing, monkeypatch, capsys, error, said):
+def test_what_the_machine_refuses_is_one_line(failing, run, monkeypatch, error, said):
     @failing.command()
     def refused():
         raise error
 
-    monkeypatch.setattr(sys, "argv", ["tacenda", "failing", "refused"])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 1
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert said in err
+    assert said in run.refusal("failing", "refused")
     monkeypatch.setenv("TACENDA_DEBUG", "1")
     with pytest.raises(type(error)):
-        main()
+        run("failing", "refused")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
 def test_a_full_disk_is_one_line():
+    command = [sys.executable, "-m", "tacenda", "plugins", "--no-load"]
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "tacenda", "plugins", "--no-load"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert done.stderr == "tacenda: reading or writing failed: No space left on device\n"
 
@@ -308,10 +241,8 @@ def test_version_and_help():
 
 
 def test_plugins_lists_the_built_in_kernels_with_status():
-    rows = {
-        tuple(line.split()[:5])
-        for line in tacenda_command("plugins", "kernels").stdout.splitlines()
-    }
+    listed = tacenda_command("plugins", "kernels").stdout
+    rows = {tuple(line.split()[:5]) for line in listed.splitlines()}
     for name in ("cpu", "reference"):
         assert ("kernels", name, "tacenda", tacenda.__version__, "loaded") in rows
     unloaded = tacenda_command("plugins", "kernels", "--no-load").stdout

@@ -196,29 +196,31 @@ def test_what_was_altered_on_the_hub_is_refused_and_changes_nothing(hub, tmp_pat
     np.testing.assert_array_equal(tacenda.load(tmp_path / "here").factors, np.zeros(2))
 
 
-def test_a_repository_that_is_not_there_is_one_sentence(hub, tmp_path):
-    with pytest.raises(ArtifactError, match=r"cannot fetch somebody/else \(main\)"):
-        pull("somebody/else", tmp_path / "here", **options(hub))
-    assert not (tmp_path / "here").exists()
-
-
-def test_a_repository_without_a_model_is_one_sentence(hub, tmp_path):
+def test_a_repository_that_is_not_there_or_has_no_model_is_one_sentence(hub, tmp_path):
     hub.repositories["somebody/words"] = {"README.md": b"# Words"}
-    with pytest.raises(ArtifactError, match=r"somebody/words \(main\) is not a valid model"):
-        pull("somebody/words", tmp_path / "here", **options(hub))
+    for name, said in (
+        ("somebody/else", r"cannot fetch somebody/else \(main\)"),
+        ("somebody/words", r"somebody/words \(main\) is not a valid model"),
+    ):
+        with pytest.raises(ArtifactError, match=said):
+            pull(name, tmp_path / "here", **options(hub))
+        assert not (tmp_path / "here").exists()
 
 
-@pytest.mark.parametrize("name", ["tiny", "../tiny", "a/b/c", "a/..", "a b/c", "", None, "a/b\n"])
-def test_what_is_no_repository_is_never_asked_for(hub, tmp_path, name):
-    with pytest.raises(ConfigurationError, match="OWNER/NAME"):
-        pull(name, tmp_path / "here", **options(hub))
-    assert hub.fetched == []
+NO_NAMES = ("tiny", "../tiny", "a/b/c", "a/..", "a b/c", "", None, "a/b\n")
+NO_REVISIONS = ("", "../main", "a b", None)
 
 
-@pytest.mark.parametrize("revision", ["", "../main", "a b", None])
-def test_what_is_no_revision_is_never_asked_for(hub, tmp_path, revision):
-    with pytest.raises(ConfigurationError, match="not a branch, tag or commit"):
-        pull("somebody/tiny", tmp_path / "here", revision=revision, **options(hub))
+@pytest.mark.parametrize(
+    ("name", "revision", "said"),
+    [
+        *((name, "main", "OWNER/NAME") for name in NO_NAMES),
+        *(("somebody/tiny", each, "not a branch, tag or commit") for each in NO_REVISIONS),
+    ],
+)
+def test_what_is_no_repository_or_revision_is_never_asked_for(hub, tmp_path, name, revision, said):
+    with pytest.raises(ConfigurationError, match=said):
+        pull(name, tmp_path / "here", revision=revision, **options(hub))
     assert hub.fetched == []
 
 

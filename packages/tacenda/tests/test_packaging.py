@@ -44,6 +44,16 @@ def _afresh():
     plugins.refresh()
 
 
+def list_installed(folder, name, points, monkeypatch, summary=""):
+    """Write the metadata of a distribution of these models, and put its folder on the path."""
+    info = folder / f"{name}-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n{summary}")
+    (info / "entry_points.txt").write_text("[tacenda.models]\n" + points)
+    monkeypatch.syspath_prepend(str(folder))
+    plugins.refresh()
+
+
 def install(wheel, site, monkeypatch):
     """What pip does with a wheel that has no scripts."""
     with zipfile.ZipFile(wheel) as archive:
@@ -148,34 +158,20 @@ def test_quotes_and_foreign_letters_in_the_card_stay_as_they_are(saved, tmp_path
 
 
 def test_models_of_one_distribution_have_a_summary_each(saved, tmp_path, monkeypatch):
-    points = tmp_path / "both-1.dist-info"
-    points.mkdir()
-    (points / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: both\nVersion: 1\nSummary: Two.\n"
-    )
-    (points / "entry_points.txt").write_text(
-        "[tacenda.models]\nbare = a_a\nwith-card = b_b\nodd = c_c\n"
-    )
     for folder in ("a_a", "b_b", "c_c"):
         tacenda.load(saved).save(tmp_path / folder)
     (tmp_path / "b_b" / "README.md").write_text("# with-card 1\n\nOf the  second kind.\n\nMore.\n")
     (tmp_path / "c_c" / "README.md").write_text("no title\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    plugins.refresh()
+    points = "bare = a_a\nwith-card = b_b\nodd = c_c\n"
+    list_installed(tmp_path, "both", points, monkeypatch, summary="Summary: Two.\n")
     summaries = {model.name: model.summary for model in by_name.available()}
     found = {name: summaries[name] for name in ("bare", "with-card", "odd")}
     assert found == {"bare": "Two.", "with-card": "Of the second kind.", "odd": "Two."}
 
 
 def test_two_distributions_of_one_name_are_told_apart(site, saved, tmp_path, monkeypatch):
-    other = tmp_path / "other"
-    points = other / "other-1.dist-info"
-    points.mkdir(parents=True)
-    (points / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
-    (points / "entry_points.txt").write_text("[tacenda.models]\ntiny-scale = other_folder\n")
-    Scale(np.array([3.0])).save(other / "other_folder")
-    monkeypatch.syspath_prepend(str(other))
-    plugins.refresh()
+    Scale(np.array([3.0])).save(tmp_path / "other" / "other_folder")
+    list_installed(tmp_path / "other", "other", "tiny-scale = other_folder\n", monkeypatch)
     with pytest.raises(ArtifactError, match="installed by other and tacenda-model-tiny-scale"):
         tacenda.load("tiny-scale")
     with pytest.warns(UserWarning, match=r"^other has a model 'tiny-scale' too"):
@@ -184,26 +180,16 @@ def test_two_distributions_of_one_name_are_told_apart(site, saved, tmp_path, mon
 
 @pytest.mark.parametrize("target", ["../saved", "os:system", "a.b", "/etc", "missing"])
 def test_an_entry_that_names_no_folder_of_its_own_is_left_out(tmp_path, monkeypatch, target):
-    points = tmp_path / "odd-1.dist-info"
-    points.mkdir()
-    (points / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1\n")
-    (points / "entry_points.txt").write_text(f"[tacenda.models]\nodd-model = {target}\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    plugins.refresh()
+    list_installed(tmp_path, "odd", f"odd-model = {target}\n", monkeypatch)
     assert "odd-model" not in [model.name for model in by_name.available()]
 
 
 def test_an_editable_install_is_found_without_importing_it(saved, tmp_path, monkeypatch):
     source = tmp_path / "source"
-    points = tmp_path / "site" / "mine-1.dist-info"
-    points.mkdir(parents=True)
-    (points / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
-    (points / "entry_points.txt").write_text("[tacenda.models]\nmine = mine_folder\n")
     tacenda.load(saved).save(source / "mine_folder")
     (source / "mine_folder" / "__init__.py").write_text("raise RuntimeError('imported')\n")
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.syspath_prepend(str(source))
-    plugins.refresh()
+    list_installed(tmp_path / "site", "mine", "mine = mine_folder\n", monkeypatch)
     np.testing.assert_array_equal(tacenda.load("mine").factors, [1.0, 2.0])
 
 

@@ -1,6 +1,7 @@
 """The registry, with made-up distributions; real metadata are in the root's test_discovery.py."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 
 import pytest
@@ -68,21 +69,19 @@ def embedder(name, load, *value):
     return ("tacenda.embedders", name, load, *value)
 
 
-def test_a_registered_object_is_got_listed_and_taken_back():
+def test_a_registered_object_is_got_listed_and_taken_back(install):
     plugins.register("embedders", "mine", mine := model())
-    try:
-        assert plugins.get("embedders", "mine") is mine
-        (record,) = [r for r in plugins.available("embedders") if r.name == "mine"]
-        assert (record.distribution, record.status) == (plugins.RUNTIME, "loaded")
-    finally:
-        plugins.unregister("embedders", "mine")
+    assert plugins.get("embedders", "mine") is mine
+    (record,) = [r for r in plugins.available("embedders") if r.name == "mine"]
+    assert (record.distribution, record.status) == (plugins.RUNTIME, "loaded")
+    plugins.unregister("embedders", "mine")
     with pytest.raises(PluginError, match="no plugin 'mine'"):
         plugins.get("embedders", "mine")
     with pytest.raises(PluginError, match="not registered"):
         plugins.unregister("embedders", "mine")
 
 
-def test_an_unfitted_model_is_made_from_its_name_and_options():
+def test_an_unfitted_model_is_made_from_its_name_and_options(install):
     class Old:
         """A model without `Settings`, whose constructor raises TypeError for what it does not know."""
 
@@ -91,25 +90,19 @@ def test_an_unfitted_model_is_made_from_its_name_and_options():
 
         kind = "embedders"
 
-    plugins.register("embedders", "old", Old)
-    try:
-        assert plugins.make("embedders", "old").width == 3
-        assert plugins.make("embedders", "old", {"width": 5}).width == 5
-        with pytest.raises(ConfigurationError, match=r"Old cannot be made with the options depth"):
-            plugins.make("embedders", "old", {"depth": 5})
-    finally:
-        plugins.unregister("embedders", "old")
     with pytest.raises(PluginError, match="old"):
         plugins.make("embedders", "old")
+    plugins.register("embedders", "old", Old)
+    assert plugins.make("embedders", "old").width == 3
+    assert plugins.make("embedders", "old", {"width": 5}).width == 5
+    with pytest.raises(ConfigurationError, match=r"Old cannot be made with the options depth"):
+        plugins.make("embedders", "old", {"depth": 5})
 
 
-def test_registering_again_replaces_as_when_a_notebook_cell_is_run_twice():
-    try:
-        for mine in (model(), model()):
-            plugins.register("embedders", "mine", mine)
-            assert plugins.get("embedders", "mine") is mine
-    finally:
-        plugins.unregister("embedders", "mine")
+def test_registering_again_replaces_as_when_a_notebook_cell_is_run_twice(install):
+    for mine in (model(), model()):
+        plugins.register("embedders", "mine", mine)
+        assert plugins.get("embedders", "mine") is mine
 
 
 def test_another_object_cannot_be_registered_for_the_distribution_that_installs_the_name(install):
@@ -153,13 +146,10 @@ def test_a_runtime_object_does_not_silently_displace_an_installed_one(install):
     installed = model()
     install(FakeDistribution("dist", [embedder("lds", lambda: installed)]))
     plugins.register("embedders", "lds", mine := model())
-    try:
-        with pytest.raises(PluginError, match=r"<runtime> .* and dist"):
-            plugins.get("embedders", "lds")
-        assert plugins.get("embedders", "lds", distribution="dist") is installed
-        assert plugins.get("embedders", "lds", distribution=plugins.RUNTIME) is mine
-    finally:
-        plugins.unregister("embedders", "lds")
+    with pytest.raises(PluginError, match=r"<runtime> .* and dist"):
+        plugins.get("embedders", "lds")
+    assert plugins.get("embedders", "lds", distribution="dist") is installed
+    assert plugins.get("embedders", "lds", distribution=plugins.RUNTIME) is mine
 
 
 @pytest.mark.parametrize("act", [plugins.available, lambda kind: plugins.get(kind, "x")])
@@ -298,46 +288,29 @@ def test_a_plugin_of_this_api_version_or_of_none_is_accepted(install, sound):
 
 
 def test_unreadable_metadata_of_one_distribution_hide_no_other(install, caplog):
-    nameless = FakeDistribution(None)
-    install(
-        FakeDistribution("torn", TypeError("not name = value")),
-        nameless,
-        FakeDistribution("good", [embedder("x", model)]),
-    )
+    torn = FakeDistribution("torn", TypeError("not name = value"))
+    install(torn, FakeDistribution(None), FakeDistribution("good", [embedder("x", model)]))
     assert [r.name for r in plugins.available()] == ["x"]
     assert "torn 1.0 is damaged" in caplog.text
 
 
 def test_other_groups_are_not_ours(install):
-    strangers = (
-        "embedders",
-        "tacenda",
-        "tacenda.",
-        "tacenda.other",
-        "tacenda.embedders.x",
-        "console_scripts",
-    )
+    others = ("", ".", ".other", ".embedders.x")
+    strangers = ["embedders", "console_scripts", *(f"tacenda{other}" for other in others)]
     install(FakeDistribution("a", [(group, "x", object) for group in strangers]))
     assert plugins.available() == []
 
 
 def test_threads_that_ask_at_once_get_one_object(install):
+    install(FakeDistribution("a", [embedder("x", model)]))
     barrier = threading.Barrier(8)
 
-    install(FakeDistribution("a", [embedder("x", model)]))
-    found = []
-
-    def ask():
+    def ask(_):
         barrier.wait()
-        found.append(plugins.get("embedders", "x"))
+        return plugins.get("embedders", "x")
 
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert len(set(map(id, found))) == 1
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(map(id, pool.map(ask, range(8))))) == 1
 
 
 def test_a_plugin_may_ask_the_registry_while_it_is_loaded(install):

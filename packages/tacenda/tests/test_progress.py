@@ -33,36 +33,24 @@ def test_items_pass_through_unchanged_with_and_without_a_bar(monkeypatch):
         assert list(track(iter([1, 2, 3]), "counting", disable=disable)) == [1, 2, 3]
 
 
-def test_a_terminal_shows_description_and_count(monkeypatch):
-    screen = screen_for(monkeypatch)
-    list(track(range(3), "fitting", unit="epoch"))
-    assert "fitting" in screen.getvalue()
-    assert "3.00/3.00" in screen.getvalue()
-
-
 @pytest.mark.parametrize(
-    ("wish", "disable", "shown"),
+    ("kind", "wish", "disable", "shown"),
     [
-        ("0", None, False),
-        ("", None, True),
-        ("1", None, True),
-        ("0", False, True),
-        ("1", True, False),
+        (Terminal, "0", None, False),
+        (Terminal, "", None, True),
+        (Terminal, "1", None, True),
+        (Terminal, "0", False, True),
+        (Terminal, "1", True, False),
+        (io.StringIO, "", None, False),
+        (io.StringIO, "1", None, True),
     ],
 )
-def test_who_decides_on_a_terminal(monkeypatch, wish, disable, shown):
-    screen = screen_for(monkeypatch)
+def test_who_decides_on_a_terminal_and_in_a_log_file(monkeypatch, kind, wish, disable, shown):
+    screen = screen_for(monkeypatch, kind())
     monkeypatch.setenv("TACENDA_PROGRESS", wish)
-    list(track(range(3), "fitting", disable=disable))
+    list(track(range(3), "fitting", disable=disable, unit="epoch"))
     assert ("fitting" in screen.getvalue()) == shown
-
-
-@pytest.mark.parametrize(("wish", "shown"), [("", False), ("1", True)])
-def test_a_log_file_shows_a_bar_only_on_request(monkeypatch, wish, shown):
-    log = screen_for(monkeypatch, io.StringIO())
-    monkeypatch.setenv("TACENDA_PROGRESS", wish)
-    list(track(range(3), "fitting"))
-    assert ("fitting" in log.getvalue()) == shown
+    assert ("3.00/3.00" in screen.getvalue()) == shown
 
 
 def test_what_is_done_within_a_second_shows_nothing(monkeypatch):

@@ -76,8 +76,7 @@ def test_integer_ids_are_numbered_by_value_and_equal_their_strings():
     r = Ratings.from_arrays([10, 9, 100], [1, 1, 1], [1, 2, 3])
     assert r.users.raw.tolist() == ["9", "10", "100"]
     assert r.users.number(9) == r.users.number("9") == 0
-    mixed = Ratings.from_triples([(1, "a", 1.0), ("1", "b", 2.0)])
-    assert mixed.n_users == 1
+    assert Ratings.from_triples([(1, "a", 1.0), ("1", "b", 2.0)]).n_users == 1
 
 
 def test_duplicates_are_an_error_or_the_last_one_counts():
@@ -222,29 +221,34 @@ FORMATS = {
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("suffix", ["", ".xz", ".gz"])
-def test_the_usual_formats_are_known_by_their_looks(name, suffix, tmp_path):
+def test_the_usual_formats_are_known_by_their_looks(name, suffix, write_file):
     row, head = FORMATS[name]
     text = head + "".join(row.format(*triple) for triple in TRIPLES)
     pack = {"": bytes, ".xz": lzma.compress, ".gz": gzip.compress}[suffix]
-    path = tmp_path / (name + suffix)
-    path.write_bytes(pack(text.encode()))
+    path = write_file(name + suffix, pack(text.encode()))
     assert read_ratings(path).fingerprint == Ratings.from_triples(TRIPLES).fingerprint
 
 
-def test_integer_ids_of_a_file_are_numbered_by_value(tmp_path):
-    path = tmp_path / "u.data"
-    path.write_text("10\t1\t3\n9\t2\t4\n")
-    r = read_ratings(path)
+def test_integer_ids_of_a_file_are_numbered_by_value(write_file):
+    r = read_ratings(write_file("u.data", "10\t1\t3\n9\t2\t4\n"))
     assert r.users.raw.tolist() == ["9", "10"]
     same = Ratings.from_arrays([10, 9], [1, 2], [3, 4])
     assert r.fingerprint == same.fingerprint
 
 
-def test_columns_may_stand_anywhere(tmp_path):
-    path = tmp_path / "r.csv"
-    path.write_text("".join(f"{v},note,{i},{u}\n" for u, i, v in TRIPLES))
-    r = read_ratings(path, columns=(3, 2, 0))
-    assert r.fingerprint == Ratings.from_triples(TRIPLES).fingerprint
+@pytest.mark.parametrize(
+    ("head", "row", "columns"),
+    [
+        ("", "{2},note,{1},{0}\n", (3, 2, 0)),
+        ("rating,user,item,score\n", "0,{0},{1},{2}\n", (1, 2, 3)),
+    ],
+)
+def test_columns_that_are_given_may_stand_anywhere_and_have_any_names(
+    head, row, columns, write_file
+):
+    path = write_file("r.csv", head + "".join(row.format(*triple) for triple in TRIPLES))
+    expected = Ratings.from_triples(TRIPLES).fingerprint
+    assert read_ratings(path, columns=columns).fingerprint == expected
 
 
 @pytest.mark.parametrize(
@@ -271,27 +275,18 @@ def test_columns_may_stand_anywhere(tmp_path):
         ("1\tAmélie\t3\n".encode("latin-1"), "utf-8 at line 1"),
     ],
 )
-def test_a_file_that_cannot_be_read_says_where_and_why(content, message, tmp_path):
-    path = tmp_path / "ratings"
-    path.write_bytes(content)
+def test_a_file_that_cannot_be_read_says_where_and_why(content, message, write_file):
+    path = write_file("ratings", content)
     with pytest.raises(DataError, match=message) as caught:
         read_ratings(path)
     assert str(path) in str(caught.value)
 
 
-def test_columns_that_are_given_may_have_any_names(tmp_path):
-    path = tmp_path / "r.csv"
-    path.write_text("rating,user,item,score\n" + "".join(f"0,{u},{i},{v}\n" for u, i, v in TRIPLES))
-    expected = Ratings.from_triples(TRIPLES).fingerprint
-    assert read_ratings(path, columns=(1, 2, 3)).fingerprint == expected
-
-
 @pytest.mark.parametrize(
     "options", [{"separator": ""}, {"columns": (0, 1)}, {"columns": (0, 1, -1)}]
 )
-def test_options_that_cannot_be_are_refused_by_name(options, tmp_path):
-    path = tmp_path / "ratings"
-    path.write_text("1\t2\t3\n")
+def test_options_that_cannot_be_are_refused_by_name(options, write_file):
+    path = write_file("ratings", "1\t2\t3\n")
     [name] = options
     with pytest.raises(DataError, match=f"^{name} is "):
         read_ratings(path, **options)
@@ -305,17 +300,15 @@ def test_ids_that_would_make_all_others_wide_are_refused():
         IdIndex(["a", long], "item")
 
 
-def test_another_encoding_can_be_named(tmp_path):
-    path = tmp_path / "ratings"
-    path.write_bytes("1\tAmélie\t3\n".encode("latin-1"))
+def test_another_encoding_can_be_named(write_file):
+    path = write_file("ratings", "1\tAmélie\t3\n".encode("latin-1"))
     assert read_ratings(path, encoding="latin-1").items.raw.tolist() == ["Amélie"]
     with pytest.raises(DataError, match=r"is not utf-8 at line 1.*\); name its encoding$"):
         read_ratings(path)
 
 
-def test_missing_files_folders_and_broken_archives_get_clear_errors(tmp_path):
-    broken = tmp_path / "r.xz"
-    broken.write_bytes(lzma.compress(b"1\t2\t3\n" * 10)[:-9])
+def test_missing_files_folders_and_broken_archives_get_clear_errors(write_file, tmp_path):
+    broken = write_file("r.xz", lzma.compress(b"1\t2\t3\n" * 10)[:-9])
     for path in (tmp_path / "none", tmp_path, broken):
         with pytest.raises(DataError):
             read_ratings(path)

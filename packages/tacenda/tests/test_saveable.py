@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import tacenda
-from tacenda import artifact, plugins
+from support.plugins import registered
+from tacenda import artifact
 from tacenda.arrays import Array, Arrays, Float64, Int64, below, up_to
 from tacenda.artifact import Artifact
 from tacenda.errors import (
@@ -62,12 +63,9 @@ class Sum(Estimator):
 
 
 @pytest.fixture(autouse=True)
-def registered():
-    plugins.register("embedders", "test_scale", Scale)
-    plugins.register("language_models", "test_sum", Sum)
-    yield
-    plugins.unregister("embedders", "test_scale")
-    plugins.unregister("language_models", "test_sum")
+def _registered():
+    with registered("embedders", Scale.name, Scale), registered("language_models", Sum.name, Sum):
+        yield
 
 
 def a_scale(*factors):
@@ -163,17 +161,14 @@ def test_a_model_of_another_class_is_refused(tmp_path):
         Sum.load(tmp_path / "m")
 
 
+IMPLAUSIBLE = r"'factors' holds NaN, infinite or implausibly large \(above 1e15\) values"
+
+
 @pytest.mark.parametrize(
     ("factors", "message"),
     [
-        (
-            np.array([1.0, np.nan]),
-            r"'factors' holds NaN, infinite or implausibly large \(above 1e15\) values",
-        ),
-        (
-            np.array([1.0, -1e300]),
-            r"'factors' holds NaN, infinite or implausibly large \(above 1e15\) values",
-        ),
+        (np.array([1.0, np.nan]), IMPLAUSIBLE),
+        (np.array([1.0, -1e300]), IMPLAUSIBLE),
         (np.ones(2, np.float32), "'factors' is float32 and must be float64"),
         (np.ones((2, 2)), r"'factors' has shape \(2, 2\) and must have \(n\)"),
     ],
@@ -233,13 +228,12 @@ def test_a_missing_plugin_names_the_distribution_that_saved_the_model(tmp_path):
 
 
 def test_a_broken_plugin_keeps_its_cause(tmp_path, monkeypatch):
-    plugins.register("embedders", "test_bad", type("Bad", (), {"api_version": 7}))
-    try:
-        artifact.write(tmp_path / "m", Artifact("embedders", "test_bad", "<runtime>", "", {}, {}))
-        with pytest.raises(PluginLoadError, match="api_version is 7"):
-            tacenda.load(tmp_path / "m")
-    finally:
-        plugins.unregister("embedders", "test_bad")
+    artifact.write(tmp_path / "m", Artifact("embedders", "test_bad", "<runtime>", "", {}, {}))
+    with (
+        registered("embedders", "test_bad", type("Bad", (), {"api_version": 7})),
+        pytest.raises(PluginLoadError, match="api_version is 7"),
+    ):
+        tacenda.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize("kind", ["commands", "kernels", "nonsense"])
@@ -250,10 +244,9 @@ def test_an_artifact_cannot_have_any_plugin_but_a_model_loaded(tmp_path, kind):
 
 
 def test_a_plugin_that_loads_no_artifacts_says_so(tmp_path):
-    plugins.register("embedders", "test_bare", type("Bare", (), {"kind": "embedders"}))
-    try:
-        artifact.write(tmp_path / "m", Artifact("embedders", "test_bare", "<runtime>", "", {}, {}))
-        with pytest.raises(PluginError, match="loads no artifacts"):
-            tacenda.load(tmp_path / "m")
-    finally:
-        plugins.unregister("embedders", "test_bare")
+    artifact.write(tmp_path / "m", Artifact("embedders", "test_bare", "<runtime>", "", {}, {}))
+    with (
+        registered("embedders", "test_bare", type("Bare", (), {"kind": "embedders"})),
+        pytest.raises(PluginError, match="loads no artifacts"),
+    ):
+        tacenda.load(tmp_path / "m")

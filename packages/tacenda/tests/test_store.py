@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacenda import artifact, datasets, plugins, store
+from support.plugins import registered
+from tacenda import artifact, datasets, store
 from tacenda.corpus import Corpus
 from tacenda.datasets import fetching
 from tacenda.errors import ArtifactError, FittingError
@@ -27,11 +28,9 @@ def names(folder):
 
 
 def save_artifact(folder):
-    inner = artifact.Artifact("embedders", "m", "d", "1", {}, {"x": np.arange(9)})
-    artifact.write(
-        folder / "model",
-        artifact.Artifact("embedders", "m", "d", "1", {}, inner.arrays, nested={"inner": inner}),
-    )
+    parts = ("embedders", "m", "d", "1", {}, {"x": np.arange(9)})
+    nested = {"inner": artifact.Artifact(*parts)}
+    artifact.write(folder / "model", artifact.Artifact(*parts, nested=nested))
 
 
 def save_checkpoint(folder):
@@ -54,13 +53,9 @@ def save_dataset(folder):
         files={"text": ("text.txt",)},
         downloads=(datasets.Download(urls=("http://127.0.0.1/text.txt",), filename="text.txt"),),
     )
-    plugins.register("datasets", "toy", [spec])
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fetching, "_stream", lambda url, path, *_: Path(path).write_bytes(b""))
-            datasets.fetch("toy", folder)
-    finally:
-        plugins.unregister("datasets", "toy")
+    with registered("datasets", "toy", [spec]), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetching, "_stream", lambda url, path, *_: Path(path).write_bytes(b""))
+        datasets.fetch("toy", folder)
 
 
 @posix
@@ -346,10 +341,8 @@ def test_a_checkpoint_that_does_not_fit_on_the_disk_leaves_the_one_before_it(tmp
             full[0] = True
             with pytest.raises(FittingError, match="No space left"):
                 folder.write(Checkpoint({}, {}, arrays, arrays), len(saved))
-            left = names(tmp_path / "checkpoint")
-            assert [name for name in left if name != ".tacenda-owner"] == [
-                name for name in before if name != ".tacenda-owner"
-            ]
+            left = set(names(tmp_path / "checkpoint"))
+            assert left - {".tacenda-owner"} == set(before) - {".tacenda-owner"}
             full[0] = False
             folder.write(Checkpoint({}, {}, arrays, arrays), len(saved))
             np.testing.assert_array_equal(folder.read().best["x"], arrays["x"])

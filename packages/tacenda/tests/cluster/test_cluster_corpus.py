@@ -70,16 +70,16 @@ def test_a_tokenizer_that_is_a_function_is_sent_along(client, file):
     assert_same(there, Corpus.from_text(file, tokenizer=letters))
 
 
-def test_text_that_was_not_tokenized_brings_the_warning(client, tmp_path):
-    path = tmp_path / "running.txt"
-    path.write_text("yes, this is text, is it not?\n" * 100)
+def test_text_that_was_not_tokenized_brings_the_warning(client, write_file):
+    path = write_file("running.txt", "yes, this is text, is it not?\n" * 100)
     with pytest.warns(UserWarning, match=r"seems not to be tokenized"):
         ClusterCorpus.from_text(path, client=client)
 
 
-def test_json_lines_are_read_in_parts_as_in_one_piece(client, tmp_path):
-    path = tmp_path / "text.jsonl"
-    path.write_text("\n".join(f'{{"text": "a b{i % 7}\\nc", "body": "d"}}' for i in range(100)))
+def test_json_lines_are_read_in_parts_as_in_one_piece(client, write_file):
+    path = write_file(
+        "text.jsonl", "\n".join(f'{{"text": "a b{i % 7}\\nc", "body": "d"}}' for i in range(100))
+    )
     for more in ({}, {"text_field": "body"}):
         there = ClusterCorpus.from_text(path, client=client, partition_bytes=300, **more)
         assert_same(there, Corpus.from_text(path, **more))
@@ -90,17 +90,15 @@ def test_without_a_client_that_is_the_error(file):
         ClusterCorpus.from_text(file)
 
 
-def test_a_text_without_tokens_is_a_clear_error(client, tmp_path):
-    path = tmp_path / "empty.txt"
-    path.write_text("\n \n")
+def test_a_text_without_tokens_is_a_clear_error(client, write_file):
+    path = write_file("empty.txt", "\n \n")
     for vocabulary in (None, Vocabulary.from_words(["a"])):
         with pytest.raises(CorpusError, match=r"no tokens in empty.txt"):
             ClusterCorpus.from_text(path, client=client, vocabulary=vocabulary)
 
 
-def test_what_a_worker_cannot_read_is_an_error_of_the_client(client, tmp_path):
-    path = tmp_path / "bad.txt"
-    path.write_bytes(b"good\n\xff\n")
+def test_what_a_worker_cannot_read_is_an_error_of_the_client(client, write_file):
+    path = write_file("bad.txt", b"good\n\xff\n")
     with pytest.raises(CorpusError, match=r"bad.txt is not utf-8 at line 2"):
         ClusterCorpus.from_text(path, client=client)
     with pytest.raises(CorpusError, match="contradicts the given vocabulary"):

@@ -40,9 +40,8 @@ def test_partitions_have_the_lines_of_the_file_whatever_their_size(text, n_bytes
     assert lines_of(partitions(address, n_bytes)) == [line for line in whole if line]
 
 
-def test_they_are_read_as_a_file_on_disk_is(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_bytes("\ufeffa b\r\nc\n\n\ufeffd \u00e4\ne".encode())
+def test_they_are_read_as_a_file_on_disk_is(write_file):
+    path = write_file("text.txt", "\ufeffa b\r\nc\n\n\ufeffd \u00e4\ne".encode())
     whole = [line for block in file_blocks([path], "utf-8", "strict") for line in block if line]
     for n_bytes in range(1, 30):
         assert lines_of(partitions(path, n_bytes)) == whole

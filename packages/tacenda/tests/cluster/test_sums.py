@@ -30,9 +30,8 @@ def test_what_lies_in_one_place_is_added_up_there_first(client):
     assert found == "((ace)(BDF))"
 
 
-def test_each_part_is_counted_with_what_is_given_for_it(client, tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("a\nb\nc\n")
+def test_each_part_is_counted_with_what_is_given_for_it(client, write_file):
+    path = write_file("text.txt", "a\nb\nc\n")
     corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=2)
 
     def count(part, vocabulary, *given):

@@ -14,15 +14,20 @@ LINES = ["the cat sat on the mat", "a dog", "the end"]
 
 
 @pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(LINES))
-    return path
+def text(write_file):
+    return write_file("text.txt", "\n".join(LINES))
 
 
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "a" / "cache"  # its parent is not there either
+
+
+@pytest.fixture
+def cached(text, folder):
+    """The folder of a corpus of the text."""
+    Corpus.from_text(text, cache=folder)
+    return folder
 
 
 def decoded(corpus):
@@ -109,24 +114,21 @@ def test_iterables_and_callables_are_reused_only_by_their_key(folder):
     assert decoded(Corpus.from_text(["ab"], tokenizer=list, cache=folder)) == ["a b"]
 
 
-def test_a_failed_build_leaves_the_corpus_that_was_there(text, folder):
-    Corpus.from_text(text, cache=folder)
-
+def test_a_failed_build_leaves_the_corpus_that_was_there(cached):
     def failing():
         yield ["one"]
         raise RuntimeError("the source broke")
 
     with pytest.raises(RuntimeError, match="the source broke"):
-        Corpus.from_sentences(failing(), cache=folder)
+        Corpus.from_sentences(failing(), cache=cached)
     with pytest.raises(CorpusError, match="no tokens"):
-        Corpus.from_sentences([], cache=folder)
-    assert decoded(Corpus.open(folder)) == LINES
-    assert len(list(folder.iterdir())) == 2
+        Corpus.from_sentences([], cache=cached)
+    assert decoded(Corpus.open(cached)) == LINES
+    assert len(list(cached.iterdir())) == 2
 
 
 @pytest.mark.parametrize("call", [1, 3, 5, 8])
-def test_a_full_disk_is_a_clear_error_and_leaves_the_old_corpus(text, folder, monkeypatch, call):
-    Corpus.from_text(text, cache=folder)
+def test_a_full_disk_is_a_clear_error_and_leaves_the_old_corpus(cached, monkeypatch, call):
     real, calls = os.fsync, 0
 
     def full(descriptor):
@@ -141,10 +143,10 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_old_corpus(text, folder, mo
     else:
         monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CorpusError, match=r"cannot write .*No space left"):
-        Corpus.from_text(["new"], cache=folder)
+        Corpus.from_text(["new"], cache=cached)
     monkeypatch.undo()
-    assert decoded(Corpus.open(folder)) == LINES
-    assert len(list(folder.iterdir())) == 2
+    assert decoded(Corpus.open(cached)) == LINES
+    assert len(list(cached.iterdir())) == 2
 
 
 def test_a_cache_that_somebody_removes_during_the_build_is_a_clear_error(folder):
@@ -157,15 +159,13 @@ def test_a_cache_that_somebody_removes_during_the_build_is_a_clear_error(folder)
         Corpus.from_sentences(sentences(), cache=folder)
 
 
-def test_too_little_memory_is_no_damage(text, folder, monkeypatch):
-    Corpus.from_text(text, cache=folder)
-
+def test_too_little_memory_is_no_damage(cached, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     monkeypatch.setattr(np, "load", refuse)
     with pytest.raises(CorpusError, match="cannot be read: Cannot allocate memory"):
-        Corpus.open(folder)
+        Corpus.open(cached)
 
 
 def _full(path):
@@ -197,12 +197,11 @@ def edit(folder, **entries):
     path.write_text(json.dumps(json.loads(path.read_text()) | entries))
 
 
-def test_a_later_version_is_neither_opened_nor_overwritten(text, folder):
-    Corpus.from_text(text, cache=folder)
-    edit(folder, version=2)
-    for use in (Corpus.open, lambda folder: Corpus.from_text(text, cache=folder)):
+def test_a_later_version_is_neither_opened_nor_overwritten(text, cached):
+    edit(cached, version=2)
+    for use in (Corpus.open, lambda folder: Corpus.from_text(text, cache=cached)):
         with pytest.raises(CorpusError, match=r"format version 2, this release reads 1.*update"):
-            use(folder)
+            use(cached)
 
 
 @pytest.mark.parametrize(
@@ -219,69 +218,51 @@ def test_a_later_version_is_neither_opened_nor_overwritten(text, folder):
         {"origin": None},
     ],
 )
-def test_a_damaged_manifest_is_refused(text, folder, entries):
-    Corpus.from_text(text, cache=folder)
-    edit(folder, **entries)
+def test_a_damaged_manifest_is_refused(cached, entries):
+    edit(cached, **entries)
     with pytest.raises(CorpusError, match=r"damaged at|no corpus has"):
-        Corpus.open(folder)
+        Corpus.open(cached)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
-def test_an_unreadable_manifest_is_refused(text, folder, content):
-    Corpus.from_text(text, cache=folder)
-    (folder / "corpus.json").write_bytes(content)
+def test_an_unreadable_manifest_is_refused(cached, content):
+    (cached / "corpus.json").write_bytes(content)
     with pytest.raises(CorpusError, match=r"corpus\.json cannot be read"):
-        Corpus.open(folder)
+        Corpus.open(cached)
 
 
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-4])
+def altered(change):
+    """Change the bytes of a file."""
+    return lambda path: path.write_bytes(change(path.read_bytes()))
 
 
-def lengthen(path):
-    path.write_bytes(path.read_bytes() + b"1234")
-
-
-def spoil_magic(path):
-    path.write_bytes(b"PK" + path.read_bytes()[2:])
-
-
-def header(text):
+def described(text):
     """Put another description of the array, which numpy reads as Python code, into the file."""
-
-    def harm(path):
-        path.write_bytes(path.read_bytes()[:10] + text.ljust(117).encode()[:117] + b"\n")
-
-    return harm
+    return altered(lambda data: data[:10] + text.ljust(117).encode()[:117] + b"\n")
 
 
-HEADERS = [
-    "{'descr': '<i4', 'shape': (",
-    "-" * 117,
-    "{'descr': '<i4', 'fortran_order': False, 'shape': (True,)}",
-]
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def retype(path):
-    np.save(path, np.load(path).astype(np.float32))
+HARMS = {
+    "cut": altered(lambda data: data[:-4]),
+    "longer": altered(lambda data: data + b"1234"),
+    "of another kind": altered(lambda data: b"PK" + data[2:]),
+    "empty": altered(lambda data: b""),
+    "of another dtype": lambda path: np.save(path, np.load(path).astype(np.float32)),
+    "removed": os.remove,
+    "half a description": described("{'descr': '<i4', 'shape': ("),
+    "no description": described("-" * 117),
+    "a shape of no number": described("{'descr': '<i4', 'fortran_order': False, 'shape': (True,)}"),
+}
 
 
 @pytest.mark.parametrize("name", ["ids", "offsets", "vocabulary.text", "vocabulary.counts"])
-@pytest.mark.parametrize(
-    "harm", [truncate, lengthen, spoil_magic, empty, retype, os.remove, *map(header, HEADERS)]
-)
-def test_damaged_arrays_are_refused_and_rebuilt(text, folder, name, harm):
-    Corpus.from_text(text, cache=folder)
-    harm(next(folder.glob("build-*")) / f"{name}.npy")
+@pytest.mark.parametrize("harm", HARMS)
+def test_damaged_arrays_are_refused_and_rebuilt(text, cached, name, harm):
+    HARMS[harm](next(cached.glob("build-*")) / f"{name}.npy")
     with pytest.raises(CorpusError, match=rf"{name}\.npy .*build the corpus again"):
-        Corpus.open(folder)
+        Corpus.open(cached)
     with pytest.warns(UserWarning, match=rf"{name}.*building it again now"):
-        corpus = Corpus.from_text(text, cache=folder)
-    assert decoded(corpus) == decoded(Corpus.open(folder)) == LINES
+        corpus = Corpus.from_text(text, cache=cached)
+    assert decoded(corpus) == decoded(Corpus.open(cached)) == LINES
 
 
 @pytest.mark.parametrize(
@@ -299,17 +280,16 @@ def test_damaged_arrays_are_refused_and_rebuilt(text, folder, name, harm):
 )
 @pytest.mark.parametrize("pass_items", [1, 2, 1 << 22])
 def test_impossible_values_are_refused(
-    text, folder, name, position, value, message, pass_items, monkeypatch
+    cached, name, position, value, message, pass_items, monkeypatch
 ):
-    Corpus.from_text(text, cache=folder)
-    path = next(folder.glob("build-*")) / f"{name}.npy"
+    path = next(cached.glob("build-*")) / f"{name}.npy"
     array = np.load(path)
     array[position] = value
     np.save(path, array)
     monkeypatch.setattr("tacenda.corpus.corpus.PASS_ITEMS", pass_items)
     monkeypatch.setattr("tacenda.offsets._BLOCK", pass_items)
     with pytest.raises(CorpusError, match=message):
-        Corpus.open(folder)
+        Corpus.open(cached)
 
 
 def test_a_folder_without_a_corpus_is_named(tmp_path):
@@ -318,16 +298,16 @@ def test_a_folder_without_a_corpus_is_named(tmp_path):
             Corpus.open(folder)
 
 
-def test_a_corpus_can_be_moved(text, folder, tmp_path):
-    Corpus.from_text(text, cache=folder)
-    shutil.move(folder, tmp_path / "moved")
+def test_a_corpus_can_be_moved(cached, tmp_path):
+    shutil.move(cached, tmp_path / "moved")
     assert decoded(Corpus.open(tmp_path / "moved")) == LINES
 
 
-def test_another_job_that_fills_the_cache_meanwhile_changes_no_text(tmp_path, monkeypatch):
-    one, two = tmp_path / "one.txt", tmp_path / "two.txt"
-    one.write_text("one two three\n" * 100)
-    two.write_text("four five\n" * 100)
+def test_another_job_that_fills_the_cache_meanwhile_changes_no_text(
+    write_file, tmp_path, monkeypatch
+):
+    one = write_file("one.txt", "one two three\n" * 100)
+    two = write_file("two.txt", "four five\n" * 100)
     Corpus.from_text(one, cache=tmp_path / "c")
     read = module._read_manifest
 
@@ -346,10 +326,8 @@ def test_another_job_that_fills_the_cache_meanwhile_changes_no_text(tmp_path, mo
 
 
 @pytest.mark.parametrize("name", ["ids", "offsets", "vocabulary.text"])
-def test_a_pipe_in_a_cache_is_not_waited_for(tmp_path, name):
-    text = tmp_path / "one.txt"
-    text.write_text("one two three\n" * 100)
-    Corpus.from_text(text, cache=tmp_path / "c")
+def test_a_pipe_in_a_cache_is_not_waited_for(write_file, tmp_path, name):
+    Corpus.from_text(write_file("one.txt", "one two three\n" * 100), cache=tmp_path / "c")
     (array,) = (tmp_path / "c").glob(f"build-*/{name}.npy")
     array.unlink()
     os.mkfifo(array)

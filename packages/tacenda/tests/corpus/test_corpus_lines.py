@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.processes import output_of
+from support.texts import decode
 from tacenda.corpus import Corpus
 from tacenda.corpus import lines as corpus_lines
 from tacenda.errors import CorpusError
@@ -18,31 +19,25 @@ TEXT = "The cat sat.\n\nÉté à la plage\r\nend"
 SENTENCES = [["The", "cat", "sat."], ["Été", "à", "la", "plage"], ["end"]]
 
 
-def decoded(corpus):
-    return [corpus.vocabulary.decode(sentence) for sentence in corpus]
-
-
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress, bz2.compress])
 @pytest.mark.parametrize("block", [1, 3, 1 << 17])
-def test_plain_and_compressed_files_read_the_same(tmp_path, compress, block, monkeypatch):
+def test_plain_and_compressed_files_read_the_same(write_file, compress, block, monkeypatch):
     monkeypatch.setattr(corpus_lines, "BLOCK_BYTES", block)
-    path = tmp_path / "text.any"  # known by content, not by name
-    path.write_bytes(compress(TEXT.encode()))
-    assert decoded(Corpus.from_text(path)) == SENTENCES
+    path = write_file("text.any", compress(TEXT.encode()))  # known by content, not by name
+    assert decode(Corpus.from_text(path)) == SENTENCES
 
 
 def test_several_files_follow_each_other(tmp_path):
     paths = [tmp_path / name for name in ("b.txt", "a.txt.xz")]
     paths[0].write_text("one two")  # no line end: the next file still starts a new sentence
     paths[1].write_bytes(lzma.compress(b"three\n"))
-    expected = [["one", "two"], ["three"]]
-    assert decoded(Corpus.from_text(paths)) == expected
+    assert decode(Corpus.from_text(paths)) == [["one", "two"], ["three"]]
     assert Corpus.from_text(paths).origin["sources"] == ["b.txt", "a.txt.xz"]
 
 
 def test_lines_come_from_lists_generators_and_open_files():
     for lines in (["a b", "c"], iter(["a b\n", "c\r\n"]), io.StringIO("a b\nc")):
-        assert decoded(Corpus.from_text(lines)) == [["a", "b"], ["c"]]
+        assert decode(Corpus.from_text(lines)) == [["a", "b"], ["c"]]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -61,10 +56,9 @@ def test_only_newlines_end_lines_wherever_blocks_end(tmp_path_factory, text, enc
     assert lines == (expected if expected[-1] else expected[:-1])
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):
-    path = tmp_path / "bom.txt"
-    path.write_bytes(b"\xef\xbb\xbfword word")
-    assert decoded(Corpus.from_text(path)) == [["word", "word"]]
+def test_a_byte_order_mark_is_no_part_of_the_first_word(write_file):
+    path = write_file("bom.txt", b"\xef\xbb\xbfword word")
+    assert decode(Corpus.from_text(path)) == [["word", "word"]]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_word_of_a_string():
@@ -73,27 +67,24 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word_of_a_string():
     )
 
 
-def test_nul_and_other_controls_are_kept(tmp_path):
-    path = tmp_path / "nul.txt"
-    path.write_bytes(b"a\x00b c\n\x00")
-    assert decoded(Corpus.from_text(path)) == [["a\x00b", "c"], ["\x00"]]
+def test_nul_and_other_controls_are_kept(write_file):
+    path = write_file("nul.txt", b"a\x00b c\n\x00")
+    assert decode(Corpus.from_text(path)) == [["a\x00b", "c"], ["\x00"]]
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1 << 17])
-def test_undecodable_bytes_are_located(tmp_path, size, monkeypatch):
+def test_undecodable_bytes_are_located(write_file, size, monkeypatch):
     monkeypatch.setattr(corpus_lines, "BLOCK_BYTES", size)
-    path = tmp_path / "latin.txt"
-    path.write_bytes("fine\nstill é fine\n".encode() + b"caf\xe9 au lait\n")
+    path = write_file("latin.txt", "fine\nstill é fine\n".encode() + b"caf\xe9 au lait\n")
     message = r'latin.txt is not utf-8 at line 3, byte offset 22 \(0xe9.*errors="replace"'
     with pytest.raises(CorpusError, match=message):
         Corpus.from_text(path)
-    assert decoded(Corpus.from_text(path, errors="replace"))[2] == ["caf\ufffd", "au", "lait"]
-    assert decoded(Corpus.from_text(path, encoding="latin-1"))[2] == ["café", "au", "lait"]
+    assert decode(Corpus.from_text(path, errors="replace"))[2] == ["caf\ufffd", "au", "lait"]
+    assert decode(Corpus.from_text(path, encoding="latin-1"))[2] == ["café", "au", "lait"]
 
 
-def test_a_file_cut_within_a_character_is_an_error(tmp_path):
-    path = tmp_path / "cut.txt"
-    path.write_bytes("abc é".encode()[:-1])
+def test_a_file_cut_within_a_character_is_an_error(write_file):
+    path = write_file("cut.txt", "abc é".encode()[:-1])
     with pytest.raises(CorpusError, match="line 1, byte offset 4"):
         Corpus.from_text(path)
 
@@ -101,9 +92,8 @@ def test_a_file_cut_within_a_character_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("compress", "kind"), [(gzip.compress, "gzip"), (lzma.compress, "xz"), (bz2.compress, "bzip2")]
 )
-def test_a_truncated_archive_is_an_error(tmp_path, compress, kind):
-    path = tmp_path / "text"
-    path.write_bytes(compress(b"some words " * 500)[:-20])
+def test_a_truncated_archive_is_an_error(write_file, compress, kind):
+    path = write_file("text", compress(b"some words " * 500)[:-20])
     with pytest.raises(CorpusError, match=f"text is a damaged {kind} file"):
         Corpus.from_text(path)
 
@@ -128,9 +118,8 @@ def test_a_path_that_no_file_can_have_is_named():
         Corpus.from_text(Path("nul\0byte"))
 
 
-def test_an_unreadable_file_is_named(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("a")
+def test_an_unreadable_file_is_named(write_file):
+    path = write_file("text.txt", "a")
     with pytest.raises(CorpusError, match=r"cannot read .*text\.txt: no such luck"):
         _read_with_failing_open(path)
 
@@ -155,9 +144,8 @@ def _read_with_failing_open(path):
         ("errors", "surrogateescape"),
     ],
 )
-def test_encodings_and_handlers_that_are_none_are_named(tmp_path, option, value):
-    path = tmp_path / "text.txt"
-    path.write_text("a")
+def test_encodings_and_handlers_that_are_none_are_named(write_file, option, value):
+    path = write_file("text.txt", "a")
     with pytest.raises(CorpusError, match=f"{option} is '{value}'"):
         Corpus.from_text(path, **{option: value})
 
@@ -175,10 +163,9 @@ def test_progress_counts_the_bytes_of_the_files(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 7, 40])
 @pytest.mark.parametrize("end", ["", "\n", "\nmore\n"])
-def test_a_line_may_have_so_many_characters_and_not_one_more(tmp_path, size, end, monkeypatch):
+def test_a_line_may_have_so_many_characters_and_not_one_more(write_file, size, end, monkeypatch):
     monkeypatch.setattr(corpus_lines, "BLOCK_BYTES", size)
-    path = tmp_path / "text"
-    path.write_text("short\n" + "é" * 50 + end, encoding="utf-8")
+    path = write_file("text", "short\n" + "é" * 50 + end)
     lines = [line for block in corpus_lines.read_blocks(path, longest=50) for line in block]
     assert lines[1] == "é" * 50
     with pytest.raises(CorpusError, match=r"text, line 2: the line has more than 49 characters"):
@@ -187,9 +174,8 @@ def test_a_line_may_have_so_many_characters_and_not_one_more(tmp_path, size, end
 
 @pytest.mark.skipif(os.name != "posix", reason="limits the memory of a child")
 @pytest.mark.parametrize("compress", [gzip.compress, lzma.compress, bz2.compress])
-def test_a_few_bytes_that_unpack_to_gigabytes_are_refused_in_bounded_memory(tmp_path, compress):
-    path = tmp_path / "bomb"
-    path.write_bytes(compress(b"a" * (1 << 24)) * 384)  # 6 GiB
+def test_a_few_bytes_that_unpack_to_gigabytes_are_refused_in_bounded_memory(write_file, compress):
+    path = write_file("bomb", compress(b"a" * (1 << 24)) * 384)  # 6 GiB
     script = """
 import resource, sys
 from pathlib import Path

@@ -14,9 +14,8 @@ LINES = [
 ]
 
 
-def test_two_workers_give_what_one_gives(tmp_path, monkeypatch):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(LINES))
+def test_two_workers_give_what_one_gives(write_file, tmp_path, monkeypatch):
+    path = write_file("text.txt", "\n".join(LINES))
     monkeypatch.setattr(lines, "BLOCK_BYTES", 500)
     settings = {"tokenizer": "words", "digits": True, "max_vocabulary": 20, "oov": "classes"}
     one = Corpus.from_text(path, **settings)
@@ -36,18 +35,19 @@ def test_a_tokenizer_that_cannot_travel_is_refused():
         Corpus.from_text(LINES, tokenizer=lambda line: line.split(), processes=2)
 
 
-def test_a_script_without_a_main_guard_is_told_so(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text("from tacenda.corpus import Corpus\nCorpus.from_text(['a b'], processes=2)\n")
+def test_a_script_without_a_main_guard_is_told_so(write_file):
+    script = write_file(
+        "script.py", "from tacenda.corpus import Corpus\nCorpus.from_text(['a b'], processes=2)\n"
+    )
     done = run_python(script)
     assert done.returncode == 1
     assert 'if __name__ == "__main__"' in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-def test_workers_end_with_a_killed_parent(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
+def test_workers_end_with_a_killed_parent(write_file):
+    script = write_file(
+        "script.py",
         textwrap.dedent(
             """
             import itertools, multiprocessing, os, signal, sys, threading, time
@@ -61,7 +61,7 @@ def test_workers_end_with_a_killed_parent(tmp_path):
             if __name__ == "__main__":
                 Corpus.from_text(lines(), processes=2)
             """
-        )
+        ),
     )
     done = run_python(script)
     assert done.returncode == -signal.SIGKILL

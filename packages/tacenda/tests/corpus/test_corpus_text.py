@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from support.texts import decode
 from tacenda.corpus import Corpus, as_corpus
 from tacenda.corpus.text import sentences_of, tokens_of
 from tacenda.errors import CorpusError
@@ -12,15 +13,9 @@ LINES = ["a b", "c b a"]
 TOKENS = [["a", "b"], ["c", "b", "a"]]
 
 
-def decoded(corpus):
-    return [corpus.vocabulary.decode(sentence) for sentence in corpus]
-
-
 @pytest.fixture
-def path(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("a b\n\nc b a\n", encoding="utf8")
-    return path
+def path(write_file):
+    return write_file("text.txt", "a b\n\nc b a\n")
 
 
 def forms(path):
@@ -39,7 +34,7 @@ def forms(path):
 
 @pytest.mark.parametrize("form", range(9))
 def test_every_form_is_the_same_corpus(path, form):
-    assert decoded(as_corpus(forms(path)[form])) == TOKENS
+    assert decode(as_corpus(forms(path)[form])) == TOKENS
 
 
 @pytest.mark.parametrize("form", [0, 1, 3, 4, 5, 6, 7, 8])
@@ -50,8 +45,8 @@ def test_every_form_is_the_same_sentences(path, form):
 def test_a_tokenizer_splits_strings_and_leaves_token_lists_alone(path):
     path.write_text("It is.\n", encoding="utf8")
     for text in (path, "It is.", ["It is."]):
-        assert decoded(as_corpus(text, tokenizer="words")) == [["It", "is", "."]]
-    assert decoded(as_corpus([["It", "is."]], tokenizer="words")) == [["It", "is."]]
+        assert decode(as_corpus(text, tokenizer="words")) == [["It", "is", "."]]
+    assert decode(as_corpus([["It", "is."]], tokenizer="words")) == [["It", "is."]]
 
 
 def test_a_given_vocabulary_is_used(path):
@@ -79,7 +74,7 @@ def test_lines_that_name_files_are_refused(path):
 
 
 def test_a_string_with_a_line_break_is_text_whatever_it_says(path):
-    assert decoded(as_corpus(f"{path}\n")) == [[str(path)]]
+    assert decode(as_corpus(f"{path}\n")) == [[str(path)]]
 
 
 def test_missing_files_and_strange_sentences_are_named():

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from support.texts import decode
 from tacenda import Corpus
 from tacenda.errors import CorpusError, TacendaWarning
 
@@ -69,10 +70,9 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_text_of_another_kind_brings_one_warning_with_the_remedy(kind, tmp_path):
+def test_a_text_of_another_kind_brings_one_warning_with_the_remedy(kind, write_file):
     lines, remedy = KINDS[kind]
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(lines), encoding="utf8")
+    path = write_file("text.txt", "\n".join(lines))
     for text in (path, lines):
         with pytest.warns(TacendaWarning) as caught:
             Corpus.from_text(text)
@@ -159,10 +159,6 @@ RECORDS = [
 JSONL = "\n".join(map(json.dumps, RECORDS)) + "\n\n"
 
 
-def _words(corpus):
-    return [corpus.vocabulary.decode(sentence) for sentence in corpus]
-
-
 def _zip(text, *names):
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -173,68 +169,56 @@ def _zip(text, *names):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", ["t.jsonl", "t.JSONL", "t.ndjson", "t.jsonl.gz", "t.jsonl.zip"])
-def test_a_file_of_json_lines_is_read_by_its_name(tmp_path, name):
+def test_a_file_of_json_lines_is_read_by_its_name(write_file, name):
     pack = {"gz": gzip.compress, "zip": lambda data: _zip(data, "t.jsonl")}
-    path = tmp_path / name
-    path.write_bytes(pack.get(name.rpartition(".")[2], bytes)(JSONL.encode()))
-    assert _words(Corpus.from_text(path)) == [["one", "two"], ["three"], ["four"]]
-    assert _words(Corpus.from_text(path, text_field="body")) == [["a", "b"], ["c"]]
+    path = write_file(name, pack.get(name.rpartition(".")[2], bytes)(JSONL.encode()))
+    assert decode(Corpus.from_text(path)) == [["one", "two"], ["three"], ["four"]]
+    assert decode(Corpus.from_text(path, text_field="body")) == [["a", "b"], ["c"]]
 
 
-def test_a_named_field_is_read_from_any_lines(tmp_path):
-    (tmp_path / "t.txt").write_text(JSONL)
-    for text in (tmp_path / "t.txt", JSONL, JSONL.splitlines()):
-        assert _words(Corpus.from_text(text, text_field="text")) == [
-            ["one", "two"],
-            ["three"],
-            ["four"],
-        ]
+def test_a_named_field_is_read_from_any_lines(write_file):
+    for text in (write_file("t.txt", JSONL), JSONL, JSONL.splitlines()):
+        found = decode(Corpus.from_text(text, text_field="text"))
+        assert found == [["one", "two"], ["three"], ["four"]]
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (
-            '{"title": "x"}',
-            r't\.jsonl, line 4: the object has no field \'text\'.*text_field="title"',
-        ),
-        ('{"text": 3}', r"t\.jsonl, line 4: its field 'text' is 3, not a text"),
-        ("plain words", r"t\.jsonl, line 4: it is not a JSON object"),
-        ("[1]", r"t\.jsonl, line 4: it is not a JSON object"),
-        ("[" * 100_000, r"t\.jsonl, line 4: it is not a JSON object"),
+        ('{"title": "x"}', r'the object has no field \'text\'.*text_field="title"'),
+        ('{"text": 3}', "its field 'text' is 3, not a text"),
+        ("plain words", "it is not a JSON object"),
+        ("[1]", "it is not a JSON object"),
+        ("[" * 100_000, "it is not a JSON object"),
     ],
 )
-def test_a_line_that_is_no_such_object_is_named(tmp_path, line, said):
-    path = tmp_path / "t.jsonl"
-    path.write_text(JSONL.rstrip("\n") + "\n" + line)
-    with pytest.raises(CorpusError, match=said):
+def test_a_line_that_is_no_such_object_is_named(write_file, line, said):
+    path = write_file("t.jsonl", JSONL.rstrip("\n") + "\n" + line)
+    with pytest.raises(CorpusError, match=rf"t\.jsonl, line 4: {said}"):
         Corpus.from_text(path)
 
 
-def test_a_mark_in_a_record_is_refused_as_in_a_line(tmp_path):
-    path = tmp_path / "t.jsonl"
-    path.write_text(json.dumps({"text": "a\nb </s> c"}))
+def test_a_mark_in_a_record_is_refused_as_in_a_line(write_file):
+    path = write_file("t.jsonl", json.dumps({"text": "a\nb </s> c"}))
     with pytest.raises(CorpusError, match=r"the text in .*t\.jsonl, line 2: </s> is written"):
         Corpus.from_text(path, marks="refuse")
 
 
-def test_a_cache_knows_the_field(tmp_path):
-    path = tmp_path / "t.jsonl"
-    path.write_text(JSONL)
+def test_a_cache_knows_the_field(write_file, tmp_path):
+    path = write_file("t.jsonl", JSONL)
     assert len(Corpus.from_text(path, cache=tmp_path / "c")) == 3
     assert len(Corpus.from_text(path, cache=tmp_path / "c", text_field="body")) == 2
 
 
 @pytest.mark.filterwarnings("error")
-def test_the_one_file_of_a_zip_archive_is_read(tmp_path):
-    path = tmp_path / "t.zip"
-    path.write_bytes(_zip("one two\nthree", "folder/", "folder/t.txt", "__MACOSX/._t.txt"))
-    assert _words(Corpus.from_text(path)) == [["one", "two"], ["three"]]
+def test_the_one_file_of_a_zip_archive_is_read(write_file):
+    packed = _zip("one two\nthree", "folder/", "folder/t.txt", "__MACOSX/._t.txt")
+    path = write_file("t.zip", packed)
+    assert decode(Corpus.from_text(path)) == [["one", "two"], ["three"]]
 
 
-def test_a_zip_archive_of_several_files_and_a_damaged_one_are_refused(tmp_path):
-    path = tmp_path / "t.docx"
-    path.write_bytes(_zip("x", "[Content_Types].xml", "word/document.xml"))
+def test_a_zip_archive_of_several_files_and_a_damaged_one_are_refused(write_file):
+    path = write_file("t.docx", _zip("x", "[Content_Types].xml", "word/document.xml"))
     with pytest.raises(CorpusError, match=r"t\.docx: it is a zip archive of 2 files"):
         Corpus.from_text(path)
     path.write_bytes(_zip("some words " * 500, "t.txt")[:-30])

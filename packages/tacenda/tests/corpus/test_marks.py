@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.texts import decode
 from tacenda import Corpus
 from tacenda.corpus.lines import texts_of
 from tacenda.corpus.text import as_corpus, sentences_of
@@ -12,15 +13,9 @@ from tacenda.errors import CorpusError
 LINES = ["a b", "<s> c </s>", "a"]
 
 
-def words(corpus):
-    return [corpus.vocabulary.decode(ids) for ids in corpus]
-
-
 @pytest.fixture
-def path(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(LINES) + "\n", encoding="utf8")
-    return path
+def path(write_file):
+    return write_file("text.txt", "\n".join(LINES) + "\n")
 
 
 def test_a_mark_is_refused_with_the_file_and_its_line(path):
@@ -47,14 +42,14 @@ def test_marks_that_are_skipped_are_spaces(path):
         Corpus.from_sentences(map(tuple, map(str.split, LINES)), marks="skip"),
         as_corpus(LINES, marks="skip"),
     ):
-        assert words(corpus) == expected
+        assert decode(corpus) == expected
         assert "<s>" not in corpus.vocabulary
     assert list(sentences_of(path, marks="skip")) == expected
 
 
 def test_a_corpus_keeps_marks_unless_told_otherwise(path):
     corpus = Corpus.from_text(path)
-    assert words(corpus) == [line.split() for line in LINES]
+    assert decode(corpus) == [line.split() for line in LINES]
     assert as_corpus(corpus) is corpus
     with pytest.raises(CorpusError, match=r"sentence 2 of the corpus: </?s>"):
         as_corpus(corpus, marks="refuse")

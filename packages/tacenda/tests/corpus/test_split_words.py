@@ -58,9 +58,8 @@ def test_nothing_is_counted_unless_asked_for_or_where_spaces_cut():
     assert Corpus.from_text(["a b"], count_words=True).vocabulary.split_words is None
 
 
-def test_a_cached_corpus_has_its_counts(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(LINES), encoding="utf8")
+def test_a_cached_corpus_has_its_counts(write_file, tmp_path):
+    path = write_file("text.txt", "\n".join(LINES))
     for n, count in enumerate((False, True, True)):
         options = {"tokenizer": "words", "cache": tmp_path / "cache", "count_words": count}
         found = Corpus.from_text(path, **options).vocabulary.split_words

@@ -152,9 +152,8 @@ RUNNING = "They saw a saw, near the bank. Did they buy it? No: it was old; and d
 TOKENIZED = "mr. vinken is chairman of elsevier n.v. , the dutch publishing group . nobody asked N years ago why"
 
 
-def test_running_text_that_is_split_at_whitespace_brings_one_warning(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join([RUNNING] * 50), encoding="utf8")
+def test_running_text_that_is_split_at_whitespace_brings_one_warning(write_file, tmp_path):
+    path = write_file("text.txt", "\n".join([RUNNING] * 50))
     texts = path, [RUNNING] * 50, "\n".join([RUNNING] * 50)
     for number, text in enumerate(texts):
         for cache in (None, tmp_path / str(number)):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.texts import decode
 from tacenda.corpus import Corpus, lines, storage, word_ids
 from tacenda.errors import CorpusError
 from tacenda.vocabulary import Normalization, Vocabulary
@@ -74,9 +75,8 @@ TEXTS = [["the", "cat", "sat"], [], ["on"], ["the", "mat", "and", "the", "hat"] 
 
 
 @pytest.mark.usefixtures("tiny_blocks")
-def test_many_small_blocks_and_a_spill_change_nothing(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(" ".join(s) for s in TEXTS))
+def test_many_small_blocks_and_a_spill_change_nothing(write_file, tmp_path):
+    path = write_file("text.txt", "\n".join(" ".join(s) for s in TEXTS))
     for corpus in (
         Corpus.from_sentences(TEXTS, max_vocabulary=4),
         Corpus.from_text(path, max_vocabulary=4),
@@ -137,8 +137,7 @@ def test_small_corpora_stay_in_memory_and_cannot_be_written_to():
 
 @given(st.lists(st.lists(any_token, min_size=1, max_size=4), min_size=1, max_size=6))
 def test_tokens_of_any_characters_survive(texts):
-    corpus = Corpus.from_sentences(texts)
-    assert [corpus.vocabulary.decode(s) for s in corpus] == texts
+    assert decode(Corpus.from_sentences(texts)) == texts
 
 
 def test_a_held_out_text_is_encoded_with_the_vocabulary_given():
@@ -163,8 +162,7 @@ def test_oov_classes_hold_the_counts_of_the_words_they_stand_for():
     corpus = Corpus.from_sentences(texts, max_vocabulary=1, oov="classes", min_class_count=4)
     named = dict(zip(corpus.vocabulary.words, corpus.vocabulary.counts.tolist(), strict=True))
     # three names are too few even for the class of capitalized words
-    expected = {"</s>": 7, "<oov:x:ing>": 7, "the": 7, "<oov:x0>": 4, "<unk>": 3}
-    assert named == expected
+    assert named == {"</s>": 7, "<oov:x:ing>": 7, "the": 7, "<oov:x0>": 4, "<unk>": 3}
     assert corpus.type_counts.tolist() == corpus.vocabulary.counts.tolist()
 
 
@@ -206,7 +204,7 @@ def test_unusable_sources_and_settings_are_clear_errors(source, message):
 
 def test_any_callable_tokenizes():
     corpus = Corpus.from_text(["abc", "ca"], tokenizer=list)
-    assert [corpus.vocabulary.decode(s) for s in corpus] == [["a", "b", "c"], ["c", "a"]]
+    assert decode(corpus) == [["a", "b", "c"], ["c", "a"]]
 
 
 def test_spacy_tokens_reach_the_corpus_without_whitespace():
@@ -215,7 +213,7 @@ def test_spacy_tokens_reach_the_corpus_without_whitespace():
     corpus = Corpus.from_text(lines, tokenizer="spacy:en")
     docs = map(spacy.blank("en"), lines)
     expected = [[t.text for t in doc if not t.is_space] for doc in docs if len(doc)]
-    assert [corpus.vocabulary.decode(s) for s in corpus] == expected
+    assert decode(corpus) == expected
 
 
 def test_the_vocabulary_of_a_corpus_is_one_that_its_counts_give():

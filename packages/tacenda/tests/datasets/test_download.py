@@ -82,16 +82,17 @@ def test_a_missing_file_is_not_asked_for_again(server, tmp_path, naps):
     assert naps == []
 
 
-def test_a_lasting_fault_ends_with_an_error(server, tmp_path):
-    url = server.serve("/f", BODY, failures=[500] * 9)
-    with pytest.raises(DataError, match=r"could not be fetched \(http://.*500"):
-        get(url, tmp_path / "f")
-    assert len(server.requests) == 3
-
-
-def test_a_body_always_shorter_than_announced_ends_with_an_error(server, tmp_path):
-    url = server.serve("/f", BODY, failures=[("drop", 100_000)] * 30)
-    with pytest.raises(DataError, match=r"100000 bytes read|after 100,000 of 262,144 bytes"):
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (500, r"could not be fetched \(http://.*500"),
+        (("drop", 100_000), r"100000 bytes read|after 100,000 of 262,144 bytes"),
+    ],
+    ids=["of the server", "of the connection"],
+)
+def test_a_lasting_fault_ends_with_an_error(server, tmp_path, failure, said):
+    url = server.serve("/f", BODY, failures=[failure] * 30)
+    with pytest.raises(DataError, match=said):
         get(url, tmp_path / "f")
     assert len(server.requests) == 3
     assert leftovers(tmp_path) == []

@@ -48,8 +48,13 @@ def manifest(folder):
     return json.loads((folder / MANIFEST).read_text())
 
 
-def test_an_archive_is_fetched_unpacked_and_found(server, data_folders, register):
+@pytest.fixture
+def offered(server, data_folders, register):
+    """The archive that the server serves is registered as the dataset toy."""
     register(downloads=(archive(server),))
+
+
+def test_an_archive_is_fetched_unpacked_and_found(offered, data_folders):
     with pytest.raises(DataError, match="run `tacenda data fetch toy`"):
         datasets.locate("toy")
     fetched = datasets.fetch("toy", **OPTIONS)
@@ -67,22 +72,16 @@ def test_loose_files_are_fetched(server, data_folders, register):
     assert datasets.locate("toy")["test"].read_bytes() == TEST
 
 
-def test_a_folder_of_the_users_choice_becomes_a_data_folder(
-    server, tmp_path, register, monkeypatch
-):
-    register(downloads=(archive(server),))
+def test_a_folder_of_the_users_choice_becomes_a_data_folder(offered, tmp_path, monkeypatch):
     datasets.fetch("toy", tmp_path / "mine", **OPTIONS)
     monkeypatch.setenv("TACENDA_DATA", str(tmp_path / "mine"))
     assert datasets.locate("toy").source == "TACENDA_DATA"
 
 
-def test_the_manifest_records_what_came_and_marks_it_unverified(server, data_folders, register):
-    item = archive(server)
-    register(downloads=(item,))
+def test_the_manifest_records_what_came_and_marks_it_unverified(offered, server, data_folders):
     datasets.fetch("toy", **OPTIONS)
-    written = manifest(data_folders[1] / "toy")
-    (entry,) = written["downloads"]
-    assert entry["url"] == item.urls[0]
+    (entry,) = manifest(data_folders[1] / "toy")["downloads"]
+    assert entry["url"] == f"{server.root}/toy.zip"
     assert entry["sha256"] == sha(server.resources["/toy.zip"].body)
     assert entry["verified"] is False
 
@@ -94,15 +93,26 @@ def test_a_known_hash_is_verified(server, data_folders, register):
     assert manifest(data_folders[1] / "toy")["downloads"][0]["verified"] is True
 
 
-def test_a_wrong_hash_leaves_no_dataset(server, data_folders, register):
-    register(downloads=(archive(server, hash="md5:" + "0" * 32),))
-    with pytest.raises(DataError, match="does not match the known hash"):
+@pytest.mark.parametrize(
+    ("members", "options", "said"),
+    [
+        (None, {"hash": "md5:" + "0" * 32}, "does not match the known hash"),
+        ({"toy-corpus-2/train.txt": TRAIN}, {}, "lacks files it should have"),
+        ({"../../evil": b"evil", "train.txt": b""}, {}, "unsafe"),
+    ],
+    ids=["of another hash", "without the files promised", "that is hostile"],
+)
+def test_nothing_is_left_of_an_archive(
+    server, data_folders, register, tmp_path, members, options, said
+):
+    register(downloads=(archive(server, members, **options),))
+    with pytest.raises(DataError, match=said):
         datasets.fetch("toy", **OPTIONS)
     assert not (data_folders[1] / "toy").exists()
+    assert not list(tmp_path.rglob("evil"))
 
 
-def test_what_is_here_is_not_fetched_again_unless_forced(server, data_folders, register):
-    register(downloads=(archive(server),))
+def test_what_is_here_is_not_fetched_again_unless_forced(offered, server):
     datasets.fetch("toy", **OPTIONS)
     server.requests.clear()
     assert datasets.fetch("toy", **OPTIONS).receipts == ()
@@ -114,8 +124,7 @@ def test_what_is_here_is_not_fetched_again_unless_forced(server, data_folders, r
     assert datasets.locate("toy")["train"].read_bytes() == TRAIN
 
 
-def test_a_later_fetch_compares_with_the_recorded_hash(server, data_folders, register):
-    register(downloads=(archive(server),))
+def test_a_later_fetch_compares_with_the_recorded_hash(offered, server):
     datasets.fetch("toy", **OPTIONS)
     changed = {"toy-corpus-2/train.txt": b"new", "toy-corpus-2/test.txt": b"new"}
     server.serve("/toy.zip", zipped(changed))
@@ -131,9 +140,8 @@ def test_a_later_fetch_compares_with_the_recorded_hash(server, data_folders, reg
     [(OSError("the disk is full"), DataError), (KeyboardInterrupt(), KeyboardInterrupt)],
 )
 def test_a_data_set_that_cannot_be_replaced_stays(
-    server, data_folders, register, monkeypatch, error, raised
+    offered, data_folders, monkeypatch, error, raised
 ):
-    register(downloads=(archive(server),))
     datasets.fetch("toy", **OPTIONS)
 
     own = store.commit
@@ -151,8 +159,7 @@ def test_a_data_set_that_cannot_be_replaced_stays(
     assert folders == {".toy.downloads", "toy"}  # the downloads are there for the next fetch
 
 
-def test_what_lies_in_tacenda_data_is_not_fetched(server, data_folders, register):
-    register(downloads=(archive(server),))
+def test_what_lies_in_tacenda_data_is_not_fetched(offered, server, data_folders):
     folder = data_folders[0] / "text" / "toy"
     folder.mkdir(parents=True)
     (folder / "train.txt").touch()
@@ -161,27 +168,12 @@ def test_what_lies_in_tacenda_data_is_not_fetched(server, data_folders, register
     assert server.requests == []
 
 
-def test_a_folder_that_tacenda_did_not_make_is_never_replaced(server, data_folders, register):
-    register(downloads=(archive(server),))
+def test_a_folder_that_tacenda_did_not_make_is_never_replaced(offered, data_folders):
     (data_folders[1] / "toy").mkdir(parents=True)
     (data_folders[1] / "toy" / "notes.txt").write_text("mine")
     with pytest.raises(DataError, match="Tacenda did not download it"):
         datasets.fetch("toy", force=True, **OPTIONS)
     assert (data_folders[1] / "toy" / "notes.txt").read_text() == "mine"
-
-
-def test_an_archive_without_the_files_promised_leaves_no_dataset(server, data_folders, register):
-    register(downloads=(archive(server, {"toy-corpus-2/train.txt": TRAIN}),))
-    with pytest.raises(DataError, match=r"lacks files it should have"):
-        datasets.fetch("toy", **OPTIONS)
-    assert not (data_folders[1] / "toy").exists()
-
-
-def test_a_hostile_archive_leaves_nothing(server, data_folders, register, tmp_path):
-    register(downloads=(archive(server, {"../../evil": b"evil", "train.txt": b""}),))
-    with pytest.raises(DataError, match="unsafe"):
-        datasets.fetch("toy", **OPTIONS)
-    assert not list(tmp_path.rglob("evil"))
 
 
 def test_two_downloads_with_one_file_are_refused(server, data_folders, register):
@@ -200,9 +192,8 @@ def test_a_fetch_that_failed_half_way_can_be_repeated(server, data_folders, regi
     assert datasets.locate("toy")["train"].read_bytes() == TRAIN
 
 
-def test_a_second_process_waits_its_turn(server, data_folders, register):
+def test_a_second_process_waits_its_turn(offered, data_folders):
     fcntl = pytest.importorskip("fcntl")
-    register(downloads=(archive(server),))
     data_folders[1].mkdir(parents=True)
     with (data_folders[1] / ".toy.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -218,16 +209,14 @@ def test_a_dataset_that_is_not_free_says_how_to_obtain_it(data_folders, register
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"downloads": [{}]}', '{"downloads": 3}'])
-def test_a_damaged_manifest_is_named(server, data_folders, register, text):
-    register(downloads=(archive(server),))
+def test_a_damaged_manifest_is_named(offered, data_folders, text):
     datasets.fetch("toy", **OPTIONS)
     (data_folders[1] / "toy" / MANIFEST).write_text(text)
     with pytest.raises(DataError, match=r"tacenda-dataset.json is damaged"):
         datasets.fetch("toy", **OPTIONS)
 
 
-def test_an_output_that_is_a_file_is_named(server, data_folders, register, tmp_path):
-    register(downloads=(archive(server),))
+def test_an_output_that_is_a_file_is_named(offered, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="cannot hold the dataset toy"):
         datasets.fetch("toy", tmp_path / "file", **OPTIONS)
@@ -237,15 +226,12 @@ def test_an_output_that_is_a_file_is_named(server, data_folders, register, tmp_p
     "options",
     [{"timeout": float("inf")}, {"timeout": float("nan")}, {"timeout": 0}, {"attempts": 0}],
 )
-def test_a_limit_that_makes_no_sense_is_refused(options, server, data_folders, register):
-    register(downloads=(archive(server),))
+def test_a_limit_that_makes_no_sense_is_refused(options, offered):
     with pytest.raises(DataError, match="give seconds between 0 and 1e6, and 1 attempt at least"):
         datasets.fetch("toy", **options)
 
 
-def test_what_does_not_unpack_is_asked_for_again(server, data_folders, register):
-    item = archive(server)
-    register(downloads=(item,))
+def test_what_does_not_unpack_is_asked_for_again(offered, server):
     for body, said in (
         (b"<html>please log in</html>", "a web page came instead of the file"),
         (b"PK no archive", "cannot be unpacked"),
@@ -259,9 +245,7 @@ def test_what_does_not_unpack_is_asked_for_again(server, data_folders, register)
     assert datasets.fetch("toy", **OPTIONS).dataset["train"].read_bytes() == TRAIN
 
 
-def test_a_full_disk_does_not_cost_the_download(server, data_folders, register, monkeypatch):
-    register(downloads=(archive(server),))
-
+def test_a_full_disk_does_not_cost_the_download(offered, server, monkeypatch):
     def full(*more, **extra):
         raise DataError("toy.zip cannot be unpacked") from OSError(errno.ENOSPC, "no space")
 
@@ -273,8 +257,7 @@ def test_a_full_disk_does_not_cost_the_download(server, data_folders, register, 
     assert datasets.fetch("toy", **OPTIONS).dataset["train"].read_bytes() == TRAIN
 
 
-def test_a_pipe_in_the_place_of_a_download_is_not_waited_for(server, data_folders, register):
-    register(downloads=(archive(server),))
+def test_a_pipe_in_the_place_of_a_download_is_not_waited_for(offered, data_folders):
     folder = data_folders[1] / ".toy.downloads"
     folder.mkdir(parents=True)
     os.mkfifo(folder / "toy.zip")

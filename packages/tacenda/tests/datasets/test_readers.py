@@ -22,6 +22,14 @@ def written(tmp_path):
     return write
 
 
+def assert_refused(read, path, place, cause):
+    """Reading says in which file, where and why it cannot go on."""
+    with pytest.raises(DataError) as caught:
+        list(read(path))
+    assert str(caught.value).startswith(f"{path}, {place}")
+    assert cause in str(caught.value)
+
+
 def conllu_row(identifier, form, head="0", misc="_", upos="X", xpos="x"):
     return f"{identifier}\t{form}\t_\t{upos}\t{xpos}\t_\t{head}\tdep\t_\t{misc}\n"
 
@@ -52,8 +60,7 @@ def test_conllu_keeps_words_and_leaves_out_multiword_rows_and_empty_nodes(writte
 
 
 def test_conllu_text_is_put_together_from_the_surface_where_it_is_not_given(written):
-    rows = SENTENCE.split("\n", 2)[2]
-    (sentence,) = conllu.read(written(rows))
+    (sentence,) = conllu.read(written(SENTENCE.split("\n", 2)[2]))
     assert sentence.text == "I don't go."
 
 
@@ -63,10 +70,8 @@ def test_conllu_sentences_follow_one_another_with_or_without_a_last_blank_line(w
 
 
 def test_conllu_reads_windows_line_ends_and_a_byte_order_mark(written):
-    path = written(("\ufeff" + SENTENCE).replace("\n", "\r\n"))
-    (sentence,) = conllu.read(path)
-    assert sentence.text == "I don't go."
-    assert sentence.sent_id == "s1"
+    (sentence,) = conllu.read(written(("\ufeff" + SENTENCE).replace("\n", "\r\n")))
+    assert (sentence.text, sentence.sent_id) == ("I don't go.", "s1")
 
 
 def test_conllu_words_may_hold_spaces_and_exotic_separators(written):
@@ -103,11 +108,7 @@ def test_conllu_is_read_as_it_is_asked_for(written):
     ],
 )
 def test_conllu_that_is_not_conllu_is_named_by_file_and_line(written, text, cause):
-    path = written(text)
-    with pytest.raises(DataError) as caught:
-        list(conllu.read(path))
-    assert str(caught.value).startswith(f"{path}, line ")
-    assert cause in str(caught.value)
+    assert_refused(conllu.read, written(text), "line ", cause)
 
 
 @pytest.mark.parametrize(
@@ -148,12 +149,13 @@ France NNP I-NP B-LOC
 
 def test_columns_are_named_and_document_marks_left_out(written):
     first, second = columns.read(written(CONLL2003_TEXT), columns.CONLL2003)
-    assert first == {
-        "word": ("EU", "rejects"),
-        "pos": ("NNP", "VBZ"),
-        "chunk": ("I-NP", "I-VP"),
-        "entity": ("I-ORG", "O"),
-    }
+    words, tags, chunks, entities = (
+        ("EU", "rejects"),
+        ("NNP", "VBZ"),
+        ("I-NP", "I-VP"),
+        ("I-ORG", "O"),
+    )
+    assert first == {"word": words, "pos": tags, "chunk": chunks, "entity": entities}
     assert second["word"] == ("Paris", "France")
 
 
@@ -166,8 +168,7 @@ def test_entities_come_out_in_iob2(written):
 
 
 def test_a_row_of_one_tab_ends_a_sentence_as_in_wnut(written):
-    text = "@ a\tO\n\u00a0x\tB-person\n\t\nb\tI-person\n"
-    path = written(text.replace("I-person", "O"))
+    path = written("@ a\tO\n\u00a0x\tB-person\n\t\nb\tO\n")
     assert list(columns.read_ner(path, separator="\t")) == [
         (("@ a", "\u00a0x"), ("O", "B-person")),
         (("b",), ("O",)),
@@ -186,11 +187,7 @@ def test_a_row_of_one_tab_ends_a_sentence_as_in_wnut(written):
     ],
 )
 def test_malformed_entity_files_are_named_by_file_and_line(written, text, cause):
-    path = written(text)
-    with pytest.raises(DataError) as caught:
-        list(columns.read_ner(path))
-    assert str(path) in str(caught.value)
-    assert cause in str(caught.value)
+    assert_refused(columns.read_ner, written(text), "", cause)
 
 
 def test_wrong_arguments_are_refused(written):
@@ -264,11 +261,7 @@ def test_trees_of_a_folder_and_of_a_zip_file_come_in_order_from_combined_only(tm
     ],
 )
 def test_malformed_trees_are_named_by_file_and_line(written, text, cause):
-    path = written("\n" + text, "a.mrg")
-    with pytest.raises(DataError) as caught:
-        list(treebank.read(path))
-    assert str(caught.value).startswith(f"{path}, line 2: ")
-    assert cause in str(caught.value)
+    assert_refused(treebank.read, written("\n" + text, "a.mrg"), "line 2: ", cause)
 
 
 def test_a_treebank_without_trees_is_named(tmp_path, written):

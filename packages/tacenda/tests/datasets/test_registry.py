@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from support.plugins import registered
 from tacenda import datasets, plugins
 from tacenda.datasets.catalogue import BUILTIN
 from tacenda.errors import DataError
@@ -35,15 +36,9 @@ def _urls(spec):
 
 def test_a_third_party_registers_one_dataset_or_a_list(register, make_spec):
     register(make_spec(name="one", obtain="ask"), make_spec(name="two", obtain="ask"))
-    plugins.register("datasets", "alone", make_spec(name="three", obtain="ask"))
-    try:
-        assert [datasets.get(name).name for name in ("one", "two", "three")] == [
-            "one",
-            "two",
-            "three",
-        ]
-    finally:
-        plugins.unregister("datasets", "alone")
+    names = ["one", "two", "three"]
+    with registered("datasets", "alone", make_spec(name="three", obtain="ask")):
+        assert [datasets.get(name).name for name in names] == names
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
@@ -55,23 +50,18 @@ def test_an_unknown_name_is_answered_with_the_nearest():
 
 def test_a_name_claimed_twice_raises_only_when_it_is_asked_for(register, make_spec):
     register(make_spec(obtain="ask"))
-    plugins.register("datasets", "rival", make_spec(obtain="no"), distribution="rival-corpora")
-    try:
+    rival = make_spec(obtain="no")
+    with registered("datasets", "rival", rival, distribution="rival-corpora"):
         assert datasets.get("ptb").name == "ptb"
         with pytest.raises(DataError, match="is registered by <runtime> and rival-corpora: uninst"):
             datasets.get("toy")
-    finally:
-        plugins.unregister("datasets", "rival", distribution="rival-corpora")
 
 
 @pytest.mark.parametrize("broken", [object(), ["not a spec"], 3, None])
 def test_a_broken_plugin_disturbs_no_other(broken):
-    plugins.register("datasets", "broken", broken)
-    try:
-        with pytest.warns(UserWarning, match="datasets left out"):
-            assert datasets.get("ptb").name == "ptb"
-    finally:
-        plugins.unregister("datasets", "broken")
+    warned = pytest.warns(UserWarning, match="datasets left out")
+    with registered("datasets", "broken", broken), warned:
+        assert datasets.get("ptb").name == "ptb"
 
 
 @pytest.mark.parametrize(

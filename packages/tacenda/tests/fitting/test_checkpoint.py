@@ -2,13 +2,15 @@ import errno
 import json
 import os
 from dataclasses import replace
+from functools import partial, reduce
+from operator import getitem
 
 import numpy as np
 import pytest
 
 from tacenda import store
 from tacenda.errors import ConfigurationError, FittingError
-from tacenda.fitting import ArrayBatches, FitRun, Schedule, fit
+from tacenda.fitting import ArrayBatches, Callback, FitRun, Schedule, fit
 from tacenda.fitting.checkpoint import MANIFEST, Checkpoint, CheckpointFolder
 
 
@@ -22,10 +24,9 @@ def saved(models, tmp_path):
     return tmp_path
 
 
-def resume(models, folder, *, data=None, settings=None, identity=None, **options):
-    data = data or source(models)
-    settings = settings or models.settings()
-    return fit(models.numpy_model(), data, settings, FitRun(folder, **options), identity)
+def resume(models, folder, *, model=None, data=None, settings=None, identity=None, **options):
+    model, data = model or models.numpy_model(), data or source(models)
+    return fit(model, data, settings or models.settings(), FitRun(folder, **options), identity)
 
 
 def test_arrays_of_every_kind_come_back_as_they_were(tmp_path):
@@ -60,45 +61,38 @@ def test_best_parameters_are_written_only_when_they_change(tmp_path, monkeypatch
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_other_data_are_refused(models, saved):
-    data = ArrayBatches(*models.clusters(seed=8), batch_size=40)
-    with pytest.raises(FittingError, match=r"another run: data .* resume=False"):
-        resume(models, saved, data=data)
+def other_data(models):
+    return ArrayBatches(*models.clusters(seed=8), batch_size=40)
 
 
-def test_another_order_of_batches_is_refused(models, saved):
-    with pytest.raises(FittingError, match="another run: data"):
-        resume(models, saved, data=source(models, seed=1))
+def another_kind(models):
+    return type("Other", (models.SoftmaxRegression,), {})()
 
 
-def test_another_configuration_is_refused_and_named(models, saved):
-    with pytest.raises(FittingError, match=r"configuration \(width: None -> 7\)"):
-        resume(models, saved, identity={"width": 7})
-
-
-def test_another_schedule_is_refused_and_named(models, saved):
-    with pytest.raises(FittingError, match=r"settings \(learning_rate"):
-        resume(models, saved, settings=models.settings(learning_rate=Schedule(0.3)))
-
-
-def test_another_kind_of_model_is_refused(models, saved):
-    class Other(models.SoftmaxRegression):
-        pass
-
-    with pytest.raises(FittingError, match="another run: model"):
-        fit(Other(), source(models), models.settings(), FitRun(saved))
-
-
-def test_a_model_of_another_shape_is_refused(models, saved):
-    model = models.SoftmaxRegression(width=6)
-    with pytest.raises(FittingError, match="does not fit this model"):
-        fit(model, source(models), models.settings(), FitRun(saved))
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda its: {"data": other_data(its)}, r"another run: data .* resume=False"),
+        (lambda its: {"data": source(its, seed=1)}, "another run: data"),
+        (lambda its: {"identity": {"width": 7}}, r"configuration \(width: None -> 7\)"),
+        (
+            lambda its: {"settings": its.settings(learning_rate=Schedule(0.3))},
+            r"settings \(learning_rate",
+        ),
+        (lambda its: {"model": another_kind(its)}, "another run: model"),
+        (lambda its: {"model": its.SoftmaxRegression(width=6)}, "does not fit this model"),
+    ],
+    ids=["data", "order of batches", "configuration", "schedule", "kind of model", "shape"],
+)
+def test_what_is_another_than_the_checkpoint_was_of_is_refused_and_named(
+    models, saved, change, said
+):
+    with pytest.raises(FittingError, match=said):
+        resume(models, saved, **change(models))
 
 
 def test_starting_afresh_ignores_what_is_there(models, saved):
-    data = ArrayBatches(*models.clusters(seed=8), batch_size=40)
-    history = resume(models, saved, data=data, resume=False)
-    assert history.steps == 40
+    assert resume(models, saved, data=other_data(models), resume=False).steps == 40
     assert len(list(saved.iterdir())) == 3
 
 
@@ -121,23 +115,18 @@ def _flip(folder):
     path.write_bytes(data)
 
 
-def _edit(**changes):
-    def edit(folder):
-        manifest = json.loads((folder / MANIFEST).read_text())
-        (folder / MANIFEST).write_text(json.dumps(manifest | changes))
-
-    return edit
-
-
-def _progress(part, **changes):
-    """Alter what a checkpoint says of the progress."""
+def _edit(*place, **changes):
+    """Alter what the manifest of a checkpoint says, at the top or in a place within."""
 
     def edit(folder):
         manifest = json.loads((folder / MANIFEST).read_text())
-        manifest["progress"][part].update(changes)
+        reduce(getitem, place, manifest).update(changes)
         (folder / MANIFEST).write_text(json.dumps(manifest))
 
     return edit
+
+
+_progress = partial(_edit, "progress")
 
 
 def _arrays(alter):
@@ -152,12 +141,6 @@ def _arrays(alter):
         CheckpointFolder(folder).write(replace(checkpoint, state=state), 1)
 
     return edit
-
-
-def _traverse(folder):
-    manifest = json.loads((folder / MANIFEST).read_text())
-    manifest["files"]["state"]["name"] = "../state-secret"
-    (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +158,7 @@ def _traverse(folder):
         _edit(progress=[]),
         _edit(identity=[]),
         _edit(files=[]),
-        _traverse,
+        _edit("files", "state", name="../state-secret"),
         _progress("history", epochs="x"),
         _progress("history", epochs=-1),
         _progress("history", epochs=10**30),
@@ -262,16 +245,12 @@ def test_a_fit_does_not_begin_in_a_folder_that_another_keeps(models, saved, more
 
 
 def test_a_fit_that_ends_with_an_error_lets_the_folder_go(models, saved):
-    def stop(loop):
-        raise ZeroDivisionError
+    class Stop(Callback):
+        def on_step(self, run):
+            raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError) as kept:  # the traceback holds on to the loop
-        resume(
-            models,
-            saved,
-            resume=False,
-            callbacks=[type("Stop", (), {"on_step": staticmethod(stop)})()],
-        )
+        resume(models, saved, resume=False, callbacks=[Stop()])
     resume(models, saved, resume=False)
     assert kept
 

@@ -84,19 +84,13 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(models):
     assert weights(1) != weights(2)
 
 
-def test_early_stopping_leaves_the_best_parameters():
+@pytest.mark.parametrize(("restore_best", "kept"), [(True, 2), (False, 4)])
+def test_early_stopping_leaves_the_best_parameters_unless_told_otherwise(restore_best, kept):
     model = Walk([5.0, 3.0, 4.0, 3.5, 9.0])
-    history = fit(model, Sweeps(), settings(patience=2))
-    assert history.stopped == "patience"
-    assert history.steps == 4
+    history = fit(model, Sweeps(), settings(patience=2, restore_best=restore_best))
+    assert (history.stopped, history.steps) == ("patience", 4)
     assert history.best == (2, 2, 3.0)
-    assert model.x == 2
-
-
-def test_without_restoring_the_last_parameters_stay():
-    model = Walk([5.0, 3.0, 4.0, 3.5, 9.0])
-    fit(model, Sweeps(), settings(patience=2, restore_best=False))
-    assert model.x == 4
+    assert model.x == kept
 
 
 def test_evaluation_every_few_epochs_and_a_last_one_at_the_end():
@@ -140,13 +134,6 @@ def test_divergence_in_a_process_pool_comes_back_whole():
     assert (copy.step, copy.history) == (3, error.history)
 
 
-def test_divergence_without_evaluations_goes_back_to_the_last_whole_epoch():
-    model = Walk(losses=[1.0] * 4 + [np.nan])
-    with pytest.raises(DivergenceError):
-        fit(model, Steps(2), settings())
-    assert model.x == 4
-
-
 class Overflowing(Walk):
     """Its parameters are infinite after a step, before a loss says so."""
 
@@ -163,17 +150,36 @@ class Overflowing(Walk):
         return found
 
 
-def test_parameters_that_are_not_finite_are_not_those_that_are_kept():
-    model = Overflowing(4, losses=[1.0] * 4 + [np.nan])
-    with pytest.raises(DivergenceError, match="the best parameters before it are kept"):
-        fit(model, Steps(2), settings())
-    assert model.x == 2
+@pytest.mark.parametrize(
+    ("make", "per_epoch", "message", "kept"),
+    [
+        (lambda: Walk(losses=[1.0] * 4 + [np.nan]), 2, "step 5", 4),
+        (lambda: Walk(losses=[1.0, np.nan]), 5, "step 2", 0),
+        (lambda: Walk([2.0, np.nan]), 1, "evaluation is nan at step 2", 1),
+        (lambda: Overflowing(4, losses=[1.0] * 4), 2, "the best parameters before it are kept", 2),
+    ],
+    ids=["the last whole epoch", "the start", "the best evaluation", "the last that were finite"],
+)
+def test_divergence_goes_back_to(make, per_epoch, message, kept):
+    model = make()
+    with pytest.raises(DivergenceError, match=message):
+        fit(model, Steps(per_epoch), settings())
+    assert model.x == kept
 
 
-def test_where_only_the_start_is_finite_there_is_no_model_to_keep():
-    model = Overflowing(2, losses=[1.0] * 2 + [np.nan])
-    with pytest.raises(DivergenceError, match="no model to keep"):
-        fit(model, Steps(2), settings(on_divergence="return"))
+@pytest.mark.parametrize(
+    ("make", "per_epoch", "message"),
+    [
+        (lambda: Walk(losses=[1.0, np.nan]), 5, "first epoch, so there is no model to keep"),
+        (lambda: Overflowing(2, losses=[1.0] * 2), 2, "no model to keep"),
+    ],
+    ids=["after no epoch", "of parameters that were finite at the start alone"],
+)
+def test_a_divergence_that_leaves_no_model_is_raised_in_any_case(make, per_epoch, message):
+    model = make()
+    with pytest.raises(DivergenceError, match=message) as caught:
+        fit(model, Steps(per_epoch), settings(on_divergence="return"))
+    assert caught.value.history.stopped == "diverged"
     assert model.x == 0
 
 
@@ -189,28 +195,12 @@ def test_a_gradient_norm_that_is_not_finite_is_left_out_of_the_mean():
     assert (history.epoch_losses, history.gradient_norms) == ([1.0], [2.0])
 
 
-def test_divergence_in_the_first_epoch_goes_back_to_the_start():
-    model = Walk(losses=[1.0, np.nan])
-    with pytest.raises(DivergenceError):
-        fit(model, Steps(5), settings())
-    assert model.x == 0
-
-
 def test_a_divergence_may_end_the_fit_with_a_warning():
     model = Walk([3.0, 2.0, 2.5], losses=[1.0] * 7 + [np.nan, 1.0])
     with pytest.warns(RuntimeWarning, match="the best model so far is kept: .* step 8"):
         history = fit(model, Steps(2), settings(on_divergence="return"))
     assert (history.stopped, history.epochs) == ("diverged", 3)
     assert model.x == 4
-
-
-def test_a_divergence_in_the_first_epoch_is_raised_in_any_case():
-    model = Walk(losses=[1.0, np.nan])
-    with pytest.raises(
-        DivergenceError, match="first epoch, so there is no model to keep"
-    ) as caught:
-        fit(model, Steps(5), settings(on_divergence="return"))
-    assert caught.value.history.stopped == "diverged"
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -230,13 +220,6 @@ def test_an_evaluation_that_is_not_finite_later_keeps_the_last_whole_epoch():
     with pytest.warns(RuntimeWarning, match="is kept: the evaluation is inf at step 4"):
         fit(model, Steps(2), settings(on_divergence="return", evaluate_every=2))
     assert model.x == 2
-
-
-def test_an_evaluation_that_is_nan_ends_the_fit():
-    model = Walk([2.0, np.nan])
-    with pytest.raises(DivergenceError, match="evaluation is nan at step 2"):
-        fit(model, Sweeps(), settings())
-    assert model.x == 1
 
 
 def test_an_error_of_the_model_leaves_the_best_parameters():

@@ -25,9 +25,8 @@ def test_cosine_from_rate_to_floor():
     schedule = Cosine(1.0, epochs=4, floor=0.2)
     assert at(schedule) == 1.0
     assert at(schedule, epoch=2) == pytest.approx(0.6)
-    assert at(schedule, epoch=1, fraction=0.5) == pytest.approx(
-        0.6 + 0.4 * math.cos(3 * math.pi / 8)
-    )
+    between = 0.6 + 0.4 * math.cos(3 * math.pi / 8)
+    assert at(schedule, epoch=1, fraction=0.5) == pytest.approx(between)
     assert at(schedule, epoch=4) == pytest.approx(0.2)
     assert at(schedule, epoch=9) == pytest.approx(0.2)
 
@@ -39,27 +38,17 @@ def test_warm_up_is_linear_and_then_follows():
 
 
 def test_configurations_are_json_and_tell_schedules_apart():
-    schedules = [
-        Schedule(0.1),
-        StepDecay(0.1),
-        Cosine(0.1),
-        Cosine(0.1, floor=0.01),
-        WarmUp(Cosine(0.1), 3),
-        WarmUp(Cosine(0.1), 4),
-    ]
+    cosine = Cosine(0.1)
+    schedules = [Schedule(0.1), StepDecay(0.1), cosine, Cosine(0.1, floor=0.01)]
+    schedules += [WarmUp(cosine, 3), WarmUp(cosine, 4)]
     texts = [json.dumps(schedule.config()) for schedule in schedules]
     assert len(set(texts)) == len(texts)
-
-
-@pytest.mark.parametrize("make", [lambda: Schedule(-0.1), lambda: WarmUp(Schedule(1.0), 0)])
-def test_nonsense_is_refused(make):
-    with pytest.raises(ConfigurationError):
-        make()
 
 
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: Schedule(-0.1),
         lambda: StepDecay(0.1, epochs=0),
         lambda: StepDecay(0.1, factor=float("nan")),
         lambda: Cosine(0.1, epochs=0),

@@ -1,6 +1,6 @@
 import contextvars
-import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -76,20 +76,15 @@ def test_operations_are_in_the_order_of_their_modules(monkeypatch):
 def test_use_chooses_in_this_thread_only_and_ends_with_its_block(install):
     install("low", 10, op=answer("low"))
     install("high", 20, op=answer("high"))
-    elsewhere = []
     with kernels.use("low"):
         assert kernels.resolve("op")() == "low"
-        thread = threading.Thread(
-            target=contextvars.Context().run,
-            args=(lambda: elsewhere.append(kernels.resolve("op")()),),
-        )
-        thread.start()
-        thread.join()
+        with ThreadPoolExecutor(1) as pool:
+            elsewhere = pool.submit(contextvars.Context().run, lambda: kernels.resolve("op")())
         with kernels.use("high"):
             assert kernels.resolve("op")() == "high"
         assert kernels.resolve("op")() == "low"
     assert kernels.resolve("op")() == "high"
-    assert elsewhere == ["high"]
+    assert elsewhere.result() == "high"
 
 
 def test_use_ends_when_its_block_raises(install):
@@ -171,21 +166,13 @@ def test_the_reference_asked_for_by_name_does_not_warn(install, slow_reference):
 
 def test_a_broken_backend_disturbs_no_other(install):
     install("low", 10, op=answer("low"))
-    plugins.register("kernels", "not-a-backend", object(), distribution="theirs")
-    old = kernels.Backend(api_version=999, priority=200, op=answer("old"))
-    plugins.register("kernels", "old", old, distribution="theirs")
-    try:
-        with pytest.warns(RuntimeWarning, match="does not load") as caught:
-            assert [kernels.resolve("op")() for _ in range(2)] == ["low", "low"]
-        assert len(caught) == 2, "one for each broken backend"
-        with (
-            pytest.raises(KernelError, match=r"'old' is ready here .*api_version"),
-            kernels.use("old"),
-        ):
-            kernels.resolve("op")
-    finally:
-        plugins.unregister("kernels", "not-a-backend", distribution="theirs")
-        plugins.unregister("kernels", "old", distribution="theirs")
+    install.backend("not-a-backend", object())
+    install.backend("old", kernels.Backend(api_version=999, priority=200, op=answer("old")))
+    with pytest.warns(RuntimeWarning, match="does not load") as caught:
+        assert [kernels.resolve("op")() for _ in range(2)] == ["low", "low"]
+    assert len(caught) == 2, "one for each broken backend"
+    with pytest.raises(KernelError, match=r"'old' is ready here .*api_version"), kernels.use("old"):
+        kernels.resolve("op")
 
 
 @pytest.mark.parametrize(
@@ -198,25 +185,18 @@ def test_a_broken_backend_disturbs_no_other(install):
 )
 def test_a_backend_that_cannot_be_compared_is_left_out_with_the_reason(install, wrong, reason):
     install("low", 10, op=answer("low"))
-    backend = kernels.Backend(op=answer("odd"), **wrong)
-    plugins.register("kernels", "odd", backend, distribution="theirs")
-    try:
-        with pytest.warns(RuntimeWarning, match=reason):
-            assert kernels.resolve("op")() == "low"
-    finally:
-        plugins.unregister("kernels", "odd", distribution="theirs")
+    install.backend("odd", kernels.Backend(op=answer("odd"), **wrong))
+    with pytest.warns(RuntimeWarning, match=reason):
+        assert kernels.resolve("op")() == "low"
 
 
 def test_a_broken_operation_leaves_the_backend_s_others_alone(install):
     install("low", 10, op=answer("low"))
-    plugins.register("kernels", "broken", Broken(), distribution="theirs")
-    try:
-        assert kernels.resolve("op")() == "low"
-        assert kernels.resolve("other")() == "other"
-        with kernels.use("broken"), pytest.raises(KernelError, match="no_such_module"):
-            kernels.resolve("op")
-    finally:
-        plugins.unregister("kernels", "broken", distribution="theirs")
+    install.backend("broken", Broken())
+    assert kernels.resolve("op")() == "low"
+    assert kernels.resolve("other")() == "other"
+    with kernels.use("broken"), pytest.raises(KernelError, match="no_such_module"):
+        kernels.resolve("op")
 
 
 def test_an_unknown_name_lists_the_known(install):
