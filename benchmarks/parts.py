@@ -52,6 +52,7 @@ embeddings.fit            embeddings- fit timed
 varembed.intrinsic        varembed- intrinsic timed
 varembed.intrinsic        varembed- intrinsic-1.5 timed --tokens 1.5
 varembed.tagging          varembed- tagging
+varembed.sum_embed        varembed- sum-embed
 scale.cluster             scale- cluster timed
 scale.slopes              scale- slopes timed
 scale.memory              scale- memory

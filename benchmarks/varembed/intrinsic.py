@@ -1,6 +1,6 @@
 """Word similarity (the paper's Table 1) and QVEC (Table 2) of word vectors trained on one text.
 
-    python -m benchmarks.varembed.intrinsic [--tokens 1.5] [--only VarEmbed SumEmbed]
+    python -m benchmarks.varembed.intrinsic [--tokens 1.5] [--only VarEmbed]
 
 Everything is trained here that is not kept yet: the command can be stopped at any time and goes on where it was. The
 whole text takes hours of a core.

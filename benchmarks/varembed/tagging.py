@@ -32,10 +32,10 @@ BINS = {"unseen": 0, "1-100": 100, "101-1000": 1000, "1001-10000": 10_000, "more
 
 ROWS = (
     *("word2vec CBOW", "word2vec skip-gram", "FastText skip-gram"),
-    *("SumEmbed", "VarEmbed", "VarEmbed, n-grams"),
+    *("VarEmbed", "VarEmbed, n-grams"),
 )
 #: Rows in the picture.
-DRAWN = ("word2vec CBOW", "word2vec skip-gram", "FastText skip-gram", "SumEmbed", "VarEmbed")
+DRAWN = ("word2vec CBOW", "word2vec skip-gram", "FastText skip-gram", "VarEmbed")
 
 
 def windows(found: models.Vectors, sentences: list[labelled.Sentence]) -> np.ndarray:
