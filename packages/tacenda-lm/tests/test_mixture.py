@@ -258,15 +258,11 @@ def test_weights_cannot_be_fitted_to_nothing(models):
 
 def test_it_is_saved_with_its_components(models, tmp_path):
     mixture = Mixture(models).fit_weights(VALID)
-    mixture.record(VALID, "held out")
     mixture.save(tmp_path / "mixture")
-    saved = artifact.read(tmp_path / "mixture")
-    assert set(saved.nested) == set(models)
+    assert set(artifact.read(tmp_path / "mixture").nested) == set(models)
     again = tacenda.load(tmp_path / "mixture")
     assert list(again.components) == list(models)
     assert again.weights == mixture.weights
-    assert again.figures == mixture.figures
-    np.testing.assert_array_equal(again.score_batch(VALID), mixture.score_batch(VALID))
 
 
 def test_a_mixture_whose_parts_do_not_fit_is_refused(models, tmp_path):

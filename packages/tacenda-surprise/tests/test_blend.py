@@ -16,7 +16,6 @@ from tacenda.errors import (
     ArtifactError,
     ConfigurationError,
     DataError,
-    NotFittedError,
     TacendaWarning,
 )
 from tacenda_surprise import RBM, BiasOnly, Blend, ConditionalPMF, SideInfo
@@ -381,8 +380,6 @@ def test_nothing_to_blend(trainset):
         Blend().fit(trainset)
     with pytest.raises(ConfigurationError, match="holdout must be"):
         Blend(PARTS, holdout=1.0)
-    with pytest.raises(NotFittedError):
-        Blend(PARTS).test([("a", "b", 3.0)])
 
 
 def test_of_one_rating_the_plain_average_is_blended(make_dataset):

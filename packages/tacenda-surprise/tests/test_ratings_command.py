@@ -11,7 +11,7 @@ import tacenda
 from tacenda import artifact
 from tacenda.artifact import folder as artifact_folder
 from tacenda.ratings import read_ratings, split_last
-from tacenda_surprise import PMF, BiasOnly, ConditionalPMF
+from tacenda_surprise import BiasOnly, ConditionalPMF
 from tacenda_surprise.cli import read_times
 from tacenda_surprise.factorization import SGD
 
@@ -151,14 +151,6 @@ def test_an_id_that_cannot_be_saved_is_refused_before_the_fit(refused, tmp_path,
     options = ("-o", tmp_path / "model", "--model", "bias", "--encoding", "utf-7")
     err = refused("fit", path, *options)
     assert "the user id '\\ud800' holds half of a surrogate pair" in err
-
-
-def test_recommends_with_an_algorithm_that_was_saved(printed, trainset, tmp_path):
-    algo = PMF(n_factors=2, n_epochs=3, random_state=0).fit(trainset)
-    algo.save(tmp_path / "algo")
-    out = printed("recommend", tmp_path / "algo", "--user", "user 1", "-n", 3, "--json")
-    best = algo.top_n(3, ["user 1"])["user 1"]
-    assert [item for item, _ in json.loads(out)["user 1"]] == [item for item, _ in best]
 
 
 def test_lists_leave_out_what_is_rated_unless_told_otherwise(run, refused, saved, write, triples):

@@ -109,13 +109,6 @@ def test_classes_of_others(trainset, testset, tmp_path):
         RBM.load(tmp_path / "algo")
 
 
-def test_a_saved_algorithm_is_what_tacenda_loads(saved, trainset):
-    model = tacenda.load(saved)
-    assert type(model) is PMF
-    score = model.score_pairs(np.array([0]), np.array([0]))[0]
-    assert score == pytest.approx(PMF.load(saved).estimate(0, 0))
-
-
 def test_what_cannot_be_saved(trainset, make_dataset, tmp_path):
     with pytest.raises(NotFittedError):
         PMF().save(tmp_path / "algo")

@@ -121,14 +121,6 @@ def test_folding_in_the_ratings_of_a_fitted_user_gives_that_user(fitted, ratings
     assert np.sqrt(np.mean((folded - scores) ** 2)) < 0.33 * apart
 
 
-def test_a_saved_machine_folds_in_as_before(ratings, tmp_path):
-    model = RBM(**MACHINE).fit(ratings)
-    model.save(tmp_path / "machine")
-    again = RBM.load(tmp_path / "machine")
-    given = ratings.of_user(7)
-    np.testing.assert_array_equal(again.fold(*given).score(), model.fold(*given).score())
-
-
 def test_new_users_of_a_machine_that_goes_on_begin_where_a_fit_holds_them(ratings):
     users = IdIndex(ratings.users.raw[:120].tolist(), "user")
     early = changed(ratings.select(ratings.user_ids < 120), users=users)

@@ -115,7 +115,10 @@ def test_words_of_noise_are_drawn_as_often_as_they_occur(monkeypatch):
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
 def test_dropout_drops_its_share_and_keeps_the_mean(share):
     """And elements are independent: numbers within 5.5 standard deviations, outside for one of a million seeds."""
-    mask = dropout_mask((401, 250), share, np.random.default_rng(0))
+    for shape in ((1, 1), (3, 7), (401, 250)):
+        mask, same = (dropout_mask(shape, share, np.random.default_rng(0)) for _ in range(2))
+        np.testing.assert_array_equal(mask, same)
+        assert mask.shape == shape
     dropped = mask == 0
     n, actual = mask.size, min(round(share * 65536), 65535) / 65536
     assert dropped.sum() == pytest.approx(n * actual, abs=5.5 * np.sqrt(n * actual * (1 - actual)))

@@ -10,7 +10,6 @@ from tacenda_lm import HLBL, build_tree
 from tacenda_lm.log_bilinear import hlbl
 from tacenda_lm.log_bilinear.hlbl import HLBLSettings, HLBLTrainer, Parameters
 from tacenda_lm.streams import Stream
-from tacenda_lm.training import dropout_mask
 
 RATES = (0.5, 0.9, 0.99)
 
@@ -47,16 +46,6 @@ def test_columns_that_dropout_leaves_out_do_not_move(trainer, monkeypatch):
     for name, table in before.items():
         moved = (trainer.tables[name] != table).reshape(-1, 24).any(axis=0)
         np.testing.assert_array_equal(moved, kept == 1, name)
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (64, 208)])
-def test_a_dropout_mask_keeps_the_mean_and_its_draws(shape):
-    mask = dropout_mask(shape, 0.6, np.random.default_rng(4))
-    np.testing.assert_array_equal(mask, dropout_mask(shape, 0.6, np.random.default_rng(4)))
-    limit = round(0.6 * 65536)
-    assert set(np.unique(mask)) <= {np.float32(0), np.float32(65536 / (65536 - limit))}
-    if mask.size > 1000:
-        assert mask.mean() == pytest.approx(1, abs=0.05)
 
 
 @pytest.mark.parametrize(

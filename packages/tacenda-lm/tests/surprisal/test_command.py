@@ -156,9 +156,9 @@ def test_a_word_on_standard_input_is_no_file_name(printed, saved, story, stdin, 
     assert [row["word"] for row in rows(printed("surprisal", saved, "-"))] == ["story.txt"]
 
 
-def test_standard_input_is_read_once(run, saved, stdin):
-    stdin(b"The cat")
-    assert run("surprisal", saved, "-", "-")[0] == 2
+@pytest.mark.parametrize("texts", [[], ["-", "-"]])
+def test_no_text_and_standard_input_twice_are_wrong_usage(run, saved, texts):
+    assert run("surprisal", saved, *texts)[0] == 2
 
 
 def test_what_is_printed_is_utf_8(saved, story):
@@ -200,7 +200,3 @@ def test_more_words_before_than_a_row_can_hold_are_refused(refused, saved, story
     assert "--previous" in refused("surprisal", saved, story, "--previous", 10**23, status=2)
     with pytest.raises(ConfigurationError, match="at most 1,000 words"):
         surprisal_table(tacenda.load(saved), story, previous=10**23)
-
-
-def test_a_table_of_no_text_is_wrong_usage(run, saved):
-    assert run("surprisal", saved)[0] == 2

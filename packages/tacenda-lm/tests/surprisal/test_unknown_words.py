@@ -99,20 +99,6 @@ def test_shares_survive_copies_and_processes():
 
 # -- bits per character --------------------------------------------------------------------------------
 
-TEXT = ["the cat sat on the mat", "a dog and a cat ran", "the red dog sat"] * 20
-LINE = "the zebra sat on a cat"
-
-
-def test_bits_per_character_pay_for_the_letters_of_unknown_words():
-    model = KneserNey(order=2).fit(TEXT)
-    found = model.perplexity([LINE])
-    spelled = UnknownWords(model.vocabulary).log_share("zebra")
-    assert found.log_prob_spelling == pytest.approx(spelled)
-    bits = -(found.log_prob + spelled) / math.log(2)
-    assert found.bits_per_character == pytest.approx(bits / (len(LINE) + 1))
-    # the perplexity is what kenlm's is
-    assert found == pytest.approx(math.exp(-found.log_prob / 7))
-
 
 def test_bits_per_character_do_not_fall_as_words_become_unknown():
     found = []
@@ -124,13 +110,6 @@ def test_bits_per_character_do_not_fall_as_words_become_unknown():
     assert found[-1] < found[0]  # the perplexity does
     bits = [each.bits_per_character for each in found]
     assert bits == sorted(bits)
-
-
-def test_a_corpus_that_forgot_its_unknown_words_has_no_bits_per_character():
-    model = KneserNey(order=2).fit(TEXT)
-    corpus = Corpus.from_sentences([LINE.split()], vocabulary=model.vocabulary)
-    assert model.perplexity(corpus).bits_per_character is None
-    assert model.perplexity(corpus).log_prob_spelling is None
 
 
 def test_shares_are_found_while_another_thread_makes_room_for_more(monkeypatch):
