@@ -13,13 +13,8 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def shown():
-    return output_of(
-        "examples/demo/demo.py",
-        cwd=ROOT,
-        TACENDA_DATA=None,
-        OMP_NUM_THREADS="1",
-        TACENDA_PROGRESS="0",
-    )
+    quiet = {"TACENDA_DATA": None, "OMP_NUM_THREADS": "1", "TACENDA_PROGRESS": "0"}
+    return output_of("examples/demo/demo.py", cwd=ROOT, **quiet)
 
 
 def test_it_fits_a_terminal(shown):
@@ -34,13 +29,8 @@ def test_near_words_are_related(shown):
 
 
 def test_a_verb_is_nearer_to_a_verb_than_to_the_noun_of_its_spelling(shown):
-    cosines = [
-        float(each)
-        for each in re.findall(
-            r"-?[01]\.\d\d", shown.partition("bought a saw")[0].rpartition("saw the house")[2]
-        )
-    ]
-    itself, heard, noun, _ = cosines[:4]
+    row = shown.partition("bought a saw")[0].rpartition("saw the house")[2]
+    itself, heard, noun, _, *_ = map(float, re.findall(r"-?[01]\.\d\d", row))
     assert itself == 1.0
     assert noun < heard
 

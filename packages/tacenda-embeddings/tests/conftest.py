@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import support.timeless  # noqa: F401
+from support.files import write_file  # noqa: F401
 from support.processes import command_line, no_child_left  # noqa: F401
 from tacenda import Vocabulary, plugins
 from tacenda.arrays import Array, Float32, take
@@ -87,12 +88,6 @@ def toy_class() -> Iterator[type[Toy]]:
     plugins.unregister("embedders", "toy_ids")
 
 
-@pytest.fixture(params=["toy", "toy_ids"])
-def toy_kind(request: pytest.FixtureRequest, toy_class: type[Toy]) -> type[Toy]:
-    """Both ways a model can take its input."""
-    return {"toy": Toy, "toy_ids": ToyIds}[request.param]
-
-
 WORDS = ["the", "a", "cat", "dog", "mouse", "bird", "saw", "ate", "red", ".", "explode"]
 
 
@@ -107,6 +102,12 @@ class _Corpus:
 @pytest.fixture(scope="session")
 def toy_corpus() -> Any:
     return _Corpus(["<unk>", "</s>", *WORDS])
+
+
+@pytest.fixture(params=[Toy, ToyIds])
+def any_toy(request: pytest.FixtureRequest, toy_class: type[Toy], toy_corpus: Any) -> Toy:
+    """Both ways a model can take its input."""
+    return request.param().fit(toy_corpus)
 
 
 @pytest.fixture

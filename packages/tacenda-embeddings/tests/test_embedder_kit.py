@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tacenda import plugins
+from support.plugins import registered
 from tacenda.arrays import Array, Float32, take
 from tacenda.errors import NotFittedError
 from tacenda.estimator import Estimator
@@ -65,34 +65,45 @@ def test_a_sound_embedder_passes():
     assert type(check_embedder(Toy)) is Toy
 
 
-class Wide(Toy):
-    width = 5
+def giving(change):
+    """A toy that gives changed arrays."""
 
-    def transform(self, sentences):
-        return [array[:, :4] for array in super().transform(sentences)]
+    class Unsound(Toy):
+        def transform(self, sentences):
+            return change(super().transform(sentences))
 
-
-class Double(Toy):
-    def transform(self, sentences):
-        return [array.astype(np.float64) for array in super().transform(sentences)]
+    return Unsound
 
 
-class Forgetful(Toy):
-    """Gives no array for an empty sentence."""
+def reading(change):
+    """A toy that reads changed sentences."""
 
-    def transform(self, sentences):
-        return [array for array in super().transform(sentences) if len(array)]
+    class Unsound(Toy):
+        def transform(self, sentences):
+            return super().transform(change(sentence) for sentence in sentences)
+
+    return Unsound
+
+
+def fitted(change):
+    """A toy that is changed after it was fitted."""
+
+    class Unsound(Toy):
+        def fit(self, corpus):
+            change(super().fit(corpus))
+            return self
+
+    return Unsound
+
+
+def add_noise(arrays):
+    rng = np.random.default_rng()
+    return [array + rng.random(array.shape, np.float32) for array in arrays]
 
 
 class OnceOnly(Toy):
     def fit(self, corpus):
         return super().fit(corpus) if self.table is None else self
-
-
-class Random(Toy):
-    def transform(self, sentences):
-        rng = np.random.default_rng()
-        return [a + rng.random(a.shape, np.float32) for a in super().transform(sentences)]
 
 
 class Sociable(Toy):
@@ -131,12 +142,6 @@ class Meddling(Toy):
         return arrays
 
 
-class Constant(Toy):
-    def fit(self, corpus):
-        super().fit(corpus).table[:] = 1
-        return self
-
-
 class Trusting(Toy):
     @classmethod
     def from_arrays(cls, config, arrays):
@@ -152,12 +157,6 @@ class Lossy(Toy):
         return {**arrays, "table": arrays["table"].astype(np.float16).astype(np.float32)}
 
 
-class Silent(Toy):
-    def fit(self, corpus):
-        super().fit(corpus).fitted_on = {}
-        return self
-
-
 class Unready(Toy):
     def transform(self, sentences):
         return [] if self.table is None else super().transform(sentences)
@@ -167,18 +166,6 @@ class Crashing(Toy):
     def fit(self, corpus):
         np.linalg.inv(np.zeros((2, 2))) if corpus.n_tokens < 5 else None
         return super().fit(corpus)
-
-
-class Spelling(Toy):
-    """Takes a string for its letters."""
-
-    def transform(self, sentences):
-        return super().transform(list(sentence) for sentence in sentences)
-
-
-class Unhashable(Toy):
-    def transform(self, sentences):
-        return super().transform([[t.encode("ascii").decode() for t in s] for s in sentences])
 
 
 class Fixed(Toy):
@@ -202,12 +189,6 @@ class Wordless(Toy):
         sound = Toy()
         sound.table, sound.vocabulary = self.table, self.words if self.fitted_on else None
         return sound.transform(sentences)
-
-
-class Widthless(Toy):
-    def fit(self, corpus):
-        super().fit(corpus).width = None
-        return self
 
 
 class Leaking(Toy):
@@ -272,38 +253,41 @@ class Estranged(Toy):
         return [array if home else array + 1 for array in super().transform(sentences)]
 
 
-@pytest.mark.parametrize(
-    ("unsound", "outcome"),
-    [
-        (Pooled, "it hangs"),
-        (Locked, "it hangs"),
-        (Fragile, "died with exit code -9"),
-        (Estranged, "in a fork"),
-        (Wide, "shape"),
-        (Double, "float64, not float32"),
-        (Forgetful, "arrays for"),
-        (OnceOnly, "does not forget the first text"),
-        (Random, "Arrays are not equal|not deterministic"),
-        (Sociable, "depends on its company"),
-        (Greedy, "has no len"),
-        (Possessive, "Arrays are not equal"),
-        (Meddling, "changes its input"),
-        (Constant, "the same vector"),
-        (Trusting, "missing|of another rank"),
-        (Lossy, "Arrays are not equal"),
-        (Silent, "fit sets fitted_on"),
-        (Unhashable, "codec can't encode"),
-        (Spelling, "raises no CorpusError"),
-        (Fixed, "broadcast"),
-        (Unready, "transform before fit raises no NotFittedError"),
-        (Crashing, "Singular matrix"),
-        (Wordless, "it has no vocabulary, which commands and pipelines need"),
-        (Widthless, "width is None, not the number of columns"),
-        (Leaking, "transform before fit raises AttributeError: .*, not NotFittedError"),
-        (Nameless, "Nameless has no name: derive it from tacenda.estimator.Estimator"),
-        (Unnumbered, "a loaded Unnumbered lacks something that fit sets"),
-    ],
-)
+UNSOUND = {
+    "fewer columns": (giving(lambda arrays: [array[:, :3] for array in arrays]), "shape"),
+    "doubles": (giving(lambda arrays: [array.astype(float) for array in arrays]), "float64, not"),
+    "nothing for no tokens": (giving(lambda arrays: [a for a in arrays if len(a)]), "arrays for"),
+    "random": (giving(add_noise), "Arrays are not equal|not deterministic"),
+    "strings for letters": (reading(list), "raises no CorpusError"),
+    "ascii": (reading(lambda words: [w.encode("ascii").decode() for w in words]), "can't encode"),
+    "constant": (fitted(lambda toy: toy.table.fill(1)), "the same vector"),
+    "silent": (fitted(lambda toy: toy.fitted_on.clear()), "fit sets fitted_on"),
+    "widthless": (
+        fitted(lambda toy: setattr(toy, "width", None)),
+        "width is None, not the number of columns",
+    ),
+    "pooled": (Pooled, "it hangs"),
+    "locked": (Locked, "it hangs"),
+    "fragile": (Fragile, "died with exit code -9"),
+    "estranged": (Estranged, "in a fork"),
+    "once only": (OnceOnly, "does not forget the first text"),
+    "sociable": (Sociable, "depends on its company"),
+    "greedy": (Greedy, "has no len"),
+    "possessive": (Possessive, "Arrays are not equal"),
+    "meddling": (Meddling, "changes its input"),
+    "trusting": (Trusting, "missing|of another rank"),
+    "lossy": (Lossy, "Arrays are not equal"),
+    "fixed": (Fixed, "broadcast"),
+    "unready": (Unready, "transform before fit raises no NotFittedError"),
+    "crashing": (Crashing, "Singular matrix"),
+    "wordless": (Wordless, "it has no vocabulary, which commands and pipelines need"),
+    "leaking": (Leaking, "transform before fit raises AttributeError: .*, not NotFittedError"),
+    "nameless": (Nameless, "Nameless has no name: derive it from tacenda.estimator.Estimator"),
+    "unnumbered": (Unnumbered, "a loaded Unnumbered lacks something that fit sets"),
+}
+
+
+@pytest.mark.parametrize(("unsound", "outcome"), UNSOUND.values(), ids=UNSOUND)
 def test_an_unsound_embedder_fails(unsound, outcome):
     faults = (AssertionError, TypeError, ValueError, KeyError, np.linalg.LinAlgError)
     with pytest.raises(faults, match=outcome):
@@ -325,11 +309,9 @@ def test_a_model_that_names_another_distribution_than_its_own_is_caught():
     class Stray(Toy):
         name = "stray"
 
-    plugins.register("embedders", "stray", Stray, distribution="<kit>")
-    try:
-        plugins.register("embedders", "stray", Stray, distribution="its-own")
-        with pytest.raises(AssertionError, match="its-own installs it"):
-            check_embedder(Stray)
-    finally:
-        plugins.unregister("embedders", "stray", distribution="<kit>")
-        plugins.unregister("embedders", "stray", distribution="its-own")
+    with (
+        registered("embedders", "stray", Stray, distribution="<kit>"),
+        registered("embedders", "stray", Stray, distribution="its-own"),
+        pytest.raises(AssertionError, match="its-own installs it"),
+    ):
+        check_embedder(Stray)

@@ -58,9 +58,8 @@ def test_an_option_without_effect_is_refused(model, plain, group, unused):
         model(**plain, advanced={**group, **unused})
 
 
-def test_every_form_of_a_text_gives_the_same_model(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(LINES) + "\n", encoding="utf8")
+def test_every_form_of_a_text_gives_the_same_model(write_file):
+    path = write_file("text.txt", "\n".join(LINES) + "\n")
     tokens = [line.split() for line in LINES]
     corpus = Corpus.from_sentences(tokens)
     expected = LDS(**SMALL).fit(corpus).transform(tokens[:3])
@@ -70,16 +69,14 @@ def test_every_form_of_a_text_gives_the_same_model(tmp_path):
             np.testing.assert_array_equal(array, other)
 
 
-def test_the_name_of_a_file_is_not_taken_for_text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("a b\n", encoding="utf8")
+def test_the_name_of_a_file_is_not_taken_for_text(write_file):
+    path = write_file("text.txt", "a b\n")
     with pytest.raises(CorpusError, match="Path"):
         LDS(**SMALL).fit(str(path))
 
 
-def test_a_model_notes_the_files_and_the_tokenizer_of_its_text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(LINES) + "\n", encoding="utf8")
+def test_a_model_notes_the_files_and_the_tokenizer_of_its_text(write_file):
+    path = write_file("text.txt", "\n".join(LINES) + "\n")
     model = LDS(**SMALL).fit(Corpus.from_text(path, tokenizer="words"))
     assert model.fitted_on["tokenizer"] == "words"
     assert model.fitted_on["sources"] == ["text.txt"]

@@ -5,21 +5,21 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
+from support.pipelines import add
+
 TEXT = "the cat saw a dog"
 
 
-def add(nlp, name, **config):
-    return nlp.add_pipe("token_embeddings", name=name, config={"embedder": "toy", **config})
+@pytest.fixture
+def wide(toy_class, toy_corpus):
+    return toy_class(n_states=7, seed=1).fit(toy_corpus)
 
 
 @pytest.mark.parametrize("target", ["tensor", "side_by_side"])
-def test_appended_columns_stand_beside_the_others_and_are_recorded(
-    toy, toy_class, toy_corpus, target
-):
-    wide = toy_class(n_states=7, seed=1).fit(toy_corpus)
+def test_appended_columns_stand_beside_the_others_and_are_recorded(toy, wide, target):
     nlp = spacy.blank("en")
-    add(nlp, "first", mode="append", target=target).initialize(artifact=toy)
-    add(nlp, "second", mode="append", target=target).initialize(artifact=wide)
+    add(nlp, "first", toy, mode="append", target=target)
+    add(nlp, "second", wide, mode="append", target=target)
     doc = nlp(TEXT)
     array = doc.tensor if target == "tensor" else doc._.side_by_side
     np.testing.assert_array_equal(array[:, :8], toy.transform([TEXT.split()])[0])
@@ -31,17 +31,15 @@ def test_appended_columns_stand_beside_the_others_and_are_recorded(
 
 def test_append_after_replace_puts_the_columns_down_to_their_writer(toy):
     nlp = spacy.blank("en")
-    add(nlp, "first").initialize(artifact=toy)
-    add(nlp, "second", mode="append").initialize(artifact=toy)
+    add(nlp, "first", toy)
+    add(nlp, "second", toy, mode="append")
     assert nlp(TEXT)._.tensor_columns == {"first": [0, 8], "second": [8, 16]}
     assert nlp("").tensor.shape == (0, 16)
 
 
 def test_appending_again_replaces_only_our_columns(toy):
     nlp = spacy.blank("en")
-    first, second = add(nlp, "first", mode="append"), add(nlp, "second", mode="append")
-    first.initialize(artifact=toy)
-    second.initialize(artifact=toy)
+    first, second = (add(nlp, name, toy, mode="append") for name in ("first", "second"))
     doc = nlp(TEXT)
     before = doc.tensor.copy()
     for _ in range(2):
@@ -57,7 +55,7 @@ def test_columns_of_a_changed_model_replace_its_earlier_ones(toy, toy_class, toy
     changed = toy_class(n_states=n_states, seed=1).fit(toy_corpus)
     nlp = spacy.blank("en")
     for name in ("first", "second", "third"):
-        add(nlp, name, mode="append").initialize(artifact=toy)
+        add(nlp, name, toy, mode="append")
     doc = nlp(TEXT)
     kept = doc.tensor.copy()
     nlp.get_pipe("second").initialize(artifact=changed)
@@ -69,14 +67,11 @@ def test_columns_of_a_changed_model_replace_its_earlier_ones(toy, toy_class, toy
     assert doc._.tensor_columns == expected
 
 
-def test_restoring_gives_back_the_columns_of_every_component_that_appends(
-    toy, toy_class, toy_corpus
-):
-    wide = toy_class(n_states=7, seed=1).fit(toy_corpus)
+def test_restoring_gives_back_the_columns_of_every_component_that_appends(toy, wide):
     nlp = spacy.blank("en")
-    components = [add(nlp, name, mode="append") for name in ("first", "second")]
-    for component, model in zip(components, (toy, wide), strict=True):
-        component.initialize(artifact=model)
+    components = [
+        add(nlp, name, model, mode="append") for name, model in (("first", toy), ("second", wide))
+    ]
     doc = nlp(TEXT)
     for kept in (False, True):
         [again] = DocBin(docs=[doc], store_user_data=kept).get_docs(nlp.vocab)
@@ -88,9 +83,8 @@ def test_restoring_gives_back_the_columns_of_every_component_that_appends(
 
 def test_restoring_keeps_what_another_component_appended(toy):
     nlp = spacy.blank("en")
-    first = add(nlp, "first")
-    first.initialize(artifact=toy)
-    add(nlp, "second", mode="append").initialize(artifact=toy)
+    first = add(nlp, "first", toy)
+    add(nlp, "second", toy, mode="append")
     doc = nlp(TEXT)
     [again] = first.restore([Doc(nlp.vocab).from_bytes(doc.to_bytes(exclude=["user_hooks"]))])
     np.testing.assert_array_equal(again.tensor, doc.tensor)
@@ -98,8 +92,7 @@ def test_restoring_keeps_what_another_component_appended(toy):
 
 def test_restoring_replaces_a_tensor_of_another_width(toy):
     nlp = spacy.blank("en")
-    component = add(nlp, "toy")
-    component.initialize(artifact=toy)
+    component = add(nlp, "toy", toy)
     doc = nlp.make_doc(TEXT)
     doc.tensor = np.ones((5, 3), "f")
     component.restore([doc])

@@ -1,7 +1,5 @@
 """The component as a user meets it: vectors per token, empty input, batches, errors, context."""
 
-import warnings
-
 import numpy as np
 import pytest
 import spacy
@@ -10,25 +8,16 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 from thinc.api import NumpyOps, use_ops
 
+from support.pipelines import pipeline
 from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda_embeddings.spacy.component import DocEncoder
 
 TEXT = "the cat saw a dog . the bird ate"
 
 
-def pipeline(toy, **config):
-    nlp = spacy.blank("en")
-    component = nlp.add_pipe("token_embeddings", config={"embedder": toy.name, **config})
-    component.initialize(artifact=toy)
-    toy.calls.clear()
-    return nlp
-
-
-def test_tensor_has_the_vectors_of_the_model(toy_kind, toy_corpus):
-    toy = toy_kind().fit(toy_corpus)
-    doc = pipeline(toy)(TEXT)
-    expected = toy.transform([TEXT.split()])[0]
-    np.testing.assert_array_equal(doc.tensor, expected)
+def test_tensor_has_the_vectors_of_the_model(any_toy):
+    doc = pipeline(any_toy)(TEXT)
+    np.testing.assert_array_equal(doc.tensor, any_toy.transform([TEXT.split()])[0])
     assert doc.tensor.dtype == np.float32
 
 
@@ -39,34 +28,28 @@ def test_token_vector_falls_back_to_the_tensor(toy):
     assert doc[0].similarity(doc[0]) == pytest.approx(1.0)
 
 
-def test_empty_document_has_a_tensor_without_rows(toy_kind, toy_corpus):
-    toy = toy_kind().fit(toy_corpus)
-    nlp = pipeline(toy)
-    assert nlp("").tensor.shape == (0, toy.width)
-    assert [doc.tensor.shape for doc in nlp.pipe(["", "the cat", ""])] == [
-        (0, toy.width),
-        (2, toy.width),
-        (0, toy.width),
-    ]
+def test_empty_document_has_a_tensor_without_rows(any_toy):
+    nlp, width = pipeline(any_toy), any_toy.width
+    assert nlp("").tensor.shape == (0, width)
+    docs = nlp.pipe(["", "the cat", ""])
+    assert [doc.tensor.shape for doc in docs] == [(0, width), (2, width), (0, width)]
     assert list(nlp.pipe([])) == []
 
 
-def test_whitespace_tokens_get_zeros_and_are_not_seen_by_the_model(toy_kind, toy_corpus):
-    toy = toy_kind().fit(toy_corpus)
-    nlp = pipeline(toy)
+def test_whitespace_tokens_get_zeros_and_are_not_seen_by_the_model(any_toy):
+    nlp = pipeline(any_toy)
     doc = nlp("the  cat \n saw")
     blank = [token.is_space for token in doc]
     assert sum(blank) == 2
     assert not doc.tensor[blank].any()
-    expected = toy.transform([["the", "cat", "saw"]])[0]
+    expected = any_toy.transform([["the", "cat", "saw"]])[0]
     np.testing.assert_array_equal(doc.tensor[np.logical_not(blank)], expected)
     assert not nlp(" \n ").tensor.any()
 
 
-def test_stream_equals_single_documents_and_keeps_order(toy_kind, toy_corpus):
-    toy = toy_kind().fit(toy_corpus)
+def test_stream_equals_single_documents_and_keeps_order(any_toy):
     texts = ["the cat", "", "a dog saw the bird", " ", "red", "the big small red mouse ."] * 5
-    nlp = pipeline(toy, batch_tokens=7)
+    nlp = pipeline(any_toy, batch_tokens=7)
     streamed = list(nlp.pipe(texts))
     assert [doc.text for doc in streamed] == texts
     for doc, text in zip(streamed, texts, strict=True):
@@ -75,6 +58,7 @@ def test_stream_equals_single_documents_and_keeps_order(toy_kind, toy_corpus):
 
 def test_batches_hold_the_token_budget_and_the_document_count(toy):
     nlp = pipeline(toy, batch_tokens=6)
+    toy.calls.clear()
     list(nlp.pipe(["the cat", "a dog", "a bird", "the " * 50, "red", "red"]))
     assert toy.calls == [3, 1, 2]
     toy.calls.clear()
@@ -90,8 +74,8 @@ def test_stream_is_lazy(toy):
     assert next(iter(pipeline(toy, batch_tokens=20).pipe(endless(), batch_size=4))).tensor.any()
 
 
-def test_tensor_owns_its_memory(toy_class, toy_corpus, toy_kind):
-    nlp = pipeline(toy_kind().fit(toy_corpus))
+def test_tensor_owns_its_memory(any_toy):
+    nlp = pipeline(any_toy)
     assert all(doc.tensor.flags.owndata for doc in nlp.pipe(["the cat", "a dog"] * 3))
 
 
@@ -114,19 +98,16 @@ def test_tensor_is_an_array_of_the_current_ops(toy):
         assert isinstance(nlp("the cat").tensor, np.ndarray)
 
 
-def test_only_the_failing_document_goes_to_the_error_handler(toy_kind, toy_corpus):
-    toy = toy_kind().fit(toy_corpus)
-    nlp = pipeline(toy)
+def test_only_the_failing_document_goes_to_the_error_handler(any_toy):
+    nlp = pipeline(any_toy)
     texts = ["the cat", "this may explode", "a dog"]
-    toy.explosive = True
+    any_toy.explosive = True
     with pytest.raises(RuntimeError, match="explodes"):
         list(nlp.pipe(texts))
     failed = []
     nlp.set_error_handler(lambda name, pipe, docs, error: failed.append((name, docs, error)))
-    kept = [doc.text for doc in nlp.pipe(texts)]
-    assert kept == ["the cat", "a dog"]
-    assert len(failed) == 1
-    name, docs, error = failed[0]
+    assert [doc.text for doc in nlp.pipe(texts)] == ["the cat", "a dog"]
+    [(name, docs, error)] = failed
     assert (name, [doc.text for doc in docs]) == ("token_embeddings", ["this may explode"])
     assert "explodes" in str(error)
 
@@ -157,34 +138,31 @@ def test_bad_setting_is_named(setting, value):
         spacy.blank("en").add_pipe("lds_embeddings", config={setting: value})
 
 
-def test_sentence_context_gives_the_model_one_sentence_at_a_time(toy_kind, toy_corpus):
-    toy = toy_kind().fit(toy_corpus)
-    nlp = pipeline(toy, context="sentence")
+def test_sentence_context_gives_the_model_one_sentence_at_a_time(any_toy):
+    nlp = pipeline(any_toy, context="sentence")
     nlp.add_pipe("sentencizer", first=True)
     doc = nlp("the cat saw .  \n a dog ate .")
     assert len(list(doc.sents)) == 2
-    expected = np.concatenate(toy.transform([["the", "cat", "saw", "."], ["a", "dog", "ate", "."]]))
+    expected = np.concatenate(
+        any_toy.transform([["the", "cat", "saw", "."], ["a", "dog", "ate", "."]])
+    )
     np.testing.assert_array_equal(doc.tensor[[not t.is_space for t in doc]], expected)
 
 
-def test_sentence_context_without_boundaries_warns_once_and_uses_the_document(toy):
+def test_sentence_context_without_boundaries_warns_once_and_uses_the_document(toy, recwarn):
     nlp = pipeline(toy, context="sentence")
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        docs = list(nlp.pipe([TEXT, TEXT]))
-        nlp(TEXT)
-    ours = [str(each.message) for each in warned if "no sentence boundaries" in str(each.message)]
-    assert len(ours) == 1
+    docs = list(nlp.pipe([TEXT, TEXT]))
+    nlp(TEXT)
+    assert sum("no sentence boundaries" in str(each.message) for each in recwarn) == 1
     np.testing.assert_array_equal(docs[0].tensor, toy.transform([TEXT.split()])[0])
 
 
-def test_vocabulary_shared_with_other_documents_is_not_needed(toy_kind, toy_corpus):
-    toy = toy_kind().fit(toy_corpus)
-    nlp = pipeline(toy)
+def test_vocabulary_shared_with_other_documents_is_not_needed(any_toy):
+    nlp = pipeline(any_toy)
     nlp(TEXT)
     foreign = Doc(spacy.blank("de").vocab, words=["the", "Katze", "saw"])
     rows = nlp.get_pipe("token_embeddings").predict([foreign])[0]
-    np.testing.assert_array_equal(rows, toy.transform([["the", "Katze", "saw"]])[0])
+    np.testing.assert_array_equal(rows, any_toy.transform([["the", "Katze", "saw"]])[0])
 
 
 def test_embedder_that_breaks_its_contract_is_named(toy, monkeypatch):
@@ -201,19 +179,20 @@ TOKENS = st.tuples(st.sampled_from(["the", "cat", "zebra", " ", "\n"]), st.boole
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.lists(TOKENS, max_size=7), max_size=6), sentences=st.booleans())
-def test_encoder_equals_a_loop_over_tokens(toy_kind, toy_corpus, texts, sentences):
-    toy = toy_kind().fit(toy_corpus)
+def test_encoder_equals_a_loop_over_tokens(any_toy, texts, sentences):
     docs = [
         Doc(VOCAB, words=[word for word, _ in text], sent_starts=[start for _, start in text])
         for text in texts
     ]
-    found = DocEncoder(toy)(docs, sentences=sentences)
+    found = DocEncoder(any_toy)(docs, sentences=sentences)
     assert len(found) == len(docs)
     for doc, rows in zip(docs, found, strict=True):
-        expected = np.zeros((len(doc), toy.width), dtype=np.float32)
+        expected = np.zeros((len(doc), any_toy.width), dtype=np.float32)
         for part in doc.sents if sentences and len(doc) else [doc]:
             kept = [token for token in part if not token.is_space]
-            for token, row in zip(kept, toy.transform([[t.text for t in kept]])[0], strict=True):
+            for token, row in zip(
+                kept, any_toy.transform([[t.text for t in kept]])[0], strict=True
+            ):
                 expected[token.i] = row
         np.testing.assert_array_equal(rows, expected)
         assert rows.flags.owndata

@@ -57,7 +57,5 @@ def test_packaged_pipeline_requires_the_distribution_of_its_embedder(toy, tmp_pa
     assert len(nlp.meta["requirements"]) == 1  # the toy belongs to none
     monkeypatch.setattr(type(toy), "distribution", "numpy")
     component.initialize(artifact=toy)
-    assert [each.split(">")[0] for each in nlp.meta["requirements"]] == [
-        "tacenda-embeddings",
-        "numpy",
-    ]
+    required = [each.split(">")[0] for each in nlp.meta["requirements"]]
+    assert required == ["tacenda-embeddings", "numpy"]

@@ -3,7 +3,7 @@
 import copy
 import os
 import pickle
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -219,8 +219,10 @@ def test_any_weight_changed_in_place_is_seen_at_once(vocab, layers, change, few,
             assert not np.array_equal(before, changed)
 
 
-def hashed_tables(model):
-    return [node.get_param("E") for node in model.walk() if node.has_param("E")]
+def negate_tables(model):
+    for node in model.walk():
+        if node.has_param("E"):
+            np.negative(node.get_param("E"), out=node.get_param("E"))
 
 
 def test_words_added_in_between_follow_tables_that_change_back(vocab, monkeypatch):
@@ -230,11 +232,9 @@ def test_words_added_in_between_follow_tables_that_change_back(vocab, monkeypatc
     model = build(CASES["words alone"](), docs)
     few, many = [Doc(vocab, words=["seldom"])], [Doc(vocab, words=["the", "seldom"] * 100)]
     assert_as_layers(model, documents(vocab, (200,)))
-    for table in hashed_tables(model):
-        np.negative(table, out=table)
+    negate_tables(model)
     assert_as_layers(model, few)
-    for table in hashed_tables(model):
-        np.negative(table, out=table)
+    negate_tables(model)
     assert_as_layers(model, many)
 
 
@@ -242,8 +242,7 @@ def test_a_table_changed_while_another_thread_adds_words_is_seen(vocab):
     docs = documents(vocab, (3, 5, 8))
     model = build(CASES["words and vectors"](), docs)
     assert_as_layers(model, docs)
-    for table in hashed_tables(model):
-        np.negative(table, out=table)
+    negate_tables(model)
     with model.attrs["rows"]._lock:
         assert_as_layers(model, docs)
     assert_as_layers(model, docs)
@@ -259,8 +258,7 @@ def test_rows_of_tables_that_another_thread_changes_meanwhile_are_not_kept(vocab
     def change_after(*arguments):
         rows = make_rows(*arguments)
         if next(changes, False):
-            for table in hashed_tables(model):
-                np.negative(table, out=table)
+            negate_tables(model)
             model.predict(many)  # as another thread does
         return rows
 
@@ -285,32 +283,32 @@ def test_digests_see_changes_that_cancel_out_in_a_sum(change, shape):
     assert one[1] != two[1]
 
 
-def test_vectors_of_a_pipeline_changed_in_place_are_seen_at_once(vocab):
-    docs = documents(vocab, (3, 5, 8))
-    model = build(CASES["static vectors"](), docs, "model")
-    assert_as_layers(model, docs)
+class Longer(Letters):
+    def scaled_vectors(self, words):
+        return 2 * super().scaled_vectors(words)
+
+
+def scale_in_place(vocab):
     vocab.vectors.data *= -3
-    assert_as_layers(model, docs)
 
 
-def test_another_model_of_vectors_is_seen_at_once(vocab):
-    docs = documents(vocab, (3, 5, 8))
-    model = build(CASES["static vectors"](), docs, "model")
-    assert_as_layers(model, docs)
-
-    class Longer(Letters):
-        def scaled_vectors(self, words):
-            return 2 * super().scaled_vectors(words)
-
+def put_another_model(vocab):
     vocab.vectors = MorphologicalVectors(strings=vocab.strings, model=Longer())
-    assert_as_layers(model, docs)
 
 
-def test_a_vector_written_into_a_table_is_seen_at_once(vocab):
-    docs = documents(vocab, (3, 5, 8))
-    model = build(CASES["static vectors"](), docs, "table")
-    assert_as_layers(model, docs)
+def write_into_the_table(vocab):
     vocab.set_vector("the", np.full(3, 9, "f"))
+
+
+@pytest.mark.parametrize(
+    ("vectors", "change"),
+    [("model", scale_in_place), ("model", put_another_model), ("table", write_into_the_table)],
+)
+def test_vectors_of_a_pipeline_that_change_are_seen_at_once(vocab, vectors, change):
+    docs = documents(vocab, (3, 5, 8))
+    model = build(CASES["static vectors"](), docs, vectors)
+    assert_as_layers(model, docs)
+    change(vocab)
     assert_as_layers(model, docs)
 
 
@@ -326,21 +324,14 @@ def test_threads_share_what_is_kept(vocab):
     docs = [documents(vocab, (40, 3, 7), seed=i) for i in range(8)]
     model = build(CASES["words and vectors"](), docs[0])
     expected = [layer_by_layer(model, each) for each in docs]
-    wrong = []
 
-    def work(i):
-        for turn in range(20):
-            j = (i + turn) % len(docs)
-            for rows, others in zip(model.predict(docs[j]), expected[j], strict=True):
-                if not np.allclose(rows, others, rtol=1e-4, atol=2e-5):
-                    wrong.append((i, j))
+    def compare(turn):
+        j = turn % len(docs)
+        for rows, others in zip(model.predict(docs[j]), expected[j], strict=True):
+            np.testing.assert_allclose(rows, others, rtol=1e-4, atol=2e-5)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(compare, range(80)))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")

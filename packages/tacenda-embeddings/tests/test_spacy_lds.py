@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import spacy
 import thinc.api
+from spacy.training import Example
 
 import tacenda
+from support.pipelines import pipeline, reload
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings import LDS
@@ -26,9 +28,7 @@ def lds(sentences):
 
 @pytest.fixture
 def nlp(lds):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("lds_embeddings").initialize(artifact=lds)
-    return nlp
+    return pipeline(lds, "lds_embeddings")
 
 
 def docs_of(nlp, sentences):
@@ -48,8 +48,7 @@ def test_words_are_unknown_to_the_model_as_it_is_fitted_now():
         for words in ("a cat saw", "the dog ran")
     )
     model = LDS(n_states=2, kappa=5.0).fit(next(corpora))
-    nlp = spacy.blank("en")
-    nlp.add_pipe("lds_embeddings").initialize(artifact=model)
+    nlp = pipeline(model, "lds_embeddings")
     assert [nlp(text).has_vector for text in ("a cat", "the dog")] == [True, False]
     nlp.get_pipe("lds_embeddings").embeddings.fit(next(corpora))
     assert [nlp(text).has_vector for text in ("a cat", "the dog")] == [False, True]
@@ -74,18 +73,14 @@ def test_vectors_depend_on_the_context(nlp, sentences):
 
 @pytest.mark.parametrize("output", ["own_context", "weighted_mean", "mean", "own", "filtered"])
 def test_the_output_is_a_setting_of_the_component(lds, sentences, tmp_path, output):
-    nlp = spacy.blank("en")
-    component = nlp.add_pipe("lds_embeddings", config={"output": output})
-    component.initialize(artifact=lds)
+    nlp = pipeline(lds, "lds_embeddings", output=output)
     [expected] = lds.transform(sentences[:1], output=output)
-    assert component.width == expected.shape[1]
+    assert nlp.get_pipe("lds_embeddings").width == expected.shape[1]
     [doc] = nlp.pipe(docs_of(nlp, sentences[:1]))
     np.testing.assert_allclose(doc.tensor, expected, atol=1e-6)
-    nlp.to_disk(tmp_path / "pipeline")
-    again = spacy.load(tmp_path / "pipeline")
-    np.testing.assert_array_equal(
-        next(iter(again.pipe(docs_of(again, sentences[:1])))).tensor, doc.tensor
-    )
+    again = reload(nlp, tmp_path / "pipeline")
+    [loaded] = again.pipe(docs_of(again, sentences[:1]))
+    np.testing.assert_array_equal(loaded.tensor, doc.tensor)
     assert lds.settings.output == "own_past_future"
 
 
@@ -99,15 +94,13 @@ def test_an_output_that_is_not_there_is_named(lds, toy):
 
 
 def test_the_first_text_finds_everything_prepared(lds, monkeypatch):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("lds_embeddings").initialize(artifact=lds.with_output("own_context"))
+    nlp = pipeline(lds.with_output("own_context"), "lds_embeddings")
     monkeypatch.setattr("tacenda_embeddings.lds.model.Smoother", None)
     assert nlp("a word").tensor.any()
 
 
-def test_component_fits_on_raw_text(sentences, tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("\n".join(map(" ".join, sentences)), encoding="utf8")
+def test_component_fits_on_raw_text(sentences, write_file):
+    text = write_file("text.txt", "\n".join(map(" ".join, sentences)))
     nlp = spacy.blank("en")
     component = nlp.add_pipe("lds_embeddings")
     component.initialize(
@@ -130,20 +123,18 @@ def test_two_processes_after_the_kernels_are_warm(nlp, sentences, no_child_left)
         np.testing.assert_allclose(one.tensor, other.tensor, atol=1e-5)
 
 
-def test_command_line_fits_applies_and_shows_pairs(sentences, tmp_path, run):
-    text = tmp_path / "text.txt"
-    text.write_text("\n".join(map(" ".join, sentences)), encoding="utf8")
-    status, _, err = run(
+def test_command_line_fits_applies_and_shows_pairs(sentences, write_file, tmp_path, run):
+    text = write_file("text.txt", "\n".join(map(" ".join, sentences)))
+    _, err = run.well(
         "fit", "--text", text, "--output", tmp_path / "lds", "--tokenizer", "whitespace",
         "--n-states", 5, "--set", "subspace_iterations=1", "--set", "output=mean",
         "--max-vocabulary", 200,
     )  # fmt: skip
-    assert (status, err.splitlines()[-1][:14]) == (0, "lds, 5 columns")
-    status, out, _ = run("apply", tmp_path / "lds", text)
-    assert status == 0
+    assert err.splitlines()[-1].startswith("lds, 5 columns")
+    out, _ = run.well("apply", tmp_path / "lds", text)
     assert out.count("\t") == sum(map(len, sentences))
-    status, out, _ = run("pairs", tmp_path / "lds", "--pairs", 3, "--words", 4)
-    assert (status, len(out.splitlines())) == (0, 3)
+    out, _ = run.well("pairs", tmp_path / "lds", "--pairs", 3, "--words", 4)
+    assert len(out.splitlines()) == 3
     assert all(len(line.replace("\t->\t", " ").split()) == 9 for line in out.splitlines())
 
 
@@ -181,8 +172,7 @@ def test_prefer_gpu_is_enough(lds, sentences):
     if not spacy.prefer_gpu():
         pytest.skip("needs a CUDA device")
     try:
-        nlp = spacy.blank("en")
-        nlp.add_pipe("lds_embeddings").initialize(artifact=lds)
+        nlp = pipeline(lds, "lds_embeddings")
         for doc, rows in zip(nlp.pipe(docs_of(nlp, sentences[:20])), expected, strict=True):
             assert type(doc.tensor).__module__.startswith("cupy")
             np.testing.assert_allclose(doc.tensor.get(), rows, atol=2e-5)
@@ -195,15 +185,12 @@ def test_a_tagger_learns_from_tensors_where_they_lie(lds, sentences, device):
     if device == "cuda" and not (pytest.importorskip("cupy") and spacy.prefer_gpu()):
         pytest.skip("needs a CUDA device")
     try:
-        nlp = spacy.blank("en")
-        nlp.add_pipe("lds_embeddings", config={"mode": "append"}).initialize(artifact=lds)
+        nlp = pipeline(lds, "lds_embeddings", mode="append")
         reader = {"@architectures": "tacenda.DocTensor.v1", "width": lds.width, "projection": 8}
-        tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": reader}
-        nlp.add_pipe("tagger", config={"model": tagger})
-        tags = [["X" if word < "m" else "Y" for word in words] for words in sentences[:40]]
+        nlp.add_pipe("tagger", config={"model": {"tok2vec": reader}})
         examples = [
-            spacy.training.Example.from_dict(doc, {"tags": own})
-            for doc, own in zip(docs_of(nlp, sentences[:40]), tags, strict=True)
+            Example.from_dict(doc, {"tags": ["X" if token.text < "m" else "Y" for token in doc]})
+            for doc in docs_of(nlp, sentences[:40])
         ]
         optimizer = nlp.initialize(lambda: examples)
         losses = [

@@ -6,6 +6,7 @@ import spacy
 from numpy.testing import assert_array_equal
 from spacy.tokens import Doc
 
+from support.pipelines import pipeline
 from tacenda import Corpus
 from tacenda.spacy import documents
 from tacenda.spacy.documents import WordCache
@@ -41,8 +42,7 @@ def test_of_a_memory_zone_only_words_of_the_model_are_kept(vocab):
     for _ in range(2):
         with vocab.memory_zone():
             docs = [
-                Doc(vocab, words=["cat", "dog", " ", "dog"]),
-                Doc(vocab, words=["dog", "before"]),
+                Doc(vocab, words=each) for each in (["cat", "dog", " ", "dog"], ["dog", "before"])
             ]
             assert cache.read(docs) == [3, 3, -1, 3, 3, 6]
         assert len(cache) == 2
@@ -58,22 +58,17 @@ def test_the_number_of_words_kept_is_bounded(vocab, monkeypatch):
         assert len(cache) <= 10
 
 
-def test_a_model_that_is_fitted_again_is_read_as_it_is_now(toy_kind, toy_corpus):
-    model = toy_kind().fit(toy_corpus)
-    nlp = spacy.blank("en")
-    nlp.add_pipe("token_embeddings").initialize(artifact=model)
+def test_a_model_that_is_fitted_again_is_read_as_it_is_now(any_toy, toy_corpus):
+    nlp = pipeline(any_toy)
     words = toy_corpus.vocabulary.words[:9]
     nlp(Doc(nlp.vocab, words=words))
-    other = Corpus.from_sentences([list(reversed(words)) * 3, words[:4]])
-    model.fit(other)
+    any_toy.fit(Corpus.from_sentences([list(reversed(words)) * 3, words[:4]]))
     doc = nlp(Doc(nlp.vocab, words=words))
-    assert_array_equal(doc.tensor, model.transform([words])[0])
+    assert_array_equal(doc.tensor, any_toy.transform([words])[0])
 
 
 def test_a_pipeline_in_zones_gives_what_it_gives_without(toy):
-    nlp, plain = spacy.blank("en"), spacy.blank("en")
-    for each in (nlp, plain):
-        each.add_pipe("token_embeddings").initialize(artifact=toy)
+    nlp, plain = pipeline(toy), pipeline(toy)
     lines = [f"the cat saw zone{i} a zone{i} bird" for i in range(20)]
     expected = [doc.tensor for doc in plain.pipe(lines)]
     found: list[np.ndarray] = []

@@ -8,7 +8,8 @@ import multiprocessing
 
 import numpy as np
 import pytest
-import spacy
+
+from support.pipelines import pipeline
 
 TEXTS = ["the cat saw a dog", "", "a bird ate the mouse .", "the dog  chased \n the cat"] * 10
 
@@ -24,27 +25,14 @@ def forking():
     multiprocessing.set_start_method(before, force=True)
 
 
-def compare(nlp, attribute="tensor"):
-    def rows(doc):
-        return doc.tensor if attribute == "tensor" else doc._.get(attribute)
-
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("target", ["tensor", "across_processes"])
+def test_two_processes_give_the_same_vectors(any_toy, no_child_left, forking, target):
+    nlp = pipeline(any_toy, target=target, mode="append")
     warm = list(nlp.pipe(TEXTS))
     parallel = list(nlp.pipe(TEXTS, n_process=2, batch_size=8))
     assert [doc.text for doc in parallel] == TEXTS
     for one, other in zip(warm, parallel, strict=True):
-        np.testing.assert_array_equal(rows(one), rows(other))
-    return parallel
-
-
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-@pytest.mark.parametrize("target", ["tensor", "across_processes"])
-def test_two_processes_give_the_same_vectors(toy_kind, toy_corpus, no_child_left, forking, target):
-    toy = toy_kind().fit(toy_corpus)
-    nlp = spacy.blank("en")
-    component = nlp.add_pipe(
-        "token_embeddings", config={"embedder": toy.name, "target": target, "mode": "append"}
-    )
-    component.initialize(artifact=toy)
-    docs = compare(nlp, target)
-    columns = {"token_embeddings": [0, toy.width]}
-    assert all(doc._.get(f"{target}_columns") == columns for doc in docs)
+        rows = [doc.tensor if target == "tensor" else doc._.get(target) for doc in (one, other)]
+        np.testing.assert_array_equal(*rows)
+        assert other._.get(f"{target}_columns") == {"token_embeddings": [0, any_toy.width]}

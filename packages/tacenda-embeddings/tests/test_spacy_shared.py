@@ -11,6 +11,7 @@ import pytest
 import spacy
 from spacy.training import Example
 
+from support.pipelines import add
 from tacenda_embeddings.spacy.vectors import MorphologicalVectors
 
 LABELLED = [("the cat saw", ["DET", "NOUN", "VERB"]), ("a dog ate", ["DET", "NOUN", "VERB"])]
@@ -21,8 +22,7 @@ def pipeline(*models, target="tensor"):
     """One embedding component a model, the second of which appends."""
     nlp = spacy.blank("en")
     for i, model in enumerate(models):
-        settings = {"embedder": "toy", "target": target, "mode": "append" if i else "replace"}
-        nlp.add_pipe("token_embeddings", name=f"e{i}", config=settings).initialize(artifact=model)
+        add(nlp, f"e{i}", model, target=target, mode="append" if i else "replace")
     return nlp
 
 
@@ -36,9 +36,7 @@ def sourced(source, *names):
 def add_tagger(nlp, source="tensor"):
     layers = {"lds": {"@architectures": "tacenda.DocTensor.v1", "source": source}}
     tok2vec = {"@architectures": "tacenda.ConcatEmbed.v1", "width": 8, "embeds": layers}
-    nlp.add_pipe(
-        "tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}}
-    )
+    nlp.add_pipe("tagger", config={"model": {"tok2vec": tok2vec}})
 
 
 def trained(nlp, disabled, annotates):
@@ -60,8 +58,7 @@ def other(toy_class, toy_corpus):
 
 def test_a_new_component_beside_a_sourced_one_leaves_its_width_known(toy, other):
     nlp = sourced(pipeline(toy, target="lds"), "e0")
-    settings = {"embedder": "toy", "target": "other"}
-    nlp.add_pipe("token_embeddings", name="new", config=settings).initialize(artifact=other)
+    add(nlp, "new", other, target="other")
     add_tagger(nlp, "lds")
     assert trained(nlp, ["e0"], ["e0", "new"])[0].tag_
 
@@ -71,8 +68,7 @@ def test_widths_of_sourced_components_that_append_add_up(toy, other, new):
     source = pipeline(toy, other)
     nlp = sourced(source, "e0") if new else sourced(source, "e0", "e1")
     if new:
-        settings = {"embedder": "toy", "mode": "append"}
-        nlp.add_pipe("token_embeddings", name="e1", config=settings).initialize(artifact=other)
+        add(nlp, "e1", other, mode="append")
     add_tagger(nlp)
     doc = trained(nlp, ["e0"] if new else ["e0", "e1"], ["e0", "e1"])
     assert doc.tensor.shape == (3, 14)
@@ -82,8 +78,7 @@ def test_widths_of_sourced_components_that_append_add_up(toy, other, new):
 def test_a_reader_between_a_sourced_writer_and_a_new_one_is_in_order(toy, other):
     nlp = sourced(pipeline(toy), "e0")
     add_tagger(nlp)
-    settings = {"embedder": "toy", "mode": "append"}
-    nlp.add_pipe("token_embeddings", name="late", config=settings).initialize(artifact=other)
+    add(nlp, "late", other, mode="append")
     assert trained(nlp, ["e0"], ["e0"]).tensor.shape == (3, 14)
 
 

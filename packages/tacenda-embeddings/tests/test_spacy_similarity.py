@@ -7,19 +7,13 @@ import warnings
 
 import numpy as np
 import pytest
-import spacy
 from spacy.tokens import Doc, DocBin
 
+from support.pipelines import pipeline, reload
 from tacenda.errors import ConfigurationError
 
 TEXT = "the cat saw a cat"
 OTHER = "a red bird ate the cat"
-
-
-def pipeline(toy, **config):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("token_embeddings", config={"embedder": "toy", **config}).initialize(artifact=toy)
-    return nlp
 
 
 @pytest.fixture
@@ -44,10 +38,9 @@ def test_similarity_is_the_cosine_wherever_spacy_looks(nlp, toy):
     rows, others = toy.transform([TEXT.split(), OTHER.split()])
     same_word = cosine(rows[1], others[5])
     assert same_word < 0.999
-    assert doc[1].similarity(other[5]) == pytest.approx(same_word, abs=1e-6)
-    assert doc[1:2].similarity(other[5]) == pytest.approx(same_word, abs=1e-6)
-    assert doc[1].similarity(other[5:6]) == pytest.approx(same_word, abs=1e-6)
-    assert doc[1:2].similarity(other[5:6]) == pytest.approx(same_word, abs=1e-6)
+    for one in (doc[1], doc[1:2]):
+        for another in (other[5], other[5:6]):
+            assert one.similarity(another) == pytest.approx(same_word, abs=1e-6)
     means = rows[:3].mean(0), others[1:4].mean(0)
     assert doc[:3].similarity(other[1:4]) == pytest.approx(cosine(*means), abs=1e-6)
     assert doc.similarity(other) == pytest.approx(cosine(rows.mean(0), others.mean(0)), abs=1e-6)
@@ -60,15 +53,10 @@ def test_similarity_is_the_cosine_wherever_spacy_looks(nlp, toy):
 def test_vectors_are_the_rows_and_their_means(nlp, toy):
     doc = nlp(TEXT)
     [rows] = toy.transform([TEXT.split()])
-    np.testing.assert_allclose(doc[1].vector, rows[1])
-    np.testing.assert_allclose(doc[1:3].vector, rows[1:3].mean(0), rtol=1e-6)
-    np.testing.assert_allclose(doc.vector, rows.mean(0), rtol=1e-6)
-    assert doc[1].vector_norm == pytest.approx(np.linalg.norm(rows[1]))
-    assert doc[1:3].vector_norm == pytest.approx(np.linalg.norm(rows[1:3].mean(0)))
-    assert doc.vector_norm == pytest.approx(np.linalg.norm(rows.mean(0)))
-    assert doc.has_vector
-    assert doc[0].has_vector
-    assert doc[:2].has_vector
+    for part, own in ((doc[1], rows[1:2]), (doc[1:3], rows[1:3]), (doc, rows)):
+        np.testing.assert_allclose(part.vector, own.mean(0), rtol=1e-6)
+        assert part.vector_norm == pytest.approx(np.linalg.norm(own.mean(0)))
+        assert part.has_vector
 
 
 def test_whitespace_and_empty_documents_are_similar_to_nothing(nlp):
@@ -210,6 +198,5 @@ def test_other_processes_keep_the_tensor_and_what_they_lose_comes_back(
 
 def test_the_setting_is_saved(toy, tmp_path):
     nlp = pipeline(toy, similarity=True, target="kept_setting")
-    nlp.to_disk(tmp_path / "pipeline")
-    doc = spacy.load(tmp_path / "pipeline")(TEXT)
+    doc = reload(nlp, tmp_path / "pipeline")(TEXT)
     assert doc[1].similarity(doc[4]) == nlp(TEXT)[1].similarity(nlp(TEXT)[4])

@@ -10,9 +10,8 @@ def add(nlp, **config):
     return nlp.add_pipe("token_embeddings", config={"embedder": "toy", **config})
 
 
-def test_model_is_fitted_on_a_text_file_with_the_tokenizer_of_the_pipeline(toy_class, tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("Don't chase the cat.\nThe cat isn't red.\n", encoding="utf8")
+def test_model_is_fitted_on_a_text_file_with_the_tokenizer_of_the_pipeline(toy_class, write_file):
+    text = write_file("text.txt", "Don't chase the cat.\nThe cat isn't red.\n")
     nlp = spacy.blank("en")
     component = add(nlp)
     component.initialize(corpus=str(text), settings={"n_states": 3}, oov="single")

@@ -9,38 +9,41 @@ import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 
+from support.pipelines import add, reload
 from tacenda.errors import ConfigurationError
 
 TEXT = "the cat saw a dog"
-TOK2VEC = {
-    "@architectures": "spacy.HashEmbedCNN.v2",
-    "width": 8,
-    "depth": 1,
-    "embed_size": 20,
-    "window_size": 1,
-    "maxout_pieces": 2,
-    "subword_features": False,
-    "pretrained_vectors": None,
-}
+TOK2VEC = {"model": {"width": 8, "depth": 1, "embed_size": 20, "subword_features": False}}
 
 
-def listener(upstream, width=8):
-    tok2vec = {"@architectures": "spacy.Tok2VecListener.v1", "width": width, "upstream": upstream}
-    return {"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}}
+def tagger_on(architecture, **options):
+    return {"model": {"tok2vec": {"@architectures": architecture, "width": 8, **options}}}
 
 
-def add(nlp, name, **config):
-    return nlp.add_pipe("token_embeddings", name=name, config={"embedder": "toy", **config})
+def listener(upstream, **options):
+    return tagger_on("spacy.Tok2VecListener.v1", upstream=upstream, **options)
 
 
-def stock(*names, upstream="tok2vec"):
-    """A stock pipeline: a tok2vec that owns Doc.tensor, and a tagger that listens to it."""
+def reader(source="tensor", **options):
+    return tagger_on("tacenda.DocTensor.v1", source=source, **options)
+
+
+@spacy.Language.component("third_party", assigns=["doc.tensor"])
+def third_party(doc):
+    doc.tensor = np.zeros((len(doc), 3), "f")
+    return doc
+
+
+def stock(*names, tagger=None, tok2vec=TOK2VEC):
+    """A pipeline: a tok2vec that owns Doc.tensor, a tagger that listens to it, embedding components."""
     nlp = spacy.blank("en")
     for name in names:
         if name == "tok2vec":
-            nlp.add_pipe(name, config={"model": TOK2VEC})
+            nlp.add_pipe(name, config=tok2vec)
         elif name == "tagger":
-            nlp.add_pipe(name, config=listener(upstream)).add_label("N")
+            nlp.add_pipe(name, config=tagger or listener("tok2vec")).add_label("N")
+        elif name == "third_party":
+            nlp.add_pipe(name)
         else:
             add(nlp, name)
     return nlp
@@ -48,7 +51,7 @@ def stock(*names, upstream="tok2vec"):
 
 def test_extension_as_target_leaves_the_tensor_alone(toy):
     nlp = spacy.blank("en")
-    add(nlp, "vectors", target="toy_vectors").initialize(artifact=toy)
+    add(nlp, "vectors", toy, target="toy_vectors")
     doc = nlp(TEXT)
     np.testing.assert_array_equal(doc._.toy_vectors, toy.transform([TEXT.split()])[0])
     assert doc.tensor.size == 0
@@ -61,12 +64,30 @@ def test_extension_that_cannot_be_written_is_refused():
     Doc.remove_extension("read_only_vectors")
 
 
-@pytest.mark.parametrize("order", [("tok2vec", "toy", "tagger"), ("tok2vec", "tagger", "toy")])
-def test_tensor_of_a_tok2vec_with_listeners_is_not_overwritten(toy, order):
-    nlp = stock(*order)
-    with pytest.raises(
-        ConfigurationError, match=r"'tok2vec' owns it and 'tagger' listens.*upstream = 'toy'"
-    ):
+@pytest.mark.parametrize(
+    ("order", "tagger", "match"),
+    [
+        ("tok2vec toy tagger", None, r"'tok2vec' owns it and 'tagger' listens.*upstream = 'toy'"),
+        ("tok2vec tagger toy", None, r"'tok2vec' owns it and 'tagger' listens.*upstream = 'toy'"),
+        ("tok2vec tagger toy", listener("*"), "'tok2vec' owns it"),
+        ("toy tagger", listener("toy", width=96), "set width = 8"),
+        ("toy tok2vec tagger", listener("toy"), "'tok2vec' overwrites"),
+        ("tagger toy", listener("toy"), "move 'toy' before it"),
+        ("tagger toy", reader(), "'tagger' reads .*: move 'toy' before it"),
+    ],
+    ids=[
+        "over a tok2vec with a listener",
+        "over a tok2vec with an earlier listener",
+        "over a tok2vec that whatever listens means",
+        "to a listener of another width",
+        "to a listener behind a tok2vec",
+        "behind a listener",
+        "behind a reader",
+    ],
+)
+def test_writing_the_tensor_is_refused_with_the_way_out(toy, order, tagger, match):
+    nlp = stock(*order.split(), tagger=tagger)
+    with pytest.raises(ConfigurationError, match=match):
         nlp.get_pipe("toy").initialize(artifact=toy)
 
 
@@ -79,38 +100,18 @@ def test_clash_that_arises_later_is_found_at_first_use(toy):
         nlp.get_pipe("toy")(nlp.make_doc(TEXT))
 
 
-def test_listener_to_any_upstream_means_the_tok2vec(toy):
-    nlp = stock("tok2vec", "tagger", "toy", upstream="*")
-    with pytest.raises(ConfigurationError, match="'tok2vec' owns it"):
-        nlp.get_pipe("toy").initialize(artifact=toy)
-
-
 def test_target_of_its_own_settles_the_clash(toy):
     nlp = stock("tok2vec", "tagger")
-    add(nlp, "toy", target="aside").initialize(artifact=toy)
+    add(nlp, "toy", toy, target="aside")
     nlp.initialize()
     assert nlp(TEXT)._.aside.shape == (5, 8)
 
 
 def test_listener_to_us_is_no_clash(toy):
-    nlp = stock("toy", "tagger", upstream="toy")
+    nlp = stock("toy", "tagger", tagger=listener("toy"))
     nlp.get_pipe("toy").initialize(artifact=toy)
     nlp.initialize()
     assert nlp(TEXT)[0].tag_ == "N"
-
-
-def test_listener_to_us_with_another_width_is_told_the_right_one(toy):
-    nlp = spacy.blank("en")
-    component = add(nlp, "toy")
-    nlp.add_pipe("tagger", config=listener("toy", width=96))
-    with pytest.raises(ConfigurationError, match="set width = 8"):
-        component.initialize(artifact=toy)
-
-
-def test_tok2vec_that_comes_between_us_and_our_listener_is_named(toy):
-    nlp = stock("toy", "tok2vec", "tagger", upstream="toy")
-    with pytest.raises(ConfigurationError, match="'tok2vec' overwrites"):
-        nlp.get_pipe("toy").initialize(artifact=toy)
 
 
 def test_tok2vec_after_us_with_its_own_listeners_is_no_clash(toy):
@@ -123,7 +124,7 @@ def test_tok2vec_after_us_with_its_own_listeners_is_no_clash(toy):
 
 def test_appending_after_the_listeners_is_no_clash(toy):
     nlp = stock("tok2vec", "tagger")
-    add(nlp, "toy", mode="append").initialize(artifact=toy)
+    add(nlp, "toy", toy, mode="append")
     nlp.initialize()
     assert nlp(TEXT)._.tensor_columns == {"tok2vec": [0, 8], "toy": [8, 16]}
 
@@ -134,13 +135,12 @@ def test_appending_after_the_listeners_is_no_clash(toy):
 def with_sourced(toy, *order, upstream="tok2vec", **config):
     """A pipeline of new components around one that was sourced, and the pipeline that it comes from."""
     home = spacy.blank("en")
-    add(home, "toy", **config).initialize(artifact=toy)
-    nlp = stock(*(name for name in order if name != "toy"), upstream=upstream)
+    add(home, "toy", toy, **config)
+    nlp = stock(*(name for name in order if name != "toy"), tagger=listener(upstream))
     nlp.initialize()
     here = order.index("toy")
-    nlp.add_pipe(
-        "toy", source=home, **({"first": True} if here == 0 else {"after": order[here - 1]})
-    )
+    place = {"after": order[here - 1]} if here else {"first": True}
+    nlp.add_pipe("toy", source=home, **place)
     return nlp, home
 
 
@@ -181,8 +181,7 @@ def test_sourced_component_in_nobodys_way_works(toy, order, settings):
 def test_components_sourced_in_another_order_are_in_another_pipeline(toy):
     home = stock("tok2vec", "tagger")
     home.initialize()
-    add(home, "toy", target="tensor", mode="replace")
-    home.get_pipe("toy")._set_model(toy)
+    add(home, "toy", target="tensor", mode="replace")._set_model(toy)
     nlp = spacy.blank("en")
     for name in ("tok2vec", "toy", "tagger"):
         nlp.add_pipe(name, source=home)
@@ -201,44 +200,31 @@ def test_sourced_component_works_again_in_its_own_pipeline(toy):
 # -- the order of the pipeline -------------------------------------------------------------------------
 
 
-def reader(source="tensor", width=8):
-    tok2vec = {"@architectures": "tacenda.DocTensor.v1", "source": source, "width": width}
-    return {"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}}
-
-
-@pytest.mark.parametrize("target", ["tensor", "read_too_early"])
-def test_reader_before_the_writer_is_told_to_change_places(toy, target):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("tagger", config=reader(target)).add_label("N")
-    component = add(nlp, "toy", target=target)
+def test_reader_before_the_writer_of_an_extension_is_told_to_change_places(toy):
+    nlp = stock("tagger", tagger=reader("read_too_early"))
     with pytest.raises(ConfigurationError, match=r"'tagger' reads .*: move 'toy' before it"):
-        component.initialize(artifact=toy)
-
-
-def test_listener_before_the_component_it_listens_to_is_told_to_change_places(toy):
-    nlp = stock("tagger", "toy", upstream="toy")
-    with pytest.raises(ConfigurationError, match="move 'toy' before it"):
-        nlp.get_pipe("toy").initialize(artifact=toy)
+        add(nlp, "toy", toy, target="read_too_early")
 
 
 def test_reader_without_a_width_before_the_writer_is_told_to_change_places(toy):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("tagger", config=reader(width=None)).add_label("N")
-    add(nlp, "toy")
+    nlp = stock("tagger", "toy", tagger=reader(width=None))
     with pytest.raises(ConfigurationError, match="move the embedding component before it"):
         nlp.initialize()
 
 
 def test_reader_of_an_earlier_writer_may_come_before_another(toy):
-    nlp = spacy.blank("en")
-    add(nlp, "first").initialize(artifact=toy)
-    nlp.add_pipe("tagger", config=reader()).add_label("N")
-    add(nlp, "second").initialize(artifact=toy)
+    nlp = stock("first", "tagger", "second", tagger=reader())
+    for name in ("first", "second"):
+        nlp.get_pipe(name).initialize(artifact=toy)
     nlp.initialize()
     assert nlp(TEXT)[0].tag_ == "N"
 
 
 # -- a second writer -----------------------------------------------------------------------------------
+
+
+def overwriting(warnings):
+    return [str(each.message) for each in warnings if "overwrites" in str(each.message)]
 
 
 @pytest.mark.parametrize(
@@ -252,52 +238,37 @@ def test_reader_of_an_earlier_writer_may_come_before_another(toy):
     ],
 )
 def test_second_writer_is_announced_once_in_either_order(toy, order, match, recwarn):
-    @spacy.Language.component("third_party", assigns=["doc.tensor"])
-    def third_party(doc):
-        doc.tensor = np.zeros((len(doc), 3), "f")
-        return doc
-
-    nlp = spacy.blank("en")
-    for name in order:
-        if name == "tok2vec":
-            nlp.add_pipe(name, config={"model": TOK2VEC})
-        elif name == "third_party":
-            nlp.add_pipe(name)
-        else:
-            add(nlp, name)
+    nlp = stock(*order)
     for name in order:
         if name.endswith("toy"):
             nlp.get_pipe(name).initialize(artifact=toy)
-    found = [str(each.message) for each in recwarn if "overwrites" in str(each.message)]
-    assert len(found) == 1
-    assert re.search(match, found[0])
+    [found] = overwriting(recwarn)
+    assert re.search(match, found)
 
 
-def test_two_writers_with_a_reader_between_are_no_news(toy, recwarn):
-    nlp = spacy.blank("en")
-    add(nlp, "toy").initialize(artifact=toy)
-    nlp.add_pipe("tagger", config=reader()).add_label("N")
-    nlp.add_pipe("tok2vec", config={"model": TOK2VEC})
-    nlp.initialize()
-    nlp(TEXT)
-    assert not [each for each in recwarn if "overwrites" in str(each.message)]
-
-
-def test_tok2vec_that_reads_the_tensor_before_it_writes_it_is_no_news(toy, recwarn):
-    nlp = spacy.blank("en")
-    add(nlp, "toy").initialize(artifact=toy)
-    nlp.add_pipe("tok2vec", config={"model": reader()["model"]["tok2vec"]})
-    nlp.add_pipe("tagger", config=listener("tok2vec")).add_label("N")
+@pytest.mark.parametrize(
+    ("order", "configs"),
+    [
+        (("toy", "tagger", "tok2vec"), {"tagger": reader()}),
+        (("toy", "tok2vec", "tagger"), {"tok2vec": {"model": reader()["model"]["tok2vec"]}}),
+    ],
+    ids=["a reader between two writers", "a tok2vec that reads the tensor before it writes it"],
+)
+def test_vectors_that_are_read_before_they_are_overwritten_are_no_news(
+    toy, order, configs, recwarn
+):
+    nlp = stock(*order, **configs)
+    nlp.get_pipe("toy").initialize(artifact=toy)
     nlp.initialize()
     assert nlp(TEXT)[0].tag_ == "N"
-    assert not [each for each in recwarn if "overwrites" in str(each.message)]
+    assert not overwriting(recwarn)
 
 
 def test_extension_with_two_writers_is_announced(toy):
     nlp = spacy.blank("en")
-    add(nlp, "first", target="same_place").initialize(artifact=toy)
+    add(nlp, "first", toy, target="same_place")
     with pytest.warns(UserWarning, match="overwrites what 'first' wrote to doc._.same_place"):
-        add(nlp, "second", target="same_place").initialize(artifact=toy)
+        add(nlp, "second", toy, target="same_place")
 
 
 # -- spaCy's analysis ----------------------------------------------------------------------------------
@@ -326,16 +297,13 @@ def test_analysis_says_who_writes_what_and_who_reads_it(toy):
 
 
 def test_analysis_finds_vectors_that_are_read_before_they_are_written(toy):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("tagger", config=reader())
-    add(nlp, "toy")
+    nlp = stock("tagger", "toy", tagger=reader())
     nlp.add_pipe("sentencizer")
     assert nlp.analyze_pipes()["problems"]["tagger"] == ["doc.tensor"]
 
 
 def test_analysis_of_a_saved_pipeline_is_the_same(toy, tmp_path):
     nlp = spacy.blank("en")
-    add(nlp, "toy", target="analysed").initialize(artifact=toy)
-    nlp.to_disk(tmp_path / "pipeline")
-    loaded = spacy.load(tmp_path / "pipeline")
+    add(nlp, "toy", toy, target="analysed")
+    loaded = reload(nlp, tmp_path / "pipeline")
     assert loaded.analyze_pipes()["summary"] == nlp.analyze_pipes()["summary"]

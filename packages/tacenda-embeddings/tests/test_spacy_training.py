@@ -5,6 +5,7 @@ import pytest
 import spacy
 from spacy.training import Example
 
+from support.pipelines import add, pipeline, reload
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings.spacy.doc_tensor import doc_tensor
 
@@ -15,22 +16,11 @@ DATA = [
 ]  # fmt: skip
 WIDTH = 8
 VECTORS = {"@architectures": "tacenda.DocTensor.v1"}
-HASH = {
-    "@architectures": "spacy.MultiHashEmbed.v2",
-    "width": 16,
-    "attrs": ["NORM", "SHAPE"],
-    "rows": [50, 50],
-    "include_static_vectors": False,
-}
 STATIC = {"@architectures": "spacy.MultiHashEmbed.v2", "width": 16, "attrs": ["NORM"], "rows": [50],
           "include_static_vectors": True}  # fmt: skip
-CNN = {
-    "@architectures": "spacy.MaxoutWindowEncoder.v2",
-    "width": 16,
-    "depth": 1,
-    "window_size": 1,
-    "maxout_pieces": 3,
-}
+HASH = {**STATIC, "attrs": ["NORM", "SHAPE"], "rows": [50, 50], "include_static_vectors": False}
+CNN = {"@architectures": "spacy.MaxoutWindowEncoder.v2", "width": 16, "depth": 1, "window_size": 1,
+       "maxout_pieces": 3}  # fmt: skip
 
 
 def concat(width=None, **embeds):
@@ -60,19 +50,7 @@ LAYERS = {
 
 
 def head(kind, tok2vec):
-    if kind == "tagger":
-        return {"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}}
-    return {
-        "model": {
-            "@architectures": "spacy.TransitionBasedParser.v2",
-            "state_type": "ner",
-            "extra_state_tokens": False,
-            "hidden_width": 16,
-            "maxout_pieces": 2,
-            "use_upper": True,
-            "tok2vec": tok2vec,
-        }
-    }
+    return {"model": {"tok2vec": tok2vec, **({"hidden_width": 16} if kind == "ner" else {})}}
 
 
 def build(toy, kind, tok2vec, **config):
@@ -80,8 +58,7 @@ def build(toy, kind, tok2vec, **config):
     rng = np.random.default_rng(0)
     for word in " ".join(text for text, *_ in DATA).split():
         nlp.vocab.set_vector(word, rng.normal(size=5).astype("f"))
-    component = nlp.add_pipe("token_embeddings", config={"embedder": "toy", **config})
-    component.initialize(artifact=toy)
+    add(nlp, "token_embeddings", toy, **config)
     nlp.add_pipe(kind, config=head(kind, tok2vec))
     examples = [
         Example.from_dict(nlp.make_doc(text), {"tags": tags, "entities": spans})
@@ -116,8 +93,7 @@ def test_stock_head_learns_and_survives_the_disk(toy, tmp_path, kind, layers):
         assert tags == [gold for _, gold, _ in DATA]
     else:
         assert spans == [gold for *_, gold in DATA]
-    nlp.to_disk(tmp_path / "pipeline")
-    assert annotated(spacy.load(tmp_path / "pipeline")) == (tags, spans)
+    assert annotated(reload(nlp, tmp_path / "pipeline")) == (tags, spans)
 
 
 def test_head_reads_an_extension(toy):
@@ -129,11 +105,10 @@ def test_head_reads_an_extension(toy):
 def test_order_of_layers_in_the_configuration_does_not_matter(toy, tmp_path):
     """spaCy sorts sections when it saves a configuration: 'z' comes back after 'a'."""
     nlp = train(toy, "tagger", concat(16, z=VECTORS, a=HASH), steps=3)
-    nlp.to_disk(tmp_path / "pipeline")
-    loaded = spacy.load(tmp_path / "pipeline")
+    loaded = reload(nlp, tmp_path / "pipeline")
     doc, again = nlp.make_doc(DATA[0][0]), loaded.make_doc(DATA[0][0])
-    for pipeline, each in ((nlp, doc), (loaded, again)):
-        pipeline.get_pipe("token_embeddings")(each)
+    for owner, each in ((nlp, doc), (loaded, again)):
+        owner.get_pipe("token_embeddings")(each)
     scores = nlp.get_pipe("tagger").model.predict([doc])[0]
     np.testing.assert_array_equal(loaded.get_pipe("tagger").model.predict([again])[0], scores)
 
@@ -157,8 +132,7 @@ def test_prediction_after_initialization_without_the_component_says_so(
 ):
     nlp, examples, _ = build(toy, "tagger", tok2vec)
     if saved:
-        nlp.to_disk(tmp_path / "pipeline")
-        nlp = spacy.load(tmp_path / "pipeline")
+        nlp = reload(nlp, tmp_path / "pipeline")
     with pytest.raises(ConfigurationError, match="no vectors for a document of 5 tokens"):
         nlp(DATA[0][0], disable=["token_embeddings"])
     assert nlp(DATA[0][0])[0].tag_
@@ -181,9 +155,7 @@ def test_merged_tokens_are_named_as_the_reason(toy):
     ("target", "source"), [("written_aside", "tensor"), ("tensor", "written_aside")]
 )
 def test_source_that_another_name_is_written_for_is_told_that_name(toy, target, source):
-    nlp = spacy.blank("en")
-    add = {"embedder": "toy", "target": target}
-    nlp.add_pipe("token_embeddings", config=add).initialize(artifact=toy)
+    nlp = pipeline(toy, target=target)
     nlp.add_pipe("tagger", config=head("tagger", {**VECTORS, "source": source})).add_label("N")
     place = "doc.tensor" if target == "tensor" else f"doc._.{target}"
     with pytest.raises(
@@ -210,8 +182,7 @@ def test_unknown_width_says_what_to_do(toy):
 def test_width_of_appended_columns_is_announced(toy):
     nlp = spacy.blank("en")
     for name in ("first", "second"):
-        nlp.add_pipe("token_embeddings", name=name, config={"embedder": "toy", "mode": "append"})
-        nlp.get_pipe(name).initialize(artifact=toy)
+        add(nlp, name, toy, mode="append")
     nlp.add_pipe("tagger", config=head("tagger", VECTORS))
     example = Example.from_dict(nlp.make_doc("the cat"), {"tags": ["DET", "N"]})
     nlp.initialize(lambda: [example])
@@ -231,11 +202,8 @@ def test_width_of_appended_columns_is_announced(toy):
         ({**VECTORS, "dropout": 1.0}, "dropout"),
         ({**VECTORS, "scale": 0}, "scale"),
         ({**VECTORS, "projection": 0}, "projection"),
-        ({"@architectures": "tacenda.ConcatEmbed.v1", "embeds": {}}, "name at least one layer"),
-        (
-            {"@architectures": "tacenda.ConcatEmbed.v1", "embeds": {"a": 3}},
-            "embeds.a is not a layer",
-        ),
+        (concat(), "name at least one layer"),
+        (concat(a=3), "embeds.a is not a layer"),
     ],
 )
 def test_bad_layer_setting_is_named(layer, match):
@@ -244,8 +212,7 @@ def test_bad_layer_setting_is_named(layer, match):
 
 
 def test_rows_are_read_as_they_are_or_brought_to_one_scale(toy):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("token_embeddings", config={"embedder": "toy"}).initialize(artifact=toy)
+    nlp = pipeline(toy)
     doc, empty = nlp("the  cat"), nlp("")
 
     def rows(**settings):
@@ -276,9 +243,7 @@ def test_gradient_reaches_every_layer_but_not_the_vectors(toy):
 
 def test_dropout_zeroes_its_share_of_the_entries_in_training_and_none_in_prediction(toy):
     """Of 8000 entries the share is off by more than 0.03 less than once in a million runs."""
-    nlp = spacy.blank("en")
-    nlp.add_pipe("token_embeddings", config={"embedder": "toy"}).initialize(artifact=toy)
-    doc = nlp("the cat saw a dog " * 200)
+    doc = pipeline(toy)("the cat saw a dog " * 200)
     layer = doc_tensor(width=toy.width, dropout=0.3, normalize=False)
     [predicted] = layer.predict([doc])
     np.testing.assert_array_equal(predicted, doc.tensor)

@@ -10,6 +10,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 import tacenda
+from support.pipelines import add, pipeline, reload
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings import LDS
@@ -21,14 +22,12 @@ TEXT = [
     ["the", "dog", "ate", "the", "red", "bird", "."],
 ] * 60  # fmt: skip
 TAGS = [["DET", "N", "V", "DET", "N", "P"], ["DET", "N", "V", "DET", "N", "P"]]
-LAYERS = {
-    "doc_tensor": {"@architectures": "tacenda.DocTensor.v1"},
-    "listener": {
-        "@architectures": "spacy.Tok2VecListener.v1",
-        "width": 8,
-        "upstream": "token_embeddings",
-    },
+LISTENER = {
+    "@architectures": "spacy.Tok2VecListener.v1",
+    "width": 8,
+    "upstream": "token_embeddings",
 }
+LAYERS = {"doc_tensor": {"@architectures": "tacenda.DocTensor.v1"}, "listener": LISTENER}
 MISMATCH = "'tagger' had other vectors in training than 'token_embeddings'"
 
 
@@ -44,10 +43,8 @@ def examples(nlp):
 
 
 def build(model, layer="doc_tensor"):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("token_embeddings", config={"embedder": "toy"}).initialize(artifact=model)
-    tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": LAYERS[layer]}
-    nlp.add_pipe("tagger", config={"model": tagger})
+    nlp = pipeline(model)
+    nlp.add_pipe("tagger", config={"model": {"tok2vec": LAYERS[layer]}})
     return nlp
 
 
@@ -57,6 +54,10 @@ def train(nlp, optimizer=None):
     for _ in range(3):
         nlp.update(examples(nlp), sgd=optimizer, annotates=["token_embeddings"])
     return nlp
+
+
+def initialize_from(nlp, folder):
+    nlp.config["initialize"]["components"]["token_embeddings"] = {"artifact": str(folder)}
 
 
 @pytest.fixture(autouse=True)
@@ -90,8 +91,7 @@ def test_a_model_put_under_a_trained_layer_is_announced_once(toy, other, layer):
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_saved_pipeline_knows_what_it_was_trained_on(toy, other, tmp_path, layer):
-    train(build(toy, layer)).to_disk(tmp_path / "nlp")
-    nlp = spacy.load(tmp_path / "nlp")
+    nlp = reload(train(build(toy, layer)), tmp_path / "nlp")
     assert announced(nlp, "the cat") == []
     shutil.rmtree(tmp_path / "nlp" / "token_embeddings" / "model")
     other.save(tmp_path / "nlp" / "token_embeddings" / "model")
@@ -107,31 +107,24 @@ def test_training_again_on_another_model_is_silent(toy, other, tmp_path, layer):
     nlp = train(build(toy, layer))
     nlp.config["initialize"]["components"] = {}
     other.save(tmp_path / "other")
-    nlp.config["initialize"]["components"]["token_embeddings"] = {
-        "artifact": str(tmp_path / "other")
-    }
+    initialize_from(nlp, tmp_path / "other")
     assert announced(train, nlp) == []
-    nlp.to_disk(tmp_path / "nlp")
-    assert announced(spacy.load(tmp_path / "nlp"), "the cat") == []
+    assert announced(reload(nlp, tmp_path / "nlp"), "the cat") == []
 
 
 def test_training_that_goes_on_after_the_announcement_is_silent_from_then_on(toy, other, tmp_path):
-    train(build(toy)).to_disk(tmp_path / "nlp")
-    nlp = spacy.load(tmp_path / "nlp")
+    nlp = reload(train(build(toy)), tmp_path / "nlp")
     with pytest.warns(UserWarning, match=MISMATCH):
         nlp.get_pipe("token_embeddings").initialize(artifact=other)
     assert announced(train, nlp, nlp.resume_training()) == []
-    nlp.to_disk(tmp_path / "more")
-    assert announced(spacy.load(tmp_path / "more"), "the cat") == []
+    assert announced(reload(nlp, tmp_path / "more"), "the cat") == []
 
 
 def test_a_sourced_tagger_is_compared_with_the_component_it_comes_to(toy, other):
     trained = train(build(toy))
     for model in (toy, other):
         nlp = spacy.blank("en")
-        nlp.add_pipe("token_embeddings", name="vectors", config={"embedder": "toy"}).initialize(
-            artifact=model
-        )
+        add(nlp, "vectors", model)
         nlp.add_pipe("tagger", source=trained)
         if model is toy:
             assert announced(nlp, "the cat") == []
@@ -143,9 +136,7 @@ def test_a_sourced_tagger_is_compared_with_the_component_it_comes_to(toy, other)
 def test_a_frozen_tagger_hears_of_another_model_when_the_rest_is_initialized(toy, other, tmp_path):
     nlp = train(build(toy))
     other.save(tmp_path / "other")
-    nlp.config["initialize"]["components"]["token_embeddings"] = {
-        "artifact": str(tmp_path / "other")
-    }
+    initialize_from(nlp, tmp_path / "other")
     with nlp.select_pipes(disable=["tagger"]):
         nlp.initialize(lambda: examples(nlp))
     with pytest.warns(UserWarning, match=MISMATCH):
@@ -195,8 +186,7 @@ def test_another_output_of_a_model_is_another_input(lds):
 
 
 def test_a_model_of_another_language_is_announced_once(toy):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("token_embeddings", config={"embedder": "toy"}).initialize(artifact=toy)
+    nlp = pipeline(toy)
     text = "un chat voit une souris rouge et la mange . " * 110
     with pytest.warns(UserWarning, match=r"'token_embeddings' does not know 90% of the"):
         nlp(text)
@@ -205,13 +195,9 @@ def test_a_model_of_another_language_is_announced_once(toy):
 
 def test_punctuation_that_the_model_does_not_know_is_announced(toy_class):
     class Corpus:
-        vocabulary = tacenda.Corpus.from_sentences(
-            [line.split() for line in ["cats, dogs, a b c"]]
-        ).vocabulary
+        vocabulary = tacenda.Corpus.from_sentences([["cats,", "dogs,", "a", "b", "c"]]).vocabulary
 
-    nlp = spacy.blank("en")
-    component = nlp.add_pipe("token_embeddings", config={"embedder": "toy"})
-    component.initialize(artifact=toy_class().fit(Corpus))
+    nlp = pipeline(toy_class().fit(Corpus))
     with pytest.warns(UserWarning, match="100% of the pipeline's punctuation marks"):
         nlp("a b c, " * 260)
 
@@ -225,8 +211,7 @@ def test_tokens_of_a_training_are_looked_at_when_it_begins(toy):
 
 
 def test_known_tokens_few_tokens_and_whitespace_are_no_news(toy):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("token_embeddings", config={"embedder": "toy"}).initialize(artifact=toy)
+    nlp = pipeline(toy)
     assert announced(nlp, "quite unknown words") == []
     assert announced(nlp, "the cat saw a mouse .      \n" * 200) == []
     assert announced(nlp, "quite unknown words" * 500) == []

@@ -36,9 +36,8 @@ def test_a_word_without_a_vector_has_no_neighbours():
         nearest_words(model, "nothing", 5)
 
 
-def test_cosines_of_a_text_count_its_tokens_that_have_vectors(tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("a a nothing\n\nb\n", encoding="utf8")
+def test_cosines_of_a_text_count_its_tokens_that_have_vectors(write_file):
+    text = write_file("text.txt", "a a nothing\n\nb\n")
     model = Table(a=[1, 0], b=[0, 2])
     assert compare(model, model, text, "whitespace").n_vectors == 3
     text.write_text("nothing\n", encoding="utf8")

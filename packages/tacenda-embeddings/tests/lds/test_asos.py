@@ -122,19 +122,22 @@ def along_mean(system, statistics):
     return -0.5 * np.log(2 * np.pi * (system.m @ system.D @ system.m))
 
 
+def dense_gain(oracles, system, Psi, n):
+    """One more token in a long window: E[log p(w_1..w_n)] less E[log p(w_1..w_n-1)], no recursion."""
+    longer, shorter = (oracles.expected_log_likelihood(system, Psi, k) for k in (n, n - 1))
+    return longer - shorter - oracles.log_likelihood_without_dynamics(Psi[0])
+
+
 @pytest.mark.parametrize("noise", KINDS)
 def test_likelihood_is_that_of_a_dense_gaussian(
     noise, rng, oracles, parameters_of, with_diagonal_noise
 ):
-    """One more token in a long window: E[log p(w_1..w_n)] less E[log p(w_1..w_n-1)], no recursion."""
     system = oracles.random_system(rng, V=4, h=2, radius=0.6, with_mean=False)
     if noise != "full":
         system = with_diagonal_noise(system, noise)
     data = oracles.random_system(rng, V=4, h=2, radius=0.5, with_mean=False)
     Psi = oracles.model_moments(data, 30)
-    per_token = oracles.expected_log_likelihood(system, Psi, 30)
-    per_token -= oracles.expected_log_likelihood(system, Psi, 29)
-    expected = per_token - oracles.log_likelihood_without_dynamics(Psi[0])
+    expected = dense_gain(oracles, system, Psi, 30)
     moments = oracles.DenseMoments(Psi, system.m)
     found = expectation(parameters_of(system, noise), moments, 30)
     assert found.likelihood_gain == pytest.approx(expected, abs=1e-8)
@@ -143,9 +146,7 @@ def test_likelihood_is_that_of_a_dense_gaussian(
 def test_likelihood_where_the_mean_direction_has_no_variance(rng, oracles, parameters_of):
     system = oracles.random_system(rng, V=4, h=2, radius=0.6)
     Psi = oracles.model_moments(system, 25)
-    per_token = oracles.expected_log_likelihood(system, Psi, 25)
-    per_token -= oracles.expected_log_likelihood(system, Psi, 24)
-    expected = per_token - oracles.log_likelihood_without_dynamics(Psi[0])
+    expected = dense_gain(oracles, system, Psi, 25)
     moments = oracles.DenseMoments(Psi, system.m)
     found = expectation(parameters_of(system), moments, 25)
     assert found.likelihood_gain == pytest.approx(expected, abs=1e-9)
@@ -178,9 +179,7 @@ def test_noise_along_the_mean_direction_is_conditioned_on(
     assert found.likelihood_gain == pytest.approx(gain, abs=1e-8)
     if noise == "spherical":  # nothing to condition on: noise along m is independent of the rest
         projected = system._replace(D=U @ (U.T @ system.D @ U) @ U.T)
-        same = oracles.expected_log_likelihood(projected, Psi, 25)
-        same -= oracles.expected_log_likelihood(projected, Psi, 24)
-        same -= oracles.log_likelihood_without_dynamics(Psi[0])
+        same = dense_gain(oracles, projected, Psi, 25)
         assert found.likelihood_gain == pytest.approx(same, abs=1e-8)
 
 

@@ -38,10 +38,9 @@ def text_of(rng, n_lines, n_words=30):
 
 
 @pytest.mark.parametrize("partition_bytes", [9, 40, 10**6])
-def test_counts_are_those_of_one_machine(client, tmp_path, partition_bytes):
+def test_counts_are_those_of_one_machine(client, write_file, partition_bytes):
     """Parts of less than a line, of less than the lags, and of everything."""
-    path = tmp_path / "text.txt"
-    path.write_text(text_of(np.random.default_rng(0), 8))
+    path = write_file("text.txt", text_of(np.random.default_rng(0), 8))
     corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=partition_bytes)
     assert_same(
         on_cluster.count_lags(corpus, 5), LaggedCounts.from_corpus(Corpus.from_text(path), 5)
@@ -49,18 +48,16 @@ def test_counts_are_those_of_one_machine(client, tmp_path, partition_bytes):
 
 
 @pytest.mark.parametrize("text", ["a\n", "a b\n", "\n\na\n\n\nb\n\n"])
-def test_a_stream_shorter_than_the_lags_goes_round(client, tmp_path, text):
-    path = tmp_path / "text.txt"
-    path.write_text(text)
+def test_a_stream_shorter_than_the_lags_goes_round(client, write_file, text):
+    path = write_file("text.txt", text)
     corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=2)
     assert_same(
         on_cluster.count_lags(corpus, 7), LaggedCounts.from_corpus(Corpus.from_text(path), 7)
     )
 
 
-def test_pieces_of_rows_make_the_same_matrices(client, tmp_path, monkeypatch):
-    path = tmp_path / "text.txt"
-    path.write_text(text_of(np.random.default_rng(1), 300))
+def test_pieces_of_rows_make_the_same_matrices(client, write_file, tmp_path, monkeypatch):
+    path = write_file("text.txt", text_of(np.random.default_rng(1), 300))
     monkeypatch.setattr(on_cluster, "_PIECE_BYTES", 2000)
     corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=1500)
     assert len(on_cluster._row_bounds(corpus.type_counts)) > 3
@@ -70,18 +67,16 @@ def test_pieces_of_rows_make_the_same_matrices(client, tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == ["text.txt"]
 
 
-def test_counts_are_saved_and_added_like_any_others(client, tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text(text_of(np.random.default_rng(2), 30))
+def test_counts_are_saved_and_added_like_any_others(client, write_file, tmp_path):
+    path = write_file("text.txt", text_of(np.random.default_rng(2), 30))
     there = on_cluster.count_lags(ClusterCorpus.from_text(path, client=client), 2)
     here = LaggedCounts.from_corpus(Corpus.from_text(path), 2)
     there.save(tmp_path / "counts")
     assert_same(LaggedCounts.load(tmp_path / "counts") + here, here + here)
 
 
-def test_an_lds_has_the_parameters_of_one_machine(client, tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text(text_of(np.random.default_rng(3), 200, 60))
+def test_an_lds_has_the_parameters_of_one_machine(client, write_file):
+    path = write_file("text.txt", text_of(np.random.default_rng(3), 200, 60))
     corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=2000)
     there = on_cluster.fit(LDS(n_states=4), corpus)
     here = LDS(n_states=4).fit(Corpus.from_text(path))
@@ -90,10 +85,8 @@ def test_an_lds_has_the_parameters_of_one_machine(client, tmp_path):
     assert there.fitted_on == here.fitted_on
 
 
-def test_what_cannot_be_counted_is_a_clear_error(client, tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("a b\n")
-    corpus = ClusterCorpus.from_text(path, client=client)
+def test_what_cannot_be_counted_is_a_clear_error(client, write_file):
+    corpus = ClusterCorpus.from_text(write_file("text.txt", "a b\n"), client=client)
     with pytest.raises(ConfigurationError, match="at least 1"):
         on_cluster.count_lags(corpus, 0)
     with pytest.raises(ConfigurationError, match="trained in steps"):

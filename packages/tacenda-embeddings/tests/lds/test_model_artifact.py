@@ -21,13 +21,8 @@ SENTENCES = [["a", "and", "."], [], ["unheard-of"], ["a"] * 40]
 def model(request):
     sentences = [list(s.words) for s in synthetic_text.generate(150, seed=1)]
     corpus = Corpus.from_sentences(sentences, max_vocabulary=80)
-    return LDS(
-        n_states=4,
-        subspace_iterations=2,
-        full_iterations=1,
-        kappa=3.0,
-        advanced={"noise": request.param},
-    ).fit(corpus)
+    small = {"n_states": 4, "subspace_iterations": 2, "full_iterations": 1, "kappa": 3.0}
+    return LDS(**small, advanced={"noise": request.param}).fit(corpus)
 
 
 @pytest.fixture
@@ -130,11 +125,8 @@ def test_a_compact_form_has_nearly_the_same_vectors(model, tmp_path, precision, 
     model.save(tmp_path / "compact", precision=precision)
     loaded = tacenda.load(tmp_path / "compact")
     assert loaded.precision == precision
-    for x, y in zip(
-        loaded.transform(SENTENCES, output=output),
-        model.transform(SENTENCES, output=output),
-        strict=True,
-    ):
+    found, expected = (each.transform(SENTENCES, output=output) for each in (loaded, model))
+    for x, y in zip(found, expected, strict=True):
         assert np.linalg.norm(x - y) <= error * np.linalg.norm(y)
 
 

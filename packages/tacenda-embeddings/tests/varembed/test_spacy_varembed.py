@@ -7,6 +7,7 @@ from numpy.testing import assert_array_equal
 from spacy.tokens import Doc
 from spacy.training import Example
 
+from support.pipelines import pipeline, reload
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings import LDS
 
@@ -21,14 +22,11 @@ def lds(corpus):
 
 @pytest.fixture
 def nlp(varembed):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("varembed_embeddings").initialize(artifact=varembed)
-    return nlp
+    return pipeline(varembed, "varembed_embeddings")
 
 
 def both(lds, varembed):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("lds_embeddings").initialize(artifact=lds)
+    nlp = pipeline(lds, "lds_embeddings")
     nlp.add_pipe("varembed_embeddings", config={"mode": "append"}).initialize(artifact=varembed)
     return nlp
 
@@ -47,10 +45,9 @@ def test_an_artifact_of_another_embedder_is_refused(lds, sumembed):
             component.initialize(artifact=model)
 
 
-def test_component_fits_on_raw_text(texts, tmp_path):
+def test_component_fits_on_raw_text(texts, write_file):
     pytest.importorskip("torch", reason="fitting needs torch")
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(map(" ".join, texts[:100])), encoding="utf8")
+    path = write_file("text.txt", "\n".join(map(" ".join, texts[:100])))
     nlp = spacy.blank("en")
     settings = {"width": 5, "epochs": 1, "advanced": {"hidden": 5, "negatives": 16}}
     nlp.add_pipe("varembed_embeddings").initialize(nlp=nlp, corpus=path, settings=settings)
@@ -61,25 +58,17 @@ def test_lds_and_varembed_stand_side_by_side_and_say_where(lds, varembed, tmp_pa
     nlp = both(lds, varembed)
     doc = nlp(Doc(nlp.vocab, words=["The", "cat", "saw"]))
     assert doc.tensor.shape == (3, lds.width + varembed.width)
-    columns = doc._.tensor_columns
-    assert columns == {
-        "lds_embeddings": [0, lds.width],
-        "varembed_embeddings": [lds.width, lds.width + varembed.width],
-    }
-    assert_array_equal(
-        doc.tensor[:, slice(*columns["varembed_embeddings"])],
-        varembed.vectors(["The", "cat", "saw"]),
-    )
-    nlp.to_disk(tmp_path / "p")
-    loaded = spacy.load(tmp_path / "p")
+    first, last = [0, lds.width], [lds.width, lds.width + varembed.width]
+    assert doc._.tensor_columns == {"lds_embeddings": first, "varembed_embeddings": last}
+    assert_array_equal(doc.tensor[:, lds.width :], varembed.vectors(["The", "cat", "saw"]))
+    loaded = reload(nlp, tmp_path / "p")
     assert_array_equal(loaded(Doc(loaded.vocab, words=["The", "cat", "saw"])).tensor, doc.tensor)
 
 
 def test_a_stock_tagger_learns_from_the_joint_tensor(lds, varembed, texts, tmp_path):
     nlp = both(lds, varembed)
     tok2vec = {"@architectures": "tacenda.DocTensor.v1", "projection": 24, "maxout_pieces": 2}
-    model = {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}
-    nlp.add_pipe("tagger", config={"model": model})
+    nlp.add_pipe("tagger", config={"model": {"tok2vec": tok2vec}})
     frequent = set(varembed.vocabulary.words[:12])
     examples = [
         Example.from_dict(
@@ -96,15 +85,9 @@ def test_a_stock_tagger_learns_from_the_joint_tensor(lds, varembed, texts, tmp_p
     nlp.config = config
     optimizer = nlp.initialize(lambda: examples)
     optimizer.learn_rate = 0.02
-    losses = []
-    for _ in range(20):
-        found: dict[str, float] = {}
-        nlp.update(examples, sgd=optimizer, losses=found, annotates=names)
-        losses.append(found["tagger"])
+    losses = [nlp.update(examples, sgd=optimizer, annotates=names)["tagger"] for _ in range(20)]
     assert losses[-1] < 0.5 * losses[0]
-    nlp.to_disk(tmp_path / "p")
-    loaded = spacy.load(tmp_path / "p")
-    for pipeline in (nlp, loaded):
-        doc = pipeline(Doc(pipeline.vocab, words=texts[0]))
+    for each in (nlp, reload(nlp, tmp_path / "p")):
+        doc = each(Doc(each.vocab, words=texts[0]))
         right = [token.tag_ == ("F" if token.text in frequent else "R") for token in doc]
         assert np.mean(right) > 0.8

@@ -11,6 +11,7 @@ from spacy.ml.staticvectors import StaticVectors
 from spacy.tokens import Doc
 from spacy.training import Example
 
+from support.pipelines import reload
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings import LDS, SumEmbed
 from tacenda_embeddings.spacy import vectors
@@ -29,6 +30,27 @@ def nlp(varembed):
 
 def blank():
     return spacy.blank("en", config={"nlp": {"vectors": {"@vectors": NAME}}})
+
+
+#: A tagger on what spaCy's static vectors say of a word.
+TAGGER = {"model": {"tok2vec": {
+    "@architectures": "spacy.Tok2Vec.v2",
+    "embed": {
+        "@architectures": "spacy.MultiHashEmbed.v2", "width": 16, "attrs": ["NORM"], "rows": [50],
+        "include_static_vectors": True,
+    },
+    "encode": {
+        "@architectures": "spacy.MaxoutWindowEncoder.v2", "width": 16, "depth": 1, "window_size": 1,
+        "maxout_pieces": 2,
+    },
+}}}  # fmt: skip
+
+
+def examples(nlp, texts):
+    return [
+        Example.from_dict(Doc(nlp.vocab, words=words), {"tags": [word[-1] for word in words]})
+        for words in texts[:20]
+    ]
 
 
 def test_tokens_have_the_models_vectors(nlp, varembed):
@@ -71,14 +93,12 @@ def test_meta_describes_them(nlp, varembed):
 
 
 def test_they_travel_with_the_pipeline_on_disk(nlp, tmp_path):
-    nlp.to_disk(tmp_path / "p")
-    loaded = spacy.load(tmp_path / "p")
+    loaded = reload(nlp, tmp_path / "p")
     assert isinstance(loaded.vocab.vectors, MorphologicalVectors)
     assert_array_equal(loaded(UNSEEN).vector, nlp(UNSEEN).vector)
     assert loaded.meta["vectors"] == nlp.meta["vectors"]
     assert loaded.vocab.vectors == nlp.vocab.vectors
-    blank().to_disk(tmp_path / "p")
-    assert spacy.load(tmp_path / "p").vocab.vectors.n_keys == 0
+    assert reload(blank(), tmp_path / "p").vocab.vectors.n_keys == 0
 
 
 def test_they_travel_with_the_pipeline_in_bytes(nlp):
@@ -119,31 +139,11 @@ def test_static_vectors_read_them_for_every_word(nlp, varembed):
 
 
 def test_a_tagger_with_include_static_vectors_trains_on_them(nlp, texts):
-    embed = {
-        "@architectures": "spacy.MultiHashEmbed.v2", "width": 16, "attrs": ["NORM"], "rows": [50],
-        "include_static_vectors": True,
-    }  # fmt: skip
-    encode = {
-        "@architectures": "spacy.MaxoutWindowEncoder.v2",
-        "width": 16, "depth": 1, "window_size": 1, "maxout_pieces": 2,
-    }  # fmt: skip
-    tok2vec = {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
-    nlp.add_pipe(
-        "tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec}}
-    )
-    examples = [
-        Example.from_dict(
-            Doc(nlp.vocab, words=words), {"words": words, "tags": [w[-1] for w in words]}
-        )
-        for words in texts[:20]
-    ]
-    optimizer = nlp.initialize(lambda: examples)
+    nlp.add_pipe("tagger", config=TAGGER)
+    gold = examples(nlp, texts)
+    optimizer = nlp.initialize(lambda: gold)
     optimizer.learn_rate = 0.02
-    losses = []
-    for _ in range(20):
-        found: dict[str, float] = {}
-        nlp.update(examples, sgd=optimizer, losses=found)
-        losses.append(found["tagger"])
+    losses = [nlp.update(gold, sgd=optimizer)["tagger"] for _ in range(20)]
     assert losses[-1] < 0.5 * losses[0]
 
 
@@ -188,8 +188,7 @@ def test_rows_are_found_by_keys_and_keys_by_rows(nlp, varembed):
 
 
 def test_keys_of_the_most_similar_words_are_strings_of_the_pipeline(nlp, varembed, tmp_path):
-    nlp.to_disk(tmp_path / "p")
-    for each in (nlp, spacy.load(tmp_path / "p")):
+    for each in (nlp, reload(nlp, tmp_path / "p")):
         query = each.vocab.vectors.get_batch([varembed.vocabulary.words[9]])
         keys, *_ = each.vocab.vectors.most_similar(query, n=5)
         words = [each.vocab.strings[key] for key in keys[0].tolist()]
@@ -197,39 +196,35 @@ def test_keys_of_the_most_similar_words_are_strings_of_the_pipeline(nlp, varembe
         assert set(words) <= set(varembed.vocabulary.words)
 
 
-def test_words_never_seen_are_made_once(nlp, varembed, monkeypatch):
-    asked = []
-    make = varembed.scaled_vectors
-    monkeypatch.setattr(
-        nlp.vocab.vectors.model, "scaled_vectors", lambda words: asked.extend(words) or make(words)
-    )
+def count_words_made(nlp, monkeypatch):
+    """Return a list of the words, call by call, that the model is asked for from now on, and what it makes of them."""
+    asked, make = [], nlp.vocab.vectors.model.scaled_vectors
+
+    def record(words):
+        asked.append(list(words))
+        return make(words)
+
+    monkeypatch.setattr(nlp.vocab.vectors.model, "scaled_vectors", record)
+    return asked, make
+
+
+def test_words_never_seen_are_made_once(nlp, monkeypatch):
+    asked, make = count_words_made(nlp, monkeypatch)
     keys = [nlp.vocab.strings.add(word) for word in (UNSEEN, "zzzz", UNSEEN)]
     first = nlp.vocab.vectors.get_batch(keys)
     assert_array_equal(nlp.vocab.vectors.get_batch(keys), first)
-    assert asked == [UNSEEN, "zzzz"]
+    assert asked == [[UNSEEN, "zzzz"]]
     assert_allclose(first[:2], make([UNSEEN, "zzzz"]), rtol=1e-6)
 
 
-def test_words_never_seen_are_kept_up_to_a_number(nlp, varembed, monkeypatch):
+def test_words_never_seen_are_kept_up_to_a_number(nlp, monkeypatch):
     """What is kept is let go whole when it would be too much; what is given is the same."""
     monkeypatch.setattr(vectors, "_KEPT_WORDS", 2)
-    table, asked = nlp.vocab.vectors, []
-    make = varembed.scaled_vectors
-    monkeypatch.setattr(
-        nlp.vocab.vectors.model,
-        "scaled_vectors",
-        lambda words: asked.append(list(words)) or make(words),
-    )
-    batches = [
-        ["zza", "zzb"],
-        ["zzb", "zzc"],
-        ["zzc", "zzb"],
-        ["zzd", "zze", "zzd", "zzf"],
-        ["zza"],
-    ]
-    for batch in batches:
-        keys = [nlp.vocab.strings.add(word) for word in batch]
-        assert_allclose(table.get_batch(keys), make(batch), rtol=1e-6)
+    asked, make = count_words_made(nlp, monkeypatch)
+    for batch in ("zza zzb", "zzb zzc", "zzc zzb", "zzd zze zzd zzf", "zza"):
+        words = batch.split()
+        found = nlp.vocab.vectors.get_batch([nlp.vocab.strings.add(word) for word in words])
+        assert_allclose(found, make(words), rtol=1e-6)
     assert asked == [["zza", "zzb"], ["zzb", "zzc"], ["zzd", "zze", "zzf"], ["zza"]]
 
 
@@ -274,10 +269,9 @@ def test_hashes_nobody_knows_have_no_vector(nlp):
 
 
 def test_they_cannot_be_changed_word_by_word(nlp):
-    with pytest.raises(ConfigurationError, match="that the model knows cannot be changed"):
-        nlp.vocab.set_vector("cat", np.zeros(8, "f"))
-    with pytest.raises(ConfigurationError, match="that the model knows cannot be changed"):
-        nlp.vocab.set_vector(UNSEEN, np.ones(8, "f"))
+    for word, vector in (("cat", np.zeros(8, "f")), (UNSEEN, np.ones(8, "f"))):
+        with pytest.raises(ConfigurationError, match="that the model knows cannot be changed"):
+            nlp.vocab.set_vector(word, vector)
 
 
 @pytest.mark.parametrize(
@@ -294,16 +288,12 @@ def test_words_without_a_known_morpheme_have_no_vector_and_are_similar_to_nothin
     assert nlp.vocab.strings[pair[0]] not in nlp.vocab.vectors
     with pytest.raises(KeyError):
         nlp.vocab.vectors[pair[0]]
-    for a, b in [
-        (one, other),
-        (one[0], other[0]),
-        (one, nlp("the cat")),
-        (one[:1], nlp("the cat")),
-    ]:
+    known = nlp("the cat")
+    for a, b in ((one, other), (one[0], other[0]), (one, known), (one[:1], known)):
         with pytest.warns(UserWarning, match="W008"):
             assert a.similarity(b) == 0.0
-    assert nlp("the cat").has_vector
-    assert not nlp("the cat")[0].is_oov
+    assert known.has_vector
+    assert not known[0].is_oov
     assert not nlp(UNSEEN)[0].is_oov
 
 
@@ -514,10 +504,10 @@ def test_another_process_gets_a_pipeline_with_them(nlp):
     def vector_of(nlp, text):  # here, so that the other process need not import this module
         return nlp(text).vector
 
-    found = joblib.Parallel(n_jobs=2)(
-        joblib.delayed(vector_of)(nlp, text) for text in ("the cat", UNSEEN)
+    calls = (joblib.delayed(vector_of)(nlp, text) for text in ("the cat", UNSEEN))
+    assert_array_equal(
+        joblib.Parallel(n_jobs=2)(calls), [nlp("the cat").vector, nlp(UNSEEN).vector]
     )
-    assert_array_equal(found, [nlp("the cat").vector, nlp(UNSEEN).vector])
 
 
 def test_a_model_of_context_is_refused(corpus):
@@ -548,36 +538,16 @@ def test_spacy_init_vectors_reads_the_exported_text(varembed, tmp_path):
 # -- what was trained on them ------------------------------------------------------------------------
 
 MISMATCH = "'tagger' had other vectors in training than the word vectors"
-STATIC = {
-    "@architectures": "spacy.Tok2Vec.v2",
-    "embed": {
-        "@architectures": "spacy.MultiHashEmbed.v2", "width": 8, "attrs": ["NORM"], "rows": [50],
-        "include_static_vectors": True,
-    },
-    "encode": {
-        "@architectures": "spacy.MaxoutWindowEncoder.v2", "width": 8, "depth": 1, "window_size": 1,
-        "maxout_pieces": 2,
-    },
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def other(varembed, corpus):
     """A model of the same words and width, with other vectors."""
-    made = SumEmbed(width=8, seed=5, advanced={"n_morphemes": 200})
-    return made.fit(corpus)
-
-
-def examples(nlp, texts):
-    docs = [Doc(nlp.vocab, words=words) for words in texts[:20]]
-    return [
-        Example.from_dict(doc, {"tags": [word[-1] for word in doc.text.split()]}) for doc in docs
-    ]
+    return SumEmbed(width=8, seed=5, advanced={"n_morphemes": 200}).fit(corpus)
 
 
 def trained(nlp, texts):
-    tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": STATIC}
-    nlp.add_pipe("tagger", config={"model": tagger})
+    nlp.add_pipe("tagger", config=TAGGER)
     optimizer = nlp.initialize(lambda: examples(nlp, texts))
     nlp.update(examples(nlp, texts), sgd=optimizer)
     return nlp

@@ -6,17 +6,9 @@ import pytest
 
 pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
 
+from support.varembed import tiny
 from tacenda_embeddings import SumEmbed, VarEmbed
 from tacenda_embeddings.testing import check_embedder
-
-
-def tiny(**advanced):
-    """Options of a model that is fitted in a moment, with these of the group ``advanced``."""
-    small = {"hidden": 6, "negatives": 16, "batch_streams": 8, "unrolled_tokens": 8}
-    if advanced.get("softmax") == "exact":
-        del small["negatives"]
-    return {"width": 6, "epochs": 1, "advanced": {**small, **advanced}}
-
 
 HAS_MORFESSOR = importlib.util.find_spec("morfessor") is not None
 CASES = {

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import tacenda
+from support.varembed import tiny
 from tacenda import Corpus
 from tacenda.errors import (
     ArtifactError,
@@ -15,15 +16,10 @@ from tacenda.errors import (
     NotFittedError,
     PluginUnavailableError,
 )
+from tacenda.testing.samples import STRANGE
 from tacenda_embeddings import SumEmbed, VarEmbed
 
 torch = pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
-
-
-def tiny(**advanced):
-    """Options of a model that is fitted in a moment, with these of the group ``advanced``."""
-    small = {"hidden": 6, "negatives": 16, "batch_streams": 8, "unrolled_tokens": 8}
-    return {"width": 6, "epochs": 1, "advanced": {**small, **advanced}}
 
 
 TINY = tiny()
@@ -85,12 +81,8 @@ def test_scaled_vectors_point_where_the_others_do(varembed, sumembed):
         rows, scaled = model.vectors(words), model.scaled_vectors(words)
         assert scaled.dtype == np.float32
         assert_allclose((scaled**2).mean(axis=1), 1, rtol=1e-5)
-        assert_allclose(
-            rows / np.linalg.norm(rows, axis=1, keepdims=True) * model.width**0.5,
-            scaled,
-            rtol=1e-4,
-            atol=1e-6,
-        )
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True) / model.width**0.5
+        assert_allclose(rows / lengths, scaled, rtol=1e-4, atol=1e-6)
     assert model.scaled_vectors([]).shape == (0, model.width)
 
 
@@ -106,18 +98,7 @@ def test_gensim_reads_the_exported_file(varembed, tmp_path):
 
 
 def test_strange_words_have_finite_vectors(varembed, sumembed):
-    words = [
-        "x" * 10_000,
-        "",
-        " ",
-        "12,5%",
-        "🙂🏽‍♀️",
-        "e\u0301\u0323",
-        "\x00",
-        "\ud800",
-        "NUM",
-        "</s>",
-    ]
+    words = [*STRANGE, "x" * 10_000, "12,5%", "e\u0301\u0323", "\ud800", "NUM"]
     for model in (varembed, sumembed):
         found = model.vectors(words)
         assert found.shape == (len(words), model.width)
@@ -136,13 +117,9 @@ def test_held_out_text_must_share_the_vocabulary(corpus):
 
 def test_nothing_is_said_of_words_before_fitting():
     model = VarEmbed()
-    for action in (
-        lambda: model.vocabulary,
-        lambda: model.pieces("a"),
-        lambda: model.entropy(["a"]),
-    ):
+    for act in (lambda: model.vocabulary, lambda: model.pieces("a"), lambda: model.entropy(["a"])):
         with pytest.raises(NotFittedError):
-            action()
+            act()
     assert model.width == 128
 
 

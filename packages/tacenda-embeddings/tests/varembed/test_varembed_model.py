@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 from scipy.stats import chisquare
 
+from support.varembed import tiny
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda_embeddings import VarEmbed
@@ -16,32 +17,12 @@ from tacenda_embeddings.varembed.settings import OUTPUTS
 torch = pytest.importorskip("torch", reason="fitting needs torch (tacenda-embeddings[varembed])")
 
 
-def tiny(**advanced):
-    """Options of a model that is fitted in a moment, with these of the group ``advanced``."""
-    small = {"hidden": 6, "negatives": 16, "batch_streams": 8, "unrolled_tokens": 8}
-    if advanced.get("softmax") == "exact":
-        del small["negatives"]
-    return {"width": 6, "epochs": 1, "advanced": {**small, **advanced}}
-
-
 TINY = tiny()
 
 
 def text(n=40):
-    line = [
-        "the",
-        "walker",
-        "walked",
-        "and",
-        "the",
-        "talker",
-        "talked",
-        "while",
-        "walking",
-        "and",
-        "talking",
-    ]
-    return [line[i % 5 :] for i in range(n)]
+    line = "the walker walked and the talker talked while walking and talking"
+    return [line.split()[i % 5 :] for i in range(n)]
 
 
 def count_training(monkeypatch):

@@ -6,21 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.trees import context_sum, context_sum_backward
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels import trees
 from tacenda.kernels.trees import Context
-
-
-def context_sum(table, ids, offsets, starts, ends, context, tails=None, threads=1):
-    text = trees.Spans(ids, offsets, starts, ends)
-    return trees.context_sum(table, text, context, tails, threads)
-
-
-def context_sum_backward(table, ids, offsets, starts, ends, context, before, grad, threads=1):
-    text = trees.Spans(ids, offsets, starts, ends)
-    return trees.context_sum_backward(table, text, context, before, grad, threads)
-
 
 BACKENDS = ("reference", "cpu")
 

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.hidden_markov import problem, stochastic
 from tacenda import kernels
 from tacenda.errors import KernelError
 from tacenda.kernels.hidden_markov import (
@@ -34,22 +35,6 @@ BACKENDS = ("reference", "cpu")
 def backend(request):
     with kernels.use(request.param):
         yield request.param
-
-
-def stochastic(rng, *shape):
-    found = rng.random(shape) + 0.01
-    return found / found.sum(axis=-2, keepdims=True)
-
-
-def problem(lengths, k=3, blocks=4, words=5, seed=0, dtype=np.float64):
-    rng = np.random.default_rng(seed)
-    offsets = np.cumsum([0, *lengths])
-    n = int(offsets[-1])
-    observed = Sequences(
-        rng.integers(0, blocks, n), rng.integers(0, words, n), rng.integers(0, 2, len(lengths)), offsets
-    )  # fmt: skip
-    tables = stochastic(rng, blocks, k, k), stochastic(rng, words, k), stochastic(rng, k, 2).T
-    return *(np.ascontiguousarray(table, dtype) for table in tables), observed
 
 
 def all_paths(A, o, s, observed, n):

@@ -9,19 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.trees import tree_softmax, tree_softmax_step
 from tacenda import kernels
 from tacenda.errors import KernelError
 from tacenda.kernels import trees
 from tacenda.kernels.trees import Codes
-
-
-def tree_softmax(vectors, words, codes, node_vectors, node_biases):
-    return trees.tree_softmax(vectors, words, codes, trees.Nodes(node_vectors, node_biases))
-
-
-def tree_softmax_step(vectors, words, codes, q, b, grad, sums, bias_sums, rate, threads=1):
-    nodes, own = trees.Nodes(q, b), trees.NodeSums(sums, bias_sums)
-    return trees.tree_softmax_step(vectors, words, codes, nodes, grad, own, rate, threads)
 
 
 def tree_softmax_distribution(vectors, codes, q, b):

@@ -1,33 +1,20 @@
 """Run by test_triton.py in a process of its own: the interpreter is chosen when triton is imported."""
 
+import functools
 import itertools
 
 import numpy as np
 import pytest
 import torch
 
+from support import hidden_markov
 from tacenda.errors import KernelError
 from tacenda.kernels import UnsupportedShape
 from tacenda.kernels.hidden_markov import Sequences, hmm_block, hmm_block_backward, triton
 from tacenda.testing.kernels import SAMPLES
 
 TOLERANCE = {np.float32: 1e-5, np.float64: 1e-12}
-
-
-def stochastic(rng, *shape):
-    found = rng.random(shape) + 0.01
-    return found / found.sum(axis=-2, keepdims=True)
-
-
-def problem(lengths, k=3, blocks=4, words=5, seed=0, dtype=np.float32):
-    rng = np.random.default_rng(seed)
-    offsets = np.cumsum([0, *lengths])
-    n = int(offsets[-1])
-    observed = Sequences(
-        rng.integers(0, blocks, n), rng.integers(0, words, n), rng.integers(0, 2, len(lengths)), offsets
-    )  # fmt: skip
-    tables = stochastic(rng, blocks, k, k), stochastic(rng, words, k), stochastic(rng, k, 2).T
-    return *(np.ascontiguousarray(table, dtype) for table in tables), observed
+problem = functools.partial(hidden_markov.problem, dtype=np.float32)
 
 
 def assert_agree(device, arguments, tolerance=1e-5):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from support.trees import context_sum, context_sum_backward, tree_softmax, tree_softmax_step
 from tacenda.kernels import UnsupportedShape, trees
 from tacenda.kernels.shared import adagrad
 from tacenda.kernels.trees import Codes, Context, triton
@@ -19,25 +20,6 @@ def samples(operation):
         (label, tuple(x for each in given for x in (each if isinstance(each, parts) else (each,))))
         for label, given in SAMPLES[operation]()
     ]
-
-
-def tree_softmax(vectors, words, codes, node_vectors, node_biases):
-    return trees.tree_softmax(vectors, words, codes, trees.Nodes(node_vectors, node_biases))
-
-
-def tree_softmax_step(vectors, words, codes, q, b, grad, sums, bias_sums, rate, threads=1):
-    nodes, own = trees.Nodes(q, b), trees.NodeSums(sums, bias_sums)
-    return trees.tree_softmax_step(vectors, words, codes, nodes, grad, own, rate, threads)
-
-
-def context_sum(table, ids, offsets, starts, ends, context, tails=None, threads=1):
-    text = trees.Spans(ids, offsets, starts, ends)
-    return trees.context_sum(table, text, context, tails, threads)
-
-
-def context_sum_backward(table, ids, offsets, starts, ends, context, before, grad, threads=1):
-    text = trees.Spans(ids, offsets, starts, ends)
-    return trees.context_sum_backward(table, text, context, before, grad, threads)
 
 
 TOLERANCE = 2e-5
