@@ -54,13 +54,7 @@ class command_line:  # noqa: N801 - it is called
 @pytest.fixture
 def printed(run):
     """What the command prints with these arguments, where it ends well."""
-
-    def printed(*arguments):
-        status, out, err = run(*arguments)
-        assert status == 0, err
-        return out
-
-    return printed
+    return lambda *arguments: run.well(*arguments)[0]
 
 
 @pytest.fixture
@@ -74,18 +68,6 @@ def refused(run):
         return err
 
     return refused
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Write a file of the test's folder and give its path."""
-
-    def write(name, content):
-        path = tmp_path / name
-        path.write_text(content, encoding="utf8")
-        return path
-
-    return write
 
 
 @pytest.fixture

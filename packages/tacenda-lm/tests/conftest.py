@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import support.timeless  # noqa: F401
+from support.files import write_file  # noqa: F401
 from support.modules import load_module
-from support.processes import command_line, no_child_left, printed, refused, write  # noqa: F401
+from support.processes import command_line, no_child_left, printed, refused  # noqa: F401
 from tacenda.errors import PluginUnavailableError
 
 collect_ignore: list[str] = []

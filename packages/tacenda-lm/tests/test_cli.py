@@ -15,14 +15,14 @@ TEXT = sample_sentences(120)
 
 
 @pytest.fixture
-def text(write):
-    return write("text.txt", "\n".join(map(" ".join, TEXT)) + "\n")
+def text(write_file):
+    return write_file("text.txt", "\n".join(map(" ".join, TEXT)) + "\n")
 
 
 @pytest.fixture
-def valid(write):
+def valid(write_file):
     lines = [*map(" ".join, sample_sentences(20, seed=1)), "zebra a0"]
-    return write("valid.txt", "\n".join(lines) + "\n")
+    return write_file("valid.txt", "\n".join(lines) + "\n")
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ def test_perplexity_is_shown_with_what_it_counts(printed, saved, valid):
 
 
 @pytest.fixture
-def scored(printed, saved, write):
+def scored(printed, saved, write_file):
     """The rows that ``tacenda lm score`` prints of three lines, the second of them blank."""
-    path = write("lines.txt", "a0 b0\n\nzebra\n")
+    path = write_file("lines.txt", "a0 b0\n\nzebra\n")
     return lambda *more: [
         line.split("\t") for line in printed("score", saved, path, *more).splitlines()
     ]
@@ -130,8 +130,8 @@ def test_generate_repeats_with_its_seed(printed, saved):
     assert best["log_prob"] >= second["log_prob"]
 
 
-def test_what_a_sentence_begins_with_is_split_as_the_text_of_the_fit(printed, write, tmp_path):
-    text, model = write("text.txt", "The cat, the dog sat.\n" * 3), tmp_path / "m"
+def test_what_a_sentence_begins_with_is_split_as_the_text_of_the_fit(printed, write_file, tmp_path):
+    text, model = write_file("text.txt", "The cat, the dog sat.\n" * 3), tmp_path / "m"
     printed("fit", "--text", text, "--tokenizer", "words", "--order", 2, "--output", model)
     apart, attached = (
         printed("generate", model, "--context", context, "--beam", 3, "-n", 1)
@@ -220,11 +220,13 @@ def test_a_tokenizer_that_is_not_kept_has_to_be_named(refused, printed, text, va
     assert "perplexity" in out
 
 
-def test_a_mixture_splits_text_as_its_components_were_fitted(refused, printed, write, tmp_path):
+def test_a_mixture_splits_text_as_its_components_were_fitted(
+    refused, printed, write_file, tmp_path
+):
     lines = ["Don't go, Jim.", "Go!"]
     model = KneserNey(order=2).fit(tacenda.Corpus.from_text(lines, tokenizer="words"))
     Mixture({"inner": Mixture([model]), "other": model}).save(tmp_path / "mixed")
-    file = write("lines.txt", "\n".join(lines))
+    file = write_file("lines.txt", "\n".join(lines))
     assert json.loads(printed("perplexity", tmp_path / "mixed", file, "--json"))["n_oov"] == 0
     other = KneserNey(order=2).fit(tacenda.Corpus.from_text(lines, vocabulary=model.vocabulary))
     Mixture([model, other]).save(tmp_path / "mixed-up")
@@ -256,11 +258,11 @@ def test_models_go_to_arpa_files_and_come_back(run, printed, refused, saved, val
 
 @pytest.mark.parametrize("source", ["model", "words", "clusters"])
 def test_a_model_of_the_words_of_another_can_be_mixed_with_it(
-    printed, text, valid, write, tmp_path, source
+    printed, text, valid, write_file, tmp_path, source
 ):
     words = sorted({word for sentence in TEXT for word in sentence})[:8]
-    write("words", f"<s> {' '.join(words[:4])} </s>\n" + "\n".join(words[3:]))
-    write("clusters", "".join(f"{i % 2}\t{word}\t{9 - i}\n" for i, word in enumerate(words)))
+    write_file("words", f"<s> {' '.join(words[:4])} </s>\n" + "\n".join(words[3:]))
+    write_file("clusters", "".join(f"{i % 2}\t{word}\t{9 - i}\n" for i, word in enumerate(words)))
     model, other = tmp_path / "model", tmp_path / "other"
     fit = ("fit", "--order", 2, "--vocabulary")
     printed(*fit, tmp_path / "words", "--text", text, "--output", model)
@@ -351,9 +353,11 @@ def test_undecodable_bytes_are_refused_or_replaced(run, printed, refused, saved,
         printed(*command, "--errors", "replace")
 
 
-def test_marks_are_refused_with_their_line_or_read_as_spaces(run, refused, saved, write, tmp_path):
-    path = write("marked.txt", "a0 b0\n<s> a0 </s>\n")
-    clean = write("clean.txt", "a0 b0\na0\n")
+def test_marks_are_refused_with_their_line_or_read_as_spaces(
+    run, refused, saved, write_file, tmp_path
+):
+    path = write_file("marked.txt", "a0 b0\n<s> a0 </s>\n")
+    clean = write_file("clean.txt", "a0 b0\na0\n")
     for command in (
         ("perplexity", saved, path),
         ("score", saved, path),
@@ -371,15 +375,15 @@ def test_marks_are_refused_with_their_line_or_read_as_spaces(run, refused, saved
     assert run("score", saved, path, "--blank-lines", "drop")[0] == 1
 
 
-def test_blank_lines_of_a_perplexity_count_when_asked(printed, saved, write):
-    path = write("lines.txt", "a0 b0\n\n\n")
+def test_blank_lines_of_a_perplexity_count_when_asked(printed, saved, write_file):
+    path = write_file("lines.txt", "a0 b0\n\n\n")
     for more, n in (((), 3), (("--blank-lines", "count"), 5)):
         assert json.loads(printed("perplexity", saved, path, "--json", *more))["n_tokens"] == n
 
 
 @pytest.mark.filterwarnings("always")
-def test_notes_are_lines_and_not_tracebacks(run, write, tmp_path):
-    path = write("text.txt", "a <unk> b\n<unk> a\n")
+def test_notes_are_lines_and_not_tracebacks(run, write_file, tmp_path):
+    path = write_file("text.txt", "a <unk> b\n<unk> a\n")
     _, _, err = run("fit", "--text", path, "--order", 2, "--output", tmp_path / "m")
     notes = [line for line in err.splitlines() if line.startswith("tacenda: note: ")]
     assert ["<unk> is written 2 times" in note for note in notes] == [True, False]
@@ -439,10 +443,13 @@ def test_a_save_that_was_killed_does_not_hinder_the_next(printed, refused, text,
     assert "holds other files" in refused("fit", "--text", text, "--output", tmp_path / "other")
 
 
-def test_text_that_the_model_was_fitted_to_is_announced(run, write, tmp_path):
+def test_text_that_the_model_was_fitted_to_is_announced(run, write_file, tmp_path):
     words = [f"w{i}" for i in range(40)]
     lines = [" ".join(random.Random(i).sample(words, 10)) for i in range(120)]
-    old, new = write("old.txt", "\n".join(lines[:60])), write("new.txt", "\n".join(lines[60:]))
+    old, new = (
+        write_file("old.txt", "\n".join(lines[:60])),
+        write_file("new.txt", "\n".join(lines[60:])),
+    )
     first, second = tmp_path / "first", tmp_path / "second"
     fit = ("fit", "--text", old, "--order")
     for text, said in ((old, True), (new, False)):

@@ -215,9 +215,9 @@ def test_a_perplexity_worse_than_any_guess_is_announced_once(monkeypatch, recwar
     assert not recwarn.list
 
 
-def test_perplexity_takes_text_in_any_form(model, write):
+def test_perplexity_takes_text_in_any_form(model, write_file):
     lines = ["a b", "c b a", "b"]
-    path = write("text.txt", "\n".join([*lines, "", " "]))
+    path = write_file("text.txt", "\n".join([*lines, "", " "]))
     corpus = Corpus.from_text(path, vocabulary=model.vocabulary)
     expected = model.perplexity([line.split() for line in lines]).to_dict()
     for text in (path, corpus, lines, (line for line in lines)):
@@ -234,8 +234,8 @@ LINES = ["a b", "c b a", "zebra"]
 
 
 @pytest.fixture
-def path(write):
-    return write("text.txt", "\n".join(LINES) + "\n")
+def path(write_file):
+    return write_file("text.txt", "\n".join(LINES) + "\n")
 
 
 def every_form(path, vocabulary):

@@ -20,13 +20,13 @@ def lm():
 
 
 @pytest.fixture
-def path(write):
-    return write("text.txt", "\n".join(LINES) + "\n")
+def path(write_file):
+    return write_file("text.txt", "\n".join(LINES) + "\n")
 
 
 @pytest.fixture
-def marked(write):
-    return write("marked.txt", "\n".join(MARKED) + "\n")
+def marked(write_file):
+    return write_file("marked.txt", "\n".join(MARKED) + "\n")
 
 
 # -- marks ---------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ import pytest
 from surprise.model_selection import train_test_split
 
 import support.timeless  # noqa: F401
-from support.processes import command_line, printed, refused, write  # noqa: F401
+from support.files import write_file  # noqa: F401
+from support.processes import command_line, printed, refused  # noqa: F401
 from tacenda_surprise.testing import dataset, small_dataset
 
 
@@ -41,9 +42,9 @@ def testset(parts):
 
 
 @pytest.fixture
-def file(write, triples):  # noqa: F811
+def file(write_file, triples):  # noqa: F811
     """The ratings as a file."""
-    return write("ratings.csv", "".join(f"{u},{i},{r}\n" for u, i, r in triples))
+    return write_file("ratings.csv", "".join(f"{u},{i},{r}\n" for u, i, r in triples))
 
 
 @pytest.fixture

@@ -60,9 +60,9 @@ def test_recommend_reads_the_folder_once(printed, saved, monkeypatch):
     assert reads == [saved]
 
 
-def test_evaluate_compares_lists(printed, file, write, triples):
+def test_evaluate_compares_lists(printed, file, write_file, triples):
     rows = (f"{u},{i},{r},{k}\n" for k, (u, i, r) in enumerate(triples))
-    timed = write("timed.csv", "".join(rows))
+    timed = write_file("timed.csv", "".join(rows))
     for options in ([], ["--time", 3]):
         out = printed("evaluate", timed, "--model", "pmf", *options, "-n", 5, "--json", *FAST)
         popularity, pmf = json.loads(out)["models"]
@@ -123,9 +123,9 @@ def test_min_ratings_counts_ratings_and_not_side_information(printed, trainset, 
     assert [item for item, _ in listed] == [item for item, _ in best]
 
 
-def test_evaluate_compares_all_models_if_none_is_named(printed, write):
+def test_evaluate_compares_all_models_if_none_is_named(printed, write_file):
     rows = "".join(f"{u} {i} {(u * i) % 5 + 1}\n" for u in range(8) for i in range(8))
-    out = printed("evaluate", write("ratings.txt", rows), "--json", "-n", 3)
+    out = printed("evaluate", write_file("ratings.txt", rows), "--json", "-n", 3)
     found = {row["model"] for row in json.loads(out)["models"]}
     assert {"popularity", "bias", "pmf", "conditional_pmf", "rbm", "conditional_rbm"} <= found
 
@@ -144,16 +144,19 @@ def test_a_file_that_is_not_utf8(printed, refused, tmp_path):
     assert "caf\xe9" in out
 
 
-def test_an_id_that_cannot_be_saved_is_refused_before_the_fit(refused, tmp_path, monkeypatch):
-    path = tmp_path / "ratings.csv"
-    path.write_bytes(b"+2AA-,x,3\nann,y,4\n")  # a lone surrogate in UTF-7
+def test_an_id_that_cannot_be_saved_is_refused_before_the_fit(
+    refused, write_file, tmp_path, monkeypatch
+):
+    path = write_file("ratings.csv", "+2AA-,x,3\nann,y,4\n")  # a lone surrogate in UTF-7
     monkeypatch.setattr(BiasOnly, "fit", lambda *_, **__: pytest.fail("it is fitted"))
     options = ("-o", tmp_path / "model", "--model", "bias", "--encoding", "utf-7")
     err = refused("fit", path, *options)
     assert "the user id '\\ud800' holds half of a surrogate pair" in err
 
 
-def test_lists_leave_out_what_is_rated_unless_told_otherwise(run, refused, saved, write, triples):
+def test_lists_leave_out_what_is_rated_unless_told_otherwise(
+    run, refused, saved, write_file, triples
+):
     rated = {item for user, item, _ in triples if user == "user 1"}
     asked = ("recommend", saved, "--user", "user 1", "-n", 1000, "--json")
 
@@ -166,7 +169,7 @@ def test_lists_leave_out_what_is_rated_unless_told_otherwise(run, refused, saved
     assert without
     assert not rated & without
     assert listed("--include-rated") == without | rated
-    newer = write("newer.csv", "".join(f"user 1,{item},3\n" for item in sorted(without)[:2]))
+    newer = write_file("newer.csv", "".join(f"user 1,{item},3\n" for item in sorted(without)[:2]))
     assert listed("--seen", newer) == without - set(sorted(without)[:2])
     new = ("recommend", saved, "--rate", "item 3=5", "-n", 1000, "--json")
     assert '"item 3"' not in run(*new)[1]
@@ -299,23 +302,23 @@ def test_what_a_folder_without_choices_cannot_tell_is_refused(run, refused, file
         assert "tacenda ratings fit" in unframed(err)
 
 
-def test_times_that_differ_by_a_second_tell_what_came_last(write):
+def test_times_that_differ_by_a_second_tell_what_came_last(write_file):
     start = 1_700_000_000
     rows = "".join(f"ann,film {k},{1 + k % 5},{start + 9 - k}\n" for k in range(10))
-    path = write("timed.csv", rows)
+    path = write_file("timed.csv", rows)
     ratings = read_ratings(path)
     times = read_times(path, ratings, None, (0, 1, 3), "utf-8")
     assert (times - start).tolist() == [9 - k for k in range(10)]
     _, last = split_last(ratings, times)
     assert last.items.raw[last.item_ids].tolist() == ["film 0", "film 1"]
-    path = write("timed.csv", rows + "ann,film 3,4,99\n")
+    path = write_file("timed.csv", rows + "ann,film 3,4,99\n")
     again = read_times(path, read_ratings(path, duplicates="last"), None, (0, 1, 3), "utf-8")
     assert again[3] == 99
 
 
 @pytest.mark.parametrize("separator", ["\t", "\\t", "tab"])
-def test_a_tab_may_be_typed_in_words(printed, file, write, separator):
-    tabs = write("tabs.txt", file.read_text().replace(",", "\t"))
+def test_a_tab_may_be_typed_in_words(printed, file, write_file, separator):
+    tabs = write_file("tabs.txt", file.read_text().replace(",", "\t"))
     given = ["--model", "bias", "--json"]
     found, expected = (
         json.loads(printed("evaluate", *arguments, *given))["models"][1]["mrr"]
@@ -330,16 +333,16 @@ def test_a_model_of_another_kind_recommends_nothing(refused):
     assert "en-lds-small holds the model LDS, which rates nothing" in said
 
 
-def test_checkpoints_inside_the_output_are_refused_before_the_fit(refused, write, tmp_path):
-    file, out = write("ratings.tsv", "u1\ti1\t3\nu2\ti1\t4\nu2\ti2\t1\n"), tmp_path / "out"
+def test_checkpoints_inside_the_output_are_refused_before_the_fit(refused, write_file, tmp_path):
+    file, out = write_file("ratings.tsv", "u1\ti1\t3\nu2\ti1\t4\nu2\ti2\t1\n"), tmp_path / "out"
     err = refused("fit", file, "-o", out, "--checkpoints", out / "inner", status=2)
     assert "name another folder" in err
     assert not out.exists()
 
 
-def test_a_seed_may_be_a_time_in_nanoseconds(run, write, tmp_path):
+def test_a_seed_may_be_a_time_in_nanoseconds(run, write_file, tmp_path):
     rows = "".join(f"u{i % 7}\ti{i % 5}\t{i % 5 + 1}\n" for i in range(35))
-    file = write("ratings.tsv", rows)
+    file = write_file("ratings.tsv", rows)
     settings = ("--set", "n_epochs=2", "--seed", 1764000000000000000)
     status, out, err = run("fit", file, "-o", tmp_path / "out", "--model", "pmf", *settings)
     assert (status, err) == (0, "")

@@ -16,8 +16,8 @@ def model():
 
 
 @pytest.mark.parametrize("kind", ["frbm", "temporal_frbm"])
-def test_the_command_line_fits_keeps_checkpoints_and_scores(kind, printed, write, tmp_path):
-    text = write("text.txt", "\n".join(LINES))
+def test_the_command_line_fits_keeps_checkpoints_and_scores(kind, printed, write_file, tmp_path):
+    text = write_file("text.txt", "\n".join(LINES))
     settings = {**SMALL, "learning": "mean_field"}
     options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     more = ("--checkpoints", tmp_path / "progress")

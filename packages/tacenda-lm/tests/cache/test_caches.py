@@ -267,8 +267,8 @@ def test_an_empty_state_is_refused(hlbl):
                 act()
 
 
-def test_the_command_line_makes_caches_and_mixes_them(printed, refused, write, hlbl, tmp_path):
-    lines = write("text", "\n".join(map(" ".join, text())))
+def test_the_command_line_makes_caches_and_mixes_them(printed, refused, write_file, hlbl, tmp_path):
+    lines = write_file("text", "\n".join(map(" ".join, text())))
     hlbl.save(tmp_path / "hlbl")
     printed("cache", tmp_path / "hlbl", "-o", tmp_path / "neural", "--set", "window=20")
     assert NeuralCache.load(tmp_path / "neural").settings.window == 20

@@ -170,9 +170,9 @@ def test_saved_clusters_are_read_again(clusters, tmp_path):
     )
 
 
-def test_files_of_other_programs_are_read(tmp_path):
-    (tmp_path / "paths").write_bytes(b"0\tthe\t11\r\n10\tna\xc3\xafve\t2\r\n11\tcat\t5\r\n\r\n")
-    found = BrownClusters.load(tmp_path / "paths")
+def test_files_of_other_programs_are_read(write_file):
+    lines = "0\tthe\t11\r\n10\tnaïve\t2\r\n11\tcat\t5\r\n\r\n"
+    found = BrownClusters.load(write_file("paths", lines))
     assert dict(found.paths) == {"the": "0", "naïve": "10", "cat": "11"}
     assert found.words("1") == ["cat", "naïve"]
     assert found.prefixes("cat", (1, 6)) == ["1", "11"]
@@ -192,10 +192,9 @@ def test_files_of_other_programs_are_read(tmp_path):
         ("101\tcat\t3", "leaves of one tree"),
     ],
 )
-def test_a_damaged_file_is_refused(tmp_path, line, said):
-    (tmp_path / "paths").write_text(f"10\tthe\t11\n{line}\n")
+def test_a_damaged_file_is_refused(write_file, line, said):
     with pytest.raises(DataError, match=said):
-        BrownClusters.load(tmp_path / "paths")
+        BrownClusters.load(write_file("paths", f"10\tthe\t11\n{line}\n"))
 
 
 def test_what_cannot_be_written_or_read_is_said(clusters, tmp_path):

@@ -47,9 +47,9 @@ ngram 2=4
 
 
 @pytest.fixture
-def read(write):
+def read(write_file):
     """The model of a file with this text."""
-    return lambda text, name="model.arpa": KneserNey.from_arpa(write(name, text))
+    return lambda text, name="model.arpa": KneserNey.from_arpa(write_file(name, text))
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +92,8 @@ def test_a_name_that_promises_another_packing_is_refused(model, tmp_path, name):
     assert not (tmp_path / name).exists()
 
 
-def test_the_compression_does_not_matter(tmp_path):
-    (tmp_path / "model.arpa.bz2").write_bytes(bz2.compress(SMALL.encode()))
-    assert KneserNey.from_arpa(tmp_path / "model.arpa.bz2").order == 2
+def test_the_compression_does_not_matter(read):
+    assert read(bz2.compress(SMALL.encode()), "model.arpa.bz2").order == 2
 
 
 def test_spaces_for_tabs_and_missing_back_offs_are_read(model, read, tmp_path):
@@ -125,11 +124,9 @@ def test_unigrams_in_any_permitted_form_are_read_alike(read):
     assert found.score("nothing") == pytest.approx(2 * number, abs=1e-5)
 
 
-def test_a_line_that_is_no_text_is_named(tmp_path):
-    path = tmp_path / "m.arpa"
-    path.write_bytes(SMALL.encode().replace(b"\tb\t-0.2", b"\t\xff\xfe\t-0.2"))
+def test_a_line_that_is_no_text_is_named(read):
     with pytest.raises(DataError, match="line 13: it is not UTF-8"):
-        KneserNey.from_arpa(path)
+        read(SMALL.encode().replace(b"\tb\t-0.2", b"\t\xff\xfe\t-0.2"))
 
 
 def test_a_file_without_the_unknown_word_gives_it_next_to_nothing(read):
@@ -190,9 +187,9 @@ def test_what_a_pruned_model_left_out_is_filled_in_without_changing_anything(rea
         (("\\2-grams:", "\\3-grams:"), 15, "expected"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(write, damage, line, message):
+def test_what_is_wrong_is_named_with_its_line(write_file, damage, line, message):
     assert damage[0] in SMALL
-    path = write("model.arpa", SMALL.replace(*damage))
+    path = write_file("model.arpa", SMALL.replace(*damage))
     with pytest.raises(DataError) as caught:
         KneserNey.from_arpa(path)
     assert message in str(caught.value)
@@ -212,10 +209,9 @@ def test_a_file_cut_anywhere_is_refused(tmp_path_factory, cut):
 
 
 @pytest.mark.parametrize("content", [b"", b"\\data\\\n", b"\xff\xfe\x00", b"\x1f\x8b damaged"])
-def test_what_is_no_arpa_file_is_refused(tmp_path, content):
-    (tmp_path / "m.arpa").write_bytes(content)
+def test_what_is_no_arpa_file_is_refused(read, tmp_path, content):
     with pytest.raises(DataError, match=r"m\.arpa"):
-        KneserNey.from_arpa(tmp_path / "m.arpa")
+        read(content, "m.arpa")
     with pytest.raises(DataError, match="there is no file"):
         KneserNey.from_arpa(tmp_path / "none.arpa")
 
@@ -386,14 +382,14 @@ def test_kenlm_scores_our_files_as_we_do(kenlm, tmp_path, order, smoothing):
             assert model.perplexity(sentence) == pytest.approx(theirs.perplexity(sentence), 1e-4)
 
 
-def test_odd_files_are_read_as_kenlm_reads_them(kenlm, write):
+def test_odd_files_are_read_as_kenlm_reads_them(kenlm, write_file):
     text = SMALL.replace("some words before the data are allowed\n", "").replace("2=4", "2=6")
     text = text.replace("-1\t<unk>\t0", "-inf\t<UNK>").replace(
         "-0.69897\ta\t-0.1", "-120.5\ta\t-300"
     )
     text = text.replace("-0.1\ta b", "-0.1\t<UNK> b").replace("-0.2\tb </s>", "-1e40\tb </s>")
     text = text.replace("\n\\end", "-0.3\t</s> <s>\n-0.2\ta <s>\n\n\\end")
-    path = write("model.arpa", text)
+    path = write_file("model.arpa", text)
     theirs = kenlm.Model(str(path))
     with pytest.warns(UserWarning, match="2 are left out"):
         model = KneserNey.from_arpa(path)

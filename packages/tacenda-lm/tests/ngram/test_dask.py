@@ -21,10 +21,10 @@ def client():
 
 
 @pytest.fixture
-def file(write):
+def file(write_file):
     rng = np.random.default_rng(0)
     lines = (rng.zipf(1.3, rng.integers(0, 9)) % 300 for _ in range(400))
-    return write("text.txt", "".join(" ".join(f"w{i}" for i in line) + "\n" for line in lines))
+    return write_file("text.txt", "".join(" ".join(f"w{i}" for i in line) + "\n" for line in lines))
 
 
 def assert_same(there, here):
@@ -58,14 +58,14 @@ def test_rows_in_many_pieces_make_the_same_table(client, file, monkeypatch):
     assert_same(there, KneserNey(**settings).fit(Corpus.from_text(file, **options)))
 
 
-def test_marks_in_the_text_are_refused_or_kept(client, write):
-    path = write("marked.txt", "a b </s> c\n<s> a b\n" * 5)
+def test_marks_in_the_text_are_refused_or_kept(client, write_file):
+    path = write_file("marked.txt", "a b </s> c\n<s> a b\n" * 5)
     corpus = ClusterCorpus.from_text(path, client=client)
     with pytest.raises(CorpusError, match="</s> is written in the text"):
         on_cluster.fit(KneserNey(order=2), corpus)
     there = on_cluster.fit(KneserNey(order=2), corpus, marks="keep")
     assert_same(there, KneserNey(order=2).fit(path, marks="keep"))
-    path = write("marked.txt", "<s> a b\n" * 5)
+    path = write_file("marked.txt", "<s> a b\n" * 5)
     with pytest.raises(CorpusError, match="<s> is written in the text"):
         on_cluster.fit(KneserNey(order=2), ClusterCorpus.from_text(path, client=client))
 

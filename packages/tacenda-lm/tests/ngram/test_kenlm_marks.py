@@ -35,8 +35,8 @@ WORDS = ["a", "b", "x\u00a0y", "<s>", "</s>", "<unk>", "zebra", "u\u3000v"]
 
 
 @pytest.fixture
-def path(write):
-    return write("model.arpa", ARPA)
+def path(write_file):
+    return write_file("model.arpa", ARPA)
 
 
 @pytest.fixture
@@ -128,9 +128,9 @@ def test_a_strange_beginning_in_an_artefact_is_refused(lm, strange):
         KneserNey.from_arrays(config, lm.arrays())
 
 
-def test_strings_are_split_by_the_rule_of_the_model(write, tmp_path):
+def test_strings_are_split_by_the_rule_of_the_model(write_file, tmp_path):
     line = "a\u00a0b a"
-    file = write("t.txt", f"{line}\n")
+    file = write_file("t.txt", f"{line}\n")
     unicode_rule = KneserNey(order=2).fit(file)
     assert len(unicode_rule.surprisal(line)) == 3
     corpus = Corpus.from_text(file, tokenizer="ascii_whitespace")

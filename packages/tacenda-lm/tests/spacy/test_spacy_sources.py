@@ -20,8 +20,8 @@ def nlp():
 
 
 @pytest.fixture
-def text(write):
-    return write("text.txt", TEXT)
+def text(write_file):
+    return write_file("text.txt", TEXT)
 
 
 def test_model_is_fitted_on_a_text_file_with_the_tokenizer_of_the_pipeline(nlp, text, tmp_path):
@@ -53,10 +53,10 @@ def test_tokens_are_normalized_for_the_fit_as_for_the_scores(nlp, text):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_paragraphs_are_split_into_sentences_where_asked_for(nlp, tmp_path, packed):
+def test_paragraphs_are_split_into_sentences_where_asked_for(nlp, write_file, packed):
     paragraph = "The cat sat. A dog ran!\n\nIt slept.\n"
-    path = tmp_path / ("text.txt.gz" if packed else "text.txt")
-    path.write_bytes(gzip.compress(paragraph.encode()) if packed else paragraph.encode())
+    content = gzip.compress(paragraph.encode()) if packed else paragraph
+    path = write_file("text.txt.gz" if packed else "text.txt", content)
     component = nlp.add_pipe("lm_scorer", config={"lowercase": True})
     component.initialize(corpus=path, split="sentences")
     assert component.language_model.fitted_on["n_sentences"] == 3

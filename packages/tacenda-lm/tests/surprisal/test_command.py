@@ -24,8 +24,8 @@ def saved(tmp_path):
 
 
 @pytest.fixture
-def story(write):
-    return write("story.txt", "The cat sat. The dog didn't.\nThe mat\n")
+def story(write_file):
+    return write_file("story.txt", "The cat sat. The dog didn't.\nThe mat\n")
 
 
 def rows(text, delimiter=","):
@@ -52,8 +52,8 @@ def test_files_are_written_by_their_ending(run, saved, story, tmp_path):
     assert run("surprisal", saved, story, "--tabs")[1].splitlines()[0].startswith("text\tsentence")
 
 
-def test_regions_of_items(printed, saved, write):
-    path = write("items.csv", "item,region,rt\n1,The cat,300\n1,sat.,310\n2,The,299\n")
+def test_regions_of_items(printed, saved, write_file):
+    path = write_file("items.csv", "item,region,rt\n1,The cat,300\n1,sat.,310\n2,The,299\n")
     found = rows(printed("surprisal", saved, path, "--region", "region", "--item", "item"))
     assert [(row["rt"], row["word"], row["text"]) for row in found] == [
         ("300", "The cat", "1"),
@@ -74,23 +74,23 @@ def test_a_table_without_region_is_announced(run, saved, tmp_path, name):
     assert "looks like" not in run("surprisal", saved, path, "--region", "region")[2]
 
 
-def test_a_text_without_words_is_announced(run, saved, write):
-    status, out, err = run("surprisal", saved, write("blank.txt", "\n  \n"))
+def test_a_text_without_words_is_announced(run, saved, write_file):
+    status, out, err = run("surprisal", saved, write_file("blank.txt", "\n  \n"))
     assert (status, len(rows(out))) == (0, 0)
     assert err.startswith("note: blank.txt has no words, and no rows\n")
 
 
 def test_a_text_in_another_format_is_announced_without_options_that_are_not_there(
-    run, saved, write
+    run, saved, write_file
 ):
-    path = write("t.txt", '{"text": "The cat sat."}\n' * 3)
+    path = write_file("t.txt", '{"text": "The cat sat."}\n' * 3)
     assert run("surprisal", saved, path)[2].splitlines()[0] == (
         "note: the lines are JSON objects, and are read as text: save their text as plain text"
     )
 
 
-def test_a_sentence_a_row_becomes_a_row_a_word(run, printed, saved, write):
-    path = write("items.txt", "id|text\n7|The cat sat.\n8|The dog\n")
+def test_a_sentence_a_row_becomes_a_row_a_word(run, printed, saved, write_file):
+    path = write_file("items.txt", "id|text\n7|The cat sat.\n8|The dog\n")
     status, out, err = run(
         "surprisal", saved, path, "--region", "text", "--words", "--delimiter", "|"
     )
@@ -99,18 +99,17 @@ def test_a_sentence_a_row_becomes_a_row_a_word(run, printed, saved, write):
     assert found[:3] == [("7", word, "The cat sat.", "1") for word in ("The", "cat", "sat.")]
     assert found[3:] == [("8", word, "The dog", "2") for word in ("The", "dog")]
     assert "calls 'text' of the file 'file_text'" in err
-    path = write("items.txt", "id\ttext\n7\tThe; cat, sat.\n")
+    path = write_file("items.txt", "id\ttext\n7\tThe; cat, sat.\n")
     for tab in ("\t", "\\t", "tab"):
         [row] = rows(printed("surprisal", saved, path, "--region", "text", "--delimiter", tab))
         assert row["word"] == "The; cat, sat."
 
 
 def test_items_may_come_from_standard_input_or_have_undecodable_bytes(
-    run, printed, saved, tmp_path, stdin
+    run, printed, saved, write_file, stdin
 ):
     content = b"region,rt\nThe cat,300\nsat\xff.,310\n"
-    path = tmp_path / "items.csv"
-    path.write_bytes(content)
+    path = write_file("items.csv", content)
     assert run("surprisal", saved, path, "--region", "region")[0] == 1
     options = ("--region", "region", "--errors", "replace")
     found = rows(printed("surprisal", saved, path, *options))
@@ -167,12 +166,12 @@ def test_what_is_printed_is_utf_8(saved, story):
     assert ",caf\u00e9," in output_of(*command, PYTHONIOENCODING="ascii")
 
 
-def test_a_note_names_the_option(run, saved, write):
-    path = write("items.csv", "word\nThe\ncat.\nThe\ndog.\n")
+def test_a_note_names_the_option(run, saved, write_file):
+    path = write_file("items.csv", "word\nThe\ncat.\nThe\ndog.\n")
     status, _, err = run("surprisal", saved, path, "--region", "word")
     assert status == 0
     assert "use --split sentences" in err
-    path = write("items.csv", "s,word\n1,The\n1,cat.\n2,The\n2,dog.\n")
+    path = write_file("items.csv", "s,word\n1,The\n1,cat.\n2,The\n2,dog.\n")
     status, out, err = run("surprisal", saved, path, "--region", "word", "--sentence", "s")
     assert (status, [row["sentence"] for row in rows(out)]) == (0, ["1", "1", "2", "2"])
     assert "--split" not in err
@@ -185,11 +184,13 @@ def test_an_option_of_items_without_a_region_is_wrong_usage(refused, saved, stor
     assert f"{option[0]} needs --region" in refused("surprisal", saved, story, *option, status=2)
 
 
-def test_words_of_several_tokens_are_counted_where_asked_for(refused, printed, write, tmp_path):
-    text = write("text.txt", "\n".join(LINES * 3))
+def test_words_of_several_tokens_are_counted_where_asked_for(
+    refused, printed, write_file, tmp_path
+):
+    text = write_file("text.txt", "\n".join(LINES * 3))
     fit = ("fit", "--text", text, "--tokenizer", "words", "--order", 2, "-o", tmp_path / "m")
     printed(*fit, "--count-words")
-    [row] = rows(printed("surprisal", tmp_path / "m", write("new.txt", "didn't")))
+    [row] = rows(printed("surprisal", tmp_path / "m", write_file("new.txt", "didn't")))
     n_tokens = len(split_words(" ".join(LINES)))  # the text is three times the same
     assert float(row["log_frequency"]) == pytest.approx(math.log2(1 / n_tokens))
     err = refused(*fit, "--force", "--count-words", "--scheduler", "local", status=2)

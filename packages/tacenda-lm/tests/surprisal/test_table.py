@@ -80,11 +80,11 @@ def fitted():
 
 
 @pytest.fixture
-def items(write):
+def items(write_file):
     """The items of a file with this content."""
 
     def items(content, name="items.csv", **options):
-        return read_items(write(name, content), **{"region": "word", **options})
+        return read_items(write_file(name, content), **{"region": "word", **options})
 
     return items
 
@@ -167,14 +167,13 @@ def test_figures_of_the_words_before_stay_in_their_text(model):
     assert values(surprisal_table(model, "a", previous=3), "length_prev3") == [None]
 
 
-def test_spans_are_places_in_the_text(fitted, tmp_path):
+def test_spans_are_places_in_the_text(fitted, write_file):
     text = "  The cat,\n\nand  didn't\t«stir»  \n"
     table = surprisal_table(fitted, text)
     cut = [text[a:b] for a, b in zip(values(table, "start"), values(table, "end"), strict=True)]
     assert cut == values(table, "word") == text.split()
     assert values(table, "sentence") == [1, 1, 2, 2, 2]
-    path = tmp_path / "story.txt"
-    path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    path = write_file("story.txt", "\ufeff" + text.replace("\n", "\r\n"))
     from_file = surprisal_table(fitted, path)
     assert set(values(from_file, "text")) == {"story.txt"}
     assert values(from_file, "start") == values(table, "start")
@@ -519,11 +518,11 @@ def test_texts_are_told_apart_by_all_their_columns(items):
     ]
 
 
-def test_texts_of_several_files_have_names_of_their_own(model, items, write, tmp_path):
+def test_texts_of_several_files_have_names_of_their_own(model, items, write_file, tmp_path):
     several, texts = [], []
     for name in ("x", "y"):
         (tmp_path / name).mkdir()
-        texts.append(write(f"{name}/1.txt", "a b\n"))
+        texts.append(write_file(f"{name}/1.txt", "a b\n"))
         several += items(f"item,word\n1,a\n{name},b\n", f"{name}.csv", text="item")
     assert values(surprisal_table(model, texts), "text") == [
         str(path) for path in texts for _ in range(2)
