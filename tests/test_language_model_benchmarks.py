@@ -1,28 +1,19 @@
 """What the benchmarks of language models share: contexts and models that are kept."""
 
-import numpy as np
 import pytest
 
 from benchmarks.language_models import contexts, recurrent
 from benchmarks.reporting import Options
-from tacenda import Corpus
+from support.texts import random_text
 from tacenda_lm import HLBL, KneserNey, Mixture
 
 SMALL = {"width": 8, "copies": 1, "epochs": 1, "context": 3}
 
 
-def text(n_sentences, seed, vocabulary=None):
-    rng = np.random.default_rng(seed)
-    lines = [
-        [f"w{i}" for i in rng.integers(20, size=rng.integers(2, 9))] for _ in range(n_sentences)
-    ]
-    return Corpus.from_sentences(lines, vocabulary=vocabulary)
-
-
 @pytest.fixture(scope="module")
 def texts():
-    train = text(120, 0)
-    return {"train": train, "valid": text(30, 1, train.vocabulary)}
+    train = random_text(120, 20, 0)
+    return {"train": train, "valid": random_text(30, 20, 1, train.vocabulary)}
 
 
 def test_a_model_that_begins_anew_has_one_row_and_another_one_a_row_for_each_context(texts):

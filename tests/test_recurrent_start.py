@@ -10,7 +10,7 @@ from scipy.special import log_softmax
 
 from support.processes import output_of, run_python
 from tacenda import Corpus, artifact
-from tacenda.errors import ArtifactError, ConfigurationError
+from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.smoother import steady_state
 from tacenda_lm import KneserNey, RecurrentLM, recurrent
@@ -33,8 +33,7 @@ def text(n=400, seed=0, vocabulary=None):
 
 @pytest.fixture(scope="module", params=["full", "diagonal"])
 def lds(request):
-    advanced = {"noise": request.param}
-    return LDS(n_states=6, threads=1, advanced=advanced).fit(text())
+    return LDS(n_states=6, threads=1, advanced={"noise": request.param}).fit(text())
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +135,7 @@ def test_words_that_the_lds_does_not_know_are_like_its_unknown_ones(lds, folder)
 
 
 def test_a_fitted_model_needs_its_lds_no_more(folder, tmp_path):
-    copy = tmp_path / "lds"
-    shutil.copytree(folder, copy)
+    copy = shutil.copytree(folder, tmp_path / "lds")
     model = RecurrentLM(**SMALL, lds=str(copy)).fit(text())
     model.save(tmp_path / "lm")
     shutil.rmtree(copy)
@@ -146,8 +144,6 @@ def test_a_fitted_model_needs_its_lds_no_more(folder, tmp_path):
 
 
 def test_a_checkpoint_of_another_start_is_refused(folder, tmp_path):
-    from tacenda.errors import FittingError
-
     RecurrentLM(**SMALL, lds=str(folder)).fit(text(), checkpoints=tmp_path / "fit")
     with pytest.raises(FittingError):
         RecurrentLM(**SMALL).fit(text(), checkpoints=tmp_path / "fit", resume=True)
@@ -185,9 +181,7 @@ def test_an_lds_whose_filter_grows_is_refused(folder, factor, tmp_path):
 
 
 def test_the_command_line_names_the_lds(folder, tmp_path):
-    (tmp_path / "text").write_text(
-        "\n".join(" ".join(words) for words in [["w1", "w2", "w3"]] * 40)
-    )
+    (tmp_path / "text").write_text("w1 w2 w3\n" * 40)
     command = [
         "-m", "tacenda", "lm", "fit", "--model", "recurrent", "--text", tmp_path / "text",
         "--output", tmp_path / "lm", "--lds", folder, "--set", "epochs=1",
@@ -223,8 +217,7 @@ def test_a_damaged_lds_is_refused_or_harmless(folder, tmp_path, name, fault):
 
 
 def test_the_start_reads_the_artefact_without_the_embeddings_package(folder, tmp_path):
-    lines = [" ".join(f"w{i % 12}" for i in range(9))] * 20
-    (tmp_path / "text").write_text("\n".join(lines))
+    (tmp_path / "text").write_text((" ".join(f"w{i % 12}" for i in range(9)) + "\n") * 20)
     source = (
         "import sys\nsys.modules['tacenda_embeddings'] = None\n"
         "from pathlib import Path\nfrom tacenda_lm import RecurrentLM\n"

@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from tacenda import plugins
+from support.plugins import registered
 from tacenda.arrays import Array, Float64, take
 from tacenda.estimator import Estimator
 
@@ -46,10 +46,5 @@ class Pair(Estimator):
 
 @contextmanager
 def registered_models():
-    for model in (Scale, Pair):
-        plugins.register("embedders", model.name, model)
-    try:
+    with registered("embedders", Scale.name, Scale), registered("embedders", Pair.name, Pair):
         yield
-    finally:
-        for model in (Scale, Pair):
-            plugins.unregister("embedders", model.name)

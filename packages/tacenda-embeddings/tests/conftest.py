@@ -12,8 +12,9 @@ import pytest
 
 import support.timeless  # noqa: F401
 from support.files import write_file  # noqa: F401
+from support.plugins import registered
 from support.processes import command_line, no_child_left  # noqa: F401
-from tacenda import Vocabulary, plugins
+from tacenda import Vocabulary
 from tacenda.arrays import Array, Float32, take
 from tacenda.estimator import Estimator
 from tacenda.vocabulary import Normalization
@@ -81,11 +82,8 @@ class ToyIds(Toy):
 
 @pytest.fixture(scope="module")
 def toy_class() -> Iterator[type[Toy]]:
-    plugins.register("embedders", "toy", Toy)
-    plugins.register("embedders", "toy_ids", ToyIds)
-    yield Toy
-    plugins.unregister("embedders", "toy")
-    plugins.unregister("embedders", "toy_ids")
+    with registered("embedders", "toy", Toy), registered("embedders", "toy_ids", ToyIds):
+        yield Toy
 
 
 WORDS = ["the", "a", "cat", "dog", "mouse", "bird", "saw", "ate", "red", ".", "explode"]

@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import tacenda
-from tacenda import plugins
+from support.pipelines import pipeline, reload
+from support.plugins import register_missing
 from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, DataError, NotFittedError
 from tacenda_embeddings import LDS, SumEmbed, VarEmbed
@@ -24,10 +25,7 @@ def test_it_is_a_sound_embedder():
 
 @pytest.fixture(scope="module", autouse=True)
 def _registered():
-    known = {record.name for record in plugins.available("embedders")}
-    for cls in (VarEmbed, SumEmbed, MorphologicalLDS):
-        if cls.name not in known:
-            plugins.register("embedders", cls.name, cls, distribution=cls.distribution)
+    register_missing(VarEmbed, SumEmbed, MorphologicalLDS)
 
 
 @pytest.fixture(scope="module")
@@ -139,14 +137,11 @@ def test_its_settings_are_those_of_the_two_models(model, lds, tmp_path):
 
 
 def test_it_is_a_component_of_a_pipeline(model, tmp_path):
-    import spacy
-
-    nlp = spacy.blank("en")
-    nlp.add_pipe("token_embeddings").initialize(artifact=model)
+    nlp = pipeline(model)
     doc = nlp("the unbefriended cat")
     assert_allclose(doc.tensor, model.transform([[t.text for t in doc]])[0], atol=1e-6)
-    nlp.to_disk(tmp_path / "p")
-    assert_array_equal(spacy.load(tmp_path / "p")("the unbefriended cat").tensor, doc.tensor)
+    loaded = reload(nlp, tmp_path / "p")
+    assert_array_equal(loaded("the unbefriended cat").tensor, doc.tensor)
 
 
 def test_models_that_share_no_words_are_refused(lds):
@@ -160,9 +155,8 @@ def test_models_that_share_no_words_are_refused(lds):
 def test_another_output_is_that_of_its_lds(model, texts):
     other = model.with_output("own_context")
     assert other.width == model.lds.with_output("own_context").width != model.width
-    for found, expected in zip(
-        other.transform(texts[:5]), model.transform(texts[:5], output="own_context"), strict=True
-    ):
-        assert_array_equal(found, expected)
+    expected = model.transform(texts[:5], output="own_context")
+    for found, wanted in zip(other.transform(texts[:5]), expected, strict=True):
+        assert_array_equal(found, wanted)
     with pytest.raises(ConfigurationError, match="own_past_future"):
         model.with_output("nonsense")

@@ -32,14 +32,10 @@ def test_products_equal_the_dense_formula_in_both_directions(counts, kappa, whit
     X = rng.standard_normal((V, 3)).astype(np.float32)
     for k in range(1, 5):
         scale = np.abs(expected[k]).max()
-        np.testing.assert_allclose(moments.apply(k, X), expected[k] @ X, atol=1e-5 * scale)
-        np.testing.assert_allclose(moments.apply(-k, X), expected[k].T @ X, atol=1e-5 * scale)
-        np.testing.assert_allclose(
-            moments.multiply_left(X, k), X.T @ expected[k], atol=1e-5 * scale
-        )
-        np.testing.assert_allclose(
-            moments.multiply_left(X, -k), X.T @ expected[k].T, atol=1e-5 * scale
-        )
+        for lag, Psi in ((k, expected[k]), (-k, expected[k].T)):
+            np.testing.assert_allclose(moments.apply(lag, X), Psi @ X, atol=1e-5 * scale)
+            left = moments.multiply_left(X, lag)
+            np.testing.assert_allclose(left, X.T @ Psi, atol=1e-5 * scale)
 
 
 def test_whitened_variance_is_the_identity_less_the_mean_direction(counts, oracles):
@@ -64,8 +60,7 @@ def test_pseudo_counts_keep_the_mean_without_covariance(counts, kappa, oracles):
 def test_pseudo_counts_leave_a_covariance_sequence(counts, oracles):
     """Block Toeplitz of all lags of a ring is positive semi-definite, as only noise was added."""
     ids = counts.ids[:60]
-    V = int(ids.max()) + 1
-    moments = oracles.text_moments(ids, V, 6, kappa=1.0)
+    moments = oracles.text_moments(ids, int(ids.max()) + 1, 6, kappa=1.0)
     assert np.linalg.eigvalsh(oracles.toeplitz(moments, 6)).min() >= -1e-10
 
 

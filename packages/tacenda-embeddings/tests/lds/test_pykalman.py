@@ -18,24 +18,13 @@ EM_VARIABLES = [
 
 @pytest.fixture
 def system(oracles):
-    return oracles.random_system(
-        np.random.default_rng(2), V=4, h=2, radius=0.6, strength=0.9, with_mean=False
-    )
+    rng = np.random.default_rng(2)
+    return oracles.random_system(rng, V=4, h=2, radius=0.6, strength=0.9, with_mean=False)
 
 
 def peer(system, **more):
-    h = len(system.A)
-    return pykalman.KalmanFilter(
-        system.A,
-        system.C,
-        system.Q,
-        system.D,
-        np.zeros(h),
-        np.zeros(4),
-        np.zeros(h),
-        system.P,
-        **more,
-    )
+    matrices, zeros = (system.A, system.C, system.Q, system.D), np.zeros(len(system.A))
+    return pykalman.KalmanFilter(*matrices, zeros, np.zeros(4), zeros, system.P, **more)
 
 
 def another(system, oracles):

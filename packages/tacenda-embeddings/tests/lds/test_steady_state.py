@@ -28,9 +28,8 @@ def model(request, rng, oracles, parameters_of, with_diagonal_noise):
 def test_covariances_are_the_limits_of_the_time_varying_ones(model, oracles):
     system, parameters = model
     found, expected = steady_state(parameters), oracles.steady(system)
-    np.testing.assert_allclose(found.Sigma_1, expected.Sigma_1, atol=1e-11)
-    np.testing.assert_allclose(found.Sigma_0, expected.Sigma_0, atol=1e-11)
-    np.testing.assert_allclose(found.Sigma_s, expected.Sigma_s, atol=1e-11)
+    for name in ("Sigma_1", "Sigma_0", "Sigma_s"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-11)
 
 
 def test_covariances_in_the_middle_of_a_long_sequence(model, oracles):
@@ -82,16 +81,13 @@ def test_gain_knows_the_inverse_and_determinant_of_the_innovation_covariance(mod
         U = np.linalg.svd(Psi_0)[0][:, :-1]
         S = np.linalg.inv(U.T @ oracles.pseudo_inverse(S) @ U)
     np.testing.assert_allclose(gain.log_det, oracles.log_pseudo_determinant(S), atol=1e-10)
-    np.testing.assert_allclose(
-        gain.base_trace, np.trace(base @ Psi_0) - np.trace(Psi_0), atol=1e-10
-    )
+    traces = np.trace(base @ Psi_0) - np.trace(Psi_0)
+    np.testing.assert_allclose(gain.base_trace, traces, atol=1e-10)
 
 
 def test_refit_of_full_noise_takes_what_the_states_leave(rng):
-    S_xx = np.eye(3)
-    assert (
-        FullNoise(np.zeros((3, 3))).refit(rng.standard_normal((6, 3)), S_xx, np.zeros(6)).N is S_xx
-    )
+    S_xx, noise = np.eye(3), FullNoise(np.zeros((3, 3)))
+    assert noise.refit(rng.standard_normal((6, 3)), S_xx, np.zeros(6)).N is S_xx
 
 
 @pytest.mark.parametrize("spherical", [False, True])

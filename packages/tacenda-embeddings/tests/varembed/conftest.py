@@ -3,7 +3,7 @@
 import pytest
 
 import tacenda
-from tacenda import plugins
+from support.plugins import register_missing
 from tacenda.datasets import synthetic_text
 from tacenda_embeddings import SumEmbed, VarEmbed
 
@@ -38,11 +38,7 @@ def sumembed(corpus):
 
 @pytest.fixture(autouse=True, scope="session")
 def _registered():
-    """Both models where `tacenda.load` looks, should this source tree not be the installed one."""
-    known = {record.name for record in plugins.available("embedders")}
-    for cls in (VarEmbed, SumEmbed):
-        if cls.name not in known:
-            plugins.register("embedders", cls.name, cls, distribution=cls.distribution)
+    register_missing(VarEmbed, SumEmbed)
 
 
 @pytest.fixture(scope="session")

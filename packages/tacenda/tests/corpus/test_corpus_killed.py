@@ -2,12 +2,11 @@
 
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 
 import pytest
 
+from support.processes import run_python
 from tacenda.corpus import Corpus
 from tacenda.errors import CorpusError
 
@@ -35,22 +34,19 @@ KILLERS = {
 }
 
 
+PREPARE = """
+import os, signal, sys
+from pathlib import Path
+from tacenda.corpus import Corpus
+def kill(): os.kill(os.getpid(), signal.SIGKILL)
+def sentences(): yield ["new", "text"]
+"""
+BUILD = "\nCorpus.from_sentences(sentences(), cache=sys.argv[1])"
+
+
 def build_and_die(folder, moment):
-    script = (
-        textwrap.dedent(
-            """
-            import os, signal, sys
-            from pathlib import Path
-            from tacenda.corpus import Corpus
-            def kill(): os.kill(os.getpid(), signal.SIGKILL)
-            def sentences(): yield ["new", "text"]
-            """
-        )
-        + textwrap.dedent(KILLERS[moment])
-        + "\nCorpus.from_sentences(sentences(), cache=sys.argv[1])"
-    )
-    done = subprocess.run([sys.executable, "-c", script, folder], check=False)
-    assert done.returncode == -signal.SIGKILL
+    script = PREPARE + textwrap.dedent(KILLERS[moment]) + BUILD
+    assert run_python("-c", script, folder).returncode == -signal.SIGKILL
 
 
 def words(corpus):
