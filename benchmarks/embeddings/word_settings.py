@@ -46,6 +46,8 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "adjacent words count twice": ({}, {"start_adjacent": 1.4}),
     "shrinkage 5": ({}, {"start_shrinkage": 5.0}),
     "shrinkage 60": ({}, {"start_shrinkage": 60.0}),
+    "power .5": ({}, {"power": 0.5}),
+    "power .25": ({}, {"power": 0.25}),
 }
 
 

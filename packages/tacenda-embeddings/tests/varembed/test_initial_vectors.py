@@ -26,8 +26,11 @@ def _balanced(C: np.ndarray) -> np.ndarray:
     return np.sqrt(C) / np.outer(rows, columns) ** 0.25
 
 
-@pytest.mark.parametrize(("adjacent", "power"), [(0.0, 0.5), (0.5, 0.5), (0.5, 1.0)])
-def test_factorize_counts_are_the_leading_singular_vectors(corpus, adjacent, power):
+@pytest.mark.parametrize(
+    ("adjacent", "power", "of_values"),
+    [(0.0, 0.5, None), (0.5, 0.5, None), (0.5, 1.0, None), (0.5, 1.0, 0.25), (0.5, 1.0, 0.0)],
+)
+def test_factorize_counts_are_the_leading_singular_vectors(corpus, adjacent, power, of_values):
     """Against a count by hand of the circular stream with boundaries, and a dense decomposition."""
     window, width = 3, 6
     types, boundary = len(corpus.vocabulary), corpus.vocabulary.boundary_id
@@ -37,14 +40,13 @@ def test_factorize_counts_are_the_leading_singular_vectors(corpus, adjacent, pow
     U, S, _ = np.linalg.svd(np.hstack([_balanced(near + near.T), *sides]), full_matrices=False)
     expected = (U * S**power)[:, :width]
     lengths = np.linalg.norm(expected, axis=1, keepdims=True)
-    found = factorize_counts(corpus, width, window, 0, adjacent, power)
-    if (
-        power == 1.0
-    ):  # at unit length; what a rare word's row lacks of the whole is compared as it is
+    if of_values is not None:
+        expected = (U * S**of_values)[:, :width]
+    found = factorize_counts(corpus, width, window, 0, adjacent, power, of_values)
+    if of_values is None and power == 1.0:
         assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-5)
-        found = found * lengths
-    else:
-        expected /= lengths**power
+    # what a rare word's row lacks of the whole is compared as it is
+    found = found * lengths**power
     # columns are known up to a rotation where values are close: compare what they span, weighted
     assert_allclose(found @ found.T, expected @ expected.T, atol=0.05 * np.abs(expected).max() ** 2)
 

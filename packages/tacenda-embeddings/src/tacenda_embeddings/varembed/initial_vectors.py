@@ -23,14 +23,18 @@ from tacenda.offsets import runs
 from tacenda.progress import announce
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.varembed.morphemes import Inventory
-from tacenda_embeddings.varembed.settings import VarEmbedSettings, WordVectorSettings
+from tacenda_embeddings.varembed.settings import (
+    SumEmbedAdvanced,
+    VarEmbedSettings,
+    WordVectorSettings,
+)
 
 Float32 = npt.NDArray[np.float32]
 
 # words to each side that are counted, without training and with it; fewer tell more of syntax, 10 of topics
 _WINDOW, _TRAINED_WINDOW = 5, 10
-# of singular values and lengths: at unit length, rare words say as much of their morphemes as frequent ones;
-# what is trained needs to know which are certain, and columns of similar size
+# of lengths: at unit length, rare words say as much of their morphemes as frequent ones; what is trained needs to
+# know which are certain, and, for that is also the power of singular values then, columns of similar size
 _POWER, _TRAINED_POWER = 1.0, 0.5
 _OVERSAMPLING = 20
 _POWERS = 3  # power iterations of the randomized factorization
@@ -98,9 +102,13 @@ def initial_words(settings: WordVectorSettings, corpus: Corpus, given: Float32 |
                 "a row for every type of the vocabulary"
             )
     elif start == "counts":
-        adjacent = settings.advanced.start_adjacent
+        advanced = settings.advanced
         window, power = (_TRAINED_WINDOW, _TRAINED_POWER) if trained else (_WINDOW, _POWER)
-        found = factorize_counts(corpus, settings.width, window, settings.seed, adjacent, power)
+        of_values = advanced.power if isinstance(advanced, SumEmbedAdvanced) else power
+        found = factorize_counts(
+            *(corpus, settings.width, window, settings.seed),
+            *(advanced.start_adjacent, power, of_values),
+        )
     else:
         found = _word2vec(corpus, settings.width, settings.seed)
     size = float(np.sqrt(np.mean(np.square(found, dtype=np.float64))))
@@ -108,7 +116,13 @@ def initial_words(settings: WordVectorSettings, corpus: Corpus, given: Float32 |
 
 
 def factorize_counts(
-    corpus: Corpus, width: int, window: int, seed: int, adjacent: float = 0.0, power: float = 0.5
+    corpus: Corpus,
+    width: int,
+    window: int,
+    seed: int,
+    adjacent: float = 0.0,
+    power: float = 0.5,
+    of_values: float | None = None,
 ) -> Float32:
     """Return vectors (types, width) from a factorization of co-occurrence counts (Stratos et al. 2015).
 
@@ -120,7 +134,9 @@ def factorize_counts(
     The vectors are U S^p, p the ``power``, turned at random: an LSTM and a sigmoid work on each column by
     itself, and the first singular vectors would be large everywhere, the last ones hardly anything. Each vector is
     divided by its length to the same power. Frequent words are thirty times as long as rare ones: where nothing is
-    done about it, the morphemes are theirs alone. Columns without a singular value are zero.
+    done about it, the morphemes are theirs alone. Then the power of the singular values becomes ``of_values`` where
+    it is given: the smaller it is, the less the first of them decide which words are similar. Columns without a
+    singular value are zero.
     """
     types = len(corpus.vocabulary)
     vectors = np.zeros((types, width), np.float32)
@@ -138,9 +154,12 @@ def factorize_counts(
     squares = np.where(squares > _NEGLIGIBLE * squares.max(), squares, 0)[largest]
     U, S = Q @ turned[:, largest].astype(np.float32), np.sqrt(squares).astype(np.float32)
     turn = np.linalg.qr(np.random.default_rng([seed, 4]).standard_normal((len(S), len(S))))[0]
-    vectors[:, : len(S)] = (U * S**power) @ turn.astype(np.float32)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-12) ** power, np.float32)
+    scaled = U * S**power
+    scaled /= np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1e-12) ** power
+    if of_values is not None:
+        scaled *= np.where(S > 0, S, 1) ** (of_values - power)
+    vectors[:, : len(S)] = scaled @ turn.astype(np.float32)
+    return vectors
 
 
 def _word2vec(corpus: Corpus, width: int, seed: int) -> Float32:
