@@ -38,7 +38,7 @@ _PARTS = """
 embeddings.local          embeddings- local
 embeddings.start          embeddings- start
 embeddings.unseen         embeddings- unseen
-embeddings.languages      embeddings- languages
+embeddings.languages      embeddings- languages languages-1000
 embeddings.multiword      embeddings- multiword
 embeddings.peers          embeddings- peers
 embeddings.text_classes   embeddings- text-classes
