@@ -1,8 +1,8 @@
-"""SumEmbed beside the tables of VarEmbed: similarity, supersenses and tags, by tokens of the text it is fitted to.
+"""SumEmbed, to compare with VarEmbed's tables: similarity, supersenses and tags, by tokens of the text.
 
     python -m benchmarks.varembed.sum_embed [--tokens 1.5 0] [--seeds 0 1 2]
 
-The text, its vocabulary and what is measured are those of `intrinsic` and `tagging`; 0 is the whole text.
+`intrinsic` and `tagging` have the same text and vocabulary and measure the same; 0 is the whole text.
 """
 
 from __future__ import annotations

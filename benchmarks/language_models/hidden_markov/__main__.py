@@ -43,8 +43,8 @@ FLATS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 FLAT_PROTOCOL = {
     **PROTOCOL,
-    "settings": "one softmax over all states, half of the states left out of each step; those of Chiu and Rush (2020) "
-    "with Brown classes, but for steps of 8,192 words; no other settings were tried for so many epochs",
+    "settings": "one softmax over all states, half of the states left out of each step; with Brown classes, all but "
+    "the steps of 8,192 words is as in Chiu and Rush (2020); no other settings were tried for so many epochs",
     "seconds": "of the fit by the clock, on the device of the run, which does other work besides",
 }
 

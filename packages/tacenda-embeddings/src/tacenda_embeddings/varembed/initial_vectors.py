@@ -33,8 +33,8 @@ Float32 = npt.NDArray[np.float32]
 
 # words to each side that are counted, without training and with it; fewer tell more of syntax, 10 of topics
 _WINDOW, _TRAINED_WINDOW = 5, 10
-# of lengths: at unit length, rare words say as much of their morphemes as frequent ones; what is trained needs to
-# know which are certain, and, for that is also the power of singular values then, columns of similar size
+# of lengths: at unit length, rare words say as much of their morphemes as frequent ones. Training needs to know which
+# words are certain, and columns of similar size: there the singular values have the same power
 _POWER, _TRAINED_POWER = 1.0, 0.5
 _OVERSAMPLING = 20
 _POWERS = 3  # power iterations of the randomized factorization
