@@ -104,10 +104,9 @@ def initial_words(settings: WordVectorSettings, corpus: Corpus, given: Float32 |
     elif start == "counts":
         advanced = settings.advanced
         window, power = (_TRAINED_WINDOW, _TRAINED_POWER) if trained else (_WINDOW, _POWER)
-        of_values = advanced.power if isinstance(advanced, SumEmbedAdvanced) else power
+        of_values = advanced.power if isinstance(advanced, SumEmbedAdvanced) else None
         found = factorize_counts(
-            *(corpus, settings.width, window, settings.seed),
-            *(advanced.start_adjacent, power, of_values),
+            corpus, settings.width, window, settings.seed, advanced.start_adjacent, power, of_values
         )
     else:
         found = _word2vec(corpus, settings.width, settings.seed)

@@ -101,8 +101,8 @@ class SumEmbedAdvanced(WordVectorAdvanced):
     base: bool = option(False, "whether every word has one more, common morpheme")
     power: float = option(
         1.0,
-        """exponent of the singular values of the counts. With 1, taggers are most accurate; with 0.25, the
-        cosines of words agree much better with people's judgments of their similarity""",
+        """exponent of the singular values of the counts. 1 suits taggers; with 0.25, the similarities of words
+        agree much better with human judgments, and taggers lose little""",
         at_least=0,
         at_most=1,
     )
