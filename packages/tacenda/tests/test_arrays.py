@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from tacenda import arrays as declared
+from tacenda import array_ops
 from tacenda.arrays import (
     Array,
     Arrays,
@@ -119,7 +119,7 @@ def test_a_copy_shares_nothing_and_takes_the_place_of_its_origin():
     assert first.fingerprint() == parameters(far=np.ones((2, 3), np.float32)).fingerprint()
     second.assign(first.to_arrays())
     assert first.fingerprint() == second.fingerprint()
-    assert first.bytes == 4 * (15 + 2 + 8 + 6) + 8 * (3 + 5)
+    assert first.nbytes == 4 * (15 + 2 + 8 + 6) + 8 * (3 + 5)
 
 
 def test_a_checkpoint_has_exactly_the_arrays_that_are_there():
@@ -141,7 +141,7 @@ def test_arrays_move_to_a_device_and_back():
     own = parameters()
     there = own.to("cpu:0")
     assert str(there.words.device) == "cpu"
-    assert there.bytes == own.bytes
+    assert there.nbytes == own.nbytes
     assert there.fingerprint() == own.fingerprint()
     there.assign(own.map(lambda array: array * 0).to_arrays())
     assert not there.to("cpu").words.any()
@@ -209,9 +209,12 @@ def test_rows_of_equal_ids_are_added_on_every_device():
     torch = pytest.importorskip("torch")
     ids, rows = np.array([4, 1, 4, 2]), np.arange(8.0).reshape(4, 2)
     for convert in (np.asarray, torch.as_tensor):
-        found, (sums,) = declared.merge_rows(convert(ids), convert(rows))
+        found, (sums,) = array_ops.merge_rows(convert(ids), convert(rows))
         np.testing.assert_array_equal(found, [1, 2, 4])
         np.testing.assert_array_equal(sums, [[2, 3], [6, 7], [4, 6]])
-        assert not len(declared.merge_rows(convert(ids[:0]), convert(rows[:0]))[0])
-        wider = declared.append_column(convert(rows), 7.0)
+        assert not len(array_ops.merge_rows(convert(ids[:0]), convert(rows[:0]))[0])
+        found, (sums,) = array_ops.merge_rows(convert(np.array([-1, 0, 0, -1])), convert(rows))
+        np.testing.assert_array_equal(found, [-1, 0])
+        np.testing.assert_array_equal(sums, [[6, 8], [6, 8]])
+        wider = array_ops.append_column(convert(rows), 7.0)
         np.testing.assert_array_equal(wider[:, 2], np.full(4, 7.0))

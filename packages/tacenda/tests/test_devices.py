@@ -8,7 +8,7 @@ import pytest
 
 from support.processes import output_of
 from tacenda import devices, kernels
-from tacenda.arrays import to_device, to_numpy, to_tensors
+from tacenda.array_ops import to_device, to_numpy, to_tensors
 from tacenda.errors import ConfigurationError, FittingError
 from tacenda.settings import Settings
 
@@ -130,7 +130,7 @@ def test_without_torch_the_extra_is_named(monkeypatch):
 
 def test_memory_is_that_of_the_device(two_gpus):
     settings = PuppetSettings(device="cuda:1")
-    assert devices.memory("cuda:1") == int(0.95 * 3.5e9)
+    assert devices.available_memory("cuda:1") == int(0.95 * 3.5e9)
     devices.check_memory(3_300_000_000, "cuda:1", settings, "less")
     with pytest.raises(
         ConfigurationError,
@@ -140,13 +140,22 @@ def test_memory_is_that_of_the_device(two_gpus):
 
 
 def test_memory_of_the_machine(monkeypatch):
-    monkeypatch.setattr(devices, "memory", lambda device: 8_000_000_000)
+    monkeypatch.setattr(devices, "available_memory", lambda device: 8_000_000_000)
     with pytest.raises(
         ConfigurationError, match=r"needs about 9 GB, and the machine has 8 GB: give less"
     ):
         devices.check_memory(9_000_000_000, "cpu", PuppetSettings(), "less")
-    monkeypatch.setattr(devices, "memory", lambda device: 0)  # not known
+    monkeypatch.setattr(devices, "available_memory", lambda device: 0)  # not known
     devices.check_memory(9_000_000_000, "cpu", PuppetSettings(), "less")
+
+
+def test_a_container_has_no_more_memory_than_its_limit(monkeypatch, tmp_path):
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(devices, "_CONTAINER_LIMIT", limit)
+    physical = devices.available_memory("cpu")
+    for text, expected in (("max\n", physical), ("1048576\n", 1 << 20), (f"{1 << 62}\n", physical)):
+        limit.write_text(text, encoding="ascii")
+        assert devices.available_memory("cpu") == expected
 
 
 def test_a_full_device_says_what_to_lower():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacenda import tall
-from tacenda.arrays import to_numpy
+from tacenda.array_ops import to_numpy
 
 SIZES = [(0, 2), (5, 0), (1, 1), (63, 7)]
 

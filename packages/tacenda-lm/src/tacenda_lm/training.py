@@ -11,7 +11,8 @@ import numpy.typing as npt
 from scipy.sparse import csc_array
 
 from tacenda import fitting
-from tacenda.arrays import Array, in_c_order, to_device
+from tacenda.array_ops import in_c_order, to_device
+from tacenda.arrays import Array
 from tacenda.fitting import (
     BatchSource,
     Cosine,

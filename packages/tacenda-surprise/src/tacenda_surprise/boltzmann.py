@@ -23,6 +23,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
 from tacenda import devices
+from tacenda.array_ops import to_device, to_numpy
 from tacenda.arrays import (
     Array,
     Arrays,
@@ -33,8 +34,6 @@ from tacenda.arrays import (
     at_least,
     named,
     positive,
-    to_device,
-    to_numpy,
 )
 from tacenda.fitting import (
     Adam,

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from tacenda.array_ops import to_device
 from tacenda.arrays import (
     LARGEST,
     Array,
@@ -23,7 +24,6 @@ from tacenda.arrays import (
     ascending,
     at_least,
     below,
-    to_device,
 )
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.kernels.shared import sparse_product

@@ -52,7 +52,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from tacenda import devices
-from tacenda.arrays import Array, append_column, library, to_device, to_numpy
+from tacenda.array_ops import append_column, library, to_device, to_numpy
+from tacenda.arrays import Array
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import (
     BatchSource,

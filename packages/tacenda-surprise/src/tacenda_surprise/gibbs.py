@@ -55,7 +55,8 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from tacenda import devices, tall
-from tacenda.arrays import Array, copy, to_device, to_numpy
+from tacenda.array_ops import copy, to_device, to_numpy
+from tacenda.arrays import Array
 from tacenda.fitting import StepResult, Trainer
 from tacenda.kernels.ratings import (
     Solved,

@@ -1,6 +1,6 @@
-"""Where a model computes: on the CPU or, through torch, on a CUDA device.
+"""Devices on which models compute: the CPU or, through torch, a CUDA device.
 
-A model has one option for it, and knows no more of devices than this module tells it:
+A model declares one option and calls the functions of this module:
 
     device: str = devices.option()                                  # among its settings
     device = devices.resolve(settings, OPERATIONS)                  # when work begins: "cpu", "cuda", "cuda:1"
@@ -10,8 +10,8 @@ A model has one option for it, and knows no more of devices than this module tel
         ...
         parameters = parameters.to("cpu")                           # see `tacenda.arrays`
 
-"auto" is the first CUDA device where there is one and all operations of the model run there, and the CPU otherwise.
-torch is imported only where a CUDA driver is installed, or a device is asked for by name.
+"auto" is the first CUDA device if there is one and it runs all operations of the model, and the CPU otherwise. torch is
+imported only if a CUDA driver is installed or the option names a device.
 """
 
 from __future__ import annotations
@@ -28,16 +28,20 @@ from tacenda import settings as declared
 from tacenda.errors import ConfigurationError, FittingError, KernelError
 from tacenda.kernels import resolve as backend_for
 
+#: Files of which one exists where a CUDA driver is installed; the last is that of Windows' Linux subsystem.
 _DRIVERS = "/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"
-_IN_USE = 0.95  # of free memory: allocators keep some of it in pieces that are too small
+#: The file with a container's limit of memory, in bytes, or "max": cgroup version 2.
+_CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+#: The share of free memory that can be used: allocators keep some of it in pieces that are too small.
+_USABLE_SHARE = 0.95
 
 
 def option(of: str = "training", default: str = "auto", *, last: bool = False) -> Any:
-    """Declare the device of a model; ``of`` says what runs there, ``last`` is as in `tacenda.settings.option`."""
+    """Declare the device of a model; ``of`` names the work that runs there, ``last`` is that of `settings.option`."""
     doc = f"""where {of} runs: "cpu", "cuda", "cuda:1", or "auto", which is a CUDA device where there is one;
     results differ by rounding only, and a model is saved without this option"""
-    names = r"auto|cpu|cuda(:\d{1,3})?", '"auto", "cpu", "cuda" or "cuda:" and a number'
-    return declared.option(default, doc, matches=names, last=last)
+    pattern, allowed = r"auto|cpu|cuda(:\d{1,3})?", '"auto", "cpu", "cuda" or "cuda:" and a number'
+    return declared.option(default, doc, matches=(pattern, allowed), last=last)
 
 
 def resolve(settings: Any, operations: Iterable[str]) -> str:
@@ -46,58 +50,59 @@ def resolve(settings: Any, operations: Iterable[str]) -> str:
     Parameters
     ----------
     settings
-        With the option `option` declares.
+        Settings with the option that `option` declares.
     operations
-        The operations of `tacenda.kernels` that the work is made of.
+        The operations of `tacenda.kernels` that the work calls.
 
     Raises
     ------
     ConfigurationError
-        The device asked for is not there, or no installed backend runs the operations on it.
+        The option names a device that does not exist, or no installed backend runs the operations on it.
     """
     device: str = settings.device
     if device == "cpu" or (device == "auto" and not _may_have_cuda()):
         return "cpu"
     chosen, cause = device.replace("auto", "cuda"), None
-    why_not = _find_obstacle(chosen)
-    if why_not is None:
+    obstacle = _find_obstacle(chosen)
+    if obstacle is None:
         try:
             for operation in operations:
                 backend_for(operation, chosen)
         except KernelError as error:
-            why_not, cause = str(error), error
-    if why_not is not None and device != "auto":
-        raise ConfigurationError(
-            f"{settings.model()}: device is {device!r}, and {why_not}"
-        ) from cause
-    return chosen if why_not is None else "cpu"
+            obstacle, cause = str(error), error
+    if obstacle is None:
+        return chosen
+    if device == "auto":
+        return "cpu"
+    raise ConfigurationError(f"{settings.model()}: device is {device!r}, and {obstacle}") from cause
 
 
 def _find_obstacle(device: str) -> str | None:
-    """Return why there is no such CUDA device, as the second half of a sentence."""
+    """Return why a CUDA device cannot be used, as the second half of a sentence, or None."""
     if find_spec("torch") is None:
         return "torch is not installed: install tacenda[gpu]"
     import torch
 
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not found:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count:
         return (
             f'torch {torch.__version__} finds no CUDA device here: use device="cpu", or a machine with '
             "one and a torch that is built for it"
         )
-    if torch.cuda._is_in_bad_fork():  # what torch itself asks before it raises
+    # torch checks the same before it raises a RuntimeError
+    if torch.cuda._is_in_bad_fork():
         return (
             "this process was forked from one that uses it, which CUDA does not allow: start processes by "
             '"spawn", or use device="cpu"'
         )
-    if int(device.partition(":")[2] or 0) >= found:
-        return f"the last one here is cuda:{found - 1}"
+    if int(device.partition(":")[2] or 0) >= count:
+        return f"the last one here is cuda:{count - 1}"
     return None
 
 
 @cache
 def _may_have_cuda() -> bool:
-    """Return whether a CUDA driver is installed: what can be known without importing torch, which takes seconds."""
+    """Return whether a CUDA driver is installed, without importing torch, which takes seconds."""
     if os.name == "nt":
         return Path(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "nvcuda.dll").exists()
     return any(Path(place).exists() for place in _DRIVERS)
@@ -106,43 +111,59 @@ def _may_have_cuda() -> bool:
 # -- memory ------------------------------------------------------------------------------------------
 
 
-def memory(device: str) -> int:
-    """Return the bytes that can be allocated there: free ones of a CUDA device, all of the machine's on the CPU.
+def available_memory(device: str) -> int:
+    """Return the bytes that can be allocated: the free memory of a CUDA device, or all of the machine's for the CPU.
 
-    0 where they cannot be known.
+    In a container, the limit of the container counts (cgroup version 2). 0 means that the memory is not known.
     """
     if device.startswith("cuda"):
         import torch
 
         free, _ = torch.cuda.mem_get_info(device)
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(_IN_USE * (free + kept))
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(_USABLE_SHARE * (free + cached))
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
+        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows
         return 0
+    try:
+        return min(physical, int(_CONTAINER_LIMIT.read_text(encoding="ascii")))
+    except (OSError, ValueError):  # no such file, or "max"
+        return physical
 
 
-def check_memory(needed: int, device: str, settings: Any, lower: str) -> None:
-    """Raise ConfigurationError where ``needed`` bytes are more than the device has; ``lower`` says what to give."""
-    there = memory(device)
-    if not there or needed <= there:
+def check_memory(needed: int, device: str, settings: Any, advice: str) -> None:
+    """Raise ConfigurationError if the device has less memory than ``needed``, in bytes.
+
+    ``advice`` completes the message "give ...", such as "a smaller batch".
+    """
+    available = available_memory(device)
+    if not available or needed <= available:
         return
-    sizes = [f"{n / 1e9:,.0f} GB" if n >= 10e9 else f"{n / 1e9:.2g} GB" for n in (needed, there)]
-    has = f"the machine has {sizes[1]}" if device == "cpu" else f"{device} has {sizes[1]} free"
+    needs, has = _format_size(needed), _format_size(available)
+    owner = f"the machine has {has}" if device == "cpu" else f"{device} has {has} free"
     raise ConfigurationError(
-        f"{settings.model()}: training needs about {sizes[0]}, and {has}: give {lower}"
+        f"{settings.model()}: training needs about {needs}, and {owner}: give {advice}"
     )
 
 
+def _format_size(size: int) -> str:
+    """Return a size in bytes as gigabytes, with two digits or more."""
+    return f"{size / 1e9:,.0f} GB" if size >= 10e9 else f"{size / 1e9:.2g} GB"
+
+
 @contextmanager
-def out_of_memory(settings: Any, lower: str) -> Iterator[None]:
-    """Turn torch's error of a device that is full into a FittingError, which says what to give instead."""
+def out_of_memory(settings: Any, advice: str) -> Iterator[None]:
+    """Replace torch's error for a full device by a FittingError, also for work on a fitted model.
+
+    ``advice`` completes the message "give ...", such as "a smaller batch".
+    """
     try:
         yield
     except RuntimeError as error:
+        # compared by name, so that work on the CPU need not import torch
         if type(error).__name__ != "OutOfMemoryError":
             raise
         raise FittingError(
-            f'{settings.model()}: the memory of the device was not enough: give {lower}, or use device="cpu"'
+            f'{settings.model()}: the memory of the device was not enough: give {advice}, or use device="cpu"'
         ) from error

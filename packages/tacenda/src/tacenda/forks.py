@@ -11,7 +11,7 @@ if sys.version_info >= (3, 12) or TYPE_CHECKING:
 else:
 
     class cached_property:  # noqa: N801 - the name it has in functools
-        """As in Python 3.12: the one of 3.11 holds a lock, for all objects of a class, while it computes."""
+        """The cached property of Python 3.12: that of 3.11 holds a lock, for all objects of a class, as it computes."""
 
         def __init__(self, compute: Any) -> None:
             self.compute, self.__doc__ = compute, compute.__doc__
@@ -22,43 +22,48 @@ else:
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
             if instance is None:
                 return self
-            found = instance.__dict__[self.name] = self.compute(instance)
-            return found
+            value = instance.__dict__[self.name] = self.compute(instance)
+            return value
 
 
 __all__ = ["cached_property", "renew_in_children"]
 
 
-class _Locked(Protocol):
-    def renew(self) -> None: ...
+class _OwnerOfLocks(Protocol):
+    """An object that can replace its locks by new ones."""
+
+    def renew(self) -> None:
+        """Replace all locks, which a thread of the parent may hold for ever."""
 
 
-_locked: "WeakSet[_Locked]" = WeakSet()
+_owners: "WeakSet[_OwnerOfLocks]" = WeakSet()
 
 
-def renew_in_children(owner: _Locked) -> None:
-    """Have ``owner.renew()`` called in every child that is forked as long as ``owner`` is there."""
-    _locked.add(owner)
+def renew_in_children(owner: _OwnerOfLocks) -> None:
+    """Call ``owner.renew()`` in every child that is forked during the life of ``owner``."""
+    _owners.add(owner)
 
 
-def _renew() -> None:
-    for owner in list(_locked):
+def _renew_owners() -> None:
+    """Replace the locks of all owners."""
+    for owner in list(_owners):
         owner.renew()
 
 
 def _renew_blis() -> None:
-    """Renew the locks and the memory of BLIS, with which thinc multiplies on a CPU; NumPy's BLAS renews its own."""
+    """Renew the locks and the memory of BLIS, which thinc uses for products on a CPU; NumPy's BLAS renews its own."""
     blis: Any = sys.modules.get("blis.cy")
     if blis is not None:
         try:
             library = ctypes.CDLL(blis.__file__)
             initialize, renew = library.bli_init, library.bli_memsys_init
-        except (OSError, AttributeError):  # another version of BLIS
+        except (OSError, AttributeError):  # a version of BLIS without these functions
             return
-        initialize()  # unless it is initialized, which the other requires
+        # does nothing if BLIS is initialized, as renewing requires
+        initialize()
         renew()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=_renew_owners)
     os.register_at_fork(after_in_child=_renew_blis)

@@ -1,4 +1,4 @@
-"""Offsets: the places at which one long array is cut into pieces, checked in the same way everywhere."""
+"""Offsets: the places at which one long array is cut into pieces."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacenda.errors import ArtifactError, DataError, TacendaError
 
-_BLOCK = 1 << 20  # values compared at a time, so that offsets in a mapped file need little memory
+#: Values compared at a time, so that offsets in a mapped file need little memory.
+_BLOCK = 1 << 20
 
 
 def check_offsets(
@@ -24,31 +25,54 @@ def check_offsets(
     """Return ``offsets`` as a C-ordered int64 array, if they cut ``total`` items into pieces.
 
     They are integers (pieces + 1,) that begin with 0, end with ``total`` and never fall: piece ``i`` is
-    ``items[offsets[i] : offsets[i + 1]]``. They are not copied if they are int64 already.
+    ``items[offsets[i] : offsets[i + 1]]``.
 
-    ``pieces`` is their number, where it is known, and ``strictly`` refuses empty ones. ``error`` is the class of the
-    error to raise, ``what`` its name for the offsets, and ``advice`` what it adds about the cause, or about what to do;
-    by default an ArtifactError adds that the file is damaged.
+    Parameters
+    ----------
+    offsets
+        Not copied if they are int64 in C order.
+    total
+        The number of items.
+    what
+        The name of the offsets in errors.
+    pieces
+        The number of pieces, if it is known.
+    strictly
+        Whether to refuse empty pieces.
+    error
+        The class of the error to raise.
+    advice
+        The end of its message, such as what to do; by default an ArtifactError says that the file is damaged.
     """
     found = np.asarray(offsets)
-    if found.ndim != 1 or not len(found) or found.dtype.kind not in "iu":
-        fault = f" as (pieces + 1,) integers, not {found.dtype} of shape {found.shape}"
-    elif pieces is not None and len(found) != pieces + 1:
-        fault = f", not in {len(found) - 1}"
-    elif found[0] != 0 or found[-1] != total:
-        fault = f", and run from {found[0]} to {found[-1]}"
-    elif not rises(found, strictly=strictly):
-        fault = ", and one is not above the one before it" if strictly else ", and one falls"
-    else:
+    fault = find_fault(found, total, pieces=pieces, strictly=strictly)
+    if fault is None:
         return np.ascontiguousarray(found, np.int64)
-    steps = "" if pieces is None else f" in {pieces} steps"
     if error is ArtifactError and not advice:
         advice = "; the file is damaged"
-    raise error(f"{what} must ascend from 0 to {total}{steps}{fault}{advice}")
+    raise error(f"{what} {fault}{advice}")
+
+
+def find_fault(
+    offsets: NDArray[Any], total: int, *, pieces: int | None = None, strictly: bool = False
+) -> str | None:
+    """Return how offsets must be and how they are, as the end of a sentence, or None if `check_offsets` takes them."""
+    if offsets.ndim != 1 or not len(offsets) or offsets.dtype.kind not in "iu":
+        fault = f" as (pieces + 1,) integers, not {offsets.dtype} of shape {offsets.shape}"
+    elif pieces is not None and len(offsets) != pieces + 1:
+        fault = f", not in {len(offsets) - 1}"
+    elif offsets[0] != 0 or offsets[-1] != total:
+        fault = f", and run from {offsets[0]} to {offsets[-1]}"
+    elif not rises(offsets, strictly=strictly):
+        fault = ", and one is not above the one before it" if strictly else ", and one falls"
+    else:
+        return None
+    steps = "" if pieces is None else f" in {pieces} steps"
+    return f"must ascend from 0 to {total}{steps}{fault}"
 
 
 def rises(values: NDArray[Any], *, strictly: bool = False) -> bool:
-    """Tell whether no value (n,) is below the one before it, or each is above it.
+    """Tell whether values (n,) never fall, or with ``strictly`` always rise.
 
     Neighbors are compared, not subtracted: a difference of two int64 may wrap around.
     """
@@ -63,7 +87,10 @@ def rises(values: NDArray[Any], *, strictly: bool = False) -> bool:
 def runs(
     offsets: NDArray[np.int64], most: int, most_pieces: int | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield runs of pieces, first and one past the last, of at most ``most`` items in all, or of one piece."""
+    """Yield runs of consecutive pieces, as the first and one past the last.
+
+    A run has at most ``most`` items and ``most_pieces`` pieces; a single piece of more items is a run of its own.
+    """
     first, n = 0, len(offsets) - 1
     while first < n:
         reached = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1

@@ -11,7 +11,8 @@ import numpy as np
 import scipy.linalg.blas
 from numpy.typing import NDArray
 
-from tacenda.arrays import Array, in_c_order, library, to_numpy, to_tensors
+from tacenda.array_ops import in_c_order, library, to_numpy, to_tensors
+from tacenda.arrays import Array
 
 
 def gram(X: Array, Y: Array) -> NDArray[np.float64]:

@@ -24,7 +24,8 @@ import numpy.typing as npt
 import scipy.linalg
 
 from tacenda import devices, tall
-from tacenda.arrays import Array, in_c_order, to_device, to_numpy, zeros
+from tacenda.array_ops import in_c_order, to_device, to_numpy, zeros
+from tacenda.arrays import Array
 from tacenda.errors import CorpusError
 from tacenda.kernels.sequences import Counts
 from tacenda.kernels.shared import sparse_product

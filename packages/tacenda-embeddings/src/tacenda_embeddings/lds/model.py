@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.arrays import Array, Arrays, Float32, Float64, named, positive, to_numpy
+from tacenda.array_ops import to_numpy
+from tacenda.arrays import Array, Arrays, Float32, Float64, named, positive
 from tacenda.corpus import Corpus, Text, as_corpus
 from tacenda.errors import ArtifactError, ConfigurationError, DataError
 from tacenda.estimator import Estimator

@@ -44,7 +44,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import tall
-from tacenda.arrays import Array, empty, multiply_into, to_device, to_numpy, zeros
+from tacenda.array_ops import empty, multiply_into, to_device, to_numpy, zeros
+from tacenda.arrays import Array
 from tacenda.errors import KernelError
 from tacenda.kernels.sequences import Modes, decompose, linear_recurrence, modal_scan
 from tacenda.kernels.shared import unit_rows

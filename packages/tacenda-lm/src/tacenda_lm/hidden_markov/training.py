@@ -23,7 +23,8 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from tacenda import devices, fitting
-from tacenda.arrays import Array, as_tensor, from_tensor, in_c_order, library
+from tacenda.array_ops import as_tensor, from_tensor, in_c_order, library
+from tacenda.arrays import Array
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import lay_out
 from tacenda.errors import ConfigurationError

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.arrays import Array, Arrays, Float32, to_device
+from tacenda.array_ops import to_device
+from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
 from tacenda.errors import ArtifactError
@@ -441,7 +442,7 @@ def train_hlbl(
     # beside the parameters, a step has rows of its words and their contexts, and visits of nodes
     words = BATCH_PIECES * PIECE_WORDS
     rows = 6 * words + 2 * BATCH_PIECES * settings.context + tree.n_nodes
-    needed = parameters.bytes + 4 * settings.width * rows + 48 * words * tree.codes.most[1]
+    needed = parameters.nbytes + 4 * settings.width * rows + 48 * words * tree.codes.most[1]
     devices.check_memory(needed, device, settings, _LESS)
     trainer = HLBLTrainer(settings, parameters, tree, text, valid)
     source = ArrayBatches(trainer.begins, batch_size=BATCH_PIECES, seed=settings.seed)

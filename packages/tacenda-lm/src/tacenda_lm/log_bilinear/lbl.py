@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda import devices
-from tacenda.arrays import Array, Arrays, Float32, library, merge_rows, to_device, to_numpy
+from tacenda.array_ops import library, merge_rows, to_device, to_numpy
+from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.fitting import ArrayBatches, FitRun, StepResult
 from tacenda.settings import Group, Settings, configured_by, group, option

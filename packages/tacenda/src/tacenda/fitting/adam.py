@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.arrays import to_device, to_numpy, zeros
+from tacenda.array_ops import to_device, to_numpy, zeros
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.shared import adam
 

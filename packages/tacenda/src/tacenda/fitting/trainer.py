@@ -28,7 +28,8 @@ from typing import Any, NamedTuple, Protocol, SupportsFloat
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.arrays import LARGEST, Arrays, assign, to_numpy, to_tensors
+from tacenda.array_ops import assign, to_numpy, to_tensors
+from tacenda.arrays import LARGEST, Arrays
 
 State = Mapping[str, NDArray[Any]]
 

@@ -30,7 +30,8 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints, overload
 import numpy as np
 
 from tacenda import plugins
-from tacenda.arrays import Cuts, Spec, below, spec_of, to_tensors
+from tacenda.array_ops import to_tensors
+from tacenda.arrays import Cuts, Spec, below, spec_of
 from tacenda.errors import KernelError
 from tacenda.kernels import dispatch
 from tacenda.offsets import check_offsets

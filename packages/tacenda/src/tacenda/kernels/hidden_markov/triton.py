@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tacenda.arrays import to_tensors
+from tacenda.array_ops import to_tensors
 from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.hidden_markov import (
     Counts,

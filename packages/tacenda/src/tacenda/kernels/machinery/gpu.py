@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tacenda.arrays import to_tensors
+from tacenda.array_ops import to_tensors
 
 _Ids = np.ndarray[Any, np.dtype[Any]]
 _ROWS, _COLUMNS = 16, 128  # of the tiles that `sum_rows` adds

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacenda.arrays import to_tensors
+from tacenda.array_ops import to_tensors
 from tacenda.errors import KernelError
 from tacenda.kernels.ratings import AT_ONCE, Solved
 

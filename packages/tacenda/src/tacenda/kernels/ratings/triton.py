@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from numpy.typing import NDArray
 
-from tacenda.arrays import to_tensors
+from tacenda.array_ops import to_tensors
 from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.machinery.gpu import tile
 from tacenda.kernels.ratings import Divergence, Expected, Visited

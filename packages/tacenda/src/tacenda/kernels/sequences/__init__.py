@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.arrays import Array, Float, Int, Offsets, below, zeros
+from tacenda.array_ops import zeros
+from tacenda.arrays import Array, Float, Int, Offsets, below
 from tacenda.errors import KernelError
 from tacenda.kernels.operation import any_dtype, cast, check_range, in_place, operation
 

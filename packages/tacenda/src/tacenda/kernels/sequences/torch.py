@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tacenda.arrays import to_tensors
+from tacenda.array_ops import to_tensors
 
 CHUNK = 64
 """Tokens of a chunk."""

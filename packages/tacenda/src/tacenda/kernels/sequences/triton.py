@@ -21,7 +21,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tacenda.arrays import to_tensors
+from tacenda.array_ops import to_tensors
 from tacenda.kernels.sequences import Scan
 
 CHUNK = 128

@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tacenda.arrays import to_tensors
+from tacenda.array_ops import to_tensors
 from tacenda.errors import KernelError
 from tacenda.kernels.dispatch import UnsupportedShape
 from tacenda.kernels.machinery.gpu import tile

@@ -1,0 +1,160 @@
+"""Functions that take arrays of NumPy and tensors of torch alike; torch is imported for tensors only.
+
+Conversions between the two:
+
+=============  ======================  =========================================================
+function       takes                   returns
+=============  ======================  =========================================================
+`to_device`    an array or tensor      an array for "cpu", a tensor on any other device
+`to_numpy`     an array or tensor      an array; without a copy from the CPU
+`to_tensors`   arrays and tensors      tensors on a device of torch, "cpu" too; always on it
+`as_tensor`    a result of a kernel    a tensor where the result is, over the same memory
+`from_tensor`  a tensor, or None       an argument for a kernel where the tensor is, over its memory
+=============  ======================  =========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+Array = Any
+"""An array of NumPy on the CPU, a tensor of torch elsewhere."""
+
+#: The largest array, in bytes, that is copied by way of pinned memory: torch keeps such memory for reuse, and the
+#: system cannot swap it out.
+_LARGEST_PINNED = 1 << 20
+
+
+def to_device(array: Any, device: str) -> Any:
+    """Return an array or tensor as the kernels of a device take it: an array for "cpu", else a tensor there."""
+    if device == "cpu":
+        return to_numpy(array)
+    import torch
+
+    return to_tensors((array,), torch.device(device))[0]
+
+
+def to_tensors(arrays: Iterable[Any], device: Any) -> list[Any]:
+    """Return arrays, and tensors of any device, as tensors on one device of torch.
+
+    Small arrays go to a CUDA device by way of pinned memory, so that the host need not wait for the work queued there.
+    """
+    import torch
+
+    def to_tensor(array: Any) -> Any:
+        if isinstance(array, torch.Tensor):
+            return array.to(device)
+        array = np.ascontiguousarray(array)
+        tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+        if torch.device(device).type == "cuda" and array.nbytes <= _LARGEST_PINNED:
+            return tensor.pin_memory().to(device, non_blocking=True)
+        return tensor.to(device)
+
+    return [to_tensor(array) for array in arrays]
+
+
+def from_tensor(tensor: Any) -> Any:
+    """Return a tensor as kernels take it: from the CPU an array that shares its memory. None stays None."""
+    if tensor is None:
+        return None
+    return tensor.detach().numpy() if tensor.device.type == "cpu" else tensor.detach()
+
+
+def as_tensor(array: Any) -> Any:
+    """Return an array or tensor as a tensor that shares its memory."""
+    import torch
+
+    return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
+
+
+def to_numpy(array: Any) -> Any:
+    """Return an array or tensor as an array; an array is returned itself, and a tensor on the CPU shares its memory."""
+    return array.detach().cpu().numpy() if hasattr(array, "detach") else array
+
+
+def copy(array: Array) -> Array:
+    """Return a copy of an array of any device, where it is."""
+    return array.clone() if hasattr(array, "clone") else array.copy()
+
+
+def assign(target: Array, array: Any) -> None:
+    """Copy an array of NumPy into an array or tensor of the same shape."""
+    if not hasattr(target, "copy_"):
+        target[...] = array
+        return
+    import torch
+
+    # torch warns of arrays that cannot be written
+    target.copy_(torch.from_numpy(array if array.flags.writeable else array.copy()))
+
+
+def zeros(shape: tuple[int, ...], like: Array) -> Array:
+    """Return zeros of the dtype and on the device of another array."""
+    return np.zeros(shape, like.dtype) if isinstance(like, np.ndarray) else like.new_zeros(shape)
+
+
+def empty(shape: tuple[int, ...], like: Array) -> Array:
+    """Return an uninitialized array of the dtype and on the device of another."""
+    return np.empty(shape, like.dtype) if isinstance(like, np.ndarray) else like.new_empty(shape)
+
+
+def in_c_order(array: Array, dtype: Any = None) -> Array:
+    """Return an array of any device in C order, in another dtype if one is given; copied only if necessary."""
+    if isinstance(array, np.ndarray):
+        return np.ascontiguousarray(array, dtype)
+    return array.to(dtype or array.dtype).contiguous()
+
+
+def library(array: Array) -> Any:
+    """Return the module whose functions take the array: numpy or torch.
+
+    Many functions have the same name in both, and torch accepts ``axis`` and ``keepdims`` too, so that code which uses
+    only these runs on any device.
+    """
+    if isinstance(array, np.ndarray):
+        return np
+    import torch
+
+    return torch
+
+
+def append_column(matrix: Array, value: float) -> Array:
+    """Return a copy of a matrix of any device with one more column, filled with ``value``."""
+    if isinstance(matrix, np.ndarray):
+        return np.append(matrix, np.full((len(matrix), 1), value, matrix.dtype), axis=1)
+    import torch
+
+    return torch.cat([matrix, matrix.new_full((len(matrix), 1), value)], dim=1)
+
+
+def merge_rows(ids: Array, *arrays: Array) -> tuple[Array, list[Array]]:
+    """Return the distinct ids in ascending order, and the sums of the rows of each, added in their order.
+
+    ``ids`` (rows,) are integers, and the arrays (rows, ...) are on their device. No atomics are used, so sums are the
+    same in every run.
+    """
+    if not len(ids):
+        return ids, [array[:0] for array in arrays]
+    order = library(ids).argsort(ids, stable=True)
+    ordered = ids[order]
+    if isinstance(ids, np.ndarray):
+        begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+        return ordered[begins], [np.add.reduceat(array[order], begins, axis=0) for array in arrays]
+    import torch
+
+    distinct, lengths = torch.unique_consecutive(ordered, return_counts=True)
+    options: dict[str, Any] = {"lengths": lengths, "axis": 0, "initial": 0, "unsafe": True}
+    return distinct, [torch.segment_reduce(array[order], "sum", **options) for array in arrays]
+
+
+def multiply_into(left: Array, right: Array, out: Array) -> None:
+    """Write the product of two matrices into ``out``, which may be some columns of a larger matrix."""
+    if isinstance(left, np.ndarray):
+        np.matmul(left, right, out=out)
+        return
+    import torch
+
+    torch.mm(left, right, out=out)
