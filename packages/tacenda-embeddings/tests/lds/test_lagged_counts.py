@@ -290,9 +290,17 @@ def test_bad_settings_are_clear_errors():
             LaggedCounts.from_corpus(text, **wrong)
     with pytest.raises(ConfigurationError, match="no lag 3"):
         LaggedCounts.from_corpus(text, 2).matrix(3)
-    for factor in (0.0, -1.0, float("nan"), float("inf")):
+    for factor in (0.0, -1.0, float("nan"), float("inf"), 1e-300, 1e300):
         with pytest.raises(ConfigurationError, match="positive"):
             LaggedCounts.from_corpus(text, 2).scaled(factor)
+
+
+def test_counts_are_shown_by_their_size_and_have_no_settings():
+    counts = LaggedCounts.from_corpus(Text(zipf(1300, 40), 40), 2)
+    assert repr(counts) == "<LaggedCounts: 2 lags, 40 words, 1,300 tokens>"
+    assert repr(counts.scaled(0.5)) == "<LaggedCounts: 2 lags, 40 words, 650 tokens>"
+    with pytest.raises(ConfigurationError, match="from_corpus"):
+        LaggedCounts.from_settings({})
 
 
 def test_an_empty_corpus_is_a_clear_error():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -25,24 +25,27 @@ from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
 from tacenda.estimator import Estimator
 from tacenda.kernels.sequences import Counts
 from tacenda.progress import Progress, track
+from tacenda.settings import Settings
 from tacenda.vocabulary import Vocabulary
 
-DEFAULT_BUDGET = 2 << 30
+DEFAULT_BUDGET = 2 << 30  # bytes
+
+_SMALLEST, _LARGEST = (float(x) for x in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
 
 
-class Place(NamedTuple):
-    """Where sums of counts go."""
+class Storage(NamedTuple):
+    """The memory, and beyond it the folder, in which sums of counts are made."""
 
-    memory_budget: int = DEFAULT_BUDGET
-    scratch: Path | None = None
+    memory_budget: int = DEFAULT_BUDGET  # bytes
+    scratch: Path | None = None  # a folder for temporary files; the system's default if None
 
 
 class LaggedCounts(Estimator):
     """Co-occurrence counts of a circular stream for the lags 1 .. n_lags.
 
     Counts of two texts add up: ``a + b`` counts two separate circular streams, which differ from the
-    concatenated text in 2k pairs of lag k, at the two seams. ``scaled`` makes old text count
-    less, so ``old.scaled(0.5) + new`` forgets exponentially.
+    concatenated text in 2k pairs of lag k, at the two seams. `scaled` lowers the weight of old text, so
+    ``old.scaled(0.5) + new`` forgets exponentially.
 
     Attributes
     ----------
@@ -66,16 +69,29 @@ class LaggedCounts(Estimator):
         unigram: npt.NDArray[Any],
         *,
         origin: dict[str, Any] | None = None,
-        place: Place = Place(),  # noqa: B008 - immutable
+        storage: Storage = Storage(),  # noqa: B008 - immutable
     ) -> None:
+        super().__init__()
         self.vocabulary = vocabulary
         self.lags = list(lags)
         self.unigram = unigram
         self.n_tokens: int | float = unigram.sum().item()
-        self.figures = []
         self.fitted_on = {"n_tokens": self.n_tokens, "vocabulary": vocabulary.fingerprint}
         self.fitted_on |= {name: value for name, value in (origin or {}).items() if value}
-        self._place = place
+        self._storage = storage
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: {self.n_lags} lags, {len(self.vocabulary):,} words, "
+            f"{self.n_tokens:,.0f} tokens>"
+        )
+
+    @classmethod
+    def from_settings(cls, settings: Settings | Mapping[str, Any]) -> Self:
+        """Raise ConfigurationError: counts have no settings, and none can be made without a text."""
+        raise ConfigurationError(
+            f"{cls.__name__} has no settings: count a text with {cls.__name__}.from_corpus(corpus)"
+        )
 
     @classmethod
     def from_corpus(
@@ -91,16 +107,16 @@ class LaggedCounts(Estimator):
         Parameters
         ----------
         corpus
-            A `tacenda.Corpus`, or an object with a vocabulary and a ``stream`` like it: a boundary goes before every
-            sentence, and the last sentence meets the first.
+            A `tacenda.Corpus`, or an object with the same ``vocabulary`` and ``stream``. The stream has a boundary
+            before every sentence and is circular: the first sentence follows the last.
         n_lags
             r: subspace identification with a Hankel matrix of s x s blocks needs 2s - 1 lags.
         memory_budget
-            Bytes that counting may take, whatever the size of the corpus; what does not fit goes
-            to temporary files, and `lags` are then mapped from there. A few arrays of the
-            vocabulary's length come on top.
+            Bytes of memory for counting, however large the corpus is. Counts that do not fit are written to
+            temporary files, from which `lags` are then mapped. A few arrays of the vocabulary's length are not
+            included.
         threads
-            Threads that count; the result does not depend on it.
+            Number of threads; the result does not depend on it.
         scratch
             Where to create the temporary files; the system's default if None.
 
@@ -120,22 +136,22 @@ class LaggedCounts(Estimator):
         total = (getattr(corpus, "n_tokens", 0) + getattr(corpus, "n_sentences", 0)) or None
         progress: Progress[Any] = track(None, "counting pairs", total=total, unit="token")
         with closing(progress):
-            found = count_stream(
-                _watch(corpus.stream(block_length(memory_budget, n_lags, threads)), progress),
+            counted = count_stream(
+                _advance(corpus.stream(block_length(memory_budget, n_lags, threads)), progress),
                 len(corpus.vocabulary),
                 n_lags,
                 memory_budget=memory_budget,
                 threads=threads,
                 scratch=folder,
             )
-        if not found.lags:
+        if not counted.lags:
             raise CorpusError("cannot count an empty corpus: it has no sentence with a token")
         return cls(
             corpus.vocabulary,
-            found.lags,
-            found.unigram,
+            counted.lags,
+            counted.unigram,
             origin=getattr(corpus, "origin", {}),
-            place=Place(memory_budget, folder),
+            storage=Storage(memory_budget, folder),
         )
 
     @property
@@ -152,7 +168,10 @@ class LaggedCounts(Estimator):
         return scipy.sparse.csr_array((data, indices, indptr), shape=(size, size))
 
     def __add__(self, other: LaggedCounts) -> LaggedCounts:
-        """Return the counts of both streams, each circular by itself, of one vocabulary and as many lags."""
+        """Return the sum of the counts of two streams, each of them circular.
+
+        Raises ConfigurationError if the numbers of lags or the tokenizers differ, CorpusError if the vocabularies do.
+        """
         if not isinstance(other, LaggedCounts):
             return NotImplemented
         self.vocabulary.require_same(other.vocabulary, "the counts to be added")
@@ -161,38 +180,50 @@ class LaggedCounts(Estimator):
                 f"cannot add counts of {other.n_lags} lags to counts of {self.n_lags}: "
                 "count both with the same n_lags"
             )
-        one, two = (each.fitted_on.get("tokenizer") for each in (self, other))
-        if one and two and one != two:
+        tokenizer, other_tokenizer = (x.fitted_on.get("tokenizer") for x in (self, other))
+        if tokenizer and other_tokenizer and tokenizer != other_tokenizer:
             raise ConfigurationError(
-                f"cannot add counts of text that was cut by the tokenizer {two!r} to counts of text cut by "
-                f"{one!r}: count both with the same tokenizer"
+                f"cannot add counts of text that was split by the tokenizer {other_tokenizer!r} to counts of text "
+                f"split by {tokenizer!r}: count both with the same tokenizer"
             )
-        files = [f for each in (self, other) for f in each.fitted_on.get("sources") or ()]
-        origin = {"sources": list(dict.fromkeys(files)), "tokenizer": one and two}
-        budget = min(self._place.memory_budget, other._place.memory_budget)
-        store = RunStore(len(self.vocabulary), budget // 3, self._place.scratch)
+        files = [file for x in (self, other) for file in x.fitted_on.get("sources") or ()]
+        origin = {
+            "sources": list(dict.fromkeys(files)),
+            "tokenizer": tokenizer and other_tokenizer,  # unknown unless both are known
+        }
+        storage = self._storage._replace(
+            memory_budget=min(self._storage.memory_budget, other._storage.memory_budget)
+        )
+        store = RunStore(len(self.vocabulary), storage.memory_budget // 3, storage.scratch)
         store.add(self.lags)
         store.add(other.lags)
-        lags, place = store.finish(), Place(budget, self._place.scratch)
         unigram = self.unigram + other.unigram
-        return LaggedCounts(self.vocabulary, lags, unigram, origin=origin, place=place)
+        return LaggedCounts(
+            self.vocabulary, store.finish(), unigram, origin=origin, storage=storage
+        )
 
     def scaled(self, factor: float) -> LaggedCounts:
-        """Return all counts times ``factor`` (positive, finite) as float32, in memory."""
-        if not (math.isfinite(factor) and factor > 0):
-            raise ConfigurationError(f"cannot scale counts by {factor}: it must be positive")
+        """Return all counts times ``factor``, lags as float32 in memory.
+
+        Raises ConfigurationError unless ``factor`` is positive and finite in float32.
+        """
+        # the lags would be zero or infinite, and the unigrams, which are float64, would not
+        if not _SMALLEST <= factor <= _LARGEST:
+            raise ConfigurationError(
+                f"cannot scale counts by {factor}: it must be positive, from {_SMALLEST:.2g} to {_LARGEST:.2g}"
+            )
         lags = [
             lag._replace(data=np.multiply(lag.data, factor, dtype=np.float32)) for lag in self.lags
         ]
-        # what holds of the text, but for its length
+        # the facts about the text that do not depend on its length
         origin = {name: self.fitted_on.get(name) for name in ("sources", "tokenizer")}
         unigram = self.unigram * float(factor)
-        return LaggedCounts(self.vocabulary, lags, unigram, origin=origin, place=self._place)
+        return LaggedCounts(self.vocabulary, lags, unigram, origin=origin, storage=self._storage)
 
     # -- artifact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return n_lags, and the settings of the vocabulary."""
+        """Return the number of lags and the settings of the vocabulary."""
         return {"n_lags": self.n_lags, "vocabulary": self.vocabulary.config_dict()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -217,15 +248,18 @@ class LaggedCounts(Estimator):
         return cls(vocabulary, lags, unigram)
 
 
-def _watch(pieces: Any, progress: Progress[Any]) -> Iterator[Any]:
-    """Yield the pieces and advance the progress bar."""
+def _advance(pieces: Any, progress: Progress[Any]) -> Iterator[Any]:
+    """Yield the pieces, and advance the progress bar by their tokens."""
     for piece in pieces:
         yield piece
         progress.update(len(piece))
 
 
 def _read_lag(arrays: dict[str, npt.NDArray[Any]], name: str, unigram: npt.NDArray[Any]) -> Counts:
-    """Return the counts of a lag of an artifact, in which every index may be trusted from here on."""
+    """Return the counts of a lag of an artifact, after checking every index.
+
+    Raises ArtifactError if the arrays are no such counts, or their sum is not that of ``unigram`` (types,).
+    """
     sizes = {"types": len(unigram)}
     indices = take(arrays, f"{name}.indices", Int32[Array, "entries", below("types")], sizes)
     indptr = take(arrays, f"{name}.indptr", Offsets[Array, "types entries"], sizes)
@@ -234,6 +268,7 @@ def _read_lag(arrays: dict[str, npt.NDArray[Any]], name: str, unigram: npt.NDArr
         Int32[Array, "entries", at_least(0)] if exact else Float32[Array, "entries", at_least(0)]
     )
     data = take(arrays, f"{name}.data", counts, sizes)
+    # columns ascend within a row; the first column of a row may be smaller than the last one of the row before it
     ascending = np.diff(indices) > 0
     starts = indptr[1:-1]
     ascending[starts[(starts > 0) & (starts < len(indices))] - 1] = True
