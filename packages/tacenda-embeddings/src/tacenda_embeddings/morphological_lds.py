@@ -9,6 +9,7 @@ and their morphemes alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -108,11 +109,11 @@ class MorphologicalLDS(Estimator):
         return self
 
     def with_output(self, output: Output) -> Self:
-        """Return the same fitted model with another output of its LDS; it copies nothing. Raises ConfigurationError."""
-        other = type(self)()._take(self.lds.with_output(output), self.words, self.learned)
-        other.figures, other.fitted_on = self.figures, self.fitted_on
-        other.precision = self.precision
-        return other
+        """Return this fitted model with a different output of its LDS, sharing its arrays.
+
+        Raises ConfigurationError if the output is unknown.
+        """
+        return copy(self)._take(self.lds.with_output(output), self.words, self.learned)
 
     # -- vectors -----------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 from scipy.stats import chisquare
 
+import tacenda
 from support.varembed import tiny
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError, FittingError
@@ -102,6 +103,14 @@ def test_outputs_are_three_views_of_the_same_posterior(varembed):
     assert_allclose(varembed.vectors(words, output="log_odds"), logits - base, rtol=1e-5, atol=1e-6)
     other = varembed.with_output("probabilities")
     assert_array_equal(other.transform([words])[0], varembed.vectors(words, output="probabilities"))
+
+
+def test_another_output_of_a_rounded_model_is_saved_as_rounded(varembed, tmp_path):
+    other = varembed.rounded("int8").with_output("probabilities")
+    other.save(tmp_path / "model")
+    again = tacenda.load(tmp_path / "model")
+    assert other.precision == again.precision == "int8"
+    assert again.fitted_on == varembed.fitted_on
 
 
 def test_the_context_of_a_word_does_not_matter(varembed):

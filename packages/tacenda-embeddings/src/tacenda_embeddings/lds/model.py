@@ -9,6 +9,7 @@ co-occurrence counts; the vector of a token is made of the smoothed mean of its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -217,7 +218,7 @@ class LDS(Estimator):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out caches, which may be on a device that does not exist where this is unpickled."""
+        """Leave out caches: a copy may have other settings, and an unpickled model may lack the device they are on."""
         return {**self.__dict__, "_smoothers": {}}
 
     def with_output(
@@ -227,7 +228,7 @@ class LDS(Estimator):
         own_weight: float | None = None,
         row_norm_power: float | None = None,
         ends: Ends | None = None,
-    ) -> LDS:
+    ) -> Self:
         """Return this fitted model with a different output, sharing its parameters without a copy.
 
         Options that are None keep their values. Raises ConfigurationError for a value out of bounds.
@@ -236,12 +237,8 @@ class LDS(Estimator):
         changes: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
         advanced = replace(self.settings.advanced, **changes)
         weight = self.settings.own_weight if own_weight is None else own_weight
-        other = LDS.from_settings(
-            replace(self.settings, output=output, own_weight=weight, advanced=advanced)
-        )
-        other.learned, other._vocabulary = self.learned, self._vocabulary
-        other.history, other.precision = self.history, self.precision
-        other.figures, other.fitted_on = self.figures, self.fitted_on
+        other = copy(self)
+        other.settings = replace(self.settings, output=output, own_weight=weight, advanced=advanced)
         return other
 
     # -- vectors -----------------------------------------------------------------------------------

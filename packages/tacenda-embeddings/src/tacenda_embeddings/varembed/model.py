@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -339,11 +340,13 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         fitted, history, figure = fit_word_vectors(self.settings, corpus, held_out, vectors, run)
         return self._finish(FittedWords(*fitted), corpus, figure, training=history.as_dict())
 
-    def with_output(self, output: Output) -> VarEmbed:
-        """Return this fitted model with a different output, without a copy. Raises ConfigurationError."""
-        other = VarEmbed.from_settings(replace(self.settings, output=output))
-        other.learned, other._vocabulary = self.learned, self._vocabulary
-        other.figures, other.fitted_on = self.figures, self.fitted_on
+    def with_output(self, output: Output) -> Self:
+        """Return this fitted model with a different output, sharing its arrays.
+
+        Raises ConfigurationError if the output is unknown.
+        """
+        other = copy(self)
+        other.settings = replace(self.settings, output=output)
         return other
 
     def vectors(
