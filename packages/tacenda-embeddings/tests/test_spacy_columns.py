@@ -1,4 +1,4 @@
-"""Columns beside each other: whose they are, and how a component finds, replaces and restores its own."""
+"""Columns of several components in one target: how each component finds, replaces and restores its own."""
 
 import numpy as np
 import pytest
@@ -48,6 +48,22 @@ def test_appending_again_replaces_only_our_columns(toy):
     doc.tensor = doc.tensor[:, :3]  # somebody has replaced it
     assert second(doc).tensor.shape == (5, 11)
     assert second(doc)._.tensor_columns["second"] == [3, 11]
+
+
+def test_a_tensor_of_another_width_is_kept_whole(toy):
+    """A second pipeline has a wider upstream; the record of the first one does not hold for its tensor."""
+    nlp = spacy.blank("en")
+    component = add(nlp, "toy", toy, mode="append")
+    doc = nlp.make_doc(TEXT)
+    doc.tensor = np.ones((5, 4), "f")
+    component(doc)
+    upstream = np.random.default_rng(0).normal(size=(5, 20)).astype("f")
+    doc.tensor = upstream
+    assert not component.target.holds(doc, "toy", toy.width)
+    component(doc)
+    expected = np.hstack([upstream, toy.transform([TEXT.split()])[0]])
+    np.testing.assert_array_equal(doc.tensor, expected)
+    assert doc._.tensor_columns == {"other": [0, 20], "toy": [20, 28]}
 
 
 @pytest.mark.parametrize("n_states", [2, 7])

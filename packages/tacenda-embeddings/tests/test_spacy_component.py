@@ -91,7 +91,7 @@ def test_tensor_is_an_array_of_the_current_ops(toy):
     ops = Marked()
     nlp = pipeline(toy)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tacenda_embeddings.spacy.ownership.get_current_ops", lambda: ops)
+        patch.setattr("tacenda_embeddings.spacy.targets.get_current_ops", lambda: ops)
         nlp("the cat")
     assert ops.seen == ((2, toy.width), np.float32)
     with use_ops("numpy"):

@@ -14,7 +14,7 @@ from support.pipelines import add, pipeline, reload
 from tacenda import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda_embeddings import LDS
-from tacenda_embeddings.spacy.training_input import SAME, Fingerprint
+from tacenda_embeddings.spacy.training_input import SAME, Fingerprint, Reading, warn_of_mismatch
 
 TEXT = [
     ["the", "cat", "saw", "a", "dog", "."],
@@ -151,6 +151,32 @@ def test_a_damaged_record_is_named(toy):
         nlp.get_pipe("token_embeddings").initialize(artifact=toy)
 
 
+def test_an_error_of_the_embedder_is_not_taken_for_a_damaged_record(toy, other, monkeypatch):
+    def fail(sentences):
+        raise ValueError("the model is broken")
+
+    nlp = train(build(toy))
+    component = nlp.get_pipe("token_embeddings")
+    component.initialize(artifact=toy)
+    [node] = [n for n in nlp.get_pipe("tagger").model.walk() if n.name == "doc_tensor"]
+    readings = [Reading("tagger", nlp.get_pipe("tagger"), node, "0")]
+    fingerprint = Fingerprint.of(other)
+    monkeypatch.setattr(other, "transform", fail)
+    with pytest.raises(ValueError, match="the model is broken"):
+        warn_of_mismatch(readings, fingerprint, other, "'token_embeddings'")
+
+
+def test_every_component_is_announced_with_its_own_cosine(toy, other):
+    nlp = build(toy)
+    nlp.add_pipe("tagger", "second", config={"model": {"tok2vec": LAYERS["doc_tensor"]}})
+    train(nlp)
+    component = nlp.get_pipe("token_embeddings")
+    said = announced(component.initialize, artifact=other)
+    assert [each.partition(" had")[0] for each in said] == ["'tagger'", "'second'"]
+    cosine = Fingerprint.of(toy).cosine(other)
+    assert all(f"(cosine {cosine:.2f})" in each for each in said)
+
+
 # -- the fingerprint -----------------------------------------------------------------------------------
 
 
@@ -161,25 +187,34 @@ def lds():
 
 def test_a_model_in_fewer_bits_has_the_same_fingerprint(lds, tmp_path):
     print_ = Fingerprint.from_dict(Fingerprint.of(lds).to_dict())
-    assert print_.likeness(lds) == pytest.approx(1, abs=1e-6)
+    assert print_.cosine(lds) == pytest.approx(1, abs=1e-6)
     for precision in ("float16", "int8"):
         lds.save(tmp_path / "small", precision=precision)
-        assert print_.likeness(tacenda.load(tmp_path / "small")) > 0.99
+        assert print_.cosine(tacenda.load(tmp_path / "small")) > 0.99
 
 
-def test_likeness_is_the_cosine_of_all_vectors_where_these_are_few(toy, other):
+def test_the_cosine_is_that_of_all_vectors_where_these_are_few(toy, other):
     """With no more words and columns than the sample has, it is what numpy says of the whole."""
     found = Fingerprint.of(toy)
     ours, theirs = (model.transform([list(found.words)])[0].ravel() for model in (toy, other))
     cosine = ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs)
-    assert found.likeness(other) == pytest.approx(cosine, abs=1e-3)
+    assert found.cosine(other) == pytest.approx(cosine, abs=1e-3)
     assert cosine < SAME
+
+
+def test_a_vocabulary_without_words_has_a_fingerprint(toy, monkeypatch):
+    monkeypatch.setattr(type(toy.vocabulary), "is_reserved", lambda self, word: True)
+    found = Fingerprint.of(toy)
+    assert found.words == ()
+    again = Fingerprint.from_dict(found.to_dict())
+    assert again.sample.shape == (0, toy.width)
+    assert again.cosine(toy) == 1
 
 
 def test_another_output_of_a_model_is_another_input(lds):
     found = Fingerprint.of(lds.with_output("mean"))
-    assert found.likeness(lds.with_output("filtered")) < SAME
-    assert found.likeness(lds) == 0
+    assert found.cosine(lds.with_output("filtered")) < SAME
+    assert found.cosine(lds) == 0
 
 
 # -- tokens --------------------------------------------------------------------------------------------

@@ -28,16 +28,16 @@ from tacenda.spacy.documents import WordCache, sentence_cuts
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
 from tacenda_embeddings.spacy.doc_tensor import vectors_of
 from tacenda_embeddings.spacy.ownership import (
-    Target,
-    announce_width,
-    announce_widths,
+    announce_pipeline_widths,
+    announce_writer,
     check_ownership,
     check_sourced,
     describe_pipes,
     find_earlier_owner,
     find_readings,
 )
-from tacenda_embeddings.spacy.training_input import Fingerprint, compare, forget
+from tacenda_embeddings.spacy.targets import Target
+from tacenda_embeddings.spacy.training_input import Fingerprint, forget_training, warn_of_mismatch
 from tacenda_embeddings.text_vectors import with_output
 
 _SPACYS_WORKER = getattr(language, "_apply_pipes", None)
@@ -164,9 +164,9 @@ class TokenEmbeddings(ModelComponent):
             return
         # enabled layers forget what they were trained on
         pipes = [] if nlp is None else [pipe for _, pipe in nlp.pipeline]
-        for _, _, node, _ in find_readings(self, pipes):
-            if node.name != DOC_TENSOR:  # which forgets by itself, when it is initialized
-                forget(node)
+        for _, _, layer, _ in find_readings(self, pipes):
+            if layer.name != DOC_TENSOR:  # a DocTensor does it itself, when it is initialized
+                forget_training(layer)
         self._survey_examples(get_examples)
 
     def _fit(self, corpus: Any, tokenizer: Any, vocabulary: dict[str, Any], settings: Any) -> Any:
@@ -230,13 +230,13 @@ class TokenEmbeddings(ModelComponent):
         here = next((i for i, pipe in enumerate(pipes) if pipe is self), len(pipes))
         later = {id(pipe): pipe for pipe in pipes[here + 1 :]}
         later |= {id(pipe): pipe for ref in self._later if (pipe := ref()) is not None}
-        found = list(find_readings(self, later.values()))
-        if not found:
+        readings = list(find_readings(self, later.values()))
+        if not readings:
             self._compared = True
             return
         if self._fingerprint is None:
             self._fingerprint = Fingerprint.of(self.fitted)
-        self._compared = compare(found, self._fingerprint, self.fitted, repr(self.name))
+        self._compared = warn_of_mismatch(readings, self._fingerprint, self.fitted, repr(self.name))
 
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
         """Write ``vectors``, as `predict` gives them, to the target of every document.
@@ -313,7 +313,7 @@ class TokenEmbeddings(ModelComponent):
     def _check_pipeline(self, nlp: Any) -> None:
         """Raise ConfigurationError if ``Doc.tensor`` is not this component's to write, or is read before."""
         check_ownership(nlp, self)
-        announce_widths(nlp)
+        announce_pipeline_widths(nlp)
         describe_pipes(nlp)
         self._previous_owner = find_earlier_owner(nlp, self, self.target.name)
 
@@ -336,7 +336,7 @@ class TokenEmbeddings(ModelComponent):
         """Tell the layers of a later component that read these vectors how wide they are."""
         with suppress(TypeError):  # a component that cannot be referred to weakly
             self._later.append(weakref.ref(component))
-        announce_width(self, component)
+        announce_writer(self, component)
 
     def add_listener(self, listener: Any, component_name: str) -> None:
         """Do nothing: nobody listens, in spaCy's sense."""

@@ -12,9 +12,9 @@ from spacy.tokens import Doc
 from thinc.api import Linear, Maxout, Model, chain, with_array
 from thinc.types import Floats2d
 
-from tacenda_embeddings.spacy.training_input import forget
+from tacenda_embeddings.spacy.training_input import forget_training
 
-#: Name of the thinc node that reads; `ownership.announce_widths` looks for it.
+#: Name of the thinc node that reads; `ownership.announce_pipeline_widths` looks for it.
 NAME = "doc_tensor"
 
 
@@ -79,7 +79,7 @@ def doc_tensor(
         "normalize": normalize,
         "scale": scale,
         "dropout": dropout,
-        "announced": None,  # the width that `ownership.announce_widths` found in the pipeline
+        "announced": None,  # the width that `ownership.announce_pipeline_widths` found in the pipeline
         "notes": _Notes(),
     }
     read: Model[list[Doc], list[Floats2d]] = Model(
@@ -97,7 +97,7 @@ def doc_tensor(
 
 def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
     """Set the width; the samples of spaCy have passed no component, so they may have no vectors."""
-    forget(model)
+    forget_training(model)
     model.attrs["notes"].samples = list(X or [])
     if model.has_dim("nO"):
         return
@@ -242,7 +242,7 @@ class _Notes:
         return bool(writers) and all(each.supply(doc) for each in writers)
 
     def _writers(self, source: str) -> list[Any]:
-        """Return the components that write what the layer reads, which it knows from `ownership.announce_width`."""
+        """Return the components that write what the layer reads, as `ownership.announce_writer` told it."""
         names = [name for name in self.widths if self.written.get(name) == source]
         found = [self.components[name]() for name in names if name in self.components]
         return [] if None in found else found

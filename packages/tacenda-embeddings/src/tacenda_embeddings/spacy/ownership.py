@@ -1,57 +1,67 @@
-"""Who writes ``Doc.tensor`` in a pipeline, who reads it, and whether they mean the same vectors.
+"""Checks of which components of a pipeline write ``Doc.tensor`` and which read it, and whether these match.
 
-``Doc.tensor`` has one owner. spaCy's ``tok2vec`` writes it, and the heads that listen to it read
-whatever is there when they run: a second writer in between makes them fail on a matrix shape or,
-with equal widths, tag nonsense. spaCy itself does not notice, so the components look for it. The same goes
-for an extension that holds vectors.
+``Doc.tensor`` has one owner. spaCy's ``tok2vec`` writes it, and the components that listen to it read whatever it
+holds when they run: after a second writer they fail on a matrix shape or, with equal widths, predict nonsense. spaCy
+does not notice, so the embedding components check it. The same holds for an extension with vectors.
 """
 
-import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
 from spacy.pipeline.tok2vec import Tok2Vec, Tok2VecListener
-from spacy.tokens import Doc
-from thinc.api import get_array_module, get_current_ops
 
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, warn
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
-from tacenda_embeddings.spacy.doc_tensor import place_of, vectors_of
-from tacenda_embeddings.spacy.training_input import Reading, nodes_of
+from tacenda_embeddings.spacy.doc_tensor import place_of
+from tacenda_embeddings.spacy.targets import Target
+from tacenda_embeddings.spacy.training_input import Reading, iterate_layers
 
 
 class _Reader(NamedTuple):
-    """A component that reads what another one writes."""
+    """A component that reads vectors from a document."""
 
     position: int  # in the pipeline
     name: str
-    upstream: str | None  # the component that it listens to; None reads whatever is there
+    upstream: (
+        str | None
+    )  # the component that it listens to; None reads whatever vectors the document has
 
 
 def check_ownership(nlp: Any, component: Any) -> None:
-    """Check that ``component``, if it is in the pipeline, may write where it writes, and that it comes in time.
+    """Check that ``component``, if it is in the pipeline, may write its target, and writes it before it is read.
 
-    Raises ConfigurationError if another component reads its vectors before they are written, if listeners to another
-    component would read what it writes, or if a ``tok2vec`` would overwrite that before it is read. Warns if vectors
-    are overwritten that nobody has read.
+    Warns if vectors are overwritten that no component has read.
+
+    Raises
+    ------
+    ConfigurationError
+        Another component reads the vectors before they are written, listeners to another component would read them,
+        or another component would overwrite them before they are read.
     """
-    pipeline, place = list(nlp.pipeline), component.target.name
+    pipeline, target = list(nlp.pipeline), component.target.name
     here = next((i for i, (_, pipe) in enumerate(pipeline) if pipe is component), None)
     if here is None:
         return
-    name, readers, writers = pipeline[here][0], _readers(pipeline, place), _writers(nlp, place)
-    # components after another one that writes the place, disabled ones included, which may read that
-    every = [(n, _writes(nlp.get_pipe_meta(n), pipe, place)) for n, pipe in nlp.components]
-    first = next((i for i, (_, writes) in enumerate(every) if writes), len(every))
-    late = {n for n, _ in every[first + 1 :]}
+    name, readers, writers = (
+        pipeline[here][0],
+        _find_readers(pipeline, target),
+        _find_writers(nlp, target),
+    )
+    # a reader after another writer, even a disabled one, may be meant to read what that one writes
+    components = [(n, _writes(nlp.get_pipe_meta(n), pipe, target)) for n, pipe in nlp.components]
+    first_writer = next((i for i, (_, writes) in enumerate(components) if writes), len(components))
+    components_after_first_writer = {n for n, _ in components[first_writer + 1 :]}
     for reader in readers:
-        ours = reader.upstream == name or (reader.upstream is None and reader.name not in late)
-        if reader.position < here and ours:
+        if reader.upstream is None:
+            reads_ours = reader.name not in components_after_first_writer
+        else:
+            reads_ours = reader.upstream == name
+        if reader.position < here and reads_ours:
             raise ConfigurationError(
-                f"{reader.name!r} reads {place_of(place)}, which {name!r} writes only after it: move {name!r} "
+                f"{reader.name!r} reads {place_of(target)}, which {name!r} writes only after it: move {name!r} "
                 f"before it, as with nlp.add_pipe(..., name={name!r}, before={reader.name!r}) or in [nlp] pipeline"
             )
     if component.target.is_tensor:
@@ -62,28 +72,49 @@ def check_ownership(nlp: Any, component: Any) -> None:
 def _check_listeners(
     pipeline: list[tuple[str, Any]], here: int, writers: dict[str, int], readers: list[_Reader]
 ) -> None:
-    """Raise ConfigurationError if what listeners read in ``Doc.tensor`` is not what they listen to."""
-    name, component = pipeline[here]
-    appends = component.target.mode == "append"
+    """Raise ConfigurationError if a listener would read in ``Doc.tensor`` what it does not listen to.
+
+    It depends on the position of the component that it listens to:
+
+    =======================  ======================================================================
+    the component at `here`  no component between the two may overwrite ``Doc.tensor``
+    before it                it must not overwrite ``Doc.tensor``, nor add columns for this listener
+    after it                 no restriction: that component writes ``Doc.tensor`` afterwards
+    =======================  ======================================================================
+    """
+    name = pipeline[here][0]
     for reader in readers:
-        if reader.upstream is None or reader.upstream not in writers:
-            continue
-        written = writers[reader.upstream]
         if reader.upstream == name:
-            between = [w for w, i in writers.items() if here < i < reader.position]
-            # more columns beside ours are a matter of the listener's width, which is checked below
-            spoilers = [w for w in between if not _appends(pipeline[writers[w]][1])]
-            if spoilers:
-                raise ConfigurationError(
-                    f"{spoilers[0]!r} overwrites Doc.tensor before {reader.name!r} reads what "
-                    f"{name!r} wrote there: put {name!r} after {spoilers[0]!r}, or give it a "
-                    f"target of its own (config={{'target': 'lds'}}) and read that with "
-                    "tacenda.DocTensor.v1, source = 'lds'"
-                )
-        elif appends and (_is_ours(pipeline[written][1]) or reader.position < here):
-            continue
-        elif written < here:
-            _refuse_to_write(name, repr(reader.upstream), reader.name)
+            _check_own_listener(pipeline, here, writers, reader)
+        elif reader.upstream is not None and writers.get(reader.upstream, here) < here:
+            _check_other_listener(pipeline, here, writers[reader.upstream], reader)
+
+
+def _check_own_listener(
+    pipeline: list[tuple[str, Any]], here: int, writers: dict[str, int], reader: _Reader
+) -> None:
+    """Raise ConfigurationError if ``Doc.tensor`` is overwritten before a listener to the component at ``here``."""
+    name = pipeline[here][0]
+    for writer, position in writers.items():
+        # columns that are appended change the width alone, which `announce_pipeline_widths` checks
+        if here < position < reader.position and not _appends(pipeline[position][1]):
+            raise ConfigurationError(
+                f"{writer!r} overwrites Doc.tensor before {reader.name!r} reads what {name!r} wrote there: put "
+                f"{name!r} after {writer!r}, or give it a target of its own (config={{'target': 'lds'}}) and read "
+                "that with tacenda.DocTensor.v1, source = 'lds'"
+            )
+
+
+def _check_other_listener(
+    pipeline: list[tuple[str, Any]], here: int, upstream: int, reader: _Reader
+) -> None:
+    """Raise ConfigurationError if the component at ``here`` changes what a listener to an earlier one reads."""
+    name, component = pipeline[here]
+    # of two components of ours, `announce_pipeline_widths` checks the width that the listener reads
+    has_read_or_fits = reader.position < here or _is_ours(pipeline[upstream][1])
+    if component.target.mode == "append" and has_read_or_fits:
+        return
+    _refuse_to_write(name, repr(reader.upstream), reader.name)
 
 
 def _refuse_to_write(name: str, owner: str, listener: str) -> NoReturn:
@@ -95,9 +126,9 @@ def _refuse_to_write(name: str, owner: str, listener: str) -> NoReturn:
 
 
 def check_sourced(nlp: Any, component: Any, later: list[Any]) -> None:
-    """Check a component that is in another pipeline than ``nlp``, of which only what comes ``later`` is known.
+    """Check a component that was sourced into a pipeline of which only the components ``later`` are known.
 
-    A component that was sourced keeps its reference to the pipeline it was made in, until it is initialized. Raises
+    Until it is initialized, a sourced component knows only the pipeline ``nlp`` that it was made in. Raises
     ConfigurationError if a listener to another component would read what it writes to ``Doc.tensor``.
     """
     pipes = [] if nlp is None else [pipe for _, pipe in nlp.components]
@@ -108,13 +139,13 @@ def check_sourced(nlp: Any, component: Any, later: list[Any]) -> None:
         return
     passed = {component.name}
     for pipe in later:
-        for node in nodes_of(pipe):
-            if isinstance(node, Tok2VecListener) and node.upstream_name not in passed:
-                upstream = node.upstream_name
+        for layer in iterate_layers(pipe):
+            if isinstance(layer, Tok2VecListener) and layer.upstream_name not in passed:
+                upstream = layer.upstream_name
                 owner = "an earlier tok2vec" if upstream == "*" else repr(upstream)
                 _refuse_to_write(component.name, owner, pipe.name)
         if isinstance(pipe, Tok2Vec) or (_is_ours(pipe) and pipe.target.is_tensor):
-            return  # which writes anew: that is what later listeners read
+            return  # it overwrites the tensor, and later listeners read what it writes
         passed.add(getattr(pipe, "name", ""))
 
 
@@ -125,65 +156,66 @@ def _warn_of_overwriting(
     name, component = pipeline[here]
     in_order = sorted(writers.items(), key=lambda item: item[1])
     for (first, i), (second, j) in pairwise(in_order):
-        # of two components of ours the second one says it
-        concerned = j == here or (i == here and not _is_ours(pipeline[j][1]))
-        if not concerned or _appends(pipeline[j][1]):
-            continue
-        if any(i < r.position <= j and r.upstream in (None, first) for r in readers):
-            continue
-        place = place_of(component.target.name)
-        warnings.warn(
-            f"{second!r} overwrites what {first!r} wrote to {place}, and no component between them reads it: give "
-            f"{name!r} a target of its own (config={{'target': 'lds'}}) or mode = 'append', or leave {first!r} out",
-            stacklevel=6,
-        )
+        # if both are ours, the check of the second one warns
+        is_concerned = j == here or (i == here and not _is_ours(pipeline[j][1]))
+        is_read = any(i < r.position <= j and r.upstream in (None, first) for r in readers)
+        if is_concerned and not is_read and not _appends(pipeline[j][1]):
+            warn(
+                f"{second!r} overwrites what {first!r} wrote to {place_of(component.target.name)}, and no component "
+                f"between them reads it: give {name!r} a target of its own (config={{'target': 'lds'}}) or "
+                f"mode = 'append', or leave {first!r} out"
+            )
 
 
-def announce_width(component: Any, other: Any) -> None:
-    """Tell every ``tacenda.DocTensor.v1`` of a later component what ``component`` writes, and how wide it is.
+def announce_writer(component: Any, later: Any) -> None:
+    """Tell every ``tacenda.DocTensor.v1`` of a later component where ``component`` writes, and how many columns.
 
-    spaCy links components in the order of the pipeline, so that widths of those that append add up.
+    spaCy links components in the order of the pipeline, so the widths of components that append add up.
     """
     target = component.target
-    for node in nodes_of(other):
-        if node.name != DOC_TENSOR:
+    for layer in iterate_layers(later):
+        if layer.name != DOC_TENSOR:
             continue
-        notes = node.attrs["notes"]
+        notes = layer.attrs["notes"]
         notes.written.pop(component.name, None)
         notes.written[component.name] = target.name
         notes.components[component.name] = weakref.ref(component)
-        if node.attrs["source"] != target.name:
+        if layer.attrs["source"] != target.name:
             continue
         notes.widths.pop(component.name, None)
         if target.mode == "replace":
             notes.widths.clear()
         notes.widths[component.name] = component.width
-        known = None not in notes.widths.values()
-        node.attrs["announced"] = sum(notes.widths.values()) if known else None
+        is_known = None not in notes.widths.values()
+        layer.attrs["announced"] = sum(notes.widths.values()) if is_known else None
 
 
 def find_readings(component: Any, pipes: Iterable[Any]) -> Iterator[Reading]:
-    """Yield the layers of ``pipes`` that read what ``component`` writes, an input by its place among all writers."""
+    """Yield the layers of ``pipes`` that read what ``component`` writes.
+
+    The key of an input is the position of the component among all that write to the source of the layer: components
+    may have other names in the pipeline that a layer is sourced into.
+    """
     for pipe in pipes:
-        for node in nodes_of(pipe):
+        for layer in iterate_layers(pipe):
             name = getattr(pipe, "name", "")
-            if node.name == DOC_TENSOR:
-                writers = list(node.attrs["notes"].widths)
-                if component.name in writers and node.attrs["source"] == component.target.name:
-                    yield name, pipe, node, str(writers.index(component.name))
-            elif isinstance(node, Tok2VecListener) and node.upstream_name == component.name:
-                yield name, pipe, node, "0"
+            if layer.name == DOC_TENSOR:
+                writers = list(layer.attrs["notes"].widths)
+                if component.name in writers and layer.attrs["source"] == component.target.name:
+                    yield Reading(name, pipe, layer, str(writers.index(component.name)))
+            elif isinstance(layer, Tok2VecListener) and layer.upstream_name == component.name:
+                yield Reading(name, pipe, layer, "0")
 
 
-def announce_widths(nlp: Any) -> None:
+def announce_pipeline_widths(nlp: Any) -> None:
     """Tell every ``tacenda.DocTensor.v1`` of the pipeline how wide the tensor or extension will be.
 
-    spaCy initializes a model on documents that no component has seen, so it cannot learn this from them. Sourced and
-    frozen components, which are disabled meanwhile, write too. Raises ConfigurationError if a listener to one of our
-    components is set to another width.
+    spaCy initializes a model on documents that no component has processed, so the layer cannot learn the width from
+    them. Sourced and frozen components count too, although they are disabled meanwhile. Raises ConfigurationError if a
+    listener to one of our components is set to another width.
     """
-    totals: dict[str, int | None] = {}
-    ours: dict[str, str] = {}  # by name, where they write
+    totals: dict[str, int | None] = {}  # by target; None if it is unknown
+    targets: dict[str, str] = {}  # by our component
     for name, pipe in nlp.components:
         if _is_ours(pipe):
             key, width = pipe.target.name, pipe.width
@@ -191,17 +223,17 @@ def announce_widths(nlp: Any) -> None:
                 before = totals[key]
                 width = None if width is None or before is None else before + width
             totals[key] = width
-            ours[name] = key
+            targets[name] = key
             continue
-        for node in nodes_of(pipe):
-            if node.name == DOC_TENSOR:
-                node.attrs["announced"] = totals.get(node.attrs["source"])
-                node.attrs["notes"].written = dict(ours)
-            elif isinstance(node, Tok2VecListener) and node.upstream_name in ours:
+        for layer in iterate_layers(pipe):
+            if layer.name == DOC_TENSOR:
+                layer.attrs["announced"] = totals.get(layer.attrs["source"])
+                layer.attrs["notes"].written = dict(targets)
+            elif isinstance(layer, Tok2VecListener) and layer.upstream_name in targets:
                 width = totals.get("tensor")
-                if width is not None and node.get_dim("nO") != width:
+                if width is not None and layer.get_dim("nO") != width:
                     raise ConfigurationError(
-                        f"{name!r} listens to {node.upstream_name!r} for {node.get_dim('nO')} columns, but it "
+                        f"{name!r} listens to {layer.upstream_name!r} for {layer.get_dim('nO')} columns, but it "
                         f"writes {width}: set width = {width} in the listener of {name!r}"
                     )
         if isinstance(pipe, Tok2Vec):
@@ -220,17 +252,21 @@ def describe_pipes(nlp: Any) -> None:
             sentences = ["token.is_sent_start"] if pipe.context == "sentence" else []
             changed = {"assigns": [place_of(pipe.target.name)], "requires": sentences}
         else:
-            read = {place_of(n.attrs["source"]) for n in nodes_of(pipe) if n.name == DOC_TENSOR}
-            changed = {"requires": sorted({*meta.requires, *read})}
+            sources = {
+                place_of(layer.attrs["source"])
+                for layer in iterate_layers(pipe)
+                if layer.name == DOC_TENSOR
+            }
+            changed = {"requires": sorted({*meta.requires, *sources})}
         if any(list(getattr(meta, key)) != value for key, value in changed.items()):
-            # a copy: the original is that of all components of this factory
+            # a copy, because all components of the factory share the original
             nlp._pipe_meta[name] = replace(meta, **changed)
 
 
 def find_earlier_owner(nlp: Any, component: Any, target: str) -> str:
-    """Return the last component before ``component`` that is known to write ``target``."""
+    """Return the name of the last component before ``component`` that writes ``target``; "other" if none is known."""
     owner = "other"
-    for name in _writers(nlp, target):
+    for name in _find_writers(nlp, target):
         if nlp.get_pipe(name) is component:
             break
         owner = name
@@ -242,19 +278,20 @@ def _is_ours(pipe: Any) -> bool:
     return isinstance(getattr(pipe, "target", None), Target)
 
 
-def _writers(nlp: Any, place: str) -> dict[str, int]:
-    """Return the components that write ``Doc.tensor``, or an extension, and their positions."""
+def _find_writers(nlp: Any, target: str) -> dict[str, int]:
+    """Return the position in the pipeline of every component that writes a target, by name."""
     return {
         name: i
         for i, (name, pipe) in enumerate(nlp.pipeline)
-        if _writes(nlp.get_pipe_meta(name), pipe, place)
+        if _writes(nlp.get_pipe_meta(name), pipe, target)
     }
 
 
-def _writes(meta: Any, pipe: Any, place: str) -> bool:
+def _writes(meta: Any, pipe: Any, target: str) -> bool:
+    """Return whether a component writes a target."""
     if _is_ours(pipe):
-        return bool(pipe.target.name == place)
-    return place_of(place) in meta.assigns or (place == "tensor" and isinstance(pipe, Tok2Vec))
+        return bool(pipe.target.name == target)
+    return place_of(target) in meta.assigns or (target == "tensor" and isinstance(pipe, Tok2Vec))
 
 
 def _appends(pipe: Any) -> bool:
@@ -262,115 +299,17 @@ def _appends(pipe: Any) -> bool:
     return _is_ours(pipe) and bool(pipe.target.mode == "append")
 
 
-def _readers(pipeline: list[tuple[str, Any]], place: str) -> list[_Reader]:
-    """Return every layer that reads ``Doc.tensor``, or an extension, and every listener to a component."""
+def _find_readers(pipeline: list[tuple[str, Any]], target: str) -> list[_Reader]:
+    """Return every layer that reads a target, and for ``Doc.tensor`` every listener to a component."""
     tok2vecs = [name for name, pipe in pipeline if isinstance(pipe, Tok2Vec)]
-    found = []
+    readers = []
     for i, (name, pipe) in enumerate(pipeline):
-        for node in nodes_of(pipe):
-            if node.name == DOC_TENSOR and node.attrs["source"] == place:
-                found.append(_Reader(i, name, None))
-            elif isinstance(node, Tok2VecListener) and place == "tensor":
-                upstream = node.upstream_name
-                if upstream == "*":
+        for layer in iterate_layers(pipe):
+            if layer.name == DOC_TENSOR and layer.attrs["source"] == target:
+                readers.append(_Reader(i, name, None))
+            elif isinstance(layer, Tok2VecListener) and target == "tensor":
+                upstream = layer.upstream_name
+                if upstream == "*":  # spaCy's name for the first tok2vec
                     upstream = tok2vecs[0] if tok2vecs else ""
-                found.append(_Reader(i, name, upstream))
-    return found
-
-
-# -- where vectors are written ---------------------------------------------------------------------
-
-
-class Target:
-    """Where a component writes its vectors: ``Doc.tensor``, or an extension of the document.
-
-    The vectors replace what is there or, in ``append`` mode, become further columns of it. Then
-    ``doc._.<target>_columns`` records which component wrote which columns, as in
-    ``{"lds_embeddings": [0, 400], "varembed_embeddings": [400, 500]}``; the record stays with the document
-    through ``Doc.to_bytes`` and ``nlp.pipe(n_process=2)``.
-
-    Raises ConfigurationError for an unknown mode, or a name that cannot be an extension or is one that cannot be
-    written to.
-    """
-
-    def __init__(self, name: str, mode: str) -> None:
-        if mode not in ("replace", "append"):
-            raise ConfigurationError(f"mode must be 'replace' or 'append', not {mode!r}")
-        if not name.isidentifier():
-            raise ConfigurationError(
-                "target must be 'tensor' or the bare name of an extension, such as 'lds' for "
-                f"doc._.lds, not {name!r}"
-            )
-        self.name, self.mode = name, mode
-        self.is_tensor = name == "tensor"
-        self._columns_key = ("._.", f"{name}_columns", None, None)
-        if not self.is_tensor:
-            _register(name)
-        if mode == "append":
-            _register(f"{name}_columns")
-
-    def write(self, docs: Sequence[Doc], vectors: Sequence[Any], owner: str, before: str) -> None:
-        """Write one array ``(n_tokens, width)`` per document.
-
-        ``owner`` is the component that writes; ``before`` is the one that columns without a record are ascribed to.
-        """
-        ops = get_current_ops()
-        for doc, rows in zip(docs, vectors, strict=True):
-            array = ops.asarray(rows, dtype="float32")
-            if self.mode == "append":
-                array = self._append(doc, array, owner, before)
-            elif doc.user_data:
-                doc.user_data.pop(self._columns_key, None)
-            if self.is_tensor:
-                doc.tensor = array
-            else:
-                doc._.set(self.name, array)
-
-    def holds(self, doc: Doc, owner: str, width: int | None) -> bool:
-        """Return whether a document has the vectors of ``owner``; None as their width takes any."""
-        there = vectors_of(doc, self.name)
-        if there is None or width is None:
-            return there is not None
-        recorded = doc.user_data.get(self._columns_key) or {}
-        if owner not in recorded:
-            return self.mode == "replace" and there.shape[1] == width
-        start, stop = recorded[owner]
-        return bool(stop - start == width and stop <= there.shape[1])
-
-    def _append(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
-        """Return the existing columns and ours: after them, or instead of our earlier ones."""
-        there = vectors_of(doc, self.name)
-        if there is None:
-            there = rows[:, :0]
-        have, width = there.shape[1], rows.shape[1]
-        recorded = doc.user_data.get(self._columns_key) or {}
-        columns = {
-            name: list(span) for name, span in recorded.items() if span[1] <= have and name != owner
-        }
-        start, stop = recorded.get(owner, (have, have))
-        if stop > have:
-            # the record is of columns that have been replaced since
-            start = stop = have
-        end = start + width  # the model may have another width than the one that wrote our columns
-        for span in columns.values():
-            if span[0] >= stop:
-                span[:] = [bound + end - stop for bound in span]
-        if have and not columns and start:
-            columns[before] = [0, start]
-        columns[owner] = [start, end]
-        doc.user_data[self._columns_key] = columns
-        there = get_current_ops().asarray(there, dtype="float32")
-        xp = get_array_module(rows)
-        return xp.concatenate([there[:, :start], rows, there[:, stop:]], axis=1)
-
-
-def _register(name: str) -> None:
-    """Register an extension that can be written to, unless there is one."""
-    if not Doc.has_extension(name):
-        Doc.set_extension(name, default=None)
-        return
-    _, method, getter, setter = Doc.get_extension(name)
-    if method is not None or (getter is not None and setter is None):
-        raise ConfigurationError(
-            f"doc._.{name} is already an extension that cannot be written to: choose another target"
-        )
+                readers.append(_Reader(i, name, upstream))
+    return readers

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,99 +21,143 @@ from thinc.api import Model
 
 from tacenda.errors import ConfigurationError, warn
 
-#: The attribute of a node: by input, `Fingerprint.to_dict` and a digest of the weights when a mismatch was announced.
+#: The attribute of a layer: a record by input, as `_make_record` makes it.
 TRAINED_ON = "trained_on"
 
 #: Words and columns of the sample, and the most frequent words that it is taken from.
-_WORDS, _COLUMNS, _FREQUENT = 32, 32, 1000
+_SAMPLE_WORDS, _SAMPLE_COLUMNS, _FREQUENT_WORDS = 32, 32, 1000
 #: The cosine below which vectors belong to another model or are another output of it. In eight bits they keep 0.99 and
 #: more; the outputs "mean" and "filtered" of the English LDS have 0.905.
 SAME = 0.95
-#: A component of a pipeline, its name, one of its layers, and which of the inputs of that layer is meant.
-Reading = tuple[str, Any, Model[Any, Any], str]
 
 
-def forget(node: Model[Any, Any]) -> None:
-    """Forget what a layer was trained on, because it is trained again."""
-    node.attrs.pop(TRAINED_ON, None)
+class Reading(NamedTuple):
+    """An input of a layer that takes vectors of an embedder."""
+
+    component: str  # its name in the pipeline
+    pipe: Any  # the component
+    layer: Model[Any, Any]
+    input: str  # the key of the input in the layer's record
 
 
-def compare(readings: Iterable[Reading], given: Fingerprint, model: Any, giver: str) -> bool:
-    """Warn of layers that were trained on the vectors of another model, and note ``given`` in layers without a record.
+def forget_training(layer: Model[Any, Any]) -> None:
+    """Remove the record of what a layer was trained on, because it will be trained again."""
+    layer.attrs.pop(TRAINED_ON, None)
 
-    ``given`` is the fingerprint of ``model``, and the warning calls the owner of ``model`` ``giver``. Returns False if
-    a layer has no weights yet, so that nothing was noted.
+
+def record_training(readings: Iterable[Reading], fingerprint: Fingerprint) -> None:
+    """Record in layers that are about to be trained the fingerprint of the vectors that they will be trained on."""
+    for _, _, layer, key in readings:
+        records = layer.attrs.get(TRAINED_ON) or {}
+        layer.attrs[TRAINED_ON] = {**records, key: _make_record(fingerprint)}
+
+
+def warn_of_mismatch(
+    readings: Iterable[Reading], fingerprint: Fingerprint, model: Any, giver: str
+) -> bool:
+    """Warn of components that were trained on the vectors of another model.
+
+    A layer without a record gets one of ``fingerprint``. So does a layer that was trained further after a warning: it
+    has learned to use the new vectors. Every other layer is announced once for its weights.
+
+    Parameters
+    ----------
+    readings
+        The inputs that take the vectors of ``model``.
+    fingerprint
+        The fingerprint of ``model``.
+    model
+        A fitted embedder.
+    giver
+        The owner of ``model``, as the warning calls it.
+
+    Returns
+    -------
+    Whether all layers were compared or recorded: False if one has no weights yet.
+
+    Raises
+    ------
+    ConfigurationError
+        A record is damaged.
     """
-    complete, strange = True, {}
-    for name, pipe, node, key in readings:
-        noted = dict(node.attrs.get(TRAINED_ON) or {})
-        if key not in noted:
-            if not any(n.has_param(param) for n in nodes_of(pipe) for param in n.param_names):
+    complete = True
+    mismatched: dict[str, float] = {}  # the lowest cosine of each component
+    for component, pipe, layer, key in readings:
+        records = dict(layer.attrs.get(TRAINED_ON) or {})
+        if key not in records:
+            if not _has_weights(pipe):
                 complete = False
                 continue
-            noted[key] = [given.to_dict(), ""]
+            records[key] = _make_record(fingerprint)
         else:
-            was, weights, likeness = _read(noted[key], model)
-            if likeness >= SAME:
+            recorded, announced_digest = _read_record(records[key])
+            cosine = recorded.cosine(model)
+            if cosine >= SAME:
                 continue
-            now = _digest(pipe)
-            if weights not in ("", now):  # training went on after the warning
-                noted[key] = [given.to_dict(), ""]
-            else:
-                noted[key] = [was, now]
-                strange[name] = likeness
-        node.attrs[TRAINED_ON] = noted
-    if strange:
-        names = ", ".join(map(repr, strange))
+            digest = _digest_weights(pipe)
+            if announced_digest in ("", digest):
+                records[key] = _make_record(recorded, digest)
+                mismatched[component] = min(cosine, mismatched.get(component, 1.0))
+            else:  # training went on after the warning
+                records[key] = _make_record(fingerprint)
+        layer.attrs[TRAINED_ON] = records
+    for component, cosine in mismatched.items():
         warn(
-            f"{names} had other vectors in training than {giver} makes now (cosine {max(strange.values()):.2f}), so "
-            f"predictions are unreliable: load the model that {names} was trained with, or train {names} again"
+            f"{component!r} had other vectors in training than {giver} makes now (cosine {cosine:.2f}), so its "
+            f"predictions are unreliable: load the model that {component!r} was trained with, or train {component!r} "
+            "again"
         )
     return complete
 
 
-def note(readings: Iterable[Reading], given: Fingerprint) -> None:
-    """Note in layers that are about to be trained what they will be trained on."""
-    for _, _, node, key in readings:
-        node.attrs[TRAINED_ON] = {**(node.attrs.get(TRAINED_ON) or {}), key: [given.to_dict(), ""]}
-
-
 def find_static_readings(pipes: Iterable[tuple[str, Any]]) -> Iterator[Reading]:
-    """Yield the layers of components that read the word vectors of the pipeline."""
+    """Yield the inputs of components that read the word vectors of the pipeline."""
     for name, pipe in pipes:
-        for node in nodes_of(pipe):
-            if node.name == "static_vectors":
-                yield name, pipe, node, "vectors"
+        for layer in iterate_layers(pipe):
+            if layer.name == "static_vectors":
+                yield Reading(name, pipe, layer, "vectors")
 
 
-def nodes_of(pipe: Any) -> Iterator[Any]:
+def iterate_layers(pipe: Any) -> Iterator[Model[Any, Any]]:
     """Yield the layers of the model of a component."""
     model = getattr(pipe, "model", None)
     if isinstance(model, Model):
         yield from model.walk()
 
 
-def _read(noted: Any, model: Any) -> tuple[Any, str, float]:
-    """Return a noted fingerprint, the digest with it, and how like the fingerprint ``model`` is."""
+def _make_record(fingerprint: Fingerprint, digest: str = "") -> list[Any]:
+    """Return a record that can be saved; ``digest`` is that of the weights when a mismatch was announced."""
+    return [fingerprint.to_dict(), digest]
+
+
+def _read_record(record: Any) -> tuple[Fingerprint, str]:
+    """Return the fingerprint and the digest of a record. Raises ConfigurationError if it is damaged."""
     try:
-        was, weights = noted
-        return was, str(weights), Fingerprint.from_dict(was).likeness(model)
+        fingerprint, digest = record
+        return Fingerprint.from_dict(fingerprint), str(digest)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigurationError(
             f"a layer of the pipeline carries a damaged record of its training ({error}): train it again"
         ) from error
 
 
-def _digest(pipe: Any) -> str:
+def _has_weights(pipe: Any) -> bool:
+    """Return whether a component has a parameter that is set."""
+    return any(
+        layer.has_param(name) for layer in iterate_layers(pipe) for name in layer.param_names
+    )
+
+
+def _digest_weights(pipe: Any) -> str:
     """Return a hash of the weights of a component."""
     from tacenda.fitting import fingerprint_arrays
 
     return fingerprint_arrays(
         [
-            node.ops.to_numpy(node.get_param(name))
-            for node in nodes_of(pipe)
-            for name in node.param_names
-            if node.has_param(name)
+            layer.ops.to_numpy(layer.get_param(name))
+            for layer in iterate_layers(pipe)
+            for name in layer.param_names
+            if layer.has_param(name)
         ]
     )
 
@@ -123,62 +167,65 @@ def _digest(pipe: Any) -> str:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Vectors of a few words of a vocabulary, as one sentence.
+    """A sample of the vectors that an embedder gives to a few words of its vocabulary, as one sentence.
 
     Attributes
     ----------
     words
-        The words.
+        At most 32 words; none if the vocabulary has only special types.
     width
-        The columns of a vector.
-    numbers
-        Some of these columns (words, at most 32) float16, divided by the largest.
+        The number of columns of a whole vector.
+    sample
+        float16 (words, min(width, 32)), some of the columns divided by the largest absolute value in them.
     """
 
     words: tuple[str, ...]
     width: int
-    numbers: npt.NDArray[np.float16]
+    sample: npt.NDArray[np.float16]
 
     @classmethod
     def of(cls, model: Any) -> Self:
-        """Take the fingerprint of a fitted embedder."""
+        """Take the fingerprint of a fitted embedder, from words spread over its most frequent ones."""
         vocabulary = model.vocabulary
         known = [
             word
-            for word in vocabulary.words[:_FREQUENT]
+            for word in vocabulary.words[:_FREQUENT_WORDS]
             if word.strip() and not vocabulary.is_reserved(word)
         ]
-        places = np.linspace(0, max(len(known) - 1, 0), min(_WORDS, len(known))).astype(int)
-        words = tuple(known[i] for i in places)
-        return cls(words, int(model.width), _sample(model, words))
+        ranks = np.linspace(0, max(len(known) - 1, 0), min(_SAMPLE_WORDS, len(known))).astype(int)
+        words = tuple(known[i] for i in ranks)
+        return cls(words, int(model.width), _sample_vectors(model, words))
 
-    def likeness(self, model: Any) -> float:
-        """Return the cosine of these vectors and those that ``model`` gives the same words; 0 for another width."""
+    def cosine(self, model: Any) -> float:
+        """Return the cosine of this sample and that of ``model`` for the same words; 0 if the widths differ.
+
+        Two samples of zeros have a cosine of 1.
+        """
         if int(model.width) != self.width:
             return 0.0
-        ours, theirs = (
-            each.astype(np.float64).ravel() for each in (self.numbers, _sample(model, self.words))
-        )
+        ours = self.sample.astype(np.float64).ravel()
+        theirs = _sample_vectors(model, self.words).astype(np.float64).ravel()
         lengths = float(np.linalg.norm(ours) * np.linalg.norm(theirs))
-        return float(ours @ theirs) / lengths if lengths else float(ours.any() == theirs.any())
+        if lengths == 0:
+            return float(ours.any() == theirs.any())
+        return float(ours @ theirs) / lengths
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `from_dict` takes: a dictionary of a list, a number and bytes."""
-        return {"words": list(self.words), "width": self.width, "numbers": self.numbers.tobytes()}
+        """Return a dictionary of a list, a number and bytes, as `from_dict` takes it."""
+        return {"words": list(self.words), "width": self.width, "numbers": self.sample.tobytes()}
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Rebuild one. Raises KeyError, TypeError or ValueError for anything that `to_dict` did not give."""
-        words, width = tuple(map(str, given["words"])), int(given["width"])
-        numbers = np.frombuffer(given["numbers"], np.float16).reshape(len(words), -1)
-        return cls(words, width, numbers)
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """Rebuild a fingerprint. Raises KeyError, TypeError or ValueError for anything that `to_dict` did not give."""
+        words, width = tuple(map(str, saved["words"])), int(saved["width"])
+        sample = np.frombuffer(saved["numbers"], np.float16)
+        return cls(words, width, sample.reshape(len(words), min(_SAMPLE_COLUMNS, width)))
 
 
-def _sample(model: Any, words: tuple[str, ...]) -> npt.NDArray[np.float16]:
-    """Return some columns of the vectors of words (words, at most 32), divided by the largest."""
-    if not words:
-        return np.zeros((0, 0), np.float16)
-    [rows] = model.transform([list(words)])
-    width = rows.shape[1]
-    some = np.asarray(rows)[:, np.linspace(0, width - 1, min(_COLUMNS, width)).astype(int)]
-    return (some / max(float(np.abs(some).max()), 1e-30)).astype(np.float16)
+def _sample_vectors(model: Any, words: tuple[str, ...]) -> npt.NDArray[np.float16]:
+    """Return the `Fingerprint.sample` of the vectors that ``model`` gives to words."""
+    width = int(model.width)
+    columns = np.linspace(0, width - 1, min(_SAMPLE_COLUMNS, width)).astype(int)
+    [vectors] = model.transform([list(words)])
+    sample = np.asarray(vectors)[:, columns]
+    return (sample / max(float(np.abs(sample).max(initial=0)), 1e-30)).astype(np.float16)

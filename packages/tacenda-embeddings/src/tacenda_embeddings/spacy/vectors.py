@@ -28,10 +28,10 @@ from thinc.api import NumpyOps, get_current_ops
 
 from tacenda_embeddings.spacy.training_input import (
     Fingerprint,
-    compare,
     find_static_readings,
-    forget,
-    note,
+    forget_training,
+    record_training,
+    warn_of_mismatch,
 )
 
 NAME = "tacenda.MorphologicalVectors.v1"
@@ -54,12 +54,12 @@ def uses_vectors(source: str) -> Callable[[Any], Any]:
     """Make the callback that ``[initialize.before_init]`` names: `use_vectors` with the model in a folder."""
 
     def before_init(nlp: Any) -> Any:
-        """Give the pipeline its vectors, and note them in the layers that will be trained on them."""
-        # components that are enabled are initialized next, and will be trained on these vectors
-        layers = list(find_static_readings(nlp.pipeline))
-        for _, _, node, _ in layers:
-            forget(node)
-        note(layers, use_vectors(nlp, source).fingerprint)
+        """Give the pipeline its vectors, and record them in the layers that will be trained on them."""
+        # enabled components are initialized next, and will be trained on these vectors
+        readings = list(find_static_readings(nlp.pipeline))
+        for _, _, layer, _ in readings:
+            forget_training(layer)
+        record_training(readings, use_vectors(nlp, source).fingerprint)
         return nlp
 
     return before_init
@@ -207,9 +207,9 @@ class MorphologicalVectors(BaseVectors):
     def compare_readers(self) -> None:
         """Warn if layers of the pipeline were trained on the vectors of another model."""
         nlp = self._nlp()
-        layers = [] if nlp is None else list(find_static_readings(nlp.components))
-        self._compared = bool(layers) and compare(
-            layers, self.fingerprint, self.model, "the word vectors"
+        readings = [] if nlp is None else list(find_static_readings(nlp.components))
+        self._compared = bool(readings) and warn_of_mismatch(
+            readings, self.fingerprint, self.model, "the word vectors"
         )
 
     # -- the table, as ``spacy.vectors.Vectors`` has it -----------------------------------------------

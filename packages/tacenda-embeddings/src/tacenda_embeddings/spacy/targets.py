@@ -1,0 +1,111 @@
+"""Where an embedding component writes its vectors, and which columns of them belong to which component."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from spacy.tokens import Doc
+from thinc.api import get_array_module, get_current_ops
+
+from tacenda.errors import ConfigurationError
+from tacenda_embeddings.spacy.doc_tensor import vectors_of
+
+
+class Target:
+    """``Doc.tensor`` or an extension of the document, to which a component writes its vectors.
+
+    The vectors replace those of the target or, in ``append`` mode, become further columns of them. Then
+    ``doc._.<target>_columns`` records which component wrote which columns, as in
+    ``{"lds_embeddings": [0, 400], "varembed_embeddings": [400, 500]}``. The spans cover all columns. The record stays
+    with the document through ``Doc.to_bytes`` and ``nlp.pipe(n_process=2)``.
+
+    Raises ConfigurationError for an unknown mode, and for a name that cannot be an extension or is the name of an
+    extension that cannot be written to.
+    """
+
+    def __init__(self, name: str, mode: str) -> None:
+        if mode not in ("replace", "append"):
+            raise ConfigurationError(f"mode must be 'replace' or 'append', not {mode!r}")
+        if not name.isidentifier():
+            raise ConfigurationError(
+                "target must be 'tensor' or the bare name of an extension, such as 'lds' for "
+                f"doc._.lds, not {name!r}"
+            )
+        self.name, self.mode = name, mode
+        self.is_tensor = name == "tensor"
+        self._columns_key = ("._.", f"{name}_columns", None, None)
+        if not self.is_tensor:
+            _register(name)
+        if mode == "append":
+            _register(f"{name}_columns")
+
+    def write(self, docs: Sequence[Doc], vectors: Sequence[Any], owner: str, before: str) -> None:
+        """Write one array ``(n_tokens, width)`` per document.
+
+        ``owner`` is the component that writes; columns without a record are recorded as those of ``before``.
+        """
+        ops = get_current_ops()
+        for doc, rows in zip(docs, vectors, strict=True):
+            array = ops.asarray(rows, dtype="float32")
+            if self.mode == "append":
+                array = self._append(doc, array, owner, before)
+            elif doc.user_data:
+                doc.user_data.pop(self._columns_key, None)
+            if self.is_tensor:
+                doc.tensor = array
+            else:
+                doc._.set(self.name, array)
+
+    def holds(self, doc: Doc, owner: str, width: int | None) -> bool:
+        """Return whether a document has the vectors of ``owner``, of this width or, if it is None, of any."""
+        present = vectors_of(doc, self.name)
+        if present is None or width is None:
+            return present is not None
+        columns = self._read_columns(doc, present.shape[1])
+        if owner not in columns:
+            return self.mode == "replace" and present.shape[1] == width
+        start, stop = columns[owner]
+        return stop - start == width
+
+    def _append(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
+        """Return the existing columns and ours: after them, or instead of our earlier ones."""
+        present = vectors_of(doc, self.name)
+        if present is None:
+            present = rows[:, :0]
+        n_columns = present.shape[1]
+        columns = self._read_columns(doc, n_columns)
+        start, stop = columns.pop(owner, [n_columns, n_columns])
+        end = (
+            start + rows.shape[1]
+        )  # the model that wrote our earlier columns may have had another width
+        for span in columns.values():
+            if span[0] >= stop:
+                span[:] = [bound + end - stop for bound in span]
+        if start and not columns:
+            columns[before] = [0, start]
+        columns[owner] = [start, end]
+        doc.user_data[self._columns_key] = columns
+        present = get_current_ops().asarray(present, dtype="float32")
+        xp = get_array_module(rows)
+        return xp.concatenate([present[:, :start], rows, present[:, stop:]], axis=1)
+
+    def _read_columns(self, doc: Doc, n_columns: int) -> dict[str, list[int]]:
+        """Return the recorded columns by component; none if the vectors have been replaced since.
+
+        The spans cover all columns, so the record is of other vectors if it does not end at ``n_columns``.
+        """
+        columns = doc.user_data.get(self._columns_key) or {}
+        if max((stop for _, stop in columns.values()), default=0) != n_columns:
+            return {}
+        return {name: list(span) for name, span in columns.items()}
+
+
+def _register(name: str) -> None:
+    """Register an extension that can be written to, unless it exists already."""
+    if not Doc.has_extension(name):
+        Doc.set_extension(name, default=None)
+        return
+    _, method, getter, setter = Doc.get_extension(name)
+    if method is not None or (getter is not None and setter is None):
+        raise ConfigurationError(
+            f"doc._.{name} is already an extension that cannot be written to: choose another target"
+        )
