@@ -2,7 +2,7 @@
 
 ``Doc.tensor`` has one owner. spaCy's ``tok2vec`` writes it, and the components that listen to it read whatever it
 holds when they run: after a second writer they fail on a matrix shape or, with equal widths, predict nonsense. spaCy
-does not notice, so the embedding components check it. The same holds for an extension with vectors.
+does not notice, so the embedding components check it. An extension that holds vectors has one owner too.
 """
 
 import weakref
