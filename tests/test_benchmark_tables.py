@@ -307,12 +307,16 @@ def test_a_figure_measured_again_may_differ_by_rounding_alone():
     ]
 
 
+@pytest.fixture(scope="module")
+def shown():
+    """The results that each page shows."""
+    pages = {page: page.read_text(encoding="utf8") for page in tables.pages()}
+    return {page: tables.results_shown(text) for page, text in pages.items()}
+
+
 @pytest.mark.parametrize("check", check_figures.CHECKS, ids=lambda check: check.result)
-def test_a_check_is_of_a_result_that_a_page_shows(check):
-    assert any(
-        check.result in tables.results_shown(page.read_text(encoding="utf8"))
-        for page in tables.pages()
-    )
+def test_a_check_is_of_a_result_that_a_page_shows(check, shown):
+    assert check.result in set().union(*shown.values())
     part = parts.part_of(check.result)
     assert check.command.startswith(part.module)
     rows = json.loads((tables.RESULTS / f"{check.result}.json").read_text())["rows"]
@@ -325,9 +329,8 @@ def test_a_check_is_of_a_result_that_a_page_shows(check):
     [each for each in tables.pages() if each.parent.name != "results"],
     ids=lambda path: str(path.relative_to(tables.ROOT)),
 )
-def test_every_result_on_a_page_for_users_is_checked(path):
-    shown = tables.results_shown(path.read_text(encoding="utf8"))
-    left = shown - {check.result for check in check_figures.CHECKS}
+def test_every_result_on_a_page_for_users_is_checked(path, shown):
+    left = shown[path] - {check.result for check in check_figures.CHECKS}
     # times are measured on a quiet machine; no check repeats them
     assert [name for name in sorted(left) if not parts.part_of(name).timed] == []
 
