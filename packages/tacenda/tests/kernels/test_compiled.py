@@ -18,18 +18,21 @@ def thrice(x):
 """
 
 
-def run(folder, cache, **variables):
-    """Import the module in a fresh process; without a ``__pycache__`` it can write to."""
+def run(folder, cache, *names, **variables):
+    """Import a module, or some of these names, in a fresh process; without a ``__pycache__`` it can write to."""
     folder.mkdir(exist_ok=True)
-    if not (folder / "module.py").exists():  # a cache is of a file with its time
-        (folder / "module.py").write_text(MODULE)
+    names = names or ("module",)
+    for name in names:
+        if not (folder / f"{name}.py").exists():  # a cache is of a file with its time
+            (folder / f"{name}.py").write_text(MODULE)
     if not (folder / "__pycache__").exists():
         (folder / "__pycache__").write_text("a file where the folder should be")
     environment = dict.fromkeys(k for k in os.environ if k.startswith("NUMBA"))
     places = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
     environment |= {"PYTHONPATH": places, "XDG_CACHE_HOME": str(cache), "HOME": str(cache)}
     environment |= variables
-    code = "import module; print(module.twice(2), module.thrice(2), module.twice.stats.cache_hits)"
+    code = f"import {', '.join(names)}\nfor module in [{', '.join(names)}]:\n    "
+    code += "print(module.twice(2), module.thrice(2), module.twice.stats.cache_hits)"
     return run_python("-c", code, **environment)
 
 
@@ -117,22 +120,28 @@ def turned(data):
     return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
 
-@pytest.mark.parametrize("damage", [empty, cut, zeroed, turned])
-@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
-def test_damaged_files_of_the_cache_are_compiled_again(tmp_path, damage, suffix):
+def test_damaged_files_of_the_cache_are_compiled_again(tmp_path):
+    """Each kind of damage to files of each kind, of a module of its own."""
+    damages = {
+        f"{damage.__name__}_{suffix}": (damage, suffix)
+        for damage in (empty, cut, zeroed, turned)
+        for suffix in ("nbi", "nbc")
+    }
     (tmp_path / "cache").mkdir()
-    run(tmp_path / "package", tmp_path / "cache")
-    files = list((tmp_path / "cache").rglob(f"*.{suffix}"))
-    assert files
-    sound = [file.read_bytes() for file in files]
-    for file, data in zip(files, sound, strict=True):
-        file.write_bytes(damage(data))
-    healing = run(tmp_path / "package", tmp_path / "cache")
-    assert healing.stdout.split() == ["4", "6", "Counter()"]
+    run(tmp_path / "package", tmp_path / "cache", *damages)
+    for name, (damage, suffix) in damages.items():
+        files = list((tmp_path / "cache").rglob(f"{name}.*.{suffix}"))
+        assert len(files) == 2
+        for file in files:
+            file.write_bytes(damage(file.read_bytes()))
+    healing = run(tmp_path / "package", tmp_path / "cache", *damages)
+    assert healing.stdout.splitlines() == ["4 6 Counter()"] * len(damages)
     assert not healing.stderr
-    healed = run(tmp_path / "package", tmp_path / "cache")
-    assert healed.stdout.split()[:2] == ["4", "6"]
-    assert "1})" in healed.stdout
+    healed = run(tmp_path / "package", tmp_path / "cache", *damages)
+    for line in healed.stdout.splitlines():
+        assert line.split()[:2] == ["4", "6"]
+        assert "1})" in line
+    assert len(healed.stdout.splitlines()) == len(damages)
 
 
 def test_a_cache_that_cannot_be_written_any_more_is_said_and_stops_nothing(tmp_path):
