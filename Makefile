@@ -34,7 +34,8 @@ ALONE := wheels,alone-core,alone-embeddings,alone-lm,alone-surprise,alone-en
 
 # Our threads are over kernels and processes; those of a BLAS below them would only get into their way.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-TEST_ENV := $(ONE_THREAD) TACENDA_PROGRESS=0
+# Tests start many interpreters: each would compile our modules where the environment forbids writing bytecode.
+TEST_ENV := $(ONE_THREAD) TACENDA_PROGRESS=0 PYTHONDONTWRITEBYTECODE=
 
 .PHONY: setup demo demo-fit test unit lint install-check bench check-figures shape gpu gpu-dry peers robustness models outputs docs docs-look release clean
 .DELETE_ON_ERROR:
@@ -72,10 +73,10 @@ lint: setup
 
 # Every package alone, from its wheel, with what it declares and nothing else.
 install-check: lint
-	$(TEST_ENV) $(BIN)/tox run --quiet -e $(ALONE) -- --quick
+	$(TEST_ENV) $(BIN)/tox run-parallel --quiet --parallel-no-spinner -e $(ALONE) -- --quick
 
 unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
-	@$(TEST_ENV) $(BIN)/python -m pytest --timeout=300 -n auto --dist loadscope
+	@$(TEST_ENV) $(BIN)/python -m pytest --timeout=300 -n auto --dist loadscope --no-loadscope-reorder
 
 bench: setup peers
 	@test -n "$$TACENDA_DATA" || { echo "make bench needs the evaluation data: set TACENDA_DATA to their folder" >&2; exit 1; }
