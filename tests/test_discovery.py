@@ -32,17 +32,6 @@ def test_listing_imports_neither_plugins_nor_anything_heavy(site):
     assert out.splitlines() == ["[]", str(ours)]
 
 
-def test_importing_tacenda_imports_none_of_its_parts(site):
-    out = site.python("""
-        import sys
-        before = set(sys.modules)
-        import tacenda
-        new = {module.split(".")[0] for module in set(sys.modules) - before}
-        print(sorted(new - sys.stdlib_module_names), "tacenda.plugins" in sys.modules)
-        """)
-    assert out.strip() == "['tacenda'] False"
-
-
 def test_help_imports_nothing_that_it_does_not_print_with(site):
     for i in range(3):
         site.install(f"more-{i}", f"[tacenda.commands]\nmore{i} = more_{i}:app\n")
