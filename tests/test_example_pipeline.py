@@ -2,15 +2,13 @@
 
 import json
 import re
-import runpy
 import shutil
-import sys
-from functools import partial
 from pathlib import Path
 
-import pytest
 import spacy
 import srsly
+
+from support.processes import run_here
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "pipeline"
 SMALL = {
@@ -34,19 +32,6 @@ def commands():
             yield step, f"{line} {SHORT}" if "spacy train" in line else line
 
 
-def run(line, monkeypatch):
-    """Run a command in this process, which saves imports; an exit other than 0 raises."""
-    program, *arguments = line.split()[1:]
-    if program == "-m":
-        program, *arguments = arguments
-    monkeypatch.setattr(sys, "argv", [program, *arguments])
-    as_path = program.endswith(".py")
-    start = runpy.run_path if as_path else partial(runpy.run_module, alter_sys=True)
-    with pytest.raises(SystemExit) as end:
-        start(program, run_name="__main__")
-    assert not end.value.code, line
-
-
 def test_the_project_goes_from_raw_text_to_a_package(tmp_path, monkeypatch):
     folder = tmp_path / "pipeline"
     built = ("assets", "corpus", "metrics", "packages", "training", "treebank.cfg")
@@ -55,7 +40,7 @@ def test_the_project_goes_from_raw_text_to_a_package(tmp_path, monkeypatch):
     (folder / "metrics").mkdir()
     (folder / "packages").mkdir()
     for step, line in commands():
-        run(f"{line} --build none" if step == "package" else line, monkeypatch)
+        run_here(*line.split()[1:], *(("--build", "none") if step == "package" else ()))
     nlp = spacy.load(folder / "training" / "pipeline" / "model-best")
     assert nlp.pipe_names[0] == "lds_embeddings"
     assert nlp.pipe_names[-1] == "ner"

@@ -8,7 +8,7 @@ import spacy
 from spacy.cli.evaluate import evaluate
 from spacy.cli.train import train
 
-from support.processes import output_of
+from support.processes import run_here
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "pos_tagging"
 SHORT = {"training.max_steps": 2, "training.eval_frequency": 2, "training.patience": 0}
@@ -19,15 +19,13 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("example") / "pos_tagging"
     ignored = shutil.ignore_patterns("assets", "corpus", "metrics", "packages", "training")
     shutil.copytree(EXAMPLE, folder, ignore=ignored)
-    run(folder, "scripts/convert.py", "corpus", "--source", "synthetic", "--n-train", 20,
-        "--raw-tokens", 4000)  # fmt: skip
-    run(folder, "scripts/fit_lds.py", "corpus/raw.txt", "assets/lds", "--n-states", 5,
-        "--max-vocabulary", 200)  # fmt: skip
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        run_here("scripts/convert.py", "corpus", "--source", "synthetic", "--n-train", 20,
+                 "--raw-tokens", 4000)  # fmt: skip
+        run_here("scripts/fit_lds.py", "corpus/raw.txt", "assets/lds", "--n-states", 5,
+                 "--max-vocabulary", 200)  # fmt: skip
     return folder
-
-
-def run(folder, *arguments):
-    output_of(*arguments, cwd=folder, OMP_NUM_THREADS="1")
 
 
 @pytest.mark.parametrize("name", ["lds_no_cnn", "cnn"])

@@ -2,8 +2,10 @@
 
 import multiprocessing
 import os
+import runpy
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -22,6 +24,19 @@ def output_of(*arguments, **more):
     done = run_python(*arguments, **more)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr
     return done.stdout
+
+
+def run_here(program, *arguments):
+    """Run a script, or a module after ``-m``, in this process, which saves imports; it must exit with status 0."""
+    start = runpy.run_path
+    if program == "-m":
+        program, *arguments = arguments
+        start = partial(runpy.run_module, alter_sys=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", [program, *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            start(program, run_name="__main__")
+    assert not end.value.code, program
 
 
 class command_line:  # noqa: N801 - it is called
