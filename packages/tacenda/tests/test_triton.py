@@ -14,44 +14,27 @@ COMPILATION = FOLDER / "compilation.py"
 KERNELS = Path(__file__).parents[1] / "src" / "tacenda" / "kernels"
 TESTS = sorted(set(FOLDER.glob("*.py")) - {FOLDER / "conftest.py", COMPILATION})
 
-# a quarter of a minute of computing each; a busy machine must not break them off
+# minutes of computing, and more on a busy machine
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}"),
-    pytest.mark.timeout(1200),
+    pytest.mark.timeout(3600),
 ]
 
 
-def run(path, *before, **environment):
-    print(
-        output_of(
-            *before, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", path, **environment
-        )
-    )
+def run(*paths, before=(), **environment):
+    command = *before, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *paths
+    print(output_of(*command, **environment))
 
 
-@pytest.fixture(scope="module")
-def covered(tmp_path_factory):
-    """The folder of what `coverage` has seen of the kernels, and the files that have run."""
-    return tmp_path_factory.mktemp("coverage"), []
+def test_kernels_under_the_interpreter_which_runs_every_line_of_them(tmp_path):
+    """A branch that one shape leaves out must run for another."""
+    data = tmp_path / "seen"
+    watched = "-m", "coverage", "run", f"--data-file={data}", f"--source={KERNELS}"
+    run(*TESTS, before=watched, TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="")
+    from coverage import CoverageData
 
-
-@pytest.mark.parametrize("path", TESTS, ids=[path.stem for path in TESTS])
-def test_kernels_under_the_interpreter(path, covered):
-    folder, done = covered
-    watched = "-m", "coverage", "run", f"--data-file={folder / path.stem}", f"--source={KERNELS}"
-    run(path, *watched, TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="")
-    done.append(path)
-
-
-def test_every_line_of_every_kernel_has_run_under_the_interpreter(covered):
-    """A branch that one shape leaves out must have run for another."""
-    folder, done = covered
-    if set(done) != set(TESTS):
-        pytest.skip("needs the tests above")
-    from coverage import Coverage
-
-    seen = Coverage(data_file=str(folder / "all"))
-    seen.combine([str(folder / path.stem) for path in TESTS])
+    seen = CoverageData(str(data))
+    seen.read()
     missed = []
     for file in [*sorted(KERNELS.rglob("triton.py")), KERNELS / "machinery" / "gpu.py"]:
         tree = ast.parse(file.read_text(encoding="utf8"))
@@ -62,7 +45,7 @@ def test_every_line_of_every_kernel_has_run_under_the_interpreter(covered):
             for statement in ast.walk(kernel)
             if isinstance(statement, ast.stmt) and statement not in (kernel, kernel.body[0])
         }
-        ran = set(seen.get_data().lines(str(file)) or ())
+        ran = set(seen.lines(str(file)) or ())
         name = str(file.relative_to(KERNELS))
         print(f"{name}: {len(lines & ran)} of {len(lines)} lines of kernels have run")
         missed += [f"{name}:{line}" for line in sorted(lines - ran)]

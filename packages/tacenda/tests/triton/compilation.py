@@ -1,7 +1,8 @@
 """Run by test_triton.py in a process of its own: every kernel is compiled to machine code, and none is launched.
 
 The interpreter takes more than the compiler does. Compiled is what a call launches, with its own constants, for compute
-capability 8.0 and 9.0. With ``-s`` the most that each kernel needs of a card is printed in the end.
+capability 8.0; what was compiled is then assembled for 9.0 too. With ``-s`` the most that each kernel needs of a card
+is printed in the end.
 """
 
 import re
@@ -44,7 +45,7 @@ from tacenda.kernels.trees import (
 
 SHARED_MEMORY = 99 << 10  # bytes a program has on the smaller devices since 8.0
 REGISTERS = 1 << 16  # of all threads of a program
-PTXAS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 #: The approximate instructions that the tests under the interpreter imitate (`conftest.approximations`).
 APPROXIMATE = {"ex2.approx.f32", "sqrt.approx.ftz.f32", "sqrt.approx.f32", "div.full.f32"}
 #: Kernels that need more registers than a thread has, and may keep so many bytes of each in memory.
@@ -53,13 +54,10 @@ SPILLED_OF_FLOAT64 = {**SPILLED, "_by_rows": 424, "_fill_segments": 240, "_by_cl
 
 
 class Absent:
-    """As much of a driver as compilation asks for: a device of some compute capability."""
-
-    def __init__(self, capability):
-        self.capability = capability
+    """As much of a driver as compilation asks for: a device of compute capability 8.0."""
 
     def get_current_target(self):
-        return GPUTarget("cuda", self.capability, 32)
+        return GPUTarget("cuda", 80, 32)
 
     def get_current_device(self):
         return 0
@@ -79,8 +77,8 @@ def needed():
         print(f"{name:24} sm_{capability} {registers:10} {stack:6} {shared:14,}")
 
 
-@pytest.fixture(params=[80, 90])
-def compiled(monkeypatch, request, needed):
+@pytest.fixture
+def compiled(monkeypatch, needed, tmp_path):
     """The kernels that were called, as machine code."""
     run, found = JITFunction.run, []
 
@@ -90,31 +88,35 @@ def compiled(monkeypatch, request, needed):
         return kernel
 
     monkeypatch.setattr(JITFunction, "run", only_compile)
-    driver.set_active(Absent(request.param))
+    driver.set_active(Absent())
     yield found
     for name, kernel in found:
-        now = (*_registers_and_stack(kernel, request.param), kernel.metadata.shared)
-        before = needed.get((name, request.param), (0, 0, 0))
-        needed[name, request.param] = tuple(map(max, before, now))
-        assert 32 * kernel.metadata.num_warps * now[0] <= REGISTERS, (name, now)
-        spilled = SPILLED_OF_FLOAT64 if ".f64" in kernel.asm["ptx"] else SPILLED
-        assert now[1] <= spilled.get(name, 0), (name, now)
-        assert now[2] <= SHARED_MEMORY, (name, now)
-        instructions = re.findall(r"\b\w+\.(?:approx|full)[.\w]*f32\b", kernel.asm["ptx"])
+        ptx, shared = kernel.asm["ptx"], kernel.metadata.shared
+        spilled = (SPILLED_OF_FLOAT64 if ".f64" in ptx else SPILLED).get(name, 0)
+        file = tmp_path / "kernel.cubin"
+        file.write_bytes(kernel.asm["cubin"])
+        assembled = tmp_path / "assembled.cubin"
+        _run_tool("ptxas", "-arch=sm_90a", "-", "-o", assembled, input=ptx)
+        for capability, code in ((80, file), (90, assembled)):
+            now = (*_registers_and_stack(code), shared)
+            before = needed.get((name, capability), (0, 0, 0))
+            needed[name, capability] = tuple(map(max, before, now))
+            assert 32 * kernel.metadata.num_warps * now[0] <= REGISTERS, (name, now)
+            assert now[1] <= spilled, (name, now)
+        assert shared <= SHARED_MEMORY, (name, shared)
+        instructions = re.findall(r"\b\w+\.(?:approx|full)[.\w]*f32\b", ptx)
         assert set(instructions) <= APPROXIMATE, (name, set(instructions))
 
 
-def _registers_and_stack(kernel, capability):
-    """What a thread needs, by the assembler: registers, and bytes of memory for what they do not hold."""
-    arch = f"sm_{capability}" + ("a" if capability >= 90 else "")
-    command = [PTXAS, "-v", f"-arch={arch}", "-", "-o", "/dev/null"]
-    said = subprocess.run(
-        command, input=kernel.asm["ptx"], capture_output=True, text=True, check=True
-    ).stderr
-    return [
-        int(re.search(pattern, said)[1])
-        for pattern in (r"Used (\d+) registers", r"(\d+) bytes stack frame")
-    ]
+def _run_tool(name, *arguments, **options):
+    command = [TOOLS / name, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
+
+
+def _registers_and_stack(code):
+    """What a thread needs, by the machine code: registers, and bytes of memory for what they do not hold."""
+    found = re.search(r"REG:(\d+) STACK:(\d+)", _run_tool("cuobjdump", "-res-usage", code))
+    return map(int, found.groups())
 
 
 def assert_all_compiled(compiled, names):
