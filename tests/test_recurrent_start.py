@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from support.processes import output_of, run_python
+from support.processes import command_line, output_of
 from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda_embeddings import LDS
@@ -180,18 +180,16 @@ def test_an_lds_whose_filter_grows_is_refused(folder, factor, tmp_path):
         RecurrentLM(**SMALL, lds=str(tmp_path / "wild")).fit(text())
 
 
-def test_the_command_line_names_the_lds(folder, tmp_path):
+def test_the_command_line_names_the_lds(folder, tmp_path, monkeypatch, capsys):
     (tmp_path / "text").write_text("w1 w2 w3\n" * 40)
-    command = [
-        "-m", "tacenda", "lm", "fit", "--model", "recurrent", "--text", tmp_path / "text",
-        "--output", tmp_path / "lm", "--lds", folder, "--set", "epochs=1",
-    ]  # fmt: skip
-    output_of(*command, "--set", "width=6")
+    paths = "--text", tmp_path / "text", "--output", tmp_path / "lm", "--lds", folder
+    run = command_line(monkeypatch, capsys, "lm", "fit", "--model", "recurrent", *paths)
+    run.well("--set", "epochs=1", "--set", "width=6")
     assert RecurrentLM.load(tmp_path / "lm").settings.lds == str(folder)
-    done = run_python(*command, "--force")
-    assert done.returncode
-    assert "has 6 states: give width=6" in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
+    status, _, err = run("--force")
+    assert status == 1
+    assert "has 6 states: give width=6" in err.splitlines()[-1]
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("name", ["A", "C", "forward", "filter", "Xi", "table", "scale"])
