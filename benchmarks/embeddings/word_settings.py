@@ -42,7 +42,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "as it is": ({}, {}),
     "window 10": ({"_WINDOW": 10}, {}),
     "window 3": ({"_WINDOW": 3}, {}),
-    "roots of lengths": ({"_POWER": 0.5}, {}),
+    "roots of lengths": ({"_LENGTH_POWER": 0.5}, {}),
     "adjacent words count twice": ({}, {"start_adjacent": 1.4}),
     "shrinkage 5": ({}, {"start_shrinkage": 5.0}),
     "shrinkage 60": ({}, {"start_shrinkage": 60.0}),

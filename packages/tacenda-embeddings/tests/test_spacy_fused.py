@@ -187,7 +187,7 @@ def test_averages_saved_weights_and_copies_are_seen_at_once(vocab):
     assert_as_layers(model, docs)
     for twin in (model.copy(), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
         assert isinstance(twin, Model)
-        assert twin.attrs["rows"]._kept is None
+        assert twin.attrs["rows"]._cache is None
         assert_as_layers(twin, docs)
     assert b"rows" not in model.to_bytes().partition(b"attrs")[2].partition(b"params")[0]
 
@@ -204,8 +204,8 @@ CHANGES = {
 @pytest.mark.parametrize("layers", ["words and vectors", "static vectors"])
 @pytest.mark.parametrize("few", [128, 0], ids=["row by row", "whole tables"])
 def test_any_weight_changed_in_place_is_seen_at_once(vocab, layers, change, few, monkeypatch):
-    monkeypatch.setattr(fused, "_FEW", few)
-    monkeypatch.setattr(fused, "_IN_ORDER", 1_000_000)
+    monkeypatch.setattr(fused, "_FEW_TOKENS", few)
+    monkeypatch.setattr(fused, "_SEQUENTIAL_SPEED", 1_000_000)
     docs = documents(vocab, (3, 5, 8))
     model = build(CASES[layers](), docs, "model")
     assert_as_layers(model, docs)
@@ -227,7 +227,7 @@ def negate_tables(model):
 
 def test_words_added_in_between_follow_tables_that_change_back(vocab, monkeypatch):
     """Whole tables look as they did when they were last digested, and a word was added when they did not."""
-    monkeypatch.setattr(fused, "_IN_ORDER", 1_000_000)
+    monkeypatch.setattr(fused, "_SEQUENTIAL_SPEED", 1_000_000)
     docs = documents(vocab, (3, 5, 8))
     model = build(CASES["words alone"](), docs)
     few, many = [Doc(vocab, words=["seldom"])], [Doc(vocab, words=["the", "seldom"] * 100)]
@@ -249,11 +249,11 @@ def test_a_table_changed_while_another_thread_adds_words_is_seen(vocab):
 
 
 def test_rows_of_tables_that_another_thread_changes_meanwhile_are_not_kept(vocab, monkeypatch):
-    monkeypatch.setattr(fused, "_IN_ORDER", 1_000_000)
+    monkeypatch.setattr(fused, "_SEQUENTIAL_SPEED", 1_000_000)
     many = documents(vocab, (200,))
     model = build(CASES["words alone"](), many)
     assert_as_layers(model, many)
-    make_rows, changes = fused._rows_of_words, iter([True])
+    make_rows, changes = fused._compute_word_rows, iter([True])
 
     def change_after(*arguments):
         rows = make_rows(*arguments)
@@ -262,7 +262,7 @@ def test_rows_of_tables_that_another_thread_changes_meanwhile_are_not_kept(vocab
             model.predict(many)  # as another thread does
         return rows
 
-    monkeypatch.setattr(fused, "_rows_of_words", change_after)
+    monkeypatch.setattr(fused, "_compute_word_rows", change_after)
     model.predict([Doc(vocab, words=["seldom"])])
     assert_as_layers(model, [Doc(vocab, words=["the", "seldom"] * 100)])
 
@@ -313,7 +313,7 @@ def test_vectors_of_a_pipeline_that_change_are_seen_at_once(vocab, vectors, chan
 
 
 def test_more_words_than_are_kept(vocab, monkeypatch):
-    monkeypatch.setattr(fused, "_KEPT_BYTES", 4 * 30 * 6)
+    monkeypatch.setattr(fused, "_CACHE_BYTES", 4 * 30 * 6)
     docs = documents(vocab, (3, 5, 8, 30))
     model = build(CASES["words and vectors"](), docs)
     for i in [0, 1, 2, 3, 0, 2, 1, 3]:

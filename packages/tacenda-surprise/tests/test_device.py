@@ -209,7 +209,7 @@ def test_a_scorer_of_lenskit_trains_there():
 
 @pytest.mark.parametrize("model", [m for m, _ in EVERY], ids=lambda m: m.name)
 def test_a_fit_that_the_device_has_no_room_for_says_what_to_lower(parts, model, monkeypatch):
-    monkeypatch.setattr(devices, "memory", lambda device: 1000)
+    monkeypatch.setattr(devices, "available_memory", lambda device: 1000)
     with stand_in(), pytest.raises(ConfigurationError, match=r"needs about .* give fewer"):
         new(model).fit(parts[0])
 

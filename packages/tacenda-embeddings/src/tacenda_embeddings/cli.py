@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import time
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +32,8 @@ _Language = Annotated[
 ]
 
 
-def _file(help: str) -> Any:
+def _file_option(help: str) -> Any:
+    """Declare an option that is a file."""
     return typer.Option(metavar="FILE", help=help)
 
 
@@ -73,7 +73,7 @@ def fit(
     model_output: ModelOutput = None,
     valid: Annotated[
         Path | None,
-        _file("Held-out text; training stops when it no longer improves (varembed)."),
+        _file_option("Held-out text; training stops when it no longer improves (varembed)."),
     ] = None,
     checkpoints: common.Checkpoints = None,
     precision: common.Precision = None,
@@ -92,70 +92,74 @@ def fit(
     from tacenda import Corpus
 
     options = common.options_of(settings)
-    members = _make(model, options, {"n_states": n_states, "output": model_output}, distribution)
-    more = {"valid": valid, "checkpoints": checkpoints}
-    chosen: dict[str, Any] = {name: value for name, value in more.items() if value is not None}
-    for name, (embedder, _) in product(chosen, members):
-        if name not in inspect.signature(embedder.fit).parameters:
-            raise ConfigurationError(
-                f"the embedder {embedder.name!r} is not trained in steps: leave out --{name}"
-            )
-    for _, part in members:
+    named = {"n_states": n_states, "output": model_output}
+    members = _make_embedders(model, options, named, distribution)
+    fit_options: dict[str, Any] = {"valid": valid, "checkpoints": checkpoints}
+    fit_options = {name: value for name, value in fit_options.items() if value is not None}
+    for embedder, part in members:
+        for name in fit_options:
+            if name not in inspect.signature(embedder.fit).parameters:
+                raise ConfigurationError(
+                    f"the embedder {embedder.name!r} is not trained in steps: leave out --{name}"
+                )
         common.check_output(output / part, force)
     if language is not None and tokenizer is not None:
         raise ConfigurationError(
             f"--language {language} means --tokenizer spacy:{language}: leave out one of the two"
         )
-    split = f"spacy:{language}" if language is not None else tokenizer or "whitespace"
-    decoding: dict[str, Any] = {"tokenizer": split}
+    if language is not None:
+        tokenizer = f"spacy:{language}"
+    decoding: dict[str, Any] = {"tokenizer": tokenizer or "whitespace"}
     decoding |= {"encoding": encoding, "errors": errors, "text_field": text_field}
     vocabulary = {"max_vocabulary": max_vocabulary or None, "min_count": min_count, "oov": oov}
     vocabulary |= {"digits": digits, "lowercase": lowercase}
-    begun = time.process_time()
-    trains = [embedder.fit for embedder, _ in members]
+    start = time.process_time()
+    fits = [embedder.fit for embedder, _ in members]
     if scheduler is not None:
         from tacenda_embeddings import dask
 
         for embedder, _ in members:
             dask.check_model(embedder)
-        trains = [partial(dask.fit, embedder) for embedder, _ in members]
+        fits = [partial(dask.fit, embedder) for embedder, _ in members]
     with common.open_corpus(text, scheduler, **decoding, **vocabulary) as corpus:
         if valid is not None:
-            chosen["valid"] = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
-        typer.echo(f"text read: {_seconds_since(begun)}", err=True)
-        for train, (embedder, part) in zip(trains, members, strict=True):
-            begun = time.process_time()
-            train(corpus, **chosen)
+            held_out = Corpus.from_text(valid, vocabulary=corpus.vocabulary, **decoding)
+            fit_options["valid"] = held_out
+        typer.echo(f"text read: {_format_seconds_since(start)}", err=True)
+        for fit_member, (embedder, part) in zip(fits, members, strict=True):
+            start = time.process_time()
+            fit_member(corpus, **fit_options)
             embedder.fitted_on = {**(getattr(embedder, "fitted_on", None) or {}), **corpus.origin}
             cost = _save_rounded(embedder, output / part, precision)
             typer.echo(
                 f"{embedder.name}, {embedder.width} columns, saved in {output / part}: "
-                f"{_seconds_since(begun)}{cost}",
+                f"{_format_seconds_since(start)}{cost}",
                 err=True,
             )
 
 
 def _save_rounded(embedder: Any, folder: Path, precision: str | None) -> str:
-    """Save a model, its tables rounded if it has any; return what rounding costs, in words."""
+    """Save a model, its tables rounded if it has any; return a message about the cost of rounding."""
     from tacenda_embeddings.text_vectors import compare
 
-    small = embedder.rounded(precision or ("int8" if embedder.can_be_compact() else "full"))
-    if small is embedder:
-        embedder.save(folder)
-        return ""
+    if precision is None:
+        precision = "int8" if embedder.can_be_compact() else "full"
+    small = embedder.rounded(precision)
     small.save(folder)
+    if small is embedder:
+        return ""
     loss = compare(embedder, small, None, "whitespace")
     return (
         f"; cosine with the vectors before rounding: mean {loss.mean:.5f}, least {loss.least:.5f}"
     )
 
 
-def _make(
+def _make_embedders(
     model: str, options: dict[str, Any], named: dict[str, Any], distribution: str | None
 ) -> list[tuple[Any, str]]:
     """Return unfitted embedders, each with its folder within the output; two of them for "vectors".
 
-    ``named`` are options of an LDS that the command has by name, None where they were not given.
+    ``named`` are the options of an LDS that have a command-line option of their own, None if it was not given.
     """
     from tacenda import plugins
 
@@ -173,9 +177,9 @@ def _make(
     return [(plugins.make("embedders", kinds[part], given[part]), part) for part in kinds]
 
 
-def _seconds_since(begun: float) -> str:
-    """Return the seconds of CPU since a call of `time.process_time`, in words."""
-    return f"{time.process_time() - begun:.1f} CPU seconds"
+def _format_seconds_since(start: float) -> str:
+    """Return the CPU seconds since a result of `time.process_time`, as text."""
+    return f"{time.process_time() - start:.1f} CPU seconds"
 
 
 @app.command()
@@ -211,7 +215,7 @@ def apply(
         common.check_file(Path(output), force)
     embedder = _load(folder, model_output)
     sentences = text_vectors.embed_file(
-        embedder, file, tokenizer or _tokenizer_of(embedder), encoding, errors
+        embedder, file, tokenizer or _get_tokenizer(embedder), encoding, errors
     )
     if output == "-":
         for words, rows in sentences:
@@ -229,7 +233,7 @@ def compact(
     output: common.Output,
     precision: common.Precision = None,
     text: Annotated[
-        Path | None, _file("Compare the vectors on this text instead of single words.")
+        Path | None, _file_option("Compare the vectors on this text instead of single words.")
     ] = None,
     encoding: common.Encoding = "utf-8",
     errors: common.Errors = "strict",
@@ -244,8 +248,8 @@ def compact(
     embedder = _load(folder)
     common.check_output(output, force)
     smaller = embedder.rounded(precision or "int8")
-    # before anything is saved: the text may not be there, or have no vectors
-    loss = compare(embedder, smaller, text, _tokenizer_of(embedder), encoding, errors)
+    # before anything is saved, because the text may be missing or have no vectors
+    loss = compare(embedder, smaller, text, _get_tokenizer(embedder), encoding, errors)
     common.save_smaller(smaller, folder, output, None)
     typer.echo(
         f"cosine with the original vectors, {loss.n_vectors:,} {loss.of}: "
@@ -271,26 +275,25 @@ def neighbours(
     if not word.strip():
         raise ConfigurationError("WORD is empty: name a word")
     embedder = _load(folder, model_output)
-    found = nearest_words(embedder, word, n_words)
+    nearest = nearest_words(embedder, word, n_words)
     if word not in embedder.vocabulary:
-        typer.echo(
-            f"{word!r} is not in the vocabulary: its vector is {_origin(embedder, word)}", err=True
-        )
-    for other, cosine in found:
+        origin = _describe_origin(embedder, word)
+        typer.echo(f"{word!r} is not in the vocabulary: its vector is {origin}", err=True)
+    for other, cosine in nearest:
         typer.echo(f"{cosine:.3f}\t{other}")
 
 
-def _origin(embedder: Any, word: str) -> str:
-    """Return where the vector of a word outside the vocabulary comes from, in words."""
+def _describe_origin(embedder: Any, word: str) -> str:
+    """Describe where the vector of a word outside the vocabulary comes from."""
     from tacenda_embeddings.text_vectors import embed_alone
 
     if hasattr(embedder, "pieces"):
         known = set(embedder.inventory.names)
         return f"made of {' '.join(piece for piece in embedder.pieces(word) if piece in known)}"
-    shared = embedder.vocabulary.class_of(word)
-    own, common = embed_alone(embedder, [word, shared])
-    if (own == common).all():
-        return f"that of {shared}, which it shares with other unknown words"
+    word_class = embedder.vocabulary.class_of(word)
+    word_vector, class_vector = embed_alone(embedder, [word, word_class])
+    if (word_vector == class_vector).all():
+        return f"that of {word_class}, which it shares with other unknown words"
     return "made from its spelling"
 
 
@@ -346,7 +349,7 @@ def export(
     folder: common.Folder,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The text file to write.")],
     words: Annotated[
-        Path | None, _file("More words to write, one per line, in the vocabulary or not.")
+        Path | None, _file_option("More words to write, one per line, in the vocabulary or not.")
     ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Do not scale the vectors to one length.")
@@ -360,10 +363,11 @@ def export(
     from tacenda.corpus.lines import numbered_lines
 
     common.check_file(file, force)
-    more = [line.strip() for _, line in numbered_lines(words)] if words is not None else []
-    chosen = [word for word in more if word]
-    n = _load_morphological(folder).save_word2vec(file, chosen, scaled=not raw)
-    typer.echo(f"{n:,} vectors in {file}", err=True)
+    more: list[str] = []
+    if words is not None:
+        more = [line.strip() for _, line in numbered_lines(words) if line.strip()]
+    n_words = _load_morphological(folder).save_word2vec(file, more, scaled=not raw)
+    typer.echo(f"{n_words:,} vectors in {file}", err=True)
 
 
 # -- spaCy -------------------------------------------------------------------------------------------
@@ -388,7 +392,7 @@ def vectors(
         from tacenda_embeddings.spacy.configuration import choose_language
         from tacenda_embeddings.spacy.vectors import use_vectors
     except ImportError as error:
-        raise ConfigurationError(_no_spacy(error)) from error
+        raise _no_spacy(error) from error
     chosen = choose_language(language, [str(folder)])
     try:
         nlp = spacy.blank(chosen, config=spacy_config(chosen))
@@ -396,7 +400,7 @@ def vectors(
         raise ConfigurationError(
             f"cannot make a spaCy pipeline for the language {chosen!r} ({error}): name a language of spaCy, such as en"
         ) from error
-    _say_language(language, chosen)
+    _announce_language(language, chosen)
     n_words, width = use_vectors(nlp, model).shape
     nlp.to_disk(output)
     typer.echo(f"a pipeline with {n_words:,} vectors of {width} columns in {output}", err=True)
@@ -441,9 +445,9 @@ def init_config(
     if str(output) != "-":
         common.check_file(output, force)
     try:
-        from tacenda_embeddings.spacy.configuration import missing, pipeline_config
+        from tacenda_embeddings.spacy.configuration import explain_missing, pipeline_config
     except ImportError as error:
-        raise ConfigurationError(_no_spacy(error)) from error
+        raise _no_spacy(error) from error
     config = pipeline_config(
         pipeline.split(","),
         lds,
@@ -454,9 +458,10 @@ def init_config(
         target=target,
         output=model_output,
     )
-    _say_language(language, config["nlp"]["lang"])
+    _announce_language(language, config["nlp"]["lang"])
     for option, model in (("--lds", lds), ("--vectors", vectors)):
-        if model is not None and (reason := missing(model)) is not None:
+        reason = None if model is None else explain_missing(model)
+        if reason is not None:
             typer.echo(
                 f"{option} {model} does not exist yet, and training will need it: {reason}",
                 err=True,
@@ -473,12 +478,15 @@ def init_config(
     )
 
 
-def _no_spacy(error: ImportError) -> str:
-    return f"spaCy cannot be imported ({error}): install 'tacenda-embeddings[spacy]'"
+def _no_spacy(error: ImportError) -> ConfigurationError:
+    """Return the error for a missing spaCy."""
+    return ConfigurationError(
+        f"spaCy cannot be imported ({error}): install 'tacenda-embeddings[spacy]'"
+    )
 
 
-def _say_language(given: str | None, chosen: str) -> None:
-    """Say which language the models decided."""
+def _announce_language(given: str | None, chosen: str) -> None:
+    """Print the language that was chosen because of the models."""
     if given is None and chosen != "en":
         typer.echo(
             f"--language {chosen}, because the text of the model was tokenized for it", err=True
@@ -489,14 +497,14 @@ def _say_language(given: str | None, chosen: str) -> None:
 
 
 def _load(folder: Path, output: str | None = None) -> Any:
-    """Return a fitted embedder. Raises ConfigurationError for a model of another kind, or without that output."""
+    """Load a fitted embedder. Raises ConfigurationError for a model of another kind, or without that output."""
     from tacenda_embeddings.text_vectors import with_output
 
     return with_output(common.load_model(folder, "transform", "token embeddings"), output)
 
 
 def _load_morphological(folder: Path) -> Any:
-    """Return a fitted embedder of words and their morphemes. Raises ConfigurationError for another."""
+    """Load a fitted embedder of words and their morphemes. Raises ConfigurationError for another."""
     embedder = _load(folder)
     if not hasattr(embedder, "pieces"):
         raise ConfigurationError(
@@ -506,6 +514,6 @@ def _load_morphological(folder: Path) -> Any:
     return embedder
 
 
-def _tokenizer_of(embedder: Any) -> str:
-    """Return the tokenizer of the text that a model was fitted to."""
+def _get_tokenizer(embedder: Any) -> str:
+    """Return the tokenizer of the text that a model was fitted to, "whitespace" if it is unknown."""
     return str((getattr(embedder, "fitted_on", None) or {}).get("tokenizer") or "whitespace")

@@ -1,8 +1,8 @@
 """Lagged counts on a Dask cluster, equal to the counts of one machine (extra ``dask``).
 
-A worker counts the pairs of each part of the text, given the few words before the part, which it may have from another
-worker. Counts are integers, and each row's columns ascend, so the sum is the same, bit for bit, however the text is cut
-and the parts are added up.
+A worker counts the pairs of each part of the text, given the last words of the part before it. Counts are integers, and
+the columns of each row ascend, so the sum is the same, bit for bit, for every split of the text and every order of the
+additions.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tacenda_embeddings.lds.lagged_counts import DEFAULT_BUDGET, LaggedCounts
 from tacenda_embeddings.lds.model import LDS
 from tacenda_embeddings.lds.settings import N_LAGS
 
-_PIECE_BYTES: Final = 256 << 20  # of the counts that are summed in one task, at most about
-_ENTRY_BYTES: Final = 8
+_BLOCK_BYTES: Final = 256 << 20  # of the counts that are summed in one task, about
+_ENTRY_BYTES: Final = 8  # an int32 column and an int32 count
 
 Ids = npt.NDArray[np.int32]
-_NOTHING = np.empty(0, np.int32)
+_NO_IDS = np.empty(0, np.int32)
 
 
 def count_lags(
@@ -42,11 +42,11 @@ def count_lags(
     Parameters
     ----------
     corpus
-        The text; its client is used.
+        The text, whose client is used.
     n_lags
-        As of `LaggedCounts.from_corpus`, which gives the same counts for the same files.
+        As in `LaggedCounts.from_corpus`, which returns the same counts for the same files.
     scratch
-        A folder of the client for the sums; the system's default for temporary folders if None. The sums are mapped
+        A folder on the client for the sums; the system's default for temporary folders if None. The sums are mapped
         from there, and deleted with the counts.
 
     Raises
@@ -56,7 +56,7 @@ def count_lags(
     DataError
         The client's disk is full.
     FittingError
-        The cluster gave up.
+        Workers kept dying or the scheduler closed.
     """
     if n_lags < 1:
         raise ConfigurationError(f"cannot count {n_lags} lags: give at least 1")
@@ -80,8 +80,8 @@ def count_lags(
 def fit(model: LDS, corpus: ClusterCorpus) -> LDS:
     """Fit an LDS to a text on a cluster, which counts it; the rest runs on the client, as for any text.
 
-    Returns the model itself, with the parameters that it would have learned from the same files on one machine. Raises
-    ConfigurationError for another model, and what `count_lags` raises.
+    Returns the model itself, with the same parameters as a fit to the same files on one machine. Raises
+    ConfigurationError if the model is not an LDS, and the errors of `count_lags`.
     """
     check_model(model)
     return model.fit(count_lags(corpus, N_LAGS))
@@ -102,7 +102,10 @@ def check_model(model: object) -> None:
 def _count(
     part: Part, vocabulary: Vocabulary, tail: Ids, n_lags: int, blocks: list[tuple[int, int]]
 ) -> list[Counts]:
-    """Count the pairs whose later word is in a part, after a ``tail``: a piece for each lag and each block of rows."""
+    """Count the pairs whose later word is in a part, and return one piece for each lag and each block of rows.
+
+    ``tail`` (n_lags,) are the ids before the part.
+    """
     store = RunStore(len(vocabulary), DEFAULT_BUDGET // 3)
     corpus = Corpus(part.ids, part.offsets, vocabulary)
     for piece in corpus.stream(block_length(DEFAULT_BUDGET, n_lags, 1)):
@@ -111,24 +114,25 @@ def _count(
         tail = stream[-n_lags:]
     lags = store.finish()
     if not lags:  # a part without a sentence
-        lags = [Counts(np.zeros(len(vocabulary) + 1, np.int64), _NOTHING, _NOTHING)] * n_lags
-    # copied, so that the whole matrix can go
+        lags = [Counts(np.zeros(len(vocabulary) + 1, np.int64), _NO_IDS, _NO_IDS)] * n_lags
+    # copied, so that the whole matrices can be freed
     pieces = [Counts(*map(np.array, lag.rows(*block))) for lag in lags for block in blocks]
     del lags
     return pieces
 
 
 def _last_ids(part: Part, vocabulary: Vocabulary, n: int) -> Ids:
-    """Return the last n ids of a part, in the order of the text; all, if there are no more."""
+    """Return the last n ids of a part in the order of the text; all ids of a shorter part."""
     corpus = Corpus(part.ids, part.offsets, vocabulary)
-    last = np.concatenate([_NOTHING, *islice(corpus.stream(n, backwards=True), 2)])[:n]
+    # two pieces, because the last piece of the text, which comes first, may be short
+    last = np.concatenate([_NO_IDS, *islice(corpus.stream(n, backwards=True), 2)])[:n]
     return last[::-1].copy()
 
 
 def _histories(tails: Sequence[Ids], n: int) -> Iterator[Ids]:
     """Yield the n ids before each part of a circular stream."""
-    history = _NOTHING
-    while len(history) < n:  # a stream shorter than the lags goes round more than once
+    history = _NO_IDS
+    while len(history) < n:  # a stream that is shorter than the lags is repeated
         history = np.concatenate([*tails, history])[-n:]
     for tail in tails:
         yield history
@@ -136,11 +140,11 @@ def _histories(tails: Sequence[Ids], n: int) -> Iterator[Ids]:
 
 
 def _row_bounds(type_counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Cut the rows of a lag so that no block has many more than `_PIECE_BYTES`, (blocks + 1,).
+    """Return the bounds (blocks + 1,) of blocks of rows of a lag, none of much more than `_BLOCK_BYTES`.
 
-    A row has at most as many entries as its word has occurrences, and as there are types.
+    A row has at most as many entries as its word has occurrences, and at most one for each type.
     """
-    most = np.cumsum(np.minimum(type_counts, len(type_counts)))
-    n_blocks = max(1, -(-int(most[-1]) * _ENTRY_BYTES // _PIECE_BYTES))
-    inner = np.searchsorted(most, most[-1] * np.arange(1, n_blocks) // n_blocks)
+    entries = np.cumsum(np.minimum(type_counts, len(type_counts)))  # at most, up to each row
+    n_blocks = max(1, -(-int(entries[-1]) * _ENTRY_BYTES // _BLOCK_BYTES))
+    inner = np.searchsorted(entries, entries[-1] * np.arange(1, n_blocks) // n_blocks)
     return np.unique(np.concatenate([[0], inner, [len(type_counts)]])).astype(np.int64)

@@ -1,9 +1,9 @@
-"""`MorphologicalLDS`: an LDS that reads words it has never seen through their morphemes.
+"""`MorphologicalLDS`: an LDS that uses the morphemes of words outside its vocabulary.
 
-An LDS knows a word outside its vocabulary only by its class, a shape and a suffix. Here such a word has its own input
-row, predicted from its class and from the vector that the prior of a word-vector model (`VarEmbed`, `SumEmbed`) gives.
+An LDS distinguishes such words only by their class, a shape and a suffix. Here each of them has its own input row,
+predicted from its class and from the vector that a word-vector model (`VarEmbed`, `SumEmbed`) makes of its morphemes.
 The prediction is a linear map, learned on the words of the LDS's vocabulary as if they were unseen: from their classes
-and their morphemes alone.
+and their morphemes only.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tacenda_embeddings.varembed.settings import VarEmbedSettings
 
 Rows = npt.NDArray[np.float32]
 
-_RIDGE = 1e-3  # of the mean square of the features
-_FEWEST = 20  # words that the map can be learned from
+_RIDGE_SHARE = 1e-3  # of the mean square of the features
+_MIN_WORDS = 20  # that the map is learned from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +77,9 @@ class MorphologicalLDS(Estimator):
     # -- fitting -----------------------------------------------------------------------------------
 
     def fit(self, text: Text) -> Self:
-        """Fit both models to a text, and the map between them; raises what the ``fit`` of either raises.
+        """Fit both models to a text, and the map between them.
 
-        Raises ConfigurationError for a text of too few words.
+        Raises ConfigurationError for a text of too few words, and the errors of ``LDS.fit`` and ``VarEmbed.fit``.
         """
         corpus = as_corpus(text)
         words: Any = self.words
@@ -87,24 +87,26 @@ class MorphologicalLDS(Estimator):
 
     @classmethod
     def join(cls, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
-        """Join two fitted models, of whatever texts; only the map between them is learned.
+        """Join two models, which may be fitted to different texts, and learn only the map between them.
 
-        Raises ConfigurationError if the models share too few words, NotFittedError if one of them is not fitted.
+        Raises ConfigurationError if the models share too few words, and NotFittedError if one of them is not fitted.
         """
         return cls()._adopt(lds, words)
 
     def _adopt(self, lds: LDS, words: MorphologicalEmbedder[Any]) -> Self:
-        self._take(lds, words, DirectionMap(_learn_map(lds, words)))
+        """Set two fitted models, and learn the map between them."""
+        self._set_models(lds, words, DirectionMap(_learn_map(lds, words)))
         self.fitted_on = {"lds": dict(lds.fitted_on), "words": dict(words.fitted_on)}
         return self
 
-    def _take(
+    def _set_models(
         self, lds: LDS, words: MorphologicalEmbedder[Any], learned: DirectionMap | None
     ) -> Self:
-        """Set the two models and the map; the settings are the settings of the models."""
+        """Set the two models and the map, and take the settings from the models."""
         self.lds, self.words, self.learned = lds, words, learned
         self.settings = MorphologicalLDSSettings(lds=lds.settings)
-        # past the check of types: those of a SumEmbed describe the model, though none can be fitted with them
+        # without the check of the type, because settings of a SumEmbed describe this model, although `fit` cannot use
+        # them
         object.__setattr__(self.settings, "words", words.settings)
         return self
 
@@ -113,13 +115,13 @@ class MorphologicalLDS(Estimator):
 
         Raises ConfigurationError if the output is unknown.
         """
-        return copy(self)._take(self.lds.with_output(output), self.words, self.learned)
+        return copy(self)._set_models(self.lds.with_output(output), self.words, self.learned)
 
     # -- vectors -----------------------------------------------------------------------------------
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The words that the LDS has seen. Raises NotFittedError."""
+        """The vocabulary of the LDS. Raises NotFittedError."""
         self._learned(self.learned)
         return self.lds.vocabulary
 
@@ -133,15 +135,15 @@ class MorphologicalLDS(Estimator):
         return self.lds.width
 
     def rows(self, words: Sequence[str]) -> Rows:
-        """Return input rows (words, states) of words as if they were unseen, on the scale of the LDS.
+        """Predict input rows (words, states) of words as if they were unseen, on the scale of `LDS.input_rows`.
 
-        Their directions are predicted. Each is as long as the row of the type that the LDS uses for the word.
+        Their directions are predicted. Each has the length of the row that the LDS uses for the word.
         """
         W, lds = self._learned(self.learned).map, self.lds
         stand_ins = lds.input_rows[_find_stand_ins(lds.vocabulary, words)]
         lengths = np.linalg.norm(stand_ins, axis=1, keepdims=True)
-        predicted = _directions(_features(stand_ins, self.words.vectors(words)) @ W) * lengths
-        return np.ascontiguousarray(predicted, np.float32)
+        directions = _normalize_rows(_build_features(stand_ins, self.words.vectors(words)) @ W)
+        return np.ascontiguousarray(directions * lengths, np.float32)
 
     def transform(
         self, sentences: Iterable[Sequence[str]], *, output: str | None = None
@@ -151,17 +153,15 @@ class MorphologicalLDS(Estimator):
         texts = [token_list(sentence) for sentence in sentences]
         distinct = dict.fromkeys(word for text in texts for word in text)
         unseen = [w for w in distinct if w not in vocabulary and not vocabulary.is_reserved(w)]
-        new = {word: len(vocabulary) + i for i, word in enumerate(unseen)}
-        ids = [
-            np.array([new[w] if w in new else vocabulary.id_of(w) for w in text], np.int64)
-            for text in texts
-        ]
+        id_of = {word: vocabulary.id_of(word) for word in distinct}
+        id_of |= {word: len(vocabulary) + i for i, word in enumerate(unseen)}
+        ids = [np.array([id_of[word] for word in text], np.int64) for text in texts]
         return self.lds.transform_extended(ids, self.rows(unseen), output=output)
 
     # -- artifact ----------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return nothing: the two models, saved inside, have all settings."""
+        """Return an empty dictionary: the two nested models have all settings."""
         return {}
 
     def nested(self) -> Mapping[str, Estimator]:
@@ -172,54 +172,53 @@ class MorphologicalLDS(Estimator):
     def from_arrays(cls, config: dict[str, Any], arrays: Saved, nested: Parts = NO_PARTS) -> Self:
         lds, words = nested.get("lds"), nested.get("words")
         if not isinstance(lds, LDS) or not isinstance(words, VarEmbed | SumEmbed):
-            raise ArtifactError(
-                "it does not hold an LDS and a model of word vectors: it is damaged"
-            )
+            raise ArtifactError("it lacks an LDS or a model of word vectors: it is damaged")
         states = lds.settings.n_states
         sizes: dict[str, Any] = {"features": 1 + states + words.width, "states": states}
-        return cls()._take(lds, words, DirectionMap.from_arrays(arrays, **sizes))
+        return cls()._set_models(lds, words, DirectionMap.from_arrays(arrays, **sizes))
 
 
 def _find_stand_ins(vocabulary: Vocabulary, words: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return the types that the LDS would use for words outside its vocabulary, (words,)."""
+    """Return the ids (words,) of the types that the LDS would use for words if they were unseen."""
     return np.array([vocabulary.id_of(vocabulary.class_of(word)) for word in words], np.int64)
 
 
-def _features(stand_ins: Rows, vectors: Rows) -> Rows:
-    """Return (words, 1 + states + width): one, the direction of the stand-in's row, the word's vector."""
+def _build_features(stand_ins: Rows, vectors: Rows) -> Rows:
+    """Return features (words, 1 + states + width): one, the direction of the stand-in's row, the word's vector."""
     ones = np.ones((len(vectors), 1), np.float32)
-    return np.concatenate([ones, _directions(stand_ins), vectors], axis=1)
+    return np.concatenate([ones, _normalize_rows(stand_ins), vectors], axis=1)
 
 
-def _directions(rows: Rows) -> Rows:
-    """Return the rows at unit length."""
+def _normalize_rows(rows: Rows) -> Rows:
+    """Return the rows at unit length; rows of zeros stay zeros."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(norms, np.float32(1e-12)), np.float32)
 
 
 def _learn_map(lds: LDS, words: MorphologicalEmbedder[Any]) -> Rows:
-    """Return a ridge regression of the directions of the LDS's rows, (1 + states + width, states).
+    """Fit a ridge regression of the directions of the LDS's rows, (1 + states + width, states).
 
-    It is learned on words whose morphemes all occur in other words too: a morpheme that only one word has
-    was fitted to that very word, and would be trusted too much.
+    It is learned on words whose morphemes all occur in other words too: a morpheme of a single word was fitted to that
+    very word, so the regression would trust it too much.
     """
     vocabulary, inventory = lds.vocabulary, words.inventory
-    shared = inventory.type_counts() > 1
+    is_shared = inventory.type_counts() > 1
     rows, chosen = [], []
     for i, word in enumerate(vocabulary.words):
-        if not vocabulary.is_reserved(word):
-            found = inventory.morphemes(word)
-            if not found.n_unknown and len(found.ids) and shared[found.ids].all():
-                rows.append(i)
-                chosen.append(word)
-    if len(chosen) < _FEWEST:
+        if vocabulary.is_reserved(word):
+            continue
+        ids, n_unknown = inventory.morphemes(word)
+        if not n_unknown and len(ids) and is_shared[ids].all():
+            rows.append(i)
+            chosen.append(word)
+    if len(chosen) < _MIN_WORDS:
         raise ConfigurationError(
-            f"only {len(chosen)} words of the LDS share their morphemes with other words, and {_FEWEST} are needed "
+            f"only {len(chosen)} words of the LDS share their morphemes with other words, and {_MIN_WORDS} are needed "
             "to predict vectors from morphemes: fit both models to more text"
         )
     stand_ins = lds.input_rows[_find_stand_ins(vocabulary, chosen)]
-    X = _features(stand_ins, words.vectors(chosen, prior=True)).astype(np.float64)
-    Y = _directions(lds.input_rows[rows]).astype(np.float64)
+    X = _build_features(stand_ins, words.vectors(chosen, prior=True)).astype(np.float64)
+    Y = _normalize_rows(lds.input_rows[rows]).astype(np.float64)
     gram = X.T @ X
-    gram += _RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
+    gram += _RIDGE_SHARE * np.trace(gram) / len(gram) * np.eye(len(gram))
     return np.asarray(np.linalg.solve(gram, X.T @ Y), np.float32)

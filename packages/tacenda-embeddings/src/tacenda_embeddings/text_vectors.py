@@ -1,4 +1,4 @@
-"""Vectors of the tokens of a text file and of the words of a vocabulary, and the choice among a model's outputs."""
+"""Vectors of the tokens of a text file and of the words of a vocabulary, in any output of a model."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tacenda.tokenizers import Tokenizer, get_tokenizer
 
 Rows = npt.NDArray[np.float32]
 
-#: Tokens handed to the model at a time.
+#: Tokens that the model embeds at a time.
 BATCH_TOKENS = 20_000
 
 
 def with_output(model: Any, output: str | None) -> Any:
-    """Return a fitted embedder with another of its outputs; with None, the embedder as it is.
+    """Return a fitted embedder with another output; the embedder itself if ``output`` is None.
 
     Raises ConfigurationError if it has no such output.
     """
@@ -68,7 +68,8 @@ def save_npz(path: Path, lines: Iterator[tuple[list[str], Rows]], width: int) ->
     Vectors go through a temporary file, so memory holds the tokens but not the vectors, and ``path``
     appears only when it is complete. Raises DataError if it cannot be written.
     """
-    offsets, tokens = [0], []
+    offsets: list[int] = [0]
+    tokens: list[str] = []
     try:
         with store.temporary(path.parent) as scratch:
             raw = scratch / "vectors"
@@ -99,38 +100,39 @@ def nearest_words(model: Any, word: str, n: int) -> list[tuple[str, float]]:
         raise DataError(
             f"{word!r} has no vector, because the model knows none of its morphemes: name another word"
         )
-    known, scores = [], []
-    for part in blocks_of_words(model):
+    words: list[str] = []
+    scores: list[Rows] = []
+    for part in iterate_words(model):
         vectors = embed_alone(model, part)
         lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
         scores.append(vectors @ query / np.where(lengths == 0, 1, lengths))
-        known += part
+        words += part
     cosines = np.concatenate([*scores, np.zeros(0, np.float32)])
-    best = [i for i in np.argsort(-cosines, kind="stable") if known[i] != word][:n]
-    return [(known[i], float(cosines[i])) for i in best]
+    best = [i for i in np.argsort(-cosines, kind="stable") if words[i] != word][:n]
+    return [(words[i], float(cosines[i])) for i in best]
 
 
 def embed_alone(model: Any, words: Sequence[str]) -> Rows:
-    """Return the vectors of words (words, width), each a sentence of its own."""
+    """Return the vectors of words (words, width), each as a sentence of one token."""
     rows: Rows = np.concatenate(
         [np.zeros((0, model.width), dtype=np.float32), *model.transform([[w] for w in words])]
     )
     return rows
 
 
-def blocks_of_words(model: Any) -> Iterator[list[str]]:
-    """Yield the vocabulary in parts, without boundaries, unknown words and classes of unknown words.
+def iterate_words(model: Any) -> Iterator[list[str]]:
+    """Yield the words of the vocabulary in parts, without special types such as classes of unknown words.
 
     Raises ConfigurationError for a model without a vocabulary.
     """
     if not hasattr(model, "vocabulary"):
         raise ConfigurationError(
-            f"the embedder {getattr(model, 'name', type(model).__name__)!r} has no vocabulary, whose words are to be "
-            "compared: use a model that has one"
+            f"the embedder {getattr(model, 'name', type(model).__name__)!r} has no vocabulary of words to compare: "
+            "use a model that has one"
         )
-    known = [word for word in model.vocabulary.words if not re.fullmatch("<.+>", word)]
-    for i in range(0, len(known), BATCH_TOKENS):
-        yield known[i : i + BATCH_TOKENS]
+    words = [word for word in model.vocabulary.words if not re.fullmatch("<.+>", word)]
+    for i in range(0, len(words), BATCH_TOKENS):
+        yield words[i : i + BATCH_TOKENS]
 
 
 class Cosines(NamedTuple):
@@ -139,7 +141,7 @@ class Cosines(NamedTuple):
     mean: float
     least: float
     n_vectors: int
-    of: str  # what they are the vectors of
+    of: str  # the kind of vectors, as text
 
 
 def compare(
@@ -150,7 +152,7 @@ def compare(
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> Cosines:
-    """Compare the vectors of two forms of a model, on a text or else word by word.
+    """Compare the vectors of two forms of a model on a text or, if it is None, on single words.
 
     Tokens without a vector, such as words without a known morpheme, are not counted. Raises CorpusError if
     the file cannot be read, and DataError if it has no vectors.
@@ -158,16 +160,18 @@ def compare(
     pairs: Iterator[tuple[Rows, Rows]]
     if text is None:
         pairs = (
-            (embed_alone(model, part), embed_alone(other, part)) for part in blocks_of_words(model)
+            (embed_alone(model, part), embed_alone(other, part)) for part in iterate_words(model)
         )
     else:
-        both = (embed_file(each, text, tokenizer, encoding, errors) for each in (model, other))
-        pairs = ((a, b) for (_, a), (_, b) in zip(*both, strict=True))
+        ours = embed_file(model, text, tokenizer, encoding, errors)
+        theirs = embed_file(other, text, tokenizer, encoding, errors)
+        pairs = ((a, b) for (_, a), (_, b) in zip(ours, theirs, strict=True))
     total, least, n = 0.0, 1.0, 0
     for first, second in pairs:
         lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
         cosines = np.einsum("ij,ij->i", first, second)[lengths > 0] / lengths[lengths > 0]
-        total, n = total + float(cosines.sum(dtype=np.float64)), n + len(cosines)
+        total += float(cosines.sum(dtype=np.float64))
+        n += len(cosines)
         least = min(least, float(cosines.min(initial=1.0)))
     if n == 0:
         raise DataError("there are no vectors to compare: give a text with words of the vocabulary")

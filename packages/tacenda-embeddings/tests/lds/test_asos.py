@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds.learning import expectation, maximization
+from tacenda_embeddings.lds.learning import run_e_step, run_m_step
 from tacenda_embeddings.lds.smoother import steady_state
 
 KINDS = ["full", "diagonal", "spherical"]
@@ -33,8 +33,7 @@ def test_statistics_are_those_of_a_full_smoothing_pass(ring, oracles, parameters
     exact = oracles.ring_statistics(system, w)
     moments = oracles.DenseMoments(oracles.ring_moments(w, 12), system.m)
     errors = {
-        r: relative_errors(expectation(parameters_of(system), moments, r), exact)
-        for r in (3, 7, 12)
+        r: relative_errors(run_e_step(parameters_of(system), moments, r), exact) for r in (3, 7, 12)
     }
     assert errors[12].max() <= 1e-5
     assert (errors[12] < errors[7]).all()
@@ -53,15 +52,15 @@ def test_statistics_of_a_model_that_did_not_make_the_data(
     w = oracles.whitened(oracles.sample(rng, other, 3000), model.m)
     Psi = oracles.ring_moments(w, 16)
     exact = oracles.ring_statistics(model, w)
-    found = expectation(parameters_of(model, noise), oracles.DenseMoments(Psi, model.m), 16)
+    found = run_e_step(parameters_of(model, noise), oracles.DenseMoments(Psi, model.m), 16)
     assert relative_errors(found, exact).max() <= 1e-4
 
 
 def test_a_warm_start_changes_nothing(ring, oracles, parameters_of):
     system, w = ring
     moments = oracles.DenseMoments(oracles.ring_moments(w, 7), system.m)
-    cold = expectation(parameters_of(system), moments, 7)
-    warm = expectation(parameters_of(system), moments, 7, 3 * np.eye(3))
+    cold = run_e_step(parameters_of(system), moments, 7)
+    warm = run_e_step(parameters_of(system), moments, 7, 3 * np.eye(3))
     for x, y in zip(cold, warm, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
 
@@ -75,8 +74,8 @@ def test_with_its_own_covariances_a_model_is_a_fixed_point(
     system = oracles.random_system(rng, with_mean=with_mean)
     parameters = parameters_of(system)
     moments = oracles.DenseMoments(oracles.model_moments(system, r), system.m)
-    statistics, state = expectation(parameters, moments, r), steady_state(parameters)
-    after = maximization(statistics, parameters, system.m)
+    statistics, state = run_e_step(parameters, moments, r), steady_state(parameters)
+    after = run_m_step(statistics, parameters, system.m)
     for x, y in zip(after[:3], parameters[:3], strict=True):
         np.testing.assert_allclose(x, y, atol=1e-10)
     np.testing.assert_allclose(after.noise.N, system.P, atol=1e-10)
@@ -100,7 +99,7 @@ def test_em_follows_exact_em(noise, ring, oracles, parameters_of, with_diagonal_
     parameters, gains = parameters_of(system, noise), []
     for _ in range(6):
         exact = oracles.ring_statistics(system, w)
-        found = expectation(parameters, moments, 14)
+        found = run_e_step(parameters, moments, 14)
         expected = gain_of(exact, oracles, Psi[0]) - along_mean(system, exact)
         assert found.likelihood_gain == pytest.approx(expected, abs=1e-7)
         gains.append(found.likelihood_gain)
@@ -108,7 +107,7 @@ def test_em_follows_exact_em(noise, ring, oracles, parameters_of, with_diagonal_
         if noise != "full":
             d = np.diag(system.D)
             system = system._replace(D=np.diag(d if noise == "diagonal" else 0 * d + d.mean()))
-        parameters = maximization(found, parameters, truth.m)
+        parameters = run_m_step(found, parameters, truth.m)
         for x, y in zip(parameters[:3], system[:3], strict=True):
             np.testing.assert_allclose(x, y, atol=1e-7)
     assert np.diff(gains).min() > 0
@@ -139,7 +138,7 @@ def test_likelihood_is_that_of_a_dense_gaussian(
     Psi = oracles.model_moments(data, 30)
     expected = dense_gain(oracles, system, Psi, 30)
     moments = oracles.DenseMoments(Psi, system.m)
-    found = expectation(parameters_of(system, noise), moments, 30)
+    found = run_e_step(parameters_of(system, noise), moments, 30)
     assert found.likelihood_gain == pytest.approx(expected, abs=1e-8)
 
 
@@ -148,7 +147,7 @@ def test_likelihood_where_the_mean_direction_has_no_variance(rng, oracles, param
     Psi = oracles.model_moments(system, 25)
     expected = dense_gain(oracles, system, Psi, 25)
     moments = oracles.DenseMoments(Psi, system.m)
-    found = expectation(parameters_of(system), moments, 25)
+    found = run_e_step(parameters_of(system), moments, 25)
     assert found.likelihood_gain == pytest.approx(expected, abs=1e-9)
     assert found.likelihood_gain > 0.1
 
@@ -175,7 +174,7 @@ def test_noise_along_the_mean_direction_is_conditioned_on(
 
     gain = expected(25) - expected(24) - oracles.log_likelihood_without_dynamics(Psi[0])
     moments = oracles.DenseMoments(Psi, system.m)
-    found = expectation(parameters_of(system, noise), moments, 25)
+    found = run_e_step(parameters_of(system, noise), moments, 25)
     assert found.likelihood_gain == pytest.approx(gain, abs=1e-8)
     if noise == "spherical":  # nothing to condition on: noise along m is independent of the rest
         projected = system._replace(D=U @ (U.T @ system.D @ U) @ U.T)
@@ -193,7 +192,7 @@ def test_the_gain_of_a_model_without_dynamics_is_zero(rng, oracles, parameters_o
     system = oracles.random_system(rng, strength=0.5)
     still = system._replace(A=np.zeros((3, 3)), Q=system.P)
     moments = oracles.DenseMoments(oracles.model_moments(system, 5), system.m)
-    found = expectation(parameters_of(still), moments, 5)
+    found = run_e_step(parameters_of(still), moments, 5)
     assert found.likelihood_gain == pytest.approx(0.0, abs=1e-12)
 
 
@@ -202,4 +201,4 @@ def test_an_unstable_model_is_refused(rng, oracles, parameters_of):
     moments = oracles.DenseMoments(oracles.model_moments(system, 3), system.m)
     unstable = parameters_of(system._replace(A=np.full((3, 3), np.nan)))
     with pytest.raises(np.linalg.LinAlgError):
-        expectation(unstable, moments, 3)
+        run_e_step(unstable, moments, 3)

@@ -136,7 +136,7 @@ def test_noise_that_no_device_fits_is_refused_there_and_stays_on_the_cpu(corpus,
 
 
 def test_a_fit_that_the_device_has_no_room_for_says_what_to_lower(corpus, monkeypatch, device):
-    monkeypatch.setattr(devices, "memory", lambda device: 10_000)
+    monkeypatch.setattr(devices, "available_memory", lambda device: 10_000)
     with pytest.raises(
         ConfigurationError, match=r"LDS: training needs about .* give a smaller vocab"
     ):

@@ -295,12 +295,10 @@ def test_bad_settings_are_clear_errors():
             LaggedCounts.from_corpus(text, 2).scaled(factor)
 
 
-def test_counts_are_shown_by_their_size_and_have_no_settings():
+def test_counts_are_shown_by_their_size():
     counts = LaggedCounts.from_corpus(Text(zipf(1300, 40), 40), 2)
     assert repr(counts) == "<LaggedCounts: 2 lags, 40 words, 1,300 tokens>"
     assert repr(counts.scaled(0.5)) == "<LaggedCounts: 2 lags, 40 words, 650 tokens>"
-    with pytest.raises(ConfigurationError, match="from_corpus"):
-        LaggedCounts.from_settings({})
 
 
 def test_an_empty_corpus_is_a_clear_error():

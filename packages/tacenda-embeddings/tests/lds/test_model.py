@@ -10,7 +10,7 @@ from tacenda.datasets import synthetic_text
 from tacenda.errors import ConfigurationError, CorpusError, DataError, NotFittedError
 from tacenda_embeddings import LDS, LaggedCounts
 from tacenda_embeddings.lds import smoother
-from tacenda_embeddings.lds.learning import SparseMoments, expectation
+from tacenda_embeddings.lds.learning import SparseMoments, run_e_step
 from tacenda_embeddings.lds.settings import OUTPUTS
 
 SETTINGS = {"n_states": 6, "subspace_iterations": 15, "full_iterations": 3}
@@ -114,7 +114,7 @@ def test_statistics_from_counts_are_those_of_smoothing_the_text(corpus, counts, 
     # leave enough noise for the text's own variances
     C *= np.sqrt(0.9 / np.linalg.eigvalsh(C @ noise.N @ C.T).max())
     parameters = state.parameters._replace(C=C)
-    found = expectation(parameters, SparseMoments(counts, 0.0), 7)
+    found = run_e_step(parameters, SparseMoments(counts, 0.0), 7)
     w = np.eye(V)[ids][:, keep] / m[keep] - m[keep]
     D = np.eye(keep.sum()) - np.outer(m[keep], m[keep]) - C[keep] @ noise.N @ C[keep].T
     exact = oracles.ring_statistics(oracles.System(A, C[keep], Q, D, noise.N, m[keep]), w)
@@ -228,7 +228,7 @@ def test_groups_and_blocks_do_not_show(model, sentences, monkeypatch):
     ids = [model.vocabulary.encode(sentence) for sentence in sentences[:60]]
     expected = model.transform_ids(ids)
     monkeypatch.setattr(smoother, "_GROUP_TOKENS", 50)
-    monkeypatch.setitem(smoother._SIZES, "cpu", (3, 17))
+    monkeypatch.setattr(smoother, "_CPU_BLOCK", (3, 17))
     for x, y in zip(model.transform_ids(ids), expected, strict=True):
         np.testing.assert_allclose(x, y, atol=1e-5)
 

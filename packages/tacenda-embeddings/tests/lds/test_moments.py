@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tacenda.corpus import Corpus
 from tacenda_embeddings.lds import learning
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
-from tacenda_embeddings.lds.learning import SparseMoments, project, whitening
+from tacenda_embeddings.lds.learning import SparseMoments, compute_whitening, project
 from tacenda_embeddings.lds.settings import HANKEL_BLOCKS, N_LAGS, LDSSettings
 
 
@@ -40,7 +40,7 @@ def test_products_equal_the_dense_formula_in_both_directions(counts, kappa, whit
 
 def test_whitened_variance_is_the_identity_less_the_mean_direction(counts, oracles):
     Psi_0 = oracles.text_moments(counts.ids, len(counts.vocabulary), 1, 2.0)[0]
-    _, mean = whitening(counts, 2.0)
+    _, mean = compute_whitening(counts, 2.0)
     np.testing.assert_allclose(mean @ mean, 1.0)
     np.testing.assert_allclose(Psi_0, np.eye(len(mean)) - np.outer(mean, mean), atol=1e-12)
 
@@ -103,7 +103,7 @@ def test_without_whitening_factors_are_of_plain_covariances_and_whitened_afterwa
     U, S, Vt = np.linalg.svd(oracles.hankel(plain, HANKEL_BLOCKS))
     moments = SparseMoments(counts, 2.0)
     settings = LDSSettings(n_states=h, advanced={"whiten": False})
-    found = learning._hankel_factors(settings, counts, moments, rng, None)
+    found = learning._compute_hankel_factors(settings, counts, moments, rng, None)
     scale = np.tile(moments.scale, HANKEL_BLOCKS)
     expected = scale[:, None] * ((U[:, :h] * S[:h]) @ Vt[:h]) * scale
     product = found.Gamma.reshape(-1, h) @ found.Delta.reshape(-1, h).T

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds.learning import expectation, maximization
+from tacenda_embeddings.lds.learning import run_e_step, run_m_step
 from tacenda_embeddings.lds.smoother import two_sided
 
 pykalman = pytest.importorskip("pykalman", reason="pykalman is not installed")
@@ -67,7 +67,7 @@ def test_statistics_and_likelihood_of_a_ring(system, oracles, parameters_of):
         totals.append((S_xx, mean.T @ data, kf.loglikelihood(data)))
     S_xx, S_xw, log_likelihood = ((two - one) / n for one, two in zip(*totals, strict=True))
     Psi = oracles.ring_moments(w, 20)
-    found = expectation(parameters_of(start), oracles.DenseMoments(Psi, start.m), 20)
+    found = run_e_step(parameters_of(start), oracles.DenseMoments(Psi, start.m), 20)
     np.testing.assert_allclose(found.S_xx, S_xx, atol=1e-6)
     np.testing.assert_allclose(found.S_xw, S_xw, atol=1e-6)
     without = oracles.log_likelihood_without_dynamics(Psi[0])
@@ -82,7 +82,7 @@ def test_em_iterations(system, oracles, parameters_of):
     Psi = oracles.ring_moments(w, 20)
     moments, parameters = oracles.DenseMoments(Psi, start.m), parameters_of(start)
     for _ in range(2):
-        parameters = maximization(expectation(parameters, moments, 20), parameters, start.m)
+        parameters = run_m_step(run_e_step(parameters, moments, 20), parameters, start.m)
     D = Psi[0] - parameters.C @ parameters.noise.N @ parameters.C.T
     for found, expected, before in (
         (parameters.A, kf.transition_matrices, start.A),

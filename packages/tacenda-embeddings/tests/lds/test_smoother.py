@@ -63,7 +63,7 @@ def test_ends_are_exact_however_slowly_the_state_fades(
 
 
 def test_sentences_longer_than_are_kept_are_solved_anew(case, monkeypatch):
-    monkeypatch.setattr(smoother, "_LONGEST_KEPT", 2)
+    monkeypatch.setattr(smoother, "_CACHED_ECHO_LENGTH", 2)
     sentences = [ids for ids in case.sentences if len(ids)]
     for ids, parts in zip(sentences, case.messages(sentences), strict=True):
         assert_close(sum(parts), case.exact(ids), 3e-6)

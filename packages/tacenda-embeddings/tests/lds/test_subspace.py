@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tacenda_embeddings.lds.learning import (
-    basis,
-    expectation,
+    draw_parameters,
+    find_basis,
     hankel_product,
     hankel_svd,
     identify,
-    random_parameters,
+    run_e_step,
 )
 from tacenda_embeddings.lds.smoother import DiagonalNoise, spectral_radius, stationary_covariance
 
@@ -93,8 +93,8 @@ def test_identification_reaches_the_true_likelihood(
     factors, moments, system, oracles, parameters_of
 ):
     more = oracles.DenseMoments(oracles.model_moments(system, 10), system.m)
-    truth = expectation(parameters_of(system), more, 10)
-    found = expectation(identify(factors, moments), more, 10)
+    truth = run_e_step(parameters_of(system), more, 10)
+    found = run_e_step(identify(factors, moments), more, 10)
     assert truth.likelihood_gain > 0.05
     assert found.likelihood_gain == pytest.approx(truth.likelihood_gain, abs=1e-4)
 
@@ -123,19 +123,19 @@ def test_a_start_from_noisy_covariances_is_admissible(seed, oracles):
     moments = oracles.DenseMoments(oracles.ring_moments(w, 5), m)
     found = identify(hankel_svd(moments, 5, R, rng), moments)
     assert is_admissible(found, m)
-    expectation(found, moments, 5)
+    run_e_step(found, moments, 5)
 
 
 def test_a_random_start_keeps_the_scales(factors, moments, system, rng):
     start = identify(factors, moments)
-    found = random_parameters(moments, 3, start, rng)
+    found = draw_parameters(moments, 3, start, rng)
     assert is_admissible(found, system.m)
     assert spectral_radius(found.A) == pytest.approx(spectral_radius(start.A))
     assert np.linalg.norm(found.C) == pytest.approx(np.linalg.norm(start.C), rel=1e-5)
 
 
 def test_basis_is_orthonormal_and_leaves_the_mean_out(factors, system):
-    B = basis(factors, system.m, 3)
+    B = find_basis(factors, system.m, 3)
     assert B.dtype == np.float32
     np.testing.assert_allclose(B.T @ B, np.eye(3), atol=1e-6)
     np.testing.assert_allclose(system.m @ B, 0, atol=1e-6)
@@ -149,7 +149,7 @@ def test_basis_has_no_room_for_the_mean_or_for_rounding(V, oracles):
     ids = np.minimum(rng.zipf(1.2, 4000) - 1, V - 1)
     Psi = oracles.text_moments(ids, V, 2 * R - 1, kappa=5.0)
     m = np.sqrt((np.bincount(ids) + 5.0) / (len(ids) + 5.0 * V))
-    B = basis(hankel_svd(oracles.DenseMoments(Psi, m), 6, R, rng), m, 24)
+    B = find_basis(hankel_svd(oracles.DenseMoments(Psi, m), 6, R, rng), m, 24)
     assert B.shape == (V, V - 1)
     np.testing.assert_allclose(B.T @ B, np.eye(V - 1), atol=1e-5)
     np.testing.assert_allclose(m @ B, 0, atol=1e-6)
@@ -157,4 +157,4 @@ def test_basis_has_no_room_for_the_mean_or_for_rounding(V, oracles):
 
 def test_basis_is_no_wider_than_what_the_factors_span(factors, system):
     """Of exactly 3 states C spans all there is, to the left and, here with P C^T, to the right."""
-    assert basis(factors, system.m, 50).shape == (9, 3)
+    assert find_basis(factors, system.m, 50).shape == (9, 3)

@@ -72,7 +72,7 @@ def test_a_fit_may_go_on_elsewhere(held, tmp_path):
 
 
 def test_a_fit_that_there_is_no_room_for_says_what_to_lower(held, monkeypatch):
-    monkeypatch.setattr(devices, "memory", lambda device: 10_000)
+    monkeypatch.setattr(devices, "available_memory", lambda device: 10_000)
     with pytest.raises(
         ConfigurationError, match=r"VarEmbed: training needs .* give fewer batch_str"
     ):

@@ -6,7 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tacenda import Corpus
 from tacenda.kernels.shared import adagrad
-from tacenda_embeddings.varembed.initial_vectors import factorize_counts, fit_morphemes
+from tacenda_embeddings.varembed.initial_vectors import (
+    Factorization,
+    factorize_counts,
+    fit_morphemes,
+)
 from tacenda_embeddings.varembed.morphemes import Inventory
 
 pytest.importorskip("torch", reason="training needs torch")
@@ -27,10 +31,10 @@ def _balanced(C: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("adjacent", "power", "of_values"),
-    [(0.0, 0.5, None), (0.5, 0.5, None), (0.5, 1.0, None), (0.5, 1.0, 0.25), (0.5, 1.0, 0.0)],
+    ("adjacent", "power", "value_power"),
+    [(0.0, 0.5, 0.5), (0.5, 0.5, 0.5), (0.5, 1.0, 1.0), (0.5, 1.0, 0.25), (0.5, 1.0, 0.0)],
 )
-def test_factorize_counts_are_the_leading_singular_vectors(corpus, adjacent, power, of_values):
+def test_factorize_counts_are_the_leading_singular_vectors(corpus, adjacent, power, value_power):
     """Against a count by hand of the circular stream with boundaries, and a dense decomposition."""
     window, width = 3, 6
     types, boundary = len(corpus.vocabulary), corpus.vocabulary.boundary_id
@@ -40,10 +44,10 @@ def test_factorize_counts_are_the_leading_singular_vectors(corpus, adjacent, pow
     U, S, _ = np.linalg.svd(np.hstack([_balanced(near + near.T), *sides]), full_matrices=False)
     expected = (U * S**power)[:, :width]
     lengths = np.linalg.norm(expected, axis=1, keepdims=True)
-    if of_values is not None:
-        expected = (U * S**of_values)[:, :width]
-    found = factorize_counts(corpus, width, window, 0, adjacent, power, of_values)
-    if of_values is None and power == 1.0:
+    expected = (U * S**value_power)[:, :width]
+    options = Factorization(window, adjacent, power, value_power)
+    found = factorize_counts(corpus, width, 0, options)
+    if value_power == power == 1.0:
         assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-5)
     # what a rare word's row lacks of the whole is compared as it is
     found = found * lengths**power
@@ -61,7 +65,7 @@ def test_adjacent_words_tell_apart_what_the_window_does_not():
     corpus = Corpus.from_sentences(text)
 
     def likeness(adjacent):
-        found = factorize_counts(corpus, 4, 2, 0, adjacent)
+        found = factorize_counts(corpus, 4, 0, Factorization(2, adjacent, 0.5, 0.5))
         found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
         nouns, verbs = (
             found[[corpus.vocabulary.id_of(f"{kind}{i}") for i in range(4)]] for kind in "nv"
@@ -73,7 +77,7 @@ def test_adjacent_words_tell_apart_what_the_window_does_not():
 
 def test_more_columns_than_words_are_zero():
     small = Corpus.from_sentences([["a", "b"], ["b", "a"]])
-    found = factorize_counts(small, 10, 2, 0)
+    found = factorize_counts(small, 10, 0, Factorization(2, 0.0, 0.5, 0.5))
     assert found.shape == (4, 10)
     assert np.isfinite(found).all()
     assert not found[:, 4:].any()

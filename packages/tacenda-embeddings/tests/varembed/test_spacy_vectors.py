@@ -219,7 +219,7 @@ def test_words_never_seen_are_made_once(nlp, monkeypatch):
 
 def test_words_never_seen_are_kept_up_to_a_number(nlp, monkeypatch):
     """What is kept is let go whole when it would be too much; what is given is the same."""
-    monkeypatch.setattr(vectors, "_KEPT_WORDS", 2)
+    monkeypatch.setattr(vectors, "_CACHED_WORDS", 2)
     asked, make = count_words_made(nlp, monkeypatch)
     for batch in ("zza zzb", "zzb zzc", "zzc zzb", "zzd zze zzd zzf", "zza"):
         words = batch.split()
@@ -475,7 +475,7 @@ def test_a_model_that_is_fitted_again_leaves_the_vectors_of_a_pipeline_as_they_a
 def test_words_of_a_memory_zone_are_forgotten_at_its_end(nlp, varembed):
     table = nlp.vocab.vectors
     _ = nlp(UNSEEN).vector
-    before, rows = dict(table._others), table.n_keys
+    before, rows = dict(table._cached_vectors), table.n_keys
     for _ in range(2):
         with nlp.memory_zone():
             words = [f"unfriend{i}" for i in range(50)]
@@ -484,7 +484,7 @@ def test_words_of_a_memory_zone_are_forgotten_at_its_end(nlp, varembed):
             assert_array_equal(nlp(UNSEEN)[0].vector, varembed.scaled_vectors([UNSEEN])[0])
             nlp.vocab.set_vector("我", np.ones(varembed.width, "f"))
             assert nlp("我").has_vector
-        assert table._others.keys() == before.keys()
+        assert table._cached_vectors.keys() == before.keys()
         assert table.n_keys == rows
     assert_array_equal(nlp("unfriend7")[0].vector, varembed.scaled_vectors(["unfriend7"])[0])
 

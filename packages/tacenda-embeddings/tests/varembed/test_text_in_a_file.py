@@ -20,8 +20,8 @@ def text_of(n, n_words=60, seed=0):
 def in_files(monkeypatch):
     """Everything that could go to a file does, and is read in small pieces."""
     monkeypatch.setattr(storage, "SPILL_BYTES", 100)
-    monkeypatch.setattr(initial_vectors, "_COUNTING", 1)
-    monkeypatch.setattr(initial_vectors, "_ENTRIES", 50)
+    monkeypatch.setattr(initial_vectors, "_COUNTING_BYTES", 1)
+    monkeypatch.setattr(initial_vectors, "_ENTRIES_PER_BLOCK", 50)
 
 
 @pytest.mark.parametrize("adjacent", [0.0, 0.5])

@@ -71,13 +71,13 @@ def test_a_word_without_a_known_morpheme_has_no_vector_in_any_output(varembed, s
 
 
 def test_words_that_are_remembered_are_bounded_and_the_same(varembed, monkeypatch, tmp_path):
-    monkeypatch.setattr(model_module, "_CACHE", 10)
+    monkeypatch.setattr(model_module, "_CACHED_WORDS", 10)
     varembed.save(tmp_path / "m")
     model, words = VarEmbed.load(tmp_path / "m"), [f"walk{'ed' * (i % 7)}{i}" for i in range(99)]
     expected = varembed.vectors(words)
     assert_array_equal(model.vectors([*words, *words]), np.concatenate([expected, expected]))
-    assert len(model.learned._made) <= 10
-    assert len(model.learned._rows) <= 10 + len(model.vocabulary)
+    assert len(model.learned._cached_vectors) <= 10
+    assert len(model.learned._cached_rows) <= 10 + len(model.vocabulary)
 
 
 def test_words_without_a_vector_are_not_exported(sumembed, tmp_path):

@@ -58,7 +58,7 @@ def test_products_of_three_digits_leave_the_perplexity_of_an_lbl_to_three(texts,
 
 @pytest.mark.parametrize("model", [HLBL(**SETTINGS), LBL(**PLAIN)], ids=str)
 def test_a_fit_that_the_device_has_no_room_for_says_what_to_lower(texts, model, monkeypatch):
-    monkeypatch.setattr(devices, "memory", lambda device: 10_000)
+    monkeypatch.setattr(devices, "available_memory", lambda device: 10_000)
     with stand_in(), pytest.raises(ConfigurationError, match=r"LBL: training needs .* width"):
         model.fit(texts[0])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -25,7 +25,6 @@ from tacenda.errors import ArtifactError, ConfigurationError, CorpusError
 from tacenda.estimator import Estimator
 from tacenda.kernels.sequences import Counts
 from tacenda.progress import Progress, track
-from tacenda.settings import Settings
 from tacenda.vocabulary import Vocabulary
 
 DEFAULT_BUDGET = 2 << 30  # bytes
@@ -84,13 +83,6 @@ class LaggedCounts(Estimator):
         return (
             f"<{type(self).__name__}: {self.n_lags} lags, {len(self.vocabulary):,} words, "
             f"{self.n_tokens:,.0f} tokens>"
-        )
-
-    @classmethod
-    def from_settings(cls, settings: Settings | Mapping[str, Any]) -> Self:
-        """Raise ConfigurationError: counts have no settings, and none can be made without a text."""
-        raise ConfigurationError(
-            f"{cls.__name__} has no settings: count a text with {cls.__name__}.from_corpus(corpus)"
         )
 
     @classmethod
@@ -187,13 +179,13 @@ class LaggedCounts(Estimator):
                 f"split by {tokenizer!r}: count both with the same tokenizer"
             )
         files = [file for x in (self, other) for file in x.fitted_on.get("sources") or ()]
+        # the tokenizer of the sum is unknown unless both are known
         origin = {
             "sources": list(dict.fromkeys(files)),
-            "tokenizer": tokenizer and other_tokenizer,  # unknown unless both are known
+            "tokenizer": tokenizer and other_tokenizer,
         }
-        storage = self._storage._replace(
-            memory_budget=min(self._storage.memory_budget, other._storage.memory_budget)
-        )
+        budget = min(self._storage.memory_budget, other._storage.memory_budget)
+        storage = Storage(budget, self._storage.scratch)
         store = RunStore(len(self.vocabulary), storage.memory_budget // 3, storage.scratch)
         store.add(self.lags)
         store.add(other.lags)

@@ -1,14 +1,14 @@
 """Fitting: subspace identification, then EM in a fixed subspace, then EM over the whole vocabulary.
 
-All three read the text as lagged second moments alone. With w~_t the indicator of word t, mu its mean,
+All three use lagged second moments of the text only. With w~_t the indicator of word t, mu its mean,
 W = diag(mu~^{-1/2}) and w_t = W (w~_t - mu) (LDS paper section 4 and appendix A),
 
     Psi_k  = E[w_{t+k} w_t^T] = a (W E_k W - u u^T),   Psi_{-k} = Psi_k^T       (eqs 3, 14, 17)
     Psi_0  = I - m m^T                                                          (eq 13, whitened)
 
-where E_k holds the frequency of "word i, k positions after word j", u = W mu and m = mu~^{1/2}. The paper's
-eqs 14 and 16 print the transpose. Pseudo-counts kappa enter as white noise added to every word type:
-T~ = T + kappa V, mu~ = (count + kappa) / T~, a = T / T~. The lag terms keep the unsmoothed mu, so that
+where E_k has the frequency of "word i, k positions after word j", u = W mu and m = mu~^{1/2}. The paper's
+eqs 14 and 16 print the transpose. Pseudo-counts kappa are white noise added to every word type:
+T~ = T + kappa V, mu~ = (count + kappa) / T~, a = T / T~. The lag terms use the unsmoothed mu, so that
 Psi_k m = 0 holds exactly and the sequence stays a covariance sequence.
 """
 
@@ -58,13 +58,15 @@ from tacenda_embeddings.lds.smoother import (
 Float32 = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.floating]
 
-_LESS = "a smaller vocabulary, or fewer n_states"
+_MEMORY_ADVICE = "a smaller vocabulary, or fewer n_states"
 _STAGES = 6  # steps of the progress bar before the first EM iteration
-_MAXIMUM_OUTER = 400
-_OVERSAMPLING = 20
-_EXPLAINED = 0.97  # of any variance by the states of a start
-_MOST_EXPLAINED = 0.999  # by those of a model that EM has left
+_MAX_MOMENT_ITERATIONS = 400
+_OVERSAMPLING = 20  # columns of the randomized SVD on top of n_states
+_EXPLAINED_AT_START = 0.97  # largest share of a variance that the states of a start may explain
+_MAX_EXPLAINED = 0.999  # the same for a model that EM has fitted
 _ROUNDING = 1e-6  # of a product summed in float32, relative to its largest eigenvalue
+_START_NOISE = 0.9  # initial variance of a diagonal noise; the whitened words have about 1
+_KAPPA_PER_TOKEN = 0.3  # pseudo-counts per type, relative to its average count; tuned on text
 
 
 class Step(NamedTuple):
@@ -89,15 +91,15 @@ def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
     """Fit an LDS to lagged counts; `LDS.fit` lists the errors."""
     noise, iterations = settings.advanced.noise, settings.full_iterations
     n_steps = _STAGES + settings.subspace_iterations + iterations + 1
-    with _em(settings, n_steps, "fitting the LDS") as em:
+    with _start_em(settings, n_steps, "fitting the LDS") as em:
         moments = _whiten_moments(settings, counts)
         rng = np.random.default_rng(settings.seed)
-        factors = _hankel_factors(settings, counts, moments, rng, em)
+        factors = _compute_hankel_factors(settings, counts, moments, rng, em)
         parameters = identify(factors, moments)
         if settings.advanced.start == "random":
-            parameters = random_parameters(moments, settings.n_states, parameters, rng)
+            parameters = draw_parameters(moments, settings.n_states, parameters, rng)
         if noise != "full":
-            d = np.full(len(moments.mean), 0.9)
+            d = np.full(len(moments.mean), _START_NOISE)
             parameters = parameters._replace(
                 noise=DiagonalNoise(d, moments.mean, noise == "spherical")
             )
@@ -105,7 +107,7 @@ def fit(settings: LDSSettings, counts: LaggedCounts) -> Fit:
         elif settings.subspace_iterations:
             # EM with C restricted to the directions that the Hankel factors see
             em.notify("compressing")
-            B = basis(factors, moments.mean, SUBSPACE_FACTOR * settings.n_states)
+            B = find_basis(factors, moments.mean, SUBSPACE_FACTOR * settings.n_states)
             compressed = project(moments, B, HORIZON)
             inside = parameters._replace(C=to_device(tall.gram(B, parameters.C), moments.device))
             inside = em.iterate(inside, compressed, settings.subspace_iterations, "subspace")
@@ -124,7 +126,7 @@ def partial_fit(
 
     ``scale`` (vocabulary,) is the diagonal of W of the earlier model.
     """
-    with _em(settings, iterations + 1, "fitting the LDS to more text") as em:
+    with _start_em(settings, iterations + 1, "fitting the LDS to more text") as em:
         moments = _whiten_moments(settings, counts)
         # Keep each word's relative rate P(w | x) / P(w), which is proportional to C times the whitening scale:
         # multiply C by old scale / new scale.
@@ -135,7 +137,7 @@ def partial_fit(
 
 
 def _whiten_moments(settings: LDSSettings, counts: LaggedCounts) -> SparseMoments:
-    """Return the whitened moments, or refuse counts from which no such model can be fitted."""
+    """Return the whitened moments. Raises CorpusError for counts from which no such model can be fitted."""
     if counts.n_lags < N_LAGS:
         raise CorpusError(
             f"the counts hold {counts.n_lags} lags and an LDS needs {N_LAGS}: count again with n_lags={N_LAGS}"
@@ -147,12 +149,13 @@ def _whiten_moments(settings: LDSSettings, counts: LaggedCounts) -> SparseMoment
             f"the text has {n_types}: give more text, or set n_states lower"
         )
     kappa = settings.kappa
-    if kappa is None:  # the value tuned on text, scaled with the size of the text
-        kappa = 0.3 * counts.n_tokens / len(counts.unigram)
+    if kappa is None:
+        kappa = _KAPPA_PER_TOKEN * counts.n_tokens / len(counts.unigram)
     device = "cpu"
     if settings.advanced.noise == "full":
         device = devices.resolve(settings, ("sparse_product",))
-        devices.check_memory(bytes_needed(settings, counts), device, settings, _LESS)
+        needed = bytes_needed(settings, counts)
+        devices.check_memory(needed, device, settings, _MEMORY_ADVICE)
     return SparseMoments(counts, kappa, threads=settings.n_threads, device=device)
 
 
@@ -171,10 +174,10 @@ def bytes_needed(settings: LDSSettings, counts: LaggedCounts) -> int:
 # -- the data --------------------------------------------------------------------------------------------
 
 
-def whitening(counts: LaggedCounts, kappa: float) -> tuple[Vector, Vector]:
+def compute_whitening(counts: LaggedCounts, kappa: float) -> tuple[Vector, Vector]:
     """Return the diagonal of W = diag(mu~^{-1/2}) and m = mu~^{1/2}, both (vocabulary,).
 
-    Where kappa is 0, a type that never occurs gets the scale of one that occurs once: what it scales is 0.
+    If kappa is 0, a type that never occurs gets the scale of one that occurs once, because mu~ is 0.
     """
     total = counts.n_tokens + kappa * len(counts.unigram)
     mean = np.sqrt((counts.unigram + kappa) / total)
@@ -182,11 +185,15 @@ def whitening(counts: LaggedCounts, kappa: float) -> tuple[Vector, Vector]:
 
 
 class SparseMoments:
-    """Lag covariances from counts: sparse minus rank one, never V x V dense; on the device of the fit.
+    """Lag covariances from counts, as a sparse matrix minus one of rank one, on the device of the fit.
 
-    ``kappa`` pseudo-counts are added to every word type; ``scale`` and ``mean`` are the diagonal of W and m, both
-    (vocabulary,) on the host. Without ``whiten`` the coordinates stay as they are (W = I), for the ablation of the
-    paper's section 4.3.
+    Attributes
+    ----------
+    kappa
+        Pseudo-counts added to every word type.
+    scale, mean
+        The diagonal of W and m, both (vocabulary,) on the host. Without ``whiten`` W is the identity, for the ablation
+        of the paper's section 4.3.
     """
 
     def __init__(
@@ -200,7 +207,7 @@ class SparseMoments:
     ) -> None:
         T, V = float(counts.n_tokens), len(counts.unigram)
         self.n_lags, self.kappa, self.device = counts.n_lags, kappa, device
-        self.scale, self.mean = whitening(counts, kappa)
+        self.scale, self.mean = compute_whitening(counts, kappa)
         if not whiten:
             self.scale, self.mean = np.ones(V), self.mean**2
         self._threads, self._a = threads, T / (T + kappa * V)
@@ -211,16 +218,14 @@ class SparseMoments:
         self._u = vector(self.scale * (counts.unigram / T))
         self._row_scale = vector(self.scale)
         self._column_scale = vector(self._a * self.scale / T)
-        # the transposes cost memory, but a gather is twice as fast as a scatter
-        turned = (counts.matrix(k).T.tocsr() for k in range(1, counts.n_lags + 1))
-        transposed = (
-            Counts(each.indptr.astype(np.int64), each.indices.astype(np.int32), each.data)
-            for each in turned
-        )
-        self._lags, self._transposes = (
-            [Counts(*(to_device(part, device) for part in matrix)) for matrix in matrices]
-            for matrices in (counts.lags, transposed)
-        )
+        self._lags: list[Counts] = []
+        # they cost memory, but a gather is twice as fast as a scatter
+        self._transposes: list[Counts] = []
+        for k, lag in enumerate(counts.lags, start=1):
+            transpose = counts.matrix(k).T.tocsr()
+            indptr, indices = transpose.indptr.astype(np.int64), transpose.indices.astype(np.int32)
+            self._lags.append(_move(lag, device))
+            self._transposes.append(_move(Counts(indptr, indices, transpose.data), device))
 
     def apply(self, k: int, X: FloatArray) -> Array:
         """Return ``Psi_k X`` for X (vocabulary, width), float32; k < 0 gives the transpose, k = 0 is refused."""
@@ -241,6 +246,11 @@ class SparseMoments:
     def multiply_left(self, C: Loading, k: int) -> Array:
         """Return ``C^T Psi_k`` (states, vocabulary) = (Psi_{-k} C)^T."""
         return self.apply(-k, C).T
+
+
+def _move(counts: Counts, device: str) -> Counts:
+    """Return counts on a device."""
+    return Counts(*(to_device(array, device) for array in counts))
 
 
 class ProjectedMoments:
@@ -282,14 +292,14 @@ class HankelFactors(NamedTuple):
     singular_values: Vector  # (states,), descending
 
 
-def _hankel_factors(
+def _compute_hankel_factors(
     settings: LDSSettings,
     counts: LaggedCounts,
     moments: SparseMoments,
     rng: np.random.Generator,
     em: _EM,
 ) -> HankelFactors:
-    """Return the SVD in whitened coordinates or, for the comparison, in plain ones and whitened afterwards."""
+    """Return the SVD of the whitened moments or, for the ablation, of the plain moments, whitened afterwards."""
     h, device = settings.n_states, moments.device
     if settings.advanced.whiten:
         return hankel_svd(moments, h, HANKEL_BLOCKS, rng, em)
@@ -404,33 +414,36 @@ def identify(
 def _with_full_noise(A: Matrix, C: Float32, Q: Matrix) -> Parameters:
     """Rescale Q so that D = I - m m^T - C P C^T is positive semi-definite with a margin."""
     P = symmetrize(scipy.linalg.solve_discrete_lyapunov(A, Q))
-    shrink = min(1.0, _EXPLAINED / max(_explained_share(C, P), 1e-300))
+    shrink = min(1.0, _EXPLAINED_AT_START / max(_explained_share(C, P), 1e-300))
     return Parameters(A, C, Q * shrink, FullNoise(P * shrink))
 
 
 def _explained_share(C: Float32, P: Matrix) -> float:
-    """Return the largest eigenvalue of C P C^T, the largest share of a variance that states explain."""
+    """Return the largest eigenvalue of C P C^T, the largest share of a variance that the states explain."""
     R_half = symmetric_power(tall.gram(C, C), 0.5)
     return float(np.linalg.eigvalsh(symmetrize(R_half @ P @ R_half))[-1])
 
 
 def make_admissible(parameters: Parameters, mean: Vector) -> Parameters:
-    """Return parameters, whose C is in new coordinates with mean m, that leave a covariance for the noise there."""
+    """Return parameters for which the covariance of the noise is positive, in coordinates with this mean m.
+
+    C is already in these coordinates.
+    """
     A, C, Q, noise = parameters
     if isinstance(noise, DiagonalNoise):
         return parameters._replace(noise=noise._replace(mean=mean))
     assert isinstance(noise, FullNoise)
     explained = _explained_share(np.asarray(C, np.float32), noise.N)
-    if explained <= _MOST_EXPLAINED:
+    if explained <= _MAX_EXPLAINED:
         return parameters
-    shrink = _EXPLAINED / explained
+    shrink = _EXPLAINED_AT_START / explained
     return Parameters(A, C, Q * shrink, FullNoise(noise.N * shrink))
 
 
-def random_parameters(
+def draw_parameters(
     moments: SparseMoments, n_states: int, like: Parameters, rng: np.random.Generator
 ) -> Parameters:
-    """Draw random parameters at the length scales of another model (the paper's Figure 2)."""
+    """Draw random parameters on the scale of those of another model (the paper's Figure 2)."""
     A = rng.standard_normal((n_states, n_states))
     A *= spectral_radius(like.A) / spectral_radius(A)
     C = to_device(rng.standard_normal(tuple(like.C.shape)).astype(np.float32), moments.device)
@@ -439,17 +452,17 @@ def random_parameters(
     return _with_full_noise(A, C, like.Q)
 
 
-def basis(factors: HankelFactors, mean: Vector, width: int) -> Array:
-    """Return orthonormal columns (vocabulary, width) that span what the Hankel factors see, best first.
+def find_basis(factors: HankelFactors, mean: Vector, width: int) -> Array:
+    """Return the ``width`` principal directions of the Hankel factors, orthonormal columns (vocabulary, width).
 
-    EM restricted to C = B c costs the same whatever the vocabulary; the blocks of Gamma and Delta hold the
-    leading left and right directions of every lag. The columns are orthogonal to the ``mean``. There are fewer
-    columns where the factors span fewer: what float32 leaves of the others is rounding, and not orthogonal to the mean.
+    The cost of EM restricted to C = B c does not depend on the vocabulary. The blocks of Gamma and Delta have the
+    leading left and right directions of every lag. The columns are orthogonal to the ``mean``. There are fewer of them
+    if the factors span fewer: in float32 the others are rounding, and not orthogonal to the mean.
     """
     Gamma, Delta = (X.swapaxes(0, 1).reshape(len(mean), -1) * 1 for X in factors[:2])
     for X in (Gamma, Delta):
         tall.update(X, mean, X)
-    # the principal directions of [Gamma Delta], side by side, from its small Gram matrix
+    # from the small Gram matrix of [Gamma Delta]
     mixed = tall.gram(Gamma, Delta)
     values, vectors = np.linalg.eigh(
         np.block([[tall.gram(Gamma, Gamma), mixed], [mixed.T, tall.gram(Delta, Delta)]])
@@ -465,7 +478,7 @@ def basis(factors: HankelFactors, mean: Vector, width: int) -> Array:
 def limit_spectral_radius(A: Matrix, limit: float) -> Matrix:
     """Return ``A`` with every eigenvalue clipped to the absolute value ``limit`` and its modes kept.
 
-    Falls back to scaling the whole matrix where the eigenvectors are too ill-conditioned to be kept.
+    If the eigenvectors are too ill-conditioned to be kept, the whole matrix is scaled instead.
     """
     values, vectors = np.linalg.eig(A)
     size = np.abs(values)
@@ -487,11 +500,11 @@ def clip_eigenvalues(X: Matrix, low: float, high: float) -> Matrix:
 
 
 @contextmanager
-def _em(settings: LDSSettings, n_steps: int, description: str) -> Iterator[_EM]:
+def _start_em(settings: LDSSettings, n_steps: int, description: str) -> Iterator[_EM]:
     """Yield EM iterations under a progress bar; an unstable system becomes a CorpusError."""
     bar: Progress[None] = track(None, description, total=n_steps, unit="step")
     try:
-        with devices.out_of_memory(settings, _LESS):
+        with devices.out_of_memory(settings, _MEMORY_ADVICE):
             yield _EM(bar)
     except np.linalg.LinAlgError as error:
         raise CorpusError(
@@ -503,7 +516,7 @@ def _em(settings: LDSSettings, n_steps: int, description: str) -> Iterator[_EM]:
 
 
 class _EM:
-    """EM iterations of one fit: their history, their progress bar, and the warm start of the statistics."""
+    """The EM iterations of one fit, with their history, progress bar, and warm start of the statistics."""
 
     def __init__(self, bar: Progress[None]) -> None:
         self.history: list[Step] = []
@@ -519,26 +532,30 @@ class _EM:
     def iterate(
         self, parameters: Parameters, moments: Moments, iterations: int, stage: str
     ) -> Parameters:
-        """Run so many iterations of EM."""
+        """Run iterations of EM, and return the new parameters."""
         for _ in range(iterations):
             statistics = self._expect(parameters, moments, stage, with_observation=True)
-            parameters = maximization(statistics, parameters, moments.mean)
+            parameters = run_m_step(statistics, parameters, moments.mean)
         return parameters
 
     def finish(self, parameters: Parameters, moments: SparseMoments, iterations: int) -> Fit:
-        """Iterate over the whole vocabulary, and find the second moment of the smoothed means."""
+        """Iterate over the whole vocabulary, and compute the second moment of the smoothed means.
+
+        Raises LinAlgError if the system is not stable.
+        """
         parameters = self.iterate(parameters, moments, iterations, "full")
         statistics = self._expect(parameters, moments, "final", with_observation=False)
         if spectral_radius(parameters.A) >= 1.0:
             raise np.linalg.LinAlgError("the state grows without bound")
-        C = np.ascontiguousarray(to_numpy(parameters.C), np.float32)  # as it will be saved
-        learned = parameters._replace(C=C)
-        return Fit(learned, statistics.Xi, moments.scale, moments.mean, self.history)
+        C = np.ascontiguousarray(to_numpy(parameters.C), np.float32)  # the saved dtype
+        parameters = parameters._replace(C=C)
+        return Fit(parameters, statistics.Xi, moments.scale, moments.mean, self.history)
 
     def _expect(
         self, parameters: Parameters, moments: Moments, stage: str, *, with_observation: bool
     ) -> Statistics:
-        statistics = expectation(
+        """Run the E-step, and record its likelihood gain."""
+        statistics = run_e_step(
             parameters, moments, HORIZON, self._Pi, with_observation=with_observation
         )
         self._Pi = statistics.Pi
@@ -559,7 +576,7 @@ class Statistics(NamedTuple):
     likelihood_gain: float  # log-likelihood in nats per token, less that of no dynamics
 
 
-def _powers(X: Matrix, n: int) -> list[Matrix]:
+def _compute_powers(X: Matrix, n: int) -> list[Matrix]:
     """Return X^0 to X^n."""
     powers = [np.eye(len(X))]
     for _ in range(n):
@@ -567,32 +584,35 @@ def _powers(X: Matrix, n: int) -> list[Matrix]:
     return powers
 
 
-def _filtered_moment(
+def _solve_filtered_moment(
     state: SteadyState, A_r: Matrix, lagged: dict[int, Matrix], r: int, start: Matrix | None
 ) -> tuple[Matrix, Matrix]:
-    """Return Pi and m_{-1} = M_{-1} C_hat: a linear equation, solved by a loop around Lyapunov's."""
+    """Return Pi and m_{-1} = M_{-1} C_hat, from a linear equation that is solved by iterating Lyapunov's.
+
+    ``lagged`` has C_hat^T Psi_k C_hat for k = -r+1 .. r; ``start`` is a start for Pi.
+    """
     F, gain = state.F, state.gain
     # eq 10 from the horizon on: m_{-1} = sum_j F^j K_c lagged_{-1-j} + F^{r-1} Pi (A^T)^r C^T C_hat
     solver = SteinSolver(F, F.T)
-    F_powers = _powers(F, r)
+    F_powers = _compute_powers(F, r)
     known = np.zeros_like(F)
     for j in range(r - 1):
         known += F_powers[j] @ gain.K_c @ lagged[-1 - j]
     innovation = gain.K_c @ gain.square @ gain.K_c.T
     horizon = A_r.T @ gain.cross.T  # (A^T)^r C^T C_hat
     Pi = innovation if start is None else start
-    for _ in range(_MAXIMUM_OUTER):
-        # Pi is on the right too, by the horizon alone: that term is small, so a few rounds settle it
+    for _ in range(_MAX_MOMENT_ITERATIONS):
+        # Pi is on the right-hand side too, but only in the term of the horizon, which is small: it converges quickly
         m_1 = known + F_powers[r - 1] @ Pi @ horizon
         half = F @ m_1 @ gain.K_c.T
-        before, Pi = Pi, symmetrize(solver.solve(half + half.T + innovation))
-        if np.linalg.norm(Pi - before) <= 1e-13 * np.linalg.norm(Pi):
+        previous, Pi = Pi, symmetrize(solver.solve(half + half.T + innovation))
+        if np.linalg.norm(Pi - previous) <= 1e-13 * np.linalg.norm(Pi):
             break
     return Pi, m_1
 
 
-def _likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m_1: Matrix) -> float:
-    """Return the gain per token over the model without dynamics (paper eqs 39-44, corrected)."""
+def _compute_likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m_1: Matrix) -> float:
+    """Return the likelihood gain over the model without dynamics, in nats per token (paper eqs 39-44, corrected)."""
     # the innovation e_t = w_t - C A xf_{t-1}, seen through C_hat: E[C_hat^T e e^T C_hat]
     predicted = A @ Pi @ A.T
     half = gain.cross @ A @ m_1
@@ -606,7 +626,7 @@ def _likelihood_gain(A: Matrix, gain: Gain, Pi: Matrix, m_1: Matrix) -> float:
     return float(-0.5 * (gain.log_det + trace))
 
 
-def _expected_observation(
+def _compute_observation_moment(
     moments: Moments,
     state: SteadyState,
     A_r: Matrix,
@@ -621,26 +641,26 @@ def _expected_observation(
     """
     F, J, G, gain = state.F, state.J, state.G, state.gain
     r = len(products)
-    J_powers = _powers(J, r)
+    J_powers = _compute_powers(J, r)
     T = J_powers[r]
 
-    def part(product: FloatArray) -> FloatArray:
+    def term(product: FloatArray) -> FloatArray:
         return tall.product(product.T, (T @ gain.K_c).T)
 
-    total = part(products.pop(r))  # B_0^T
+    total = term(products.pop(r))  # B_0^T
     for k in range(r - 1, -r, -1):
         T = T @ F
         if k >= 0:
             T += J_powers[k] @ G
         if k == 0:
-            total += part(tall.update(gain.C_hat * 1, moments.mean, gain.C_hat).T)
+            total += term(tall.update(gain.C_hat * 1, moments.mean, gain.C_hat).T)
         else:
-            total += part(products.pop(k) if k > 0 else moments.multiply_left(gain.C_hat, k))
+            total += term(products.pop(k) if k > 0 else moments.multiply_left(gain.C_hat, k))
     total += tall.product(C, (T @ F @ Pi @ A_r.T).T)
     return total.T
 
 
-def expectation(
+def run_e_step(
     parameters: Parameters,
     moments: Moments,
     r: int,
@@ -683,7 +703,7 @@ def expectation(
             products[k] = product
     lagged |= {-k: lagged[k].T for k in range(1, r)}
     lagged[0] = gain.square
-    Pi, m_1 = _filtered_moment(state, A_r, lagged, r, Pi)
+    Pi, m_1 = _solve_filtered_moment(state, A_r, lagged, r, Pi)
 
     # m_k = M_k C_hat, b_k = B_k C_hat and L_k
     m = {-r: Pi @ A_r.T @ gain.cross.T}
@@ -700,19 +720,19 @@ def expectation(
     Xi = symmetrize(SteinSolver(J, J.T).solve(half + half.T + G @ Pi @ G.T))
     S_xw = None
     if with_observation:
-        S_xw = _expected_observation(moments, state, A_r, C, Pi, products)
+        S_xw = _compute_observation_moment(moments, state, A_r, C, Pi, products)
     S_10 = Xi @ J.T + L @ G.T + state.Sigma_s @ J.T
-    likelihood = _likelihood_gain(A, gain, Pi, m_1)
-    return Statistics(Xi + state.Sigma_s, S_10, S_xw, Xi, Pi, likelihood)
+    likelihood_gain = _compute_likelihood_gain(A, gain, Pi, m_1)
+    return Statistics(Xi + state.Sigma_s, S_10, S_xw, Xi, Pi, likelihood_gain)
 
 
-def maximization(statistics: Statistics, parameters: Parameters, mean: Vector) -> Parameters:
+def run_m_step(statistics: Statistics, parameters: Parameters, mean: Vector) -> Parameters:
     """Run the M-step: regressions of x_{t+1} and w_t on x_t (LDS paper section 3.2, eq 9)."""
     S_xx, S_10, S_xw = statistics.S_xx, statistics.S_10, statistics.S_xw
     if S_xw is None:
-        raise ValueError("the M-step needs S_xw: call expectation with with_observation=True")
+        raise ValueError("the M-step needs S_xw: call run_e_step with with_observation=True")
     inverse: Matrix = np.asarray(np.linalg.inv(S_xx), np.float64)
-    A = S_10 @ inverse  # eq 9, and C alike
+    A = S_10 @ inverse  # eq 9
     C = tall.product(S_xw.T, inverse)
     Q = symmetrize(S_xx - A @ S_10.T)
     return Parameters(A, C, Q, parameters.noise.refit(C, S_xx, mean))

@@ -2,8 +2,8 @@
 
     x_t = A x_{t-1} + eta_t,   w_t = C x_t + epsilon_t        (eqs 1-2)
 
-where w_t is the centered and whitened indicator of the word at t. Fitting reads the text once, as lagged
-co-occurrence counts; the vector of a token is made of the smoothed mean of its state.
+where w_t is the centered and whitened indicator of the word at t. Fitting reads the text once, to count lagged
+co-occurrences. The vector of a token is computed from the smoothed mean of its state.
 """
 
 from __future__ import annotations
@@ -52,23 +52,26 @@ from tacenda_embeddings.lds.smoother import (
 
 Ids = npt.NDArray[np.integer[Any]]
 Float32Array = npt.NDArray[np.float32]
-_LESS = "fewer tokens at a time (batch_tokens in spaCy)"
+_MEMORY_ADVICE = "fewer tokens at a time (batch_tokens in spaCy)"
 
 
 class _Compact(Arrays):
-    """Arrays that the table of inputs follows from, in the compact form: see `LDS.compact_arrays`."""
+    """The arrays of a model saved in the compact form from which its table of inputs is computed."""
 
     C: Float32[Array, "types states"]
     mean: Float64[Array, "types"]
     reading: Float64[Array, "states states"]
     d: Float64[Array, "types", named("noise.d")] | None = None
-    scale: Float64[Array, "types"] | None = None  # 1 / m unless it is there
+    scale: Float64[Array, "types"] | None = None  # 1 / m if None
 
 
 class FittedLDS(Arrays):
-    """Parameters (whitened coordinates) and smoother (whitened output coordinates) of a fitted model."""
+    """The parameters and the smoother of a fitted model, in whitened coordinates.
 
-    spherical: bool  # whether a diagonal noise is one number for all words
+    The states of the smoother are in output coordinates too: see `two_sided`.
+    """
+
+    spherical: bool  # whether a diagonal noise has one variance for all words
     A: Float64[Array, "states states"]
     C: Float32[Array, "types states"]
     Q: Float64[Array, "states states"]
@@ -86,20 +89,22 @@ class FittedLDS(Arrays):
     d: Float64[Array, "types", named("noise.d")] | None = None  # of `DiagonalNoise`
 
     @classmethod
-    def of_fit(cls, found: learning.Fit) -> Self:
-        """Return the state that a fit found, with its smoother."""
-        A, C, Q, noise = found.parameters
-        smoother = two_sided(found.parameters, found.scale, found.mean, found.Xi)._asdict()
-        smoother["table"] = np.ascontiguousarray(smoother["table"], np.float32)
-        fixed = {"Xi": found.Xi, "scale": found.scale, "mean": found.mean, **smoother}
-        kind = {name: getattr(noise, name, None) for name in ("N", "d")}
-        return cls(getattr(noise, "spherical", False), A, C, Q, **fixed, **kind)
+    def of_fit(cls, fit: learning.Fit) -> Self:
+        """Return the parameters that a fit found, with their smoother."""
+        A, C, Q, noise = fit.parameters
+        arrays = two_sided(fit.parameters, fit.scale, fit.mean, fit.Xi)._asdict()
+        arrays["table"] = np.ascontiguousarray(arrays["table"], np.float32)
+        arrays |= {"Xi": fit.Xi, "scale": fit.scale, "mean": fit.mean}
+        arrays |= {name: getattr(noise, name, None) for name in ("N", "d")}
+        return cls(getattr(noise, "spherical", False), A, C, Q, **arrays)
 
     @property
     def parameters(self) -> Parameters:
         """The parameters of the system."""
-        diagonal = self.d is not None and DiagonalNoise(self.d, self.mean, self.spherical)
-        return Parameters(self.A, self.C, self.Q, diagonal or FullNoise(np.asarray(self.N)))
+        if self.d is None:
+            return Parameters(self.A, self.C, self.Q, FullNoise(np.asarray(self.N)))
+        noise = DiagonalNoise(self.d, self.mean, self.spherical)
+        return Parameters(self.A, self.C, self.Q, noise)
 
     @property
     def inference(self) -> TwoSided:
@@ -108,14 +113,19 @@ class FittedLDS(Arrays):
 
     @cached_property
     def reading(self) -> Matrix:
-        """The matrix (states, states) that makes the table of inputs from D^{-1} C, of which it is linear."""
-        X = _inputs(self.C, self.d, self.scale, self.mean)
+        """The matrix R (states, states) for which the table of inputs is `_compute_raw_inputs` times R^T."""
+        X = _compute_raw_inputs(self.C, self.d, self.scale, self.mean)
         return np.asarray(np.linalg.solve(X.T @ X, X.T @ self.table).T)
 
 
-def _inputs(C: Float32Array, d: Vector | None, scale: Vector, mean: Vector) -> Matrix:
-    """Return (types, states) D^{-1} C of every word's centered indicator, or C where the noise is full."""
-    scaled = C.astype(np.float64) if d is None else C.astype(np.float64) / d[:, None]
+def _compute_raw_inputs(C: Float32Array, d: Vector | None, scale: Vector, mean: Vector) -> Matrix:
+    """Return C^T D^{-1} w of the centered and whitened indicator w of every word (types, states).
+
+    D is diag(``d``), or the identity if ``d`` is None.
+    """
+    scaled = C.astype(np.float64)
+    if d is not None:
+        scaled /= d[:, None]
     return scaled * scale[:, None] - mean @ scaled
 
 
@@ -150,7 +160,7 @@ class LDS(Estimator):
     # -- fitting -----------------------------------------------------------------------------------
 
     def fit(self, text: Text | LaggedCounts) -> Self:
-        """Fit the model to a text, or to counts of one.
+        """Fit the model to a text, or to its counts.
 
         Parameters
         ----------
@@ -168,13 +178,13 @@ class LDS(Estimator):
         return self._adopt(learning.fit(self.settings, counts), counts)
 
     def partial_fit(self, text: Text | LaggedCounts, iterations: int = 3) -> Self:
-        """Continue from the fitted parameters after text was added: EM iterations only, no SVD.
+        """Continue from the fitted parameters after text was added, with EM iterations only.
 
         Parameters
         ----------
         text
-            Counts of the old and the new text together (``old + new``), or a text that holds both; in
-            the vocabulary of this model.
+            Counts of the old and the new text together (``old + new``), or a text with both; in the vocabulary of this
+            model.
         iterations
             EM iterations over the whole vocabulary.
 
@@ -189,24 +199,24 @@ class LDS(Estimator):
         if isinstance(text, Corpus | LaggedCounts):
             vocabulary.require_same(text.vocabulary, "the added text")
         counts = self._count(text, vocabulary)
-        found = learning.partial_fit(
-            self.settings, counts, state.parameters, state.scale, iterations
-        )
-        return self._adopt(found, counts)
+        fit = learning.partial_fit(self.settings, counts, state.parameters, state.scale, iterations)
+        return self._adopt(fit, counts)
 
     def _count(self, text: Text | LaggedCounts, vocabulary: Vocabulary | None) -> LaggedCounts:
+        """Return the counts of a text in a vocabulary, or in its own if None."""
         if isinstance(text, LaggedCounts):
             return text
         corpus = as_corpus(text, vocabulary)
         return LaggedCounts.from_corpus(corpus, n_lags=N_LAGS, threads=self.settings.n_threads)
 
-    def _adopt(self, found: learning.Fit, counts: LaggedCounts) -> Self:
-        self.learned, self.history = FittedLDS.of_fit(found), found.history
+    def _adopt(self, fit: learning.Fit, counts: LaggedCounts) -> Self:
+        """Set what a fit found, and record what it was fitted on."""
+        self.learned, self.history = FittedLDS.of_fit(fit), fit.history
         self._vocabulary = counts.vocabulary
         self.fitted_on = {"n_tokens": int(counts.n_tokens), "n_types": len(counts.vocabulary)}
-        told = {"sources", "tokenizer", "min_count", "max_vocabulary"}
-        origin = told & counts.fitted_on.keys()
-        self.fitted_on |= {name: counts.fitted_on[name] for name in sorted(origin)}
+        for fact in ("max_vocabulary", "min_count", "sources", "tokenizer"):
+            if fact in counts.fitted_on:
+                self.fitted_on[fact] = counts.fitted_on[fact]
         self.figures = [
             {
                 "measure": "log-likelihood gain over no dynamics, nats per token",
@@ -249,7 +259,7 @@ class LDS(Estimator):
         return self._learned(self._vocabulary)
 
     def knows(self, word: str) -> bool:
-        """Return whether a word has its own row; other words share the rows of classes. Raises NotFittedError."""
+        """Return whether a word has its own vector; other words share those of classes. Raises NotFittedError."""
         return word in self.vocabulary
 
     @property
@@ -300,11 +310,11 @@ class LDS(Estimator):
         ids
             (tokens,) word ids of ``vocabulary``.
         offsets
-            (sequences + 1,) where each sequence begins, and the end.
+            (sequences + 1,) index of the first token of each sequence, and the number of tokens.
         arrays
             For each sequence a float32 array (tokens, width), which may be a view of a larger one; or one such array
-            for all tokens, which is much faster on a device. They may be torch tensors on a CUDA device: the
-            vectors are then computed there, whatever ``settings.device`` is.
+            for all tokens, which is much faster on a device. They may be torch tensors on a CUDA device: then the
+            vectors are computed there, and ``settings.device`` is not used.
         output
             As in `transform`.
 
@@ -320,9 +330,9 @@ class LDS(Estimator):
             device = devices.resolve(self.settings, OPERATIONS)
         else:
             device = str(first.device)
-            if device == "cpu":  # as NumPy arrays over the same memory
+            if device == "cpu":  # use NumPy arrays that share the tensors' memory
                 arrays = to_numpy(first) if first is arrays else list(map(to_numpy, arrays))
-        with devices.out_of_memory(self.settings, _LESS):
+        with devices.out_of_memory(self.settings, _MEMORY_ADVICE):
             recipe, smoother = self._prepare(output, device)
             words = _check_ids(ids, offsets, len(smoother.table))
             smoother.write(recipe, words, np.asarray(offsets, np.int64), arrays)
@@ -330,11 +340,11 @@ class LDS(Estimator):
     def transform_extended(
         self, sentences: Sequence[Ids], rows: Float32Array, *, output: str | None = None
     ) -> list[Float32Array]:
-        """Return what `transform_ids` does, with more words than the vocabulary has.
+        """Return the vectors of `transform_ids` for a vocabulary that is extended by more words.
 
-        Ids past the vocabulary's stand for ``rows`` (words, states) float32, in order: the inputs K' w of these
-        words, on the scale of ``input_rows``. Raises DataError for an id that is neither of the vocabulary nor of
-        ``rows``. Such words are smoothed on the CPU, wherever the others are.
+        Ids past those of the vocabulary are indices into ``rows`` (words, states), float32: the inputs K' w of the
+        added words, on the scale of `input_rows`. Raises DataError for an id past the last row. Computes on the CPU,
+        whatever ``settings.device`` is.
         """
         (recipe, smoother), n_types = self._prepare(output, "cpu"), len(self.vocabulary)
         ids, offsets = _pack(sentences)
@@ -342,18 +352,21 @@ class LDS(Estimator):
         used, local = np.unique(ids, return_inverse=True)
         known = used[used < n_types]
         arrays = self._empty(sentences, output)
-        extended = smoother.over(known, rows[used[len(known) :] - n_types])
+        extended = smoother.with_table(known, rows[used[len(known) :] - n_types])
         extended.write(recipe, local, offsets, arrays)
         return arrays
 
     @property
     def input_rows(self) -> Float32Array:
-        """K' w of every word of the vocabulary (types, states): what reading the word adds to the state."""
+        """The inputs K' w of every word of the vocabulary (types, states), which the word adds to the state."""
         rows: Float32Array = self._learned(self.learned).table
         return rows
 
     def _prepare(self, output: str | None, device: str) -> tuple[Recipe, Smoother]:
-        """Return which vectors to make, and what makes them. Raises NotFittedError, and ConfigurationError."""
+        """Return the recipe for an output, and a smoother on a device, which is kept for later calls.
+
+        Raises NotFittedError, and ConfigurationError if the output is unknown.
+        """
         settings = self.settings
         output = settings.output if output is None else output
         if output not in WIDTHS:
@@ -368,7 +381,7 @@ class LDS(Estimator):
         return Recipe(output, settings.own_weight, settings.advanced.ends == "exact"), smoother
 
     def _empty(self, sentences: Sequence[Ids], output: str | None) -> list[Float32Array]:
-        """Return arrays to write vectors into; of no width for an unknown output, which `_prepare` refuses."""
+        """Return arrays for vectors; their width is 0 for an unknown output, which `_prepare` will refuse."""
         width = self.settings.n_states * WIDTHS.get(output or self.settings.output, 0)
         return [np.empty((len(sentence), width), np.float32) for sentence in sentences]
 
@@ -383,10 +396,10 @@ class LDS(Estimator):
     def transition_pairs(
         self, n_pairs: int = 10, n_words: int = 8, min_count: int = 50
     ) -> list[TransitionPair]:
-        """Return word groups that the transition operator turns into each other (paper, Table 1).
+        """Return pairs of word groups, the second of which tends to follow the first (paper, Table 1).
 
-        There are ``n_pairs`` pairs of singular vectors, counting both signs, and ``n_words`` words a side; words
-        rarer than ``min_count`` are not shown.
+        They are the words at ``n_pairs`` pairs of singular vectors of the transition operator, counting both signs,
+        with ``n_words`` words on each side. Words rarer than ``min_count`` are left out.
         """
         state, vocabulary = self._learned(self.learned), self.vocabulary
         shown = np.ones(len(vocabulary), bool)
@@ -398,7 +411,7 @@ class LDS(Estimator):
     # -- artifact ----------------------------------------------------------------------------------
 
     def compact_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays with `FittedLDS.reading` for the table, and without a scale that is 1 / m."""
+        """Return the arrays with `FittedLDS.reading` instead of the table, and without a scale that is 1 / m."""
         arrays, state = self.arrays(), self._learned(self.learned)
         arrays["reading"] = np.ascontiguousarray(state.reading)
         del arrays["table"]
@@ -408,15 +421,16 @@ class LDS(Estimator):
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         noise = self.settings.advanced.noise
-        n_types = len(arrays["vocabulary.counts"])  # which are checked already
+        n_types = len(arrays["vocabulary.counts"])  # the vocabulary is checked already
         sizes: dict[str, Any] = {"states": self.settings.n_states, "types": n_types}
         reading = None
         if "reading" in arrays:  # the compact form
-            held = _Compact.from_arrays(arrays, **sizes)
-            mean, reading, scale = held.mean, held.reading, held.scale
+            saved = _Compact.from_arrays(arrays, **sizes)
+            mean, reading, scale = saved.mean, saved.reading, saved.scale
             if scale is None:
                 scale = 1 / np.where(mean > 0, mean, np.nan)
-            table = (_inputs(held.C, held.d, scale, mean) @ reading.T).astype(np.float32)
+            raw_inputs = _compute_raw_inputs(saved.C, saved.d, scale, mean)
+            table = (raw_inputs @ reading.T).astype(np.float32)
             arrays = {**arrays, "table": table, "scale": scale}
         state = FittedLDS.from_arrays(arrays, spherical=noise == "spherical", **sizes)
         wanted, other = ("N", "d") if noise == "full" else ("d", "N")
@@ -443,15 +457,15 @@ def _pack(sentences: Sequence[Ids]) -> tuple[Integers, Integers]:
 
 
 def _check_ids(ids: Ids, offsets: Ids, n_types: int) -> Integers:
-    """Return the ids as int64. Raises DataError unless the offsets cut them and they are in the vocabulary."""
+    """Return the ids as int64. Raises DataError for an id outside the vocabulary and for offsets that do not fit."""
     words = np.asarray(ids, np.int64)
     if words.ndim != 1:
         raise DataError(f"ids must be (tokens,), not {words.shape}")
     check_offsets(offsets, len(words))
     if len(words) and (words.min() < 0 or words.max() >= n_types):
-        strange = words.min() if words.min() < 0 else words.max()
+        invalid = words.min() if words.min() < 0 else words.max()
         raise DataError(
-            f"there is no word id {strange} in a vocabulary of {n_types} types; "
-            "encode the text with the vocabulary of this model"
+            f"there is no word id {invalid} in a vocabulary of {n_types} types: encode the text with the vocabulary "
+            "of this model"
         )
     return words

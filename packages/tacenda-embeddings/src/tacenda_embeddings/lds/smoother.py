@@ -14,14 +14,14 @@ The paper prints the Riccati equation as "A Sigma_1 A^T + Q_2" and calls the inn
 unconditional; the Sigma_1 of its eqs 12 and 21 is another matrix, the stationary prior
 P = A P A^T + Q (``stationary_covariance`` here).
 
-With S = C Sigma_1 C^T + D (eq 7) the gain is K = Sigma_1 C^T S^+ (eq 6). Every kind of observation noise D writes
-it as K = K_c C_hat^T, so that nothing of size V x V appears. All coordinates are whitened.
+With S = C Sigma_1 C^T + D (eq 7) the gain is K = Sigma_1 C^T S^+ (eq 6). For every kind of observation noise D it is
+factored as K = K_c C_hat^T, so that no V x V matrix is formed. All coordinates are whitened.
 
-Token vectors of packed sequences are two scans over gathered rows, and one product. The sums
-a_t = F' (a_{t-1} + K' w_{t-1}) and b_t = J (b_{t+1} + K' w_{t+1}), which come into a token from the left and from the
-right (`two_sided`), are run in the basis of the eigenvectors of F' and J, where a step is elementwise. Both are written
-next to each other, so that past + future is one product of (tokens, 2 states) by (2 states, states), at the full rate
-of the matrix unit and whatever the batch: a single document is as fast per token as a thousand.
+Token vectors of packed sequences take two scans over gathered rows, and one product. The scans compute the sums
+a_t = F' (a_{t-1} + K' w_{t-1}) and b_t = J (b_{t+1} + K' w_{t+1}), which enter a token from the left and from the
+right (`two_sided`), in the basis of the eigenvectors of F' and J, where a step is elementwise. Their results are
+adjacent columns, so that past + future is one product of (tokens, 2 states) by (2 states, states). It is as fast per
+token for a single document as for a thousand.
 
     own_context        [own / |own| ; (past + future) / |past + future|]          2 states
     weighted_mean      (g own + past + future), unit length                        states
@@ -30,15 +30,15 @@ of the matrix unit and whatever the batch: a single document is as fast per toke
     own                own, unit length: a static vector                           states
     filtered           xf = T^{-1} (own + past), unit length: sees the past only   states
 
-All arrays with a row for each token or sequence are on the smoother's device, as NumPy arrays on the CPU and as
-tensors elsewhere, and so is what they are multiplied by; offsets and lengths are on the host.
+All arrays with a row for each token or sequence, and the matrices that they are multiplied by, are on the smoother's
+device: NumPy arrays on the CPU, tensors elsewhere. Offsets and lengths are on the host.
 """
 
 from __future__ import annotations
 
 import copy
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -56,9 +56,9 @@ Vector = npt.NDArray[np.float64]
 Loading = npt.NDArray[np.floating]
 """C (observations, states), float32 or float64, on the device of the fit."""
 
-_MOST_DOUBLINGS = 60
-_MOST_RICCATI_DOUBLINGS = 50
-_DIVERGED = 1e100
+_MAX_DOUBLINGS = 60
+_MAX_RICCATI_DOUBLINGS = 50
+_DIVERGED_NORM = 1e100
 Float32 = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.integer]
 Integers = npt.NDArray[np.int64]
@@ -81,23 +81,23 @@ WIDTHS = {
 #: Outputs that are posterior means of the model itself, whatever the row norms.
 POSTERIOR_MEANS = frozenset({"mean", "filtered"})
 
-#: Outputs that no word outside the sequence enters; the filtered mean must not see the future.
+#: Outputs that do not depend on words outside the sequence; the filtered mean must not see the future.
 _WITHOUT_ENDS = frozenset({"own", "filtered"})
 
-#: Eigenvectors of a larger condition are not used: it magnifies the rounding of float32.
+#: Eigenvectors with a larger condition number are not used: it magnifies the rounding of float32.
 MAXIMUM_CONDITION = 1e5
 
 _GROUP_TOKENS = 1 << 18  # bounds the working memory of the scans that find ends
-_POWERS_KEPT = 256  # powers that are found once; sequences are rarely longer
-_LONGEST_KEPT = 256  # longer sequences have thin matrices, which are quickly solved again
-_NEGLIGIBLE = 1e-9  # well below float32's rounding, whatever the sums
+_CACHED_POWERS = 256  # powers that are computed once; sequences are rarely longer
+_CACHED_ECHO_LENGTH = 256  # longer sequences have thin matrices, which are quickly solved again
+_NEGLIGIBLE_NORM = 1e-9  # of a row; far below the rounding of float32
 
 
 # -- fixed points and square roots, all (states, states) -----------------------------------------------
 
 
 def symmetrize(X: Matrix) -> Matrix:
-    """Return the symmetric part of ``X``: rounding must not accumulate in covariances."""
+    """Return the symmetric part of ``X``, so that rounding does not accumulate in covariances."""
     return np.asarray(0.5 * (X + X.T), dtype=np.float64)
 
 
@@ -110,14 +110,14 @@ class SteinSolver:
 
     def __init__(self, L: Matrix, R: Matrix) -> None:
         self._powers: list[tuple[Matrix, Matrix]] = []
-        for _ in range(_MOST_DOUBLINGS):
+        for _ in range(_MAX_DOUBLINGS):
             self._powers.append((L, R))
             with np.errstate(over="ignore", invalid="ignore"):
                 L, R = L @ L, R @ R
                 remaining = np.linalg.norm(L) * np.linalg.norm(R)
             if remaining < 1e-17:
                 return
-            if not remaining < _DIVERGED:
+            if not remaining < _DIVERGED_NORM:
                 break
         raise np.linalg.LinAlgError("the recursion is not stable")
 
@@ -135,7 +135,7 @@ def spectral_radius(X: Matrix) -> float:
 
 
 def symmetric_power(X: Matrix, exponent: float) -> Matrix:
-    """Return ``X**exponent`` of a symmetric positive matrix; tiny eigenvalues are raised to a floor."""
+    """Return ``X**exponent`` of a symmetric positive matrix; eigenvalues are at least 1e-12 of the largest."""
     values, vectors = np.linalg.eigh(symmetrize(X))
     values = np.maximum(values, 1e-12 * max(values.max(initial=0.0), 1e-300))
     return np.asarray((vectors * values**exponent) @ vectors.T, dtype=np.float64)
@@ -145,14 +145,14 @@ def symmetric_power(X: Matrix, exponent: float) -> Matrix:
 
 
 class Gain(NamedTuple):
-    """A factored Kalman gain ``K = K_c C_hat^T`` and what the recursions need of it; matrices (states, states)."""
+    """A factored Kalman gain ``K = K_c C_hat^T`` and related matrices (states, states)."""
 
     K_c: Matrix
     C_hat: Loading  # (observations, states)
     cross: Matrix  # C_hat^T C, so that K C = K_c cross
     square: Matrix  # C_hat^T Psi_0 C_hat, so that K Psi_0 K^T = K_c square K_c^T
-    # log det S minus the same of the model without dynamics, in nats, both over the dimensions in
-    # which the data vary: not along m
+    # log det S minus that of the model without dynamics, in nats, both over the dimensions in which the data vary,
+    # which are those orthogonal to m
     log_det: float
     # Y in S^+ = base - C_hat Y C_hat^T, where base is the inverse of the noise (of Psi_0 for the full noise)
     inner: Matrix
@@ -160,7 +160,7 @@ class Gain(NamedTuple):
 
 
 class Noise(Protocol):
-    """A kind of noise: its precision and gain (eqs 6-7), and its M-step (eq 9)."""
+    """Observation noise of some structure: its precision and gain (eqs 6-7), and its M-step (eq 9)."""
 
     def precision(self, C: Loading) -> Matrix:
         """Return ``C^T D^+ C`` (states, states)."""
@@ -171,12 +171,12 @@ class Noise(Protocol):
         ...
 
     def refit(self, C: Loading, S_xx: Matrix, mean: Vector) -> Noise:
-        """Return the noise of the same kind that fits best."""
+        """Return the noise of the same structure that fits best, given E[x x^T] = ``S_xx``."""
         ...
 
 
 class FullNoise(NamedTuple):
-    """D = Psi_0 - C N C^T: as large as the data say in every direction (LDS paper section 4.2, appendix A.2)."""
+    """D = Psi_0 - C N C^T, the variance that the states do not explain (LDS paper section 4.2, appendix A.2)."""
 
     N: Matrix  # (states, states), the second moment of the states: C N C^T is what they explain
 
@@ -198,12 +198,11 @@ class FullNoise(NamedTuple):
 
 
 class DiagonalNoise(NamedTuple):
-    """D = diag(d): the approximation that ignores the anticorrelation of the words.
+    """D = diag(d), the approximation that ignores the anticorrelation of the words.
 
-    It has noise along m too, where the data have none. The filter conditions on w_t^T m = 0 as on
-    everything else, so the likelihood is that of the other dimensions given this one, and can be compared
-    with that of the full noise. EM climbs the joint density, in which the dimension along m is one in as
-    many as there are words.
+    It has noise along m too, where the data do not vary. The filter conditions on w_t^T m = 0 as on everything else, so
+    the likelihood is that of the other dimensions given this one, and can be compared with that of the full noise. EM
+    maximizes the joint density of all dimensions, of which the one along m is only one in the number of words.
     """
 
     d: Vector  # (observations,), positive; one number repeated for a spherical D
@@ -265,14 +264,14 @@ class SteadyState(NamedTuple):
 
 
 def predictive_covariance(A: Matrix, Q: Matrix, R_D: Matrix) -> Matrix:
-    """Find Sigma_1 by the structure-preserving doubling algorithm, which takes about 10 steps.
+    """Compute Sigma_1 by the structure-preserving doubling algorithm, in about 10 steps.
 
     ``R_D`` is C^T D^{-1} C (states, states). Raises LinAlgError if the iteration leaves the finite numbers.
     """
     # step k has taken 2^k steps of the Riccati recursion from zero: H is the covariance then (Chu, Fan and Lin 2005)
     I = np.eye(len(A))  # noqa: E741 - the identity
     A_k, G_k, H = A.T, R_D, Q
-    for _ in range(_MOST_RICCATI_DOUBLINGS):
+    for _ in range(_MAX_RICCATI_DOUBLINGS):
         W_inv = np.linalg.inv(I + G_k @ H)
         AW = A_k @ W_inv
         H_next = symmetrize(H + A_k.T @ H @ W_inv @ A_k)
@@ -331,9 +330,9 @@ def two_sided(
         xs_t = own + past + future,    own = K' w_t,  past = F' a_{t-1},  future = J b_{t+1}
 
     so that smoothing costs two products with (states, states) matrices per token, and neither pass waits for the
-    other. A finite sequence 1..n is exact once the messages that come in at its ends are: what is outside is
+    other. A finite sequence 1..n is exact if the messages that enter at its ends are: what is outside is
     unobserved, hence replaced by its expectation (E[w_{n+j}] = C A^j xs_n, and backwards in time
-    E[w_{1-j}] = C A_b^j xs_1 with A_b = P A^T P^{-1}), which gives
+    E[w_{1-j}] = C A_b^j xs_1 with A_b = P A^T P^{-1}). This gives
 
         future_n = M_f xs_n,  M_f = sum_{j>=1} J^j K' C A^j       =>  future_n = (I - M_f)^{-1} M_f a_n
         past_1   = M_p xs_1,  M_p = sum_{j>=1} F'^j K' C A_b^j    =>  past_1   = (I - M_p)^{-1} M_p b_1
@@ -376,14 +375,13 @@ def two_sided(
 # -- vectors of packed sequences -------------------------------------------------------------------------
 
 
-# sequences whose ends are found together, enough for a product, and tokens of a block: on the CPU scans, products and
-# results stay in the second-level cache, and on a device there are enough of them to fill it
-_SIZES = {"cpu": (1024, 1024)}
-_ON_DEVICES = (1 << 16, 1 << 18)
+# Sequences whose ends are found together, and tokens of a block. On the CPU, scans, products and results of a block
+# stay in the second-level cache; a device needs larger blocks to be fully used.
+_CPU_BLOCK, _DEVICE_BLOCK = (1024, 1024), (1 << 16, 1 << 18)
 
 
 class Recipe(NamedTuple):
-    """Which vectors to make."""
+    """Options of the vectors."""
 
     output: str
     own_weight: float = 1.0  # g
@@ -391,16 +389,16 @@ class Recipe(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """The states that enter every sequence from outside, (sequences, states), in the bases of the scans."""
+    """The messages that enter every sequence from outside, (sequences, states), in the bases of the scans."""
 
     past: Float32
     future: Float32
 
 
 class Smoother:
-    """Inference with the matrices of a fitted model, its table float32 and balanced by a ``power`` of row norms.
+    """Inference with the matrices of a fitted model, whose rows are divided by a ``power`` of their norms.
 
-    Re-entrant: a call only fills a cache.
+    It can be used by several threads: a call changes nothing but a cache.
     """
 
     def __init__(self, matrices: TwoSided, device: str = "cpu", power: float = 0.0) -> None:
@@ -409,8 +407,8 @@ class Smoother:
         table = balance(table, power)
         self.device, self.states = device, table.shape[1]
         self.table = to_device(table, device)
-        self._forward = recurrence(forward, table, device, reverse=False)
-        self._backward = recurrence(backward, table, device, reverse=True)
+        self._forward = build_recurrence(forward, table, device, reverse=False)
+        self._backward = build_recurrence(backward, table, device, reverse=True)
         bases = self._forward.basis.T, self._backward.basis.T
         self._from_own = self._put(np.concatenate(bases))  # (2 states, states)
         self._T_inv_T = self._put(T_inv.T)
@@ -422,47 +420,46 @@ class Smoother:
     def _put(self, matrix: Matrix) -> Array:
         return to_device(matrix.astype(np.float32), self.device)
 
-    def over(self, ids: Ids, more: Float32) -> Smoother:
-        """On the CPU, return the same over another table: rows ``ids`` of this one's, then ``more`` (n, states)."""
+    def with_table(self, ids: Ids, more: Float32) -> Smoother:
+        """Return a smoother whose table is rows ``ids`` of this one's, then ``more`` (n, states); on the CPU only."""
         other, more = copy.copy(self), balance(more, self._power, self._mean_norm)
         other.table = np.concatenate([self.table.take(ids, axis=0), more])
-        for name in ("_forward", "_backward"):
-            twin = copy.copy(getattr(self, name))
-            projected = more @ twin.basis_inverse.T.astype(np.float32)
-            twin.inputs = np.concatenate([twin.inputs.take(ids, axis=0), projected])
-            setattr(other, name, twin)
+        other._forward = self._forward.with_table(ids, more)
+        other._backward = self._backward.with_table(ids, more)
         return other
 
     def write(self, recipe: Recipe, ids: Ids, offsets: Integers, arrays: Destination) -> None:
         """Write the vectors of packed sequences, ids (tokens,) and offsets (sequences + 1,), in blocks.
 
-        The ``arrays`` are NumPy's, or tensors on the smoother's device, which the vectors then never leave.
+        The ``arrays`` are those of NumPy, or tensors on the smoother's device.
         """
         output, h = recipe.output, self.states
         with_ends = recipe.exact_ends and output not in _WITHOUT_ENDS
-        most_sequences, most_tokens = _SIZES.get(self.device, _ON_DEVICES)
-        longest = min(max(int(np.diff(offsets).max(initial=0)), most_tokens), len(ids))
+        max_sequences, max_tokens = _CPU_BLOCK if self.device == "cpu" else _DEVICE_BLOCK
+        longest = min(max(int(np.diff(offsets).max(initial=0)), max_tokens), len(ids))
         contexts = empty((longest if output != "own" else 0, 2 * h), self.table)
         rows = empty((longest, h * WIDTHS[output]), self.table)
-        one = hasattr(arrays, "shape")
-        to_host = isinstance(arrays if one or not len(arrays) else arrays[0], np.ndarray)
-        for first, last in runs(offsets, _GROUP_TOKENS, most_sequences):
+        is_single = hasattr(arrays, "shape")
+        to_host = isinstance(arrays if is_single or not len(arrays) else arrays[0], np.ndarray)
+        for first, last in runs(offsets, _GROUP_TOKENS, max_sequences):
             # the messages from outside, for many sequences at a time, then blocks of these sequences
             group = offsets[first : last + 1] - offsets[first]
             words = to_device(ids[offsets[first] : offsets[last]], self.device)
-            ends = self.ends(words, group) if with_ends else None
-            for i, j in runs(group, most_tokens, last - first):
+            ends = self.find_ends(words, group) if with_ends else None
+            for i, j in runs(group, max_tokens, last - first):
                 cuts = group[i : j + 1] - group[i]
                 vectors = rows[: cuts[-1]]
-                inside = None if ends is None else Ends(ends.past[i:j], ends.future[i:j])
-                self._compose(recipe, words[group[i] : group[j]], cuts, inside, contexts, vectors)
-                found = to_numpy(vectors) if to_host and self.device != "cpu" else vectors
-                if one:
-                    arrays[offsets[first + i] : offsets[first + j]] = found
+                block_ends = None if ends is None else Ends(ends.past[i:j], ends.future[i:j])
+                block_ids = words[group[i] : group[j]]
+                self._compose(recipe, block_ids, cuts, block_ends, contexts, vectors)
+                if to_host and self.device != "cpu":
+                    vectors = to_numpy(vectors)
+                if is_single:
+                    arrays[offsets[first + i] : offsets[first + j]] = vectors
                     continue
                 targets = arrays[first + i : first + j]
                 for array, (start, stop) in zip(targets, pairwise(cuts.tolist()), strict=True):
-                    array[...] = found[start:stop]
+                    array[...] = vectors[start:stop]
 
     def _compose(
         self,
@@ -505,11 +502,11 @@ class Smoother:
             out += own
         unit_rows(out)
 
-    def ends(self, ids: Array, offsets: Integers) -> Ends:
+    def find_ends(self, ids: Array, offsets: Integers) -> Ends:
         """Return the messages from the unobserved words outside every packed sequence, exactly.
 
-        With a_n and b_1 the sums at the ends of a sequence of n tokens, both started from zero, the two messages
-        depend on each other through the sequence:
+        With a_n and b_1 the sums at the ends of a sequence of n tokens, both started from zero, each message depends on
+        the other one, which has passed through the sequence:
 
             future = R (a_n + F'^{n-1} past)       R, L: ``right_end`` and ``left_end``
             past   = L (b_1 + J^{n-1} future)
@@ -524,7 +521,6 @@ class Smoother:
         by_length = to_device(order, self.device)
         a, b = a[by_length], b[by_length]
         between = np.maximum(ascending - 1, 0)
-        # future = R (I - Y_n)^{-1} y with y = a_n + F'^{n-1} L b_1, then past = L (b_1 + J^{n-1} future)
         past: Float32 = b @ self._L_T
         y: Float32 = a + self._forward.power(past, between)
         borders = pairwise([*starts.tolist(), len(y)])
@@ -535,52 +531,52 @@ class Smoother:
                 y[i:j, rows] += y[i:j] @ matrix
         future: Float32 = y @ self._R_T
         past += self._backward.power(future, between) @ self._L_T
-        as_given = to_device(np.argsort(order), self.device)
-        return Ends(past[as_given], future[as_given])
+        given_order = to_device(np.argsort(order), self.device)
+        return Ends(past[given_order], future[given_order])
 
     def _echo(self, n: int) -> tuple[Array, Array]:
         """Return rows and a matrix such that (I - Y_n)^{-1} y is y with ``y[rows] += y @ matrix``.
 
-        In the basis of the eigenvectors few rows of Y_n matter, and the fewer the longer the sequence. With E the
-        columns of the identity at those rows, (I - Y_n)^{-1} y = y + E (I - E^T Y_n E)^{-1} E^T Y_n y, so that a
+        In the basis of the eigenvectors few rows of Y_n are not negligible, the fewer the longer the sequence is. With
+        E the columns of the identity at those rows, (I - Y_n)^{-1} y = y + E (I - E^T Y_n E)^{-1} E^T Y_n y, so that a
         length costs one thin matrix.
         """
         n_steps = np.full(self.states, n - 1)
-        there = self._forward.power(self._L.T, n_steps, exact=True).T
-        back = self._backward.power(self._R.T, n_steps, exact=True).T
-        rows, columns = _rows_that_matter(there, back), _rows_that_matter(back, there)
-        Y = there[np.ix_(rows, columns)] @ back[columns]
+        F_L = self._forward.power(self._L.T, n_steps, exact=True).T  # F'^{n-1} L
+        J_R = self._backward.power(self._R.T, n_steps, exact=True).T  # J^{n-1} R
+        rows, columns = _find_significant_rows(F_L, J_R), _find_significant_rows(J_R, F_L)
+        Y = F_L[np.ix_(rows, columns)] @ J_R[columns]
         matrix: Matrix = np.asarray(np.linalg.solve(np.eye(len(rows)) - Y[:, rows], Y).T)
         echo = to_device(rows, self.device), self._put(matrix)
-        if n <= _LONGEST_KEPT:
+        if n <= _CACHED_ECHO_LENGTH:
             self._echoes[n] = echo
         return echo
 
 
 def balance(table: Float32, power: float, mean: float | None = None) -> Float32:
-    """Return ``table`` (vocabulary, states) with row norms to the power ``1 - power``, scaled to ``mean``.
+    """Return ``table`` (vocabulary, states) with each row divided by its norm, relative to ``mean``, to ``power``.
 
-    That is the mean of the norms unless another is given.
+    ``mean`` is the mean of the norms if None.
     """
     norms = np.linalg.norm(table, axis=1, keepdims=True)
-    kept = norms.mean() if mean is None else np.float32(mean)
-    factor = (kept / np.maximum(norms, 1e-6 * kept + 1e-30)) ** power
+    mean_norm = norms.mean() if mean is None else np.float32(mean)
+    factor = (mean_norm / np.maximum(norms, 1e-6 * mean_norm + 1e-30)) ** power
     return np.ascontiguousarray(table * factor.astype(np.float32))
 
 
-def _rows_that_matter(X: Matrix, other: Matrix) -> npt.NDArray[np.intp]:
-    """Return the indices of the rows of X whose product with anything of ``other`` is not negligible."""
-    size = np.linalg.norm(X, axis=1) * np.linalg.norm(other)
-    return np.flatnonzero(size > _NEGLIGIBLE)
+def _find_significant_rows(X: Matrix, other: Matrix) -> npt.NDArray[np.intp]:
+    """Return the indices of the rows of X whose product with ``other`` may not be negligible."""
+    bounds = np.linalg.norm(X, axis=1) * np.linalg.norm(other)
+    return np.flatnonzero(bounds > _NEGLIGIBLE_NORM)
 
 
-# -- the recurrence of either direction ---------------------------------------------------------------
+# -- the recurrence of one direction -------------------------------------------------------------------
 
 
-def recurrence(
+def build_recurrence(
     M: Matrix, table: Float32, device: str, *, reverse: bool
 ) -> ModalRecurrence | DenseRecurrence:
-    """Return x_t = M (x_{t-1} + table[w_{t-1}]), in the basis of M's eigenvectors unless they are ill-conditioned."""
+    """Build x_t = M (x_{t-1} + table[w_{t-1}]), in the basis of M's eigenvectors unless they are ill-conditioned."""
     try:
         modes = decompose(M)
     except KernelError:
@@ -590,11 +586,26 @@ def recurrence(
     return ModalRecurrence(modes, table, device, reverse)
 
 
-class ModalRecurrence:
-    """The recurrence in the basis of eigenvectors: a step is elementwise and reads every number once.
+class _Recurrence:
+    """Base of the two recurrences, with a table of inputs in their basis."""
 
-    ``basis`` (states, states) takes this basis, in the layout of ``tacenda.kernels.sequences.modal_scan``, to
-    the coordinates of the table. With ``reverse`` it runs from the last token to the first.
+    inputs: Array  # (vocabulary, states), in the basis
+    basis: Matrix  # (states, states), maps coordinates in the basis to those of the table
+    basis_inverse: Matrix
+
+    def with_table(self, ids: Ids, more: Float32) -> Self:
+        """Return the recurrence over rows ``ids`` of the table, then ``more`` (n, states); on the CPU only."""
+        other = copy.copy(self)
+        projected = more @ self.basis_inverse.T.astype(np.float32)
+        other.inputs = np.concatenate([self.inputs.take(ids, axis=0), projected])
+        return other
+
+
+class ModalRecurrence(_Recurrence):
+    """The recurrence in the basis of eigenvectors, in which a step is elementwise and reads every number once.
+
+    The basis has the layout of ``tacenda.kernels.sequences.modal_scan``. With ``reverse`` the recurrence runs from the
+    last token to the first.
     """
 
     def __init__(self, modes: Any, table: Float32, device: str, reverse: bool) -> None:
@@ -607,7 +618,7 @@ class ModalRecurrence:
         self._real, pairs = modes.real, modes.complex
         self._size = np.hypot(pairs[:, 0], pairs[:, 1])
         self._angle = np.arctan2(pairs[:, 1], pairs[:, 0])
-        self._kept = self._factors(np.arange(_POWERS_KEPT))
+        self._cached_factors = self._compute_factors(np.arange(_CACHED_POWERS))
 
     def scan(
         self,
@@ -619,31 +630,35 @@ class ModalRecurrence:
     ) -> Array:
         """Run over packed sequences, with everything in the basis of this recurrence.
 
-        ``initial`` (sequences, states) comes into the first tokens; zeros if None. The x_t are written into the
-        columns of ``out`` (tokens or more, width) that begin at ``column``. Returns x + table[w] of the last token
-        (sequences, states), which is ``initial`` for an empty sequence.
+        ``initial`` (sequences, states) enters the first tokens; zeros if None. The x_t are written into the columns of
+        ``out`` (tokens or more, width) that begin at ``column``. Returns x + table[w] of the last token of each
+        sequence (sequences, states), or ``initial`` if the sequence is empty.
         """
         modes = Modes(*self._eigenvalues)
-        found = modal_scan(modes, self.inputs, ids, offsets, initial, self._reverse, out, column)
-        return found.last
+        scanned = modal_scan(modes, self.inputs, ids, offsets, initial, self._reverse, out, column)
+        return scanned.last
 
     def power(self, rows: Array, exponents: Integers, *, exact: bool = False) -> Array:
         """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0 of M; if exact, on the host."""
-        (same, cross), which = self._kept, exponents
-        if exact or exponents.max(initial=0) >= _POWERS_KEPT:
-            distinct, which = np.unique(exponents, return_inverse=True)
-            same, cross = self._factors(distinct, exact)
-        at = which if exact else to_device(which, self._device)
-        cross = cross[at]
+        (same, cross), indices = self._cached_factors, exponents
+        if exact or exponents.max(initial=0) >= _CACHED_POWERS:
+            distinct, indices = np.unique(exponents, return_inverse=True)
+            same, cross = self._compute_factors(distinct, exact)
+        if not exact:
+            indices = to_device(indices, self._device)
+        same, cross = same[indices], cross[indices]
         real, middle = len(self._real), len(self._real) + cross.shape[1]
-        product = same[at] * rows
+        product = same * rows
         # each pair of states is rotated and scaled
         product[:, real:middle] += rows[:, middle:] * cross
         product[:, middle:] -= rows[:, real:middle] * cross
         return product
 
-    def _factors(self, exponents: Integers, exact: bool = False) -> tuple[Array, Array]:
-        """Return what multiplies each state (n, states), and its partner in a pair (n, n_pairs)."""
+    def _compute_factors(self, exponents: Integers, exact: bool = False) -> tuple[Array, Array]:
+        """Return the factors of each state (n, states) and of its partner in a pair (n, n_pairs) for powers of M.
+
+        They are float64 on the host if ``exact``, else float32 on the device.
+        """
         n = exponents.astype(np.float64)[:, None]
         size, angle = self._size**n, n * self._angle
         cosine, sine = size * np.cos(angle), size * np.sin(angle)
@@ -653,8 +668,8 @@ class ModalRecurrence:
         return same, sine
 
 
-class DenseRecurrence:
-    """The recurrence in the coordinates of the table, where the eigenvectors are too close to each other."""
+class DenseRecurrence(_Recurrence):
+    """The recurrence in the coordinates of the table, for a matrix with ill-conditioned eigenvectors."""
 
     def __init__(self, M: Matrix, table: Float32, device: str, reverse: bool) -> None:
         self.basis = self.basis_inverse = np.eye(len(M))
@@ -669,7 +684,7 @@ class DenseRecurrence:
         out: Array | None = None,
         column: int = 0,
     ) -> Array:
-        """Run over packed sequences, as `ModalRecurrence.scan`."""
+        """Run over packed sequences, as `ModalRecurrence.scan` does."""
         filled = np.flatnonzero(np.diff(offsets))
         first, last = offsets[filled], offsets[filled + 1] - 1
         if self._reverse:
@@ -692,7 +707,7 @@ class DenseRecurrence:
         return ends
 
     def power(self, rows: Array, exponents: Integers, *, exact: bool = False) -> Array:
-        """Multiply row i of ``rows`` (n, states) by power ``exponents[i]`` >= 0 of M, as `ModalRecurrence.power`."""
+        """Multiply rows by powers of M, as `ModalRecurrence.power` does."""
         product = zeros(tuple(rows.shape), rows)
         for n in np.unique(exponents).tolist():
             chosen, power = np.flatnonzero(exponents == n), np.linalg.matrix_power(self._M, n).T
@@ -707,7 +722,7 @@ class DenseRecurrence:
 
 
 class TransitionPair(NamedTuple):
-    """Words of a singular-vector pair of A: A takes the state of ``before`` to that of ``after``."""
+    """Words of a pair of singular vectors of A, which maps the state of ``before`` to that of ``after``."""
 
     before: list[str]  # most likely at the right singular vector, most likely first
     after: list[str]  # most likely at the left singular vector, one position later
@@ -721,10 +736,10 @@ def transition_pairs(
     n_pairs: int,
     n_words: int,
 ) -> list[TransitionPair]:
-    """Return singular-vector pairs of A, both signs of each, largest first (LDS paper section 7.1, Table 1).
+    """Return pairs of singular vectors of A, both signs of each, largest first (LDS paper section 7.1, Table 1).
 
-    States are measured in units of their prior spread (P^{-1/2} A P^{1/2}), so that the pairs do not depend
-    on the arbitrary coordinates of the latent space; words are ranked by their whitened expectation C x. ``words``
+    States are measured in units of their prior standard deviation (P^{-1/2} A P^{1/2}), so that the pairs do not depend
+    on the arbitrary coordinates of the latent space. Words are ranked by their whitened expectation C x. ``words``
     are the types (vocabulary,), of which ``eligible`` (vocabulary,) may be shown.
     """
     P = stationary_covariance(parameters.A, parameters.Q)
@@ -733,7 +748,7 @@ def transition_pairs(
     rows = np.flatnonzero(eligible)
     C = parameters.C[rows] @ root
 
-    def top(direction: Vector) -> list[str]:
+    def rank_words(direction: Vector) -> list[str]:
         score = C @ direction
         n = min(n_words, len(score))
         best = np.argpartition(-score, n - 1)[:n] if n else np.empty(0, np.int64)
@@ -742,5 +757,6 @@ def transition_pairs(
     pairs = []
     for i in range(min((n_pairs + 1) // 2, len(S))):
         for sign in (1.0, -1.0):
-            pairs.append(TransitionPair(top(sign * Vt[i]), top(sign * U[:, i]), float(S[i])))
+            before, after = rank_words(sign * Vt[i]), rank_words(sign * U[:, i])
+            pairs.append(TransitionPair(before, after, float(S[i])))
     return pairs[:n_pairs]

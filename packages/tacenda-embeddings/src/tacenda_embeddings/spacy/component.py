@@ -1,7 +1,7 @@
-"""The pipeline component behind ``lds_embeddings``, ``varembed_embeddings`` and ``token_embeddings``.
+"""The pipeline component of the factories ``lds_embeddings``, ``varembed_embeddings`` and ``token_embeddings``.
 
-It holds any fitted embedder of the registry, writes one row per token into ``Doc.tensor`` (or an
-extension), and trains nothing: the model is loaded or fitted in `TokenEmbeddings.initialize`.
+It has a fitted embedder and writes one row per token into ``Doc.tensor`` or an extension. `TokenEmbeddings.initialize`
+loads or fits the model; ``spacy train`` does not train it.
 """
 
 import multiprocessing
@@ -41,7 +41,7 @@ from tacenda_embeddings.spacy.training_input import Fingerprint, forget_training
 from tacenda_embeddings.text_vectors import with_output
 
 _SPACYS_WORKER = getattr(language, "_apply_pipes", None)
-_USUAL_TOKENS = 60  # of a sentence; longer ones have little to prepare
+_WARM_UP_TOKENS = 60  # of the longest sentence to prepare for; longer ones have little to prepare
 
 
 class TokenEmbeddings(ModelComponent):
@@ -54,8 +54,8 @@ class TokenEmbeddings(ModelComponent):
     _pickled = ("_process", "_previous_owner")
 
     # spaCy tells a component about the pipeline around it only if it looks like one that others listen to
-    # (``spacy.ty.ListenedToComponent``): it then sets ``listener_map``, and calls `find_listeners` for every later
-    # component, whenever the pipeline changes, also after a component was sourced from another pipeline.
+    # (``spacy.ty.ListenedToComponent``). Then it sets ``listener_map`` and calls `find_listeners` for every later
+    # component whenever the pipeline changes, even after a component was sourced from another pipeline.
     model = None
     listeners: ClassVar[Sequence[Any]] = ()
     listening_components: ClassVar[list[str]] = []
@@ -80,10 +80,10 @@ class TokenEmbeddings(ModelComponent):
         self.embedder, self.distribution = embedder, distribution
         self.output, self.similarity = output, similarity
         self.target = Target(target, mode)
-        # functions of this module, which pickle with the document
+        # functions of this module, so that documents can be pickled with them
         self._hooks = {
             "similarity": cosine,
-            "vector": partial(_vector, target),
+            "vector": partial(_compute_vector, target),
             "has_vector": partial(_has_vector, target),
         }
         self._hooks_of_unknown = {
@@ -92,10 +92,10 @@ class TokenEmbeddings(ModelComponent):
             "has_vector": _is_blank,
         }
         self._previous_owner = "other"
-        # what spaCy last linked after this component, which may be in another pipeline than the one it was made in
+        # the components that spaCy linked after this one, perhaps in another pipeline than the one it was made in
         self._later: list[weakref.ref[Any]] = []
-        self._linked_anew = False
-        self._compared = False  # whether later layers were found to be trained on this model
+        self._is_relinked = False  # since `check_sourced`
+        self._compared = False  # whether all later layers have been compared with this model
         self._fingerprint: Fingerprint | None = None  # of the model
         self._supplies: bool | None = None  # whether `supply` works
         self._encoder: DocEncoder | None = None
@@ -125,12 +125,12 @@ class TokenEmbeddings(ModelComponent):
         oov: str = "learned",
         settings: dict[str, Any] | None = None,
     ) -> None:
-        """Load a fitted model, or fit one on raw text; with neither, keep the model there is.
+        """Load a fitted model, or fit one on raw text; without either, keep the current model.
 
         Parameters
         ----------
         get_examples
-            Their tokens are compared with the model's vocabulary; raw text teaches these models, not annotations.
+            Training examples, whose tokens are compared with the model's vocabulary; their annotations are not used.
         nlp
             The pipeline; spaCy passes it.
         artifact
@@ -139,16 +139,16 @@ class TokenEmbeddings(ModelComponent):
         corpus
             Raw text: a file, a list of files, an iterator of lines (``iter(lines)``), or a `tacenda.corpus.Corpus`.
         tokenizer
-            ``"spacy"``: this pipeline's own; or what `tacenda.corpus.Corpus.from_text` takes.
+            ``"spacy"`` for the pipeline's own, or any that `tacenda.corpus.Corpus.from_text` accepts.
         max_vocabulary, min_count, digits, lowercase, oov
-            Its vocabulary, as in `tacenda.corpus.Corpus.from_text`.
+            The vocabulary of the raw text, as in `tacenda.corpus.Corpus.from_text`.
         settings
             Settings of the embedder, such as ``{"n_states": 200}``.
 
         Raises
         ------
         ConfigurationError
-            Neither or both of artifact and corpus are given, the artifact is another embedder's, or
+            Neither or both of artifact and corpus are given, the artifact is of another embedder, or
             ``Doc.tensor`` belongs to another component.
         TacendaError
             The artifact or the corpus cannot be read.
@@ -162,7 +162,7 @@ class TokenEmbeddings(ModelComponent):
         if get_examples is None:
             self._compare_readers()
             return
-        # enabled layers forget what they were trained on
+        # enabled components are trained again
         pipes = [] if nlp is None else [pipe for _, pipe in nlp.pipeline]
         for _, _, layer, _ in find_readings(self, pipes):
             if layer.name != DOC_TENSOR:  # a DocTensor does it itself, when it is initialized
@@ -170,13 +170,13 @@ class TokenEmbeddings(ModelComponent):
         self._survey_examples(get_examples)
 
     def _fit(self, corpus: Any, tokenizer: Any, vocabulary: dict[str, Any], settings: Any) -> Any:
-        """Return a model fitted on raw text, which notes the files and the tokenizer of the text."""
+        """Fit a model to raw text, and record the files and the tokenizer of the text in it."""
         words = sources.resolve_tokenizer(tokenizer, self._nlp())
         if self.embedder is None:
-            known = sorted({record.name for record in plugins.available("embedders")})
+            names = sorted({record.name for record in plugins.available("embedders")})
             raise ConfigurationError(
                 "no embedder is chosen to fit: set embedder in the configuration of the component, to one of "
-                f"{', '.join(known)}"
+                f"{', '.join(names)}"
             )
         model = plugins.make("embedders", self.embedder, settings, distribution=self.distribution)
         text, _ = sources.as_corpus(corpus, words, vocabulary)
@@ -185,9 +185,10 @@ class TokenEmbeddings(ModelComponent):
         return model
 
     def predict(self, docs: Sequence[Doc]) -> list[np.ndarray]:
-        """Return the vectors of documents, one array ``(n_tokens, width)`` each; raises as `ModelComponent.predict`.
+        """Return the vectors of documents, one array ``(n_tokens, width)`` each.
 
-        Warns once if a later component was trained on the vectors of another model, or if most tokens are unknown.
+        Raises the errors of `ModelComponent.predict`. Warns once if a later component was trained on the vectors of
+        another model, or if most tokens are unknown.
         """
         vectors: list[np.ndarray] = super().predict(docs)
         if not self._compared:
@@ -195,31 +196,36 @@ class TokenEmbeddings(ModelComponent):
         return vectors
 
     def supply(self, doc: Doc) -> bool:
-        """Write vectors to a document that no component has seen, if training would have; return whether it would.
+        """Write vectors to a document that no component has processed, if training would; return whether it would.
 
         Training does if the component is enabled or frozen, and listed in ``[training] annotating_components``.
         """
         if self._supplies is None:
-            self._supplies = self.load_for_reader() and self.name in self._training("annotating")
+            annotating = self._list_training_components("annotating")
+            self._supplies = self.load_for_reader() and self.name in annotating
         if self._supplies:
             self(doc)
         return self._supplies
 
     def load_for_reader(self) -> bool:
-        """Load the model that the configuration names unless there is one already; return whether there is one now.
+        """Load the model that the configuration names, unless it is loaded already; return whether there is a model.
 
-        spaCy does not initialize a frozen component, and for ``spacy pretrain`` none at all.
+        spaCy does not initialize a frozen component, and for ``spacy pretrain`` no component. A component that is
+        neither enabled nor frozen does not load a model.
         """
         nlp = self._nlp()
-        usual = nlp is not None and self.name in (*nlp.pipe_names, *self._training("frozen"))
-        if usual and self._model is None:
+        if nlp is None:
+            return False
+        if self.name not in (*nlp.pipe_names, *self._list_training_components("frozen")):
+            return False
+        if self._model is None:
             settings = nlp.config.interpolate()["initialize"]["components"].get(self.name)
             if settings:
                 self.initialize(nlp=nlp, **settings)
-        return usual and self._model is not None
+        return self._model is not None
 
-    def _training(self, kind: str) -> Sequence[str]:
-        """Return the ``frozen`` or ``annotating`` components of the pipeline's configuration."""
+    def _list_training_components(self, kind: str) -> Sequence[str]:
+        """Return the ``frozen`` or ``annotating`` components in ``[training]`` of the pipeline's configuration."""
         nlp = self._nlp()
         return () if nlp is None else nlp.config["training"].get(f"{kind}_components") or ()
 
@@ -239,20 +245,21 @@ class TokenEmbeddings(ModelComponent):
         self._compared = warn_of_mismatch(readings, self._fingerprint, self.fitted, repr(self.name))
 
     def set_annotations(self, docs: Sequence[Doc], vectors: Sequence[np.ndarray]) -> None:
-        """Write ``vectors``, as `predict` gives them, to the target of every document.
+        """Write ``vectors``, as `predict` returns them, to the target of every document.
 
         Raises ConfigurationError if the component was sourced into a pipeline where others read what it writes.
         """
-        if self._linked_anew:
+        if self._is_relinked:
             check_sourced(self._nlp(), self, [pipe for ref in self._later if (pipe := ref())])
-            self._linked_anew = False
+            self._is_relinked = False
         self.target.write(docs, vectors, self.name, self._previous_owner)
-        self._hook(docs)
+        self._set_hooks(docs)
 
     def restore(self, docs: Iterable[Doc]) -> list[Doc]:
-        """Restore what documents lost in a ``DocBin``, in bytes or in another process, and return the documents.
+        """Restore the vectors and hooks that documents lost in a ``DocBin``, in bytes or in another process.
 
-        A ``DocBin`` keeps no tensor: vectors that are missing or have another width are computed again. If several
+        Returns the documents. Vectors that are missing or have another width are computed again, because a ``DocBin``
+        does not keep the tensor. If several
         components append columns, each restores its own; call them in the order of the pipeline.
         ``Doc.to_bytes``, and with it ``nlp.pipe(n_process=2)``, keeps the vectors but not the hooks through which
         `similarity` compares them.
@@ -261,25 +268,25 @@ class TokenEmbeddings(ModelComponent):
         lacking = [doc for doc in given if not self.target.holds(doc, self.name, self.width)]
         for doc in self.pipe(lacking):
             assert doc is not None
-        self._hook(given)
+        self._set_hooks(given)
         return given
 
-    def _hook(self, docs: Sequence[Doc]) -> None:
-        """Let ``similarity`` compare the vectors in context, where the settings say so; other hooks stay.
+    def _set_hooks(self, docs: Sequence[Doc]) -> None:
+        """Let ``similarity`` compare the vectors in context, if the settings allow it; other hooks stay.
 
-        By default that is where spaCy itself takes ``Token.vector`` from the tensor. Without hooks
-        ``similarity`` is 1 wherever the words are the same, and warns (W007) that the pipeline has no word vectors.
+        The default is to do it if spaCy itself takes ``Token.vector`` from the tensor. Without the hooks,
+        ``similarity`` is 1 for the same words, and warns (W007) that the pipeline has no word vectors.
         """
         if self.similarity is False or (self.similarity is None and not self.target.is_tensor):
             return
-        # Documents leave a worker of ``nlp.pipe(n_process=2)`` without hooks, and spaCy would warn of each (W109).
+        # Documents leave a worker of ``nlp.pipe(n_process=2)`` without hooks, and spaCy would warn about each (W109).
         work = getattr(multiprocessing.current_process(), "_target", None)
         if self.similarity is None and work is not None and work is _SPACYS_WORKER:
             return
         for doc in docs:
             if self.similarity or not doc.vocab.vectors.size:
-                known = self._encoder is None or self._encoder.knows(doc)
-                hooks = self._hooks if known else self._hooks_of_unknown
+                is_known = self._encoder is None or self._encoder.knows(doc)
+                hooks = self._hooks if is_known else self._hooks_of_unknown
                 doc.user_token_hooks.update(hooks)
                 doc.user_span_hooks.update(hooks)
                 doc.user_hooks.update(hooks)
@@ -289,7 +296,7 @@ class TokenEmbeddings(ModelComponent):
         return partial(self._encoder, sentences=self.context == "sentence")
 
     def _set_model(self, model: Any) -> None:
-        """Take a fitted model, with the output that the settings name."""
+        """Set a fitted model, with the output that the settings name."""
         self._compared, self._supplies = False, None
         self._fingerprint, self._encoder = None, None
         super()._set_model(None if model is None else with_output(model, self.output))
@@ -298,7 +305,7 @@ class TokenEmbeddings(ModelComponent):
         return sources.load(source, "embedders", "token embeddings", "transform", self._require)
 
     def _require(self, name: str | None, owner: str | None, where: str) -> None:
-        """Raise ConfigurationError if a model is not the embedder that this component is for."""
+        """Raise ConfigurationError if a model is not of the embedder that the settings name."""
         if self.embedder is not None and (name or self.embedder) != self.embedder:
             raise ConfigurationError(
                 f"{where} is the embedder {name!r}, not {self.embedder!r}: use "
@@ -311,22 +318,25 @@ class TokenEmbeddings(ModelComponent):
             )
 
     def _check_pipeline(self, nlp: Any) -> None:
-        """Raise ConfigurationError if ``Doc.tensor`` is not this component's to write, or is read before."""
+        """Check that the component may write its target, and announce its width to later layers.
+
+        Raises the errors of `check_ownership` and `announce_pipeline_widths`.
+        """
         check_ownership(nlp, self)
         announce_pipeline_widths(nlp)
         describe_pipes(nlp)
         self._previous_owner = find_earlier_owner(nlp, self, self.target.name)
 
-    # -- what spaCy tells of the pipeline ----------------------------------------------------------
+    # -- calls by spaCy when the pipeline changes --------------------------------------------------
 
     @property
     def listener_map(self) -> dict[str, Any]:
-        """Empty: what this component writes is read from the document, in training too."""
+        """Always empty: later components read the vectors from the document, in training too."""
         return {}
 
     @listener_map.setter
     def listener_map(self, _: dict[str, Any]) -> None:
-        self._later, self._linked_anew = [], True
+        self._later, self._is_relinked = [], True
         self._compared, self._supplies = False, None
         nlp = self._nlp()
         if nlp is not None:
@@ -334,34 +344,34 @@ class TokenEmbeddings(ModelComponent):
 
     def find_listeners(self, component: Any) -> None:
         """Tell the layers of a later component that read these vectors how wide they are."""
-        with suppress(TypeError):  # a component that cannot be referred to weakly
+        with suppress(TypeError):  # the component does not support weak references
             self._later.append(weakref.ref(component))
         announce_writer(self, component)
 
     def add_listener(self, listener: Any, component_name: str) -> None:
-        """Do nothing: nobody listens, in spaCy's sense."""
+        """Do nothing: there are no listeners in spaCy's sense."""
 
     def remove_listener(self, listener: Any, component_name: str) -> bool:
-        """Return False: nobody listens, in spaCy's sense."""
+        """Return False: there are no listeners in spaCy's sense."""
         return False
 
     def _settings(self) -> dict[str, Any]:
         names = "embedder", "distribution", "output", "similarity", "context", "batch_tokens"
-        own = {name: getattr(self, name) for name in names}
-        return {**own, "target": self.target.name, "mode": self.target.mode}
+        settings = {name: getattr(self, name) for name in names}
+        return {**settings, "target": self.target.name, "mode": self.target.mode}
 
 
 # -- from documents to vectors ---------------------------------------------------------------------
 
 
 class DocEncoder:
-    """Applies one embedder to documents.
+    """An embedder applied to documents.
 
-    No ``Token`` object is made: a document gives its array of hashes, and a cache from the hash to the word (or to
-    its id, where the embedder takes ids) does the rest. Whitespace tokens are left out of what the model sees and
-    get rows of zeros. An embedder with ``transform_into`` and a vocabulary is given packed ids, and writes straight
-    into the arrays of the documents; any other is given lists of words. Where thinc works on a GPU, and the embedder
-    says that it ``takes_tensors``, these arrays are there, and the embedder computes there.
+    No ``Token`` object is made: the hashes of the tokens of a document are looked up in a cache of words, or of ids if
+    the embedder takes ids. The model does not get whitespace tokens; their rows are zeros. An embedder with
+    ``transform_into`` and a vocabulary gets packed ids, and writes directly into the arrays of the documents; any other
+    gets lists of words. If thinc uses a GPU, and the embedder ``takes_tensors``, these arrays are on the GPU, and the
+    embedder computes there.
     """
 
     def __init__(self, model: Any) -> None:
@@ -370,7 +380,7 @@ class DocEncoder:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Read the model if it was fitted since it was read last, because its ids are others then."""
+        """Read the vocabulary of the model, which has other ids if the model was fitted since the last call."""
         model = self.model
         if self._vocabulary is model.vocabulary:
             return
@@ -386,11 +396,11 @@ class DocEncoder:
         knows = getattr(model, "knows", None)
         self._known = None if knows is None else WordCache(knows, None, self._vocabulary)
         if self._takes_ids:
-            # What a model prepares at its first call, and for each length of a sentence, belongs to loading it, not to
-            # the first text, and not to every child of a fork.
-            cuts = np.cumsum(np.arange(_USUAL_TOKENS + 1))
-            rows = [np.empty((n, self.width), np.float32) for n in range(1, _USUAL_TOKENS + 1)]
-            model.transform_into(np.zeros(cuts[-1], np.int32), cuts, rows)
+            # A call with a sentence of each length, so that the model prepares for them when it is loaded, and not at
+            # the first text or in every child of a fork.
+            cuts = np.cumsum(np.arange(_WARM_UP_TOKENS + 1))
+            arrays = [np.empty((n, self.width), np.float32) for n in range(1, _WARM_UP_TOKENS + 1)]
+            model.transform_into(np.zeros(cuts[-1], np.int32), cuts, arrays)
 
     def __call__(self, docs: Sequence[Doc], sentences: bool = False) -> list[np.ndarray]:
         """Return one float32 array ``(n_tokens, width)`` per document, each with its own memory.
@@ -402,16 +412,17 @@ class DocEncoder:
             return []
         self._prepare()
         offsets = np.cumsum([0, *map(len, docs)])
+        # the words or ids that the model gets, and which tokens they are
         words: Any = self._cache.read(docs)
         if self._takes_ids:
             ids = np.array(words, dtype=np.int32)
-            kept = ids >= 0
-            words = ids[kept]
+            is_word = ids >= 0
+            words = ids[is_word]
         else:
-            kept = np.array([word is not None for word in words], dtype=bool)
+            is_word = np.array([word is not None for word in words], dtype=bool)
             words = [word for word in words if word is not None]
-        seen = np.concatenate([[0], np.cumsum(kept)])  # tokens before each that the model sees
-        bounds = seen[offsets].tolist()
+        n_before = np.concatenate([[0], np.cumsum(is_word)])  # words before each token
+        bounds = n_before[offsets].tolist()
         ops = get_current_ops()
         on_gpu = self._takes_tensors and ops.device_type == "gpu" and compat.has_torch_cuda_gpu
         arrays = [
@@ -426,37 +437,47 @@ class DocEncoder:
             pieces = [
                 pieces[document][start - bounds[document] : stop - bounds[document]]
                 for document, (start, stop) in zip(
-                    documents.tolist(), pairwise(seen[cuts].tolist()), strict=True
+                    documents.tolist(), pairwise(n_before[cuts].tolist()), strict=True
                 )
             ]
         if self._takes_ids:
-            self.model.transform_into(words, seen[cuts], pieces)
+            self.model.transform_into(words, n_before[cuts], pieces)
         else:
-            self._transform(words, seen[cuts].tolist(), pieces)
-        for i, (start, stop) in enumerate(pairwise([] if kept.all() else offsets.tolist())):
-            # rows of zeros at the tokens that the model did not see
-            if len(arrays[i]) < stop - start:
-                rows, xp = arrays[i], get_array_module(arrays[i])
-                arrays[i] = xp.zeros((stop - start, self.width), dtype=np.float32)
-                arrays[i][xp.asarray(np.flatnonzero(kept[start:stop]))] = rows
+            self._transform(words, n_before[cuts].tolist(), pieces)
+        if not is_word.all():
+            for i, (start, stop) in enumerate(pairwise(offsets.tolist())):
+                arrays[i] = self._insert_zeros(arrays[i], is_word[start:stop])
         return arrays
 
-    def knows(self, doc: Doc) -> bool:
-        """Return whether the model knows a word of a document, or the document has none; True if no model says so.
+    def _insert_zeros(self, rows: Any, is_word: np.ndarray) -> Any:
+        """Return the rows of the words of a document (n_tokens, width), with rows of zeros for its other tokens."""
+        if len(rows) == len(is_word):
+            return rows
+        xp = get_array_module(rows)
+        array = xp.zeros((len(is_word), self.width), dtype=np.float32)
+        array[xp.asarray(np.flatnonzero(is_word))] = rows
+        return array
 
-        Two documents of unknown words alone may have the same vectors, which layers can use, but which do not make
-        the documents similar.
+    def knows(self, doc: Doc) -> bool:
+        """Return whether the model knows a word of a document, or the document has no words.
+
+        Two documents of unknown words only may have the same vectors. Layers can use these, but they do not make the
+        documents similar. A model without ``knows`` counts as one that knows every word.
         """
         self._prepare()
+        # the first word decides for most documents
         if self._known is None or (len(doc) and self._known.get(doc[0].orth)):
-            return True  # as for most documents, at once
-        found = self._known.read([doc])
-        return True in found or False not in found
+            return True
+        known = self._known.read([doc])
+        return True in known or False not in known
 
     def _transform(self, words: list[str], cuts: list[int], pieces: Sequence[np.ndarray]) -> None:
-        """Write the rows of ``words[cuts[i] : cuts[i + 1]]`` into piece i, for all i."""
-        given = self.model.transform([words[i:j] for i, j in pairwise(cuts)])
-        vectors = [np.asarray(rows, dtype=np.float32) for rows in given]
+        """Write the rows of ``words[cuts[i] : cuts[i + 1]]`` into piece i, for all i.
+
+        Raises PluginError if the embedder returns arrays of another shape.
+        """
+        transformed = self.model.transform([words[i:j] for i, j in pairwise(cuts)])
+        vectors = [np.asarray(rows, dtype=np.float32) for rows in transformed]
         if [rows.shape for rows in vectors] != [piece.shape for piece in pieces]:
             raise PluginError(
                 f"the embedder {type(self.model).__name__} breaks its contract: for pieces of "
@@ -471,7 +492,7 @@ class DocEncoder:
 
 
 def cosine(one: Any, other: Any) -> float:
-    """Return the cosine of the vectors of two tokens, spans or documents; 0 where one of them is zero.
+    """Return the cosine of the vectors of two tokens, spans or documents; 0 if one of them is zero.
 
     Raises ConfigurationError if they have different widths.
     """
@@ -490,7 +511,7 @@ def cosine(one: Any, other: Any) -> float:
     return float(a @ b / lengths)
 
 
-def _rows(source: str, given: Any) -> Any:
+def _get_rows(source: str, given: Any) -> Any:
     """Return the rows of a token (1, width), or of a span or document (n_tokens, width); None without vectors."""
     doc = given if isinstance(given, Doc) else given.doc
     rows = vectors_of(doc, source)
@@ -501,23 +522,25 @@ def _rows(source: str, given: Any) -> Any:
     return rows[given.start : given.end]
 
 
-def _vector(source: str, given: Any) -> Any:
-    """Return the mean of the rows (width,)."""
-    rows = _rows(source, given)
+def _compute_vector(source: str, given: Any) -> Any:
+    """Return the mean of the rows of a token, span or document (width,)."""
+    rows = _get_rows(source, given)
     if rows is None:
         return get_array_module(given.vocab.vectors.data).zeros(0, dtype="f")
     return rows.mean(axis=0) if len(rows) else rows.sum(axis=0)
 
 
 def _has_vector(source: str, given: Any) -> bool:
-    rows = _rows(source, given)
+    """Return whether a token, span or document has a vector that is not zero, or consists of whitespace."""
+    rows = _get_rows(source, given)
     return rows is not None and (bool(rows.any()) or _is_blank(given))
 
 
 def _build_zero_vector(source: str, given: Any) -> Any:
     """Return zeros (width,), for a text in which the model knows no word."""
-    return 0 * _vector(source, given)
+    return 0 * _compute_vector(source, given)
 
 
 def _is_blank(given: Any) -> bool:
+    """Return whether a token, span or document consists of whitespace."""
     return not given.text.strip()

@@ -1,8 +1,8 @@
 """Configurations for ``spacy train`` of whole pipelines that read the vectors of an LDS.
 
-spaCy's quickstart gives the components, the training and the scores. Here its convolutional network is replaced: one
-layer mixes hashed word features, static vectors if there are any, and the vectors of the embedding component, with zero
-or a few layers of convolution on top.
+The components, the training and the scores are those of spaCy's quickstart. Its convolutional network is replaced by a
+layer that mixes hashed word features, static vectors if there are any, and the vectors of the embedding component, with
+optional layers of convolution on top.
 """
 
 import os
@@ -24,16 +24,16 @@ from tacenda_embeddings.spacy.vectors import NAME, USE, word_model
 from tacenda_embeddings.text_vectors import with_output
 
 WIDTH = 96
-#: Components that are written here, whether or not they are named.
-_OURS = ("lds_embeddings", "varembed_embeddings", "token_embeddings", "tok2vec")
-#: Components of spaCy's that read a token-to-vector layer.
+#: Components that `pipeline_config` adds itself.
+_ADDED = ("lds_embeddings", "varembed_embeddings", "token_embeddings", "tok2vec")
+#: Components of spaCy that read a token-to-vector layer.
 _READERS = (
     "tagger, morphologizer, trainable_lemmatizer, senter, parser, ner, spancat, spancat_singlelabel, textcat, "
     "textcat_multilabel, entity_linker"
 )
-#: Vectors of an LDS as it is fitted unless told otherwise, and those that are as good under a convolution.
-_USUAL, _UNDER_CONVOLUTION = "own_past_future", "own_context"
-#: Keys of a model's configuration that hold a token-to-vector layer.
+#: The default output of an LDS, and the output that is as good under a convolution.
+_DEFAULT_OUTPUT, _OUTPUT_UNDER_CONVOLUTION = "own_past_future", "own_context"
+#: The key of a token-to-vector layer in a model's configuration.
 _LAYER = "tok2vec"
 
 
@@ -48,30 +48,30 @@ def pipeline_config(
     target: str | None = None,
     output: str | None = None,
 ) -> Config:
-    """Return a complete, valid configuration.
+    """Return a complete and valid configuration.
 
     Parameters
     ----------
     components
-        Factories in order, such as ``["tagger", "parser", "ner"]``; at least one must read vectors. ``tok2vec`` and the
-        embedding components are added first, as the other arguments say, and need not be named.
+        Factories in order, such as ``["tagger", "parser", "ner"]``; at least one must read vectors. The embedding
+        component and ``tok2vec`` are added before them, and need not be named.
     lds
         Folder or name of a fitted LDS or another embedder. Training reads it; it need not exist yet.
     vectors
-        Folder or name of a fitted SumEmbed or VarEmbed. Its vectors become the word vectors of the pipeline, and one
-        more input of the layers. None for no word vectors.
+        Folder or name of a fitted SumEmbed or VarEmbed. Its vectors become the word vectors of the pipeline, and
+        another input of the layers. None for no word vectors.
     language
-        spaCy's code of a language. None means that of the tokenizer of the raw text, as `choose_language` finds it.
+        spaCy's code of a language. None means the language of the tokenizer of the raw text: see `choose_language`.
     cnn_layers
-        Convolution layers over the mixed features; 0 leaves all context to the LDS.
+        Convolution layers over the mixed features; with 0, only the LDS provides context.
     shared
         Whether all components listen to one ``tok2vec``, or each has its own layers.
     target
         Where the vectors go: ``"tensor"`` or the name of an extension. None means ``"lds"`` with a shared ``tok2vec``,
         which overwrites ``Doc.tensor``, and ``"tensor"`` without one.
     output
-        Which vectors of the model. None means as fitted, except that an LDS fitted with own_past_future gives
-        own_context under convolution layers: they tell left from right themselves, and fewer columns are faster.
+        Output of the model. None means that of the fitted model, except that convolution layers get own_context of an
+        LDS fitted with own_past_future: they distinguish left from right themselves, and fewer columns are faster.
 
     Raises
     ------
@@ -81,27 +81,41 @@ def pipeline_config(
     ArtifactError
         An existing model cannot be read.
     """
-    names = [name.strip() for name in components if name.strip() not in ("", *_OURS)]
-    if not names:
-        raise ConfigurationError("name at least one component, such as tagger")
-    if len(set(names)) < len(names):
-        raise ConfigurationError(f"a component is named twice: {', '.join(names)}")
+    names = _check_components(components)
     if cnn_layers < 0:
         raise ConfigurationError(f"cnn_layers must not be negative, not {cnn_layers}")
     target = target or ("lds" if shared else "tensor")
-    factory, settings = _component_for(lds, output, cnn_layers)
-    if vectors is not None and missing(vectors) is None:
-        word_model(vectors)
-    base = _ask_spacy(names, choose_language(language, [lds, *([vectors] if vectors else [])]))
-    layer = _layer(target, vectors is not None, cnn_layers)
-    config = _with_initialization(base, factory, lds, vectors)
+    factory, settings = _choose_component(lds, output, cnn_layers)
+    models = [lds]
+    if vectors is not None:
+        models.append(vectors)
+        if explain_missing(vectors) is None:
+            word_model(vectors)
+    base = _ask_spacy(names, choose_language(language, models))
+    layer = _build_layer(target, vectors is not None, cnn_layers)
+    config = _add_initialization(base, factory, lds, vectors)
     config["components"] = {
         factory: {"factory": factory, "target": target, **settings},
-        **_with_layer(names, base["components"], layer, shared),
+        **_replace_layers(names, base["components"], layer, shared),
     }
     config["nlp"]["pipeline"] = list(config["components"])
     config["nlp"]["after_pipeline_creation"] = {"@callbacks": NUMPY_BLAS}
     config["training"]["annotating_components"] = [factory]
+    return _complete(config)
+
+
+def _check_components(components: Sequence[str]) -> list[str]:
+    """Return the names of the components that are not added anyway. Raises ConfigurationError."""
+    names = [name.strip() for name in components if name.strip() not in ("", *_ADDED)]
+    if not names:
+        raise ConfigurationError("name at least one component, such as tagger")
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"a component is named twice: {', '.join(names)}")
+    return names
+
+
+def _complete(config: dict[str, Any]) -> Config:
+    """Return the configuration with all defaults, validated. Raises ConfigurationError if a package is missing."""
     try:
         filled = util.load_model_from_config(Config(config), auto_fill=True).config
     except ImportError as error:  # of a package that splits the text of the language
@@ -113,12 +127,13 @@ def pipeline_config(
     return Config(checked, section_order=util.CONFIG_SECTION_ORDER)
 
 
-def _with_layer(
+def _replace_layers(
     names: Sequence[str], sections: dict[str, Any], layer: dict[str, Any], shared: bool
 ) -> dict[str, Any]:
-    """Return the sections of components with ``layer`` as their token-to-vector layer, after a shared one if asked for.
+    """Return the sections of components with ``layer`` as their token-to-vector layer.
 
-    Raises ConfigurationError if none of them has such a layer.
+    If it is shared, they listen to it in a ``tok2vec``, whose section comes first. Raises ConfigurationError if none of
+    them has such a layer.
     """
     parts: dict[str, Any] = {}
     if shared:
@@ -128,13 +143,13 @@ def _with_layer(
             "width": WIDTH,
             "upstream": "tok2vec",
         }
-    readers = 0
+    n_readers = 0
     for name in names:
         parts[name] = sections[name]
-        for place in _find_layers(parts[name].get("model", {})):
-            place[_LAYER] = layer
-            readers += 1
-    if not readers:
+        for section in _find_layers(parts[name].get("model", {})):
+            section[_LAYER] = layer
+            n_readers += 1
+    if not n_readers:
         raise ConfigurationError(
             f"no component of {', '.join(names)} has a token-to-vector layer that could read the vectors: "
             "name at least one that is trained on tokens, such as tagger"
@@ -142,8 +157,8 @@ def _with_layer(
     return parts
 
 
-def missing(model: str) -> str | None:
-    """Return what is wrong with the folder or name of a model where there is none; None where there is something."""
+def explain_missing(model: str) -> str | None:
+    """Return why there is no model in a folder or of a name; None if there is one."""
     try:
         folder = by_name.locate(model)
     except ArtifactError as error:
@@ -152,39 +167,41 @@ def missing(model: str) -> str | None:
 
 
 def choose_language(language: str | None, models: Sequence[str]) -> str:
-    """Return ``language``, or if it is None the one for which the text of saved models was tokenized, else "en".
+    """Return ``language`` or, if it is None, the language of the tokenizer of a saved model's text, else "en".
 
     Warns of a model whose text was tokenized for another language.
     """
-    fitted: dict[str, str] = {}
+    tokenizers: dict[str, str] = {}
     for model in models:
-        facts = artifacts.read(model).fitted_on if missing(model) is None else {}
-        # of a text, or of the models that it was joined from
-        for about in (facts, *facts.values()):
-            if isinstance(about, dict) and isinstance(about.get("tokenizer"), str):
-                fitted[model] = about["tokenizer"]
-    languages = {model: _language_of(tokenizer) for model, tokenizer in fitted.items()}
+        facts = artifacts.read(model).fitted_on if explain_missing(model) is None else {}
+        # a joined model has the facts of each of its models
+        for part in (facts, *facts.values()):
+            if isinstance(part, dict) and isinstance(part.get("tokenizer"), str):
+                tokenizers[model] = part["tokenizer"]
+    languages = {model: _find_language(tokenizer) for model, tokenizer in tokenizers.items()}
     chosen = language or next(filter(None, languages.values()), "en")
-    for model, own in languages.items():
-        if own not in (None, chosen):
+    for model, model_language in languages.items():
+        if model_language not in (None, chosen):
             warn(
-                f"{model} was fitted to text that the tokenizer {fitted[model]!r} split, and a pipeline of the "
+                f"{model} was fitted to text that the tokenizer {tokenizers[model]!r} split, and a pipeline of the "
                 f"language {chosen!r} splits text differently: fit it again with --language {chosen}, or make the "
-                f"pipeline with --language {own}"
+                f"pipeline with --language {model_language}"
             )
     return chosen
 
 
-def _language_of(tokenizer: str) -> str | None:
-    """Return the language that a tokenizer is for, None where its name does not tell."""
-    found = re.match(r"spacy:(\w+)", tokenizer)
-    return "en" if tokenizer == "words" else found and found[1]
+def _find_language(tokenizer: str) -> str | None:
+    """Return the language of a tokenizer; None if its name does not include it."""
+    if tokenizer == "words":
+        return "en"
+    match = re.match(r"spacy:(\w+)", tokenizer)
+    return None if match is None else match[1]
 
 
-def _component_for(lds: str, output: str | None, cnn_layers: int) -> tuple[str, dict[str, Any]]:
-    """Return the factory for a model, and what its settings must say about the model and its output."""
-    fitted = _USUAL
-    if missing(lds) is None:
+def _choose_component(lds: str, output: str | None, cnn_layers: int) -> tuple[str, dict[str, Any]]:
+    """Return the factory for a model, and its settings about the model and the output."""
+    model_output = _DEFAULT_OUTPUT
+    if explain_missing(lds) is None:
         artifact = artifacts.read(lds)
         if artifact.kind != "embedders":
             raise ConfigurationError(
@@ -194,9 +211,9 @@ def _component_for(lds: str, output: str | None, cnn_layers: int) -> tuple[str, 
             with_output(resolve(artifact), output)
         if artifact.name != "lds":
             return "token_embeddings", {"embedder": artifact.name, "output": output}
-        fitted = artifact.config["settings"].get("output")
-    if output is None and cnn_layers and fitted == _USUAL:
-        output = _UNDER_CONVOLUTION
+        model_output = artifact.config["settings"].get("output")
+    if output is None and cnn_layers and model_output == _DEFAULT_OUTPUT:
+        output = _OUTPUT_UNDER_CONVOLUTION
     return "lds_embeddings", {"output": output}
 
 
@@ -208,7 +225,8 @@ def _ask_spacy(names: list[str], language: str) -> Config:
         raise ConfigurationError(
             f"spaCy cannot configure {', '.join(names)} for the language {language!r}: {error}"
         ) from error
-    if unknown := [name for name in names if name not in base["components"]]:
+    unknown = [name for name in names if name not in base["components"]]
+    if unknown:
         raise ConfigurationError(
             f"spaCy has no configuration for {', '.join(unknown)} that reads token vectors: leave it out, or use one "
             f"of {_READERS}"
@@ -216,8 +234,8 @@ def _ask_spacy(names: list[str], language: str) -> Config:
     return Config(base).merge(spacy_config(language))
 
 
-def _layer(target: str, static: bool, cnn_layers: int) -> dict[str, Any]:
-    """Return the layer from documents to vectors 96 wide."""
+def _build_layer(target: str, static: bool, cnn_layers: int) -> dict[str, Any]:
+    """Return the layer from documents to vectors of `WIDTH` columns."""
     hashed = {
         "@architectures": "spacy.MultiHashEmbed.v2",
         "width": WIDTH,
@@ -240,7 +258,7 @@ def _layer(target: str, static: bool, cnn_layers: int) -> dict[str, Any]:
 
 
 def _find_layers(model: Any) -> Iterator[dict[str, Any]]:
-    """Yield every section of a model's configuration that holds a token-to-vector layer."""
+    """Yield every section of a model's configuration that has a token-to-vector layer."""
     if isinstance(model, dict):
         if _LAYER in model:
             yield model
@@ -249,12 +267,12 @@ def _find_layers(model: Any) -> Iterator[dict[str, Any]]:
                 yield from _find_layers(section)
 
 
-def _with_initialization(
+def _add_initialization(
     base: Config, factory: str, lds: str, vectors: str | None
 ) -> dict[str, Any]:
-    """Return the configuration with the models read where training begins, and nowhere else."""
+    """Return a copy of the configuration in which only the initialization loads the models."""
     config: dict[str, Any] = base.copy()
-    # not paths.vectors: spaCy takes that for a pipeline with vectors
+    # not paths.vectors, which spaCy expects to be a pipeline with vectors
     config["paths"] = {**config["paths"], "vectors": None, "lds": lds}
     initialize = config["initialize"]
     initialize["components"] = {factory: {"artifact": "${paths.lds}"}}

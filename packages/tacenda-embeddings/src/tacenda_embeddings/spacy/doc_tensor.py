@@ -1,8 +1,8 @@
-"""``tacenda.DocTensor.v1``: a layer that reads the vectors an earlier component wrote.
+"""``tacenda.DocTensor.v1``: a layer that reads the vectors that an earlier component wrote.
 
-It takes documents and returns one array ``(n_tokens, width)`` float32 for each; no gradient flows back to the
-vectors. spaCy's own ``Tok2VecListener`` reads ``Doc.tensor`` too, but it cannot read an extension or a part of
-the columns, and cannot be combined with another embedding layer.
+It takes documents and returns one array ``(n_tokens, width)`` float32 for each. The gradient ends here. spaCy's own
+``Tok2VecListener`` reads ``Doc.tensor`` too, but it cannot read an extension or a part of the columns, and cannot be
+combined with another embedding layer.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,28 +33,28 @@ def doc_tensor(
     Parameters
     ----------
     width
-        The number of columns to read. None takes the length of ``columns``, or else, at initialization,
-        the width that the documents have or that the embedding component of the pipeline announces.
+        The number of columns to read. None means the length of ``columns`` or, without them, the width of the
+        documents at initialization or of the embedding component of the pipeline.
     source
         ``"tensor"``, or the extension that is the ``target`` of the embedding component.
     columns
         ``[start, stop]`` reads these columns only, ``stop`` not included.
     normalize
-        Whether to scale every row to a mean square of 1, for which layers are initialized; rows of zeros
-        stay zeros. On vectors of unit length a head learns many times more slowly.
+        Whether to scale every row to a mean square of 1, which the initialization of layers expects; rows of zeros
+        stay zeros. With vectors of unit length a head learns many times more slowly.
     scale
-        A factor on the rows after that; more than 1 gives them more weight than other layers.
+        A factor of the rows after that; more than 1 gives them more weight than other layers.
     dropout
         The share of the entries set to zero in training, in addition to ``[training] dropout``.
     projection
         The width of a trained layer on top; None returns the vectors as they are.
     maxout_pieces
-        1 makes that layer linear; more make it a maxout layer of so many pieces with layer normalization.
+        1 makes that layer linear; a larger number makes it a maxout layer with layer normalization.
 
     Raises
     ------
     tacenda.errors.ConfigurationError
-        A setting is out of range, or, later, a document has no vectors or too few columns.
+        A setting is out of range. The layer itself raises it for a document without vectors or with too few columns.
     """
     if width is not None and width < 1:
         _fail(f"width must be positive, not {width}")
@@ -96,27 +96,25 @@ def doc_tensor(
 
 
 def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
-    """Set the width; the samples of spaCy have passed no component, so they may have no vectors."""
+    """Set the width; samples of spaCy may have no vectors, because no component has processed them."""
     forget_training(model)
-    model.attrs["notes"].samples = list(X or [])
+    notes, source = model.attrs["notes"], model.attrs["source"]
+    notes.samples = list(X or [])
     if model.has_dim("nO"):
         return
-    seen = (vectors_of(doc, model.attrs["source"]) for doc in X or [] if len(doc))
-    widths = {array.shape[1] for array in seen if array is not None}
-    announced = model.attrs["announced"]
-    if widths:
-        model.set_dim("nO", max(widths))
-    elif announced or (announced := model.attrs["notes"].load(model.attrs["source"])):
-        model.set_dim("nO", announced)
+    arrays = (vectors_of(doc, source) for doc in X or [] if len(doc))
+    widths = [array.shape[1] for array in arrays if array is not None]
+    width = max(widths) if widths else model.attrs["announced"] or notes.load(source)
+    if width:
+        model.set_dim("nO", width)
     elif X is not None:
-        place = place_of(model.attrs["source"])
-        written, cause = model.attrs["notes"].written, ""
+        cause = ""
         remedy = "move the embedding component before it and initialize it first, or set width"
-        if written and model.attrs["source"] not in written.values():
-            name, target = next(reversed(written.items()))
+        if notes.written and source not in notes.written.values():
+            name, target = next(reversed(notes.written.items()))
             cause, remedy = f", but {name!r} writes {place_of(target)}", f"set source = {target!r}"
         _fail(
-            f"the width of {place} is unknown, because no earlier component says that it writes it{cause}: "
+            f"the width of {place_of(source)} is unknown, because no earlier component says that it writes it{cause}: "
             f"{remedy}"
         )
 
@@ -125,33 +123,41 @@ def forward(
     model: Model[list[Doc], list[Floats2d]], docs: list[Doc], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[Any], list[Doc]]]:
     """Return one array ``(n_tokens, width)`` per document; the gradient ends here."""
-    rows = read_vectors(model, docs, is_train)
-    scaled = [array if (s := scales(model, array)) is None else array * s for array in rows]
     rate = model.attrs["dropout"]
-    if is_train and rate:
-        scaled = [array * model.ops.get_dropout_mask(array.shape, rate) for array in scaled]
-    return scaled, lambda dY: []
+    outputs = []
+    for array in read_vectors(model, docs, is_train):
+        factors = compute_scales(model, array)
+        if factors is not None:
+            array = array * factors
+        if is_train and rate:
+            array = array * model.ops.get_dropout_mask(array.shape, rate)
+        outputs.append(array)
+    return outputs, lambda dY: []
 
 
 def read_vectors(
     model: Model[list[Doc], list[Floats2d]], docs: Sequence[Doc], is_train: bool
 ) -> list[Any]:
-    """Return the columns of each document (n_tokens, width), not scaled; zeros for samples of initialization."""
+    """Return the columns of each document (n_tokens, width) without scaling; zeros for samples of initialization."""
     ops, source, width = model.ops, model.attrs["source"], model.get_dim("nO")
-    whole = model.attrs["stop"] is None
-    rows = []
+    takes_all = model.attrs["stop"] is None
+    arrays = []
     for doc in docs:
         array = vectors_of(doc, source)
-        if array is None or not whole or array.shape[1] != width:
-            array = _columns(model, doc, array, is_train)
+        if array is None or not takes_all or array.shape[1] != width:
+            array = _select_columns(model, doc, array, is_train)
         elif len(doc):
             model.attrs["notes"].samples = []
-        rows.append(ops.asarray2f(array))
-    return rows
+        arrays.append(ops.asarray2f(array))
+    return arrays
 
 
-def _columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool) -> Any:
-    """Return what stands for the vectors of a document, or raise ConfigurationError."""
+def _select_columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool) -> Any:
+    """Return the columns of the vectors ``array`` of a document, which is None if it has none.
+
+    Lets an earlier component write vectors that are missing. Raises ConfigurationError if none can, or if there are too
+    few columns.
+    """
     width, start, stop = model.get_dim("nO"), model.attrs["start"], model.attrs["stop"]
     place = place_of(model.attrs["source"])
     if not len(doc):
@@ -163,33 +169,33 @@ def _columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool) -> An
         if notes.supply(doc, source):
             array = vectors_of(doc, source)
     if array is None:
-        there = _array(doc, model.attrs["source"])
-        if there is not None and there.ndim == 2:
+        unfit = _read_array(doc, source)
+        if unfit is not None and unfit.ndim == 2:
             _fail(
-                f"{place} has rows for {len(there)} tokens where the document has {len(doc)}: tokens were "
+                f"{place} has rows for {len(unfit)} tokens where the document has {len(doc)}: tokens were "
                 "merged or split since, so move the component that does this before the embedding component, or "
                 "after the one that reads the vectors"
             )
         _fail(
-            f"{place} holds no vectors for a document of {len(doc)} tokens: add the embedding "
-            "component, or move it, before the one that reads it, and in training list it in [training] "
-            "annotating_components (nlp.update(..., annotates=[...])), and before nlp.rehearse apply it to each "
-            "example.predicted; a DocBin keeps no tensor"
+            f"{place} holds no vectors for a document of {len(doc)} tokens: add the embedding component, or move it, "
+            "before the one that reads it, and in training list it in [training] annotating_components "
+            "(nlp.update(..., annotates=[...])), and before nlp.rehearse apply it to each example.predicted; a DocBin "
+            "keeps no tensor"
         )
-    model.attrs["notes"].samples = []
-    have = array.shape[1]
-    if (stop is None and have != width) or (stop is not None and have < stop):
-        need = f"{width}" if stop is None else f"at least {stop}"
+    notes.samples = []
+    n_columns = array.shape[1]
+    is_enough = n_columns == width if stop is None else n_columns >= stop
+    if not is_enough:
+        needed = f"{width}" if stop is None else f"at least {stop}"
         _fail(
-            f"{place} has {have} columns where {need} are needed: another component wrote "
-            "it, or the embedding model has changed since; set width or columns to match, or give "
-            "each component a target of its own"
+            f"{place} has {n_columns} columns where {needed} are needed: another component wrote it, or the embedding "
+            "model has changed since; set width or columns to match, or give each component a target of its own"
         )
     return array if stop is None else array[:, start:stop]
 
 
-def scales(model: Model[list[Doc], list[Floats2d]], array: Any) -> Any:
-    """Return what each row of ``array`` is multiplied by, (n_tokens, 1) float32; None where nothing changes."""
+def compute_scales(model: Model[list[Doc], list[Floats2d]], array: Any) -> Any:
+    """Return the factor of each row of ``array``, (n_tokens, 1) float32; None if all are 1."""
     xp, scale = model.ops.xp, model.attrs["scale"]
     if model.attrs["normalize"]:
         squares = xp.einsum("ij,ij->i", array, array)[:, None] / array.shape[1]
@@ -198,27 +204,27 @@ def scales(model: Model[list[Doc], list[Floats2d]], array: Any) -> Any:
 
 
 def vectors_of(doc: Doc, source: str) -> Any:
-    """Return what ``Doc.tensor`` or an extension holds for the tokens of a document (n_tokens, width), or None."""
-    array = _array(doc, source)
+    """Return the vectors of a document in ``Doc.tensor`` or an extension (n_tokens, width); None if it has none."""
+    array = _read_array(doc, source)
     if array is None or array.ndim != 2 or array.shape[0] != len(doc):
         return None
     return array
 
 
 class _Notes:
-    """Facts about the pipeline around a layer; thinc does not save them, because this is an object.
+    """Facts about the pipeline of a layer. thinc does not save them, because they are an object.
 
     Attributes
     ----------
     written
-        By component, the target of every embedding component before this layer.
+        By name, the target of every embedding component before this layer.
     widths
-        By component, how many columns it writes to what this layer reads; None if it has no model yet.
+        By name, the columns of every component that writes the source of this layer; None if it has no model yet.
     components
         By name, weak references to the embedding components before this layer.
     samples
-        The documents of initialization, until vectors have been read. spaCy initializes on samples that no component
-        has seen: that these have no vectors is no mistake.
+        The documents of initialization, until vectors have been read. They need no vectors, because spaCy initializes
+        layers on samples that no component has processed.
     """
 
     def __init__(self, written: dict[str, str] | None = None) -> None:
@@ -228,41 +234,42 @@ class _Notes:
         self.samples: list[Doc] = []
 
     def load(self, source: str) -> int | None:
-        """Let the components that write ``source`` load their models; return its width, if it is known then."""
-        writers = self._writers(source)
-        known = bool(writers) and all(each.load_for_reader() for each in writers)
-        return sum(each.width for each in writers) if known else None
+        """Let the components that write ``source`` load their models; return its width, or None if it is unknown."""
+        writers = self._find_writers(source)
+        if not writers or not all(writer.load_for_reader() for writer in writers):
+            return None
+        return int(sum(writer.width for writer in writers))
 
     def supply(self, doc: Doc, source: str) -> bool:
-        """Write vectors that a document lacks, where training would have written them; return whether it has them now.
+        """Write missing vectors of a document if training would have written them; return whether it has them now.
 
-        ``spacy pretrain``, ``spacy debug model`` and ``nlp.rehearse`` read documents that no component has seen.
+        ``spacy pretrain``, ``spacy debug model`` and ``nlp.rehearse`` read documents that no component has processed.
         """
-        writers = self._writers(source)
-        return bool(writers) and all(each.supply(doc) for each in writers)
+        writers = self._find_writers(source)
+        return bool(writers) and all(writer.supply(doc) for writer in writers)
 
-    def _writers(self, source: str) -> list[Any]:
+    def _find_writers(self, source: str) -> list[Any]:
         """Return the components that write what the layer reads, as `ownership.announce_writer` told it."""
         names = [name for name in self.widths if self.written.get(name) == source]
-        found = [self.components[name]() for name in names if name in self.components]
-        return [] if None in found else found
+        writers = [self.components[name]() for name in names if name in self.components]
+        return [] if None in writers else writers
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Notes, (dict(self.written),)  # a copy has not been initialized
 
 
-def _array(doc: Doc, source: str) -> Any:
-    """Return what a document holds, for whichever tokens."""
+def _read_array(doc: Doc, source: str) -> Any:
+    """Return the array in ``Doc.tensor`` or an extension, even if it does not fit the tokens; None if not set."""
     if source == "tensor":
         return doc.tensor
     array = doc.user_data.get(("._.", source, None, None))
     if array is None and Doc.has_extension(source):
-        array = doc._.get(source)  # whose getter may know it
+        array = doc._.get(source)  # a getter may compute it
     return array
 
 
 def place_of(source: str) -> str:
-    """Return a target or source as spaCy's analysis writes it."""
+    """Return the name of a target or source in spaCy's pipeline analysis."""
     return "doc.tensor" if source == "tensor" else f"doc._.{source}"
 
 

@@ -1,18 +1,17 @@
 """Embedding layers and the layer that mixes them as one operation, for inference on a CPU.
 
-The mixing layer multiplies the columns of all embeddings, side by side, by one matrix W and adds b. Column by column,
+The mixing layer multiplies the concatenated columns of all embeddings by one matrix W and adds b. By embedding,
 
     W [e_1; ...; e_k] + b  =  (W_1 e_1 + ... + b)  +  s (W_t v)  + ...
 
-``spacy.MultiHashEmbed.v2`` sees of a token its attributes (norm, prefix, ...) and perhaps its static vector, and
-nothing around it. So the first bracket is one row for each word, and a text has far fewer words than tokens:
-`WordRows` keeps these rows from batch to batch. v are the vectors that ``tacenda.DocTensor.v1`` reads, and s scales
-each of them; they are multiplied in place, and nothing is put side by side. The result differs from that of the layers
-by rounding alone.
+``spacy.MultiHashEmbed.v2`` reads only attributes of a token (norm, prefix, ...) and perhaps its static vector, and not
+its context. So the first bracket is one row for each word, and a text has far fewer words than tokens: `WordRows`
+caches these rows over batches. v are the vectors that ``tacenda.DocTensor.v1`` reads, and s scales each of them; they
+are multiplied without being concatenated. The result differs from that of the layers only by rounding.
 
-Optimizers, and users, may write into the arrays of weights at any time, so nothing is trusted because an array is the
-same object. Weights that every row depends on are digested at each batch. The tables of hashed embeddings are too
-large for that: each word has a digest of the few rows of them that it reads.
+Optimizers and users may write into the arrays of weights at any time, so an array is not trusted for being the same
+object. Weights that every row depends on are digested at each batch. The tables of hashed embeddings are too large for
+that: each word has a digest of the few rows of them that it reads.
 """
 
 import threading
@@ -30,19 +29,21 @@ from thinc.types import Ragged
 from tacenda.forks import renew_in_children
 from tacenda.kernels.machinery.compiled import njit
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
-from tacenda_embeddings.spacy.doc_tensor import read_vectors, scales
+from tacenda_embeddings.spacy.doc_tensor import compute_scales, read_vectors
 from tacenda_embeddings.spacy.vectors import MorphologicalVectors
 
-#: Layers that treat every token separately, and see no more of it than its attributes.
+#: Layers that treat every token separately, and read only its attributes.
 _WORD_BY_WORD = frozenset(
     {"extract_features", "list2ragged", "ragged2list", "ints-getitem", "hashembed", "maxout",
      "layernorm", "dropout", "static_vectors"}
 )  # fmt: skip
 
-_BLOCK_TOKENS = 512  # what is computed of so many tokens stays in the second-level cache
-_FEW = 128  # among so few tokens it does not pay to look for equal words
-_IN_ORDER = 2  # numbers that are digested in order in the time of one of a row somewhere in a table
-_KEPT_BYTES = 32_000_000  # of rows that a layer keeps before it starts over
+_BLOCK_TOKENS = 512  # whose results stay in the second-level cache
+_FEW_TOKENS = 128  # it does not pay to look for equal words among them
+_SEQUENTIAL_SPEED = (
+    2  # numbers digested in sequence in the time of one in a row anywhere in a table
+)
+_CACHE_BYTES = 32_000_000  # of rows that a layer caches before it starts again
 
 
 class Part(NamedTuple):
@@ -54,27 +55,28 @@ class Part(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How a model is computed."""
+    """The parts of a model, by how they are computed."""
 
-    # of the model and the vectors of the pipeline that the plan is for
-    nodes: list[Model[Any, Any]]
-    vectors: type
+    nodes: list[Model[Any, Any]]  # all nodes of the model that the plan is for
+    vectors: type  # the class of the pipeline's vectors that the plan is for
     maxout: Model[Any, Any]
     norm: Model[Any, Any]
-    of_words: list[Part]  # whose output is a matter of the word
-    of_context: list[Part]
-    attributes: list[int]  # spaCy's ids of all that ``of_words`` read
+    word_parts: list[Part]  # their output depends on the word only
+    context_parts: list[Part]
+    attributes: list[int]  # spaCy's ids of all attributes that ``word_parts`` read
     hashed: list[tuple[Model[Any, Any], int]]  # hashed embeddings, each with its attribute
     weights: list[tuple[Model[Any, Any], str]]  # all other weights that rows of words depend on
-    static: bool  # whether these depend on the vectors of the pipeline
+    static: bool  # whether rows of words depend on the vectors of the pipeline
 
-    def tables(self, vectors: Any) -> list[np.ndarray]:
-        """Return the arrays from which each word reads a few rows."""
+    def get_tables(self, vectors: Any) -> list[np.ndarray]:
+        """Return the float32 arrays from which each word reads a few rows."""
         tables = [np.ascontiguousarray(node.get_param("E"), np.float32) for node, _ in self.hashed]
-        return [*tables, np.ascontiguousarray(vectors.data, np.float32)] if self.static else tables
+        if self.static:
+            tables.append(np.ascontiguousarray(vectors.data, np.float32))
+        return tables
 
-    def rows_read(self, values: np.ndarray, vectors: Any) -> np.ndarray:
-        """Return which rows of `tables` words read (words, rows) int32, -1 for none.
+    def find_rows_read(self, values: np.ndarray, vectors: Any) -> np.ndarray:
+        """Return which rows of the tables words read (words, rows) int32, -1 for none.
 
         ``values`` (words, attributes) has a column for each of ``attributes``.
         """
@@ -95,15 +97,15 @@ def make_plan(
     mix: Model[Any, Any],
     doc: Doc,
 ) -> Plan | None:
-    """Return the plan; None if the mixing layer is not what ``tacenda.ConcatEmbed.v1`` makes, and initialized."""
+    """Return the plan; None if the mixing layer is not initialized, or not as ``tacenda.ConcatEmbed.v1`` makes it."""
     inner = {node.name: node for node in _list_leaves(mix)}
     if sorted(node.name for node in _list_leaves(mix)) != ["dropout", "layernorm", "maxout"]:
         return None
     if not all(node.has_param(name) for node in inner.values() for name in node.param_names):
         return None
     vectors = doc.vocab.vectors
-    of_words: list[Part] = []
-    of_context: list[Part] = []
+    word_parts: list[Part] = []
+    context_parts: list[Part] = []
     attributes: set[int] = set()
     hashed: list[tuple[Model[Any, Any], int]] = []
     weights = [(inner["maxout"], name) for name in inner["maxout"].param_names]
@@ -111,11 +113,11 @@ def make_plan(
     for layer in embeds:
         start, stop = stop, stop + get_width(layer.predict([doc]))
         leaves = _list_leaves(layer)
-        columns = _columns_of_words(leaves, vectors)
+        columns = _find_word_attributes(leaves, vectors)
         if columns is None:
-            of_context.append(Part(layer, start, stop))
+            context_parts.append(Part(layer, start, stop))
             continue
-        of_words.append(Part(layer, start, stop))
+        word_parts.append(Part(layer, start, stop))
         attributes.update(columns)
         for node in leaves:
             if node.name == "hashembed":
@@ -126,20 +128,21 @@ def make_plan(
                 static = True
                 attributes.add(vectors.attr)
     return Plan(
-        nodes, type(vectors), inner["maxout"], inner["layernorm"], of_words, of_context,
+        nodes, type(vectors), inner["maxout"], inner["layernorm"], word_parts, context_parts,
         sorted(attributes), hashed, weights, static,
     )  # fmt: skip
 
 
 def _list_leaves(layer: Model[Any, Any]) -> list[Model[Any, Any]]:
+    """Return the layers in a layer that have no layers themselves."""
     return [node for node in layer.walk() if not node.layers]
 
 
-def _columns_of_words(leaves: list[Model[Any, Any]], vectors: Any) -> list[int] | None:
-    """Return the attributes that a layer reads; None if its output for a token is not a matter of these alone.
+def _find_word_attributes(leaves: list[Model[Any, Any]], vectors: Any) -> list[int] | None:
+    """Return the attributes that a layer reads; None if its output for a token may depend on more than these.
 
-    Nor is it where spaCy's own table has the vectors, in which words may be mapped to other rows at any time, or where
-    it cannot be told which attribute a hashed embedding looks up.
+    It may if the layer reads spaCy's own table of vectors, in which words may be mapped to other rows at any time, or
+    if it is unknown which attribute a hashed embedding looks up.
     """
     if not _WORD_BY_WORD.issuperset(node.name for node in leaves):
         return None
@@ -150,33 +153,33 @@ def _columns_of_words(leaves: list[Model[Any, Any]], vectors: Any) -> list[int] 
     columns = [node.attrs["column"] for node in leaves if node.name == "hashembed"]
     if len(extracts) > 1 or None in columns or (columns and not extracts):
         return None
-    return [int(intify_attr(each)) for node in extracts for each in node.attrs["columns"]]
+    return [int(intify_attr(name)) for node in extracts for name in node.attrs["columns"]]
 
 
-def _rows_of_words(plan: Plan, W: np.ndarray, b: np.ndarray, words: "Words") -> np.ndarray:
-    """Return b plus what layers give for each word (words, outputs times pieces)."""
+def _compute_word_rows(plan: Plan, W: np.ndarray, b: np.ndarray, words: "Words") -> np.ndarray:
+    """Return b plus the products of the word parts for each word (words, outputs times pieces)."""
     total = np.tile(b, (len(words), 1))
-    for layer, start, stop in plan.of_words:
+    for layer, start, stop in plan.word_parts:
         total += _flatten(layer.predict([words])) @ W[:, start:stop].T
     return total
 
 
-def _rows_of_context(parts: list[Part], kept: "_Kept", docs: list[Doc]) -> np.ndarray:
-    """Return what the other layers give (n_tokens, outputs times pieces) float32; no columns without any."""
-    found = np.empty((sum(map(len, docs)), 0), np.float32)
+def _compute_context_rows(parts: list[Part], cache: "_Cache", docs: list[Doc]) -> np.ndarray:
+    """Return the products of the context parts (n_tokens, outputs times pieces), float32; no columns without parts."""
+    total = np.empty((sum(map(len, docs)), 0), np.float32)
     for layer, start, _ in parts:
-        W = kept.columns[start]
+        W = cache.columns[start]
         if layer.name == DOC_TENSOR:
             arrays = read_vectors(layer, docs, False)
             vectors = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
             product = vectors @ W
-            factors = scales(layer, vectors)
+            factors = compute_scales(layer, vectors)
             if factors is not None:
                 product *= factors
         else:
             product = _flatten(layer.predict(docs)) @ W
-        found = found + product if found.size else product
-    return found
+        total = total + product if total.size else product
+    return total
 
 
 def _flatten(output: Any) -> np.ndarray:
@@ -186,8 +189,8 @@ def _flatten(output: Any) -> np.ndarray:
     return output[0] if len(output) == 1 else np.concatenate(output)
 
 
-def _blocks(docs: Sequence[Doc]) -> Iterator[list[Doc]]:
-    """Yield the documents in order, in runs of few tokens; a longer document goes alone."""
+def _group_docs(docs: Sequence[Doc]) -> Iterator[list[Doc]]:
+    """Yield the documents in blocks of at most `_BLOCK_TOKENS`; a longer document is a block of its own."""
     block: list[Doc] = []
     size = 0
     for doc in docs:
@@ -200,11 +203,11 @@ def _blocks(docs: Sequence[Doc]) -> Iterator[list[Doc]]:
         yield block
 
 
-# -- rows of words, kept from batch to batch -----------------------------------------------------------
+# -- the cache of rows of words ------------------------------------------------------------------------
 
 
 class Words:
-    """Words in place of a document: as much of one as layers read that depend on words alone."""
+    """Words in place of a document, for layers that read only attributes of its tokens."""
 
     def __init__(self, vocab: Any, attributes: list[int], values: np.ndarray) -> None:
         self.vocab = vocab
@@ -215,9 +218,9 @@ class Words:
         return len(self._values)
 
     def to_array(self, attributes: Any) -> np.ndarray:
-        """Return the values of attributes, (words,) of one or (words, attributes) of a list, as ``Doc.to_array``."""
+        """Return the values of one attribute (words,) or of a list (words, attributes), as ``Doc.to_array`` does."""
         if isinstance(attributes, list | tuple):
-            columns = [self._column[intify_attr(each)] for each in attributes]
+            columns = [self._column[intify_attr(attribute)] for attribute in attributes]
             return self._values[:, columns]
         return np.ascontiguousarray(self._values[:, self._column[intify_attr(attributes)]])
 
@@ -230,16 +233,18 @@ class _Rows(NamedTuple):
     digests: np.ndarray  # (words,) uint64, of these rows
 
 
-class _Kept:
-    """Rows by the hash of their word, and columns of W, under the same weights; ``lock`` is for those who change it."""
+class _Cache:
+    """Rows by the hash of their word, and columns of W, for the same weights; hold ``lock`` to change it."""
 
     def __init__(
         self, weights: tuple[Any, ...], plan: Plan, W: np.ndarray, lock: threading.Lock
     ) -> None:
         self.weights, self.lock = weights, lock
-        self.places: dict[int, int] = {}
+        self.places: dict[int, int] = {}  # the row of each word, by its hash
         self.used = 0
-        self.whole: bytes | None = None  # digest of the whole tables, which all rows follow
+        self.tables_digest: bytes | None = (
+            None  # of the tables, if all rows are known to be computed from these
+        )
         n_read = 4 * len(plan.hashed) + plan.static
         self.rows = _Rows(
             np.empty((256, len(W)), np.float32),
@@ -248,19 +253,21 @@ class _Kept:
         )
         # transposed, in C order: BLAS multiplies a short text by such a copy faster
         self.columns = {
-            start: np.ascontiguousarray(W[:, start:stop].T) for _, start, stop in plan.of_context
+            start: np.ascontiguousarray(W[:, start:stop].T) for _, start, stop in plan.context_parts
         }
 
     def add(self, keys: list[int], rows: _Rows, tables: list[np.ndarray]) -> bool:
-        """Add words under the lock; return False, and add none, if `whole` would vouch for rows that do not follow it.
+        """Add words, while the lock is held; return False, and add none, if the tables have changed since.
 
-        First the rows are added, then their places, so that a reader never finds a place without a row.
+        The rows are added before their places, so that a reader never finds a place without a row.
         """
-        if self.whole is not None:
+        if self.tables_digest is not None:
             if not np.array_equal(digest_rows(tables, rows.read), rows.digests):
-                return False  # the tables have changed since
-            if self.whole != digest(tables):
-                self.whole = None  # these rows follow other tables than the rest
+                return False
+            if self.tables_digest != digest(tables):
+                self.tables_digest = (
+                    None  # these rows were computed from other tables than the rest
+                )
         used, self.used = self.used, self.used + len(keys)
         if self.used > len(self.rows.table):
             larger = _Rows(*(np.empty((2 * self.used, *a.shape[1:]), a.dtype) for a in self.rows))
@@ -273,37 +280,38 @@ class _Kept:
         return True
 
     def look_up(self, keys: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the table and the place of every key, -1 for one that it lacks."""
-        found = np.array([self.places.get(key, -1) for key in keys])
-        return self.rows.table, found  # in this order: every place has its row
+        """Return the table and the place of every key, -1 for a key that is not cached."""
+        # the places before the table, so that every place has its row
+        places = np.array([self.places.get(key, -1) for key in keys])
+        return self.rows.table, places
 
     def find(self, keys: list[int], tables: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `look_up` does, and -1 for a key whose rows read have changed too."""
-        if len(keys) > _FEW and self._follows(tables, len(set(keys))):
+        """Return what `look_up` returns, but also -1 for a key whose rows in the tables have changed."""
+        if len(keys) > _FEW_TOKENS and self._match_tables(tables, len(set(keys))):
             return self.look_up(keys)
-        _, found = self.look_up(keys)
+        _, places = self.look_up(keys)
         table, read, digests = self.rows
-        used = np.maximum(found, 0)
-        if len(found) > _FEW:
+        used = np.maximum(places, 0)
+        if len(places) > _FEW_TOKENS:
             used = np.flatnonzero(np.bincount(used))
         changed = used[digest_rows(tables, read[used]) != digests[used]]
         if len(changed):
-            found[np.isin(found, changed)] = -1
-        return table, found
+            places[np.isin(places, changed)] = -1
+        return table, places
 
-    def _follows(self, tables: list[np.ndarray], n_words: int) -> bool:
-        """Return whether every row is known to follow the tables; False where finding out costs more than it saves.
+    def _match_tables(self, tables: list[np.ndarray], n_words: int) -> bool:
+        """Remove rows that were not computed from the tables, and return True; False if that costs more than it saves.
 
-        Numbers are digested faster in order than row by row, so that whole tables are digested for a batch of many
-        words. Rows that do not follow them are forgotten.
+        Numbers are digested faster in sequence than row by row, so whole tables are digested for a batch of many words.
         """
         widths = [table.shape[1] for table in tables]
-        hashed = self.rows.read.shape[1] // 4  # four rows are read of each, and one of the vectors
-        n_read = n_words * (4 * sum(widths[:hashed]) + sum(widths[hashed:]))
-        if sum(table.size for table in tables) > _IN_ORDER * n_read:
+        # a word reads four rows of each hashed table, and one of the vectors
+        n_hashed = self.rows.read.shape[1] // 4
+        n_read = n_words * (4 * sum(widths[:n_hashed]) + sum(widths[n_hashed:]))
+        if sum(table.size for table in tables) > _SEQUENTIAL_SPEED * n_read:
             return False
-        whole = digest(tables)
-        if whole == self.whole:
+        tables_digest = digest(tables)
+        if tables_digest == self.tables_digest:
             return True
         if not self.lock.acquire(blocking=False):
             return False  # another thread is adding rows
@@ -313,30 +321,30 @@ class _Kept:
             )
             if stale.any():
                 self.places = {key: i for key, i in self.places.items() if not stale[i]}
-            self.whole = whole
+            self.tables_digest = tables_digest
         finally:
             self.lock.release()
         return True
 
 
 class WordRows:
-    """The rows of one model. A copy of the model begins without any.
+    """The cached rows of one model; a copy of the model begins without any.
 
-    Rows are valid as long as every number they depend on is the same; digests check this at each batch. Words are
-    distinguished by a hash of the attributes that the layers read. The layers themselves make the rows: they get the
+    A row is valid as long as every number that it depends on is the same; digests check this at each batch. Words are
+    distinguished by a hash of the attributes that the layers read. The layers themselves compute the rows: they get the
     new words of a batch instead of a document.
     """
 
     def __init__(self) -> None:
         self._plan: Plan | None = None
-        self._kept: _Kept | None = None
+        self._cache: _Cache | None = None
         self._lock = threading.Lock()
         renew_in_children(self)
 
     def renew(self) -> None:
-        """Start without rows in a forked child if a thread of its parent, which the child lacks, was adding some."""
+        """Start without rows in a forked child if a thread of its parent was adding some, which the child lacks."""
         if self._lock.locked():
-            self._kept, self._lock = None, threading.Lock()
+            self._cache, self._lock = None, threading.Lock()
 
     def __deepcopy__(self, _: Any) -> Self:
         return type(self)()
@@ -353,86 +361,87 @@ class WordRows:
     ) -> list[np.ndarray] | None:
         """Return one array ``(n_tokens, width)`` float32 per document; at least one document has a token.
 
-        ``embeds`` and ``mix`` are the layers of ``model``, which these rows belong to. Returns None for layers that
-        cannot be taken together.
+        ``embeds`` and ``mix`` are the layers of ``model``, which these rows belong to. Returns None if the layers
+        cannot be computed as one operation.
         """
         first = next(doc for doc in docs if len(doc))
         nodes, vectors = list(model.walk()), first.vocab.vectors
         plan = self._plan
         if plan is None or plan.nodes != nodes or plan.vectors is not type(vectors):
-            plan, self._kept = make_plan(nodes, embeds, mix, first), None
+            plan, self._cache = make_plan(nodes, embeds, mix, first), None
             self._plan = plan
             if plan is None:
                 return None
         maxout, norm = plan.maxout, plan.norm
         b = maxout.get_param("b").reshape(-1)
         W = maxout.get_param("W").reshape(len(b), -1)
-        kept = self._find_kept(plan, vectors, W)
+        cache = self._get_cache(plan, vectors, W)
         table, places = b[None], np.zeros(sum(map(len, docs)), np.int64)
-        if plan.of_words:
-            table, places = self._find(plan, kept, first.vocab, docs, W, b)
+        if plan.word_parts:
+            table, places = self._find_rows(plan, cache, docs, W, b)
         n_pieces, gain, shift = maxout.get_dim("nP"), norm.get_param("G"), norm.get_param("b")
         mixed = np.empty((len(places), maxout.get_dim("nO")), np.float32)
         stop = 0
-        for block in _blocks(docs):
+        for block in _group_docs(docs):
             start, stop = stop, stop + sum(map(len, block))
             if stop > start:
-                added = _rows_of_context(plan.of_context, kept, block)
+                added = _compute_context_rows(plan.context_parts, cache, block)
                 here = slice(start, stop)
                 maxout_and_normalize(table, places[here], added, n_pieces, gain, shift, mixed[here])
         bounds = np.cumsum([0, *map(len, docs)]).tolist()
         return [mixed[start:stop] for start, stop in pairwise(bounds)]
 
-    def _find_kept(self, plan: Plan, vectors: Any, W: np.ndarray) -> _Kept:
-        """Return what was kept under the weights as they are now, if anything was."""
+    def _get_cache(self, plan: Plan, vectors: Any, W: np.ndarray) -> _Cache:
+        """Return the cache for the present weights, a new one if they have changed."""
         weights = (
             digest([node.get_param(name) for node, name in plan.weights]),
             [node.get_param("E").shape for node, _ in plan.hashed],
             (vectors.model, vectors.shape) if plan.static else None,
         )
-        kept = self._kept
-        if kept is None or kept.weights != weights:
-            kept = self._kept = _Kept(weights, plan, W, self._lock)
-        return kept
+        cache = self._cache
+        if cache is None or cache.weights != weights:
+            cache = self._cache = _Cache(weights, plan, W, self._lock)
+        return cache
 
-    def _find(
-        self, plan: Plan, kept: _Kept, vocab: Any, docs: Sequence[Doc], W: np.ndarray, b: np.ndarray
+    def _find_rows(
+        self, plan: Plan, cache: _Cache, docs: Sequence[Doc], W: np.ndarray, b: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows (n_rows, width) float32, not to be written to, and which one is each token's (n_tokens,)."""
-        attributes, tables = plan.attributes, plan.tables(vocab.vectors)
+        """Return read-only rows (n_rows, width) float32, and the index of the row of each token (n_tokens,)."""
+        vocab = docs[0].vocab
+        attributes, tables = plan.attributes, plan.get_tables(vocab.vectors)
         values = np.concatenate(
             [doc.to_array(attributes).reshape(-1, len(attributes)) for doc in docs]
         )
         # a weighted sum modulo 2^64: words differ in it unless 64 bits happen to agree
         hashes = (values * _multipliers(len(attributes))).sum(axis=1, dtype=np.uint64)
-        table, places = kept.find(hashes.tolist(), tables)
+        table, places = cache.find(hashes.tolist(), tables)
         if places.min() >= 0:
             return table, places
-        distinct, first, which = np.unique(hashes, return_index=True, return_inverse=True)
+        distinct, first, word_of_token = np.unique(hashes, return_index=True, return_inverse=True)
         keys, values = distinct.tolist(), values[first]
         new = np.flatnonzero(places[first] < 0)
-        read = plan.rows_read(values[new], vocab.vectors)
+        read = plan.find_rows_read(values[new], vocab.vectors)
         digests = digest_rows(tables, read)
-        rows = _rows_of_words(plan, W, b, Words(vocab, attributes, values[new]))
+        rows = _compute_word_rows(plan, W, b, Words(vocab, attributes, values[new]))
         added = False
-        # never waits: another thread is adding rows, and these are few
+        # without waiting for another thread that is adding rows, because these are few
         if self._lock.acquire(blocking=False):
             try:
-                if 4 * rows.shape[1] * (kept.used + len(new)) > _KEPT_BYTES:
-                    kept = self._kept = _Kept(kept.weights, plan, W, self._lock)
-                added = kept.add([keys[i] for i in new], _Rows(rows, read, digests), tables)
+                if 4 * rows.shape[1] * (cache.used + len(new)) > _CACHE_BYTES:
+                    cache = self._cache = _Cache(cache.weights, plan, W, self._lock)
+                added = cache.add([keys[i] for i in new], _Rows(rows, read, digests), tables)
             finally:
                 self._lock.release()
-        table, places = kept.look_up(keys)
-        if added and places.min() >= 0:  # otherwise a place may be one before the tables changed
-            return table, places[which]
-        # nothing can be kept at present: these rows are for these documents alone
-        return _rows_of_words(plan, W, b, Words(vocab, attributes, values)), which
+        table, places = cache.look_up(keys)
+        if added and places.min() >= 0:  # otherwise the row of a place may be of earlier tables
+            return table, places[word_of_token]
+        # the rows cannot be cached now, so they are computed for these documents only
+        return _compute_word_rows(plan, W, b, Words(vocab, attributes, values)), word_of_token
 
 
 @cache
 def _multipliers(n: int) -> np.ndarray:
-    """Return odd numbers of 64 bits for a hash that is a weighted sum, always the same."""
+    """Return n odd numbers of 64 bits for a hash that is a weighted sum; they are the same at each call."""
     return np.random.default_rng(0).integers(0, 2**63, n, np.uint64) * np.uint64(2) + np.uint64(1)
 
 
@@ -440,11 +449,11 @@ def _multipliers(n: int) -> np.ndarray:
 
 _EPSILON = np.float32(1e-8)  # as thinc's ``layernorm`` adds to the variance
 _LANES = 64
-_FOLDED = 8  # lanes that are left of a row before they become one number
+_FOLDED_LANES = 8  # that the lanes of a row are folded into before they become one number
 _FACTOR = np.uint32(2654435761)  # odd, so that a change of any number changes its lane
 _LONG_FACTOR = np.uint64(11400714819323198485)
-# high bits also count where they are low: otherwise an even number of changed signs in a lane would cancel out, and so
-# would as many doubled numbers as a power of two
+# High bits are also added to low ones: otherwise an even number of changed signs in a lane would cancel out, and so
+# would a power of two of doubled numbers.
 _SHIFT = np.uint32(15)
 
 
@@ -458,14 +467,15 @@ def digest(arrays: list[Any]) -> bytes:
 
 def digest_rows(tables: list[np.ndarray], read: np.ndarray) -> np.ndarray:
     """Return for each word a digest (words,) uint64 of the rows ``read`` (words, rows) of the tables."""
-    found = np.zeros(len(read), np.uint64)
+    digests = np.zeros(len(read), np.uint64)
     if tables:
-        _digest_rows(found, tuple(table.view(np.uint32) for table in tables), read)
-    return found
+        _digest_rows(digests, tuple(table.view(np.uint32) for table in tables), read)
+    return digests
 
 
 @njit
 def _digest(lanes: Any, array: Any) -> None:
+    """Add a flat float32 array to the lanes of a digest."""
     words = array.view(np.uint32)
     whole = len(words) - len(words) % _LANES
     for i in range(0, whole, _LANES):
@@ -477,17 +487,18 @@ def _digest(lanes: Any, array: Any) -> None:
 
 
 @njit
-def _digest_rows(found: Any, tables: Any, read: Any) -> None:
+def _digest_rows(digests: Any, tables: Any, read: Any) -> None:
+    """Fill ``digests`` as `digest_rows` does, from tables that are viewed as uint32."""
     width = 0
     for table in tables:
         width = max(width, table.shape[1])
-    lanes = np.zeros(-(-width // _FOLDED) * _FOLDED, np.uint32)
-    folded = np.empty(_FOLDED, np.uint32)
-    for i in range(len(found)):
+    lanes = np.zeros(-(-width // _FOLDED_LANES) * _FOLDED_LANES, np.uint32)
+    folded = np.empty(_FOLDED_LANES, np.uint32)
+    for i in range(len(digests)):
         lanes[:] = 0
         start = 0
         for table in tables:
-            # one of the vectors of the pipeline, which come last
+            # four rows, but one of the vectors of the pipeline, which come last
             stop = min(start + 4, read.shape[1])
             for k in range(start, stop):
                 if read[i, k] >= 0:
@@ -497,42 +508,42 @@ def _digest_rows(found: Any, tables: Any, read: Any) -> None:
                         lanes[j] = (lanes[j] + (word ^ (word >> _SHIFT))) * _FACTOR
             start = stop
         folded[:] = 0
-        for first in range(0, len(lanes), _FOLDED):
-            for j in range(_FOLDED):
+        for first in range(0, len(lanes), _FOLDED_LANES):
+            for j in range(_FOLDED_LANES):
                 folded[j] = folded[j] * _FACTOR + lanes[first + j]
         total = np.uint64(0)
-        for j in range(_FOLDED):
+        for j in range(_FOLDED_LANES):
             total = total * _LONG_FACTOR + np.uint64(folded[j])
-        found[i] = total
+        digests[i] = total
 
 
 @njit(fastmath={"contract", "reassoc", "nsz"})
 def maxout_and_normalize(
     table: Any, places: Any, added: Any, n_pieces: int, gain: Any, shift: Any, out: Any
 ) -> None:
-    """Fill ``out`` with gain (m - mean(m)) / sd(m) + shift, where m_j is the largest of piece j of the sum.
+    """Fill ``out`` with gain (m - mean(m)) / sd(m) + shift, where m_j is the largest of the pieces of output j.
 
-    The sum of token t is row ``places[t]`` of ``table`` (rows, outputs times pieces) plus ``added[t]``, or the row
-    alone where ``added`` (tokens, outputs times pieces) has no columns. ``gain``, ``shift`` (outputs,) and ``out``
-    (tokens, outputs) are float32 like both. The sums of a token are read once, while they are in the nearest cache.
+    The pieces of token t are row ``places[t]`` of ``table`` (rows, outputs times pieces), plus ``added[t]`` if
+    ``added`` (tokens, outputs times pieces) has columns. All are float32, as are ``gain`` and ``shift`` (outputs,) and
+    ``out`` (tokens, outputs). The sums of a token are used while they are in the nearest cache.
     """
     n_out = out.shape[1]
     sums = np.empty(table.shape[1], table.dtype)
     for t in range(len(places)):
         word = table[places[t]]
         if added.shape[1]:
-            own = added[t]
+            context = added[t]
             for j in range(len(sums)):
-                sums[j] = word[j] + own[j]
+                sums[j] = word[j] + context[j]
         else:
             for j in range(len(sums)):
                 sums[j] = word[j]
         row = out[t]
         for j in range(n_out):
-            most = sums[j * n_pieces]
+            largest = sums[j * n_pieces]
             for k in range(1, n_pieces):
-                most = max(most, sums[j * n_pieces + k])
-            row[j] = most
+                largest = max(largest, sums[j * n_pieces + k])
+            row[j] = largest
         mean = np.float32(0)
         for j in range(n_out):
             mean += row[j]

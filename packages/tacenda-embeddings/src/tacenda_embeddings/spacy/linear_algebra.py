@@ -2,13 +2,13 @@
 
 On a CPU thinc multiplies with BLIS. With the BLAS of NumPy (OpenBLAS, or Accelerate on a Mac), spaCy's default tagger
 ran about twice as fast, and a pipeline of tagger, parser and entity recognizer 1.5 times as fast
-(docs/results/spacy-pipelines.md). In a configuration:
+(docs/results/spacy-pipelines.md). In the configuration of a pipeline:
 
     [nlp]
     after_pipeline_creation = {"@callbacks":"tacenda.numpy_blas.v1"}
 
-It works for any pipeline, with our layers or without. Weights and saved files stay the same, and results differ only by
-rounding. BLIS uses one thread; ``OMP_NUM_THREADS`` sets how many OpenBLAS uses.
+It works for any pipeline, with or without layers of Tacenda. Weights and saved files stay the same, and results differ
+only by rounding. BLIS uses one thread; ``OMP_NUM_THREADS`` sets how many OpenBLAS uses.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _OPERATIONS = NumpyOps(use_blis=False)
 
 
 def uses_numpy_blas() -> Callable[[Any], Any]:
-    """Make the callback that ``[nlp] after_pipeline_creation`` names: `use_numpy_blas`."""
+    """Return `use_numpy_blas`, as the factory of the callback that ``[nlp] after_pipeline_creation`` names."""
     return use_numpy_blas
 
 
@@ -32,20 +32,21 @@ def use_numpy_blas(nlp: Any) -> Any:
 
     Components added later are not switched.
     """
+    # not at the top: an entry point of spaCy imports this module, which may import spaCy and thinc only
     from tacenda.spacy.component import note_requirement
 
     note_requirement(nlp, "tacenda-embeddings")
     for _, component in nlp.components:
         model = getattr(component, "model", None)
         if isinstance(model, Model):
-            on_numpy_blas(model)
+            switch_to_numpy_blas(model)
     return nlp
 
 
-def on_numpy_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
-    """Make a layer, and all within it, multiply with NumPy's BLAS; return it.
+def switch_to_numpy_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
+    """Switch a layer and all layers in it to NumPy's BLAS, and return it.
 
-    Operations for a GPU or of thinc-apple-ops stay as they are.
+    Layers that compute on a GPU or with thinc-apple-ops stay as they are.
     """
     for node in layer.walk():
         if type(node.ops) is NumpyOps:

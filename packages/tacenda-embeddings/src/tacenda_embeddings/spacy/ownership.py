@@ -25,9 +25,7 @@ class _Reader(NamedTuple):
 
     position: int  # in the pipeline
     name: str
-    upstream: (
-        str | None
-    )  # the component that it listens to; None reads whatever vectors the document has
+    upstream: str | None  # the component that it listens to; None if it reads any vectors
 
 
 def check_ownership(nlp: Any, component: Any) -> None:
@@ -45,11 +43,8 @@ def check_ownership(nlp: Any, component: Any) -> None:
     here = next((i for i, (_, pipe) in enumerate(pipeline) if pipe is component), None)
     if here is None:
         return
-    name, readers, writers = (
-        pipeline[here][0],
-        _find_readers(pipeline, target),
-        _find_writers(nlp, target),
-    )
+    name = pipeline[here][0]
+    readers, writers = _find_readers(pipeline, target), _find_writers(nlp, target)
     # a reader after another writer, even a disabled one, may be meant to read what that one writes
     components = [(n, _writes(nlp.get_pipe_meta(n), pipe, target)) for n, pipe in nlp.components]
     first_writer = next((i for i, (_, writes) in enumerate(components) if writes), len(components))
@@ -74,13 +69,13 @@ def _check_listeners(
 ) -> None:
     """Raise ConfigurationError if a listener would read in ``Doc.tensor`` what it does not listen to.
 
-    It depends on the position of the component that it listens to:
+    The component at ``here`` may write ``Doc.tensor`` depending on what a listener listens to:
 
-    =======================  ======================================================================
-    the component at `here`  no component between the two may overwrite ``Doc.tensor``
-    before it                it must not overwrite ``Doc.tensor``, nor add columns for this listener
-    after it                 no restriction: that component writes ``Doc.tensor`` afterwards
-    =======================  ======================================================================
+    =====================  ==============================================================================
+    the component itself   if no component between the two overwrites ``Doc.tensor``
+    an earlier component   if it appends columns, and the listener has read before or counts these columns
+    a later component      always: that component writes ``Doc.tensor`` afterwards
+    =====================  ==============================================================================
     """
     name = pipeline[here][0]
     for reader in readers:

@@ -74,9 +74,8 @@ class Target:
         n_columns = present.shape[1]
         columns = self._read_columns(doc, n_columns)
         start, stop = columns.pop(owner, [n_columns, n_columns])
-        end = (
-            start + rows.shape[1]
-        )  # the model that wrote our earlier columns may have had another width
+        # the model that wrote our earlier columns may have had another width
+        end = start + rows.shape[1]
         for span in columns.values():
             if span[0] >= stop:
                 span[:] = [bound + end - stop for bound in span]

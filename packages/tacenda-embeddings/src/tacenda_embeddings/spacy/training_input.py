@@ -57,28 +57,10 @@ def warn_of_mismatch(
 ) -> bool:
     """Warn of components that were trained on the vectors of another model.
 
-    A layer without a record gets one of ``fingerprint``. So does a layer that was trained further after a warning: it
-    has learned to use the new vectors. Every other layer is announced once for its weights.
-
-    Parameters
-    ----------
-    readings
-        The inputs that take the vectors of ``model``.
-    fingerprint
-        The fingerprint of ``model``.
-    model
-        A fitted embedder.
-    giver
-        The owner of ``model``, as the warning calls it.
-
-    Returns
-    -------
-    Whether all layers were compared or recorded: False if one has no weights yet.
-
-    Raises
-    ------
-    ConfigurationError
-        A record is damaged.
+    A layer without a record gets one of ``fingerprint``, which is that of ``model``. So does a layer that was trained
+    further after a warning, because it has learned to use the new vectors. ``giver`` names the owner of ``model`` in
+    the warning. Returns False if a layer has no weights yet, so that it could be neither compared nor recorded. Raises
+    ConfigurationError if a record is damaged.
     """
     complete = True
     mismatched: dict[str, float] = {}  # the lowest cosine of each component

@@ -8,7 +8,7 @@ morpheme, have no vector. In a configuration, one section names the model:
     @callbacks = "tacenda.use_vectors.v1"
     source = "FOLDER"
 
-This module imports spaCy and what spaCy needs; the model is loaded at need.
+This module imports only spaCy and its dependencies; everything else is imported when a model is loaded.
 """
 
 import shutil
@@ -38,20 +38,21 @@ NAME = "tacenda.MorphologicalVectors.v1"
 USE, CHECK = "tacenda.use_vectors.v1", "tacenda.check_vectors.v1"
 FOLDER = "morphological_vectors"
 
-_WITH_ADDED = b"TACENDA VECTORS\x01"  # how the bytes of a model begin that are followed by words that were added
-_OUTSIDE = "\ue000" * 8  # letters for private use: no word of any vocabulary
+#: The first bytes of `MorphologicalVectors.to_bytes` if words were added to the model.
+_MAGIC_WITH_ADDED = b"TACENDA VECTORS\x01"
+_UNKNOWN_WORD = "\ue000" * 8  # letters for private use, which no vocabulary has
 
-#: Words outside the vocabulary whose vectors are kept; some 15 MB at a width of 100.
-_KEPT_WORDS = 20_000
+#: Words outside the vocabulary whose vectors are cached; some 15 MB at a width of 100.
+_CACHED_WORDS = 20_000
 
 
 def morphological_vectors() -> Callable[[Any], "MorphologicalVectors"]:
-    """Make the factory that ``[nlp.vectors]`` names; the model comes from `use_vectors` or from a saved pipeline."""
+    """Return the factory that ``[nlp.vectors]`` names; `use_vectors` or a saved pipeline sets the model."""
     return lambda vocab: MorphologicalVectors(strings=vocab.strings)
 
 
 def uses_vectors(source: str) -> Callable[[Any], Any]:
-    """Make the callback that ``[initialize.before_init]`` names: `use_vectors` with the model in a folder."""
+    """Return the callback that ``[initialize.before_init]`` names: `use_vectors` with the model in a folder."""
 
     def before_init(nlp: Any) -> Any:
         """Give the pipeline its vectors, and record them in the layers that will be trained on them."""
@@ -66,14 +67,14 @@ def uses_vectors(source: str) -> Callable[[Any], Any]:
 
 
 def checks_vectors() -> Callable[[Any], Any]:
-    """Make the callback that a pipeline with these vectors names in ``[nlp] after_creation``.
+    """Return the callback that a pipeline with these vectors names in ``[nlp] after_creation``.
 
     spaCy loads the pipeline of ``[initialize] vectors``, and one that components are sourced from, into the vocabulary
-    of another, and reports no more than that it has no vectors (W112) where those are of another kind.
+    of another pipeline. If the vectors of that one are of another class, spaCy warns only that there are none (W112).
     """
 
     def after_creation(nlp: Any) -> Any:
-        """Tell the vectors which pipeline reads them. Raises ConfigurationError for vectors of another kind."""
+        """Tell the vectors which pipeline reads them. Raises ConfigurationError for vectors of another class."""
         if not isinstance(nlp.vocab.vectors, MorphologicalVectors):
             _fail(
                 "the word vectors of this pipeline come from a model, and a pipeline with an ordinary table of vectors "
@@ -109,7 +110,7 @@ def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
 
 
 def word_model(source: Any) -> Any:
-    """Return the fitted model whose vectors `use_vectors` takes; raise what it raises."""
+    """Return the fitted model of a ``source`` of `use_vectors`; raises the same errors."""
     from tacenda.spacy import sources
 
     model = sources.load(source, "embedders", "token embeddings", "transform")
@@ -130,14 +131,14 @@ def _fail(message: str) -> NoReturn:
 class MorphologicalVectors(BaseVectors):
     """Vectors of a fitted model, by the hash of a token's text.
 
-    ``data`` has a row for each word of the model's vocabulary, and ``key2row`` gives its place. A word without a row
-    has a vector too, unless the model knows none of its morphemes: ``vectors[key]`` and `get_batch` make it. A token
-    merged from several words has the mean of their vectors. All vectors have one length, a mean square of 1, so that
-    frequent words do not drown out the others in ``Doc.vector`` and in layers. The pipeline's ``strings`` turn hashes
-    into words; without a ``model`` there are no vectors.
+    ``data`` has a row for each word of the model's vocabulary, and ``key2row`` is its number. A word without a row has
+    a vector too, unless the model knows none of its morphemes: ``vectors[key]`` and `get_batch` compute it. A token
+    merged from several words has the mean of their vectors. All vectors have the same length, a mean square of 1, so
+    that frequent words do not dominate in ``Doc.vector`` and in layers. The pipeline's ``strings`` turn hashes into
+    words. Without a ``model`` there are no vectors.
 
-    The vector of a word that the model knows cannot be changed. A word that it does not know can be given one, as spaCy
-    does for merged tokens: `add` puts it into a row after the model's rows, and it is saved with them.
+    The vector of a word that the model knows cannot be changed. A word that it does not know can get one, as spaCy does
+    for merged tokens: `add` puts it into a row after the model's rows, and it is saved with them.
     """
 
     attr = ORTH
@@ -145,40 +146,42 @@ class MorphologicalVectors(BaseVectors):
 
     def __init__(self, *, strings: Any = None, model: Any = None) -> None:
         self.strings = StringStore() if strings is None else strings
-        # an unpickled vocabulary hands its vectors a store of strings that it then replaces
+        # when a vocabulary is unpickled, it passes a store of strings to its vectors, and then replaces it
         self._pickled_strings: Any = None
         self.name: str | None = "tacenda_vectors"
         self._ops: Any = NumpyOps()
         self._nlp: Callable[[], Any] = _return_none
         self.clear()
         if model is not None:
-            self._set(model)
+            self._set_model(model)
 
     def clear(self) -> None:
-        """Have no model, and no vectors."""
+        """Remove the model and all vectors."""
         self.model: Any = None
         self._fingerprint: Fingerprint | None = None
-        self._compared = False  # whether the layers that read the vectors were trained on these
+        self._compared = (
+            False  # whether the layers that read the vectors have been compared with the model
+        )
         self._survey: Any = None  # of the tokens that layers ask for, until it is over
         # the row of every listed word, by its hash, in the order of the rows
         self.key2row: dict[int, int] = {}
         self._n_fitted = 0  # rows of the model's vocabulary; after them come words that were added
         # vectors of words without a row, in host memory; zeros for a word that has none
-        self._others: dict[int, Any] = {}
+        self._cached_vectors: dict[int, Any] = {}
         # (rows, width) float32, where ``_ops`` has its arrays
         self.data: Any = self._ops.alloc2f(0, 0)
 
     def take(self, source: Any) -> "MorphologicalVectors":
-        """Take a model, or the one in a folder; raise what `use_vectors` raises."""
-        self._set(word_model(source))
+        """Set the model to a fitted one, or to the one in a folder; raises the errors of `use_vectors`."""
+        self._set_model(word_model(source))
         return self
 
-    def _set(self, model: Any) -> None:
-        """Make a table of the vocabulary of a model."""
+    def _set_model(self, model: Any) -> None:
+        """Set a fitted model, and compute the table of its vocabulary."""
         from tacenda.spacy.documents import TokenSurvey
 
         self.clear()
-        # its options and what it has learned so far: a later fit of the same object makes other vectors than these
+        # a copy, because a later fit of the same object would change its vectors, but not the table
         self.model = copy(model)
         self._survey = TokenSurvey(model, "the word vectors")
         vocabulary = model.vocabulary
@@ -187,8 +190,8 @@ class MorphologicalVectors(BaseVectors):
         self.key2row = {int(self.strings.add(word)): row for row, word in enumerate(words)}
         self._n_fitted = len(self.key2row)
         self.data = self._ops.asarray2f(model.scaled_vectors(words), dtype="float32")
-        # what a model prepares for the first word outside its vocabulary belongs to loading it, not to the first text
-        model.scaled_vectors([_OUTSIDE])
+        # the model prepares for words outside its vocabulary now and not at the first text
+        model.scaled_vectors([_UNKNOWN_WORD])
 
     # -- the pipeline that reads the vectors ----------------------------------------------------------
 
@@ -200,7 +203,7 @@ class MorphologicalVectors(BaseVectors):
         return self._fingerprint
 
     def serve(self, nlp: Any) -> None:
-        """Take ``nlp`` for the pipeline that reads these vectors, unless another one does."""
+        """Record ``nlp`` as the pipeline that reads these vectors, unless another one does."""
         if self._nlp() is None:
             self._nlp = weakref.ref(nlp)
 
@@ -215,22 +218,22 @@ class MorphologicalVectors(BaseVectors):
     # -- the table, as ``spacy.vectors.Vectors`` has it -----------------------------------------------
 
     def find(self, *, key: Any = None, keys: Any = None, row: Any = None, rows: Any = None) -> Any:
-        """Return rows of keys (-1 for a word without one), or keys of rows, as ``Vectors.find``."""
+        """Return rows of keys (-1 for a word without a row), or keys of rows, as ``Vectors.find`` does."""
         if sum(each is not None for each in (key, keys, row, rows)) != 1:
             _fail("find takes one of key, keys, row and rows: give exactly one")
         if key is not None:
-            return self._row(key)
+            return self._find_row(key)
         if keys is not None:
-            return self._ops.xp.asarray([self._row(each) for each in keys], dtype="i")
-        by_row = list(self.key2row)
+            return self._ops.xp.asarray([self._find_row(k) for k in keys], dtype="i")
+        listed = list(self.key2row)
         if row is not None:
-            return by_row[row]
-        return self._ops.xp.asarray([by_row[each] for each in rows], dtype="uint64")
+            return listed[row]
+        return self._ops.xp.asarray([listed[r] for r in rows], dtype="uint64")
 
     def most_similar(
         self, queries: Any, *, batch_size: int = 1024, n: int = 1, sort: bool = True
     ) -> tuple[Any, Any, Any]:
-        """Return keys, rows and cosines (queries, n) of the nearest listed words, as ``Vectors.most_similar``."""
+        """Return keys, rows and cosines (queries, n) of the nearest words with a row, as ``Vectors.most_similar``."""
         xp = self._ops.xp
         table = self.data[: self.n_keys]
         table = table / xp.maximum(xp.linalg.norm(table, axis=1, keepdims=True), 1e-12)
@@ -243,10 +246,10 @@ class MorphologicalVectors(BaseVectors):
             best = xp.argsort(-cosines, axis=1)[:, :n]
             rows.append(best)
             scores.append(xp.take_along_axis(cosines, best, axis=1))
-        found = xp.vstack(rows) if rows else xp.zeros((0, n), dtype="i")
-        keys = xp.asarray(list(self.key2row), dtype="uint64")[found]
+        best_rows = xp.vstack(rows) if rows else xp.zeros((0, n), dtype="i")
+        keys = xp.asarray(list(self.key2row), dtype="uint64")[best_rows]
         best_scores = xp.vstack(scores) if scores else xp.zeros((0, n), dtype="f")
-        return keys, found, xp.around(best_scores, decimals=4)
+        return keys, best_rows, xp.around(best_scores, decimals=4)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -255,7 +258,7 @@ class MorphologicalVectors(BaseVectors):
 
     @property
     def size(self) -> int:
-        """The count of numbers in ``data``."""
+        """The number of entries of ``data``."""
         return int(self.data.size)
 
     @property
@@ -270,7 +273,7 @@ class MorphologicalVectors(BaseVectors):
 
     @property
     def is_full(self) -> bool:
-        """False: there is room for another word, because `add` makes it."""
+        """Always False, because `add` makes room for another word."""
         return False
 
     def keys(self) -> Any:
@@ -292,18 +295,18 @@ class MorphologicalVectors(BaseVectors):
         return iter(self.key2row)
 
     def to_ops(self, ops: Any) -> None:
-        """Move the table, and all that `get_batch` will give, to a device."""
+        """Move the table, and all arrays that `get_batch` will return, to a device."""
         self.data = ops.asarray2f(self._ops.to_numpy(self.data), dtype="float32")
         self._ops = ops
 
     # -- one word, or many -------------------------------------------------------------------------
 
-    def _row(self, key: Any) -> int:
+    def _find_row(self, key: Any) -> int:
         """Return the row of a string or hash, or -1."""
         return self.key2row.get(int(get_string_id(key)), -1)
 
-    def _text(self, key: Any) -> str:
-        """Return the text of a string or hash; an empty one for a hash that no store has."""
+    def _find_text(self, key: Any) -> str:
+        """Return the text of a string or hash; an empty string for a hash that no store has."""
         if isinstance(key, str):
             return key
         for strings in (self.strings, self._pickled_strings):
@@ -312,22 +315,22 @@ class MorphologicalVectors(BaseVectors):
         return ""
 
     def __contains__(self, key: Any) -> bool:
-        """Return whether there is a vector: for a word whose morphemes, or some of them, the model knows."""
-        if self._row(key) >= 0:
+        """Return whether a word has a vector, because it has a row or the model knows one of its morphemes."""
+        if self._find_row(key) >= 0:
             return True
-        return self.model is not None and bool(self._vectors_of([key])[0].any())
+        return self.model is not None and bool(self._impute([key])[0].any())
 
     def __getitem__(self, key: Any) -> Any:
         """Return the vector of a string or hash (width,). Raises KeyError where `__contains__` says no."""
-        row = self._row(key)
+        row = self._find_row(key)
         if row >= 0:
             return self.data[row].copy()
         if key not in self:
             raise KeyError(key)
-        return self._ops.asarray1f(self._vectors_of([key])[0])
+        return self._ops.asarray1f(self._impute([key])[0])
 
     def get_batch(self, keys: Iterable[Any]) -> Any:
-        """Return vectors (keys, width) float32; zeros for what has none.
+        """Return vectors (keys, width) float32; zeros for a word without a vector.
 
         Raises ConfigurationError for an array of hashes, which is how layers ask, if there is no model.
         """
@@ -340,97 +343,102 @@ class MorphologicalVectors(BaseVectors):
         if not self._compared and self.model is not None:
             self.compare_readers()
         listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
-        if survey := self._survey:  # another thread may end it meanwhile
-            survey.count(filter(str.strip, map(self._text, listed)))
+        survey = self._survey
+        if survey:  # another thread may set the attribute to None meanwhile
+            survey.count(filter(str.strip, map(self._find_text, listed)))
             if survey.is_over:
                 self._survey = None
-        found = self._ops.alloc2f(len(listed), self.vectors_length)
-        rows = [self._row(key) for key in listed]
+        vectors = self._ops.alloc2f(len(listed), self.vectors_length)
+        rows = [self._find_row(key) for key in listed]
         seen = [i for i, row in enumerate(rows) if row >= 0]
-        found[seen] = self.data[[rows[i] for i in seen]]
+        vectors[seen] = self.data[[rows[i] for i in seen]]
         unseen = [i for i, row in enumerate(rows) if row < 0]
         if self.model is not None and unseen:
-            given = self._vectors_of([listed[i] for i in unseen])
-            found[unseen] = self._ops.asarray2f(given, dtype="float32")
-        return found
+            imputed = self._impute([listed[i] for i in unseen])
+            vectors[unseen] = self._ops.asarray2f(imputed, dtype="float32")
+        return vectors
 
-    def _vectors_of(self, keys: list[Any]) -> Any:
-        """Return the vectors of words without a row (words, width), made once for every word."""
-        kept, ids = self._others, [int(get_string_id(key)) for key in keys]
-        texts = {i: self._text(key) for i, key in zip(ids, keys, strict=True) if i not in kept}
-        if len(kept) + len(texts) > _KEPT_WORDS:
-            kept = {}
-            texts = {i: self._text(key) for i, key in zip(ids, keys, strict=True)}
-        # a hash without a text may get one later
-        new = {i: text.split() for i, text in texts.items() if text}
-        if new:
-            kept.update(zip(new, self._make(list(new.values())), strict=True))
-            self._others = kept
-        nothing = np.zeros(self.vectors_length, np.float32)
-        return np.stack([kept.get(i, nothing) for i in ids])
+    def _impute(self, keys: list[Any]) -> Any:
+        """Return the vectors of words without a row (words, width), from a cache."""
+        cached, ids = self._cached_vectors, [int(get_string_id(key)) for key in keys]
+        new = {i: key for i, key in zip(ids, keys, strict=True) if i not in cached}
+        if len(cached) + len(new) > _CACHED_WORDS:
+            cached, new = {}, dict(zip(ids, keys, strict=True))
+        texts = {i: self._find_text(key) for i, key in new.items()}
+        # a hash without a text is not cached, because it may get one later
+        words = {i: text.split() for i, text in texts.items() if text}
+        if words:
+            cached.update(zip(words, self._compute_means(list(words.values())), strict=True))
+            self._cached_vectors = cached
+        zeros = np.zeros(self.vectors_length, np.float32)
+        return np.stack([cached.get(i, zeros) for i in ids])
 
-    def _make(self, texts: list[list[str]]) -> Any:
-        """Return the mean of the vectors of the words of every text (texts, width), zeros for one without words."""
-        made = np.zeros((len(texts), self.vectors_length), np.float32)
+    def _compute_means(self, texts: list[list[str]]) -> Any:
+        """Return the mean of the vectors of the words of every text (texts, width); zeros for a text without words."""
+        means = np.zeros((len(texts), self.vectors_length), np.float32)
         lengths = np.array([len(text) for text in texts])
-        full = np.flatnonzero(lengths)
-        if len(full):
+        filled = np.flatnonzero(lengths)
+        if len(filled):
             vectors = self.model.scaled_vectors([word for text in texts for word in text])
-            starts = (np.cumsum(lengths) - lengths)[full]
-            made[full] = np.add.reduceat(vectors, starts, axis=0) / lengths[full, None]
-        return made
+            starts = (np.cumsum(lengths) - lengths)[filled]
+            means[filled] = np.add.reduceat(vectors, starts, axis=0) / lengths[filled, None]
+        return means
 
     @contextmanager
     def memory_zone(self, mem: Any = None) -> Iterator[Any]:
-        """Forget at its end the words that came within it, as ``nlp.memory_zone`` asks of a vocabulary's parts."""
-        model, before, n_keys = self.model, self._others, self.n_keys
-        self._others = {}
+        """Remove the words that were added or cached within the zone at its end, for ``nlp.memory_zone``."""
+        model, cached, n_keys = self.model, self._cached_vectors, self.n_keys
+        self._cached_vectors = {}
         try:
             yield mem
         finally:
             if self.model is model:
-                self._others = before
+                self._cached_vectors = cached
                 while self.n_keys > n_keys:
                     self.key2row.popitem()
 
     # -- words that the model does not know -----------------------------------------------------------
 
     def add(self, key: Any, *, vector: Any = None, row: Any = None) -> int:
-        """Give a word that has no vector one, and return its row, or -1 for a vector of zeros, which gives it none.
+        """Set the vector of a word that the model does not know, and return its row.
 
-        Raises ConfigurationError for a word that has a vector, which is what the model says, and for ``row``.
+        A new word with a vector of zeros gets no row, and -1 is returned. Raises ConfigurationError for a word that has
+        a vector of the model, for a vector of another width, and for ``row``.
         """
         if row is not None or vector is None:
             _fail(
                 f"the vectors {NAME} choose the row of a new word themselves: give vector, not row"
             )
-        given = self._ops.asarray1f(vector, dtype="float32")
-        if given.shape != (self.vectors_length,):
+        vector = self._ops.asarray1f(vector, dtype="float32")
+        if vector.shape != (self.vectors_length,):
             _fail(
-                f"the vectors {NAME} have {self.vectors_length} columns, not {given.shape}: give one of that width"
+                f"the vectors {NAME} have {self.vectors_length} columns, not {vector.shape}: give one of that width"
             )
-        place = self._row(key)
+        place = self._find_row(key)
         if place < self._n_fitted and key in self:
             _fail(
                 f"the vectors {NAME} of words that the model knows cannot be changed: use spaCy's own vectors instead "
                 "(tacenda embed export, then spacy init vectors)"
             )
-        if place < 0 and not given.any():
+        if place < 0 and not vector.any():
             return -1
         if place < 0:
             place = self.n_keys
             if place == len(self):
                 self.resize((max(100, int(1.3 * len(self))), self.vectors_length))
             self.key2row[int(self.strings.add(key) if isinstance(key, str) else key)] = place
-        self.data[place] = given
+        self.data[place] = vector
         return place
 
     def __setitem__(self, key: Any, vector: Any) -> None:
-        """Do what `add` does."""
+        """Set the vector of a word, as `add` does."""
         self.add(key, vector=vector)
 
     def resize(self, shape: tuple[int, int], inplace: bool = False) -> list[tuple[int, int]]:
-        """Make room for more words, and return no removed ones. Raises ConfigurationError for less room."""
+        """Make room for more words, and return an empty list of removed ones.
+
+        Raises ConfigurationError for another width, or fewer rows than there are words.
+        """
         rows, width = shape
         if rows < self.n_keys or width != self.vectors_length:
             _fail(
@@ -452,49 +460,52 @@ class MorphologicalVectors(BaseVectors):
     # -- to disk and back --------------------------------------------------------------------------
 
     def _list_added(self) -> dict[str, list[float]]:
-        """Return the vectors of words that were added, by the word."""
+        """Return the vectors of words that were added, by word."""
         added = list(self.key2row.items())[self._n_fitted :]
-        return {self._text(key): self.data[row].tolist() for key, row in added}
+        return {self._find_text(key): self.data[row].tolist() for key, row in added}
 
     def _add_all(self, added: dict[str, list[float]]) -> None:
         for word, vector in added.items():
             self.add(word, vector=vector)
 
     def to_bytes(self, **kwargs: Any) -> bytes:
-        """Return the model as an artifact in one piece, and words that were added after it; empty without a model."""
+        """Return the model and the words that were added to it; no bytes without a model."""
         if self.model is None:
             return b""
         added = self._list_added()
         artifact = bytes(self.model.to_artifact().to_bytes())
-        return _WITH_ADDED + bytes(srsly.msgpack_dumps([artifact, added])) if added else artifact
+        if not added:
+            return artifact
+        return _MAGIC_WITH_ADDED + bytes(srsly.msgpack_dumps([artifact, added]))
 
     def from_bytes(self, data: bytes, **kwargs: Any) -> "MorphologicalVectors":
-        """Take back what `to_bytes` gave, which may be no model."""
+        """Load the model and the added words from the bytes of `to_bytes`, and return the vectors."""
         if not data:
             self.clear()
             return self
-        if data.startswith(_WITH_ADDED):
-            artifact, added = srsly.msgpack_loads(data.removeprefix(_WITH_ADDED))
+        if data.startswith(_MAGIC_WITH_ADDED):
+            artifact, added = srsly.msgpack_loads(data.removeprefix(_MAGIC_WITH_ADDED))
             self.take(artifact)._add_all(added)
         else:
             self.take(data)
         return self
 
     def to_disk(self, path: str | Path, **kwargs: Any) -> None:
-        """Save into the folder ``morphological_vectors`` of the vocabulary's."""
+        """Save into the subfolder ``morphological_vectors`` of ``path``, the folder of the vocabulary."""
         folder = Path(path) / FOLDER
         if self.model is None:
             shutil.rmtree(folder, ignore_errors=True)
             return
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save(folder / "model")
+        cfg: dict[str, Any] = {"name": self.name}
         added = self._list_added()
-        srsly.write_json(
-            folder / "cfg.json", {"name": self.name, **({"added": added} if added else {})}
-        )
+        if added:
+            cfg["added"] = added
+        srsly.write_json(folder / "cfg.json", cfg)
 
     def from_disk(self, path: str | Path, **kwargs: Any) -> "MorphologicalVectors":
-        """Load what `to_disk` saved; nothing where there is nothing."""
+        """Load the model that `to_disk` saved, if there is one, and return the vectors."""
         from tacenda.spacy.component import read_cfg
 
         folder = Path(path) / FOLDER
@@ -505,13 +516,13 @@ class MorphologicalVectors(BaseVectors):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle with the store of strings, which the vocabulary pickles too, so that both stay one."""
+        """Pickle the store of strings too, which stays the same object as that of a vocabulary pickled with it."""
         strings = self.strings if self._pickled_strings is None else self._pickled_strings
         return _unpickle, (strings, self.name, self.to_bytes())
 
 
 def _return_none() -> None:
-    """Stand for a pipeline that is not there."""
+    """Return None, in place of a weak reference to a pipeline."""
 
 
 def _unpickle(strings: Any, name: str | None, data: bytes) -> MorphologicalVectors:

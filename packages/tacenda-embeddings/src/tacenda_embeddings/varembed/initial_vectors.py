@@ -1,6 +1,6 @@
-"""Vectors of words and morphemes from co-occurrence counts, word2vec, given vectors, or chance.
+"""Vectors of words and morphemes from co-occurrence counts, word2vec, given vectors, or random numbers.
 
-They are all that a `SumEmbed` is, and where the training of a `VarEmbed` starts.
+They are all of a `SumEmbed`, and the start of the training of a `VarEmbed`.
 """
 
 from __future__ import annotations
@@ -23,31 +23,29 @@ from tacenda.offsets import runs
 from tacenda.progress import announce
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.varembed.morphemes import Inventory
-from tacenda_embeddings.varembed.settings import (
-    SumEmbedAdvanced,
-    VarEmbedSettings,
-    WordVectorSettings,
-)
+from tacenda_embeddings.varembed.settings import WordVectorSettings
 
 Float32 = npt.NDArray[np.float32]
 
-# words to each side that are counted, without training and with it; fewer tell more of syntax, 10 of topics
+# `Factorization.window` and `Factorization.length_power` without training and with it. Few words tell more about
+# syntax, 10 about topics. At unit length, rare words say as much about their morphemes as frequent ones; training needs
+# to know which words are certain.
 _WINDOW, _TRAINED_WINDOW = 5, 10
-# of lengths: at unit length, rare words say as much of their morphemes as frequent ones. Training needs to know which
-# words are certain, and columns of similar size: there the singular values have the same power
-_POWER, _TRAINED_POWER = 1.0, 0.5
-_OVERSAMPLING = 20
-_POWERS = 3  # power iterations of the randomized factorization
-# which block is the transpose of each: the window's counts are symmetric, before and after are a pair
+_LENGTH_POWER, _TRAINED_LENGTH_POWER = 1.0, 0.5
+_TRAINED_VALUE_POWER = 0.5  # training needs columns of similar size
+
+_OVERSAMPLING = 20  # columns of the randomized factorization on top of the width
+_POWER_ITERATIONS = 3  # of the randomized factorization
+# The position of the transpose of each matrix of `balance_counts`: the window's is symmetric, the others are a pair.
 _TRANSPOSES = (0, 2, 1)
-_NEGLIGIBLE = 1e-6  # of the largest squared singular value: rounding
+_ROUNDING_SHARE = 1e-6  # a smaller share of the largest squared singular value is rounding
 _CG_STEPS = 30
-_RANDOM = 0.1  # standard deviation of a random start
-_RATIO = 0.3  # pieces for every word type (section 3.1: 14,000 for 48,986)
+_RANDOM_STD = 0.1  # standard deviation of a random start
+_MORPHEMES_PER_TYPE = 0.3  # section 3.1: 14,000 for 48,986
 _RIDGE, _NGRAM_RIDGE = 10.0, 100.0  # of the regression of morphemes; a word has many n-grams
 _WORD2VEC_EPOCHS = 5
-_COUNTING: Final = 256 << 20  # bytes for counting; the rest goes to a file
-_ENTRIES: Final = 1 << 20  # of a block of rows
+_COUNTING_BYTES: Final = 256 << 20  # of memory for counting; further counts go to a file
+_ENTRIES_PER_BLOCK: Final = 1 << 20  # of a block of rows
 
 
 class Start(NamedTuple):
@@ -59,20 +57,53 @@ class Start(NamedTuple):
     ridge: float  # of the regression that found the morphemes
 
 
+class Factorization(NamedTuple):
+    """Options of `factorize_counts`."""
+
+    window: int  # words to each side that are counted
+    adjacent: float  # weight of the words directly before and after
+    length_power: float  # every vector is divided by this power of its length
+    value_power: float  # power of the singular values
+
+    @classmethod
+    def for_sums(cls, adjacent: float, value_power: float) -> Self:
+        """Return options for vectors that are not trained further."""
+        return cls(_WINDOW, adjacent, _LENGTH_POWER, value_power)
+
+    @classmethod
+    def for_training(cls, adjacent: float) -> Self:
+        """Return options for vectors that a language model is trained from."""
+        return cls(_TRAINED_WINDOW, adjacent, _TRAINED_LENGTH_POWER, _TRAINED_VALUE_POWER)
+
+
 def find_start(
     settings: WordVectorSettings,
     corpus: Corpus,
     counts: npt.NDArray[np.int64],
-    given: Float32 | None,
+    factorization: Factorization,
+    given: Float32 | None = None,
+    source: str = "counts",
 ) -> Start:
-    """Segment the vocabulary, and return the vectors of its words (see `initial_words`) and morphemes.
+    """Segment the vocabulary and find vectors of its words and morphemes.
 
-    ``counts`` (types,) say how well each word is known.
+    Parameters
+    ----------
+    counts
+        (types,) occurrences of each word: its vector is the nearer to the sum of its morphemes the fewer there are.
+    given
+        (types, width) vectors to use instead of a ``source``; a row of zeros says nothing about its word.
+    source
+        ``"counts"``, factorized with ``factorization``; ``"word2vec"``; or ``"random"``.
+
+    Raises
+    ------
+    ConfigurationError
+        ``given`` has another shape or is not finite, or a package that an option needs is missing.
     """
     advanced, vocabulary = settings.advanced, corpus.vocabulary
-    n_morphemes = advanced.n_morphemes or max(1, round(_RATIO * len(vocabulary)))
+    n_morphemes = advanced.n_morphemes or max(1, round(_MORPHEMES_PER_TYPE * len(vocabulary)))
     inventory = Inventory.learn(vocabulary, settings.segmenter, n_morphemes, advanced.base)
-    words = initial_words(settings, corpus, given)
+    words = _find_words(corpus, settings.width, settings.seed, factorization, given, source)
     ridge = _NGRAM_RIDGE if settings.segmenter == "ngrams" else _RIDGE
     # the square root balances the many rare words, which tell morphemes apart, with the few frequent
     # ones, which are known best
@@ -82,87 +113,76 @@ def find_start(
     return Start(inventory, words, morphemes, ridge)
 
 
-def initial_words(settings: WordVectorSettings, corpus: Corpus, given: Float32 | None) -> Float32:
-    """Return initial vectors of the vocabulary (types, width), of root mean square 1 (0.1 for a random start).
-
-    ``given`` (types, width) replaces what the options say; a row of zeros says nothing about its word. Raises
-    ConfigurationError if it has another shape, or if gensim is needed and not installed.
-    """
-    shape = (len(corpus.vocabulary), settings.width)
-    trained = isinstance(settings, VarEmbedSettings)
-    start = settings.start if isinstance(settings, VarEmbedSettings) else "counts"
-    if given is None and start == "random":
-        drawn = np.random.default_rng([settings.seed, 2]).standard_normal(shape, np.float32)
-        return drawn * np.float32(_RANDOM)
-    if given is not None:
-        found = np.array(given, np.float32)
-        if found.shape != shape or not np.isfinite(found).all():
-            raise ConfigurationError(
-                f"the vectors to start from have shape {found.shape}; they must be finite and {shape}, "
-                "a row for every type of the vocabulary"
-            )
-    elif start == "counts":
-        advanced = settings.advanced
-        window, power = (_TRAINED_WINDOW, _TRAINED_POWER) if trained else (_WINDOW, _POWER)
-        of_values = advanced.power if isinstance(advanced, SumEmbedAdvanced) else None
-        found = factorize_counts(
-            corpus, settings.width, window, settings.seed, advanced.start_adjacent, power, of_values
-        )
-    else:
-        found = _word2vec(corpus, settings.width, settings.seed)
-    size = float(np.sqrt(np.mean(np.square(found, dtype=np.float64))))
-    return found * np.float32(1 / size) if size > 0 else found
-
-
-def factorize_counts(
+def _find_words(
     corpus: Corpus,
     width: int,
-    window: int,
     seed: int,
-    adjacent: float = 0.0,
-    power: float = 0.5,
-    of_values: float | None = None,
+    factorization: Factorization,
+    given: Float32 | None,
+    source: str,
 ) -> Float32:
+    """Return initial vectors of the vocabulary (types, width), of root mean square 1 (0.1 if they are random)."""
+    shape = (len(corpus.vocabulary), width)
+    if given is not None:
+        words = np.array(given, np.float32)
+        if words.shape != shape or not np.isfinite(words).all():
+            raise ConfigurationError(
+                f"the vectors to start from have shape {words.shape}; they must be finite and {shape}, "
+                "a row for every type of the vocabulary"
+            )
+    elif source == "random":
+        drawn = np.random.default_rng([seed, 2]).standard_normal(shape, np.float32)
+        return drawn * np.float32(_RANDOM_STD)
+    elif source == "counts":
+        words = factorize_counts(corpus, width, seed, factorization)
+    else:
+        words = _train_word2vec(corpus, width, seed)
+    size = float(np.sqrt(np.mean(np.square(words, dtype=np.float64))))
+    return words * np.float32(1 / size) if size > 0 else words
+
+
+def factorize_counts(corpus: Corpus, width: int, seed: int, options: Factorization) -> Float32:
     """Return vectors (types, width) from a factorization of co-occurrence counts (Stratos et al. 2015).
 
-    Let C_ij be the counts within ``window`` words to both sides, a word at distance d counting
-    (window - d + 1) / window, with row sums r_i and column sums c_j. The matrix sqrt(C_ij) / (r_i c_j)^{1/4}
-    tells of topics. The same matrix of how often j stands directly after i, and directly before i, tells of
-    syntax. The three matrices side by side, the latter two times ``adjacent``, are U S V^T.
+    Let C_ij be the counts within the window to both sides, a word at distance d counting (window - d + 1) / window,
+    with row sums r_i and column sums c_j. The matrix sqrt(C_ij) / (r_i c_j)^{1/4} tells about topics. The same matrices
+    of how often j is directly after i, and directly before i, tell about syntax. The three matrices side by side, the
+    latter two times ``adjacent``, are U S V^T.
 
-    The vectors are U S^p, p the ``power``, turned at random: an LSTM and a sigmoid work on each column by
-    itself, and the first singular vectors would be large everywhere, the last ones hardly anything. Each vector is
-    divided by its length to the same power. Frequent words are thirty times as long as rare ones: where nothing is
-    done about it, the morphemes are theirs alone. Then the power of the singular values becomes ``of_values`` where
-    it is given: the smaller it is, the less the first of them decide which words are similar. Columns without a
-    singular value are zero.
+    The vectors are the rows of U S^p, p the ``length_power``, each divided by its length to the power p: frequent words
+    are thirty times as long as rare ones, and would determine the morphemes alone. Then the power of S becomes
+    ``value_power``: the smaller it is, the less the first singular values decide which words are similar.
+
+    The columns are rotated at random, because an LSTM and a sigmoid treat each column by itself, and the first singular
+    vectors are large everywhere, the last ones nearly zero. Columns without a singular value are zero.
     """
     types = len(corpus.vocabulary)
-    vectors = np.zeros((types, width), np.float32)
-    blocks, n = balance_counts(corpus, window, adjacent), min(width, types)
-    transposes = [blocks[i] for i in _TRANSPOSES[: len(blocks)]]
-    # Randomized subspace iteration. M M^T = sum of block times transpose, so the subspace is turned without M^T ever
-    # being formed.
+    n = min(width, types)
+    matrices = balance_counts(corpus, options.window, options.adjacent)
+    transposes = [matrices[i] for i in _TRANSPOSES[: len(matrices)]]
+    # Randomized subspace iteration. M M^T is the sum of matrix times transpose, so M^T is never formed.
     rng = np.random.default_rng([seed, 3])
     Q = rng.standard_normal((types, min(n + _OVERSAMPLING, types)), np.float32)
-    for _ in range(_POWERS + 1):
-        Q = np.linalg.qr(sum(a @ (b @ Q) for a, b in zip(blocks, transposes, strict=True)))[0]
+    for _ in range(_POWER_ITERATIONS + 1):
+        Q = np.linalg.qr(sum(a @ (b @ Q) for a, b in zip(matrices, transposes, strict=True)))[0]
     gram = sum(np.asarray((b @ Q).T @ (b @ Q), np.float64) for b in transposes)
-    squares, turned = np.linalg.eigh(gram)
+    squares, vectors = np.linalg.eigh(gram)
     largest = np.argsort(-squares)[:n]
-    squares = np.where(squares > _NEGLIGIBLE * squares.max(), squares, 0)[largest]
-    U, S = Q @ turned[:, largest].astype(np.float32), np.sqrt(squares).astype(np.float32)
-    turn = np.linalg.qr(np.random.default_rng([seed, 4]).standard_normal((len(S), len(S))))[0]
-    scaled = U * S**power
-    scaled /= np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1e-12) ** power
-    if of_values is not None:
-        scaled *= np.where(S > 0, S, 1) ** (of_values - power)
-    vectors[:, : len(S)] = scaled @ turn.astype(np.float32)
-    return vectors
+    squares = np.where(squares > _ROUNDING_SHARE * squares.max(), squares, 0)[largest]
+    U, S = Q @ vectors[:, largest].astype(np.float32), np.sqrt(squares).astype(np.float32)
+    scaled = U * S**options.length_power
+    lengths = np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1e-12)
+    scaled /= lengths**options.length_power
+    scaled *= np.where(S > 0, S, 1) ** (options.value_power - options.length_power)
+    square = np.random.default_rng([seed, 4]).standard_normal((len(S), len(S)))
+    rotation = np.linalg.qr(square)[0].astype(np.float32)
+    words = np.zeros((types, width), np.float32)
+    words[:, : len(S)] = scaled @ rotation
+    return words
 
 
-def _word2vec(corpus: Corpus, width: int, seed: int) -> Float32:
-    """Train CBOW vectors with gensim's defaults in one thread; types that the text lacks have zeros."""
+def _train_word2vec(corpus: Corpus, width: int, seed: int) -> Float32:
+    """Train CBOW vectors (types, width) with gensim's defaults in one thread; types that the text lacks have zeros."""
     try:
         from gensim.models import Word2Vec
     except ImportError as error:
@@ -172,14 +192,8 @@ def _word2vec(corpus: Corpus, width: int, seed: int) -> Float32:
         ) from error
     announce("word2vec: training the initial vectors")
     words = corpus.vocabulary.words
-    by_id = np.array(words, dtype=object)
-
-    class Sentences:  # gensim iterates once per epoch
-        def __iter__(self) -> Iterator[list[str]]:
-            return (list(by_id[ids]) for ids in corpus)
-
-    how: dict[str, Any] = {"vector_size": width, "min_count": 1, "workers": 1}
-    trained = Word2Vec(Sentences(), **how, epochs=_WORD2VEC_EPOCHS, seed=seed + 1).wv
+    options: dict[str, Any] = {"vector_size": width, "min_count": 1, "workers": 1}
+    trained = Word2Vec(_Sentences(corpus), **options, epochs=_WORD2VEC_EPOCHS, seed=seed + 1).wv
     vectors = np.zeros((len(words), width), np.float32)
     for i, word in enumerate(words):
         if word in trained.key_to_index:
@@ -187,30 +201,41 @@ def _word2vec(corpus: Corpus, width: int, seed: int) -> Float32:
     return vectors
 
 
+class _Sentences:
+    """The sentences of a corpus as lists of words, which gensim iterates over once per epoch."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+        self._words = np.array(corpus.vocabulary.words, dtype=object)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return (list(self._words[ids]) for ids in self._corpus)
+
+
 def fit_morphemes(
     inventory: Inventory, words: Float32, weights: npt.NDArray[np.float64], ridge: float
 ) -> Float32:
-    """Return morpheme vectors (morphemes, width) whose sums are nearest to the word vectors (types, width).
+    """Fit morpheme vectors (morphemes, width), float32, whose sums are nearest to the word vectors (types, width).
 
-    By ridge regression with conjugate gradients; ``weights`` (types,) say how much each word counts.
+    This is a ridge regression in which word i has the weight ``weights[i]`` (types,). With A the incidence of morphemes
+    in words, conjugate gradients solve (A^T W A + ridge I) X = A^T W words for all columns at once.
     """
-    # conjugate gradients on (A^T W A + ridge I) X = A^T W words, all columns at once, each with its own step
     A = inventory.incidence
     W = weights.astype(np.float32)[:, None]
     At = A.T.tocsr()
     X = np.zeros((len(inventory), words.shape[1]), np.float32)
     R = np.asarray(At @ (W * words), np.float32)
-    P, size = R.copy(), np.square(R).sum(0)
-    floor = 1e-10 * np.maximum(size, 1e-30)
+    P, squares = R.copy(), np.square(R).sum(0)
+    tolerance = 1e-10 * np.maximum(squares, 1e-30)
     for _ in range(_CG_STEPS):
         product = At @ (W * (A @ P)) + np.float32(ridge) * P
-        step = size / np.maximum((P * product).sum(0), 1e-30)
+        step = squares / np.maximum((P * product).sum(0), 1e-30)  # one for each column
         X += step * P
         R -= step * product
-        before, size = size, np.square(R).sum(0)
-        if (size <= floor).all():
+        previous, squares = squares, np.square(R).sum(0)
+        if (squares <= tolerance).all():
             break
-        P = R + size / np.maximum(before, 1e-30) * P
+        P = R + squares / np.maximum(previous, 1e-30) * P
     return X
 
 
@@ -218,7 +243,7 @@ def fit_morphemes(
 
 
 class StoredRows:
-    """A sparse float32 matrix (rows, columns), written and read in blocks of rows; in files where it is large."""
+    """A sparse float32 matrix (rows, columns), written and read in blocks of rows; a large one is in files."""
 
     def __init__(self, n_columns: int, blocks: Iterable[scipy.sparse.csr_array]) -> None:
         self._entries = stack(
@@ -232,41 +257,38 @@ class StoredRows:
         self.shape = len(self._entries.indptr) - 1, n_columns
 
     def blocks(self) -> Iterator[tuple[int, scipy.sparse.csr_array]]:
-        """Yield blocks of rows, each with the number of its first row."""
-        for first, last in runs(self._entries.indptr, _ENTRIES):
+        """Yield the number of the first row of each block, and the block."""
+        for first, last in runs(self._entries.indptr, _ENTRIES_PER_BLOCK):
             yield first, _as_csr(self._entries.rows(first, last), self.shape[1])
-            _forget(self._entries)
+            _forget_pages(self._entries)
 
     def __matmul__(self, dense: Float32) -> Float32:
         """Multiply by (columns, width)."""
         dense = np.ascontiguousarray(dense)
         return np.concatenate([block @ dense for _, block in self.blocks()])
 
-    def scale(
-        self, rows: Float32, columns: Float32, factor: float = 1.0, *, turned: bool = False
-    ) -> Self:
-        """Return sqrt(x_ij) rows_i columns_j factor; where ``turned``, of a transpose x_ji, and transposed likewise."""
+    def scale(self, rows: Float32, columns: Float32, factor: float = 1.0) -> Self:
+        """Return the matrix of sqrt(x_ij) rows_i columns_j factor, for ``rows`` (rows,) and ``columns`` (columns,)."""
+        return type(self)(self.shape[1], self._scale_blocks(rows, columns, np.float32(factor)))
 
-        def blocks() -> Iterator[scipy.sparse.csr_array]:
-            for first, block in self.blocks():
-                here = slice(first, first + block.shape[0])
-                lengths = np.diff(block.indptr)
-                if turned:
-                    inner, outer = rows[block.indices], np.repeat(columns[here], lengths)
-                else:
-                    inner, outer = np.repeat(rows[here], lengths), columns[block.indices]
-                block.data = np.sqrt(block.data) * inner * outer * np.float32(factor)
-                yield block
-
-        return type(self)(self.shape[1], blocks())
-
-    def quarter_roots(self) -> list[Float32]:
-        """Return the sums of rows and of columns to the power of -1/4."""
-        of_rows, of_columns = (np.zeros(n, np.float32) for n in self.shape)
+    def _scale_blocks(
+        self, rows: Float32, columns: Float32, factor: np.float32
+    ) -> Iterator[scipy.sparse.csr_array]:
+        """Yield the blocks of `scale`."""
         for first, block in self.blocks():
-            of_rows[first : first + block.shape[0]] = block.sum(axis=1)
-            np.add.at(of_columns, block.indices, block.data)
-        return [np.maximum(sums, 1e-12) ** np.float32(-0.25) for sums in (of_rows, of_columns)]
+            by_row = np.repeat(rows[first : first + block.shape[0]], np.diff(block.indptr))
+            # the factors of row and column first: so the result for a transpose is the exact transpose
+            block.data = np.sqrt(block.data) * (by_row * columns[block.indices]) * factor
+            yield block
+
+    def quarter_roots(self) -> tuple[Float32, Float32]:
+        """Return the sums of rows (rows,) and of columns (columns,) to the power of -1/4."""
+        row_sums, column_sums = (np.zeros(n, np.float32) for n in self.shape)
+        for first, block in self.blocks():
+            row_sums[first : first + block.shape[0]] = block.sum(axis=1)
+            np.add.at(column_sums, block.indices, block.data)
+        power = np.float32(-0.25)
+        return np.maximum(row_sums, 1e-12) ** power, np.maximum(column_sums, 1e-12) ** power
 
 
 def balance_counts(corpus: Corpus, window: int, adjacent: float) -> list[StoredRows]:
@@ -276,25 +298,25 @@ def balance_counts(corpus: Corpus, window: int, adjacent: float) -> list[StoredR
     symmetric. Unless ``adjacent`` is 0, two more follow, times ``adjacent``: of the words directly before each, and
     its transpose.
 
-    A text is counted forwards and backwards: the circle of its words read backwards has every matrix of counts
-    transposed, so that both a matrix and its transpose are there row by row, and no more than a block of rows is
-    ever in memory.
+    A text is counted forwards and backwards: the circular stream read backwards has the transpose of every matrix of
+    counts. So both a matrix and its transpose can be read row by row, and only a block of rows is in memory at a time.
     """
     forwards, backwards = (
-        LaggedCounts.from_corpus(each, n_lags=window, memory_budget=_COUNTING)
+        LaggedCounts.from_corpus(each, n_lags=window, memory_budget=_COUNTING_BYTES)
         for each in (corpus, _Backwards(corpus))
     )
     weights = [np.float32((window - d + 1) / window) for d in range(1, window + 1)]
-    near = _sum([(lags, weights) for lags in (forwards.lags, backwards.lags)])
+    near = _sum_counts([(lags, weights) for lags in (forwards.lags, backwards.lags)])
     rows, columns = near.quarter_roots()
-    found = [near.scale(rows, columns)]
+    balanced = [near.scale(rows, columns)]
     if adjacent > 0:
-        one = [np.float32(1)]
-        before, after = (_sum([(each.lags[:1], one)]) for each in (forwards, backwards))
+        before, after = (
+            _sum_counts([(counts.lags[:1], [np.float32(1)])]) for counts in (forwards, backwards)
+        )
         rows, columns = before.quarter_roots()
-        found.append(before.scale(rows, columns, adjacent))
-        found.append(after.scale(rows, columns, adjacent, turned=True))
-    return found
+        balanced.append(before.scale(rows, columns, adjacent))
+        balanced.append(after.scale(columns, rows, adjacent))
+    return balanced
 
 
 class _Backwards:
@@ -310,25 +332,27 @@ class _Backwards:
         return self._corpus.stream(n_tokens, backwards=True)
 
 
-def _sum(groups: Sequence[tuple[Sequence[Counts], Sequence[np.float32]]]) -> StoredRows:
-    """Return the sum of square matrices of counts, each times its weight: first of each group, then of the groups."""
-    every = [lag for lags, _ in groups for lag in lags]
-    n = len(every[0].indptr) - 1
+_WeightedLags = tuple[Sequence[Counts], Sequence[np.float32]]
+"""Square matrices of counts, and the weight of each in a sum."""
 
-    def blocks() -> Iterator[scipy.sparse.csr_array]:
-        for first, last in runs(np.sum([lag.indptr for lag in every], axis=0), _ENTRIES):
-            sums = (
-                reduce(
-                    add,
-                    (_as_csr(lag.rows(first, last), n) * w for lag, w in zip(*group, strict=True)),
-                )
-                for group in groups
-            )
-            yield reduce(add, sums)
-            for lag in every:
-                _forget(lag)
 
-    return StoredRows(n, blocks())
+def _sum_counts(groups: Sequence[_WeightedLags]) -> StoredRows:
+    """Return the weighted sum of matrices of counts, first within each group, then over the groups."""
+    return StoredRows(len(groups[0][0][0].indptr) - 1, _sum_blocks(groups))
+
+
+def _sum_blocks(groups: Sequence[_WeightedLags]) -> Iterator[scipy.sparse.csr_array]:
+    """Yield the blocks of `_sum_counts`."""
+    matrices = [lag for lags, _ in groups for lag in lags]
+    n_columns = len(matrices[0].indptr) - 1
+    for first, last in runs(np.sum([lag.indptr for lag in matrices], axis=0), _ENTRIES_PER_BLOCK):
+        sums = []
+        for lags, weights in groups:
+            blocks = [_as_csr(lag.rows(first, last), n_columns) for lag in lags]
+            sums.append(reduce(add, (b * w for b, w in zip(blocks, weights, strict=True))))
+        yield reduce(add, sums)
+        for lag in matrices:
+            _forget_pages(lag)
 
 
 def _as_csr(counts: Counts, n_columns: int) -> scipy.sparse.csr_array:
@@ -337,6 +361,7 @@ def _as_csr(counts: Counts, n_columns: int) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(parts, shape=(len(counts.indptr) - 1, n_columns))
 
 
-def _forget(counts: Counts) -> None:
+def _forget_pages(counts: Counts) -> None:
+    """Let the system reuse the memory of counts that are mapped from a file."""
     forget_pages(counts.indices)
     forget_pages(counts.data)

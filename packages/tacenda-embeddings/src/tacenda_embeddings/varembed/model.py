@@ -3,11 +3,12 @@
     b_w ~ Bernoulli(sigma(sum of u_m over the morphemes m of w))     (eq 1)
     x_{t+1} ~ softmax(V h_t),   h_t = LSTM(b_{x_t}, h_{t-1})          (eqs 6-7)
 
-Binary word vectors b are latent. Their posterior is approximated by independent Bernoullis, whose logits are
-the word vectors; words that are rare stay near their prior, and a word never seen has its prior's logits.
+Binary word vectors b are latent. Their posterior is approximated by independent Bernoullis, whose logits are the word
+vectors. Rare words stay near their prior, and an unseen word has the logits of its prior.
 
-`SumEmbed` has the paper's baseline's sums of morphemes, from counts and without a network. Both are static embedders:
-they have a vector for any word with at least one known morpheme, the same in every context.
+`SumEmbed` adds the vectors of morphemes, as the baseline of the paper does, but learns them from counts and without a
+network. Both are static embedders: they have a vector for any word with at least one known morpheme, the same in every
+context.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tacenda.fitting import Resume
 from tacenda.forks import cached_property
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary, not_a_string, token_list
-from tacenda_embeddings.varembed.initial_vectors import find_start
+from tacenda_embeddings.varembed.initial_vectors import Factorization, find_start
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import (
     OUTPUTS,
@@ -47,18 +48,20 @@ Vectors = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.floating[Any]]
 S = TypeVar("S", bound=WordVectorSettings)
 
-_CACHE = 20_000  # unseen words that are remembered before they are forgotten; some 15 MB of vectors
-_LINES = 4096  # of a file, written at a time
+_CACHED_WORDS = 20_000  # unseen words whose vectors are cached; some 15 MB
+_LINES_PER_WRITE = 4096
 
 
 class FittedWords(Arrays):
-    """Vectors of the words and morphemes; only a cache changes after construction."""
+    """The vectors of words and morphemes; immutable except for its caches."""
 
     inventory: Inventory
-    # the posterior's logits (VarEmbed) or whole vectors (SumEmbed)
+    # logits of the posterior (VarEmbed) or whole vectors (SumEmbed)
     words: Float32[Array, "types width"]
     morphemes: Float32[Array, "morphemes width"]  # the base first, zeros if the model has none
-    trained: Bool[Array, "types"]  # whether the training text has the word; others count as unseen
+    trained: Bool[
+        Array, "types"
+    ]  # whether the training text has the word; if not, it counts as unseen
 
     @cached_property
     def prior(self) -> Vectors:
@@ -67,7 +70,7 @@ class FittedWords(Arrays):
 
     @cached_property
     def unknown(self) -> Vectors:
-        """The vector (width,) of a morpheme never seen: the mean of those that a single word has."""
+        """The vector (width,) of an unseen morpheme, the mean of the morphemes that only one word has."""
         rare = np.flatnonzero(self.inventory.type_counts() == 1)
         rare = rare[rare > 0]
         if not len(rare):
@@ -75,52 +78,53 @@ class FittedWords(Arrays):
         return np.asarray(self.morphemes[rare].mean(0, dtype=np.float64), np.float32)
 
     @cached_property
-    def _rows(self) -> dict[str, int]:
+    def _cached_rows(self) -> dict[str, int]:
         return {}
 
     @cached_property
-    def _made(self) -> dict[str, Vectors]:
+    def _cached_vectors(self) -> dict[str, Vectors]:
         return {}
 
     def look_up(self, words: Sequence[str], prior: bool) -> Vectors:
-        """Return vectors as they were fitted, (words, width): own ones, or the sums of the morphemes."""
-        found = np.empty((len(words), self.words.shape[1]), np.float32)
-        rows = np.fromiter(map(self._row, words), np.int64, len(words))
+        """Return the fitted vectors of words (words, width); with ``prior``, the sums of the morphemes of all words."""
+        vectors = np.empty((len(words), self.words.shape[1]), np.float32)
+        rows = np.fromiter(map(self._find_row, words), np.int64, len(words))
         seen = rows >= 0
-        found[seen] = (self.prior if prior else self.words)[rows[seen]]
+        vectors[seen] = (self.prior if prior else self.words)[rows[seen]]
         for i in np.flatnonzero(~seen).tolist():
-            found[i] = self._impute(words[i])
-        return found
+            vectors[i] = self._impute(words[i])
+        return vectors
 
     def knows(self, word: str) -> bool:
         """Return whether a word was trained, or has a morpheme that was."""
-        return self._row(word) >= 0 or bool(self._impute(word).any())
+        return self._find_row(word) >= 0 or bool(self._impute(word).any())
 
-    def _row(self, word: str) -> int:
-        """Return the row of a word that was trained, or -1."""
-        row = self._rows.get(word)
+    def _find_row(self, word: str) -> int:
+        """Return the row of a word that was trained, or -1. Raises CorpusError if it is not a string."""
+        row = self._cached_rows.get(word)
         if row is None:
             if not isinstance(word, str):
                 raise not_a_string(word)
             vocabulary = self.inventory.vocabulary
             row = vocabulary.id_of(word) if word in vocabulary else -1
-            row = row if row >= 0 and self.trained[row] else -1
-            if len(self._rows) >= _CACHE + len(vocabulary):
-                self._rows.clear()
-            self._rows[word] = row
+            if row >= 0 and not self.trained[row]:
+                row = -1
+            if len(self._cached_rows) >= _CACHED_WORDS + len(vocabulary):
+                self._cached_rows.clear()
+            self._cached_rows[word] = row
         return row
 
     def _impute(self, word: str) -> Vectors:
-        """Return the logits of the prior of a word without a row of its own; zeros if none of its pieces is known."""
-        vector = self._made.get(word)
+        """Return the vector of an unseen word (width,), the sum of its morphemes; zeros if it has no known one."""
+        vector = self._cached_vectors.get(word)
         if vector is None:
             ids, n_unknown = self.inventory.morphemes(word)
             vector = self.morphemes[ids].sum(0) + np.float32(n_unknown) * self.unknown
             if self.inventory.shared_ids.issuperset(ids.tolist()):
                 vector = np.zeros_like(vector)
-            if len(self._made) >= _CACHE:
-                self._made.clear()
-            self._made[word] = vector
+            if len(self._cached_vectors) >= _CACHED_WORDS:
+                self._cached_vectors.clear()
+            self._cached_vectors[word] = vector
         return vector
 
 
@@ -139,7 +143,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
     def _finish(
         self, learned: FittedWords, corpus: Corpus, figure: dict[str, Any], **more: Any
     ) -> Self:
-        """Take what was learned from a corpus, and note what it came from."""
+        """Set what was learned from a corpus, and record facts about the corpus."""
         self.learned, self._vocabulary = learned, corpus.vocabulary
         self.fitted_on = {
             "n_tokens": int(corpus.n_tokens),
@@ -160,7 +164,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
 
     @property
     def inventory(self) -> Inventory:
-        """The morphemes, and how words are cut into them. Raises NotFittedError."""
+        """The morphemes of the words, and their segmenter. Raises NotFittedError."""
         return self._learned(self.learned).inventory
 
     @property
@@ -173,14 +177,14 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
         return self.inventory.pieces(word)
 
     def knows(self, word: str) -> bool:
-        """Return whether a word was seen, or one of its morphemes was: others have no vector. Raises NotFittedError."""
+        """Return whether a word has a vector, because it or one of its morphemes was seen. Raises NotFittedError."""
         return self._learned(self.learned).knows(word)
 
     def transform(self, sentences: Iterable[Sequence[str]]) -> list[Vectors]:
-        """Return the vectors of every token of every sentence; they do not depend on the sentence.
+        """Return the vectors of every token, one float32 array (tokens, width) for each sentence.
 
-        One float32 array (tokens, width) for each token list. Raises NotFittedError, and CorpusError for a sentence or
-        a token of the wrong type.
+        They do not depend on the sentence. Raises NotFittedError, and CorpusError for a sentence or a token of the
+        wrong type.
         """
         texts = [token_list(sentence) for sentence in sentences]
         rows = self.vectors(word for text in texts for word in text)
@@ -190,17 +194,16 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
     def vectors(self, words: Iterable[str], *, prior: bool = False) -> Vectors:
         """Return one vector for every word, (words, width) float32. Raises NotFittedError.
 
-        A word without a known morpheme has no vector, and a row of zeros. With ``prior``, vectors are made from
-        the morphemes even of words that were seen (the paper's "morphemes only").
+        The row of a word without a known morpheme is zeros. With ``prior``, the vectors of words that were seen are
+        computed from their morphemes too (the paper's "morphemes only").
         """
         return self._learned(self.learned).look_up(token_list(words), prior)
 
     def scaled_vectors(self, words: Iterable[str]) -> Vectors:
-        """Return `vectors` at one length, a mean square of 1 in every row; zeros stay.
+        """Return `vectors` scaled to a mean square of 1 in every row; rows of zeros stay zeros.
 
-        Frequent words are certain of their bits and therefore long, by a factor of twenty and more. Where
-        vectors are added up (the mean of a document) or weighted by a trained layer, they would drown out
-        the others.
+        The bits of frequent words are certain, so their vectors are longer, by a factor of 20 and more. They would
+        dominate sums, such as the mean of a document, and trained layers.
         """
         rows = self.vectors(words)
         squares = np.square(rows).mean(axis=1, keepdims=True)
@@ -209,19 +212,24 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
     def save_word2vec(
         self, path: str | os.PathLike[str], words: Iterable[str] = (), *, scaled: bool = True
     ) -> int:
-        """Write the text format of word2vec, for ``spacy init vectors`` and others; return how many words.
+        """Write a file in the text format of word2vec, as ``spacy init vectors`` reads it; return the number of words.
 
-        The first line holds the number of words and of columns; every other line is a word and its numbers. Words
-        with whitespace in them, which cannot be written, and special types are left out.
+        The first line has the numbers of words and of columns; every other line is a word and its numbers. Words that
+        contain whitespace, which the format does not allow, and special types are left out.
 
         Parameters
         ----------
         path
-            The file, which appears only when it is complete. Raises DataError if it cannot be written.
+            The file, which appears only when it is complete.
         words
             Words to write in addition to the vocabulary, seen or not. Words that have no vector are left out.
         scaled
-            Whether to write `scaled_vectors`, as trained layers want them, or `vectors`.
+            Whether to write `scaled_vectors`, which suit trained layers, or `vectors`.
+
+        Raises
+        ------
+        DataError
+            The file cannot be written.
         """
         vectors = self.scaled_vectors if scaled else self.vectors
         chosen = [
@@ -236,8 +244,8 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
                 whole.open("w", encoding="utf-8", errors="replace") as file,
             ):
                 file.write(f"{len(chosen)} {self.width}\n")
-                for i in range(0, len(chosen), _LINES):
-                    part = chosen[i : i + _LINES]
+                for i in range(0, len(chosen), _LINES_PER_WRITE):
+                    part = chosen[i : i + _LINES_PER_WRITE]
                     for word, row in zip(part, vectors(part).tolist(), strict=True):
                         file.write(f"{word} {' '.join(f'{value:.6g}' for value in row)}\n")
         except OSError as error:
@@ -264,7 +272,7 @@ class MorphologicalEmbedder(Estimator, Generic[S]):
 
 
 class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
-    """Word vectors with a morphological prior, for words seen and unseen.
+    """Word vectors with a morphological prior, for seen and unseen words.
 
     Examples
     --------
@@ -297,7 +305,7 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         ----------
         text
             The training text: a `Corpus`, the `Path` of a file with a sentence per line, a string, or token
-            lists. Its vocabulary decides which words have their own vectors.
+            lists. The words of its vocabulary get their own vectors.
         valid
             Held-out text, in the same vocabulary; training stops when it no longer improves, and the best
             parameters are kept.
@@ -314,8 +322,8 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         CorpusError
             ``valid`` has another vocabulary.
         ConfigurationError
-            A package or a device that an option asks for is missing, ``vectors`` do not fit, or training needs more
-            memory than there is.
+            A package or a device that an option needs is missing, ``vectors`` have another shape or are not finite, or
+            training needs more memory than there is.
         PluginUnavailableError
             Torch is not installed.
         DivergenceError
@@ -337,8 +345,9 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
             corpus.vocabulary.require_same(valid.vocabulary, "the held-out text")
         held_out = None if valid is None else as_corpus(valid, corpus.vocabulary)
         run = FitRun(checkpoints, resume, description="word vectors")
-        fitted, history, figure = fit_word_vectors(self.settings, corpus, held_out, vectors, run)
-        return self._finish(FittedWords(*fitted), corpus, figure, training=history.as_dict())
+        fit = fit_word_vectors(self.settings, corpus, held_out, vectors, run)
+        learned = FittedWords(fit.inventory, fit.words, fit.morphemes, fit.trained)
+        return self._finish(learned, corpus, fit.figure, training=fit.history.as_dict())
 
     def with_output(self, output: Output) -> Self:
         """Return this fitted model with a different output, sharing its arrays.
@@ -365,20 +374,20 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
         if output == "logits":
             return logits
         base = self._learned(self.learned).morphemes[0]
-        found = expit(logits) if output == "probabilities" else logits - base
-        found[~logits.any(axis=1)] = 0  # a word without a vector has none in any output
-        return np.asarray(found, np.float32)
+        vectors = expit(logits) if output == "probabilities" else logits - base
+        vectors[~logits.any(axis=1)] = 0  # a word without a vector has none in any output
+        return np.asarray(vectors, np.float32)
 
     def entropy(self, words: Iterable[str], *, prior: bool = False) -> Vectors:
-        """Return the uncertainty about every dimension of the words, in bits: 0 is certain, 1 knows nothing.
+        """Return the entropy of every dimension of the words in bits (words, width), float32, from 0 to 1.
 
-        The entropies (words, width), float32, are of the posterior Bernoulli variables. They are of the prior for
-        unseen words, and with ``prior`` for all words. Raises NotFittedError.
+        It is that of the posterior Bernoulli variables; for unseen words, and with ``prior`` for all words, that of the
+        prior. Raises NotFittedError.
         """
         return np.asarray(entropy(self.vectors(words, prior=prior, output="logits")), np.float32)
 
     def divergence(self) -> Vectors:
-        """Return how far each word has moved from its prior: the KL divergence in nats (types,) (eq 22)."""
+        """Return the KL divergence of each word from its prior in nats (types,), float32 (eq 22)."""
         state = self._learned(self.learned)
         return np.asarray(divergence(state.words, state.prior).sum(1), np.float32)
 
@@ -409,8 +418,8 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
         Parameters
         ----------
         text
-            The text: a `Corpus`, the `Path` of a file with a sentence per line, a string, or token lists. Its
-            vocabulary decides which words have their own vectors.
+            The text: a `Corpus`, the `Path` of a file with a sentence per line, a string, or token lists. The words of
+            its vocabulary get their own vectors.
         vectors
             (types, width) vectors from another source, to which the morphemes are fitted instead of to vectors from
             counts.
@@ -422,13 +431,15 @@ class SumEmbed(MorphologicalEmbedder[SumEmbedSettings]):
         """
         corpus = as_corpus(text)
         counts = corpus.type_counts
-        inventory, words, morphemes, _ = find_start(self.settings, corpus, counts, vectors)
-        learned = FittedWords(inventory, words, morphemes, counts > 0)
-        left = np.square(words - learned.prior).sum(dtype=np.float64)
-        total = np.square(words).sum(dtype=np.float64)
+        advanced = self.settings.advanced
+        factorization = Factorization.for_sums(advanced.start_adjacent, advanced.power)
+        start = find_start(self.settings, corpus, counts, factorization, vectors)
+        learned = FittedWords(start.inventory, start.words, start.morphemes, counts > 0)
+        unexplained = np.square(start.words - learned.prior).sum(dtype=np.float64)
+        total = np.square(start.words).sum(dtype=np.float64)
         figure = {
             "measure": "share of the word vectors that their morphemes explain",
-            "value": float(1 - left / max(total, 1e-30)),
+            "value": float(1 - unexplained / max(total, 1e-30)),
             "protocol": "squared lengths, words of the vocabulary",
         }
         return self._finish(learned, corpus, figure)
@@ -448,6 +459,6 @@ def divergence(logits: Floats, prior: Floats) -> Floats:
 
 
 def entropy(logits: Floats) -> Floats:
-    """Return the entropy in bits, elementwise, from 0 (certain) to 1 (nothing known)."""
+    """Return the entropy of Bernoulli variables in bits, elementwise, from their logits."""
     nats = np.logaddexp(logits, 0) - expit(logits) * logits
     return np.asarray(np.clip(nats / np.log(2), 0, 1), logits.dtype)

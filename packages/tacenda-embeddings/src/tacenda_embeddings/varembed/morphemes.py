@@ -1,6 +1,6 @@
-"""Which morphemes each word of a vocabulary is made of, and those of any other string.
+"""The morphemes of the words of a vocabulary and of any other string.
 
-Words are cut into unigram pieces, Morfessor's morphs, or overlapping n-grams of characters.
+Words are segmented into unigram pieces, Morfessor's morphs, or overlapping n-grams of characters.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from tacenda.vocabulary import Vocabulary, pack_words, unpack_words
 Ints = npt.NDArray[np.int64]
 
 BASE = "<base>"
-"""The first morpheme: every word has it, or none where the model has no base."""
+"""The first morpheme, which every word of a model with a base has."""
 
 _CAPITALS = "<Xx>", "<XX>", "<xX>"
 
-MAX_PIECES = 16  # of a word, base and capitals not counted; the last one takes the rest
+MAX_PIECES = 16  # of a word, without base and capitals; the last one is the rest of the word
 
 
 class Morphemes(NamedTuple):
-    """Morphemes of one word: ids (known,) int64 of those that are known, and how many are not."""
+    """The morphemes of one word."""
 
-    ids: Ints
-    n_unknown: int
+    ids: Ints  # (known,), of those that are in the inventory
+    n_unknown: int  # of the others
 
 
 @dataclass(frozen=True, eq=False)
 class Inventory:
     """The morphemes of a vocabulary, and the segmenter that finds those of any other word.
 
-    Words are segmented in lower case; where the vocabulary keeps case, capitals are a morpheme of their own
-    (``<Xx>``, ``<XX>`` or ``<xX>``). Special types, such as ``<unk>``, have none but the base.
+    Words are segmented in lower case. If the vocabulary keeps case, capitals are a morpheme of their own (``<Xx>``,
+    ``<XX>`` or ``<xX>``). Special types, such as ``<unk>``, have no morpheme except the base.
     """
 
     vocabulary: Vocabulary
@@ -54,29 +54,31 @@ class Inventory:
     names: tuple[str, ...]  # of the morphemes, `BASE` first, each once
     base: bool  # whether every word has the first one
     offsets: Ints  # (types + 1,): the morphemes of word i are ids[offsets[i] : offsets[i + 1]]
-    ids: Ints
+    ids: Ints  # (pieces,)
 
     @classmethod
     def learn(cls, vocabulary: Vocabulary, segmenter: str, n_morphemes: int, base: bool) -> Self:
         """Segment a vocabulary with a segmenter that is learned from it.
 
-        Raises ConfigurationError where the segmenter is unknown or its package is not installed.
+        Raises ConfigurationError if the segmenter is unknown or its package is not installed.
         """
-        written = [
+        spellings = [
             "" if vocabulary.is_reserved(word) else _spell(word, vocabulary)
             for word in vocabulary.words
         ]
-        distinct = list(dict.fromkeys(text.lower() for text in written if text))
+        distinct = list(dict.fromkeys(spelling.lower() for spelling in spellings if spelling))
         learned = learn_segmenter(segmenter, distinct, n_morphemes)
-        cut = dict(zip(distinct, learned.segment_all(distinct), strict=True)) | {"": ()}
+        segmented = dict(zip(distinct, learned.segment_all(distinct), strict=True)) | {"": ()}
         names = {BASE: 0}
         offsets, ids = [0], []
-        for text in written:
-            pieces = (*_limit(cut[text.lower()], learned), *_capitals(text))
-            ids += [0] * base + [names.setdefault(piece, len(names)) for piece in pieces]
+        for spelling in spellings:
+            pieces = (*_limit(segmented[spelling.lower()], learned), *_find_capitals(spelling))
+            if base:
+                ids.append(0)
+            ids += [names.setdefault(piece, len(names)) for piece in pieces]
             offsets.append(len(ids))
-        found = np.array(offsets, np.int64), np.array(ids, np.int64)
-        return cls(vocabulary, learned, tuple(names), base, *found)
+        arrays = np.array(offsets, np.int64), np.array(ids, np.int64)
+        return cls(vocabulary, learned, tuple(names), base, *arrays)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -86,39 +88,41 @@ class Inventory:
         return {name: i for i, name in enumerate(self.names)}
 
     def pieces(self, word: str) -> tuple[str, ...]:
-        """Return the names of the morphemes of a word, known or not, without the base; none of ''."""
+        """Return the names of the morphemes of a word, known or not, without the base; an empty word has none."""
         vocabulary = self.vocabulary
         if word in vocabulary:
             i = vocabulary.id_of(word)
-            own = self.ids[self.offsets[i] : self.offsets[i + 1]].tolist()
-            return tuple(self.names[m] for m in own if m)
-        written = _spell(vocabulary.normalization(word), vocabulary)
+            ids = self.ids[self.offsets[i] : self.offsets[i + 1]].tolist()
+            return tuple(self.names[id_] for id_ in ids if id_ != 0)
+        spelling = _spell(vocabulary.normalization(word), vocabulary)
         return (
-            *_limit(self.segmenter.segment(written.lower()), self.segmenter),
-            *_capitals(written),
+            *_limit(self.segmenter.segment(spelling.lower()), self.segmenter),
+            *_find_capitals(spelling),
         )
 
     def morphemes(self, word: str) -> Morphemes:
-        """Return the ids of the morphemes of any word, with the base, and how many more are unknown."""
+        """Return the known morphemes of any word, with the base, and the number of unknown ones."""
         pieces = self.pieces(word)
         ids = [self._ids[piece] for piece in pieces if piece in self._ids]
-        unknown = 0 if self.segmenter.skips_unknown else len(pieces) - len(ids)
-        return Morphemes(np.array([0] * self.base + ids, np.int64), unknown)
+        n_unknown = 0 if self.segmenter.skips_unknown else len(pieces) - len(ids)
+        if self.base:
+            ids.insert(0, 0)
+        return Morphemes(np.array(ids, np.int64), n_unknown)
 
     @cached_property
     def shared_ids(self) -> frozenset[int]:
-        """The ids of the base and of capitals, which say nothing of what a word means."""
+        """The ids of the base and of capitals, which do not depend on the meaning of a word."""
         return frozenset(self._ids[name] for name in (BASE, *_CAPITALS) if name in self._ids)
 
     def type_counts(self) -> Ints:
-        """Return in how many words of the vocabulary each morpheme occurs, int64 (morphemes,)."""
+        """Return the number of words of the vocabulary that have each morpheme, int64 (morphemes,)."""
         words = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         pairs = np.unique(words * len(self) + self.ids)
         return np.bincount(pairs % len(self), minlength=len(self)).astype(np.int64)
 
     @cached_property
     def incidence(self) -> csr_array:
-        """The float32 matrix (types, morphemes) of how often each word has each morpheme."""
+        """The number of times that each word has each morpheme, float32 (types, morphemes)."""
         ones = np.ones(len(self.ids), np.float32)
         shape = (len(self.offsets) - 1, len(self))
         return csr_array((ones, self.ids, self.offsets), shape=shape)
@@ -128,7 +132,7 @@ class Inventory:
         return np.asarray(self.incidence @ vectors, np.float32)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return everything but the vocabulary, by names that begin with ``morphemes.`` or ``segmenter.``."""
+        """Return the arrays except the vocabulary's; their names begin with ``morphemes.`` or ``segmenter.``."""
         words = {"morphemes.word_offsets": self.offsets, "morphemes.word_ids": self.ids}
         return {**pack_names("morphemes.names", self.names), **words, **self.segmenter.arrays()}
 
@@ -140,7 +144,7 @@ class Inventory:
         base: bool,
         arrays: Mapping[str, npt.NDArray[Any]],
     ) -> Self:
-        """Return an inventory from `arrays`. Raises ArtifactError."""
+        """Rebuild an inventory from its `arrays`. Raises ArtifactError."""
         names = unpack_names("morphemes.names", arrays)
         if not names or names[0] != BASE or len(set(names)) != len(names):
             raise ArtifactError(
@@ -155,7 +159,7 @@ class Inventory:
 
 
 def _spell(normalized: str, vocabulary: Vocabulary) -> str:
-    """Return a normalized word as its letters are segmented: NUM is a digit again."""
+    """Return the letters of a normalized word that are segmented: NUM is a digit again."""
     return normalized.replace("NUM", "0") if vocabulary.normalization.digits else normalized
 
 
@@ -166,8 +170,8 @@ def _limit(pieces: tuple[str, ...], segmenter: Segmenter) -> tuple[str, ...]:
     return (*pieces[: MAX_PIECES - 1], "".join(pieces[MAX_PIECES - 1 :]))
 
 
-def _capitals(word: str) -> tuple[str, ...]:
-    """Return the morpheme of the capitals of a word, if it has any."""
+def _find_capitals(word: str) -> tuple[str, ...]:
+    """Return the morpheme for the capitals of a word, if it has any."""
     if word == word.lower():
         return ()
     title, upper, mixed = _CAPITALS
@@ -178,72 +182,76 @@ def _capitals(word: str) -> tuple[str, ...]:
 
 # -- segmenters -----------------------------------------------------------------------------------------
 
-#: Marks pieces that begin a word.
+#: The first letter of a piece that begins a word.
 BEGIN = "▁"
-#: A longer word is cut in the middle before it is segmented, so that time stays linear in the text.
+#: The middle of a longer word is left out before it is segmented, so that time stays linear in the text.
 MAX_LETTERS = 100
 
 _Table = npt.NDArray[np.int32]
 _Floats = npt.NDArray[np.float64]
 
-LONGEST = 14  # letters of a piece, the mark included
-LEAST_TYPES = (
-    3  # words that must share a substring for it to be a candidate, or an n-gram to be kept
-)
-CANDIDATES = 40  # for every piece that is kept
-SHRINK = 0.7  # of the pieces survive a round of pruning
-STEPS = 2  # of EM in a round
-RARE = 0.5  # expected occurrences under which a piece is dropped at once
-WORDS = 20_000  # of one length, treated together by the lattice
-LETTER = -30.0  # log-probability of a letter that no piece covers
-NGRAMS = (3, 4, 5, 6)
-FINISH = 0.005  # Morfessor's own threshold: relative gain of an epoch under which it stops
+MAX_PIECE_LETTERS = 14  # with `BEGIN`
+#: Words that must share a substring for it to be a candidate, or an n-gram to be kept.
+MIN_TYPES = 3
+CANDIDATES_PER_PIECE = 40  # for every piece that is kept
+SURVIVING_SHARE = 0.7  # of the pieces, in a round of pruning
+EM_STEPS = 2  # in a round
+MIN_EXPECTED_COUNT = 0.5  # a piece with fewer expected occurrences is dropped at once
+MIN_DIRICHLET_COUNT = 0.1  # in the M-step, because the digamma function diverges at 0
+LATTICE_WORDS = 20_000  # of one length, treated together by the lattice
+LETTER_LOG_PROB = -30.0  # of a letter that no piece covers
+NGRAM_LENGTHS = (3, 4, 5, 6)
+FINISH_THRESHOLD = 0.005  # Morfessor's default: it stops at a smaller relative gain of an epoch
 
 
 class Segmenter:
-    """Pieces, none empty, each once, with their natural log-probabilities; fixed once it is made."""
+    """Distinct non-empty pieces with their natural log-probabilities, which segment words; immutable."""
 
     name: ClassVar[str]
-    #: Whether a piece that no word of the vocabulary has says nothing, because n-grams overlap and others
-    #: speak for it; otherwise it stands for a morpheme never seen.
+    #: Whether pieces that no word of the vocabulary has are ignored, as n-grams are, because known ones overlap them;
+    #: otherwise they count as unknown morphemes.
     skips_unknown: ClassVar[bool] = False
 
     def __init__(self, pieces: Sequence[str], log_probs: Sequence[float]) -> None:
         self.pieces, self.log_probs = tuple(pieces), np.asarray(log_probs, np.float64)
-        self._costs = dict(zip(self.pieces, self.log_probs.tolist(), strict=True))
+        self._log_prob_of = dict(zip(self.pieces, self.log_probs.tolist(), strict=True))
         self._longest = max(map(len, self.pieces), default=0)
 
     @classmethod
     def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
-        """Learn from distinct words, none empty, each counted once."""
+        """Learn pieces from distinct non-empty words, each counted once."""
         raise NotImplementedError
 
     def segment(self, word: str) -> tuple[str, ...]:
-        """Return the most probable pieces of any string; none of the empty one.
+        """Return the most probable pieces of any string; the empty string has none.
 
-        Letters in a row that no piece covers become one unknown piece.
+        Adjacent letters that no piece covers become one unknown piece.
         """
-        return best_pieces(_shorten(word), self._costs, self._longest, LETTER)[0]
+        return self._find_pieces(_shorten(word))
+
+    def _find_pieces(self, word: str) -> tuple[str, ...]:
+        """Return the most probable pieces of a word, which is short."""
+        return find_best_pieces(word, self._log_prob_of, self._longest, LETTER_LOG_PROB)[0]
 
     def segment_all(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return the pieces of the words it learned from, which may be better known than by `segment`."""
+        """Return the pieces of the words that it has learned from, which may be better than those of `segment`."""
         return [self.segment(word) for word in track(words, "segmenting", unit=" words")]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what it knows, by names that begin with ``segmenter.``."""
+        """Return the arrays of the segmenter, by names that begin with ``segmenter.``."""
         names = pack_names("segmenter.pieces", self.pieces)
         return names if self.skips_unknown else {**names, "segmenter.log_probs": self.log_probs}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """Return a segmenter from the arrays of `arrays`. Raises ArtifactError."""
+        """Rebuild a segmenter from its `arrays`. Raises ArtifactError."""
         pieces = unpack_names("segmenter.pieces", arrays)
         log_probs = np.zeros(len(pieces))
         if not cls.skips_unknown:
             declared = Float64[Array, "pieces"]
             log_probs = take(arrays, "segmenter.log_probs", declared, {"pieces": len(pieces)})
         if "" in pieces or len(set(pieces)) != len(pieces):
-            raise ArtifactError("a piece of the segmenter is empty or there twice: it is damaged")
+            raise ArtifactError("a piece of the segmenter is empty or occurs twice: it is damaged")
         return cls(pieces, log_probs.tolist())
 
 
@@ -258,7 +266,9 @@ def learn_segmenter(name: str, words: Sequence[str], n_morphemes: int) -> Segmen
 def segmenter_from_arrays(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Segmenter:
     """Return the segmenter of an artifact. Raises ArtifactError."""
     if name not in _SEGMENTERS:
-        raise ArtifactError(f"its words were cut by {name!r}, a segmenter this release lacks")
+        raise ArtifactError(
+            f"its words were segmented by {name!r}, which this release does not have: update tacenda-embeddings"
+        )
     return _SEGMENTERS[name].from_arrays(arrays)
 
 
@@ -282,34 +292,34 @@ def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[st
     return unpack_words(text, offsets, prefix)
 
 
-def best_pieces(
-    word: str, costs: Mapping[str, float], longest: int, letter: float
+def find_best_pieces(
+    word: str, log_probs: Mapping[str, float], longest: int, letter: float
 ) -> tuple[tuple[str, ...], float]:
     """Find the most probable pieces of a word by Viterbi search; return them and their log-probability.
 
-    ``costs`` has the log-probability of each piece, none longer than ``longest``; ``letter`` is that of a letter
-    which is no piece. Of equals, the segmentation with the longer last piece wins.
+    ``log_probs`` has the log-probability of each piece, none longer than ``longest``; ``letter`` is that of a letter
+    which is no piece. Of equally probable segmentations, the one with the longer last piece is returned.
     """
     n = len(word)
     best = [0.0] + [-math.inf] * n
     cut, known = [0] * (n + 1), [True] * (n + 1)
     for end in range(1, n + 1):
         for start in range(max(0, end - longest), end):
-            cost = costs.get(word[start:end])
-            if cost is not None and best[start] + cost > best[end]:
-                best[end], cut[end], known[end] = best[start] + cost, start, True
+            log_prob = log_probs.get(word[start:end])
+            if log_prob is not None and best[start] + log_prob > best[end]:
+                best[end], cut[end], known[end] = best[start] + log_prob, start, True
         if best[end - 1] + letter > best[end]:
             best[end], cut[end], known[end] = best[end - 1] + letter, end - 1, False
-    found: list[str] = []
-    end, joins = n, False  # joins: the piece found last is unknown, and so may be the one before it
+    reversed_pieces: list[str] = []
+    end, next_is_unknown = n, False
     while end:
-        piece, unknown = word[cut[end] : end], not known[end]
-        if unknown and joins:
-            found[-1] = piece + found[-1]
+        piece, is_unknown = word[cut[end] : end], not known[end]
+        if is_unknown and next_is_unknown:  # adjacent unknown letters are one piece
+            reversed_pieces[-1] = piece + reversed_pieces[-1]
         else:
-            found.append(piece)
-        end, joins = cut[end], unknown
-    return tuple(reversed(found)), best[n]
+            reversed_pieces.append(piece)
+        end, next_is_unknown = cut[end], is_unknown
+    return tuple(reversed(reversed_pieces)), best[n]
 
 
 # -- n-grams -------------------------------------------------------------------------------------------
@@ -327,19 +337,22 @@ class NGramSegmenter(Segmenter):
     @classmethod
     def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
         counts: Counter[str] = Counter()
-        for word in words:  # in the order of the word, not of hashes
-            counts.update(dict.fromkeys(_ngrams(word), 1))
-        kept = [ngram for ngram, count in counts.items() if count >= LEAST_TYPES]
-        return cls(kept, [0.0] * len(kept))
+        for word in words:
+            # a dict and not a set, whose order depends on the hashes of strings
+            counts.update(dict.fromkeys(_list_ngrams(word), 1))
+        ngrams = [ngram for ngram, count in counts.items() if count >= MIN_TYPES]
+        return cls(ngrams, [0.0] * len(ngrams))
 
     def segment(self, word: str) -> tuple[str, ...]:
-        return tuple(ngram for ngram in dict.fromkeys(_ngrams(word)) if ngram in self._costs)
+        distinct = dict.fromkeys(_list_ngrams(word))
+        return tuple(ngram for ngram in distinct if ngram in self._log_prob_of)
 
 
-def _ngrams(word: str) -> list[str]:
-    """Return all n-grams of a word between its marked ends."""
+def _list_ngrams(word: str) -> list[str]:
+    """Return all n-grams of a word, with "<" before and ">" after it."""
     marked = f"<{_shorten(word)}>" if word else ""
-    return [marked[i : i + n] for i in range(len(marked)) for n in NGRAMS if i + n <= len(marked)]
+    end = len(marked)
+    return [marked[i : i + n] for i in range(end) for n in NGRAM_LENGTHS if i + n <= end]
 
 
 # -- Morfessor -----------------------------------------------------------------------------------------
@@ -348,9 +361,9 @@ def _ngrams(word: str) -> list[str]:
 class MorfessorSegmenter(Segmenter):
     """The morphs of Morfessor Baseline (Creutz and Lagus 2002; Virpioja et al. 2013), and their frequencies.
 
-    The package ``morfessor`` trains; a saved model does not need it: the segmentation of every word
-    it was trained on goes into the inventory of the model, and a word never seen is cut by the frequencies of
-    its morphs, as in Morfessor's own Viterbi search, without its prices for new morphs.
+    Only training needs the package ``morfessor``. The segmentations of the words that it was trained on are in the
+    inventory of the model. Other words are segmented by the frequencies of the morphs, as in Morfessor's own Viterbi
+    search, but without its costs of new morphs.
     """
 
     name = "morfessor"
@@ -358,7 +371,7 @@ class MorfessorSegmenter(Segmenter):
 
     @classmethod
     def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
-        """Learn morphs; Morfessor finds how many. Raises ConfigurationError where it is not installed."""
+        """Learn morphs, whose number Morfessor chooses. Raises ConfigurationError if it is not installed."""
         try:
             from morfessor import BaselineModel
         except ImportError as error:
@@ -367,12 +380,12 @@ class MorfessorSegmenter(Segmenter):
                 "pip install 'tacenda-embeddings[morfessor]', or choose segmenter='unigram'"
             ) from error
         short = {word: _shorten(word) for word in words}
-        found = _train_morfessor(BaselineModel, sorted(set(short.values())))
-        counts = Counter(piece for pieces in found.values() for piece in pieces)
+        segmented = _train_morfessor(BaselineModel, sorted(set(short.values())))
+        counts = Counter(piece for pieces in segmented.values() for piece in pieces)
         total = max(sum(counts.values()), 1)
         pieces = sorted(counts)
         segmenter = cls(pieces, [math.log(counts[piece] / total) for piece in pieces])
-        segmenter._learned = {word: found[key] for word, key in short.items()}
+        segmenter._learned = {word: segmented[key] for word, key in short.items()}
         return segmenter
 
     def segment_all(self, words: Sequence[str]) -> list[tuple[str, ...]]:
@@ -380,7 +393,7 @@ class MorfessorSegmenter(Segmenter):
 
 
 def _train_morfessor(baseline: Any, words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Train without a trace in the global generator, the log or the terminal, and return the segmentations."""
+    """Train Morfessor and return its segmentations; restores its global generator, log level and progress bar."""
     import morfessor.utils as utils
 
     model = baseline()
@@ -393,7 +406,7 @@ def _train_morfessor(baseline: Any, words: Sequence[str]) -> dict[str, tuple[str
         utils.show_progress_bar = False
         model.load_data([(1, word) for word in words], count_modifier=lambda _: 1)
         if words:
-            model.train_batch(finish_threshold=FINISH)
+            model.train_batch(finish_threshold=FINISH_THRESHOLD)
     finally:
         random.setstate(state)
         log.setLevel(level)
@@ -408,11 +421,10 @@ def _train_morfessor(baseline: Any, words: Sequence[str]) -> dict[str, tuple[str
 class UnigramSegmenter(Segmenter):
     """Pieces and their probabilities by EM and pruning (Kudo 2018, section 3.2).
 
-    A word is a sequence of pieces drawn independently. Starting from every substring that several words share,
-    EM fits the probabilities, with the variational-Bayes M-step that drives rare pieces out, and the pieces
-    whose loss costs the least likelihood are dropped until as many are left as wanted. Each word counts once,
-    because what is wanted are morphemes and not frequent words. A mark tells pieces that begin a word; every letter
-    stays a piece.
+    The pieces of a word are drawn independently. Training starts from every substring that several words share. EM
+    fits the probabilities, with a variational Bayes M-step, which removes rare pieces, and the pieces whose removal
+    costs the least likelihood are dropped until the wanted number is left. Each word counts once, because the pieces
+    are to be morphemes and not frequent words. Pieces that begin a word are marked. Single letters are never dropped.
     """
 
     name = "unigram"
@@ -420,71 +432,77 @@ class UnigramSegmenter(Segmenter):
     @classmethod
     def learn(cls, words: Sequence[str], n_morphemes: int) -> Self:
         marked = sorted({BEGIN + _shorten(word) for word in words if word})
-        pieces, single = _candidates(marked, n_morphemes)
-        log_probs = _fit(Lattice(marked, pieces, LONGEST), pieces, single, n_morphemes)
+        pieces, is_letter = _collect_candidates(marked, n_morphemes)
+        lattice = Lattice(marked, pieces, MAX_PIECE_LETTERS)
+        log_probs = _fit_pieces(lattice, pieces, is_letter, n_morphemes)
         kept = np.flatnonzero(np.isfinite(log_probs)).tolist()
         return cls([pieces[i] for i in kept], log_probs[kept].tolist())
 
     def segment(self, word: str) -> tuple[str, ...]:
         if not word:
             return ()
-        marked = BEGIN + _shorten(word)
-        pieces = best_pieces(marked, self._costs, self._longest, LETTER)[0]
-        # the mark by itself is no morpheme
+        pieces = self._find_pieces(BEGIN + _shorten(word))
+        # `BEGIN` alone is no morpheme
         return pieces[1:] if pieces[0] == BEGIN and len(pieces) > 1 else pieces
 
 
-def _candidates(words: Sequence[str], n_morphemes: int) -> tuple[list[str], npt.NDArray[np.bool_]]:
-    """Return letters and shared substrings, and which of them are letters."""
+def _collect_candidates(
+    words: Sequence[str], n_morphemes: int
+) -> tuple[list[str], npt.NDArray[np.bool_]]:
+    """Return letters and shared substrings, and which of them are letters (pieces,)."""
     shared: Counter[str] = Counter()
     for word in track(words, "unigram segmenter: substrings", unit=" words"):
         n = len(word)
-        shared.update({word[i:j] for i in range(n) for j in range(i + 2, min(n, i + LONGEST) + 1)})
+        shared.update(
+            {word[i:j] for i in range(n) for j in range(i + 2, min(n, i + MAX_PIECE_LETTERS) + 1)}
+        )
     letters = sorted(set().union(*words))
-    found = sorted(
-        (piece for piece, count in shared.items() if count >= LEAST_TYPES),
+    # a substring saves a piece for each letter but one, wherever it occurs
+    substrings = sorted(
+        (piece for piece, count in shared.items() if count >= MIN_TYPES),
         key=lambda piece: (-shared[piece] * (len(piece) - 1), piece),
-    )[: CANDIDATES * n_morphemes]
-    return letters + found, np.arange(len(letters) + len(found)) < len(letters)
+    )[: CANDIDATES_PER_PIECE * n_morphemes]
+    return letters + substrings, np.arange(len(letters) + len(substrings)) < len(letters)
 
 
-def _fit(
-    lattice: Lattice, pieces: Sequence[str], single: npt.NDArray[np.bool_], n_morphemes: int
+def _fit_pieces(
+    lattice: Lattice, pieces: Sequence[str], is_letter: npt.NDArray[np.bool_], n_morphemes: int
 ) -> _Floats:
-    """Return log-probabilities (pieces,) of the pieces that are kept, -inf for the others."""
+    """Return natural log-probabilities (pieces,) of the pieces that are kept, -inf for the others."""
     alive = np.ones(len(pieces), bool)
     log_probs = np.full(len(pieces), -np.log(max(len(pieces), 1)))
     while True:
         expected = np.zeros(len(pieces))
-        for _ in range(STEPS):
-            expected = lattice.expected_counts(log_probs)
-            alive &= (expected > RARE) | single
+        for _ in range(EM_STEPS):
+            expected = lattice.compute_expected_counts(log_probs)
+            alive &= (expected > MIN_EXPECTED_COUNT) | is_letter
             # VB M-step under a flat Dirichlet of vanishing weight: exp(digamma(c) - digamma(sum c))
-            counts = np.maximum(expected, 0.1)
-            found = digamma(counts) - digamma(counts[alive].sum())
-            log_probs = np.where(alive, found, -np.inf)
+            counts = np.maximum(expected, MIN_DIRICHLET_COUNT)
+            updated = digamma(counts) - digamma(counts[alive].sum())
+            log_probs = np.where(alive, updated, -np.inf)
         excess = int(alive.sum()) - n_morphemes
-        droppable = np.flatnonzero(alive & ~single)
+        droppable = np.flatnonzero(alive & ~is_letter)
         if excess <= 0 or not len(droppable):
             return log_probs
-        # what it costs in log-likelihood to build the uses of each piece from other pieces
-        costs = {pieces[i]: float(log_probs[i]) for i in np.flatnonzero(alive).tolist()}
+        # the log-likelihood that is lost when other pieces replace each piece
+        others = {pieces[i]: float(log_probs[i]) for i in np.flatnonzero(alive).tolist()}
         loss = np.empty(len(droppable))
         for row, i in enumerate(track(droppable.tolist(), "unigram segmenter: pruning")):
-            own = costs.pop(pieces[i])
-            loss[row] = expected[i] * (own - best_pieces(pieces[i], costs, LONGEST, -1e6)[1])
-            costs[pieces[i]] = own
-        n = min(excess, len(droppable), max(1, int((1 - SHRINK) * alive.sum())))
+            own = others.pop(pieces[i])
+            replacement = find_best_pieces(pieces[i], others, MAX_PIECE_LETTERS, -1e6)[1]
+            loss[row] = expected[i] * (own - replacement)
+            others[pieces[i]] = own
+        n = min(excess, len(droppable), max(1, int((1 - SURVIVING_SHARE) * alive.sum())))
         alive[droppable[np.argsort(loss, kind="stable")[:n]]] = False
         log_probs = np.where(alive, log_probs, -np.inf)
 
 
 class Lattice:
-    """All segmentations of many words at once: which pieces end where in which words.
+    """All segmentations of many words, as tables of the pieces that end at each letter of each word.
 
-    It does not change while the probabilities of the pieces are fitted. Words of one length are treated
-    together, so that every step is an array operation over all of them. No word is empty, ``pieces`` are distinct
-    and hold every letter of the words, and no piece has more than ``longest`` letters.
+    It does not depend on the probabilities of the pieces. Words of one length are treated together, so that every step
+    is an array operation over all of them. No word is empty, ``pieces`` are distinct and include every letter of the
+    words, and no piece has more than ``longest`` letters.
     """
 
     def __init__(self, words: Sequence[str], pieces: Sequence[str], longest: int) -> None:
@@ -494,49 +512,53 @@ class Lattice:
         for word in words:
             by_length.setdefault(len(word), []).append(word)
         self._tables = [
-            _table(group[i : i + WORDS], ids, length, min(length, longest))
+            _build_table(group[i : i + LATTICE_WORDS], ids, length, min(length, longest))
             for length, group in sorted(by_length.items())
-            for i in range(0, len(group), WORDS)
+            for i in range(0, len(group), LATTICE_WORDS)
         ]
 
-    def expected_counts(self, log_probs: _Floats) -> _Floats:
-        """Return how often each piece is expected in all segmentations of every word (pieces,).
+    def compute_expected_counts(self, log_probs: _Floats) -> _Floats:
+        """Return the expected number of occurrences (pieces,) of each piece over the segmentations of all words.
 
-        By the forward-backward algorithm; ``log_probs`` (pieces,) holds -inf for a piece that is not used.
+        This is the forward-backward algorithm. ``log_probs`` (pieces,) is -inf for a piece that is not used.
         """
-        padded = np.append(log_probs, -np.inf)  # the last place stands for what is no piece
-        found = np.zeros(self.n_pieces + 1)
-        with np.errstate(invalid="ignore"):  # -inf less -inf, where no segmentation leads
+        padded = np.append(log_probs, -np.inf)  # the last one is for substrings that are no piece
+        counts = np.zeros(self.n_pieces + 1)
+        # no segmentation passes through some positions: -inf minus -inf
+        with np.errstate(invalid="ignore"):
             for table in self._tables:
-                _add_expected_counts(found, table, padded)
-        return found[:-1]
+                _add_expected_counts(counts, table, padded)
+        return counts[:-1]
 
 
-def _add_expected_counts(found: _Floats, table: _Table, padded: _Floats) -> None:
-    """Add the expected counts of the words of one table."""
-    scores = padded[table]
+def _add_expected_counts(total: _Floats, table: _Table, log_probs: _Floats) -> None:
+    """Add the expected counts of the words of one table to ``total`` (pieces + 1,)."""
+    scores = log_probs[table]
     length, longest, n = table.shape
-    # log-probabilities of every beginning and every end of every word, (length + 1, words)
+    # before[i] and after[i], (length + 1, words): log-probability of the first i letters, and of the letters from i on
     before, after = np.full((2, length + 1, n), -np.inf)
     before[0] = after[length] = 0.0
-    # forward-backward: before[end] sums over the last piece before ``end``, after[start] over the first one from there
+    # before[end] sums over the last piece before ``end``, after[start] over the first piece from ``start`` on
     for end in range(1, length + 1):
         m = min(end, longest)
         before[end] = np.logaddexp.reduce(before[end - m : end][::-1] + scores[end - 1, :m], axis=0)
     for end in range(length, 0, -1):
         m = min(end, longest)
-        ways = (after[end] + scores[end - 1, :m])[::-1]
-        after[end - m : end] = np.logaddexp(after[end - m : end], ways)
+        paths = (after[end] + scores[end - 1, :m])[::-1]
+        after[end - m : end] = np.logaddexp(after[end - m : end], paths)
     # the posterior of a piece that ends here: before x piece x after / all segmentations of the word
     for end in range(1, length + 1):
         m = min(end, longest)
-        ways = before[end - m : end][::-1] + scores[end - 1, :m] + after[end] - before[length]
-        weights = np.nan_to_num(np.exp(ways), nan=0.0).ravel()
-        found += np.bincount(table[end - 1, :m].ravel(), weights, minlength=len(found))
+        paths = before[end - m : end][::-1] + scores[end - 1, :m] + after[end] - before[length]
+        posterior = np.nan_to_num(np.exp(paths), nan=0.0).ravel()
+        total += np.bincount(table[end - 1, :m].ravel(), posterior, minlength=len(total))
 
 
-def _table(words: list[str], ids: dict[str, int], length: int, longest: int) -> _Table:
-    """Return by (end - 1, letters - 1, word) the piece of so many letters that ends there, or one past all."""
+def _build_table(words: list[str], ids: dict[str, int], length: int, longest: int) -> _Table:
+    """Return ids of pieces, int32 (length, longest, words): entry (e - 1, n - 1, w) ends at letter e of word w.
+
+    It has n letters. Substrings that are no piece have the id ``len(ids)``.
+    """
     table = np.full((length, longest, len(words)), len(ids), np.int32)
     for column, word in enumerate(words):
         for end in range(1, length + 1):
@@ -546,5 +568,6 @@ def _table(words: list[str], ids: dict[str, int], length: int, longest: int) -> 
 
 
 _SEGMENTERS: dict[str, type[Segmenter]] = {
-    each.name: each for each in (UnigramSegmenter, MorfessorSegmenter, NGramSegmenter)
+    segmenter.name: segmenter
+    for segmenter in (UnigramSegmenter, MorfessorSegmenter, NGramSegmenter)
 }

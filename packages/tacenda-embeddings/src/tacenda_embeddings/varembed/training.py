@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from itertools import chain
+from operator import getitem
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +38,12 @@ from tacenda.fitting import (
     fingerprint_arrays,
     set_learning_rate,
 )
-from tacenda.fitting.trainer import pack
-from tacenda_embeddings.varembed.initial_vectors import find_start, fit_morphemes
+from tacenda_embeddings.varembed.initial_vectors import (
+    Factorization,
+    Start,
+    find_start,
+    fit_morphemes,
+)
 from tacenda_embeddings.varembed.morphemes import Inventory
 from tacenda_embeddings.varembed.settings import VarEmbedSettings
 
@@ -48,18 +54,33 @@ Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 LSTM_RATE = 2e-3  # learning rate of the LSTM, for Adam
 CLIP = 1.0  # largest norm of the LSTM's gradient per token
 
-_EVALUATED = 512  # tokens whose exact softmax is computed at a time
-_OUTPUTS = 0.05  # standard deviation of the initial output vectors
-_LSTM = 0.08  # bound of the LSTM's uniform start (section 3.2)
+_EVAL_TOKENS = 512  # tokens whose exact softmax is computed at a time
+_KL_TYPES = 8192  # words whose divergence is computed at a time
+_OUTPUT_INIT_STD = 0.05  # standard deviation of the initial output vectors
+_LSTM_INIT_BOUND = 0.08  # of the uniform distribution of the initial LSTM (section 3.2)
 _NOISE_POWER = 0.75  # of the word frequencies, for the words the sampled softmax draws
 _ADAGRAD_START = 1e-6  # of the accumulators
-_LEAST = 0.1  # of the learning rate, at the end
-_REFIT = 0.1  # of the ridge, after training
-_CHECK = 50  # steps between looks at the loss, so that a GPU is not waited for
-_LESS = "fewer batch_streams or unrolled_tokens, a smaller vocabulary, or a smaller width"
+_FINAL_RATE_SHARE = 0.1  # of the learning rate, at the end
+_REFIT_RIDGE_SHARE = 0.1  # of the ridge, after training
+_STEPS_BETWEEN_LOSS_CHECKS = 50  # reading the loss waits for the GPU
+_MEMORY_ADVICE = "fewer batch_streams or unrolled_tokens, a smaller vocabulary, or a smaller width"
+
+#: Options that a resumed fit may change: what a step computes does not depend on them.
+_MAY_CHANGE_ON_RESUME = ("device", "threads", "advanced.refit_morphemes")
 
 
 # -- the whole fit -------------------------------------------------------------------------------------
+
+
+class WordVectorFit(NamedTuple):
+    """The result of `fit_word_vectors`."""
+
+    inventory: Inventory
+    words: npt.NDArray[np.float32]  # (types, width) logits of the posterior
+    morphemes: npt.NDArray[np.float32]  # (morphemes, width)
+    trained: npt.NDArray[np.bool_]  # (types,), whether the text has the word
+    history: History
+    figure: dict[str, Any]
 
 
 def fit_word_vectors(
@@ -68,67 +89,79 @@ def fit_word_vectors(
     valid: Corpus | None,
     vectors: npt.NDArray[np.float32] | None,
     run: FitRun,
-) -> tuple[tuple[Any, ...], History, dict[str, Any]]:
-    """Return the fields of `FittedWords`, the course of training and its figure."""
+) -> WordVectorFit:
+    """Train word vectors on a text; `VarEmbed.fit` lists the errors.
+
+    ``valid`` is held-out text in the same vocabulary, ``vectors`` are initial word vectors, float32 (types, width),
+    instead of ``settings.start``.
+    """
     advanced = settings.advanced
-    types = len(text.vocabulary)
-    device = devices.resolve(settings, ())  # refuses one that is not there, before any work
+    device = devices.resolve(settings, ())  # refuses a missing device before any work
     stream = concatenate(text)
+    held_out = None if valid is None else concatenate(valid)
     counts = text.type_counts.copy()
     counts[text.vocabulary.boundary_id] += 1  # the one before them all
-    inventory, *start, ridge = find_start(settings, text, counts, vectors)
-    needed = bytes_needed(settings, types, len(inventory))
-    devices.check_memory(needed, device, settings, _LESS)
+    factorization = Factorization.for_training(advanced.start_adjacent)
+    start = find_start(settings, text, counts, factorization, vectors, settings.start)
+    needed = bytes_needed(settings, len(counts), len(start.inventory))
+    devices.check_memory(needed, device, settings, _MEMORY_ADVICE)
 
-    held_out = None if valid is None else concatenate(valid)
-    rate = Cosine(
-        settings.learning_rate,
-        epochs=max(settings.epochs, 1),
-        floor=_LEAST * settings.learning_rate,
-    )
+    floor = _FINAL_RATE_SHARE * settings.learning_rate
+    rate = Cosine(settings.learning_rate, epochs=max(settings.epochs, 1), floor=floor)
     loop = FitSettings(
         epochs=settings.epochs,
         learning_rate=rate,
         patience=None if held_out is None else settings.patience,
-        check_losses_every=_CHECK,
+        check_losses_every=_STEPS_BETWEEN_LOSS_CHECKS,
         on_divergence="return",
     )
-    options = settings.to_dict()
-    del options["device"]
-    del options["threads"]
-    del options["advanced"]["refit_morphemes"]
-    identity = {
-        "settings": options,
-        "start": fingerprint_arrays(start),
-        "valid": None if held_out is None else fingerprint_arrays((held_out,)),
-    }
     source = StreamBatches(stream, streams=advanced.batch_streams, length=advanced.unrolled_tokens)
     threads = torch.get_num_threads()
-    # an LSTM draws from torch's own generator as it is made, which is restored afterwards
-    own = torch.random.fork_rng(devices=[])
-    with own, devices.out_of_memory(settings, _LESS), full_precision(device):
+    # an LSTM draws from torch's own generator when it is created, which is restored afterwards
+    own_random_state = torch.random.fork_rng(devices=[])
+    memory = devices.out_of_memory(settings, _MEMORY_ADVICE)
+    with own_random_state, memory, full_precision(device):
         try:
             torch.set_num_threads(settings.threads or threads)
+            initial = start.words, start.morphemes
             trainer = Trainer(
-                settings, inventory, counts, start, held_out, device, source.n_streams
+                settings, start.inventory, counts, initial, held_out, device, source.n_streams
             )
+            identity = _identify(settings, start, held_out)
             history = fitting.fit(trainer, source, loop, run, identity)
-            learned = pack(trainer.learned)
             refit = advanced.refit_morphemes and settings.epochs > 0
             if refit:
-                alike = np.ones(types)  # the bound counts every word once
-                again = fit_morphemes(inventory, learned["table/words"], alike, _REFIT * ridge)
-                trainer.tables["morphemes"].values.copy_(torch.from_numpy(again))
-                learned["table/morphemes"] = again
-            figure = _figure(trainer, history, refit)
+                _refit_morphemes(trainer, start)
+            figure = _measure_bound(trainer, history, refit)
+            words, morphemes = (trainer.tables[name].to_numpy() for name in ("words", "morphemes"))
         finally:
             torch.set_num_threads(threads)
-    words, morphemes = (np.array(learned[f"table/{name}"]) for name in ("words", "morphemes"))
-    return (inventory, words, morphemes, counts > 0), history, figure
+    return WordVectorFit(start.inventory, words, morphemes, counts > 0, history, figure)
+
+
+def _identify(settings: VarEmbedSettings, start: Start, held_out: Ids | None) -> dict[str, Any]:
+    """Return everything but the text that a fit must have in common with the checkpoint that it resumes from."""
+    options = settings.to_dict()
+    for path in _MAY_CHANGE_ON_RESUME:
+        *groups, name = path.split(".")
+        del reduce(getitem, groups, options)[name]
+    return {
+        "settings": options,
+        "start": fingerprint_arrays((start.words, start.morphemes)),
+        "valid": None if held_out is None else fingerprint_arrays((held_out,)),
+    }
+
+
+def _refit_morphemes(trainer: Trainer, start: Start) -> None:
+    """Fit the morphemes to the trained words by the regression of the start, with less ridge."""
+    words = trainer.tables["words"].to_numpy()
+    weights = np.ones(len(words))  # the bound counts every word once
+    morphemes = fit_morphemes(start.inventory, words, weights, _REFIT_RIDGE_SHARE * start.ridge)
+    trainer.tables["morphemes"].values.copy_(torch.from_numpy(morphemes))
 
 
 def bytes_needed(settings: VarEmbedSettings, n_types: int, n_morphemes: int) -> int:
-    """Estimate the bytes of the tables, and of what a step or an evaluation holds on top."""
+    """Estimate the bytes of the tables, and of the arrays of a step or an evaluation."""
     advanced = settings.advanced
     tokens, wide = advanced.batch_streams * advanced.unrolled_tokens, advanced.hidden + 1
     tables = (n_types + n_morphemes) * (settings.width + 1) + n_types * (wide + 1)
@@ -137,33 +170,35 @@ def bytes_needed(settings: VarEmbedSettings, n_types: int, n_morphemes: int) -> 
     scored = n_types if exact else advanced.negatives
     outputs = (n_types if exact else tokens + scored) * wide
     step = tokens * (6 * settings.width + 16 * advanced.hidden + 3 * scored) + 3 * outputs
-    return 4 * (tables + network + max(step, 2 * _EVALUATED * n_types))
+    return 4 * (tables + network + max(step, 2 * _EVAL_TOKENS * n_types))
 
 
 @contextmanager
 def full_precision(device: str) -> Iterator[None]:
-    """Let an LSTM on CUDA round the factors of its products only where torch's own switch allows it.
+    """Disable TF32 in cuDNN unless ``torch.set_float32_matmul_precision`` allows it.
 
-    Products of matrices keep float32 unless ``torch.set_float32_matmul_precision`` says otherwise; those within cuDNN
-    do not.
+    That setting applies to matrix products of torch, but not to those within cuDNN's LSTM, which use TF32 by default.
     """
     if not device.startswith("cuda"):
         yield
         return
-    rounded = torch.get_float32_matmul_precision() != "highest"
-    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=rounded):
+    allow_tf32 = torch.get_float32_matmul_precision() != "highest"
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=allow_tf32):
         yield
 
 
-def _figure(trainer: Trainer, history: History, refitted: bool) -> dict[str, Any]:
-    """Return the bound as it was measured: on held-out text where there is some, else as training saw it."""
-    softmax = trainer.settings.advanced.softmax
-    value = history.epoch_losses[-1] if history.epoch_losses else None
-    protocol = f"training text, mean of the last epoch, {softmax} softmax"
-    if trainer.valid is not None:
+def _measure_bound(trainer: Trainer, history: History, refitted: bool) -> dict[str, Any]:
+    """Return the bound on held-out text or, without it, the mean of the last epoch."""
+    protocol = "held-out text, exact softmax"
+    value: float | None
+    if trainer.valid is None:
+        softmax = trainer.settings.advanced.softmax
+        protocol = f"training text, mean of the last epoch, {softmax} softmax"
+        value = history.epoch_losses[-1] if history.epoch_losses else None
+    elif refitted:
+        value = trainer.evaluate()
+    else:
         value = None if history.best is None else history.best.value
-        value = trainer.evaluate() if refitted else value
-        protocol = "held-out text, exact softmax"
     return {
         "measure": "negative lower bound, nats per token",
         "value": value,
@@ -176,9 +211,9 @@ def _figure(trainer: Trainer, history: History, refitted: bool) -> dict[str, Any
 
 
 def concatenate(corpus: Corpus) -> Ids:
-    """Return all sentences in a row, int32, each followed by ``</s>``, with one ``</s>`` before them all.
+    """Return the ids of all sentences (tokens,), int32, each followed by ``</s>``, with one ``</s>`` before the first.
 
-    A large text is in a file and mapped from there.
+    The ids of a large text are written to a file and mapped from there.
     """
     boundary = np.array([corpus.vocabulary.boundary_id], np.int32)
     return lay_out(chain(corpus.stream(), [boundary]), np.int32)
@@ -187,9 +222,9 @@ def concatenate(corpus: Corpus) -> Ids:
 class StreamBatches:
     """The text cut into streams of equal length, ``length`` tokens of each at a time.
 
-    A batch is (inputs, targets), both int64 (length, streams), the targets one token later. The order is that
-    of the text, so that the state of a recurrent network is carried from one batch to the next. A few tokens
-    at the end of the text, fewer than there are streams, are left out.
+    A batch is (inputs, targets), both int64 (length, streams), the targets one token later. Batches follow the order
+    of the text, so the state of a recurrent network can be carried from one batch to the next. The last tokens of the
+    text, fewer than there are streams, are left out.
     """
 
     def __init__(self, ids: Ids, *, streams: int, length: int) -> None:
@@ -199,22 +234,24 @@ class StreamBatches:
         self._fingerprint = fingerprint_arrays((ids,), "streams", streams, length)
 
     def n_batches(self, epoch: int) -> int:
+        """Return the number of batches, which is that of every epoch."""
         return -(-self.n_steps // self.length)
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[Batch]:
-        """Yield the ids of each batch and those that follow them, both (length, streams), in the order of the text."""
+        """Yield the batches in the order of the text, without the first ``skip``."""
         used = self.n_streams * self.n_steps
-        before = self.ids[:used].reshape(self.n_streams, -1)
-        after = self.ids[1 : used + 1].reshape(self.n_streams, -1)
+        inputs = self.ids[:used].reshape(self.n_streams, -1)
+        targets = self.ids[1 : used + 1].reshape(self.n_streams, -1)
         for index in range(skip, self.n_batches(epoch)):
             span = slice(index * self.length, (index + 1) * self.length)
-            inputs, targets = (
-                np.ascontiguousarray(side[:, span].T, dtype=np.int64) for side in (before, after)
+            yield (
+                np.ascontiguousarray(inputs[:, span].T, dtype=np.int64),
+                np.ascontiguousarray(targets[:, span].T, dtype=np.int64),
             )
-            yield inputs, targets
             forget_pages(self.ids)
 
     def fingerprint(self) -> str:
+        """Return a hash of the ids and of how they are cut."""
         return self._fingerprint
 
 
@@ -239,61 +276,77 @@ def exact_loss(hidden: Tensor, targets: Tensor, outputs: Tensor, biases: Tensor)
     return (scores.logsumexp(1) - scores.gather(1, targets[:, None])[:, 0]).sum()
 
 
-def sampled_loss(
-    hidden: Tensor,
-    own: tuple[Tensor, Tensor],
-    noise: tuple[Tensor, Tensor],
-    log_expected: tuple[Tensor, Tensor],
-) -> Tensor:
-    """Return the loss, in nats, of a softmax over the target and words of noise that a whole batch shares.
+class Candidates(NamedTuple):
+    """Words that `sampled_loss` scores, one a row."""
 
-        -s_x + log(e^{s_x} / E_x + sum over the words j drawn of e^{s_j} / E_j)
+    outputs: Tensor  # (words, hidden)
+    biases: Tensor  # (words,)
+    log_expected: Tensor  # (words,), log of how often the word is expected among the noise words
 
-    E_j is how often j is expected among the words drawn. The sum estimates the normalizer, and the gradient is
-    that of the ranking objective of noise-contrastive estimation, whose optimum is that of the softmax however
-    many words are drawn (Ma and Collins 2018, section 3). A word drawn that is the target stays in: taking it
-    out would bias the scores of frequent words.
 
-    Takes ``hidden`` (tokens, hidden), output vectors (tokens, hidden) and biases (tokens,) of the targets x as
-    ``own``, the same of the words drawn as ``noise``, and log E of each target and of each word drawn.
+def sampled_loss(hidden: Tensor, targets: Candidates, noise: Candidates) -> Tensor:
+    """Return the loss, in nats, of a softmax over the target and noise words that a whole batch shares.
+
+        -s_x + log(e^{s_x} / E_x + sum over the noise words j of e^{s_j} / E_j)
+
+    s are the scores of a token, and E_j is how often j is expected among the noise words. The sum estimates the
+    normalizer, and the gradient is that of the ranking objective of noise-contrastive estimation, whose optimum is that
+    of the softmax for any number of noise words (Ma and Collins 2018, section 3). A noise word that equals the target
+    stays in: removing it would bias the scores of frequent words.
+
+    Takes ``hidden`` (tokens, hidden), the target x of each token, and the noise words.
     """
-    right = (hidden * own[0]).sum(1) + own[1]
-    wrong = torch.addmm(noise[1] - log_expected[1], hidden, noise[0].T)
-    return (torch.logaddexp(right - log_expected[0], wrong.logsumexp(1)) - right).sum()
+    target_scores = (hidden * targets.outputs).sum(1) + targets.biases
+    noise_scores = torch.addmm(noise.biases - noise.log_expected, hidden, noise.outputs.T)
+    log_normalizer = torch.logaddexp(
+        target_scores - targets.log_expected, noise_scores.logsumexp(1)
+    )
+    return (log_normalizer - target_scores).sum()
 
 
 # -- the network ---------------------------------------------------------------------------------------
 
 
 class Rows(NamedTuple):
-    """Rows of a table as a batch uses them."""
+    """The distinct rows of a table that a batch uses."""
 
-    ids: Tensor  # int64 (rows,), ascending, each once
-    places: Tensor  # int64, of the shape that was asked for: which of ``ids`` is where
+    ids: Tensor  # int64 (rows,), ascending
+    places: Tensor  # int64, the index in ``ids`` of each id that was asked for, in their shape
     values: Tensor  # (rows, width), a leaf that collects the gradient
 
 
-def _expect(words: Rows) -> Tensor:
-    """Return what the LSTM reads for each word of a batch: 2 E_q[b] - 1."""
+def _compute_inputs(words: Rows) -> Tensor:
+    """Return the inputs of the LSTM for each word of a batch, 2 E_q[b] - 1 (length, streams, width)."""
     return (words.values.sigmoid() * 2 - 1)[words.places]
+
+
+class WordRows(NamedTuple):
+    """The distinct words of a batch and their morphemes."""
+
+    words: Rows
+    morphemes: Rows
+    prior: Tensor  # (distinct words, width), the sums of the morphemes of each word
 
 
 class RowTable:
     """A float32 table of vectors (all, width) of which a step touches a few rows.
 
-    The rows are leaves of autograd, not the table. AdaGrad has one accumulator a row, ``sums`` (all, 1), as
-    `tacenda.kernels.shared.adagrad` has, on whatever device the table is; rows that a batch does not contain
-    never change.
+    The rows are leaves of autograd, not the table. As in `tacenda.kernels.shared.adagrad`, AdaGrad has one accumulator
+    a row, ``sums`` (all, 1), on the device of the table. A step does not change rows that its batch does not contain.
     """
 
     def __init__(self, values: Tensor) -> None:
         self.values = values
         self.sums = torch.full((len(values), 1), _ADAGRAD_START, device=values.device)
 
+    def to_numpy(self) -> npt.NDArray[np.float32]:
+        """Return a copy of the table (all, width)."""
+        return np.array(self.values.cpu().numpy())
+
     def rows(self, ids: Tensor) -> Rows:
         """Return the rows with these ids (any shape), as leaves."""
-        different, places = torch.unique(ids, return_inverse=True)
-        return Rows(different, places, self.values[different].requires_grad_())
+        distinct, places = torch.unique(ids, return_inverse=True)
+        return Rows(distinct, places, self.values[distinct].requires_grad_())
 
     def step(self, rows: Rows, rate: float) -> None:
         """Step s += mean(g ** 2), w -= rate g / sqrt(s) in these rows, unless they have no gradient."""
@@ -308,10 +361,22 @@ class RowTable:
 class Trainer(fitting.Trainer):
     """A model under training, as `tacenda.fitting` takes it.
 
-    ``counts`` int64 (types,) are those of the training
-    stream, ``start`` the initial vectors of words (types, width) and of morphemes (morphemes, width), ``valid`` the
-    held-out stream or None; ``n_streams`` of the text are read in parallel, by default those of the settings. All
-    that is drawn is drawn on the CPU.
+    All random numbers are drawn on the CPU, so that they do not depend on the device.
+
+    Parameters
+    ----------
+    inventory
+        The morphemes of the words.
+    counts
+        int64 (types,), occurrences of the words in the training stream.
+    start
+        Initial vectors, float32, of the words (types, width) and of the morphemes (morphemes, width).
+    valid
+        The held-out stream, int32 (tokens,), or None.
+    device
+        Name of a torch device.
+    n_streams
+        Pieces of the text that are read in parallel; ``batch_streams`` of the settings if None.
     """
 
     def __init__(
@@ -329,32 +394,22 @@ class Trainer(fitting.Trainer):
         self.device = torch.device(device)
         self.n_tokens = int(counts.sum())
         self._generator = torch.Generator().manual_seed(settings.seed)
-        biases = np.log((counts + 1.0) / (counts + 1.0).sum()).astype(np.float32)
-        drawn = torch.randn(len(counts), hidden, generator=self._generator) * _OUTPUTS
-        words, morphemes = (torch.from_numpy(each.copy()) for each in start)
-        outputs = torch.cat([drawn, torch.from_numpy(biases)[:, None]], 1)  # the bias comes last
-        self.tables = {
-            name: RowTable(values.to(self.device))
-            for name, values in (("words", words), ("morphemes", morphemes), ("outputs", outputs))
-        }
+        self.tables = self._build_tables(counts, start)
         self.lstm = nn.LSTM(settings.width, hidden)
         for parameter in self.lstm.parameters():
-            nn.init.uniform_(parameter, -_LSTM, _LSTM, generator=self._generator)
+            bound = _LSTM_INIT_BOUND
+            nn.init.uniform_(parameter, -bound, bound, generator=self._generator)
         self.lstm.to(self.device)
         self.optimizer = torch.optim.Adam(self.lstm.parameters(), lr=LSTM_RATE)
         self._rate_ratio = LSTM_RATE / max(settings.learning_rate, 1e-30)
         self._offsets = torch.from_numpy(inventory.offsets).to(self.device)
         self._pieces = torch.from_numpy(inventory.ids).to(self.device)
-        # what one occurrence of each word weighs in the divergence, and the words of noise
-        advanced, weight = settings.advanced, 1.0 / np.maximum(counts, 1)
-        if advanced.kl == "tokens":
-            weight = np.full(len(counts), 1.0 / settings.width)
-        noise = (counts + 1.0) ** _NOISE_POWER
-        noise /= noise.sum()
-        self._kl_weights = torch.from_numpy(weight.astype(np.float32)).to(self.device)
-        self._cumulative = torch.from_numpy(np.cumsum(noise))
-        expected = np.log(advanced.negatives * noise).astype(np.float32)
-        self._log_expected = torch.from_numpy(expected).to(self.device)
+        # the weight of one occurrence of each word in the divergence
+        kl_weights = 1.0 / np.maximum(counts, 1)
+        if settings.advanced.kl == "tokens":
+            kl_weights = np.full(len(counts), 1.0 / settings.width)
+        self._kl_weights = torch.from_numpy(kl_weights.astype(np.float32)).to(self.device)
+        self._cumulative_noise, self._log_expected = self._build_noise(counts)
         shape = (2, 1, n_streams or settings.advanced.batch_streams, hidden)
         self._carried = torch.zeros(shape, device=self.device)  # the state of the LSTM
         self.learned = {"table": {k: t.values for k, t in self.tables.items()}, "lstm": self.lstm}
@@ -365,16 +420,38 @@ class Trainer(fitting.Trainer):
             "carried": self._carried,
         }
 
+    def _build_tables(
+        self, counts: npt.NDArray[np.int64], start: Sequence[npt.NDArray[np.float32]]
+    ) -> dict[str, RowTable]:
+        """Return the tables of words, morphemes and outputs; the last column of the outputs is their bias."""
+        words, morphemes = (torch.from_numpy(vectors.copy()) for vectors in start)
+        shape = len(counts), self.settings.advanced.hidden
+        drawn = torch.randn(shape, generator=self._generator) * _OUTPUT_INIT_STD
+        biases = np.log((counts + 1.0) / (counts + 1.0).sum()).astype(np.float32)
+        outputs = torch.cat([drawn, torch.from_numpy(biases)[:, None]], 1)
+        tables = {"words": words, "morphemes": morphemes, "outputs": outputs}
+        return {name: RowTable(values.to(self.device)) for name, values in tables.items()}
+
+    def _build_noise(self, counts: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Return the cumulative distribution of the noise words, float64 (types,) on the CPU, and `log_expected`.
+
+        The latter is `Candidates.log_expected` of every type, float32 (types,).
+        """
+        noise = (counts + 1.0) ** _NOISE_POWER
+        noise /= noise.sum()
+        log_expected = np.log(self.settings.advanced.negatives * noise).astype(np.float32)
+        return torch.from_numpy(np.cumsum(noise)), torch.from_numpy(log_expected).to(self.device)
+
     # -- one step ----------------------------------------------------------------------------------
 
     def step(self, batch: Batch, learning_rate: float) -> StepResult:
-        """Update once from inputs and targets, both (length, streams); the loss is the negative bound."""
+        """Update once from inputs and targets, both (length, streams); the loss is the negative bound in nats."""
         self.lstm.train()
         n_tokens = batch[0].size
-        inputs, targets = (torch.from_numpy(side).to(self.device) for side in batch)
+        inputs, targets = (torch.from_numpy(ids).to(self.device) for ids in batch)
         words, morphemes, prior = self._look_up(inputs)
-        read = _expect(words)
-        hidden, state = self.lstm(read, (self._carried[0], self._carried[1]))
+        carried = self._carried[0], self._carried[1]
+        hidden, state = self.lstm(_compute_inputs(words), carried)
         loss, outputs = self._output_loss(hidden.reshape(n_tokens, -1), targets.reshape(-1))
         occurrences = torch.bincount(words.places.reshape(-1), minlength=len(words.ids))
         weights = occurrences * self._kl_weights[words.ids]
@@ -382,7 +459,7 @@ class Trainer(fitting.Trainer):
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self._carried.copy_(torch.stack([part.detach() for part in state]))
-        # the bound is a sum over tokens: AdaGrad's rows take it so, the LSTM the mean, which CLIP is meant for
+        # the bound is a sum over tokens: AdaGrad takes the sum, the LSTM the mean, which CLIP is meant for
         for parameter in self.lstm.parameters():
             if parameter.grad is not None:
                 parameter.grad /= n_tokens
@@ -393,65 +470,70 @@ class Trainer(fitting.Trainer):
             self.tables[name].step(rows, learning_rate)
         return StepResult(loss.detach(), n_tokens, norm)
 
-    def _look_up(self, words: Tensor) -> tuple[Rows, Rows, Tensor]:
-        """Return rows of the words and of their morphemes, and the sums of the latter (different words, width)."""
-        rows = self.tables["words"].rows(words)
-        begins = self._offsets[rows.ids]
-        lengths = self._offsets[rows.ids + 1] - begins
-        owner = torch.repeat_interleave(torch.arange(len(rows.ids), device=self.device), lengths)
+    def _look_up(self, ids: Tensor) -> WordRows:
+        """Return the rows of words, given their ids (any shape), and of their morphemes."""
+        words = self.tables["words"].rows(ids)
+        begins = self._offsets[words.ids]
+        lengths = self._offsets[words.ids + 1] - begins
+        # for each morpheme of each word, the index of the word, and the position of the morpheme within the word
+        owner = torch.repeat_interleave(torch.arange(len(words.ids), device=self.device), lengths)
         within = torch.arange(len(owner), device=self.device) - (lengths.cumsum(0) - lengths)[owner]
-        pieces = self.tables["morphemes"].rows(self._pieces[begins[owner] + within])
+        morphemes = self.tables["morphemes"].rows(self._pieces[begins[owner] + within])
         # an index_add would add with atomics on CUDA, in an order that varies
-        how: dict[str, Any] = {"lengths": lengths, "axis": 0, "initial": 0, "unsafe": True}
-        prior = torch.segment_reduce(pieces.values[pieces.places], "sum", **how)
-        return rows, pieces, prior
+        options: dict[str, Any] = {"lengths": lengths, "axis": 0, "initial": 0, "unsafe": True}
+        prior = torch.segment_reduce(morphemes.values[morphemes.places], "sum", **options)
+        return WordRows(words, morphemes, prior)
 
     def _output_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Rows]:
-        """Return the loss of the targets (tokens,), and the output rows it used."""
+        """Return the loss of the targets (tokens,) in nats, and the output rows that it depends on."""
         if self.settings.advanced.softmax == "exact":
-            every = torch.arange(len(self._kl_weights), device=self.device)
-            rows = self.tables["outputs"].rows(every)
+            types = torch.arange(len(self._kl_weights), device=self.device)
+            rows = self.tables["outputs"].rows(types)
             return exact_loss(hidden, targets, rows.values[:, :-1], rows.values[:, -1]), rows
-        n = self.settings.advanced.negatives
-        uniform = torch.rand(n, dtype=torch.float64, generator=self._generator)
-        found = torch.searchsorted(self._cumulative, uniform * self._cumulative[-1])
-        noise = found.clamp(max=len(self._cumulative) - 1).to(self.device)
-        rows = self.tables["outputs"].rows(torch.cat([targets, noise]))
+        noise = self._draw_noise()
+        ids = torch.cat([targets, noise])
+        rows = self.tables["outputs"].rows(ids)
         values = rows.values[rows.places]
-        own, other = values[: len(targets)], values[len(targets) :]
-        loss = sampled_loss(
-            hidden,
-            (own[:, :-1], own[:, -1]),
-            (other[:, :-1], other[:, -1]),
-            (self._log_expected[targets], self._log_expected[noise]),
+        candidates = Candidates(values[:, :-1], values[:, -1], self._log_expected[ids])
+        n = len(targets)
+        target_part = Candidates(*(array[:n] for array in candidates))
+        noise_part = Candidates(*(array[n:] for array in candidates))
+        return sampled_loss(hidden, target_part, noise_part), rows
+
+    def _draw_noise(self) -> Tensor:
+        """Draw the ids (negatives,) of the noise words of a batch."""
+        cumulative = self._cumulative_noise
+        uniform = torch.rand(
+            self.settings.advanced.negatives, dtype=torch.float64, generator=self._generator
         )
-        return loss, rows
+        ids = torch.searchsorted(cumulative, uniform * cumulative[-1])
+        return ids.clamp(max=len(cumulative) - 1).to(self.device)
 
     # -- evaluation --------------------------------------------------------------------------------
 
     @torch.no_grad()
     def evaluate(self) -> float | None:
-        """Return the negative bound per token of the held-out stream, with the exact softmax, in nats."""
+        """Return the negative bound of the held-out stream in nats per token, with the exact softmax."""
         if self.valid is None:
             return None
         self.lstm.eval()
         total, n_tokens, state = 0.0, 0, None
-        batches = StreamBatches(self.valid, streams=16, length=max(1, _EVALUATED // 16))
+        batches = StreamBatches(self.valid, streams=16, length=max(1, _EVAL_TOKENS // 16))
         outputs = self.tables["outputs"].values
         for inputs, targets in batches.batches(0):
             words = self.tables["words"].rows(torch.from_numpy(inputs).to(self.device))
-            found, state = self.lstm(_expect(words), state)
-            aims = torch.from_numpy(targets).to(self.device).reshape(-1)
-            hidden = found.reshape(len(aims), -1)
-            total += exact_loss(hidden, aims, outputs[:, :-1], outputs[:, -1]).item()
-            n_tokens += len(aims)
+            hidden, state = self.lstm(_compute_inputs(words), state)
+            ids = torch.from_numpy(targets).to(self.device).reshape(-1)
+            hidden = hidden.reshape(len(ids), -1)
+            total += exact_loss(hidden, ids, outputs[:, :-1], outputs[:, -1]).item()
+            n_tokens += len(ids)
         return float(total / n_tokens + self.divergence() / self.n_tokens)
 
     @torch.no_grad()
     def divergence(self) -> float:
         """Return KL(Q || P) of the whole vocabulary in nats (eq 22)."""
         total = 0.0
-        for ids in torch.arange(len(self._kl_weights), device=self.device).split(8192):
-            rows, _, prior = self._look_up(ids)
-            total += bernoulli_kl(rows.values, prior).sum().item()
+        for ids in torch.arange(len(self._kl_weights), device=self.device).split(_KL_TYPES):
+            words, _, prior = self._look_up(ids)
+            total += bernoulli_kl(words.values, prior).sum().item()
         return total
