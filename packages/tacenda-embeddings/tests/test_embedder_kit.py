@@ -271,7 +271,7 @@ UNSOUND = {
     "fragile": (Fragile, "died with exit code -9"),
     "estranged": (Estranged, "in a fork"),
     "once only": (OnceOnly, "does not forget the first text"),
-    "sociable": (Sociable, "depends on its company"),
+    "sociable": (Sociable, "depend on other sentences"),
     "greedy": (Greedy, "has no len"),
     "possessive": (Possessive, "Arrays are not equal"),
     "meddling": (Meddling, "changes its input"),

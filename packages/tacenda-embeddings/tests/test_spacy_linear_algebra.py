@@ -7,7 +7,11 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Linear, Model, NumpyOps
 
-from tacenda_embeddings.spacy.linear_algebra import NUMPY_BLAS, switch_to_numpy_blas, use_numpy_blas
+from tacenda_embeddings.spacy.linear_algebra import (
+    NUMPY_BLAS,
+    switch_layer_to_numpy_blas,
+    use_numpy_blas,
+)
 
 CALLBACK = {"after_pipeline_creation": {"@callbacks": NUMPY_BLAS}}
 WORDS = ["Kim", "saw", "the", "dogs", "."]
@@ -112,5 +116,5 @@ def test_operations_of_another_kind_stay(use_blis):
 
     layer = Linear(2, 2)
     layer.ops = ops = OtherOps(use_blis=use_blis)
-    assert switch_to_numpy_blas(layer) is layer
+    assert switch_layer_to_numpy_blas(layer) is layer
     assert layer.ops is ops

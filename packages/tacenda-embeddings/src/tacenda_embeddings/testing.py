@@ -1,12 +1,12 @@
-"""Conformance of a token-embedding model: one call, which raises AssertionError where it breaks a promise.
+"""Conformance of a token-embedding model: one call, which raises AssertionError if it breaks a promise.
 
     from tacenda_embeddings.testing import check_embedder
 
     def test_my_embedder():
         check_embedder(lambda: MyEmbedder(width=8))
 
-It checks what ``fit``, ``transform``, ``width`` and ``vocabulary`` promise to every host, threads and forked processes,
-the way to disk and back, and what is refused: before ``fit`` everything raises NotFittedError, and ``transform`` raises
+It checks ``fit``, ``transform``, ``width`` and ``vocabulary``, also with threads and forked processes and after saving
+and loading. It checks the errors too: before ``fit`` everything raises NotFittedError, and ``transform`` raises
 CorpusError for a sentence that is not a list of strings, as ``vocabulary.encode`` does. Install
 ``tacenda-embeddings[testing]``.
 """
@@ -45,8 +45,8 @@ def check_embedder(
     corpus
         The text to fit to, if the default of 300 short sentences does not suit the model.
     rtol
-        How far results may differ, relative to the largest value of the output, if the same numbers are
-        computed in a different order: in another batch, or by another fit.
+        Largest allowed difference, relative to the largest value of the output, of numbers that are computed in a
+        different order: in another batch, or by another fit.
     may_hold_nan, fork_seconds
         See `tacenda.testing.models.check_estimator`.
 
@@ -94,12 +94,13 @@ def check_embedder(
 
 
 def _sentences(corpus: Corpus) -> Sentences:
-    """Return sentences to transform: known words, unknown ones, one word, none."""
+    """Return sentences to transform: with known words, with unknown words, of one word, and empty."""
     words = [word for word in corpus.vocabulary.words[:40] if not word.startswith("<")]
     return [words[:9], [], [words[3]], ["unseen", words[1], "unseen"], words[::-1]]
 
 
 def _check_unfitted(make_model: Callable[[], Any]) -> None:
+    """Check that an unfitted model refuses to transform and to be saved."""
     model = make_model()
     assert_refuses(lambda: model.transform([["a"]]), NotFittedError, "transform before fit")
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +110,7 @@ def _check_unfitted(make_model: Callable[[], Any]) -> None:
 
 
 def _check_one_word(make_model: Callable[[], Any]) -> None:
-    """A text of one word is served, or refused in a sentence."""
+    """Check that a model can be fitted to a text of one word, or refuses it with an error of Tacenda."""
     for sentences in ([["a"]], [["a", "a"], ["a"]]):
         corpus, model = Corpus.from_sentences(sentences), make_model()
         if refusal_of(partial(model.fit, corpus), TacendaError, "fitting one word") is None:
@@ -117,7 +118,7 @@ def _check_one_word(make_model: Callable[[], Any]) -> None:
 
 
 def _check_transform(model: Any, sentences: Sentences, atol: float) -> None:
-    """Whatever the sentences, each has its own finite float32 rows, the same in any company."""
+    """Check that every sentence has its own finite float32 rows, which do not depend on the other sentences."""
     assert list(model.transform([])) == []
     words, copies = sentences[0], [list(sentence) for sentence in sentences]
     _check_well_formed(model, copies)
@@ -137,16 +138,17 @@ def _check_transform(model: Any, sentences: Sentences, atol: float) -> None:
     alone = [array.tobytes() for array in model.transform([[word] for word in words])]
     assert len(set(alone)) > 1, "every word has the same vector"
 
-    # wherever a model cuts a long text into blocks, some sentence begins there
-    some = [sentence[:n] for sentence in (*sentences, words[::-1]) for n in (*range(5), 99)]
-    own = [model.transform([sentence])[0] for sentence in some]
-    order = np.random.default_rng(0).integers(0, len(some), 3_000).tolist()
-    together = model.transform([some[i] for i in order])
-    _check_close(together, [own[i] for i in order], atol, "a sentence depends on its company")
+    # so many that wherever a model cuts a long text into blocks, some sentence begins there
+    texts = [sentence[:n] for sentence in (*sentences, words[::-1]) for n in (*range(5), 99)]
+    separate = [model.transform([text])[0] for text in texts]
+    order = np.random.default_rng(0).integers(0, len(texts), 3_000).tolist()
+    together = model.transform([texts[i] for i in order])
+    fault = "the vectors of a sentence depend on other sentences"
+    _check_close(together, [separate[i] for i in order], atol, fault)
 
 
 def _check_well_formed(model: Any, sentences: Sentences) -> None:
-    """Expect one finite, contiguous float32 array (tokens, width) for each sentence."""
+    """Check that every sentence has a finite, contiguous float32 array (tokens, width)."""
     arrays = list(model.transform(sentences))
     assert len(arrays) == len(sentences), f"{len(arrays)} arrays for {len(sentences)} sentences"
     for array, sentence in zip(arrays, sentences, strict=True):
@@ -157,7 +159,7 @@ def _check_well_formed(model: Any, sentences: Sentences) -> None:
         assert np.isfinite(array).all(), "a vector is not finite"
 
 
-def _check_close(found: Any, expected: Any, atol: float, fault: str) -> None:
-    """Compare arrays up to ``atol``."""
-    for array, other in zip(found, expected, strict=True):
+def _check_close(arrays: Any, expected: Any, atol: float, fault: str) -> None:
+    """Check that arrays differ by at most ``atol``."""
+    for array, other in zip(arrays, expected, strict=True):
         np.testing.assert_allclose(array, other, rtol=0, atol=atol, err_msg=fault)

@@ -684,7 +684,7 @@ def run_e_step(
         Xi = E[xs xs^T] = J Xi J^T + J L_1 G^T + G L_1^T J^T + G Pi G^T
 
     and the M-step needs S_xx = Xi + Sigma_s, S_10 = Xi J^T + L_1 G^T + Sigma_s J^T and S_xw = B_0. Since
-    K = K_c C_hat^T, all of it closes on (states, states) matrices but for B_0, which is one sum of sparse products.
+    K = K_c C_hat^T, everything is computed from (states, states) matrices except B_0, one sum of sparse products.
 
     The error of the approximation falls geometrically with r; the moments need at least r lags. ``Pi`` (states,
     states) is a start for E[xf xf^T], from the previous iteration. S_xw is most of the work and only an M-step needs

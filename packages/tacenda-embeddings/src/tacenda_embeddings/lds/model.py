@@ -243,9 +243,11 @@ class LDS(Estimator):
 
         Options that are None keep their values. Raises ConfigurationError for a value out of bounds.
         """
-        given = {"row_norm_power": row_norm_power, "ends": ends}
-        changes: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
-        advanced = replace(self.settings.advanced, **changes)
+        advanced = self.settings.advanced
+        if row_norm_power is not None:
+            advanced = replace(advanced, row_norm_power=row_norm_power)
+        if ends is not None:
+            advanced = replace(advanced, ends=ends)
         weight = self.settings.own_weight if own_weight is None else own_weight
         other = copy(self)
         other.settings = replace(self.settings, output=output, own_weight=weight, advanced=advanced)

@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from thinc.api import Maxout, Model, NumpyOps, get_width
 from thinc.types import Floats2d, Ragged
 
-from tacenda_embeddings.spacy.linear_algebra import switch_to_numpy_blas
+from tacenda_embeddings.spacy.linear_algebra import switch_layer_to_numpy_blas
 
 NUMPY_OPS = NumpyOps()  # lengths stay on the CPU, whatever device the vectors are on
 
@@ -52,10 +52,12 @@ def concat_embed(
     # A head without an encoder spends nearly all its time in products, here and in hash embeddings.
     # Sorted by name, because spaCy sorts the sections of a configuration that it saves, and the parameters
     # of a saved model belong to its layers in their order.
-    layers = [switch_to_numpy_blas(embeds[name]) for name in sorted(embeds)]
+    layers = [switch_layer_to_numpy_blas(embeds[name]) for name in sorted(embeds)]
     mix = None
     if width is not None:
-        mix = switch_to_numpy_blas(Maxout(nO=width, nP=maxout_pieces, normalize=True, dropout=0.0))
+        mix = switch_layer_to_numpy_blas(
+            Maxout(nO=width, nP=maxout_pieces, normalize=True, dropout=0.0)
+        )
     model: Model[list[Doc], list[Floats2d]] = Model(
         "concat_embed",
         forward,

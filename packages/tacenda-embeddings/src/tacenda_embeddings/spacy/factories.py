@@ -1,28 +1,28 @@
 """The factories ``lds_embeddings``, ``varembed_embeddings`` and ``token_embeddings``.
 
-This module imports spaCy and the standard library only: spaCy imports every installed factory as
-soon as any pipeline is made, so a model's own needs are imported in the body of the factory.
+This module imports only spaCy and the standard library. spaCy imports every installed factory when it creates any
+pipeline, so each factory imports what its model needs in its body.
 """
 
 from typing import Any, Optional
 
 from spacy.language import Language
 
-#: The settings that all factories share. Every value is plain JSON, and none is a path.
+#: The settings that all factories share. Every value is a JSON value, and none is a path.
 SHARED_CONFIG = {
-    # which vectors of the model (None: as fitted). LDS: own_past_future, own_context, weighted_mean, mean, own,
+    # the output of the model; None: as fitted. LDS: own_past_future, own_context, weighted_mean, mean, own,
     # filtered; VarEmbed: logits, log_odds, probabilities
     "output": None,
-    # whether similarity and .vector of tokens, spans and documents use these vectors. None: only if the target is
-    # Doc.tensor and the pipeline has no word vectors, as for spaCy's own .vector
+    # whether similarity and .vector of tokens, spans and documents use these vectors; None: only if the target is
+    # Doc.tensor and the pipeline has no word vectors, which is when spaCy's own .vector uses the tensor
     "similarity": None,
     # where the vectors go: "tensor" for Doc.tensor, any other name for an extension, such as doc._.lds
     "target": "tensor",
     # "replace" the vectors in the target, or "append" columns and record them in doc._.<target>_columns
     "mode": "replace",
-    # what a vector depends on: the whole "doc", or its "sentence" if boundaries are known
+    # the context of a vector: the whole "doc", or its "sentence" if sentence boundaries are set
     "context": "doc",
-    # tokens given to the model at a time; a document is never split
+    # tokens that the model embeds at a time; a document is never split
     "batch_tokens": 20_000,
 }
 
@@ -30,7 +30,7 @@ SHARED_CONFIG = {
 @Language.factory(
     "token_embeddings",
     assigns=["doc.tensor"],
-    # embedder: a name that `tacenda plugins` lists (None: whichever the artifact holds);
+    # embedder: a name that `tacenda plugins` lists (None: that of the artifact);
     # distribution: its distribution, if two have an embedder of that name
     default_config={"embedder": None, "distribution": None, **SHARED_CONFIG},
 )
@@ -46,10 +46,10 @@ def token_embeddings(
     context: str,
     batch_tokens: int,
 ) -> Any:
-    """Write a vector for each token, from any installed embedder: one row of ``Doc.tensor`` per token.
+    """Make a component that writes the vectors of any installed embedder, one row of ``Doc.tensor`` per token.
 
-    The model is not part of the configuration: give it to ``initialize(artifact=...)``, or name it in
-    ``[initialize.components.token_embeddings]``. A ``DocBin`` stores no tensor; ``restore(docs)`` of the component
+    The model is not part of the configuration: pass it to ``initialize(artifact=...)``, or name it in
+    ``[initialize.components.token_embeddings]``. A ``DocBin`` stores no tensor; the component's ``restore(docs)``
     computes it again.
     """
     settings = locals()  # every argument by its name
@@ -59,7 +59,7 @@ def token_embeddings(
 
 
 def _make_factory(embedder: str, doc: str) -> Any:
-    """Return the factory of the embedder of this distribution, even if another distribution claims its name."""
+    """Register the factory of an embedder of this distribution, even if another one has an embedder of that name."""
 
     def make(
         nlp: Language,

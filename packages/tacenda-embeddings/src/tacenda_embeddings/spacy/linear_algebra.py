@@ -39,11 +39,11 @@ def use_numpy_blas(nlp: Any) -> Any:
     for _, component in nlp.components:
         model = getattr(component, "model", None)
         if isinstance(model, Model):
-            switch_to_numpy_blas(model)
+            switch_layer_to_numpy_blas(model)
     return nlp
 
 
-def switch_to_numpy_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
+def switch_layer_to_numpy_blas(layer: Model[Any, Any]) -> Model[Any, Any]:
     """Switch a layer and all layers in it to NumPy's BLAS, and return it.
 
     Layers that compute on a GPU or with thinc-apple-ops stay as they are.

@@ -1,4 +1,4 @@
-"""Where an embedding component writes its vectors, and which columns of them belong to which component."""
+"""`Target`: ``Doc.tensor`` or an extension with the vectors of components, and the columns of each of them."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -8,7 +8,7 @@ morpheme, have no vector. In a configuration, one section names the model:
     @callbacks = "tacenda.use_vectors.v1"
     source = "FOLDER"
 
-This module imports only spaCy and its dependencies; everything else is imported when a model is loaded.
+This module imports only spaCy, its dependencies and ``tacenda.errors``; a model's needs are imported when it is loaded.
 """
 
 import shutil
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import srsly
@@ -26,6 +26,7 @@ from spacy.strings import StringStore, get_string_id
 from spacy.vectors import BaseVectors
 from thinc.api import NumpyOps, get_current_ops
 
+from tacenda.errors import ConfigurationError
 from tacenda_embeddings.spacy.training_input import (
     Fingerprint,
     find_static_readings,
@@ -76,7 +77,7 @@ def checks_vectors() -> Callable[[Any], Any]:
     def after_creation(nlp: Any) -> Any:
         """Tell the vectors which pipeline reads them. Raises ConfigurationError for vectors of another class."""
         if not isinstance(nlp.vocab.vectors, MorphologicalVectors):
-            _fail(
+            raise ConfigurationError(
                 "the word vectors of this pipeline come from a model, and a pipeline with an ordinary table of vectors "
                 f"cannot load them: in the configuration that names this pipeline, add [nlp.vectors] with @vectors = "
                 f'"{NAME}", or name the model instead, in [initialize.before_init] with @callbacks = "{USE}" and '
@@ -115,17 +116,11 @@ def word_model(source: Any) -> Any:
 
     model = sources.load(source, "embedders", "token embeddings", "transform")
     if not hasattr(model, "vectors") or not hasattr(model, "pieces"):
-        _fail(
+        raise ConfigurationError(
             f"{getattr(model, 'name', type(model).__name__)!r} has no vectors of single words: use a varembed or "
             "sumembed for the vectors of a pipeline"
         )
     return model
-
-
-def _fail(message: str) -> NoReturn:
-    from tacenda.errors import ConfigurationError
-
-    raise ConfigurationError(message)
 
 
 class MorphologicalVectors(BaseVectors):
@@ -220,7 +215,7 @@ class MorphologicalVectors(BaseVectors):
     def find(self, *, key: Any = None, keys: Any = None, row: Any = None, rows: Any = None) -> Any:
         """Return rows of keys (-1 for a word without a row), or keys of rows, as ``Vectors.find`` does."""
         if sum(each is not None for each in (key, keys, row, rows)) != 1:
-            _fail("find takes one of key, keys, row and rows: give exactly one")
+            raise ConfigurationError("find takes one of key, keys, row and rows: give exactly one")
         if key is not None:
             return self._find_row(key)
         if keys is not None:
@@ -335,7 +330,7 @@ class MorphologicalVectors(BaseVectors):
         Raises ConfigurationError for an array of hashes, which is how layers ask, if there is no model.
         """
         if self.model is None and hasattr(keys, "tolist"):
-            _fail(
+            raise ConfigurationError(
                 "a layer reads the word vectors of the pipeline, which has none: name their model in "
                 f'[initialize.before_init] with @callbacks = "{USE}" and source = FOLDER, or, if components are '
                 "sourced from a pipeline with word vectors, name that pipeline as [initialize] vectors"
@@ -406,17 +401,17 @@ class MorphologicalVectors(BaseVectors):
         a vector of the model, for a vector of another width, and for ``row``.
         """
         if row is not None or vector is None:
-            _fail(
+            raise ConfigurationError(
                 f"the vectors {NAME} choose the row of a new word themselves: give vector, not row"
             )
         vector = self._ops.asarray1f(vector, dtype="float32")
         if vector.shape != (self.vectors_length,):
-            _fail(
+            raise ConfigurationError(
                 f"the vectors {NAME} have {self.vectors_length} columns, not {vector.shape}: give one of that width"
             )
         place = self._find_row(key)
         if place < self._n_fitted and key in self:
-            _fail(
+            raise ConfigurationError(
                 f"the vectors {NAME} of words that the model knows cannot be changed: use spaCy's own vectors instead "
                 "(tacenda embed export, then spacy init vectors)"
             )
@@ -441,7 +436,7 @@ class MorphologicalVectors(BaseVectors):
         """
         rows, width = shape
         if rows < self.n_keys or width != self.vectors_length:
-            _fail(
+            raise ConfigurationError(
                 f"the vectors {NAME} are {self.n_keys} words of {self.vectors_length} columns and can have more rows, "
                 f"but not the shape {tuple(shape)}: use spaCy's own (tacenda embed export, then spacy init vectors)"
             )

@@ -454,8 +454,8 @@ def divergence(logits: Floats, prior: Floats) -> Floats:
     Eq 23 of the paper is the negative of this.
     """
     # log(1 + exp(s)) - log(1 + exp(g)) + sigma(g) (g - s)
-    found = np.logaddexp(prior, 0) - np.logaddexp(logits, 0) + expit(logits) * (logits - prior)
-    return np.asarray(np.maximum(found, 0), logits.dtype)
+    kl = np.logaddexp(prior, 0) - np.logaddexp(logits, 0) + expit(logits) * (logits - prior)
+    return np.asarray(np.maximum(kl, 0), logits.dtype)
 
 
 def entropy(logits: Floats) -> Floats:

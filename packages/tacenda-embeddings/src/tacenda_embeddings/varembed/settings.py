@@ -14,8 +14,8 @@ Output = Literal["logits", "log_odds", "probabilities"]
 
 OUTPUTS: tuple[str, ...] = get_args(Output)
 
-
-_TRAINING = ("hidden", "softmax", "negatives", "batch_streams", "unrolled_tokens")
+# options of training, which a `SumEmbed` had in earlier releases
+_TRAINING_OPTIONS = ("hidden", "softmax", "negatives", "batch_streams", "unrolled_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ class SumEmbedAdvanced(WordVectorAdvanced):
     """Options of `SumEmbed` that few need to change."""
 
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {**WordVectorAdvanced.retired, **dict.fromkeys(_TRAINING, ...)}
+        {**WordVectorAdvanced.retired, **dict.fromkeys(_TRAINING_OPTIONS, ...)}
     )
 
     base: bool = option(False, "whether every word has one more, common morpheme")
