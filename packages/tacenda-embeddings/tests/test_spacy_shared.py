@@ -104,7 +104,9 @@ class Letters:
 
 
 def test_vectors_know_unseen_words_after_any_number_of_copies(monkeypatch):
-    monkeypatch.setattr("tacenda_embeddings.spacy.vectors.word_model", lambda source: Letters())
+    monkeypatch.setattr(
+        "tacenda_embeddings.spacy.vectors.load_word_model", lambda source: Letters()
+    )
     nlp = spacy.blank("en")
     nlp.vocab.vectors = MorphologicalVectors(strings=nlp.vocab.strings, model=Letters())
     once = pickle.loads(pickle.dumps(nlp))  # noqa: S301

@@ -392,7 +392,7 @@ def vectors(
         from tacenda_embeddings.spacy.configuration import choose_language
         from tacenda_embeddings.spacy.vectors import use_vectors
     except ImportError as error:
-        raise _no_spacy(error) from error
+        raise _make_spacy_error(error) from error
     chosen = choose_language(language, [str(folder)])
     try:
         nlp = spacy.blank(chosen, config=spacy_config(chosen))
@@ -447,7 +447,7 @@ def init_config(
     try:
         from tacenda_embeddings.spacy.configuration import explain_missing, pipeline_config
     except ImportError as error:
-        raise _no_spacy(error) from error
+        raise _make_spacy_error(error) from error
     config = pipeline_config(
         pipeline.split(","),
         lds,
@@ -478,7 +478,7 @@ def init_config(
     )
 
 
-def _no_spacy(error: ImportError) -> ConfigurationError:
+def _make_spacy_error(error: ImportError) -> ConfigurationError:
     """Return the error for a missing spaCy."""
     return ConfigurationError(
         f"spaCy cannot be imported ({error}): install 'tacenda-embeddings[spacy]'"

@@ -62,15 +62,15 @@ def count_lags(
         raise ConfigurationError(f"cannot count {n_lags} lags: give at least 1")
     client, vocabulary, n_types = corpus.client, corpus.placed_vocabulary, len(corpus.vocabulary)
     tails = client.gather(
-        client.map(_last_ids, corpus.parts, vocabulary=vocabulary, n=n_lags, pure=False)
+        client.map(_find_last_ids, corpus.parts, vocabulary=vocabulary, n=n_lags, pure=False)
     )
-    blocks = list(pairwise(_row_bounds(corpus.type_counts).tolist()))
+    blocks = list(pairwise(_choose_row_bounds(corpus.type_counts).tolist()))
     pieces = corpus.sum_pieces(
         partial(_count, n_lags=n_lags, blocks=blocks),
         n_lags * len(blocks),
         partial(merge_counts, vocabulary=n_types),
         "counting pairs",
-        given=list(_histories(tails, n_lags)),
+        given=list(_iterate_histories(tails, n_lags)),
     )
     folder = Path(scratch) if scratch is not None else None
     lags = [stack(islice(pieces, len(blocks)), 0, folder) for _ in range(n_lags)]
@@ -121,7 +121,7 @@ def _count(
     return pieces
 
 
-def _last_ids(part: Part, vocabulary: Vocabulary, n: int) -> Ids:
+def _find_last_ids(part: Part, vocabulary: Vocabulary, n: int) -> Ids:
     """Return the last n ids of a part in the order of the text; all ids of a shorter part."""
     corpus = Corpus(part.ids, part.offsets, vocabulary)
     # two pieces, because the last piece of the text, which comes first, may be short
@@ -129,7 +129,7 @@ def _last_ids(part: Part, vocabulary: Vocabulary, n: int) -> Ids:
     return last[::-1].copy()
 
 
-def _histories(tails: Sequence[Ids], n: int) -> Iterator[Ids]:
+def _iterate_histories(tails: Sequence[Ids], n: int) -> Iterator[Ids]:
     """Yield the n ids before each part of a circular stream."""
     history = _NO_IDS
     while len(history) < n:  # a stream that is shorter than the lags is repeated
@@ -139,7 +139,7 @@ def _histories(tails: Sequence[Ids], n: int) -> Iterator[Ids]:
         history = np.concatenate([history, tail])[-n:]
 
 
-def _row_bounds(type_counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _choose_row_bounds(type_counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the bounds (blocks + 1,) of blocks of rows of a lag, none of much more than `_BLOCK_BYTES`.
 
     A row has at most as many entries as its word has occurrences, and at most one for each type.

@@ -60,7 +60,7 @@ def check_embedder(
         A promise is broken; the message names it.
     """
     corpus = Corpus.from_sentences(sample_sentences()) if corpus is None else corpus
-    sentences = _sentences(corpus)
+    sentences = _choose_sentences(corpus)
 
     def apply(model: Any) -> list[Any]:
         return list(model.transform([list(sentence) for sentence in sentences]))
@@ -93,7 +93,7 @@ def check_embedder(
     return model
 
 
-def _sentences(corpus: Corpus) -> Sentences:
+def _choose_sentences(corpus: Corpus) -> Sentences:
     """Return sentences to transform: with known words, with unknown words, of one word, and empty."""
     words = [word for word in corpus.vocabulary.words[:40] if not word.startswith("<")]
     return [words[:9], [], [words[3]], ["unseen", words[1], "unseen"], words[::-1]]

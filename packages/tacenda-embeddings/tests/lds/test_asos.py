@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacenda_embeddings.lds.learning import run_e_step, run_m_step
-from tacenda_embeddings.lds.smoother import steady_state
+from tacenda_embeddings.lds.smoother import solve_steady_state
 
 KINDS = ["full", "diagonal", "spherical"]
 
@@ -74,7 +74,7 @@ def test_with_its_own_covariances_a_model_is_a_fixed_point(
     system = oracles.random_system(rng, with_mean=with_mean)
     parameters = parameters_of(system)
     moments = oracles.DenseMoments(oracles.model_moments(system, r), system.m)
-    statistics, state = run_e_step(parameters, moments, r), steady_state(parameters)
+    statistics, state = run_e_step(parameters, moments, r), solve_steady_state(parameters)
     after = run_m_step(statistics, parameters, system.m)
     for x, y in zip(after[:3], parameters[:3], strict=True):
         np.testing.assert_allclose(x, y, atol=1e-10)

@@ -60,7 +60,7 @@ def test_pieces_of_rows_make_the_same_matrices(client, write_file, tmp_path, mon
     path = write_file("text.txt", text_of(np.random.default_rng(1), 300))
     monkeypatch.setattr(on_cluster, "_BLOCK_BYTES", 2000)
     corpus = ClusterCorpus.from_text(path, client=client, partition_bytes=1500)
-    assert len(on_cluster._row_bounds(corpus.type_counts)) > 3
+    assert len(on_cluster._choose_row_bounds(corpus.type_counts)) > 3
     counts = on_cluster.count_lags(corpus, 2, scratch=tmp_path)
     assert_same(counts, LaggedCounts.from_corpus(Corpus.from_text(path), 2))
     del counts

@@ -11,7 +11,7 @@ from tacenda.corpus import Corpus
 from tacenda_embeddings import LDS
 from tacenda_embeddings.lds.lagged_counts import LaggedCounts
 from tacenda_embeddings.lds.learning import SparseMoments, hankel_svd, identify
-from tacenda_embeddings.lds.smoother import steady_state
+from tacenda_embeddings.lds.smoother import solve_steady_state
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def model(request, corpus):
 def prediction(model, before):
     """Whitened expectation of the next word, C A xf, per word type."""
     A, C, _, _ = model.learned.parameters
-    state = steady_state(model.learned.parameters)
+    state = solve_steady_state(model.learned.parameters)
     encode = model.vocabulary.encode
     xf = np.zeros(len(A))
     for word in encode(before):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacenda_embeddings.lds.learning import run_e_step, run_m_step
-from tacenda_embeddings.lds.smoother import two_sided
+from tacenda_embeddings.lds.smoother import build_two_sided
 
 pykalman = pytest.importorskip("pykalman", reason="pykalman is not installed")
 
@@ -40,7 +40,7 @@ def test_smoothed_means_of_a_finite_sequence(n, system, oracles, parameters_of):
     rng = np.random.default_rng(n)
     words = rng.standard_normal((6, 4))  # six "word types" with arbitrary coordinates
     ids = rng.integers(0, 6, n)
-    matrices = two_sided(parameters_of(system), np.ones(4), np.zeros(4))
+    matrices = build_two_sided(parameters_of(system), np.ones(4), np.zeros(4))
     own = (words @ matrices.table)[ids]
     F, J, L, R = matrices[1:5]
     # the ends by plain alternation, until they no longer change

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacenda_embeddings.lds import smoother
-from tacenda_embeddings.lds.smoother import Smoother, TwoSided, two_sided
+from tacenda_embeddings.lds.smoother import Smoother, TwoSided, build_two_sided
 
 LENGTHS = (1, 0, 2, 5, 1, 63, 0, 3, 300, 7)
 
@@ -23,7 +23,7 @@ class Case:
         rng = np.random.default_rng(3)
         self.system = oracles.random_system(rng, V=12, h=4, radius=radius, strength=0.9)
         self.scale = rng.uniform(1, 3, 12)
-        matrices = two_sided(parameters_of(self.system), self.scale, self.system.m)
+        matrices = build_two_sided(parameters_of(self.system), self.scale, self.system.m)
         self.table = matrices.table.astype(np.float32)
         self.smoother = Smoother(matrices._replace(table=self.table))
         self.sentences = [rng.integers(0, 12, n) for n in lengths]

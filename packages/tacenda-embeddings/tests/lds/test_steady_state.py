@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tacenda_embeddings.lds.smoother import (
     DiagonalNoise,
     FullNoise,
-    predictive_covariance,
-    stationary_covariance,
-    steady_state,
+    solve_predictive_covariance,
+    solve_stationary_covariance,
+    solve_steady_state,
 )
 
 KINDS = ["full", "diagonal", "spherical"]
@@ -27,7 +27,7 @@ def model(request, rng, oracles, parameters_of, with_diagonal_noise):
 
 def test_covariances_are_the_limits_of_the_time_varying_ones(model, oracles):
     system, parameters = model
-    found, expected = steady_state(parameters), oracles.steady(system)
+    found, expected = solve_steady_state(parameters), oracles.steady(system)
     for name in ("Sigma_1", "Sigma_0", "Sigma_s"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-11)
 
@@ -35,14 +35,14 @@ def test_covariances_are_the_limits_of_the_time_varying_ones(model, oracles):
 def test_covariances_in_the_middle_of_a_long_sequence(model, oracles):
     system, parameters = model
     middle = oracles.rts_smoother(system, np.zeros((201, len(system.C))))
-    found = steady_state(parameters)
+    found = solve_steady_state(parameters)
     np.testing.assert_allclose(found.Sigma_s, middle.covariance[100], atol=1e-11)
     np.testing.assert_allclose(found.Sigma_s @ found.J.T, middle.lagged[100], atol=1e-11)
 
 
 def test_riccati_residual(model):
     system, parameters = model
-    S1 = steady_state(parameters).Sigma_1
+    S1 = solve_steady_state(parameters).Sigma_1
     R_D = parameters.noise.precision(parameters.C)
     filtered = np.linalg.inv(np.linalg.inv(S1) + R_D)
     np.testing.assert_allclose(S1, system.A @ filtered @ system.A.T + system.Q, atol=1e-11)
@@ -57,7 +57,7 @@ def test_precision_is_the_pseudo_inverse_form(model, oracles):
 def test_gain_is_the_pseudo_inverse_form(model, oracles):
     """K = Sigma_1 C^T S^+ wherever observations lie: not along m, which a diagonal D sees too."""
     system, parameters = model
-    state, gain = steady_state(parameters), steady_state(parameters).gain
+    state, gain = solve_steady_state(parameters), solve_steady_state(parameters).gain
     S = system.C @ state.Sigma_1 @ system.C.T + system.D
     K = state.Sigma_1 @ system.C.T @ oracles.pseudo_inverse(S)
     np.testing.assert_allclose(gain.K_c @ gain.C_hat.T, K, atol=1e-11)
@@ -70,7 +70,7 @@ def test_gain_is_the_pseudo_inverse_form(model, oracles):
 
 def test_gain_knows_the_inverse_and_determinant_of_the_innovation_covariance(model, oracles):
     system, parameters = model
-    state = steady_state(parameters)
+    state = solve_steady_state(parameters)
     gain, noise = state.gain, parameters.noise
     S = system.C @ state.Sigma_1 @ system.C.T + system.D
     Psi_0 = np.eye(len(S)) - np.outer(system.m, system.m)
@@ -115,7 +115,7 @@ def test_doubling_solves_the_riccati_equation(seed, n, radius, noise, informatio
     half, other = rng.standard_normal((2, n, n))
     Q = noise * (half @ half.T + 0.1 * np.eye(n))
     R_D = information * other @ other.T
-    X = predictive_covariance(A, Q, R_D)
+    X = solve_predictive_covariance(A, Q, R_D)
     again = A @ X @ np.linalg.inv(np.eye(n) + R_D @ X) @ A.T + Q
     np.testing.assert_allclose(X, again, atol=1e-8 * np.abs(X).max())
     assert np.linalg.eigvalsh(X - Q).min() >= -1e-8 * np.abs(X).max()
@@ -123,6 +123,8 @@ def test_doubling_solves_the_riccati_equation(seed, n, radius, noise, informatio
 
 def test_without_observations_the_prediction_is_the_prior(rng, oracles):
     system = oracles.random_system(rng)
-    X = predictive_covariance(system.A, system.Q, np.zeros((3, 3)))
+    X = solve_predictive_covariance(system.A, system.Q, np.zeros((3, 3)))
     np.testing.assert_allclose(X, system.P, atol=1e-10)
-    np.testing.assert_allclose(stationary_covariance(system.A, system.Q), system.P, atol=1e-10)
+    np.testing.assert_allclose(
+        solve_stationary_covariance(system.A, system.Q), system.P, atol=1e-10
+    )

@@ -11,7 +11,11 @@ from tacenda_embeddings.lds.learning import (
     identify,
     run_e_step,
 )
-from tacenda_embeddings.lds.smoother import DiagonalNoise, spectral_radius, stationary_covariance
+from tacenda_embeddings.lds.smoother import (
+    DiagonalNoise,
+    solve_stationary_covariance,
+    spectral_radius,
+)
 
 R = 3
 
@@ -45,7 +49,7 @@ def is_admissible(parameters, m):
     assert np.linalg.eigvalsh(Q).min() > 0
     assert np.linalg.eigvalsh(dense_D(parameters, m)).min() >= -1e-6
     np.testing.assert_allclose(m @ C, 0, atol=1e-6)
-    np.testing.assert_allclose(noise.N, stationary_covariance(A, Q), rtol=1e-6)
+    np.testing.assert_allclose(noise.N, solve_stationary_covariance(A, Q), rtol=1e-6)
     return True
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tacenda.corpus import Corpus
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.smoother import stationary_covariance, transition_pairs
+from tacenda_embeddings.lds.smoother import solve_stationary_covariance, transition_pairs
 
 FIRST = [f"first{i}" for i in range(6)]
 LAST = [f"last{i}" for i in range(6)]
@@ -90,7 +90,7 @@ def test_pairs_do_not_depend_on_the_coordinates_of_the_state(model, rng):
 def test_singular_values_are_canonical_correlations(model):
     """Of x_{t+1} with x_t: those of the whitened lagged covariance."""
     A, _, Q, _ = model.learned.parameters
-    P = stationary_covariance(A, Q)
+    P = solve_stationary_covariance(A, Q)
     lower = np.linalg.cholesky(P)
     expected = np.linalg.svd(np.linalg.solve(lower, A @ lower), compute_uv=False)
     found = [p.singular_value for p in model.transition_pairs(n_pairs=8)[::2]]

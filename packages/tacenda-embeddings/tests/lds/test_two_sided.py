@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda_embeddings.lds.smoother import steady_state, two_sided
+from tacenda_embeddings.lds.smoother import build_two_sided, solve_steady_state
 
 
 def scan(M, u):
@@ -49,7 +49,7 @@ def observations(system, scale, ids):
 def test_equals_the_exact_smoother_of_a_finite_sequence(model, n, rng, oracles):
     system, parameters, scale = model
     ids = rng.integers(0, len(scale), n)
-    parts = smooth(two_sided(parameters, scale, system.m), ids)
+    parts = smooth(build_two_sided(parameters, scale, system.m), ids)
     w = observations(system, scale, ids)
     np.testing.assert_allclose(sum(parts), oracles.rts_smoother(system, w).mean, atol=1e-9)
     np.testing.assert_allclose(sum(parts), oracles.dense_posterior(system, w).mean, atol=1e-9)
@@ -60,7 +60,7 @@ def test_one_token_is_a_regression_on_it(model, oracles):
     gain = system.P @ system.C.T
     gain = gain @ oracles.pseudo_inverse(system.C @ gain + system.D)
     for word in range(len(scale)):
-        parts = smooth(two_sided(parameters, scale, system.m), np.array([word]))
+        parts = smooth(build_two_sided(parameters, scale, system.m), np.array([word]))
         expected = gain @ observations(system, scale, [word])[0]
         np.testing.assert_allclose(sum(parts)[0], expected, atol=1e-10)
 
@@ -80,14 +80,14 @@ def test_started_from_zero_it_is_the_plain_steady_state_smoother(model, rng, ora
     w = np.concatenate([observations(system, scale, ids), np.zeros((400, len(scale)))])
     xf = scan(F, w @ steady.K.T)
     xs = scan(J, np.concatenate([xf[-1:], (xf[:-1] @ G.T)[::-1]]))[::-1]
-    parts = smooth(two_sided(parameters, scale, system.m), ids, exact_ends=False)
+    parts = smooth(build_two_sided(parameters, scale, system.m), ids, exact_ends=False)
     np.testing.assert_allclose(sum(parts), xs[:12], atol=1e-9)
 
 
 def test_the_filter_matrix_leads_to_the_filtered_mean(model, rng, oracles):
     system, parameters, scale = model
     ids = rng.integers(0, len(scale), 300)
-    matrices = two_sided(parameters, scale, system.m)
+    matrices = build_two_sided(parameters, scale, system.m)
     own, past, _ = smooth(matrices, ids, exact_ends=False)
     filtered = oracles.kalman_filter(system, observations(system, scale, ids)).mean
     np.testing.assert_allclose(((own + past) @ matrices.filter.T)[-1], filtered[-1], atol=1e-9)
@@ -96,7 +96,7 @@ def test_the_filter_matrix_leads_to_the_filtered_mean(model, rng, oracles):
 def test_what_comes_in_from_the_right_turns_smoothed_into_filtered(model):
     """At the last token all is past: xf = T^-1 a is also a + R a, so R = T^-1 - I."""
     system, parameters, scale = model
-    matrices = two_sided(parameters, scale, system.m)
+    matrices = build_two_sided(parameters, scale, system.m)
     expected = matrices.filter - np.eye(len(matrices.filter))
     np.testing.assert_allclose(matrices.right_end, expected, atol=1e-10)
 
@@ -106,8 +106,8 @@ def test_output_coordinates_whiten_the_posterior_means(model, rng, oracles):
     half = rng.standard_normal((3, 3))
     M = half @ half.T + 0.1 * np.eye(3)
     ids = rng.integers(0, len(scale), 7)
-    plain = smooth(two_sided(parameters, scale, system.m), ids)
-    turned = smooth(two_sided(parameters, scale, system.m, M), ids)
+    plain = smooth(build_two_sided(parameters, scale, system.m), ids)
+    turned = smooth(build_two_sided(parameters, scale, system.m, M), ids)
     root = oracles.symmetric_root(M, -0.5)
     for part, other in zip(plain, turned, strict=True):
         np.testing.assert_allclose(other, part @ root, atol=1e-9)
@@ -116,6 +116,6 @@ def test_output_coordinates_whiten_the_posterior_means(model, rng, oracles):
 def test_backward_and_forward_recursions_are_adjoint(model):
     """F' = Sigma_s J^T Sigma_s^-1: they fade at the same rate."""
     system, parameters, scale = model
-    matrices, state = two_sided(parameters, scale, system.m), steady_state(parameters)
+    matrices, state = build_two_sided(parameters, scale, system.m), solve_steady_state(parameters)
     expected = state.Sigma_s @ state.J.T @ np.linalg.inv(state.Sigma_s)
     np.testing.assert_allclose(matrices.forward, expected, atol=1e-9)

@@ -19,7 +19,7 @@ from tacenda_embeddings.varembed.morphemes import (
     MorfessorSegmenter,
     find_best_pieces,
     learn_segmenter,
-    segmenter_from_arrays,
+    load_segmenter,
 )
 
 STEMS = ["walk", "talk", "jump", "look", "play", "work", "call", "turn", "open", "paint"]
@@ -116,7 +116,7 @@ def test_any_string_can_be_segmented(segmenter, word):
 @pytest.mark.parametrize("name", NAMES)
 def test_strange_words_can_be_learned_from(name):
     segmenter = learn_segmenter(name, [word for word in STRANGE_WORDS if word], 20)
-    again = segmenter_from_arrays(name, segmenter.arrays())
+    again = load_segmenter(name, segmenter.arrays())
     for word in STRANGE_WORDS:
         assert again.segment(word) == segmenter.segment(word)
 
@@ -127,7 +127,7 @@ def test_no_words_give_an_empty_inventory(name):
 
 
 def test_arrays_bring_it_back(segmenter):
-    again = segmenter_from_arrays(segmenter.name, segmenter.arrays())
+    again = load_segmenter(segmenter.name, segmenter.arrays())
     for word in (*WORDS, "rewalked", "zzz"):
         assert again.segment(word) == segmenter.segment(word)
 
@@ -137,9 +137,9 @@ def test_damaged_pieces_are_refused():
     offsets = arrays["segmenter.pieces.offsets"].copy()
     offsets[1] = offsets[2] + 1
     with pytest.raises(ArtifactError, match="damaged"):
-        segmenter_from_arrays("unigram", {**arrays, "segmenter.pieces.offsets": offsets})
+        load_segmenter("unigram", {**arrays, "segmenter.pieces.offsets": offsets})
     with pytest.raises(ArtifactError, match="which this release does not have"):
-        segmenter_from_arrays("syllables", arrays)
+        load_segmenter("syllables", arrays)
 
 
 def test_an_unknown_segmenter_is_named():

@@ -49,8 +49,8 @@ from tacenda_embeddings.lds.smoother import (
     SteadyState,
     SteinSolver,
     Vector,
+    solve_steady_state,
     spectral_radius,
-    steady_state,
     symmetric_power,
     symmetrize,
 )
@@ -408,17 +408,17 @@ def identify(
     P = R_half_inverse @ clip_eigenvalues(R_half @ P @ R_half, 1e-4, 0.95) @ R_half_inverse
     Q = symmetrize(P - A @ P @ A.T)
     floor = 1e-4 * float(np.trace(P)) / len(P)
-    return _with_full_noise(A, C, clip_eigenvalues(Q, floor, np.inf))
+    return _add_full_noise(A, C, clip_eigenvalues(Q, floor, np.inf))
 
 
-def _with_full_noise(A: Matrix, C: Float32, Q: Matrix) -> Parameters:
+def _add_full_noise(A: Matrix, C: Float32, Q: Matrix) -> Parameters:
     """Rescale Q so that D = I - m m^T - C P C^T is positive semi-definite with a margin."""
     P = symmetrize(scipy.linalg.solve_discrete_lyapunov(A, Q))
-    shrink = min(1.0, _EXPLAINED_AT_START / max(_explained_share(C, P), 1e-300))
+    shrink = min(1.0, _EXPLAINED_AT_START / max(_compute_explained_share(C, P), 1e-300))
     return Parameters(A, C, Q * shrink, FullNoise(P * shrink))
 
 
-def _explained_share(C: Float32, P: Matrix) -> float:
+def _compute_explained_share(C: Float32, P: Matrix) -> float:
     """Return the largest eigenvalue of C P C^T, the largest share of a variance that the states explain."""
     R_half = symmetric_power(tall.gram(C, C), 0.5)
     return float(np.linalg.eigvalsh(symmetrize(R_half @ P @ R_half))[-1])
@@ -433,7 +433,7 @@ def make_admissible(parameters: Parameters, mean: Vector) -> Parameters:
     if isinstance(noise, DiagonalNoise):
         return parameters._replace(noise=noise._replace(mean=mean))
     assert isinstance(noise, FullNoise)
-    explained = _explained_share(np.asarray(C, np.float32), noise.N)
+    explained = _compute_explained_share(np.asarray(C, np.float32), noise.N)
     if explained <= _MAX_EXPLAINED:
         return parameters
     shrink = _EXPLAINED_AT_START / explained
@@ -449,7 +449,7 @@ def draw_parameters(
     C = to_device(rng.standard_normal(tuple(like.C.shape)).astype(np.float32), moments.device)
     C = tall.update(C, moments.mean, C)
     C *= float(np.sqrt(np.trace(tall.gram(like.C, like.C)) / np.trace(tall.gram(C, C))))
-    return _with_full_noise(A, C, like.Q)
+    return _add_full_noise(A, C, like.Q)
 
 
 def find_basis(factors: HankelFactors, mean: Vector, width: int) -> Array:
@@ -691,7 +691,7 @@ def run_e_step(
     it, so it is left out unless ``with_observation``. Raises LinAlgError if the system is not stable.
     """
     A, C = parameters.A, parameters.C
-    state = steady_state(parameters)
+    state = solve_steady_state(parameters)
     F, J, G, gain = state.F, state.J, state.G, state.gain
     A_r = np.linalg.matrix_power(A, r)
     products: dict[int, FloatArray] = {}

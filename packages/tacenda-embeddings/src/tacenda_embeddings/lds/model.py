@@ -45,9 +45,9 @@ from tacenda_embeddings.lds.smoother import (
     TransitionPair,
     TwoSided,
     Vector,
+    build_two_sided,
     spectral_radius,
     transition_pairs,
-    two_sided,
 )
 
 Ids = npt.NDArray[np.integer[Any]]
@@ -68,7 +68,7 @@ class _Compact(Arrays):
 class FittedLDS(Arrays):
     """The parameters and the smoother of a fitted model, in whitened coordinates.
 
-    The states of the smoother are in output coordinates too: see `two_sided`.
+    The states of the smoother are in output coordinates too: see `build_two_sided`.
     """
 
     spherical: bool  # whether a diagonal noise has one variance for all words
@@ -92,7 +92,7 @@ class FittedLDS(Arrays):
     def of_fit(cls, fit: learning.Fit) -> Self:
         """Return the parameters that a fit found, with their smoother."""
         A, C, Q, noise = fit.parameters
-        arrays = two_sided(fit.parameters, fit.scale, fit.mean, fit.Xi)._asdict()
+        arrays = build_two_sided(fit.parameters, fit.scale, fit.mean, fit.Xi)._asdict()
         arrays["table"] = np.ascontiguousarray(arrays["table"], np.float32)
         arrays |= {"Xi": fit.Xi, "scale": fit.scale, "mean": fit.mean}
         arrays |= {name: getattr(noise, name, None) for name in ("N", "d")}
@@ -298,7 +298,7 @@ class LDS(Estimator):
 
         Raises DataError for an id that is not in the vocabulary.
         """
-        arrays = self._empty(sentences, output)
+        arrays = self._allocate(sentences, output)
         self.transform_into(*_pack(sentences), arrays, output=output)
         return arrays
 
@@ -353,7 +353,7 @@ class LDS(Estimator):
         _check_ids(ids, offsets, n_types + len(rows))
         used, local = np.unique(ids, return_inverse=True)
         known = used[used < n_types]
-        arrays = self._empty(sentences, output)
+        arrays = self._allocate(sentences, output)
         extended = smoother.with_table(known, rows[used[len(known) :] - n_types])
         extended.write(recipe, local, offsets, arrays)
         return arrays
@@ -382,7 +382,7 @@ class LDS(Estimator):
             self._smoothers[power, device] = smoother
         return Recipe(output, settings.own_weight, settings.advanced.ends == "exact"), smoother
 
-    def _empty(self, sentences: Sequence[Ids], output: str | None) -> list[Float32Array]:
+    def _allocate(self, sentences: Sequence[Ids], output: str | None) -> list[Float32Array]:
         """Return arrays for vectors; their width is 0 for an unknown output, which `_prepare` will refuse."""
         width = self.settings.n_states * WIDTHS.get(output or self.settings.output, 0)
         return [np.empty((len(sentence), width), np.float32) for sentence in sentences]

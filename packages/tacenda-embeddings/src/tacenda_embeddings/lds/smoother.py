@@ -12,14 +12,14 @@
 
 The paper prints the Riccati equation as "A Sigma_1 A^T + Q_2" and calls the innovation covariance (eq 7)
 unconditional; the Sigma_1 of its eqs 12 and 21 is another matrix, the stationary prior
-P = A P A^T + Q (``stationary_covariance`` here).
+P = A P A^T + Q (``solve_stationary_covariance`` here).
 
 With S = C Sigma_1 C^T + D (eq 7) the gain is K = Sigma_1 C^T S^+ (eq 6). For every kind of observation noise D it is
 factored as K = K_c C_hat^T, so that no V x V matrix is formed. All coordinates are whitened.
 
 Token vectors of packed sequences take two scans over gathered rows, and one product. The scans compute the sums
 a_t = F' (a_{t-1} + K' w_{t-1}) and b_t = J (b_{t+1} + K' w_{t+1}), which enter a token from the left and from the
-right (`two_sided`), in the basis of the eigenvectors of F' and J, where a step is elementwise. Their results are
+right (`build_two_sided`), in the basis of the eigenvectors of F' and J, where a step is elementwise. Their results are
 adjacent columns, so that past + future is one product of (tokens, 2 states) by (2 states, states). It is as fast per
 token for a single document as for a thousand.
 
@@ -263,7 +263,7 @@ class SteadyState(NamedTuple):
     gain: Gain
 
 
-def predictive_covariance(A: Matrix, Q: Matrix, R_D: Matrix) -> Matrix:
+def solve_predictive_covariance(A: Matrix, Q: Matrix, R_D: Matrix) -> Matrix:
     """Compute Sigma_1 by the structure-preserving doubling algorithm, in about 10 steps.
 
     ``R_D`` is C^T D^{-1} C (states, states). Raises LinAlgError if the iteration leaves the finite numbers.
@@ -286,10 +286,10 @@ def predictive_covariance(A: Matrix, Q: Matrix, R_D: Matrix) -> Matrix:
     return H
 
 
-def steady_state(parameters: Parameters) -> SteadyState:
+def solve_steady_state(parameters: Parameters) -> SteadyState:
     """Return the filter and smoother of the limit in which covariances no longer depend on time."""
     A, C, Q, noise = parameters
-    Sigma_1 = predictive_covariance(A, Q, noise.precision(C))
+    Sigma_1 = solve_predictive_covariance(A, Q, noise.precision(C))
     gain = noise.gain(C, Sigma_1)
     K_C = gain.K_c @ gain.cross
     Sigma_0 = symmetrize(Sigma_1 - K_C @ Sigma_1)
@@ -300,7 +300,7 @@ def steady_state(parameters: Parameters) -> SteadyState:
     return SteadyState(Sigma_1, Sigma_0, symmetrize(Sigma_s), A - K_C @ A, J, G, gain)
 
 
-def stationary_covariance(A: Matrix, Q: Matrix) -> Matrix:
+def solve_stationary_covariance(A: Matrix, Q: Matrix) -> Matrix:
     """Return the prior P = A P A^T + Q (states, states) of a state about which nothing was observed."""
     return symmetrize(SteinSolver(A, A.T).solve(Q))
 
@@ -309,7 +309,7 @@ def stationary_covariance(A: Matrix, Q: Matrix) -> Matrix:
 
 
 class TwoSided(NamedTuple):
-    """Matrices of the two-sided smoother (states, states) in output coordinates, float64; see `two_sided`."""
+    """Matrices of the two-sided smoother (states, states) in output coordinates, float64; see `build_two_sided`."""
 
     table: npt.NDArray[np.floating]  # (vocabulary, states), row i is K' w of word i; may be float32
     forward: Matrix  # F'
@@ -319,7 +319,7 @@ class TwoSided(NamedTuple):
     filter: Matrix  # T^{-1}, maps a_t to the filtered mean xf_t
 
 
-def two_sided(
+def build_two_sided(
     parameters: Parameters, scale: Vector, mean: Vector, second_moment: Matrix | None = None
 ) -> TwoSided:
     """Return the smoother as two independent recursions, with exact ends.
@@ -344,7 +344,7 @@ def two_sided(
     ``second_moment`` M = E[xs xs^T] (states, states), states are returned as M^{-1/2} x (paper section 5).
     """
     A = parameters.A
-    state = steady_state(parameters)
+    state = solve_steady_state(parameters)
     F, J, gain = state.F, state.J, state.gain
     # T = J T F + G splits the smoothed mean into what comes from the left and from the right
     T = SteinSolver(J, F).solve(state.G)
@@ -353,7 +353,7 @@ def two_sided(
     forward, K_C = T @ F @ T_inv, TK @ gain.cross
 
     # the same chain read backwards has A_b = P A^T P^{-1}
-    P = stationary_covariance(A, parameters.Q)
+    P = solve_stationary_covariance(A, parameters.Q)
     A_b = np.asarray(np.linalg.solve(P, A @ P).T, dtype=np.float64)
     M_f = SteinSolver(J, A).solve(J @ K_C @ A)
     M_p = SteinSolver(forward, A_b).solve(forward @ K_C @ A_b)
@@ -418,6 +418,7 @@ class Smoother:
         self._echoes: dict[int, tuple[Array, Array]] = {}
 
     def _put(self, matrix: Matrix) -> Array:
+        """Return a matrix in float32 on the device."""
         return to_device(matrix.astype(np.float32), self.device)
 
     def with_table(self, ids: Ids, more: Float32) -> Smoother:
@@ -526,7 +527,7 @@ class Smoother:
         borders = pairwise([*starts.tolist(), len(y)])
         for n, (i, j) in zip(distinct.tolist(), borders, strict=True):
             n = max(n, 1)
-            rows, matrix = self._echoes.get(n) or self._echo(n)
+            rows, matrix = self._echoes.get(n) or self._compute_echo(n)
             if len(rows):
                 y[i:j, rows] += y[i:j] @ matrix
         future: Float32 = y @ self._R_T
@@ -534,7 +535,7 @@ class Smoother:
         given_order = to_device(np.argsort(order), self.device)
         return Ends(past[given_order], future[given_order])
 
-    def _echo(self, n: int) -> tuple[Array, Array]:
+    def _compute_echo(self, n: int) -> tuple[Array, Array]:
         """Return rows and a matrix such that (I - Y_n)^{-1} y is y with ``y[rows] += y @ matrix``.
 
         In the basis of the eigenvectors few rows of Y_n are not negligible, the fewer the longer the sequence is. With
@@ -742,7 +743,7 @@ def transition_pairs(
     on the arbitrary coordinates of the latent space. Words are ranked by their whitened expectation C x. ``words``
     are the types (vocabulary,), of which ``eligible`` (vocabulary,) may be shown.
     """
-    P = stationary_covariance(parameters.A, parameters.Q)
+    P = solve_stationary_covariance(parameters.A, parameters.Q)
     root, inverse_root = symmetric_power(P, 0.5), symmetric_power(P, -0.5)
     U, S, Vt = np.linalg.svd(inverse_root @ parameters.A @ root)
     rows = np.flatnonzero(eligible)

@@ -26,7 +26,7 @@ from tacenda.spacy import sources
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import WordCache, sentence_cuts
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
-from tacenda_embeddings.spacy.doc_tensor import vectors_of
+from tacenda_embeddings.spacy.doc_tensor import get_vectors
 from tacenda_embeddings.spacy.ownership import (
     announce_pipeline_widths,
     announce_writer,
@@ -514,7 +514,7 @@ def cosine(one: Any, other: Any) -> float:
 def _get_rows(source: str, given: Any) -> Any:
     """Return the rows of a token (1, width), or of a span or document (n_tokens, width); None without vectors."""
     doc = given if isinstance(given, Doc) else given.doc
-    rows = vectors_of(doc, source)
+    rows = get_vectors(doc, source)
     if rows is None or isinstance(given, Doc):
         return rows
     if isinstance(given, Token):

@@ -20,7 +20,7 @@ from tacenda.errors import ArtifactError, ConfigurationError, warn
 from tacenda.estimator import resolve
 from tacenda.tokenizers import spacy_config
 from tacenda_embeddings.spacy.linear_algebra import NUMPY_BLAS
-from tacenda_embeddings.spacy.vectors import NAME, USE, word_model
+from tacenda_embeddings.spacy.vectors import NAME, USE, load_word_model
 from tacenda_embeddings.text_vectors import with_output
 
 WIDTH = 96
@@ -90,7 +90,7 @@ def pipeline_config(
     if vectors is not None:
         models.append(vectors)
         if explain_missing(vectors) is None:
-            word_model(vectors)
+            load_word_model(vectors)
     base = _ask_spacy(names, choose_language(language, models))
     layer = _build_layer(target, vectors is not None, cnn_layers)
     config = _add_initialization(base, factory, lds, vectors)

@@ -102,7 +102,7 @@ def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> N
     notes.samples = list(X or [])
     if model.has_dim("nO"):
         return
-    arrays = (vectors_of(doc, source) for doc in X or [] if len(doc))
+    arrays = (get_vectors(doc, source) for doc in X or [] if len(doc))
     widths = [array.shape[1] for array in arrays if array is not None]
     width = max(widths) if widths else model.attrs["announced"] or notes.load(source)
     if width:
@@ -112,10 +112,13 @@ def init(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> N
         remedy = "move the embedding component before it and initialize it first, or set width"
         if notes.written and source not in notes.written.values():
             name, target = next(reversed(notes.written.items()))
-            cause, remedy = f", but {name!r} writes {place_of(target)}", f"set source = {target!r}"
+            cause, remedy = (
+                f", but {name!r} writes {format_target(target)}",
+                f"set source = {target!r}",
+            )
         _fail(
-            f"the width of {place_of(source)} is unknown, because no earlier component says that it writes it{cause}: "
-            f"{remedy}"
+            f"the width of {format_target(source)} is unknown, because no earlier component says that it writes it"
+            f"{cause}: {remedy}"
         )
 
 
@@ -143,7 +146,7 @@ def read_vectors(
     takes_all = model.attrs["stop"] is None
     arrays = []
     for doc in docs:
-        array = vectors_of(doc, source)
+        array = get_vectors(doc, source)
         if array is None or not takes_all or array.shape[1] != width:
             array = _select_columns(model, doc, array, is_train)
         elif len(doc):
@@ -159,7 +162,7 @@ def _select_columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool
     few columns.
     """
     width, start, stop = model.get_dim("nO"), model.attrs["start"], model.attrs["stop"]
-    place = place_of(model.attrs["source"])
+    place = format_target(model.attrs["source"])
     if not len(doc):
         return model.ops.alloc2f(0, width)
     notes, source = model.attrs["notes"], model.attrs["source"]
@@ -167,7 +170,7 @@ def _select_columns(model: Model[Any, Any], doc: Doc, array: Any, is_train: bool
         if not is_train and any(doc is sample for sample in notes.samples):
             return model.ops.alloc2f(len(doc), width)
         if notes.supply(doc, source):
-            array = vectors_of(doc, source)
+            array = get_vectors(doc, source)
     if array is None:
         unfit = _read_array(doc, source)
         if unfit is not None and unfit.ndim == 2:
@@ -203,7 +206,7 @@ def compute_scales(model: Model[list[Doc], list[Floats2d]], array: Any) -> Any:
     return None if scale == 1.0 else xp.full((len(array), 1), scale, dtype="float32")
 
 
-def vectors_of(doc: Doc, source: str) -> Any:
+def get_vectors(doc: Doc, source: str) -> Any:
     """Return the vectors of a document in ``Doc.tensor`` or an extension (n_tokens, width); None if it has none."""
     array = _read_array(doc, source)
     if array is None or array.ndim != 2 or array.shape[0] != len(doc):
@@ -268,7 +271,7 @@ def _read_array(doc: Doc, source: str) -> Any:
     return array
 
 
-def place_of(source: str) -> str:
+def format_target(source: str) -> str:
     """Return the name of a target or source in spaCy's pipeline analysis."""
     return "doc.tensor" if source == "tensor" else f"doc._.{source}"
 

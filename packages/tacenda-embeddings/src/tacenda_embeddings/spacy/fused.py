@@ -413,7 +413,7 @@ class WordRows:
             [doc.to_array(attributes).reshape(-1, len(attributes)) for doc in docs]
         )
         # a weighted sum modulo 2^64: words differ in it unless 64 bits happen to agree
-        hashes = (values * _multipliers(len(attributes))).sum(axis=1, dtype=np.uint64)
+        hashes = (values * _draw_multipliers(len(attributes))).sum(axis=1, dtype=np.uint64)
         table, places = cache.find(hashes.tolist(), tables)
         if places.min() >= 0:
             return table, places
@@ -440,7 +440,7 @@ class WordRows:
 
 
 @cache
-def _multipliers(n: int) -> np.ndarray:
+def _draw_multipliers(n: int) -> np.ndarray:
     """Return n odd numbers of 64 bits for a hash that is a weighted sum; they are the same at each call."""
     return np.random.default_rng(0).integers(0, 2**63, n, np.uint64) * np.uint64(2) + np.uint64(1)
 

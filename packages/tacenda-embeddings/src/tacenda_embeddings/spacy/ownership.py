@@ -15,7 +15,7 @@ from spacy.pipeline.tok2vec import Tok2Vec, Tok2VecListener
 
 from tacenda.errors import ConfigurationError, warn
 from tacenda_embeddings.spacy.doc_tensor import NAME as DOC_TENSOR
-from tacenda_embeddings.spacy.doc_tensor import place_of
+from tacenda_embeddings.spacy.doc_tensor import format_target
 from tacenda_embeddings.spacy.targets import Target
 from tacenda_embeddings.spacy.training_input import Reading, iterate_layers
 
@@ -56,7 +56,7 @@ def check_ownership(nlp: Any, component: Any) -> None:
             reads_ours = reader.upstream == name
         if reader.position < here and reads_ours:
             raise ConfigurationError(
-                f"{reader.name!r} reads {place_of(target)}, which {name!r} writes only after it: move {name!r} "
+                f"{reader.name!r} reads {format_target(target)}, which {name!r} writes only after it: move {name!r} "
                 f"before it, as with nlp.add_pipe(..., name={name!r}, before={reader.name!r}) or in [nlp] pipeline"
             )
     if component.target.is_tensor:
@@ -156,8 +156,8 @@ def _warn_of_overwriting(
         is_read = any(i < r.position <= j and r.upstream in (None, first) for r in readers)
         if is_concerned and not is_read and not _appends(pipeline[j][1]):
             warn(
-                f"{second!r} overwrites what {first!r} wrote to {place_of(component.target.name)}, and no component "
-                f"between them reads it: give {name!r} a target of its own (config={{'target': 'lds'}}) or "
+                f"{second!r} overwrites what {first!r} wrote to {format_target(component.target.name)}, and no "
+                f"component between them reads it: give {name!r} a target of its own (config={{'target': 'lds'}}) or "
                 f"mode = 'append', or leave {first!r} out"
             )
 
@@ -245,10 +245,10 @@ def describe_pipes(nlp: Any) -> None:
         meta = nlp.get_pipe_meta(name)
         if _is_ours(pipe):
             sentences = ["token.is_sent_start"] if pipe.context == "sentence" else []
-            changed = {"assigns": [place_of(pipe.target.name)], "requires": sentences}
+            changed = {"assigns": [format_target(pipe.target.name)], "requires": sentences}
         else:
             sources = {
-                place_of(layer.attrs["source"])
+                format_target(layer.attrs["source"])
                 for layer in iterate_layers(pipe)
                 if layer.name == DOC_TENSOR
             }
@@ -286,7 +286,9 @@ def _writes(meta: Any, pipe: Any, target: str) -> bool:
     """Return whether a component writes a target."""
     if _is_ours(pipe):
         return bool(pipe.target.name == target)
-    return place_of(target) in meta.assigns or (target == "tensor" and isinstance(pipe, Tok2Vec))
+    return format_target(target) in meta.assigns or (
+        target == "tensor" and isinstance(pipe, Tok2Vec)
+    )
 
 
 def _appends(pipe: Any) -> bool:

@@ -7,7 +7,7 @@ from spacy.tokens import Doc
 from thinc.api import get_array_module, get_current_ops
 
 from tacenda.errors import ConfigurationError
-from tacenda_embeddings.spacy.doc_tensor import vectors_of
+from tacenda_embeddings.spacy.doc_tensor import get_vectors
 
 
 class Target:
@@ -57,7 +57,7 @@ class Target:
 
     def holds(self, doc: Doc, owner: str, width: int | None) -> bool:
         """Return whether a document has the vectors of ``owner``, of this width or, if it is None, of any."""
-        present = vectors_of(doc, self.name)
+        present = get_vectors(doc, self.name)
         if present is None or width is None:
             return present is not None
         columns = self._read_columns(doc, present.shape[1])
@@ -68,7 +68,7 @@ class Target:
 
     def _append(self, doc: Doc, rows: Any, owner: str, before: str) -> Any:
         """Return the existing columns and ours: after them, or instead of our earlier ones."""
-        present = vectors_of(doc, self.name)
+        present = get_vectors(doc, self.name)
         if present is None:
             present = rows[:, :0]
         n_columns = present.shape[1]

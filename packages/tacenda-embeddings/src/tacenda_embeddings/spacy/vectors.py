@@ -110,7 +110,7 @@ def use_vectors(nlp: Any, source: Any) -> "MorphologicalVectors":
     return vectors
 
 
-def word_model(source: Any) -> Any:
+def load_word_model(source: Any) -> Any:
     """Return the fitted model of a ``source`` of `use_vectors`; raises the same errors."""
     from tacenda.spacy import sources
 
@@ -168,7 +168,7 @@ class MorphologicalVectors(BaseVectors):
 
     def take(self, source: Any) -> "MorphologicalVectors":
         """Set the model to a fitted one, or to the one in a folder; raises the errors of `use_vectors`."""
-        self._set_model(word_model(source))
+        self._set_model(load_word_model(source))
         return self
 
     def _set_model(self, model: Any) -> None:

@@ -281,7 +281,7 @@ class StoredRows:
             block.data = np.sqrt(block.data) * (by_row * columns[block.indices]) * factor
             yield block
 
-    def quarter_roots(self) -> tuple[Float32, Float32]:
+    def compute_quarter_roots(self) -> tuple[Float32, Float32]:
         """Return the sums of rows (rows,) and of columns (columns,) to the power of -1/4."""
         row_sums, column_sums = (np.zeros(n, np.float32) for n in self.shape)
         for first, block in self.blocks():
@@ -307,13 +307,13 @@ def balance_counts(corpus: Corpus, window: int, adjacent: float) -> list[StoredR
     )
     weights = [np.float32((window - d + 1) / window) for d in range(1, window + 1)]
     near = _sum_counts([(lags, weights) for lags in (forwards.lags, backwards.lags)])
-    rows, columns = near.quarter_roots()
+    rows, columns = near.compute_quarter_roots()
     balanced = [near.scale(rows, columns)]
     if adjacent > 0:
         before, after = (
             _sum_counts([(counts.lags[:1], [np.float32(1)])]) for counts in (forwards, backwards)
         )
-        rows, columns = before.quarter_roots()
+        rows, columns = before.compute_quarter_roots()
         balanced.append(before.scale(rows, columns, adjacent))
         balanced.append(after.scale(columns, rows, adjacent))
     return balanced

@@ -154,7 +154,7 @@ class Inventory:
         ids = take(arrays, "morphemes.word_ids", Int64[Array, "pieces", below("morphemes")], sizes)
         declared = Offsets[Array, "types pieces"]
         offsets = take(arrays, "morphemes.word_offsets", declared, sizes)
-        learned = segmenter_from_arrays(segmenter, arrays)
+        learned = load_segmenter(segmenter, arrays)
         return cls(vocabulary, learned, tuple(names), base, offsets, ids)
 
 
@@ -263,7 +263,7 @@ def learn_segmenter(name: str, words: Sequence[str], n_morphemes: int) -> Segmen
     return _SEGMENTERS[name].learn(words, n_morphemes)
 
 
-def segmenter_from_arrays(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Segmenter:
+def load_segmenter(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Segmenter:
     """Return the segmenter of an artifact. Raises ArtifactError."""
     if name not in _SEGMENTERS:
         raise ArtifactError(

@@ -452,7 +452,7 @@ class Trainer(fitting.Trainer):
         words, morphemes, prior = self._look_up(inputs)
         carried = self._carried[0], self._carried[1]
         hidden, state = self.lstm(_compute_inputs(words), carried)
-        loss, outputs = self._output_loss(hidden.reshape(n_tokens, -1), targets.reshape(-1))
+        loss, outputs = self._compute_output_loss(hidden.reshape(n_tokens, -1), targets.reshape(-1))
         occurrences = torch.bincount(words.places.reshape(-1), minlength=len(words.ids))
         weights = occurrences * self._kl_weights[words.ids]
         loss = loss + (weights * bernoulli_kl(words.values, prior)).sum()
@@ -484,7 +484,7 @@ class Trainer(fitting.Trainer):
         prior = torch.segment_reduce(morphemes.values[morphemes.places], "sum", **options)
         return WordRows(words, morphemes, prior)
 
-    def _output_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Rows]:
+    def _compute_output_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Rows]:
         """Return the loss of the targets (tokens,) in nats, and the output rows that it depends on."""
         if self.settings.advanced.softmax == "exact":
             types = torch.arange(len(self._kl_weights), device=self.device)
