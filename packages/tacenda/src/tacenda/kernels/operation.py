@@ -4,7 +4,7 @@
     def adagrad(
         table: Float[Array, "all width", in_place],
         sums: Float[Array, "all", in_place],
-        rows: Int32[Array, "some", below("all")],
+        rows: Int[Array, "some", below("all")],
         gradient: Float[Array, "some width"],
         rate: float,
     ) -> Any:
@@ -24,7 +24,7 @@ import operator
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints, overload
 
 import numpy as np
@@ -86,18 +86,25 @@ def operation(
         return functools.partial(operation, prepare=prepare)
     if prepare is not None:
         _check_prepare(prepare, specification)
-    quick: Any = None
+    space: dict[str, Any] = {}
+    call: Any = functools.wraps(specification)(FunctionType(_write_and_call.__code__, space))
 
-    @functools.wraps(specification)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal quick
-        if quick is None:  # written when it is first called, as that takes half a millisecond
-            quick = _write_quick(specification, prepare)
-        return quick(*args, **kwargs)
+    def write() -> Any:
+        quick = _write_quick(specification, prepare)
+        space.update(quick.__globals__)
+        # the code last: another thread may call in between
+        call.__defaults__, call.__code__ = quick.__defaults__, quick.__code__
+        return call
 
-    call.specification = specification  # type: ignore[attr-defined]
+    space["_write"] = write
+    call.specification = specification
     dispatch.OPERATIONS[specification.__name__] = call
     return call
+
+
+def _write_and_call(*args: Any, **kwargs: Any) -> Any:
+    """Run once as every public function, which then takes the code written for it: that takes half a millisecond."""
+    return _write()(*args, **kwargs)  # type: ignore[name-defined]
 
 
 def _check_prepare(prepare: Callable[..., Any], specification: Callable[..., Any]) -> None:

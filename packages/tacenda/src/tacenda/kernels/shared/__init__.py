@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacenda.arrays import Array, Float, Int32, below
+from tacenda.arrays import Array, Float, Int, below
 from tacenda.errors import KernelError
 from tacenda.kernels.machinery.memory import WIDE, aligned_zeros
 from tacenda.kernels.operation import any_dtype, any_layout, in_place, operation
@@ -24,7 +24,7 @@ EPSILON = 1e-8  # keeps the division finite where there was no gradient so far
 def adagrad(
     table: Float[Array, "all width", in_place],
     sums: Float[Array, "all", in_place],
-    rows: Int32[Array, "some", below("all")],
+    rows: Int[Array, "some", below("all")],
     gradient: Float[Array, "some width"],
     rate: float,
     threads: int = 1,

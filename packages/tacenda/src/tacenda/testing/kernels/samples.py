@@ -98,13 +98,13 @@ def sparse_product() -> Iterator[Sample]:
 
 
 def adagrad() -> Iterator[Sample]:
-    """No rows, one column, rows that have had a step and rows that have not."""
-    for n, width in ((0, 3), (1, 1), (4, 63)):
+    """No rows, one column, rows that have had a step and rows that have not, in both widths of integers."""
+    for n, width, integers in ((0, 3, np.int32), (1, 1, np.int64), (4, 63, np.int32)):
         rng = np.random.default_rng(n)
         table, sums = _normal(rng, 5, width), np.full(5, 1e-8, np.float32)
         sums[0] = 3
         gradient = _normal(rng, n, width)
-        arguments = (table, sums, rng.permutation(5)[:n].astype(np.int32), gradient, 0.1, 1)
+        arguments = (table, sums, rng.permutation(5)[:n].astype(integers), gradient, 0.1, 1)
         yield f"{n} rows, {width} wide", arguments
 
 
