@@ -117,7 +117,7 @@ def test_a_child_scores_with_a_vlhmm_whose_blocks_a_thread_was_adding():
     import tacenda
 
     model = tacenda.load(GOLDEN / "hmm-vlhmm_two_level")
-    with held_by_a_thread(model._tables.store._lock):
+    with held_by_a_thread(model.tables.store._lock):
         found = in_forked_process(lambda: model.perplexity(golden_uses.TEXT).value, 100)
     assert found == model.perplexity(golden_uses.TEXT).value
 

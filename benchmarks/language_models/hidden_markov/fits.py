@@ -55,7 +55,7 @@ def fitted(texts: Texts, what: str, settings: dict[str, Any]) -> tuple[VLHMM, Ro
 
 def parameters(model: VLHMM, train: Corpus) -> int:
     """Count the numbers that were learned."""
-    network = draw_network(model.settings, model.tables.lexicon, *text_of(train))
+    network = draw_network(model.settings, model.tables.lexicon, train.type_counts, *text_of(train))
     return sum(parameter.numel() for parameter in network.parameters())
 
 

@@ -51,12 +51,6 @@ def test_pairs_of_classes_are_those_of_the_whole_text(corpora, monkeypatch):
     assert 5 <= len(pairs_of(ids, offsets, lexicon, enough=5)) <= len(seen.sources)
 
 
-def test_occurrences_are_those_of_a_whole_count(corpora):
-    ids, _ = text_of(corpora[1])
-    n_types = len(corpora[1].vocabulary)
-    assert np.array_equal(sequences.occurrences(ids, n_types), np.bincount(ids, minlength=n_types))
-
-
 @pytest.mark.parametrize(
     "model",
     [

@@ -129,14 +129,6 @@ def side_by_side(begins: Integers, lengths: Integers) -> Iterator[tuple[Integers
         yield order[:n], begins[:n] + t
 
 
-def occurrences(ids: Ids, n_types: int) -> npt.NDArray[np.int64]:
-    """Count how often each id occurs, (types,), without a copy of the ids."""
-    counts = np.zeros(n_types, np.int64)
-    for piece in pieces(ids):
-        counts += np.bincount(piece, minlength=n_types)
-    return counts
-
-
 def rechunk(blocks: Iterable[npt.NDArray[Any]], size: int) -> Iterator[npt.NDArray[Any]]:
     """Yield the same rows in blocks of ``size``; only the last may be smaller."""
     held: list[npt.NDArray[Any]] = []

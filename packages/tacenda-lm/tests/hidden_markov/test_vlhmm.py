@@ -27,6 +27,7 @@ KINDS = [
 
 #: Three sentences of six words in three classes.
 IDS, OFFSETS = np.array([0, 3, 2, 5, 1, 4, 4, 2, 1, 0], np.int32), np.array([0, 4, 5, 10])
+COUNTS = np.bincount(IDS)
 LEXICON = Lexicon.of(np.array([0, 1, 1, 0, 2, 2], np.int32), 3)
 
 
@@ -102,7 +103,7 @@ def test_the_gradient_is_that_of_the_whole_computation():
         settings = VLHMMSettings(
             n_classes=3, states_per_class=3, width=4, transitions=kind, advanced=advanced
         )
-        network = draw_network(settings, LEXICON, IDS, OFFSETS).double()
+        network = draw_network(settings, LEXICON, COUNTS, IDS, OFFSETS).double()
         kept = torch.tensor([[0, 2], [0, 1], [1, 2]])
         observed = Observed.of(IDS, OFFSETS, LEXICON)
         found = network.log_likelihood(network(kept), observed, LEXICON)
@@ -149,7 +150,7 @@ def test_the_parameters_kept_are_the_running_average_of_those_of_the_steps(monke
     """Of every step up to the hundredth and then of every tenth, newer ones weighing more."""
     monkeypatch.setattr(training, "_AVERAGING", 0.8)
     settings = VLHMMSettings(n_classes=3, states_per_class=2, state_dropout=0.0, width=4)
-    network = draw_network(settings, LEXICON, IDS, OFFSETS)
+    network = draw_network(settings, LEXICON, COUNTS, IDS, OFFSETS)
     trainer = Trainer(settings, network, LEXICON, IDS, OFFSETS, (IDS, OFFSETS))
     passed, weights = [], np.zeros(140)
     for n in range(1, len(weights) + 1):

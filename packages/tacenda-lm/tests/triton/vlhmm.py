@@ -71,7 +71,7 @@ def gradients(kind, kept):
     ids, offsets = np.array([0, 3, 2, 5, 1, 4, 4, 2, 1, 0], np.int32), np.array([0, 4, 4, 5, 10])
     lexicon = Lexicon.of(np.array([0, 1, 1, 0, 3, 3], np.int32), 4)
     settings = VLHMMSettings(n_classes=4, states_per_class=5, width=6, transitions=kind)
-    network = draw_network(settings, lexicon, ids, offsets)
+    network = draw_network(settings, lexicon, np.bincount(ids), ids, offsets)
     total = network.log_likelihood(network(kept), Observed.of(ids, offsets, lexicon), lexicon, 1)
     total.backward()
     return total.item(), {name: p.grad.numpy() for name, p in network.named_parameters()}

@@ -63,13 +63,6 @@ def from_tensor(tensor: Any) -> Any:
     return tensor.detach().numpy() if tensor.device.type == "cpu" else tensor.detach()
 
 
-def as_tensor(array: Any) -> Any:
-    """Return an array or tensor as a tensor that shares its memory."""
-    import torch
-
-    return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
-
-
 def to_numpy(array: Any) -> Any:
     """Return an array or tensor as an array; an array is returned itself, and a tensor on the CPU shares its memory."""
     return array.detach().cpu().numpy() if hasattr(array, "detach") else array

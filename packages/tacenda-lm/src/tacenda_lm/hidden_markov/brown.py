@@ -39,7 +39,7 @@ from tacenda.kernels.sequences import Counts
 from tacenda.offsets import runs
 from tacenda.progress import Progress, track
 from tacenda_lm.hidden_markov.tables import text_of
-from tacenda_lm.sequences import Ids, occurrences, pieces
+from tacenda_lm.sequences import Ids, pieces
 
 LENGTHS = (4, 6, 10, 20)
 """Lengths of prefixes that are usual as features of taggers (Ratinov and Roth 2009; Turian et al. 2010)."""
@@ -176,8 +176,7 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
             f"n_classes is {n_classes}, and must be from 1 to the number of different words, {kept.sum()}"
         )
     ids, _ = text_of(corpus)
-    stream = np.concatenate([np.array([boundary], np.int32), ids])
-    found = agglomerate(stream, len(counts), n_classes, boundary=boundary, min_count=min_count)
+    found = agglomerate(ids, len(counts), n_classes, boundary=boundary, min_count=min_count)
     paths, words = found.paths(), corpus.vocabulary.words
     return BrownClusters(
         (words[word], paths[group], int(counts[word]))
@@ -205,18 +204,19 @@ class Neighbors(NamedTuple):
 
 
 class WordPairs:
-    """The words ``after`` each word of a text and those ``before`` it, and how often.
+    """The words ``after`` each word of a text and those ``before`` it, and how often; ``counts`` are of single words.
 
-    ``stream`` is the text as one row of ids (tokens,) below ``n_types``, with the id of ``</s>`` before and after every
-    sentence. It is counted in both directions: as its end meets its start, each gives the transpose of the other.
+    ``ids`` (tokens,) are the text as one row, below ``n_types``, with ``</s>`` after every sentence; its last one also
+    stands before the first sentence. They are counted in both directions: as their end meets their start, each gives
+    the transpose of the other.
     """
 
-    def __init__(self, stream: Ids, n_types: int) -> None:
-        circle = stream[:-1]  # the last </s> is the first, once more
+    def __init__(self, ids: Ids, n_types: int) -> None:
         self._counted = [
-            count_stream(pieces(circle, backwards=way), n_types, 1, memory_budget=_COUNTING)
+            count_stream(pieces(ids, backwards=way), n_types, 1, memory_budget=_COUNTING)
             for way in (False, True)
         ]
+        self.counts = self._counted[0].unigram
         nothing = np.zeros(n_types + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32)
         self.before, self.after = (
             Neighbors.of(*(found.lags[0] if found.lags else nothing)) for found in self._counted
@@ -265,19 +265,19 @@ class Agglomeration(NamedTuple):
 
 
 def agglomerate(
-    stream: Ids, n_types: int, n_classes: int, *, boundary: int, min_count: int = 1
+    ids: Ids, n_types: int, n_classes: int, *, boundary: int, min_count: int = 1
 ) -> Agglomeration:  # fmt: skip
     """Find Brown clusters of the words of a text.
 
-    ``stream`` is the text as one row of ids, with ``boundary``, the id of ``</s>``, before and after every sentence.
+    ``ids`` are the text as one row, with ``boundary``, the id of ``</s>``, after every sentence.
     Words rarer than ``min_count`` are never taken in: they are one neighbor of others, and have no class.
     """
-    counts = occurrences(stream[1:], n_types)
+    pairs = WordPairs(ids, n_types)
+    counts = pairs.counts
     order = np.argsort(-counts, kind="stable")
     order = order[(order != boundary) & (counts[order] >= min_count)]
     rank = np.full(n_types, len(order))  # of what is never taken in
     rank[order], rank[boundary] = np.arange(len(order)), -1
-    pairs = WordPairs(stream, n_types)
     waiting = np.zeros((2, 2), np.int64)
     for first, second, n in pairs.blocks():
         np.add.at(waiting, ((rank[first] >= 0).astype(int), (rank[second] >= 0).astype(int)), n)
@@ -286,7 +286,7 @@ def agglomerate(
     )
     window = Window.empty(waiting, len(order), n_classes)
     # losses are kept up to date by adding and taking away: their last digits depend on the order
-    slack = _SLACK * len(stream) * np.log(max(len(stream), 2))
+    slack = _SLACK * len(ids) * np.log(max(len(ids), 2))
     given = after, before, counts[order], window, slack
     bar: Progress[object] = track(None, "Brown clusters", total=len(order), unit="word")
     with closing(bar):

@@ -18,7 +18,7 @@ from tacenda.kernels.hidden_markov import Classed, FeatureModel, hmm_features, h
 from tacenda.progress import track
 from tacenda.settings import configured_by, option
 from tacenda_lm import options
-from tacenda_lm.hidden_markov.tables import Tables, Whole, sentences_at, text_of
+from tacenda_lm.hidden_markov.tables import Whole, sentences_at, text_of
 from tacenda_lm.hidden_markov.vlhmm import HiddenMarkov
 from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.training import perplexity_of, train
@@ -62,7 +62,7 @@ class HMM(HiddenMarkov):
         found = trainer.tables
         matrix = np.ascontiguousarray(found.transitions.T)
         self.learned = Whole(found.emissions, found.starts, matrix)
-        self._tables, self._vocabulary = Tables(self.learned), corpus.vocabulary
+        self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
 
 

@@ -74,7 +74,8 @@ class Observed(NamedTuple):
         """Return all sequences, each from the start of a sentence."""
         classes = lexicon.classes[ids].astype(np.int64)
         begins = offsets[:-1][np.diff(offsets) > 0]
-        reached, keys = _steps(classes, begins, lexicon.n_classes)
+        reached = hmm.inner_tokens(offsets)
+        keys = classes[reached - 1] * lexicon.n_classes + classes[reached]
         distinct, numbers = np.unique(keys, return_inverse=True)
         pairs = np.zeros(len(ids), np.int32)
         pairs[reached] = numbers
@@ -82,14 +83,6 @@ class Observed(NamedTuple):
         first[np.diff(offsets) > 0] = classes[begins]
         sequences = hmm.Sequences(pairs, lexicon.places[ids].astype(np.int32), first, offsets)
         return cls(*np.divmod(distinct, lexicon.n_classes), sequences)
-
-
-def _steps(classes: _Ids, begins: _Ids, n_classes: int) -> tuple[_Ids, _Ids]:
-    """Return the tokens that follow another in their sentence, and the pair of classes of each, as one number."""
-    inner = np.ones(len(classes), bool)
-    inner[begins] = False
-    reached = np.flatnonzero(inner)
-    return reached, classes[reached - 1] * n_classes + classes[reached]
 
 
 def pairs_of(ids: Ids, offsets: Offsets, lexicon: Lexicon, enough: int | None = None) -> _Ids:
@@ -100,8 +93,9 @@ def pairs_of(ids: Ids, offsets: Offsets, lexicon: Lexicon, enough: int | None = 
     keys = np.empty(0, np.int64)
     for at, piece in zip(range(0, len(ids), PASS_ITEMS), pieces(ids, overlap=1), strict=False):
         begins = offsets[slice(*np.searchsorted(offsets, (at, at + len(piece))))] - at
+        reached = hmm.inner_tokens(np.concatenate([[0], begins, [len(piece)]]))
         classes = lexicon.classes[piece].astype(np.int64)
-        keys = np.union1d(keys, _steps(classes, np.append(begins, 0), lexicon.n_classes)[1])
+        keys = np.union1d(keys, classes[reached - 1] * lexicon.n_classes + classes[reached])
         if enough is not None and len(keys) >= enough:
             break
     return keys
@@ -297,6 +291,7 @@ class Tables:
     """Probabilities of a fitted model, and the passes over text that use them."""
 
     def __init__(self, learned: Learned) -> None:
+        self.learned = learned
         self.emissions: _Floats = learned.emissions
         self.starts: _Floats = learned.starts
         one_class = np.zeros(len(learned.emissions), np.int32)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +23,9 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from tacenda import devices, fitting
-from tacenda.array_ops import as_tensor, from_tensor, in_c_order, library
+from tacenda.array_ops import from_tensor, in_c_order, library
 from tacenda.arrays import Array
 from tacenda.corpus import Corpus
-from tacenda.corpus.storage import lay_out
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import BlockBatches, FitRun, History, StepResult
 from tacenda.kernels import hidden_markov as hmm
@@ -44,7 +43,7 @@ from tacenda_lm.hidden_markov.tables import (
     text_of,
 )
 from tacenda_lm.hidden_markov.word_classes import word_classes
-from tacenda_lm.sequences import Ids, Offsets, occurrences, pieces
+from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.training import averaging_weight, falling_rate, perplexity_of, train
 
 _Ints = npt.NDArray[np.int64]
@@ -329,7 +328,7 @@ class _Likelihood(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        found = [None if g is None else as_tensor(g).mul_(grad) for g in ctx.gradients]
+        found = [None if g is None else torch.as_tensor(g).mul_(grad) for g in ctx.gradients]
         del ctx.gradients
         return (None, *found)
 
@@ -454,7 +453,7 @@ def fit_vlhmm(
     )
     needed = settings.bytes_needed(len(lexicon.classes), *pairs)
     devices.check_memory(needed, device, settings, LESS)
-    network = draw_network(settings, lexicon, ids, offsets)
+    network = draw_network(settings, lexicon, corpus.type_counts, ids, offsets)
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
     source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
     rate = falling_rate(settings.learning_rate, settings.epochs, source, least=_LEAST, warm=_WARM)
@@ -465,7 +464,7 @@ def fit_vlhmm(
 
 def find_classes(settings: VLHMMSettings, corpus: Corpus, ids: Ids) -> Lexicon:
     """Return the classes of all words; one for all with ``n_classes=1``."""
-    n_types, boundary = len(corpus.vocabulary), corpus.vocabulary.boundary_id
+    n_types = len(corpus.vocabulary)
     if settings.n_classes == 1:
         return Lexicon.of(np.zeros(n_types, np.int32), 1)
     if settings.n_classes > n_types:
@@ -473,18 +472,21 @@ def find_classes(settings: VLHMMSettings, corpus: Corpus, ids: Ids) -> Lexicon:
             f"VLHMM: n_classes is {settings.n_classes}, and the text has only {n_types} different "
             "words: give fewer classes, such as a tenth of the words"
         )
-    first = np.array([boundary], np.int32)
-    stream = lay_out(chain([first], pieces(ids)), np.int32)
-    how = settings.advanced.word_classes
-    found = word_classes(stream, n_types, settings.n_classes, boundary=boundary, method=how)
+    found = word_classes(
+        ids,
+        n_types,
+        settings.n_classes,
+        boundary=corpus.vocabulary.boundary_id,
+        method=settings.advanced.word_classes,
+    )
     return Lexicon.of(found, settings.n_classes)
 
 
 def draw_network(
-    settings: VLHMMSettings, lexicon: Lexicon, ids: Ids, offsets: Offsets
+    settings: VLHMMSettings, lexicon: Lexicon, counts: _Ints, ids: Ids, offsets: Offsets
 ) -> Network | Tabular:
-    """Draw parameters that predict words about as often as they occur, whatever came before."""
-    counts = occurrences(ids, len(lexicon.classes)) + 0.1  # no word is impossible
+    """Draw parameters that predict words about as often as they occur, ``counts`` (words,), whatever came before."""
+    counts = counts + 0.1  # no word is impossible
     mass = np.bincount(lexicon.classes, counts, minlength=lexicon.n_classes)
     words = np.log(counts / mass[lexicon.classes]).astype(np.float32)
     groups = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)

@@ -52,7 +52,7 @@ class Posterior(NamedTuple):
 
 
 class HiddenMarkov(LanguageModel):
-    """Base of `VLHMM` and `HMM`: everything but the fit, which sets the tables and the vocabulary.
+    """Base of `VLHMM` and `HMM`: everything but the fit, which sets what it learned and the vocabulary.
 
     A `State` holds the class of the last word and the probabilities, as bytes of float32 (k,), of the states of that
     class given all words of the sentence so far. ``</s>`` begins a new sentence, as in the paper. A hidden state's
@@ -67,8 +67,11 @@ class HiddenMarkov(LanguageModel):
 
     @property
     def tables(self) -> Tables:
-        """The probabilities. Raises NotFittedError."""
-        return self._learned(self._tables)
+        """The probabilities, arranged when they are first asked for. Raises NotFittedError."""
+        learned = self._learned(self.learned)
+        if self._tables is None or self._tables.learned is not learned:
+            self._tables = Tables(learned)
+        return self._tables
 
     # -- one word after another --------------------------------------------------------------------
 
@@ -225,8 +228,7 @@ class HiddenMarkov(LanguageModel):
         kind, sizes = self._shape()
         sizes["types"] = len(self.vocabulary)
         self.learned = KINDS[kind].from_arrays(arrays, **sizes)
-        self._tables = Tables(self.learned)
-        self._tables.check()
+        self.tables.check()
 
     def _shape(self) -> tuple[str, dict[str, Any]]:
         """Return the kind of the transitions, and the sizes of dimensions that the settings say."""
@@ -269,5 +271,5 @@ class VLHMM(HiddenMarkov):
         from tacenda_lm.hidden_markov.training import fit_vlhmm
 
         self.learned, history = fit_vlhmm(self.settings, corpus, valid, fitting)
-        self._tables, self._vocabulary = Tables(self.learned), corpus.vocabulary
+        self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}

@@ -29,7 +29,7 @@ from tacenda.kernels.machinery.compiled import njit
 from tacenda.progress import track
 from tacenda_lm.hidden_markov.brown import WordPairs, agglomerate
 from tacenda_lm.hidden_markov.settings import Method
-from tacenda_lm.sequences import Ids, occurrences
+from tacenda_lm.sequences import Ids
 
 _FAST = {"contract", "reassoc"}
 _WORDS = 4096  # whose neighbors are in memory at a time
@@ -37,11 +37,11 @@ _STILL = 1e-3  # of the words moved in a pass: what is left is not worth another
 
 
 def word_classes(
-    stream: Ids, n_types: int, n_classes: int, *, boundary: int, method: Method = "exchange", passes: int = 20
+    ids: Ids, n_types: int, n_classes: int, *, boundary: int, method: Method = "exchange", passes: int = 20
 ) -> npt.NDArray[np.int32]:  # fmt: skip
     """Return the class of every word: int32 (types,), from 0 to n_classes - 1.
 
-    ``stream`` is the text as one row of ids, with ``boundary``, the id of ``</s>``, before and after every sentence.
+    ``ids`` are the text as one row, with ``boundary``, the id of ``</s>``, after every sentence.
     ``</s>`` is alone in class 0, and no class is empty. An exchange ends after so many ``passes`` over the words, or
     when few still move. Raises ConfigurationError where there are fewer words than classes.
     """
@@ -50,8 +50,9 @@ def word_classes(
             f"VLHMM: n_classes is {n_classes}, and must be from 2 to the number of words, {n_types}"
         )
     if method == "brown":
-        return _merge(stream, n_types, n_classes, boundary)
-    counts = occurrences(stream[1:], n_types).astype(np.float64)
+        return _merge(ids, n_types, n_classes, boundary)
+    pairs = WordPairs(ids, n_types)
+    counts = pairs.counts.astype(np.float64)
     order = np.argsort(-counts, kind="stable")
     order = order[order != boundary]
     classes, M = np.zeros(n_types, np.int64), n_classes
@@ -59,7 +60,6 @@ def word_classes(
     classes[order] = 1 + np.arange(len(order)) % (M - 1)
     # what never occurs has no neighbors to choose by; it stays where it was dealt to
     order = order[counts[order] > 0]
-    pairs = WordPairs(stream, n_types)
     sizes, mass = np.bincount(classes, minlength=M), np.bincount(classes, counts, minlength=M)
     one_pass: Callable[..., int]
     given: tuple[Any, ...]
@@ -88,9 +88,9 @@ def word_classes(
     return classes.astype(np.int32)
 
 
-def _merge(stream: Ids, n_types: int, n_classes: int, boundary: int) -> npt.NDArray[np.int32]:
+def _merge(ids: Ids, n_types: int, n_classes: int, boundary: int) -> npt.NDArray[np.int32]:
     """Return Brown clusters, none empty: words that do not occur fill what is left, or else join the rarest word."""
-    found = agglomerate(stream, n_types, n_classes - 1, boundary=boundary)
+    found = agglomerate(ids, n_types, n_classes - 1, boundary=boundary)
     classes = np.zeros(n_types, np.int32)
     classes[found.order] = 1 + found.classes()
     unseen = np.setdiff1d(np.arange(n_types), [*found.order, boundary])

@@ -96,9 +96,9 @@ def _run_in_threads(
 def _overlap_blocks(pieces: Iterable[Ids], length: int, n_lags: int) -> Iterator[tuple[Ids, int]]:
     """Yield a stream in blocks of ``length``, each behind the last ids of the one before, with their number.
 
-    The first block has nothing before it until the stream has ended, so its first ids are history
-    only, and come once more as a last, tiny block behind the end of the stream. A stream shorter
-    than the lags goes round more than once.
+    The first of several blocks, none shorter than the lags but the last, has nothing before it until the stream has
+    ended, so its first ids are history only, and come once more as a last, tiny block behind the end of the stream.
+    A stream of one block that is shorter than the lags goes round more than once.
     """
     head: Ids | None = None
     tail = np.empty(0, np.int32)
@@ -112,6 +112,9 @@ def _overlap_blocks(pieces: Iterable[Ids], length: int, n_lags: int) -> Iterator
             continue
         joined = held[0] if len(held) == 1 else np.concatenate([tail[:0], *held])
         whole = n_held - n_held % length if piece is not None else n_held  # the last may be shorter
+        if piece is None and head is None and whole:  # the only one: before it is its own end
+            yield np.concatenate([joined.take(range(-n_lags, 0), mode="wrap"), joined]), n_lags
+            return
         for start in range(0, whole, length):
             block = joined[start : min(start + length, whole)]
             stream = np.concatenate([tail, block]) if len(tail) else block
@@ -121,8 +124,7 @@ def _overlap_blocks(pieces: Iterable[Ids], length: int, n_lags: int) -> Iterator
             tail = stream[-n_lags:].copy()
         held, n_held = [joined[whole:]], n_held - whole
     if head is not None:
-        before = tail if len(tail) == n_lags else np.take(tail, np.arange(-n_lags, 0), mode="wrap")
-        yield np.concatenate([before, head]), n_lags
+        yield np.concatenate([tail, head]), n_lags
 
 
 # -- partial counts ----------------------------------------------------------------------------------
