@@ -211,7 +211,7 @@ def declared(modules: dict[str, Source]) -> dict[str, int]:
                 fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
                 own = [each for each in fields if "ClassVar" not in ast.unparse(each.annotation)]
                 found[f"{module}.{node.name}"] = len(own)
-            elif node.name in ("Mixture", "AdaptiveMixture", "Blend"):
+            elif node.name in ("Mixture", "AdaptiveMixture"):
                 for each in node.body:
                     if isinstance(each, ast.FunctionDef) and each.name == "__init__":
                         given = n_parameters(each, True)

@@ -105,7 +105,7 @@ def divergence(shape: Shape) -> Case:
 
     def make(device: str) -> Callable[[], Any]:
         ratings, settings = generated(shape), RBMSettings(n_hidden=HIDDEN)
-        scale = Scale.of(Catalogue.of(ratings), ratings, LEVELS)
+        scale = Scale.of(Catalogue.of(ratings), ratings)
         cases = Cases.of(settings, scale, ratings, None)
         task = of_machines.Task(settings, 0, scale, ratings, None)
         trained = of_machines.ContrastiveDivergence(task, cases, device=device)

@@ -46,7 +46,7 @@ def everybody(ratings):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_step_draws_its_hidden_states_anew(ratings, seed):
     """Steps that change no parameter have other errors, and the same ones again with the same seed."""
-    scale = Scale.of(Catalogue.of(ratings), ratings, 20)
+    scale = Scale.of(Catalogue.of(ratings), ratings)
 
     def errors(seed):
         settings = RBMSettings(n_hidden=4, orientation="user")
@@ -63,7 +63,7 @@ def test_every_step_draws_its_hidden_states_anew(ratings, seed):
 
 
 def test_visible_biases_are_pulled_to_where_they_began(ratings, monkeypatch):
-    scale = Scale.of(Catalogue.of(ratings), ratings, 20)
+    scale = Scale.of(Catalogue.of(ratings), ratings)
     settings = RBMSettings(n_hidden=4, orientation="user")
     cases = Cases.of(settings, scale, ratings, None)
     trained = ContrastiveDivergence(Task(settings, 0, scale, ratings, None), cases)
@@ -95,7 +95,7 @@ def test_slopes_are_those_that_the_ratings_were_drawn_with():
     users, items = np.indices(levels.shape).reshape(2, -1)
     ratings = Ratings.from_arrays(users, items, levels.ravel() + 1.0)
     catalogue = Catalogue.of(ratings)
-    scale = Scale.of(catalogue, ratings, 20)
+    scale = Scale.of(catalogue, ratings)
     settings = RBMSettings(orientation="user")
     cases = Cases.of(settings, scale, ratings, None)
     assert np.polyfit(slopes, cases.slopes, 1)[0] == pytest.approx(1.0, abs=0.08)
@@ -132,8 +132,8 @@ def test_continuous_ratings_are_brought_to_bins():
     """The error is near to that of a factorization, which needs no bins, and a model comes back from disk."""
     data = synthetic_ratings.generate(300, 80, 8_000, rank=2, noise=0.5, integer=False, seed=3)
     train, test = split(data.ratings, 0.1, seed=0)
-    model = RBM(n_hidden=20, bins=15, random_state=0).fit(train)
-    assert model.learned.levels.shape == (15,)
+    model = RBM(n_hidden=20, random_state=0).fit(train)
+    assert model.learned.levels.shape == (20,)
     again = RBM.from_arrays(model.config_dict(), model.arrays())
     found = again.score_pairs(test.user_ids, test.item_ids)
     np.testing.assert_array_equal(found, model.score_pairs(test.user_ids, test.item_ids))

@@ -237,7 +237,11 @@ def test_an_interrupted_fit_goes_on_from_its_checkpoints(printed, file, tmp_path
         (["recommend", "MODEL", "--rate", "318"], 1, "--rate takes ITEM=RATING, not 318"),
         (["evaluate", "FILE", "--model", "pmf", "--set", "pmf.n_factor=3"], 1, "n_factor"),
         (["recommend", "FILE"], 2, "--user"),
-        (["fit", "FILE", "-o", "NEW", "--model", "pmf", "--set", "rbm.bins=5"], 2, "not asked for"),
+        (
+            ["fit", "FILE", "-o", "NEW", "--model", "pmf", "--set", "rbm.n_hidden=5"],
+            2,
+            "not asked for",
+        ),
         (["fit", "FILE", "-o", "NEW", "--model", "pmf", "--set", "pmf=3"], 2, "pmf.NAME=VALUE"),
         (["fit", "FILE", "--output", "FILE"], 1, "not a folder"),
     ],

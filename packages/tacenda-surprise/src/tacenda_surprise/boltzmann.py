@@ -88,6 +88,7 @@ _SLOPE_STEPS = 4  # the first of them is nearly right
 _SHAPE = 300.0  # ratings of the usual shape that are added to those of a visible unit
 _SAMPLE = 5000  # ratings that tell how sharp distributions are
 _SHARPEST, _HALVINGS = 2.0, 10
+_BINS = 20  # levels to which continuous ratings, or more than 50 levels, are reduced
 _SPAN = 4.0  # of the scores, whatever the scale: that of five stars
 _BLOCK = 1 << 22  # numbers in memory at a time, of which a rating has one for each level
 
@@ -136,15 +137,12 @@ class RBMSettings(SeededSettings, StoppedSettings):
         with plain steps the visible biases start at the logarithms of plain frequencies, and only their penalty
         restrains them""",
     )
-    bins: int = option(
-        20, "levels to which continuous ratings, or more than 50 levels, are reduced", at_least=2
-    )
     patience: int = option(
         4, "epochs without improvement on the held-out ratings before the fit stops", at_least=1
     )
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {"gibbs_steps": ..., "batch_cases": ..., "persistent": ..., "damping": None}
-        | {"prediction": "mean_field", "lr_bias": ..., "reg_bias": ...}
+        | {"prediction": "mean_field", "lr_bias": ..., "reg_bias": ..., "bins": ...}
     )
 
     @property
@@ -200,14 +198,14 @@ class Scale:
     unit: float  # rating units in one unit of score
 
     @classmethod
-    def of(cls, catalogue: Catalogue, ratings: Ratings, bins: int) -> Scale:
+    def of(cls, catalogue: Catalogue, ratings: Ratings) -> Scale:
         """The scale of a catalogue.
 
-        Where it is continuous, the levels are the means of ``bins`` equal parts of the sorted ratings.
+        Where it is continuous, the levels are the means of equal parts of the sorted ratings.
         """
         levels = catalogue.levels
         if not len(levels):
-            parts = np.array_split(np.sort(ratings.values.astype(np.float64)), bins)
+            parts = np.array_split(np.sort(ratings.values.astype(np.float64)), _BINS)
             means = [part.mean() for part in parts if len(part)]
             levels = np.unique(np.array(means, np.float32))
         return cls.about(levels, catalogue)

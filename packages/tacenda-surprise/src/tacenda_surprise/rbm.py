@@ -88,7 +88,7 @@ class RBM(RatingAlgorithm):
 
     def _fit(self, run: FitRun, ratings: Ratings, identities: Identities | None) -> None:
         settings, catalogue = self.settings, Catalogue.of(ratings)
-        scale = Scale.of(catalogue, ratings, settings.bins)
+        scale = Scale.of(catalogue, ratings)
         epochs, whole = settings.n_epochs, True
         task = Task(
             settings, self._seed, scale, ratings, self._join_identities(ratings, identities)

@@ -8,7 +8,6 @@ function       takes                   returns
 `to_device`    an array or tensor      an array for "cpu", a tensor on any other device
 `to_numpy`     an array or tensor      an array; without a copy from the CPU
 `to_tensors`   arrays and tensors      tensors on a device of torch, "cpu" too; always on it
-`as_tensor`    a result of a kernel    a tensor where the result is, over the same memory
 `from_tensor`  a tensor, or None       an argument for a kernel where the tensor is, over its memory
 =============  ======================  =========================================================
 """
