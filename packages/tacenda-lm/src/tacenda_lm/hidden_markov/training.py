@@ -486,9 +486,9 @@ def draw_network(
     settings: VLHMMSettings, lexicon: Lexicon, counts: _Ints, ids: Ids, offsets: Offsets
 ) -> Network | Tabular:
     """Draw parameters that predict words about as often as they occur, ``counts`` (words,), whatever came before."""
-    counts = counts + 0.1  # no word is impossible
-    mass = np.bincount(lexicon.classes, counts, minlength=lexicon.n_classes)
-    words = np.log(counts / mass[lexicon.classes]).astype(np.float32)
+    smoothed = counts + 0.1  # no word is impossible
+    mass = np.bincount(lexicon.classes, smoothed, minlength=lexicon.n_classes)
+    words = np.log(smoothed / mass[lexicon.classes]).astype(np.float32)
     groups = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
     generator = torch.Generator().manual_seed(settings.seed)
     given = settings, lexicon, words, groups, generator
