@@ -61,8 +61,10 @@ demo: setup
 demo-fit: setup
 	@$(ONE_THREAD) $(BIN)/python examples/fit_your_own/fit_your_own.py $(DEMO)
 
-# The unit tests come last, so that their summary is the last line.
-test: lint install-check unit
+# Checking types keeps one core busy, and installing mostly the other. The summary of the unit tests is the last line.
+test: setup
+	@$(MAKE) --no-print-directory --jobs=2 lint install-check
+	@$(MAKE) --no-print-directory unit
 
 lint: setup
 	$(BIN)/ruff check .
@@ -72,10 +74,10 @@ lint: setup
 	$(BIN)/python docs/prose.py
 
 # Every package alone, from its wheel, with what it declares and nothing else.
-install-check: lint
+install-check: setup
 	$(TEST_ENV) $(BIN)/tox run-parallel --quiet --parallel-no-spinner -e $(ALONE) -- --quick
 
-unit: setup $(if $(filter test,$(MAKECMDGOALS)),install-check)
+unit: setup
 	@$(TEST_ENV) $(BIN)/python -m pytest --timeout=300 -n auto --dist loadscope --no-loadscope-reorder
 
 bench: setup peers
