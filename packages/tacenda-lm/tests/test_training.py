@@ -31,7 +31,7 @@ from tacenda_lm.log_bilinear.hlbl import HLBLTrainer
 from tacenda_lm.log_bilinear.lbl import LBLTrainer
 from tacenda_lm.recurrent import RecurrentTrainer
 from tacenda_lm.state_space import GradientTrainer, RulesTrainer
-from tacenda_lm.training import perplexity_of, sum_by_row
+from tacenda_lm.training import compute_perplexity, sum_by_row
 
 TREE = {"width": 12, "context": 2, "epochs": 3, "copies": 2}
 FLAT = {"width": 8, "context": 2, "epochs": 4, "batch_words": 32}
@@ -222,7 +222,7 @@ def test_a_held_out_text_that_becomes_hopeless_in_the_first_epoch_is_one_error(m
 )
 def test_a_perplexity_is_infinite_where_it_would_overflow(nats, perplexity):
     with warnings.catch_warnings(action="error"):
-        np.testing.assert_equal(perplexity_of(nats), perplexity)
+        np.testing.assert_equal(compute_perplexity(nats), perplexity)
 
 
 MODELS = {

@@ -46,7 +46,7 @@ from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids, side_by_side
 from tacenda_lm.states import State, log_softmax, vector_of, window_of
 from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
-from tacenda_lm.training import Pieces, Trainer, falling_rate, train
+from tacenda_lm.training import Pieces, Trainer, schedule_rate, train
 
 Floats = npt.NDArray[np.floating[Any]]
 _Single = npt.NDArray[np.float32]
@@ -149,16 +149,16 @@ class TemporalFRBMSettings(FRBMSettings):
 class BoltzmannParameters(Arrays):
     """The learned arrays, all of one dtype."""
 
-    words: Float32[Array, "types features", options.weights]  # R
+    words: Float32[Array, "types features", options.BOUNDED_WEIGHTS]  # R
     contexts: Float32[
-        Array, "context features hidden", options.weights
+        Array, "context features hidden", options.BOUNDED_WEIGHTS
     ]  # W_i, that of the last word first
-    outputs: Float32[Array, "features hidden", options.weights]  # W_n
+    outputs: Float32[Array, "features hidden", options.BOUNDED_WEIGHTS]  # W_n
     transitions: Float32[
-        Array, "remembered hidden", options.weights
+        Array, "remembered hidden", options.BOUNDED_WEIGHTS
     ]  # A; no rows in the plain model
-    hidden_biases: Float32[Array, "hidden 1", options.weights]  # b_h
-    biases: Float32[Array, "types 1", options.weights]  # b_v
+    hidden_biases: Float32[Array, "hidden 1", options.BOUNDED_WEIGHTS]  # b_h
+    biases: Float32[Array, "types 1", options.BOUNDED_WEIGHTS]  # b_v
 
     @property
     def hidden(self) -> int:
@@ -566,7 +566,7 @@ class BoltzmannTrainer(Trainer):
         valid: Stream | None,
     ) -> None:
         tables = {name: table for name, table in parameters.items() if len(table)}
-        super().__init__(settings, tables, text, valid, sums=dict.fromkeys(tables, _SUMS))
+        super().__init__(settings, tables, text, valid, accumulators=dict.fromkeys(tables, _SUMS))
         self.current = parameters
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
@@ -735,7 +735,7 @@ class FRBM(StreamModel):
         positions = np.flatnonzero(~trainer.text.firsts)
         batch = max(1, min(settings.batch_words, len(positions) // _LEAST_STEPS))
         source = ArrayBatches(positions, batch_size=batch, seed=settings.seed)
-        rate = falling_rate(settings.learning_rate, settings.epochs, source)
+        rate = schedule_rate(settings.learning_rate, settings.epochs, source)
         history = train(trainer, source, run, rate)
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
@@ -828,7 +828,7 @@ class TemporalFRBM(FRBM):
         texts = streams_of(corpus, valid, across=settings.across_sentences)
         trainer = TemporalTrainer(settings, begin.with_zero_transitions(), *texts)
         source, identity = trainer.source, {"begin": begin.fingerprint()}
-        rate = falling_rate(settings.learning_rate, settings.epochs, source)
+        rate = schedule_rate(settings.learning_rate, settings.epochs, source)
         history = train(trainer, source, run.stage("temporal"), rate, identity)
         self._vocabulary, self._predictor = corpus.vocabulary, trainer.predictor()
         self.fitted_on = {**told, "training": history.as_dict()}

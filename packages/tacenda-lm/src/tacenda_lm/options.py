@@ -1,4 +1,4 @@
-"""Options that several models of this package have, each with one meaning and one range; and torch, an extra."""
+"""Options that several models of this package share, each with one meaning and one range."""
 
 from __future__ import annotations
 
@@ -6,69 +6,63 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tacenda.arrays import up_to
-from tacenda.errors import PluginUnavailableError
 from tacenda.settings import Settings, option
 
-#: Of the weights that make a log-probability. Training stays far below; larger ones leave probabilities of 0 and 1.
-weights = up_to(1e4)
-
-
-def require_torch(what: str) -> None:
-    """Raise PluginUnavailableError, which says how to install it, where torch is missing; ``what`` needs it."""
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise PluginUnavailableError(
-            f"{what} needs torch ({error}), using a fitted one does not: install it with "
-            'pip install "tacenda-lm[torch]"'
-        ) from error
+#: Bound on weights that a log-probability is computed from: training stays far below it, and with larger ones
+#: probabilities would be 0 or 1.
+BOUNDED_WEIGHTS = up_to(1e4)
 
 
 def width(default: int, doc: str) -> Any:
-    """Declare the elements of a vector, which ``doc`` describes."""
+    """Declare the number of elements of a vector, which ``doc`` describes."""
     return option(default, doc, at_least=1, at_most=1 << 14)
 
 
 def count(default: int, doc: str, at_most: int = 1 << 16) -> Any:
-    """Declare how many of something there are, at least one."""
+    """Declare a number of things, at least one."""
     return option(default, doc, at_least=1, at_most=at_most)
 
 
 def dropout(default: float, doc: str) -> Any:
-    """Declare a share that is left out of a step of training."""
+    """Declare the share of something that each step of training leaves out."""
     return option(default, doc, at_least=0, below=1)
 
 
 def epochs(default: int) -> Any:
-    """Declare how long to train at most."""
+    """Declare the maximum number of epochs."""
     return option(default, "maximum passes over the text", at_least=0)
 
 
 class Plan(NamedTuple):
-    """How many epochs a text lasts: one, and one more for every ``tokens`` of it that a type has on average.
+    """The rule that chooses the number of epochs by the tokens per type of a text.
 
-    A text with few tokens for each of its words is soon learned by heart; a rate that falls over more epochs than the
-    text lasts is still high when that happens.
+    A text with few tokens per type is soon memorized. The learning rate falls over all epochs, so with too many of them
+    it would still be high when that happens.
     """
 
-    tokens: int
-    most: int
+    tokens_per_type_per_epoch: int
+    max_epochs: int
+
+    def epochs(self, n_tokens: int, n_types: int) -> int:
+        """Choose the number of epochs for a text."""
+        more = n_tokens // (self.tokens_per_type_per_epoch * n_types)
+        return min(1 + more, self.max_epochs)
 
     def option(self, where: str = "") -> Any:
-        """Declare the epochs, to be given or planned; ``where`` says when they are planned, if not always."""
+        """Declare the epochs, which this rule chooses where they are None; ``where`` restricts that to some texts."""
         doc = f"""maximum passes over the text; None chooses the number by the text{where}: one, plus one for every
-        {self.tokens} tokens per type, up to {self.most}"""
+        {self.tokens_per_type_per_epoch} tokens per type, up to {self.max_epochs}"""
         return option(None, doc, at_least=0)
 
 
 def learning_rate(default: float, optimizer: str, floor: str) -> Any:
-    """Declare how far a step goes; ``floor`` says where the rate ends."""
+    """Declare the step size of an optimizer; ``floor`` says what share of it is left at the end."""
     doc = f"step size of {optimizer}: reached after a warm-up, it falls along half a cosine to {floor}"
     return option(default, doc, at_least=0, below=1e6)
 
 
 def patience(default: int) -> Any:
-    """Declare when to stop before the epochs are done."""
+    """Declare how many evaluations without improvement end training early."""
     doc = """evaluations in a row without a better perplexity of the held-out text before training ends early; by
     default there is one evaluation after every epoch"""
     return option(default, doc, at_least=1)
@@ -77,19 +71,19 @@ def patience(default: int) -> Any:
 def across_sentences(
     remark: str = "; false in the thesis", what: str = "the context reaches"
 ) -> Any:
-    """Declare whether a text is a stream; ``what`` begins the explanation and the remark ends it."""
+    """Declare whether context crosses the ends of sentences; ``what`` begins the explanation, ``remark`` ends it."""
     return option(True, f"whether {what} over the ends of sentences{remark}")
 
 
 def threads() -> Any:
-    """Declare the threads of training."""
+    """Declare the number of threads of training."""
     doc = "threads of training; the result does not depend on their number"
     return option(1, doc, at_least=1, at_most=1024)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeededSettings(Settings):
-    """Options of models whose fits draw random numbers."""
+    """Options of models whose training draws random numbers."""
 
     seed: int = option(
         0,

@@ -38,8 +38,8 @@ from tacenda_lm.training import (
     Gradient,
     Trainer,
     averaging_weight,
-    dropout_mask,
-    perplexity_of,
+    compute_perplexity,
+    draw_dropout_mask,
     sum_by_row,
     train,
 )
@@ -207,11 +207,11 @@ class RecurrentLM(StreamModel):
 class SavedNetwork(Arrays):
     """A network as it is saved, with b apart from C."""
 
-    transitions: Float32[Array, "width width", options.weights]
-    inputs: Float32[Array, "types width", options.weights]
-    offsets: Float32[Array, "1 width", options.weights]
-    outputs: Float32[Array, "types width", options.weights]
-    biases: Float32[Array, "types 1", options.weights]
+    transitions: Float32[Array, "width width", options.BOUNDED_WEIGHTS]
+    inputs: Float32[Array, "types width", options.BOUNDED_WEIGHTS]
+    offsets: Float32[Array, "1 width", options.BOUNDED_WEIGHTS]
+    outputs: Float32[Array, "types width", options.BOUNDED_WEIGHTS]
+    biases: Float32[Array, "types 1", options.BOUNDED_WEIGHTS]
 
 
 class Network(NamedTuple):
@@ -659,7 +659,7 @@ class RecurrentTrainer(Trainer):
             before[t, anew[t]] = RESTING
             self._h[...] = states[t] = step(p, before[t], read[t])
 
-        kept = dropout_mask(states.shape, settings.dropout, rng) if settings.dropout else None
+        kept = draw_dropout_mask(states.shape, settings.dropout, rng) if settings.dropout else None
         seen = states if kept is None else states * kept
         log_probs, d_seen = output(p, seen.reshape(-1, p.width), targets, self._d_outputs)
         d_z = d_seen.reshape(states.shape)
@@ -709,4 +709,4 @@ class RecurrentTrainer(Trainer):
             return None
         nats = -float(self.predictor().score(self.valid).mean())
         self.rate.observe(nats)
-        return perplexity_of(nats)
+        return compute_perplexity(nats)

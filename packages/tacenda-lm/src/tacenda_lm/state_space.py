@@ -57,8 +57,8 @@ from tacenda_lm.training import (
     Gradient,
     Pieces,
     Trainer,
-    dropout_mask,
-    falling_rate,
+    draw_dropout_mask,
+    schedule_rate,
     sum_by_row,
     train,
 )
@@ -259,7 +259,7 @@ class StateSpaceLM(StreamModel):
         source = Pieces(text, parts, advanced.piece, last, settings.epochs)
         kind = RulesTrainer if rules else GradientTrainer
         trainer = kind(settings, parameters, joint, source, held_out)
-        rate = falling_rate(settings.learning_rate, settings.epochs, source, warm=_WARM)
+        rate = schedule_rate(settings.learning_rate, settings.epochs, source, warm_up=_WARM)
         history = train(trainer, source, run, rate)
         self._vocabulary, self._predictor = vocabulary, trainer.predictor()
         self.fitted_on = {"training": history.as_dict()}
@@ -293,13 +293,15 @@ class StateSpaceLM(StreamModel):
 class Parameters(Arrays):
     """The matrices, of one dtype; a state is (internal + inputs,) long."""
 
-    transition: Float32[Array, "internal state", options.weights]  # A
-    outputs: Float32[Array, "types state", options.weights]  # B
+    transition: Float32[Array, "internal state", options.BOUNDED_WEIGHTS]  # A
+    outputs: Float32[Array, "types state", options.BOUNDED_WEIGHTS]  # B
     features: Float32[
-        Array, "types features", options.weights
+        Array, "types features", options.BOUNDED_WEIGHTS
     ]  # C, transposed; the row of <unk> is zero
-    biases: Float32[Array, "types 1", options.weights]  # b
-    joint: Float32[Array, "runs joint_width", options.weights]  # the vectors of runs of tokens
+    biases: Float32[Array, "types 1", options.BOUNDED_WEIGHTS]  # b
+    joint: Float32[
+        Array, "runs joint_width", options.BOUNDED_WEIGHTS
+    ]  # the vectors of runs of tokens
     variance: float = 1.0  # the diagonal of Lambda
     exact: bool = False  # whether tokens that are read make the most probable state
 
@@ -902,7 +904,7 @@ class GradientTrainer(Trainer):
         tables = dict(parameters.items())
         sums = {**dict.fromkeys(tables, _SUM), "joint": settings.advanced.joint_sum}
         rest = {"before": self.before}
-        super().__init__(settings, tables, text, valid, sums=sums, rest=rest)
+        super().__init__(settings, tables, text, valid, accumulators=sums, rest=rest)
 
     def _carried_width(self) -> int:
         """Return how many numbers of each text go from one batch to the next."""
@@ -932,7 +934,7 @@ class GradientTrainer(Trainer):
             piece = piece._replace(inputs=piece.inputs._replace(runs=np.where(stays, runs, -1)))
         if settings.dropout:
             shape = (*piece.words.shape, self.current.outputs.shape[1])
-            keep = dropout_mask(shape, settings.dropout, rng)
+            keep = draw_dropout_mask(shape, settings.dropout, rng)
         found = forward(self.current, piece, self.before, keep)
         loss, gradients = backward(self.current, piece, found, keep)
         self.before[:] = found.after

@@ -1,4 +1,4 @@
-"""Training in epochs, the same for every model: the trainer of a text, the learning rate, what identifies a fit."""
+"""Training in epochs that all models share: the base of trainers, the learning rate, and what identifies a fit."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ from tacenda.fitting.trainer import State
 from tacenda.kernels.shared import adagrad
 from tacenda_lm.streams import Stream
 
-_MAY_CHANGE = "threads", "device"  # options that may differ where a fit is resumed
-_HOPELESS = 300.0  # nats a token: training has diverged
-_EARLY, _AVERAGED = 100, 10  # after so many steps a running average looks at every tenth
-_CHECK = 50  # steps between looks at the loss of a fit on a device, which is waited for by looking
+_MAY_CHANGE_ON_RESUME = "threads", "device"  # options
+_DIVERGED = 300.0  # nats per token, whose perplexity counts as infinite
+# a running average includes every step up to _STEPS_AVERAGED_EACH, and then every _AVERAGING_INTERVAL steps
+_STEPS_AVERAGED_EACH, _AVERAGING_INTERVAL = 100, 10
+_STEPS_PER_LOSS_CHECK = 50  # on a device, where reading the loss waits until it is computed
 
 Gradient: TypeAlias = tuple[npt.NDArray[np.integer[Any]] | None, npt.NDArray[np.floating[Any]]]
-"""Rows of a table, each once, and their gradients (rows, width); None stands for all rows."""
+"""Distinct rows of a table, None for all of them, and the gradients of these rows (rows, width)."""
 
 
-def falling_rate(
-    rate: float, epochs: int | None, source: BatchSource, *, least: float = 0.1, warm: int = 200
+def schedule_rate(
+    rate: float, epochs: int | None, source: BatchSource, *, floor: float = 0.1, warm_up: int = 200
 ) -> WarmUp:
-    """Return a rate that rises for up to ``warm`` steps or half an epoch, and falls to the share ``least``."""
-    falling = Cosine(rate, epochs=max(epochs or 0, 1), floor=least * rate)
-    return WarmUp(falling, max(1, min(warm, (source.n_batches(0) or 0) // 2)))
+    """Return a rate that rises for ``warm_up`` steps, at most half an epoch, and falls to ``floor * rate``."""
+    falling = Cosine(rate, epochs=max(epochs or 0, 1), floor=floor * rate)
+    return WarmUp(falling, max(1, min(warm_up, (source.n_batches(0) or 0) // 2)))
 
 
 def train(
@@ -53,13 +54,20 @@ def train(
     rate: Schedule | float,
     identity: Mapping[str, Any] | None = None,
     *,
-    may_change: Sequence[str] = _MAY_CHANGE,
+    may_change: Sequence[str] = _MAY_CHANGE_ON_RESUME,
 ) -> History:
-    """Train in place; a divergence after the first epoch leaves the best model seen.
+    """Train in place, and return the history; a divergence after the first epoch leaves the best model seen.
 
-    A trainer has ``settings``, with ``epochs`` and ``patience``, and ``text`` and ``valid``, tuples of arrays; one with
-    ``evaluate_every`` is evaluated after so many epochs. ``identity`` (JSON values, or tuples of arrays) tells this fit
-    from others, with the texts and all settings but those that ``may_change`` on resume.
+    Parameters
+    ----------
+    trainer
+        With ``settings``, which have ``epochs`` and ``patience``; ``text`` and ``valid``, tuples of arrays; and perhaps
+        ``evaluate_every``, the epochs between evaluations.
+    identity
+        JSON values or tuples of arrays that, with the texts and the settings, tell this fit from others: only the same
+        fit can be resumed.
+    may_change
+        Settings that may differ when a fit is resumed.
     """
     settings, valid = trainer.settings, trainer.valid
     loop = FitSettings(
@@ -67,7 +75,9 @@ def train(
         learning_rate=rate,
         evaluate_every=getattr(trainer, "evaluate_every", 1),
         patience=None if valid is None else settings.patience,
-        check_losses_every=1 if getattr(trainer, "device", "cpu") == "cpu" else _CHECK,
+        check_losses_every=1
+        if getattr(trainer, "device", "cpu") == "cpu"
+        else _STEPS_PER_LOSS_CHECK,
         on_divergence="return",
     )
 
@@ -85,19 +95,26 @@ def train(
     return fit(trainer, source, loop, run, identify)
 
 
-def perplexity_of(nats: float) -> float:
+def compute_perplexity(nats: float) -> float:
     """Return the perplexity of a mean negative log-probability in nats; infinite where training has diverged."""
-    return math.inf if nats > _HOPELESS else float(np.exp(nats))
+    return math.inf if nats > _DIVERGED else float(np.exp(nats))
 
 
 class Trainer(fitting.Trainer):
     """A model of a text under training; a subclass implements `step` and `predictor`.
 
-    The tables, all on one ``device``, are changed in place, and so is ``rest``, whatever else the next steps depend
-    on. The random numbers of a step are drawn from the number of steps. The perplexity of ``valid`` is the criterion.
+    Random numbers of a step depend only on the seed and the number of the step. The perplexity of ``valid`` is the
+    criterion.
 
-    `move` takes steps of AdaGrad with one accumulator for each row of a table; ``sums`` are the accumulators to begin
-    with, by the name of the table, which is then float32 in C order.
+    Parameters
+    ----------
+    tables
+        Learned arrays by name, all on one ``device``, which steps change in place.
+    accumulators
+        First values of AdaGrad's accumulators, one for each row, by the name of the table. `move` changes these tables,
+        which are float32 in C order.
+    rest
+        Anything else that later steps depend on, which a checkpoint therefore needs; also changed in place.
     """
 
     def __init__(
@@ -107,30 +124,31 @@ class Trainer(fitting.Trainer):
         text: Stream,
         valid: Stream | None,
         *,
-        sums: Mapping[str, float] | None = None,
+        accumulators: Mapping[str, float] | None = None,
         rest: Mapping[str, Any] | None = None,
         device: str = "cpu",
     ) -> None:
         self.settings, self.tables, self.text, self.valid = settings, tables, text, valid
         self.device = device
         self.boundary = int(text.ids[0])  # the id of ``</s>``, with which every stream begins
-        self.sums = {
+        self.accumulators = {
             name: to_device(np.full(math.prod(tables[name].shape[:-1]), first, np.float32), device)
-            for name, first in (sums or {}).items()
+            for name, first in (accumulators or {}).items()
         }
         self.learned: State = tables
-        self.rest: dict[str, Any] = {"sums": self.sums, **(rest or {})}
+        # "sums" is their name in checkpoints
+        self.rest: dict[str, Any] = {"sums": self.accumulators, **(rest or {})}
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
         """Take one step on the summed loss of a batch."""
         raise NotImplementedError
 
     def predictor(self) -> Any:
-        """Return what the present parameters predict."""
+        """Return the predictor of the current parameters."""
         raise NotImplementedError
 
     def draw(self) -> np.random.Generator:
-        """Return the random numbers of this step, and count it."""
+        """Return the generator of this step's random numbers, and count the step."""
         rng = np.random.default_rng([self.settings.seed, self.steps])
         self.steps += 1
         return rng
@@ -139,10 +157,10 @@ class Trainer(fitting.Trainer):
         """Return the perplexity of the held-out text, infinite where training has diverged."""
         if self.valid is None:
             return None
-        return perplexity_of(-float(self.predictor().score(self.valid).mean()))
+        return compute_perplexity(-float(self.predictor().score(self.valid).mean()))
 
     def put(self, array: npt.NDArray[Any]) -> Array:
-        """Return an array of the host where the tables are."""
+        """Copy an array of the host to the device of the tables."""
         return to_device(array, self.device)
 
     def move(
@@ -153,23 +171,24 @@ class Trainer(fitting.Trainer):
         learning_rate: float,
         threads: int = 1,
     ) -> None:
-        """Move some rows of a table, each once, against their gradient; None stands for all rows.
+        """Take a step of AdaGrad on distinct rows of a table, or on all rows where ``rows`` is None.
 
-        A table of more dimensions is taken for one of two, matrices one under the other.
+        ``gradient`` is (rows, width). A table of more dimensions counts as (rows, width): its matrices stacked.
         """
         table = self.tables[name]
         table = table.reshape(-1, table.shape[-1])
-        # a view or a strided gradient would be read out of order by the compiled step
-        slopes = in_c_order(gradient.reshape(-1, table.shape[1]), table.dtype)
-        every = np.arange(len(table), dtype=np.int32) if rows is None else rows
-        adagrad(table, self.sums[name], every, slopes, learning_rate, threads=threads)
+        # the compiled step would read a strided gradient in the wrong order
+        gradient = in_c_order(gradient.reshape(-1, table.shape[1]), table.dtype)
+        if rows is None:
+            rows = np.arange(len(table), dtype=np.int32)
+        adagrad(table, self.accumulators[name], rows, gradient, learning_rate, threads=threads)
 
 
 class Pieces:
-    """A text in equal parts that are read side by side, a piece of each at a time, in order.
+    """A text in ``parts`` equal parts that are read in parallel and in order: a batch has a piece of each.
 
-    A batch is (first step, end), steps within the parts. In the first of ``epochs`` epochs a batch has ``first`` steps,
-    in the last ``last``.
+    A batch is a pair, its first step and its end, where step i reads the i-th token of every part. Its number of steps
+    grows geometrically from ``first`` in the first of ``epochs`` epochs to ``last`` in the last.
     """
 
     def __init__(self, text: Stream, parts: int, first: int, last: int, epochs: int = 1) -> None:
@@ -177,17 +196,18 @@ class Pieces:
         self.first, self.last, self.epochs = first, last, epochs
 
     def positions(self, batch: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """Return the positions of a batch in the text, (steps, parts); -1 behind its end."""
-        found = np.arange(*batch)[:, None] + self.steps * np.arange(self.parts)
-        return np.where(found < len(self.text.ids), found, -1)
+        """Return the positions of a batch in the text, (steps, parts); -1 after the end of the text."""
+        positions = np.arange(*batch)[:, None] + self.steps * np.arange(self.parts)
+        return np.where(positions < len(self.text.ids), positions, -1)
 
     def length(self, epoch: int) -> int:
         """Return how many steps a batch of an epoch has."""
         share = epoch / max(self.epochs - 1, 1)
-        grown: float = self.first * (self.last / self.first) ** share
-        return max(1, round(grown))
+        steps: float = self.first * (self.last / self.first) ** share
+        return max(1, round(steps))
 
     def n_batches(self, epoch: int) -> int:
+        """Return how many batches an epoch has."""
         return -(-self.steps // self.length(epoch))
 
     def batches(self, epoch: int, skip: int = 0) -> Iterator[tuple[int, int]]:
@@ -197,28 +217,31 @@ class Pieces:
             yield begin, min(begin + length, self.steps)
 
     def fingerprint(self) -> str:
+        """Return a hash of the text and of how it is cut."""
         return fingerprint_arrays(
             tuple(self.text), "pieces", self.parts, self.first, self.last, self.epochs
         )
 
 
 def averaging_weight(steps: int, averaging: float) -> float:
-    """Return how much the parameters after a step weigh in their running average; 0 if it does not look at them.
+    """Return the weight of the parameters after step ``steps`` in their running average; 0 if they are left out.
 
-    Early on it is about the average of the last tenth of the steps so far, later of the last 1 / (1 - averaging).
+    Early on, the average covers about the last tenth of the steps so far, and later the last 1 / (1 - averaging) steps.
     """
     # parameters hardly change in ten steps, and adding them up would take as long as a step of a small model
-    every = 1 if steps <= _EARLY else _AVERAGED
-    return 0.0 if steps % every else 1 - min(averaging**every, steps / (steps + 10 * every))
+    interval = 1 if steps <= _STEPS_AVERAGED_EACH else _AVERAGING_INTERVAL
+    if steps % interval:
+        return 0.0
+    return 1 - min(averaging**interval, steps / (steps + 10 * interval))
 
 
-def dropout_mask(
+def draw_dropout_mask(
     shape: tuple[int, ...], share: float, rng: np.random.Generator
 ) -> npt.NDArray[np.float32]:
-    """Draw 0 for about this share of the elements (in steps of 2^-16), and for the others what keeps the mean."""
+    """Draw 0 for about this share of the elements (in steps of 2^-16), and for the others 1 / (1 - share)."""
     limit = min(round(share * 65536), 65535)  # some are kept, however large the share
     size = math.prod(shape)
-    # four 16-bit numbers in each word: much faster than drawing small numbers
+    # each 64-bit word is four 16-bit numbers: much faster than drawing small numbers
     words = rng.integers(0, 2**64, -(-size // 4), dtype=np.uint64)
     drawn = words.view(np.uint16)[:size].reshape(shape)
     return np.asarray((drawn >= limit) * np.float32(65536 / (65536 - limit)), np.float32)
@@ -227,12 +250,12 @@ def dropout_mask(
 def sum_by_row(
     rows: npt.NDArray[np.integer[Any]], gradients: npt.NDArray[np.floating[Any]]
 ) -> Gradient:
-    """Return the distinct rows of a table that were read (reads,), ascending, and the sum of the gradients of each.
+    """Return the distinct rows of a table among ``rows`` (reads,), ascending, and the summed gradient of each.
 
-    ``gradients`` (reads, width) belong to the reads, in any order.
+    ``gradients`` (reads, width) are those of the reads, in any order.
     """
-    found, places = np.unique(rows, return_inverse=True)
-    # a product with a sparse matrix adds in one pass; np.add.at and sorting copy or wander
+    distinct, places = np.unique(rows, return_inverse=True)
+    # a sparse product adds in one pass over the gradients; np.add.at and sorting copy them or jump around
     ones, reads = np.ones(len(rows), gradients.dtype), len(rows)
-    chosen = csc_array((ones, places, np.arange(reads + 1)), shape=(len(found), reads))
-    return found, np.asarray(chosen @ gradients)
+    adder = csc_array((ones, places, np.arange(reads + 1)), shape=(len(distinct), reads))
+    return distinct, np.asarray(adder @ gradients)

@@ -75,7 +75,7 @@ def test_words_are_clustered_by_what_their_contexts_predict_beyond_the_average_c
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 8])
 def test_a_sentence_that_begins_a_block_knows_nothing_of_the_one_before(model, rows, monkeypatch):
-    monkeypatch.setattr("tacenda_lm.log_bilinear.hlbl._ROWS", rows)
+    monkeypatch.setattr("tacenda_lm.log_bilinear.hlbl._TOKENS_PER_BLOCK", rows)
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 9, 40)
     offsets = np.concatenate([[0], np.cumsum(lengths)])

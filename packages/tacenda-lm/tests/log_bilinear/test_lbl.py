@@ -10,7 +10,7 @@ from tacenda import Corpus
 from tacenda_lm import LBL
 from tacenda_lm.log_bilinear.lbl import LBLParameters, LBLTrainer, nce, predict, score, softmax
 from tacenda_lm.streams import Contexts, Stream
-from tacenda_lm.training import dropout_mask
+from tacenda_lm.training import draw_dropout_mask
 
 SMALL = {"width": 8, "context": 2, "epochs": 4, "batch_words": 32}
 
@@ -81,6 +81,27 @@ def test_the_gradient_of_noise_contrast_is_that_of_autograd(contexts, tied):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("size", [200.0, 5_000.0])
+def test_noise_contrast_does_not_overflow_for_large_scores(size):
+    """float32 cannot hold the exponential of numbers above 88."""
+    parameters, batch, _ = problem("diagonal", True)
+    biases = size * np.array([1, -1, 1, -1, 1, -1, 0])[:, None]
+    exact = parameters.map(lambda array: 0 * array)
+    exact.biases[:] = biases
+    noise, log_noise = np.arange(7), np.full(7, np.log(1 / 7))
+    arguments = batch, noise, log_noise
+    expected_loss, expected = nce(exact, *arguments)
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        small = exact.map(lambda array: array.astype(np.float32))
+        loss, gradients = nce(small, batch, noise, log_noise.astype(np.float32))
+    d = biases[:, 0]  # k P_noise(w) is 1
+    assert expected_loss == pytest.approx(
+        np.logaddexp(0, -d[batch.targets]).sum() + 9 * np.logaddexp(0, d).sum(), rel=1e-12
+    )
+    assert loss == pytest.approx(expected_loss, rel=1e-6)
+    np.testing.assert_allclose(gradients["biases"][1], expected["biases"][1], rtol=1e-6, atol=1e-6)
+
+
 def test_a_batch_without_any_context_has_a_gradient_of_biases():
     parameters, batch, _ = problem("diagonal", False)
     nothing = batch._replace(present=np.zeros_like(batch.present))
@@ -116,7 +137,7 @@ def test_words_of_noise_are_drawn_as_often_as_they_occur(monkeypatch):
 def test_dropout_drops_its_share_and_keeps_the_mean(share):
     """And elements are independent: numbers within 5.5 standard deviations, outside for one of a million seeds."""
     for shape in ((1, 1), (3, 7), (401, 250)):
-        mask, same = (dropout_mask(shape, share, np.random.default_rng(0)) for _ in range(2))
+        mask, same = (draw_dropout_mask(shape, share, np.random.default_rng(0)) for _ in range(2))
         np.testing.assert_array_equal(mask, same)
         assert mask.shape == shape
     dropped = mask == 0
@@ -130,6 +151,6 @@ def test_dropout_drops_its_share_and_keeps_the_mean(share):
 
 
 def test_some_elements_are_kept_however_large_the_share():
-    mask = dropout_mask((1000, 1000), 0.999999, np.random.default_rng(0))
+    mask = draw_dropout_mask((1000, 1000), 0.999999, np.random.default_rng(0))
     assert 0 < (mask > 0).sum() < 50
     assert mask.max() == 65536

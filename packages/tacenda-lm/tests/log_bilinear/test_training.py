@@ -39,7 +39,7 @@ def test_columns_that_dropout_leaves_out_do_not_move(trainer, monkeypatch):
     """Predictions are sums of words times diagonal weights, so a column left out has no gradient anywhere."""
     kept = np.ones(24, np.float32)
     kept[[3, 11]] = 0
-    monkeypatch.setattr(hlbl, "dropout_mask", lambda shape, *_: np.tile(kept, (shape[0], 1)))
+    monkeypatch.setattr(hlbl, "draw_dropout_mask", lambda shape, *_: np.tile(kept, (shape[0], 1)))
     trainer.settings = replace(trainer.settings, dropout=0.5)
     before = {name: trainer.tables[name].copy() for name in ("words", "positions", "bias")}
     trainer.step((np.array([1, 257]),), 0.1)

@@ -169,6 +169,11 @@ def test_statistics_of_a_tree_written_out():
     np.testing.assert_allclose(tree.biases(np.array([8, 1, 1])), [np.log(8.1 / 2.1), 0], 1e-6)
 
 
+def test_words_that_never_occur_all_weigh_the_same_in_statistics():
+    tree = Tree(Codes([0, 1, 2, 3], [0, 1, 3, 5], [0, 0, 1, 0, 1], [1, -1, 1, -1, -1]))
+    assert tree.statistics(np.zeros(3, int)) == tree.statistics(np.full(3, 7))
+
+
 def test_biases_make_it_the_unigram_model():
     counts = np.array([500, 300, 120, 80, 60, 40, 10])
     tree = build_tree("random", 7, copies=2)

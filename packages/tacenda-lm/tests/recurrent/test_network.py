@@ -119,7 +119,7 @@ def test_the_gradients_of_a_window_are_those_of_autograd(across, dropout, cells,
     kept = np.ones((6, 2, WIDTH))
     if dropout:
         kept = (rng.random((6, 2, WIDTH)) < 0.6) / 0.6
-        monkeypatch.setattr(recurrent, "dropout_mask", lambda *arguments: kept)
+        monkeypatch.setattr(recurrent, "draw_dropout_mask", lambda *arguments: kept)
     trainer = trainer_of(p, text, h, across_sentences=across, dropout=dropout)
     loss, gradients = trainer.gradients(places, rng)
     expected, leaves, last = by_autograd(p, text, places, h, across, kept)

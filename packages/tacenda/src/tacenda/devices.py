@@ -25,7 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from tacenda import settings as declared
-from tacenda.errors import ConfigurationError, FittingError, KernelError
+from tacenda.errors import (
+    ConfigurationError,
+    FittingError,
+    KernelError,
+    PluginUnavailableError,
+)
 from tacenda.kernels import resolve as backend_for
 
 #: Files of which one exists where a CUDA driver is installed; the last is that of Windows' Linux subsystem.
@@ -106,6 +111,17 @@ def _may_have_cuda() -> bool:
     if os.name == "nt":
         return Path(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "nvcuda.dll").exists()
     return any(Path(place).exists() for place in _DRIVERS)
+
+
+def require_torch(task: str, distribution: str) -> None:
+    """Raise PluginUnavailableError where torch is missing, which ``task`` needs; ``distribution`` installs it."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise PluginUnavailableError(
+            f"{task} needs torch ({error}), using a fitted model does not: install it with "
+            f'pip install "{distribution}"'
+        ) from error
 
 
 # -- memory ------------------------------------------------------------------------------------------

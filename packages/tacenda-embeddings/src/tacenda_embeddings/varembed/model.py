@@ -28,7 +28,8 @@ from scipy.special import expit
 from tacenda import store
 from tacenda.arrays import Array, Arrays, Bool, Float32
 from tacenda.corpus import Corpus, Text, as_corpus
-from tacenda.errors import ConfigurationError, DataError, PluginUnavailableError
+from tacenda.devices import require_torch
+from tacenda.errors import ConfigurationError, DataError
 from tacenda.estimator import Estimator
 from tacenda.fitting import Resume
 from tacenda.forks import cached_property
@@ -330,13 +331,7 @@ class VarEmbed(MorphologicalEmbedder[VarEmbedSettings]):
             The loss is not finite in the first epoch; use a smaller learning rate. In a later epoch, a
             warning is given and the best parameters are kept.
         """
-        try:
-            import torch  # noqa: F401
-        except ImportError as error:
-            raise PluginUnavailableError(
-                f"fitting VarEmbed needs torch ({error}), applying it does not: install it with "
-                "pip install 'tacenda-embeddings[varembed]'"
-            ) from error
+        require_torch("fitting VarEmbed", "tacenda-embeddings[varembed]")
         from tacenda.fitting import FitRun
         from tacenda_embeddings.varembed.training import fit_word_vectors
 

@@ -21,7 +21,7 @@ from tacenda_lm import options
 from tacenda_lm.hidden_markov.tables import Whole, sentences_at, text_of
 from tacenda_lm.hidden_markov.vlhmm import HiddenMarkov
 from tacenda_lm.sequences import Ids, Offsets
-from tacenda_lm.training import perplexity_of, train
+from tacenda_lm.training import compute_perplexity, train
 
 _Floats = npt.NDArray[np.float32]
 _SPREAD = 0.5  # of the logarithms of the first values; states that begin alike stay alike
@@ -145,7 +145,7 @@ class BaumWelch(Trainer):
         model, total = self._model(), 0.0
         for observed in self._batches(*self.valid):
             total += float(hmm_features(model, observed).log_probs.sum())
-        return perplexity_of(-total / len(self.valid[0]))
+        return compute_perplexity(-total / len(self.valid[0]))
 
     @property
     def learned(self) -> Expected:  # type: ignore[override] # every step makes new tables

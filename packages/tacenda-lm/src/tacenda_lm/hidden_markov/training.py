@@ -44,7 +44,7 @@ from tacenda_lm.hidden_markov.tables import (
 )
 from tacenda_lm.hidden_markov.word_classes import word_classes
 from tacenda_lm.sequences import Ids, Offsets
-from tacenda_lm.training import averaging_weight, falling_rate, perplexity_of, train
+from tacenda_lm.training import averaging_weight, compute_perplexity, schedule_rate, train
 
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float32]
@@ -456,7 +456,9 @@ def fit_vlhmm(
     network = draw_network(settings, lexicon, corpus.type_counts, ids, offsets)
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
     source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
-    rate = falling_rate(settings.learning_rate, settings.epochs, source, least=_LEAST, warm=_WARM)
+    rate = schedule_rate(
+        settings.learning_rate, settings.epochs, source, floor=_LEAST, warm_up=_WARM
+    )
     with devices.out_of_memory(settings, LESS):
         history = train(trainer, source, fitting, rate)
     return trainer.averaged.cpu().tables(lexicon), history
@@ -571,4 +573,4 @@ class Trainer(fitting.Trainer):
             observed = Observed.of(*chosen, self.lexicon)
             how = observed, self.lexicon, self.settings.threads
             total += float(self.averaged.log_likelihood(outputs, *how))
-        return perplexity_of(-total / len(ids))
+        return compute_perplexity(-total / len(ids))

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
+from tacenda.devices import require_torch
 from tacenda.fitting import FitRun
 from tacenda.settings import configured_by
 from tacenda.vocabulary import Vocabulary
 from tacenda_lm.hidden_markov.settings import VLHMMSettings
 from tacenda_lm.hidden_markov.tables import KINDS, Learned, Tables
 from tacenda_lm.language_model import LanguageModel
-from tacenda_lm.options import require_torch
 from tacenda_lm.sequences import (
     Float64,
     Ids,
@@ -267,7 +267,7 @@ class VLHMM(HiddenMarkov):
         return kind, sizes
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
-        require_torch("fitting VLHMM")
+        require_torch("fitting VLHMM", "tacenda-lm[torch]")
         from tacenda_lm.hidden_markov.training import fit_vlhmm
 
         self.learned, history = fit_vlhmm(self.settings, corpus, valid, fitting)

@@ -2,9 +2,9 @@
 
     r = b + sum_i c_i o R_{w_i} + sum_k a_k o u_k,    P(w | context) = sum_{d in D(w)} prod_i sigma(+-(r . q_i + b_i))
 
-(equations 4.5 to 4.7). A tail u_k is the sum of the vectors of all words older than the n weighted positions, each
-multiplied by rate_k for every word since. Fitting trains a small model on a random tree, clusters words by the average
-vector that it predicts for them into a better tree (section 4.4), and trains on that one.
+(equations 4.5 to 4.7). A tail u_k is the sum of the vectors of all words before the last n, each multiplied by rate_k
+for every word since. Fitting trains a small model on a random tree, builds a better tree by clustering words by the
+average vector that this model predicts for them (section 4.4), and trains on the better tree.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tacenda.array_ops import to_device
 from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
-from tacenda.errors import ArtifactError
 from tacenda.fitting import ArrayBatches, FitRun, History, StepResult
 from tacenda.kernels.machinery.memory import WIDE, aligned
 from tacenda.kernels.trees import (
     Context,
     Nodes,
     NodeSums,
+    Predicted,
     Spans,
     context_sum,
     context_sum_backward,
@@ -42,19 +42,24 @@ from tacenda_lm import options
 from tacenda_lm.log_bilinear.trees import Rule, Tree
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, vector_of, window_of
-from tacenda_lm.streams import Predictor, Stream, StreamModel
-from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
+from tacenda_lm.streams import Predictor, Stream, StreamModel, streams_of
+from tacenda_lm.training import Trainer, draw_dropout_mask, schedule_rate, train
 
 _Floats = npt.NDArray[np.float32]
-_PLAN = options.Plan(tokens=7, most=13)  # by held-out text of three sizes and Penn Treebank
-_BOOTSTRAP_WIDTH = 96  # of the model on a random tree, whose predictions are clustered
-_BOOTSTRAP_CONTEXT, _BOOTSTRAP_EPOCHS = 5, 2  # words, as in the thesis; passes over the text
-_DOUBT = 5.0  # contexts of the average word, counted with those of each word
-_FAINT = 0.02  # weight below which a tail is cut off in training
-_FARTHEST = 500  # words, at most
-_LESS = "a smaller width"
+# chosen by the perplexity of held-out text of three sizes, and of Penn Treebank
+_PLAN = options.Plan(tokens_per_type_per_epoch=7, max_epochs=13)
+# the model on a random tree, whose predictions are clustered; five words of context as in the thesis
+_BOOTSTRAP_WIDTH, _BOOTSTRAP_CONTEXT, _BOOTSTRAP_EPOCHS = 96, 5, 2
+_AVERAGE_CONTEXTS = (
+    5.0  # added to the contexts of each word, so that vectors of rare words are less noisy
+)
+# training cuts a tail off where its weight has fallen to _FAINT, and after _MAX_TAIL_WORDS at the latest
+_FAINT, _MAX_TAIL_WORDS = 0.02, 500
+_MEMORY_ADVICE = "a smaller width"
 BATCH_PIECES, PIECE_WORDS = 4, 128  # contiguous pieces of text in a step, and words of each
-_ROWS = 512  # tokens that are predicted side by side, at most, then scored
+_TOKENS_PER_BLOCK = 512  # predicted at once, then scored
+# AdaGrad's accumulators at the beginning; a larger one shortens the first steps of rows with small gradients
+_INITIAL_ACCUMULATOR, _INITIAL_WORD_ACCUMULATOR = 1e-8, 1e-6
 OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "adagrad"
 
 
@@ -62,10 +67,21 @@ OPERATIONS = "context_sum", "context_sum_backward", "tree_softmax_step", "adagra
 class HLBLAdvanced(Settings):
     """Options of `HLBL` that few need to change."""
 
-    # they mattered only while fitting; a model of 8 bits is read as any other
+    # these mattered only while fitting, or can be seen from the saved arrays
     retired: ClassVar = MappingProxyType(
-        {"max_codes": ..., "max_depth": ..., "eight_bits": ..., "bootstrap_epochs": ...}
-        | {"batch_pieces": ..., "piece_words": ..., "bootstrap_width": ..., "far_words": ...}
+        dict.fromkeys(
+            [
+                "max_codes",
+                "max_depth",
+                "eight_bits",
+                "bootstrap_epochs",
+                "batch_pieces",
+                "piece_words",
+                "bootstrap_width",
+                "far_words",
+            ],
+            ...,
+        )
     )
 
     tail_rates: tuple[float, ...] = option(
@@ -122,62 +138,68 @@ class HLBLSettings(options.SeededSettings):
     advanced: Group[HLBLAdvanced] = group(HLBLAdvanced)
 
     def plan(self, n_tokens: int, n_types: int) -> HLBLSettings:
-        """Return the settings with as many epochs as a text of this size lasts, unless they are given."""
+        """Return the settings with the epochs chosen for a text of this size, unless they are given."""
         if self.epochs is not None:
             return self
-        return replace(self, epochs=min(_PLAN.most, 1 + n_tokens // (_PLAN.tokens * n_types)))
+        return replace(self, epochs=_PLAN.epochs(n_tokens, n_types))
 
     def idle(self) -> Mapping[str, str]:
-        found = {}
+        reasons = {}
         if self.tree == "random":
-            found["advanced.frequency_power"] = 'with tree="random", which clusters no words'
+            reasons["advanced.frequency_power"] = 'with tree="random", which clusters no words'
         if self.tree in ("random", "balanced"):
-            found["advanced.overlap"] = f'with tree="{self.tree}", which halves the words'
-        return found
+            reasons["advanced.overlap"] = f'with tree="{self.tree}", which halves the words'
+        return reasons
 
 
 class Parameters(Arrays):
     """Learned parameters, on the device of the fit until it is done."""
 
-    words: Float32[Array, "types width", options.weights]  # R
-    # of the words in the tails, where an earlier version gave them vectors of their own; else without rows
-    far_words: Float32[Array, "distant width", options.weights]
-    positions: Float32[Array, "context width", options.weights]  # c, the last word's weights first
-    bias: Float32[Array, "1 width", options.weights]  # b, of the predicted vector
-    tails: Float32[Array, "tails width", options.weights]  # a
-    nodes: Float32[Array, "nodes width", options.weights]  # q
-    node_biases: Float32[Array, "nodes 1", options.weights]
+    words: Float32[Array, "types width", options.BOUNDED_WEIGHTS]  # R
+    positions: Float32[Array, "context width", options.BOUNDED_WEIGHTS]  # c, the last word's first
+    bias: Float32[Array, "1 width", options.BOUNDED_WEIGHTS]  # b
+    tails: Float32[Array, "tails width", options.BOUNDED_WEIGHTS]  # a
+    nodes: Float32[Array, "nodes width", options.BOUNDED_WEIGHTS]  # q
+    node_biases: Float32[Array, "nodes 1", options.BOUNDED_WEIGHTS]
 
     @classmethod
     def draw(
         cls, settings: HLBLSettings, n_words: int, node_biases: _Floats, rng: np.random.Generator
     ) -> Parameters:
-        """Draw small vectors; weights of positions are 1 / (2 sqrt(i)), weights of a tail sum to about 1/2."""
-        width, advanced = settings.width, settings.advanced
-        words, nodes = (
-            rng.standard_normal((rows, width), np.float32) * np.float32(scale)
-            for rows, scale in ((n_words, 0.05), (len(node_biases), 0.01))
-        )
-        weights = 0.5 / np.sqrt(np.arange(1, settings.context + 1))
-        of_tails = 0.5 * (1 - np.array(advanced.tail_rates, np.float64))
+        """Draw small vectors; position i weighs 1 / (2 sqrt(i)), and all positions of a tail together about 1/2."""
+        width = settings.width
+
+        def normal(rows: int, scale: float) -> _Floats:
+            return rng.standard_normal((rows, width), np.float32) * np.float32(scale)
+
+        positions = 0.5 / np.sqrt(np.arange(1, settings.context + 1))
+        tails = 0.5 * (1 - np.array(settings.advanced.tail_rates, np.float64))
         return cls(
-            words=words,
-            far_words=np.zeros((0, width), np.float32),
-            nodes=nodes,
-            positions=np.repeat(weights[:, None], width, 1).astype(np.float32),
+            words=normal(n_words, 0.05),
+            nodes=normal(len(node_biases), 0.01),
+            positions=np.repeat(positions[:, None], width, 1).astype(np.float32),
             bias=np.zeros((1, width), np.float32),
-            tails=np.repeat(of_tails[:, None], width, 1).astype(np.float32),
+            tails=np.repeat(tails[:, None], width, 1).astype(np.float32),
             node_biases=node_biases.reshape(-1, 1).astype(np.float32),
         ).map(_align)
 
 
+class _LegacyParameters(Parameters):
+    """Parameters of an earlier version, in which the words of tails had vectors of their own."""
+
+    far_words: Float32[Array, "types width", options.BOUNDED_WEIGHTS]
+
+
 def _align(array: _Floats) -> _Floats:
-    """Put rows at the beginnings of lines of the cache, where they are read fastest, if their width allows."""
+    """Move rows to the beginnings of cache lines, where they are read fastest, if their width allows."""
     return array if array.shape[1] % WIDE else aligned(array, WIDE)
 
 
 class HLBLPredictor(Predictor):
-    """A fitted HLBL; a state is ``(the last n words, oldest first; the bytes of the tails)``."""
+    """A fitted HLBL.
+
+    The value of a state is a pair: the last n words, oldest first, and the bytes of the tails, float32 (tails, width).
+    """
 
     def __init__(
         self, parameters: Parameters, tree: Tree, rates: tuple[float, ...], boundary: int
@@ -187,25 +209,20 @@ class HLBLPredictor(Predictor):
         p = parameters
         self.context = Context(p.positions, p.bias[0], np.array(rates, np.float32), p.tails)
         self.nodes = Nodes(p.nodes, p.node_biases[:, 0])
-        self.far, self.far_context = p.words, self.context
-        if len(p.far_words):  # vectors of their own for the words in the tails
-            c, b, decay, a = self.context
-            self.far, self.near_context = p.far_words, Context(c, b, decay[:0], a[:0])
-            self.far_context = Context(np.zeros_like(c), np.zeros_like(b), decay, a)
+        self._tail_words = p.words  # the vectors that tails sum
 
     def start(self) -> State:
-        return self._extend(
-            (), np.zeros(self.context.tail_weights.shape, np.float32), self.boundary
-        )
+        tails = np.zeros(self.context.tail_weights.shape, np.float32)
+        return self._extend((), tails, self.boundary)
 
     def after(self, state: State, word: int) -> State:
-        """Return the state after one more word: the one that leaves the window goes into the tails."""
+        """Return the state after one more word: the word that leaves the window is added to the tails."""
         return self._extend(*self._unpack(state), word)
 
     def _extend(self, window: tuple[int, ...], tails: _Floats, word: int) -> State:
         window = (*window, word)
         if len(window) > len(self.context.weights):
-            tails = self.context.rates[:, None] * tails + self.far[window[0]]
+            tails = self.context.rates[:, None] * tails + self._tail_words[window[0]]
             window = window[1:]
         return State((window, tails.tobytes()))
 
@@ -217,49 +234,39 @@ class HLBLPredictor(Predictor):
 
     def vectors(self, states: Sequence[State]) -> _Floats:
         c, b, _, a = self.context
-        found: _Floats = np.repeat(b[None], len(states), 0)
-        for row, state in zip(found, states, strict=True):
+        vectors: _Floats = np.repeat(b[None], len(states), 0)
+        for vector, state in zip(vectors, states, strict=True):
             window, tails = self._unpack(state)
             if window:
-                row += (c[: len(window)] * self.parameters.words[list(reversed(window))]).sum(0)
-            row += (a * tails).sum(axis=0)
-        return found
+                vector += (c[: len(window)] * self.parameters.words[list(reversed(window))]).sum(0)
+            vector += (a * tails).sum(axis=0)
+        return vectors
 
     def passes(
         self, stream: Stream, state: State | None = None
     ) -> Iterator[tuple[_Floats, Ids, State | None]]:
-        n, (ids, first) = len(self.context.weights), (stream.ids, 0)
-        tails: _Floats | None = None  # sums of what no window holds any more
-        if state is not None:  # its window is read again before the ids, in one sequence with them
-            window, before = self._unpack(state)
-            ids, first, tails = (
-                np.concatenate([np.array(window, np.int32), ids]),
-                len(window),
-                before[None],
-            )
-        for start in range(first, len(ids), _ROWS):
-            end, low = min(start + _ROWS, len(ids)), max(0, start - n)
-            firsts = (
-                np.zeros(end - low, bool) if state is not None else stream.firsts_within(low, end)
-            )
-            if firsts[start - low]:
-                tails = None  # those of the sequence that has just ended
-            offsets = np.unique(np.concatenate([[0], np.flatnonzero(firsts), [end - low]]))
-            read = np.array(ids[low:end])
-            forget_pages(ids)
-            span = Spans(read, offsets, np.array([start - low]), np.array([end - low]))
-            found = context_sum(self.far, span, self.far_context, tails)
-            if self.far is not self.parameters.words:
-                near = context_sum(self.parameters.words, span, self.near_context)
-                found = found._replace(vectors=near.vectors + found.vectors)
-            tails, after = found.after, None
+        n, begin = len(self.context.weights), 0
+        tails: _Floats | None = None  # those before the next span; None where a sequence begins
+        if state is not None:
+            # the window of the state is read again before the ids, in one sequence with them
+            window, packed = self._unpack(state)
+            stream, begin, tails = Stream.following(stream.ids, window), len(window), packed[None]
+        for span, firsts in _cut_spans(stream, begin, n, continues=state is not None):
+            if firsts[0]:
+                tails = None
+            predicted = self._sum_contexts(span, tails)
+            vectors, words, tails = predicted.vectors, span.ids[span.starts[0] :], predicted.after
+            after = None
             if state is not None:
-                window = tuple(ids[max(0, end - n) : end].tolist())
+                window = tuple(span.ids[max(0, len(span.ids) - n) :].tolist())
                 after = State((window, np.asarray(tails[0], np.float32).tobytes()))
-            vectors, words, opening = found.vectors, read[start - low :], firsts[start - low :]
-            if opening.any():
-                vectors, words = vectors[~opening], words[~opening]
+            if firsts.any():
+                vectors, words = vectors[~firsts], words[~firsts]
             yield vectors, words, after
+
+    def _sum_contexts(self, span: Spans, tails: _Floats | None) -> Predicted:
+        """Return the predicted vectors in one span, after ``tails`` (1, tails, width)."""
+        return context_sum(self.parameters.words, span, self.context, tails)
 
     def rows(self, vectors: _Floats) -> _Floats:
         rows = tree_softmax_distribution(vectors, self.tree.codes, self.nodes)
@@ -270,6 +277,45 @@ class HLBLPredictor(Predictor):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {**self.parameters.to_arrays(), **self.tree.arrays()}
+
+
+class _LegacyPredictor(HLBLPredictor):
+    """A fitted HLBL of an earlier version, whose tails sum ``far_words``."""
+
+    def __init__(
+        self, parameters: _LegacyParameters, tree: Tree, rates: tuple[float, ...], boundary: int
+    ) -> None:
+        super().__init__(parameters, tree, rates, boundary)
+        self._tail_words = parameters.far_words
+        c, b, decay, a = self.context
+        self._window_context = Context(c, b, decay[:0], a[:0])
+        self._tail_context = Context(np.zeros_like(c), np.zeros_like(b), decay, a)
+
+    def _sum_contexts(self, span: Spans, tails: _Floats | None) -> Predicted:
+        window = context_sum(self.parameters.words, span, self._window_context)
+        tail = context_sum(self._tail_words, span, self._tail_context, tails)
+        return tail._replace(vectors=window.vectors + tail.vectors)
+
+
+def _cut_spans(
+    stream: Stream, begin: int, n: int, continues: bool
+) -> Iterator[tuple[Spans, npt.NDArray[np.bool_]]]:
+    """Yield spans of a stream from place ``begin`` on, and which of their ids begin a sequence, (ids of the span,).
+
+    The ids of a span come after up to ``n`` ids before it. None begins a sequence where the stream ``continues`` one.
+    """
+    for start in range(begin, len(stream.ids), _TOKENS_PER_BLOCK):
+        low, end = max(0, start - n), min(start + _TOKENS_PER_BLOCK, len(stream.ids))
+        firsts = stream.firsts_within(low, end)
+        if continues:
+            firsts[:] = False
+        offsets = np.unique(np.concatenate([[0], np.flatnonzero(firsts), [end - low]]))
+        ids = np.array(stream.ids[low:end])
+        forget_pages(stream.ids)
+        yield (
+            Spans(ids, offsets, np.array([start - low]), np.array([end - low])),
+            firsts[start - low :],
+        )
 
 
 class HLBL(StreamModel):
@@ -302,18 +348,17 @@ class HLBL(StreamModel):
         return self._learned(self._predictor).tree
 
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
-        """Fit in three stages (section 4.4): a bootstrap, a tree, the model on it."""
+        """Fit a bootstrap model, build a tree from its predictions, and fit the model on that tree (section 4.4)."""
         from tacenda_lm.log_bilinear.tree_building import build_tree  # imports numba
 
         counts = corpus.type_counts
         settings = self.settings.plan(corpus.n_tokens, len(counts))
         advanced = settings.advanced
-        text = Stream.of_corpus(corpus, settings.across_sentences)
-        held_out = None if valid is None else Stream.of_corpus(valid, settings.across_sentences)
+        text, held_out = streams_of(corpus, valid, across=settings.across_sentences)
         vectors = None
         if settings.tree != "random":
             # the thesis's model (five words, no tails, no dropout) on a random tree, for its predictions
-            small = replace(
+            bootstrap = replace(
                 settings,
                 width=_BOOTSTRAP_WIDTH,
                 context=_BOOTSTRAP_CONTEXT,
@@ -323,7 +368,7 @@ class HLBL(StreamModel):
             )
             tree = build_tree("random", len(counts), seed=settings.seed)
             stage = replace(fitting.stage("bootstrap"), description="bootstrap")
-            predictor, _ = train_hlbl(small, tree, counts, text, None, stage)
+            predictor, _ = train_hlbl(bootstrap, tree, counts, text, None, stage)
             vectors = average_predictions(predictor, text)
         tree = build_tree(
             settings.tree,
@@ -345,7 +390,8 @@ class HLBL(StreamModel):
     def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> HLBLPredictor:
         settings, advanced, types = self.settings, self.settings.advanced, len(self.vocabulary)
         tree = Tree.from_arrays(arrays, types)
-        found = Parameters.from_arrays(
+        is_legacy = np.size(arrays.get("far_words", ())) > 0
+        parameters = (_LegacyParameters if is_legacy else Parameters).from_arrays(
             arrays,
             types=types,
             width=settings.width,
@@ -353,10 +399,9 @@ class HLBL(StreamModel):
             tails=len(advanced.tail_rates),
             nodes=tree.n_nodes,
         )
-        if len(found.far_words) not in (0, types):
-            raise ArtifactError("the array 'far_words' is not of these words: the model is damaged")
+        predictor: type[HLBLPredictor] = _LegacyPredictor if is_legacy else HLBLPredictor
         boundary = self.vocabulary.boundary_id
-        return HLBLPredictor(found.map(_align), tree, advanced.tail_rates, boundary)
+        return predictor(parameters.map(_align), tree, advanced.tail_rates, boundary)
 
 
 class HLBLTrainer(Trainer):
@@ -369,23 +414,24 @@ class HLBLTrainer(Trainer):
         tree: Tree,
         text: Stream,
         valid: Stream | None,
+        device: str = "cpu",
     ) -> None:
         self.tree = tree
-        device = devices.resolve(settings, OPERATIONS)
         self.current = parameters.to(device)
         tables = dict(self.current.items())
-        sums = {name: 1e-6 if name == "words" else 1e-8 for name in tables}  # of AdaGrad
-        super().__init__(settings, tables, text, valid, sums=sums, device=device)
+        accumulators = dict.fromkeys(tables, _INITIAL_ACCUMULATOR)
+        accumulators["words"] = _INITIAL_WORD_ACCUMULATOR
+        super().__init__(settings, tables, text, valid, accumulators=accumulators, device=device)
         self.begins = np.arange(1, len(text.ids), PIECE_WORDS, dtype=np.int64)
         self.rates = settings.advanced.tail_rates
         now, rates = self.current, to_device(np.array(self.rates, np.float32), device)
         self._context = Context(now.positions, now.bias[0], rates, now.tails)
         self._nodes = Nodes(now.nodes, now.node_biases[:, 0])
-        self._node_sums = NodeSums(self.sums["nodes"], self.sums["node_biases"])
-        # a tail would reach to the beginning of the text: it is cut where the slowest has almost faded
-        longest = max(self.rates, default=0.0)
-        faint = math.ceil(math.log(_FAINT) / math.log(longest)) if longest > 0 else 0
-        self._reach = settings.context + min(faint, _FARTHEST)
+        self._node_sums = NodeSums(self.accumulators["nodes"], self.accumulators["node_biases"])
+        # a tail reaches to the beginning of the text; training reads it until the slowest has almost faded
+        slowest = max(self.rates, default=0.0)
+        tail_words = math.ceil(math.log(_FAINT) / math.log(slowest)) if slowest > 0 else 0
+        self._reach = settings.context + min(tail_words, _MAX_TAIL_WORDS)
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         threads, device, rng = self.settings.threads, self.device, self.draw()
@@ -393,30 +439,34 @@ class HLBLTrainer(Trainer):
         ends = np.minimum(begins + PIECE_WORDS, len(self.text.ids))
         *span, targets, counted = self.text.windows(begins, ends, self._reach)
         spans = self.current.words, Spans(*span), self._context
-        found = context_sum(*spans, threads=threads)
-        vectors, kept = found.vectors, None
+        predicted = context_sum(*spans, threads=threads)
+        vectors, mask = predicted.vectors, None
         if self.settings.dropout:
-            kept = to_device(dropout_mask(tuple(vectors.shape), self.settings.dropout, rng), device)
-            vectors *= kept  # in place, and the gradient likewise: dropout costs no copies
-        # the kernel moves the nodes itself, each while its gradient is in the cache
-        weights = to_device(-counted.astype(np.float32), device)
-        moved = self._nodes, weights, self._node_sums, learning_rate
+            mask = to_device(
+                draw_dropout_mask(tuple(vectors.shape), self.settings.dropout, rng), device
+            )
+            vectors *= mask  # in place, as the gradient below: dropout makes no copies
+        # the kernel updates the nodes itself, each while its gradient is in the cache
         log_probs, grad = tree_softmax_step(
-            vectors, targets, self.tree.codes, *moved, threads=threads
+            vectors,
+            targets,
+            self.tree.codes,
+            self._nodes,
+            to_device(-counted.astype(np.float32), device),
+            self._node_sums,
+            learning_rate,
+            threads=threads,
         )
-        if kept is not None:
-            grad *= kept
-        down = context_sum_backward(*spans, found.before, grad, threads)
-        for name, rows, gradient in (
-            ("words", down.words, down.rows),
-            ("positions", None, down.weights),
-            ("bias", None, down.bias[None]),
-        ):
-            self.move(name, rows, gradient, learning_rate, threads)
+        if mask is not None:
+            grad *= mask
+        gradients = context_sum_backward(*spans, predicted.before, grad, threads)
+        self.move("words", gradients.words, gradients.rows, learning_rate, threads)
+        self.move("positions", None, gradients.weights, learning_rate, threads)
+        self.move("bias", None, gradients.bias[None], learning_rate, threads)
         for k, rate in enumerate(self.rates):
-            # a tail is so much longer than one word, where words do not depend on each other
-            slower, row = learning_rate * math.sqrt(1 - rate), np.array([k], np.int32)
-            self.move("tails", row, down.tail_weights[k : k + 1], slower)
+            # a tail sums about 1 / (1 - rate) words, so its gradient is larger by the square root of that
+            tail_rate, row = learning_rate * math.sqrt(1 - rate), np.array([k], np.int32)
+            self.move("tails", row, gradients.tail_weights[k : k + 1], tail_rate)
         loss = -log_probs[to_device(np.flatnonzero(counted), device)].sum()
         return StepResult(loss, float(counted.sum()))
 
@@ -432,31 +482,31 @@ def train_hlbl(
     valid: Stream | None,
     fitting: FitRun,
 ) -> tuple[HLBLPredictor, History]:
-    """Train a model on a given tree and ignore the settings of trees.
+    """Train a model on a given tree; settings of trees are ignored.
 
-    ``counts`` (types,) say how often each word occurs in the text: they give the first biases of the nodes.
+    ``counts`` (types,), how often each word occurs in the text, give the first biases of the nodes.
     """
     rng = np.random.default_rng([settings.seed, 1])
     parameters = Parameters.draw(settings, len(counts), tree.biases(counts), rng)
     device = devices.resolve(settings, OPERATIONS)
-    # beside the parameters, a step has rows of its words and their contexts, and visits of nodes
+    # a step needs rows for its words, their contexts and all nodes, and memory for its visits of nodes
     words = BATCH_PIECES * PIECE_WORDS
     rows = 6 * words + 2 * BATCH_PIECES * settings.context + tree.n_nodes
     needed = parameters.nbytes + 4 * settings.width * rows + 48 * words * tree.codes.most[1]
-    devices.check_memory(needed, device, settings, _LESS)
-    trainer = HLBLTrainer(settings, parameters, tree, text, valid)
+    devices.check_memory(needed, device, settings, _MEMORY_ADVICE)
+    trainer = HLBLTrainer(settings, parameters, tree, text, valid, device)
     source = ArrayBatches(trainer.begins, batch_size=BATCH_PIECES, seed=settings.seed)
-    rate = falling_rate(settings.learning_rate, settings.epochs, source)
-    with devices.out_of_memory(settings, _LESS):
+    rate = schedule_rate(settings.learning_rate, settings.epochs, source)
+    with devices.out_of_memory(settings, _MEMORY_ADVICE):
         history = train(trainer, source, fitting, rate, {"tree": tuple(tree.codes)})
     return trainer.predictor(), history
 
 
 def average_predictions(predictor: HLBLPredictor, stream: Stream) -> npt.NDArray[np.float64]:
-    """Return the mean predicted vector of the contexts each word follows, less that of all words: (types, width).
+    """Return the mean predicted vector of the contexts each word follows, minus that of all words: (types, width).
 
-    These are the word vectors of section 4.4, which trees are built from. Vectors of rare words are mostly
-    noise, so they are moved towards the mean, as if these words had followed a few more contexts.
+    Trees are built from these vectors (section 4.4). Those of rare words are mostly noise, so they are moved towards
+    the mean, as if each word had followed a few more contexts.
     """
     from tacenda_lm.log_bilinear.tree_building import add_rows  # imports numba
 
@@ -465,6 +515,6 @@ def average_predictions(predictor: HLBLPredictor, stream: Stream) -> npt.NDArray
     for vectors, words, _ in predictor.passes(stream):
         add_rows(sums, words, vectors)
         counts += np.bincount(words, minlength=len(counts))
-    # what all contexts have in common says nothing of a word, and would lead every split
+    # what all contexts have in common says nothing about a word, and would dominate every split
     mean = sums.sum(axis=0) / max(counts.sum(), 1)
-    return np.asarray((sums - counts[:, None] * mean) / (counts + _DOUBT)[:, None])
+    return np.asarray((sums - counts[:, None] * mean) / (counts + _AVERAGE_CONTEXTS)[:, None])

@@ -1,10 +1,10 @@
-"""`LBL`: the log-bilinear model: the next word by its vector's likeness to a predicted one (Mnih 2010, section 3.3).
+"""`LBL`: the log-bilinear model, which predicts a vector and scores each word by its likeness (Mnih 2010, section 3.3).
 
     r = sum_i C_i r_{w_i} (eq 3.16),    P(w | context) = exp(r . q_w + b_w) / sum_j exp(r . q_j + b_j) (eq 3.17)
 
-q_w is r_w itself where vectors are tied. Exact likelihood costs a product with all words; noise-contrastive
-estimation (Mnih and Teh 2012) one with the words of the batch and some words of noise, which the whole batch shares.
-Objectives and their gradients are matrix products in the dtype and on the device of the parameters, by numpy or torch.
+q_w is r_w itself where vectors are tied. The exact likelihood multiplies r with the vectors of all words;
+noise-contrastive estimation (Mnih and Teh 2012) only with those of the batch and of some noise words that the batch
+shares. Objectives and gradients are matrix products, by numpy or torch, in the parameters' dtype and on their device.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids
 from tacenda_lm.states import State, rows_of_block
 from tacenda_lm.streams import Contexts, Predictor, Stream, StreamModel, streams_of
-from tacenda_lm.training import Trainer, dropout_mask, falling_rate, train
+from tacenda_lm.training import Trainer, draw_dropout_mask, schedule_rate, train
 
-_ROWS = 512  # distributions computed side by side, at most
-_SUMS = 1e-6  # accumulators to begin with
-_LESS = "fewer batch_words, a smaller width, or a smaller vocabulary"
+_ROWS_PER_BLOCK = 512  # predicted at once: fewer where the vocabulary is large
+_INITIAL_ACCUMULATOR = 1e-6  # of AdaGrad
+_MEMORY_ADVICE = "fewer batch_words, a smaller width, or a smaller vocabulary"
 _OPERATIONS = ("adagrad",)
 
 
@@ -90,12 +90,13 @@ class LBLSettings(options.SeededSettings):
 class LBLParameters(Arrays):
     """Learned parameters."""
 
-    words: Float32[Array, "types width", options.weights]  # R
-    contexts: Float32[
-        Array, "context *matrix", options.weights
-    ]  # C, diagonals or (width, width): r = R[w] @ C[i]
-    targets: Float32[Array, "outputs width", options.weights]  # q; no rows where they are R
-    biases: Float32[Array, "types 1", options.weights]  # b
+    words: Float32[Array, "types width", options.BOUNDED_WEIGHTS]  # R
+    # C, the last word's matrix first: (width, width), applied as R[w] @ C[i], or its diagonal (width,)
+    contexts: Float32[Array, "context *matrix", options.BOUNDED_WEIGHTS]
+    targets: Float32[
+        Array, "outputs width", options.BOUNDED_WEIGHTS
+    ]  # q; no rows where vectors are tied
+    biases: Float32[Array, "types 1", options.BOUNDED_WEIGHTS]  # b
 
     @property
     def outputs(self) -> Array:
@@ -104,18 +105,18 @@ class LBLParameters(Arrays):
 
 
 Gradient = tuple[Array | None, Array]
-"""Rows, each once, and their gradients; None stands for all rows."""
+"""Distinct rows of a parameter, None for all of them, and the gradients of these rows."""
 
 
-def _features(p: LBLParameters, batch: Contexts) -> Array:
-    """Return R of the context words (tokens, context, width), zero where there are none."""
+def _look_up_words(p: LBLParameters, batch: Contexts) -> Array:
+    """Return R of the context words (tokens, context, width), zero at positions before the text begins."""
     x = p.words[batch.words]
     return x * library(x).asarray(batch.present[:, :, None], dtype=x.dtype)
 
 
 def predict(p: LBLParameters, batch: Contexts) -> Array:
     """Return the predicted vectors r (tokens, width), eq 3.16."""
-    x = _features(p, batch)
+    x = _look_up_words(p, batch)
     if p.contexts.ndim == 2:
         return library(x).einsum("tnd,nd->td", x, p.contexts)
     n, width, _ = p.contexts.shape
@@ -127,7 +128,8 @@ def score(p: LBLParameters, r: Array) -> Array:
     xp = library(r)
     s = r @ p.outputs.T
     s += p.biases[:, 0]
-    s -= xp.amax(s, axis=1, keepdims=True)  # the largest becomes 0, so that exp cannot overflow
+    # the largest score becomes 0, so that exp cannot overflow
+    s -= xp.amax(s, axis=1, keepdims=True)
     s -= xp.log(xp.exp(s).sum(axis=1, keepdims=True))
     return s
 
@@ -146,13 +148,15 @@ def softmax(
     log_probs = score(p, r)
     rows = xp.arange(len(r), device=r.device)
     loss = -log_probs[rows, batch.targets].sum(dtype=xp.float64)
-    # the derivative with respect to the scores, P - 1 for the word itself, in the memory of the scores
-    error = xp.exp(log_probs, out=log_probs)
-    error[rows, batch.targets] -= 1
-    d_q = error.T @ r
-    d_r = error @ p.outputs
-    d_b = error.sum(axis=0)[:, None]
-    return loss, _back(p, batch, d_r if keep is None else d_r * keep, None, d_q, d_b)
+    # the derivative with respect to the scores, P - 1 for the target, overwrites the scores to save memory
+    d_score = xp.exp(log_probs, out=log_probs)
+    d_score[rows, batch.targets] -= 1
+    d_q = d_score.T @ r
+    d_b = d_score.sum(axis=0)[:, None]
+    d_r = d_score @ p.outputs
+    if keep is not None:
+        d_r *= keep
+    return loss, _backpropagate(p, batch, d_r, None, d_q, d_b)
 
 
 def nce(
@@ -162,11 +166,12 @@ def nce(
     log_noise: Array,
     keep: Array | None = None,
 ) -> tuple[Array, dict[str, Gradient]]:
-    """Return the summed loss of telling the words of a batch from words of noise, and its gradients.
+    """Return the summed loss of telling the targets of a batch from words of noise, and its gradients.
 
         -log sigma(d(w)) - sum_j log sigma(-d(x_j)),    d(w) = r . q_w + b_w - log(k P_noise(w))
 
     The words of ``noise`` x (k,) were drawn from P_noise; ``log_noise`` (types,) are its natural logarithms.
+    The predicted vectors are multiplied by ``keep`` (tokens, width): dropout.
     """
     r = predict(p, batch)
     if keep is not None:
@@ -174,26 +179,36 @@ def nce(
     xp = library(r)
     offset = p.biases[:, 0] - log_noise - xp.log(xp.asarray(len(noise), dtype=p.words.dtype))
     q = p.outputs
-    own = xp.einsum("td,td->t", r, q[batch.targets]) + offset[batch.targets]
-    other = r @ q[noise].T + offset[noise]
-    # -log sigma(x) = log(1 + exp(-x))
-    loss = xp.logaddexp(xp.zeros_like(own), -own).sum(dtype=xp.float64)
-    loss = loss + xp.logaddexp(xp.zeros_like(other), other).sum(dtype=xp.float64)
-    e_own = -1 / (1 + xp.exp(own))  # derivatives of the loss with respect to own and other
-    e_other = 1 / (1 + xp.exp(-other))
-    d_r = e_own[:, None] * q[batch.targets] + e_other @ q[noise]
-    d_q = xp.concatenate([e_own[:, None] * r, e_other.T @ r])
-    words = xp.concatenate([batch.targets, noise])
-    errors = xp.concatenate([e_own, e_other.sum(axis=0)])
-    types, (d_q, d_b) = merge_rows(words, d_q, errors[:, None])
-    return loss, _back(p, batch, d_r if keep is None else d_r * keep, types, d_q, d_b)
+    target_logits = xp.einsum("td,td->t", r, q[batch.targets]) + offset[batch.targets]
+    noise_logits = r @ q[noise].T + offset[noise]
+    target_losses, d_target = _softplus(-target_logits)
+    noise_losses, d_noise = _softplus(noise_logits)
+    loss = target_losses.sum(dtype=xp.float64) + noise_losses.sum(dtype=xp.float64)
+    d_r = d_noise @ q[noise] - d_target[:, None] * q[batch.targets]
+    d_q = xp.concatenate([-d_target[:, None] * r, d_noise.T @ r])
+    d_b = xp.concatenate([-d_target, d_noise.sum(axis=0)])[:, None]
+    types, (d_q, d_b) = merge_rows(xp.concatenate([batch.targets, noise]), d_q, d_b)
+    if keep is not None:
+        d_r *= keep
+    return loss, _backpropagate(p, batch, d_r, types, d_q, d_b)
 
 
-def _back(
+def _softplus(x: Array) -> tuple[Array, Array]:
+    """Return log(1 + exp(x)), which is -log sigma(-x), and its derivative sigma(x); no finite x overflows."""
+    xp = library(x)
+    softplus = xp.logaddexp(xp.zeros_like(x), x)
+    return softplus, xp.exp(x - softplus)
+
+
+def _backpropagate(
     p: LBLParameters, batch: Contexts, d_r: Array, types: Array | None, d_q: Array, d_b: Array
 ) -> dict[str, Gradient]:
-    """Return the gradients of all parameters, given the gradients of r and of the rows ``types`` of q and b."""
-    x = _features(p, batch)
+    """Return the gradients of all parameters.
+
+    ``d_r`` (tokens, width) are the gradients of the predicted vectors; ``d_q`` (rows, width) and ``d_b`` (rows, 1)
+    those of the rows ``types`` (rows,) of q and b, each type once, or of all types where it is None.
+    """
+    x = _look_up_words(p, batch)
     xp = library(x)
     if p.contexts.ndim == 2:
         d_c = xp.einsum("tnd,td->nd", x, d_r)
@@ -203,14 +218,15 @@ def _back(
         d_c = (x.reshape(-1, len(flat)).T @ d_r).reshape(p.contexts.shape)
         d_x = (d_r @ flat.T).reshape(x.shape)
     words, (d_words,) = merge_rows(batch.words[batch.present], d_x[batch.present])
-    found: dict[str, Gradient] = {"contexts": (None, d_c), "biases": (types, d_b)}
+    gradients: dict[str, Gradient] = {"contexts": (None, d_c), "biases": (types, d_b)}
     if len(p.targets):
-        return {**found, "words": (words, d_words), "targets": (types, d_q)}
-    if types is None:  # q is R, and its gradient has all rows: those of the context words are added
+        return {**gradients, "words": (words, d_words), "targets": (types, d_q)}
+    # tied vectors: q is R, so its gradient and that of the context words are added
+    if types is None:
         d_q[words] += d_words
-        return {**found, "words": (None, d_q)}
+        return {**gradients, "words": (None, d_q)}
     rows, (d_rows,) = merge_rows(xp.concatenate([words, types]), xp.concatenate([d_words, d_q]))
-    return {**found, "words": (rows, d_rows)}
+    return {**gradients, "words": (rows, d_rows)}
 
 
 # -- the model ---------------------------------------------------------------------------------------
@@ -242,11 +258,12 @@ class LBLPredictor(Predictor):
         ids = stream.ids
         if state is None:
             positions = np.flatnonzero(~stream.firsts)
-        else:  # its window is read again before the ids, in one sequence with them
+        else:
+            # the window of the state is read again before the ids, in one sequence with them
             window = self._window(state)
             stream = Stream.following(ids, window)
             ids, positions = stream.ids, np.arange(len(window), len(stream.ids))
-        rows = min(_ROWS, rows_of_block(self.n_types))
+        rows = min(_ROWS_PER_BLOCK, rows_of_block(self.n_types))
         for i in range(0, len(positions), rows):
             batch = Contexts.at(stream, positions[i : i + rows], self.n)
             after = None
@@ -256,17 +273,17 @@ class LBLPredictor(Predictor):
             yield self._predict(batch), batch.targets.astype(np.int32), after
 
     def _predict(self, batch: Contexts) -> Array:
-        there = Contexts(*(to_device(array, self._device) for array in batch))
-        return predict(self.parameters, there)
+        return predict(
+            self.parameters, Contexts(*(to_device(each, self._device) for each in batch))
+        )
 
     def rows(self, vectors: Array) -> npt.NDArray[np.float32]:
         return np.asarray(to_numpy(score(self.parameters, vectors)), np.float32)
 
     def pick(self, vectors: Array, words: Ids) -> Float64:
-        rows = np.arange(len(words)), words.astype(np.int64)
-        at = (to_device(each, self._device) for each in rows)
-        found = score(self.parameters, vectors)[tuple(at)]
-        return np.asarray(to_numpy(found), np.float64)
+        rows = to_device(np.arange(len(words)), self._device)
+        columns = to_device(words.astype(np.int64), self._device)
+        return np.asarray(to_numpy(score(self.parameters, vectors)[rows, columns]), np.float64)
 
 
 class LBL(StreamModel):
@@ -288,22 +305,17 @@ class LBL(StreamModel):
     def _fit(self, corpus: Corpus, valid: Corpus | None, fitting: FitRun) -> None:
         settings = self.settings
         device = devices.resolve(settings, _OPERATIONS)
-        # parameters, gradients and sums of AdaGrad, and the scores and contexts of a batch
-        n, width, types = settings.context, settings.width, len(corpus.vocabulary)
-        tables = types * (width + 2) * (1 if settings.advanced.tied else 2) + n * width * width
-        scored = types if settings.loss == "softmax" else settings.advanced.noise_words
-        needed = 4 * (3 * tables + settings.batch_words * (2 * scored + (4 * n + 4) * width))
-        devices.check_memory(needed, device, settings, _LESS)
+        needed = _estimate_bytes(settings, len(corpus.vocabulary))
+        devices.check_memory(needed, device, settings, _MEMORY_ADVICE)
         texts = streams_of(corpus, valid, across=settings.across_sentences)
-        with devices.out_of_memory(settings, _LESS):
+        with devices.out_of_memory(settings, _MEMORY_ADVICE):
             trainer = LBLTrainer(settings, corpus.type_counts, *texts, device)
             positions = np.flatnonzero(~trainer.text.firsts)
             source = ArrayBatches(positions, batch_size=settings.batch_words, seed=settings.seed)
-            rate = falling_rate(settings.learning_rate, settings.epochs, source)
+            rate = schedule_rate(settings.learning_rate, settings.epochs, source)
             history = train(trainer, source, fitting, rate)
-        found = trainer.current.to("cpu")
         self._vocabulary = corpus.vocabulary
-        self._predictor = LBLPredictor(found, self._vocabulary.boundary_id)
+        self._predictor = LBLPredictor(trainer.current.to("cpu"), self._vocabulary.boundary_id)
         self.fitted_on = {"training": history.as_dict()}
 
     def _rebuild(self, arrays: dict[str, npt.NDArray[Any]]) -> LBLPredictor:
@@ -316,14 +328,24 @@ class LBL(StreamModel):
             "*matrix": (width,) if diagonal else (width, width),
             "outputs": 0 if settings.advanced.tied else types,
         }
-        found = LBLParameters.from_arrays(arrays, **sizes)
-        return LBLPredictor(found, self.vocabulary.boundary_id)
+        parameters = LBLParameters.from_arrays(arrays, **sizes)
+        return LBLPredictor(parameters, self.vocabulary.boundary_id)
+
+
+def _estimate_bytes(settings: LBLSettings, types: int) -> int:
+    """Estimate the bytes of a fit: float32 parameters, their gradients and AdaGrad's sums, and a batch."""
+    n, width = settings.context, settings.width
+    parameters = types * (width + 2) * (1 if settings.advanced.tied else 2) + n * width * width
+    scored = types if settings.loss == "softmax" else settings.advanced.noise_words
+    batch = settings.batch_words * (2 * scored + (4 * n + 4) * width)
+    return 4 * (3 * parameters + batch)
 
 
 class LBLTrainer(Trainer):
     """An LBL under training, from small random vectors; batches are arrays of positions.
 
-    Biases and words of noise come from ``counts``, which say how often each type occurs in the training text.
+    ``counts`` (types,), how often each type occurs in the training text, give the first biases and the distribution
+    of the noise.
     """
 
     def __init__(
@@ -334,30 +356,31 @@ class LBLTrainer(Trainer):
         valid: Stream | None,
         device: str = "cpu",
     ) -> None:
-        some = counts + 0.1  # no type occurs never
-        noise = np.asarray(some / some.sum())
-        self.current = _draw(settings, noise).to(device)
+        smoothed = counts + 0.1  # every type gets some probability
+        noise = np.asarray(smoothed / smoothed.sum())
+        self.current = _draw_parameters(settings, noise).to(device)
         tables = dict(self.current.items())
-        sums = dict.fromkeys(tables, _SUMS)
-        super().__init__(settings, tables, text, valid, sums=sums, device=device)
+        accumulators = dict.fromkeys(tables, _INITIAL_ACCUMULATOR)
+        super().__init__(settings, tables, text, valid, accumulators=accumulators, device=device)
         self._cumulative = np.cumsum(noise)
         self._log_noise = self.put(np.log(noise).astype(np.float32))
 
     def step(self, batch: tuple[npt.NDArray[np.int64]], learning_rate: float) -> StepResult:
         (positions,) = batch
         settings, rng, keep = self.settings, self.draw(), None
-        found = Contexts(*map(self.put, Contexts.at(self.text, positions, settings.context)))
+        contexts = Contexts(*map(self.put, Contexts.at(self.text, positions, settings.context)))
         if settings.dropout:
             shape = len(positions), settings.width
-            keep = self.put(dropout_mask(shape, settings.dropout, rng))
+            keep = self.put(draw_dropout_mask(shape, settings.dropout, rng))
         if settings.loss == "softmax":
-            loss, gradients = softmax(self.current, found, keep)
+            loss, gradients = softmax(self.current, contexts, keep)
         else:
-            # by inversion of the distribution function; the batch shares its noise, which makes two products of it
+            # drawn by inverting the distribution function, once for the whole batch: sharing the noise turns the
+            # scoring into two matrix products
             uniform = rng.random(settings.advanced.noise_words) * self._cumulative[-1]
             noise = np.searchsorted(self._cumulative, uniform, side="right")
             noise = np.minimum(noise, len(self._cumulative) - 1)
-            loss, gradients = nce(self.current, found, self.put(noise), self._log_noise, keep)
+            loss, gradients = nce(self.current, contexts, self.put(noise), self._log_noise, keep)
         for name, (rows, gradient) in gradients.items():
             self.move(name, rows, gradient, learning_rate)
         return StepResult(loss, len(positions))
@@ -366,8 +389,8 @@ class LBLTrainer(Trainer):
         return LBLPredictor(self.current, self.boundary, self.device)
 
 
-def _draw(settings: LBLSettings, unigrams: npt.NDArray[np.float64]) -> LBLParameters:
-    """Draw small vectors; diagonals are 1 / (2 sqrt(i)), and biases make a unigram model."""
+def _draw_parameters(settings: LBLSettings, unigrams: npt.NDArray[np.float64]) -> LBLParameters:
+    """Draw small vectors. C_i is 1 / (2 sqrt(i)) times the identity; the biases alone give the unigrams (types,)."""
     rng, types, width = np.random.default_rng([settings.seed, 1]), len(unigrams), settings.width
 
     def normal(rows: int) -> npt.NDArray[np.float32]:

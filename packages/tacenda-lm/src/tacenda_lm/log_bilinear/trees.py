@@ -13,15 +13,27 @@ from tacenda.kernels.trees import Codes
 
 #: How words are split into a tree; see `tree_building`.
 Rule = Literal["random", "balanced", "adaptive", "noisy"]
-_SEEN = 0.1  # added to the counts of both sides of a node, so that no turn is impossible
+_SMOOTHING = 0.1  # added to the counts of both sides of a node, so that no turn is impossible
 _Counts = npt.NDArray[np.integer[Any]]
 
 
 class Statistics(NamedTuple):
-    """The columns of Table 4.3 of the thesis: means over words; ``n_nodes`` leaves out the leaves.
+    """The columns of Table 4.3 of the thesis; a step is one turn at a node on the way from the root to a leaf.
 
-    ``weighted_code_length`` weights words by how often they occur: times the codes of a word it gives the steps per
-    token.
+    Attributes
+    ----------
+    mean_code_length
+        Steps of a word's codes on average, averaged over words.
+    weighted_code_length
+        The same, averaged over words weighted by their counts.
+    codes_per_word
+        Codes of a word, averaged over words.
+    steps_per_token
+        Steps of all codes of a word together, averaged over words weighted by their counts: the cost of a prediction.
+    n_nodes
+        Inner nodes of the tree.
+    depth
+        Steps of the longest code.
     """
 
     mean_code_length: float
@@ -35,8 +47,8 @@ class Statistics(NamedTuple):
 class Tree:
     """A binary tree whose leaves are words; a word may have several leaves.
 
-    ``codes`` are the paths of all leaves; inner nodes are numbered from 0 without gaps. Raises KernelError if the codes
-    are not the leaves of one tree.
+    ``codes`` are the paths from the root to all leaves; inner nodes are numbered from 0 without gaps. Raises
+    KernelError unless the codes are all leaves of one tree.
     """
 
     def __init__(self, codes: Codes) -> None:
@@ -44,18 +56,18 @@ class Tree:
             raise KernelError(
                 f"a binary tree of {codes.n_codes} leaves has {codes.n_codes - 1} nodes, not {codes.n_nodes}"
             )
-        _ = codes.children  # refuses what is no tree
+        codes.check()
         self.codes, self.n_words, self.n_nodes = codes, codes.n_words, codes.n_nodes
 
     def statistics(self, counts: npt.NDArray[Any]) -> Statistics:
-        """Return figures of the tree; ``counts`` (words,) say how often each word occurs."""
+        """Return statistics of the tree for words that occur ``counts`` (words,) times; equally often if all are 0."""
         lengths = np.diff(self.codes.code_steps)
         n_codes = np.diff(self.codes.word_codes)
         steps = np.diff(self.codes.code_steps[self.codes.word_codes])
         weights = np.asarray(counts, np.float64)
-        weights = (
-            weights / weights.sum() if weights.sum() else np.full(len(counts), 1 / len(counts))
-        )
+        if not weights.any():
+            weights = np.ones(len(counts))
+        weights = weights / weights.sum()
         return Statistics(
             mean_code_length=float((steps / n_codes).mean()),
             weighted_code_length=float((steps / n_codes) @ weights),
@@ -66,17 +78,18 @@ class Tree:
         )
 
     def biases(self, counts: _Counts) -> npt.NDArray[np.float32]:
-        """Return the log odds of going left, (nodes,), which make a unigram model where all vectors are zero.
+        """Return the natural log odds of going left, float32 (nodes,), that alone give the unigram distribution.
 
-        Every word's count is divided evenly among its codes.
+        ``counts`` (words,) say how often each word occurs; a word's count is divided evenly among its codes.
         """
         codes = self.codes
         n_codes = np.diff(codes.word_codes)
-        of_codes = np.repeat(np.asarray(counts, np.float64) / n_codes, n_codes)
-        of_steps = np.repeat(of_codes, np.diff(codes.code_steps))
-        # a word's count goes down every path to it, in equal parts; each step counts for its node and side
-        place = 2 * codes.nodes.astype(np.int64) + (codes.signs < 0)
-        left, right = np.bincount(place, of_steps, 2 * self.n_nodes).reshape(-1, 2).T + _SEEN
+        code_counts = np.repeat(np.asarray(counts, np.float64) / n_codes, n_codes)
+        step_counts = np.repeat(code_counts, np.diff(codes.code_steps))
+        sides = 2 * codes.nodes.astype(np.int64) + (codes.signs < 0)
+        left, right = (
+            np.bincount(sides, step_counts, 2 * self.n_nodes).reshape(-1, 2).T + _SMOOTHING
+        )
         return np.asarray(np.log(left / right), np.float32)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -85,14 +98,14 @@ class Tree:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], n_words: int) -> Tree:
-        """Return the tree of a saved model over so many words, checked. Raises ArtifactError."""
+        """Return the tree of a saved model over ``n_words`` words. Raises ArtifactError where it is damaged."""
         kinds = (Int64, Int64, Int32, Int8)
-        found = [
+        fields = [
             take(arrays, f"tree.{name}", kind[Array, name], {})
             for name, kind in zip(Codes._fields, kinds, strict=True)
         ]
         try:
-            tree = cls(Codes(*found))
+            tree = cls(Codes(*fields))
         except KernelError as error:
             raise ArtifactError(f"the tree of the model is damaged: {error}") from error
         if tree.n_words != n_words:

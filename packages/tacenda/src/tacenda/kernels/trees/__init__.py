@@ -318,6 +318,10 @@ class Codes(_Fields):
             raise KernelError(f"{self.n_codes} codes without steps are not the leaves of one tree")
         return found
 
+    def check(self) -> None:
+        """Raise KernelError unless the codes are all leaves of one tree."""
+        _ = self.children
+
     @property
     def root(self) -> int:
         """The node where codes begin."""
@@ -412,7 +416,7 @@ def tree_softmax_step(
 
 def _check_tree(vectors: Any, codes: Codes, nodes: Nodes) -> None:
     _check_words(vectors, (), codes, nodes)
-    _ = codes.children  # refuses what is no tree
+    codes.check()
 
 
 @operation(prepare=_check_tree)
