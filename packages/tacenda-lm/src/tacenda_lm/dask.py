@@ -20,8 +20,10 @@ from tacenda.corpus.lines import START, Marks, check_marks, refusal
 from tacenda.dask import ClusterCorpus, Part
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.vocabulary import Vocabulary
-from tacenda_lm.ngram.counting import Packing, Rows, Scratch, add_up, count_sorted_rows, sort_rows
+from tacenda_lm.ngram.counting import count_sorted_rows
 from tacenda_lm.ngram.kneser_ney import KneserNey
+from tacenda_lm.ngram.rows import Packing, Rows, add_up, sort_rows
+from tacenda_lm.ngram.spooling import Scratch
 
 _TASK_BYTES: Final = 1 << 30  # that counting one part may take, beside its rows
 _PIECE_BYTES: Final = 256 << 20  # of the rows that are summed in one task, at most about

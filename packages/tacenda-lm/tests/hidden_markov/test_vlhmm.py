@@ -294,7 +294,7 @@ def test_pieces_of_several_sentences_give_the_scores_of_the_whole(model, monkeyp
     sentences = [model.vocabulary.encode(sentence) for sentence in text(60, 3)]
     ids, offsets = np.concatenate(sentences), np.cumsum([0, *map(len, sentences)])
     expected = model.score_corpus(ids, offsets)
-    monkeypatch.setattr(of_tables, "_TOKENS", 40)
+    monkeypatch.setattr(of_tables, "_TOKENS_PER_PASS", 40)
     pieces = list(model.tables.passes(ids, offsets))
     assert len(pieces) > 3
     assert min(len(piece.observed.offsets) - 1 for piece in pieces) > 1, "sentences of a piece"

@@ -24,8 +24,8 @@ def in_files(monkeypatch):
     """Everything that could go to a file does, and is read in small pieces."""
     monkeypatch.setattr(storage, "SPILL_BYTES", 100)
     monkeypatch.setattr(sequences, "PASS_ITEMS", 100)
-    monkeypatch.setattr(brown, "_COUNTING", 1)
-    monkeypatch.setattr(brown, "_ENTRIES", 10)
+    monkeypatch.setattr(brown, "_COUNTING_BYTES", 1)
+    monkeypatch.setattr(brown, "_PAIRS_PER_BLOCK", 10)
 
 
 def assert_counted(stream, types):

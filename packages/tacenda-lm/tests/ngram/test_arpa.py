@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tacenda.errors import ArtifactError, DataError
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram import arpa
+from tacenda_lm.ngram import arpa_writing
 
 TEXT = [
     "the cat sat on the mat", "the dog sat", "a cat saw the dog on a mat", "<unk> saw the cat",
@@ -275,7 +275,7 @@ def test_numbers_are_written_as_python_writes_them(numbers):
     for number in numbers:
         for x in (number, -number):
             out = np.zeros(64, np.uint8)
-            end, expected = arpa._write_number(x, out, 7), f"{x:.8g}"
+            end, expected = arpa_writing._write_number(x, out, 7), f"{x:.8g}"
             if end < 0 and 1e-4 <= abs(x) < 1e7:
                 exact = Decimal(abs(x))
                 assert abs(exact.scaleb(7 - exact.adjusted()) % 1 - Decimal("0.5")) < Decimal(
@@ -315,7 +315,7 @@ def lines_of(model):
 )
 def test_every_line_is_what_the_table_says(monkeypatch, tmp_path, options, held):
     """However little is held at a time: words of many bytes, of 16 and of more than are held, a certain word."""
-    monkeypatch.setattr(arpa, "_WRITTEN", held)
+    monkeypatch.setattr(arpa_writing, "_BYTES_AT_ONCE", held)
     odd = ["é", "日本 𝄞 sixteen_bytes_xx", "w" * 150 + " a", "", "a <unk> b é", "sure sure thing"]
     model = KneserNey(**options).fit([line.split() for line in [*TEXT, *odd]])
     model.to_arpa(tmp_path / "m.arpa")

@@ -69,7 +69,7 @@ def test_plain_code_gives_the_bits_of_compiled_code(monkeypatch, order, options,
     expected = answers(copy.copy(model))
     monkeypatch.setattr(kneser_ney, "lookups", lambda n_words=0, strings=False: plain)
     again = copy.copy(model)
-    again._prepared = again._begun = None
+    again._scorer = again._begun = None
     assert answers(again) == expected
 
 
@@ -83,7 +83,7 @@ def test_long_lists_of_continuations_are_found(monkeypatch):
     line = " ".join(["a", "w7", *rng.choice(words, 60)])
     expected = model.score(line)
     monkeypatch.setattr(kneser_ney, "lookups", lambda n_words=0, strings=False: plain)
-    model._prepared = None
+    model._scorer = None
     assert model.score(line) == expected
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tacenda.errors import ConfigurationError, NotFittedError
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram.packing import prune, quantize
+from tacenda_lm.ngram.compression import prune, quantize
 
 
 def varied(n=300, seed=0, types=40):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacenda_lm import KneserNey
-from tacenda_lm.ngram.counting import Scratch, Spool
+from tacenda_lm.ngram.spooling import Scratch, Spool
 
 
 @pytest.mark.parametrize("budget", [0, 1 << 20])

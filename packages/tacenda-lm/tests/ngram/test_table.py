@@ -12,10 +12,10 @@ from tacenda import artifact
 from tacenda.artifact import folder
 from tacenda.errors import ArtifactError
 from tacenda_lm import KneserNey, State
-from tacenda_lm.ngram import counting, lookup
+from tacenda_lm.ngram import lookup, spooling
 from tacenda_lm.ngram import table as table_module
-from tacenda_lm.ngram.counting import Scratch
 from tacenda_lm.ngram.packing import TableWriter
+from tacenda_lm.ngram.spooling import Scratch
 from tacenda_lm.ngram.table import LAYOUT
 
 
@@ -141,8 +141,8 @@ def test_a_table_is_the_same_whatever_memory_it_was_made_in(monkeypatch):
     for options in ({}, {"smoothing": "good_turing", "min_count": 2}, {"order": 3, "min_count": 3}):
         whole = KneserNey(**{"order": 5, **options}).fit(text)
         with monkeypatch.context() as patch:
-            patch.setattr(counting, "_LEAST", 1 << 8)
-            patch.setattr(counting, "_MOST_RUNS", 4)
+            patch.setattr(spooling, "_MIN_BLOCK_ROWS", 1 << 8)
+            patch.setattr(spooling, "_MAX_RUNS", 4)
             small = KneserNey(**{"order": 5, **options}, memory_gb=1e-5).fit(text)
         np.testing.assert_array_equal(small.table.data, whole.table.data)
         np.testing.assert_array_equal(small.table.layout, whole.table.layout)
@@ -188,7 +188,7 @@ def test_every_bit_of_a_small_table_is_checked_when_it_is_loaded(model):
 @pytest.mark.parametrize("seed", range(10))
 def test_a_large_table_that_nobody_has_checked_harms_nothing(model, monkeypatch, seed):
     """Words of random bits, as in a mapped file that was damaged: an error or numbers, no place outside the table."""
-    monkeypatch.setattr(table_module, "_FEW", 0)
+    monkeypatch.setattr(table_module, "_MAX_NGRAMS_TO_CHECK", 0)
     rng = np.random.default_rng(seed)
     artifact = model.to_artifact()
     data = artifact.arrays["ngrams.data"].copy()

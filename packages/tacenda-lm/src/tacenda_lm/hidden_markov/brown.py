@@ -1,17 +1,17 @@
 """Brown clusters: a binary tree over words by agglomeration (Brown et al. 1992, section 3; Liang 2005, section 4.2).
 
-The most frequent C words are a class each; every next word, the most frequent first, makes one class too many, and the
-two classes are merged that lose least of the mutual information of neighboring classes. At last the C classes are
-merged to one: a binary tree, whose paths are the words' bit strings. Words not yet taken in are neighbors all the same,
-as if they were one word, and so is ``</s>``, which is never merged. O(V C^2).
+The most frequent C words begin as one class each. Every other word, the most frequent first, is inserted as a class of
+its own, and then the two classes are merged that lose the least mutual information of neighboring classes. Finally the
+C classes are merged to one: a binary tree, whose paths are the words' bit strings. Words that wait to be inserted count
+as one neighbor of others, and so does ``</s>``, which is never merged. O(V C^2).
 
-What a merger of a and b costs is kept for every pair (Liang 2005, section 4.2), in nats of the text:
+The loss of merging a and b is kept up to date for every pair (Liang 2005, section 4.2), in nats of the text:
 
     loss(a, b) = 2 h(n_a, n_b) - sum_c (h(N_ac, N_bc) + h(N_ca, N_cb)) - the cells of a and b among themselves,
     h(x, y) = g(x + y) - g(x) - g(y),    g(n) = n log n.
 
-A merger, or a new word, changes only one context for all other pairs, so only the neighbors of the smaller part are
-looked at.
+A merger, or a new word, changes only one context of all other pairs, so only the neighbors of the smaller part are
+visited.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from tacenda_lm.hidden_markov.tables import text_of
 from tacenda_lm.sequences import Ids, pieces
 
 LENGTHS = (4, 6, 10, 20)
-"""Lengths of prefixes that are usual as features of taggers (Ratinov and Roth 2009; Turian et al. 2010)."""
+"""Lengths of prefixes that are common as features of taggers (Ratinov and Roth 2009; Turian et al. 2010)."""
 
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
-_COUNTING: Final = 256 << 20  # bytes for counting pairs; the rest goes to a file
-_ENTRIES: Final = 1 << 20  # of a block of pairs
-_PIECE = 200  # words between two moves of the progress bar
-_SLACK = 1e-12  # of the text's n log n: what is lost to rounding in a loss that is kept up to date
-# places of </s>, of the words not yet taken in, of the first class
+_COUNTING_BYTES: Final = 256 << 20  # of memory for counting pairs; the rest goes to a file
+_PAIRS_PER_BLOCK: Final = 1 << 20
+_WORDS_AT_ONCE = 200  # inserted between two updates of the progress bar
+_SLACK = 1e-12  # rounding error of a loss that is kept up to date, as a share of the text's n log n
+# places of </s>, of the words that wait to be inserted, of the first class
 BOUNDARY, WAITING, FIRST = 0, 1, 2
-_TABLE = 1 << 16
+_TABLE_SIZE = 1 << 16  # of n log n for small n
 _FAST = {"contract"}
 
 # -- clusters, as users have them ----------------------------------------------------------------------
@@ -61,9 +61,9 @@ _FAST = {"contract"}
 class BrownClusters:
     """Words at the leaves of a binary tree: words of one class share a bit string, similar classes share a prefix.
 
-    It is made of ``rows``: word, bit string and count of each word. ``paths`` are the bit strings of words, ``counts``
-    how often each occurred, both read-only. Raises DataError where a word occurs twice, a path is no bit string or
-    begins with that of another class, or a count is negative.
+    ``rows`` are word, bit string and count of each word. The attributes ``paths``, the bit strings of words, and
+    ``counts``, how often each occurred, are read-only. Raises DataError if a word occurs twice, a path is no bit string
+    or begins with that of another class, or a count is negative.
     """
 
     def __init__(self, rows: Iterable[tuple[str, str, int]]) -> None:
@@ -71,22 +71,24 @@ class BrownClusters:
         counts: dict[str, int] = {}
         for word, path, count in rows:
             if word in paths:
-                raise DataError(f"the word {word!r:.80} has two places among the clusters")
+                raise DataError(f"the word {word!r:.80} is in the clusters twice")
             if set(path) - {"0", "1"}:
-                raise DataError(f"the path {path!r:.80} of {word!r:.80} must be of 0 and 1 only")
+                raise DataError(f"the path {path!r:.80} of {word!r:.80} must consist of 0 and 1")
             if count < 0:
-                raise DataError(f"the count of {word!r:.80} is {count}; counts are not negative")
+                raise DataError(f"the count of {word!r:.80} is {count}, and must not be negative")
             paths[word], counts[word] = path, count
         leaves = sorted(set(paths.values()))
-        for one, two in pairwise(leaves):
-            if two.startswith(one):
-                raise DataError(f"the paths {one!r:.80} and {two!r:.80} are not leaves of one tree")
+        for path, following in pairwise(leaves):
+            if following.startswith(path):
+                raise DataError(
+                    f"the paths {path!r:.80} and {following!r:.80} are not leaves of one tree"
+                )
         self.paths: Mapping[str, str] = MappingProxyType(paths)
         self.counts: Mapping[str, int] = MappingProxyType(counts)
 
     @property
     def n_classes(self) -> int:
-        """Leaves of the tree."""
+        """The number of leaves of the tree."""
         return len(set(self.paths.values()))
 
     def __len__(self) -> int:
@@ -112,13 +114,14 @@ class BrownClusters:
 
     def words(self, prefix: str = "") -> list[str]:
         """Return the words whose paths begin with ``prefix``, the most frequent first."""
-        found = [word for word, path in self.paths.items() if path.startswith(prefix)]
-        return sorted(found, key=lambda word: (-self.counts[word], word))
+        words = [word for word, path in self.paths.items() if path.startswith(prefix)]
+        return sorted(words, key=lambda word: (-self.counts[word], word))
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write ``bits<TAB>word<TAB>count``, one word per line, as Liang's ``wcluster`` does; the file appears whole.
+        """Write ``bits<TAB>word<TAB>count``, one word per line, as Liang's ``wcluster`` does.
 
-        Raises DataError for a word with a tab or line end in it, or a path that cannot be written.
+        The file appears only when it is complete. Raises DataError for a word that contains a tab or a line end, or a
+        path that cannot be written.
         """
         place = store.path_of(file, DataError)
         lines = []
@@ -136,9 +139,9 @@ class BrownClusters:
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> BrownClusters:
-        """Read a file of `save` or of ``wcluster``, plain or compressed.
+        """Read a file written by `save` or ``wcluster``, plain or compressed.
 
-        Raises DataError, which names the line, for a file that is missing or not of this form.
+        Raises DataError, which names the line, for a file that is missing or has another format.
         """
         rows = []
         for number, line in numbered_lines(store.path_of(file, DataError)):
@@ -159,10 +162,10 @@ class BrownClusters:
 
 
 def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> BrownClusters:
-    """Find Brown clusters of the words of a text; the same text always has the same clusters.
+    """Find Brown clusters of the words of a text; the same text always gives the same clusters.
 
     The tree has ``n_classes`` leaves; ``</s>`` has none, but is a neighbor like other words. Words rarer than
-    ``min_count`` get no class; as neighbors of others they count as one word. Raises ConfigurationError unless
+    ``min_count`` get no class; as neighbors they count as one word. Raises ConfigurationError unless
     ``n_classes`` is from 1 to the number of different words, and CorpusError for a text without tokens.
     """
     corpus = as_corpus(text)
@@ -188,19 +191,19 @@ def brown_clusters(text: Text, n_classes: int = 256, *, min_count: int = 1) -> B
 
 
 class Neighbors(NamedTuple):
-    """For every word the words next to it, ascending: read-only, as compiled code takes them."""
+    """The words next to every word on one side, ascending: read-only arrays for compiled code."""
 
     borders: _Ints  # (types + 1,), where each word's neighbors begin
     words: Ids  # (pairs,)
-    counts: npt.NDArray[np.int32]  # (pairs,), how often they are there
+    counts: npt.NDArray[np.int32]  # (pairs,), how often each is there
 
     @classmethod
     def of(cls, borders: _Ints, words: Ids, counts: npt.NDArray[np.int32]) -> Neighbors:
-        """Return arrays, in memory or mapped, as compiled code takes both: one type, so that it is compiled once."""
-        found = cls(*(np.asarray(array).view() for array in (borders, words, counts)))  # type: ignore[arg-type]
-        for array in found:
+        """Return the neighbors in plain read-only arrays, mapped or not, so that code is compiled for one type."""
+        neighbors = cls(*(np.asarray(array).view() for array in (borders, words, counts)))  # type: ignore[arg-type]
+        for array in neighbors:
             array.flags.writeable = False
-        return found
+        return neighbors
 
 
 class WordPairs:
@@ -213,7 +216,7 @@ class WordPairs:
 
     def __init__(self, ids: Ids, n_types: int) -> None:
         self._counted = [
-            count_stream(pieces(ids, backwards=way), n_types, 1, memory_budget=_COUNTING)
+            count_stream(pieces(ids, backwards=way), n_types, 1, memory_budget=_COUNTING_BYTES)
             for way in (False, True)
         ]
         self.counts = self._counted[0].unigram
@@ -223,16 +226,18 @@ class WordPairs:
         )
 
     def blocks(self) -> Iterator[tuple[Ids, Ids, npt.NDArray[np.int32]]]:
-        """Yield pairs of a word and the next, and how often they occur, some at a time."""
+        """Yield distinct pairs of a word and the next, and how often they occur, in blocks."""
         borders, words, counts = self.after
-        for first, last in runs(borders, _ENTRIES):
-            here = slice(int(borders[first]), int(borders[last]))
-            own = np.arange(first, last, dtype=np.int32)
-            yield np.repeat(own, np.diff(borders[first : last + 1])), words[here], counts[here]
+        for first, last in runs(borders, _PAIRS_PER_BLOCK):
+            block = slice(int(borders[first]), int(borders[last]))
+            left = np.repeat(
+                np.arange(first, last, dtype=np.int32), np.diff(borders[first : last + 1])
+            )
+            yield left, words[block], counts[block]
             self.forget()
 
     def forget(self) -> None:
-        """Give back the memory that the pairs take, where they are in files."""
+        """Release the memory of pairs that are in mapped files."""
         for array in (each for found in self._counted for lag in found.lags for each in lag):
             forget_pages(array)
 
@@ -241,10 +246,13 @@ class WordPairs:
 
 
 class Agglomeration(NamedTuple):
-    """Words by rank, the most frequent first, and what became of them."""
+    """Words by rank, the most frequent first, and the mergers of their classes.
 
-    order: _Ints  # ids (words,) of those that occur and are not </s>
-    merged: _Ints  # (words - 1, 2), leaders of the classes merged, by rank; the first is more frequent, and leads on
+    A class is led by its most frequent word.
+    """
+
+    order: _Ints  # (words,), ids of the words that occur, without </s>
+    merged: _Ints  # (words - 1, 2), ranks of the leaders of the classes merged; the first leads the new class
     n_classes: int  # C, or the number of words if that is less
 
     def classes(self) -> _Ints:
@@ -258,10 +266,10 @@ class Agglomeration(NamedTuple):
         """Return the bit string of each class; "" if there is one class only."""
         cut = len(self.order) - self.n_classes
         leading = np.setdiff1d(np.arange(len(self.order)), self.merged[:cut, 1])
-        found = {0: ""}
+        paths = {0: ""}
         for first, second in self.merged[cut:][::-1].tolist():
-            found[first], found[second] = found[first] + "0", found[first] + "1"
-        return [found[leader] for leader in leading.tolist()]
+            paths[first], paths[second] = paths[first] + "0", paths[first] + "1"
+        return [paths[leader] for leader in leading.tolist()]
 
 
 def agglomerate(
@@ -270,13 +278,13 @@ def agglomerate(
     """Find Brown clusters of the words of a text.
 
     ``ids`` are the text as one row, with ``boundary``, the id of ``</s>``, after every sentence.
-    Words rarer than ``min_count`` are never taken in: they are one neighbor of others, and have no class.
+    Words rarer than ``min_count`` are never inserted: they count as one neighbor of others, and have no class.
     """
     pairs = WordPairs(ids, n_types)
     counts = pairs.counts
     order = np.argsort(-counts, kind="stable")
     order = order[(order != boundary) & (counts[order] >= min_count)]
-    rank = np.full(n_types, len(order))  # of what is never taken in
+    rank = np.full(n_types, len(order))  # that of words that are never inserted
     rank[order], rank[boundary] = np.arange(len(order)), -1
     waiting = np.zeros((2, 2), np.int64)
     for first, second, n in pairs.blocks():
@@ -285,13 +293,13 @@ def agglomerate(
         _rank_neighbors(pairs, each, order, rank) for each in (pairs.after, pairs.before)
     )
     window = Window.empty(waiting, len(order), n_classes)
-    # losses are kept up to date by adding and taking away: their last digits depend on the order
+    # losses are updated by adding and subtracting, so their last digits depend on the order of updates
     slack = _SLACK * len(ids) * np.log(max(len(ids), 2))
     given = after, before, counts[order], window, slack
     bar: Progress[object] = track(None, "Brown clusters", total=len(order), unit="word")
     with closing(bar):
-        for begin in range(0, len(order), _PIECE):
-            end = min(begin + _PIECE, len(order))
+        for begin in range(0, len(order), _WORDS_AT_ONCE):
+            end = min(begin + _WORDS_AT_ONCE, len(order))
             _insert_words(begin, end, n_classes, *given)
             bar.update(end - begin)
     n_classes = min(n_classes, len(order))
@@ -303,31 +311,31 @@ def _rank_neighbors(pairs: WordPairs, of: Neighbors, order: _Ints, rank: _Ints) 
     """Return the neighbors of words by rank: the words of ``order``, and -1 for ``</s>``, all ascending."""
 
     def rows() -> Iterator[Counts]:
-        for start in range(0, len(order), _PIECE):
-            some = order[start : start + _PIECE]
-            begins, sizes = of.borders[some], of.borders[some + 1] - of.borders[some]
+        for start in range(0, len(order), _WORDS_AT_ONCE):
+            block = order[start : start + _WORDS_AT_ONCE]
+            begins, sizes = of.borders[block], of.borders[block + 1] - of.borders[block]
             borders = np.concatenate([[0], np.cumsum(sizes)])
             at = np.repeat(begins - borders[:-1], sizes) + np.arange(borders[-1])
             # rows of a sparse matrix, since scipy sorts and merges columns: </s> is column 0
             parts = of.counts[at], rank[of.words[at]] + 1, borders
-            found = csr_array(parts, shape=(len(some), len(order) + 2))
-            found.sum_duplicates()  # the words that are never taken in are one
-            words = found.indices.astype(np.int32, copy=False) - np.int32(1)
-            yield Counts(found.indptr.astype(np.int64), words, found.data)
+            matrix = csr_array(parts, shape=(len(block), len(order) + 2))
+            matrix.sum_duplicates()  # all words that are never inserted are one
+            words = matrix.indices.astype(np.int32, copy=False) - np.int32(1)
+            yield Counts(matrix.indptr.astype(np.int64), words, matrix.data)
             pairs.forget()
 
     return Neighbors.of(*stack(rows()))
 
 
 class Window(NamedTuple):
-    """The classes of the moment; a place that no class has is zero, and its losses are infinite."""
+    """The current classes, each at a place; counts of a free place are zero, and its losses are infinite."""
 
     N: _Ints  # (places, places), how often a class is followed by another
     NT: _Ints  # its transpose
     loss: _Floats  # (places, places), of a pair at [smaller, larger]
     mass: _Ints  # (places,), tokens of each class
-    leader: _Ints  # (places,), the most frequent word of each class, by its rank; -1 where there is none
-    place: _Ints  # (words,), of the class that a word leads; of other words anything
+    leader: _Ints  # (places,), rank of the most frequent word of each class; -1 for a free place
+    place: _Ints  # (words,), of the class that a word leads; undefined for other words
     joined: _Ints  # (words,), the leader of the class a word was merged into, itself if it leads
     merged: _Ints  # (words, 2), leaders of the classes merged, in the order of the mergers
     table: _Floats  # g(n) for small n
@@ -338,7 +346,7 @@ class Window(NamedTuple):
         places = FIRST + min(n_classes, n_words) + 1
         N = np.zeros((places, places), np.int64)
         N[:FIRST, :FIRST] = waiting
-        small = np.arange(1, _TABLE)
+        small = np.arange(1, _TABLE_SIZE)
         return cls(
             N,
             N.T.copy(),
@@ -372,7 +380,7 @@ def _join_context(large, small, sign, loss, table):  # type: ignore[no-untyped-d
 
     ``large`` and ``small`` (places,) say how often each class is next to either context.
     """
-    # only pairs with a class next to the smaller context change; each is looked at once
+    # only pairs with a class next to the smaller context change; each is visited once
     for a in range(FIRST, len(small)):
         x, y = small[a], large[a]
         if x == 0:
@@ -393,14 +401,14 @@ def _set_losses(m, window):  # type: ignore[no-untyped-def]
     """Compute the losses of all pairs with the class at place ``m`` from the counts."""
     N, NT, loss, mass, leader, _, _, _, table = window
     # first the classes that follow m, and those that m follows: nothing else adds to a gain
-    beside = np.empty((2, len(N)), np.int64)
+    neighbors = np.empty((2, len(N)), np.int64)
     n_after = n_before = 0
     for c in range(len(N)):
         if c != m and N[m, c] > 0:
-            beside[0, n_after] = c
+            neighbors[0, n_after] = c
             n_after += 1
         if c != m and NT[m, c] > 0:
-            beside[1, n_before] = c
+            neighbors[1, n_before] = c
             n_before += 1
     for b in range(FIRST, len(N)):
         if b == m or leader[b] < 0:
@@ -410,7 +418,7 @@ def _set_losses(m, window):  # type: ignore[no-untyped-def]
             own, other = (N[m], N[b]) if direction == 0 else (NT[m], NT[b])
             n = n_after if direction == 0 else n_before
             for place in range(n):
-                c = beside[direction, place]
+                c = neighbors[direction, place]
                 if c != b:
                     gain += _h(own[c], other[c], table)
         # the cells of both classes among themselves become one cell
@@ -426,8 +434,7 @@ def _merge(i, j, window):  # type: ignore[no-untyped-def]
     for counts in (N, NT):
         # rows are left neighbors in one and right ones in the other; losses of i and j are computed again at the end
         large, small = counts[i].copy(), counts[j].copy()
-        some, others = (large > 0).sum(), (small > 0).sum()
-        if some < others:
+        if (large > 0).sum() < (small > 0).sum():
             large, small = small, large
         large[i] = large[j] = small[i] = small[j] = 0
         _join_context(large, small, 1.0, loss, table)
@@ -475,7 +482,7 @@ def _merge_best(done, window, slack):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=_FAST)
 def _leader_of(word, joined):  # type: ignore[no-untyped-def]
-    """Find the word that leads a word's class, shortening the way there."""
+    """Find the word that leads a word's class, and shorten the path to it."""
     while joined[word] != word:
         joined[word] = joined[joined[word]]
         word = joined[word]
@@ -486,7 +493,7 @@ def _leader_of(word, joined):  # type: ignore[no-untyped-def]
 def _insert(word, at, neighbors, window, count):  # type: ignore[no-untyped-def]
     """Move a waiting word into a new class at place ``at``."""
     N, NT, loss, mass, leader, place, joined, _, table = window
-    # the counts of the new class with </s>, itself, the words that wait and the classes there are
+    # count the new class next to </s>, itself, the waiting words and the other classes
     for direction in range(2):
         borders, words, counts = neighbors[direction]
         M, MT = (N, NT) if direction == 0 else (NT, N)
@@ -504,7 +511,7 @@ def _insert(word, at, neighbors, window, count):  # type: ignore[no-untyped-def]
                 continue  # a word after itself is counted once
             M[at, c] += x
             MT[c, at] = M[at, c]
-    # what the new class has is taken from the words that wait
+    # the counts of the new class are subtracted from those of the waiting words
     for c in range(len(N)):
         if c != WAITING and c != at:
             N[WAITING, c] -= N[at, c]
@@ -521,10 +528,10 @@ def _insert(word, at, neighbors, window, count):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=_FAST)
 def _insert_words(begin, end, n_classes, after, before, counts, window, slack):  # type: ignore[no-untyped-def]
-    """Take in the words from ``begin`` to ``end``; where there are more than ``n_classes`` classes, merge two.
+    """Insert the words from ``begin`` to ``end``, and merge two classes whenever there are more than ``n_classes``.
 
-    ``after`` and ``before`` are the neighbors of the words, by rank: borders, words (-1 for ``</s>``, and one number
-    above all for words never taken in), counts. Losses that differ by no more than ``slack`` are the same.
+    ``after`` and ``before`` are the neighbors of the words, by rank: -1 is ``</s>``, and one number above all ranks the
+    words that are never inserted. Losses that differ by no more than ``slack`` count as equal.
     """
     free = FIRST + begin if begin <= n_classes else 0
     for at in range(FIRST, len(window.mass)):

@@ -24,9 +24,12 @@ from tacenda_lm.sequences import Ids, Offsets
 from tacenda_lm.training import compute_perplexity, train
 
 _Floats = npt.NDArray[np.float32]
-_SPREAD = 0.5  # of the logarithms of the first values; states that begin alike stay alike
-_SMOOTHING = 1.0  # added to the expected counts of a state's emissions and transitions, spread evenly over them
-_SENTENCES = 256  # of a batch; memory is this, times the longest sentence, times Z
+# standard deviation of the logarithms of the first probabilities; states that begin equal would stay equal
+_INITIAL_SPREAD = 0.5
+_SMOOTHING = (
+    1.0  # added to the expected counts of each distribution, divided evenly among its outcomes
+)
+_SENTENCES_PER_BATCH = 256  # a batch needs memory for this times its longest sentence times Z
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,15 +62,15 @@ class HMM(HiddenMarkov):
         trainer = BaumWelch(self.settings, len(corpus.vocabulary), *text, held_out)
         source = Sweeps(fingerprint_arrays(text))
         history = train(trainer, source, fitting, 1.0)
-        found = trainer.tables
-        matrix = np.ascontiguousarray(found.transitions.T)
-        self.learned = Whole(found.emissions, found.starts, matrix)
+        tables = trainer.tables
+        matrix = np.ascontiguousarray(tables.transitions.T)
+        self.learned = Whole(tables.emissions, tables.starts, matrix)
         self._vocabulary = corpus.vocabulary
         self.fitted_on = {"training": history.as_dict()}
 
 
 class Expected(Arrays):
-    """The probabilities that a pass over the text expects."""
+    """The probabilities that one pass over the text estimates."""
 
     transitions: Probabilities[Array, "states states"]  # p(j | i), [i, j]
     emissions: Probabilities[Array, "types states", over(0)]  # p(word | i)
@@ -92,54 +95,53 @@ class BaumWelch(Trainer):
         self.ids, self.offsets = self.text = ids, offsets
         rng, Z = np.random.default_rng(settings.seed), settings.n_states
 
-        def near(shape: tuple[int, ...], frequencies: Any) -> _Floats:
-            return _normalize(frequencies * np.exp(_SPREAD * rng.standard_normal(shape)))
+        def draw(shape: tuple[int, ...], frequencies: Any) -> _Floats:
+            return _normalize(frequencies * np.exp(_INITIAL_SPREAD * rng.standard_normal(shape)))
 
-        # EM keeps what is zero at zero, and treats alike what begins alike
-        counts = np.bincount(ids, minlength=n_types) + 0.1
+        counts = np.bincount(ids, minlength=n_types) + 0.1  # EM keeps probabilities of zero at zero
         self.tables = Expected(
-            transitions=near((Z, Z), 1.0),
-            emissions=np.ascontiguousarray(near((Z, n_types), counts).T),
-            starts=near((1, Z), 1.0),
+            transitions=draw((Z, Z), 1.0),
+            emissions=np.ascontiguousarray(draw((Z, n_types), counts).T),
+            starts=draw((1, Z), 1.0),
         )
 
     def _model(self) -> FeatureModel:
-        """Return the model in features: x_i = p(. | i) are the transitions themselves, y_j is the jth unit vector."""
-        found, unit_vectors = self.tables, np.eye(self.settings.n_states, dtype=np.float32)
+        """Return the model in features: x_i = p(. | i) is a row of the transitions, y_j is the jth unit vector."""
+        tables, unit_vectors = self.tables, np.eye(self.settings.n_states, dtype=np.float32)
         return FeatureModel(
-            found.transitions[None], unit_vectors[None], found.emissions, found.starts
+            tables.transitions[None], unit_vectors[None], tables.emissions, tables.starts
         )
 
     def _batches(self, ids: Ids, offsets: Offsets) -> Iterator[Classed]:
-        """Yield sentences of similar lengths together."""
-        # a batch is as long as its longest sentence: similar lengths waste least
-        order = np.argsort(np.diff(offsets), kind="stable")
-        for begin in track(range(0, len(order), _SENTENCES), "expectations", unit="batch"):
-            words, cuts = sentences_at(ids, offsets, order[begin : begin + _SENTENCES])
+        """Yield batches of sentences of similar lengths: a batch is padded to its longest sentence."""
+        order, size = np.argsort(np.diff(offsets), kind="stable"), _SENTENCES_PER_BATCH
+        for begin in track(range(0, len(order), size), "expectations", unit="batch"):
+            words, cuts = sentences_at(ids, offsets, order[begin : begin + size])
             yield Classed(np.zeros(len(words), np.int32), words, cuts)
 
     def step(self, batch: Any, learning_rate: float) -> StepResult:
-        """Count what is expected in the whole text, and take the probabilities of these counts."""
+        """Sum expected counts over the whole text (E), and set the probabilities to their shares (M)."""
         model = self._model()
         total = 0.0
-        sums = [np.zeros(table.shape) for _, table in self.tables.items()]
+        transitions, emissions, starts = (np.zeros(table.shape) for _, table in self.tables.items())
         for observed in self._batches(self.ids, self.offsets):
-            found = hmm_features(model, observed)
-            total += float(found.log_probs.sum())
-            counts = hmm_features_backward(model, observed, found)
-            # the count of a transition is its probability times the derivative by it
-            sums[0] += counts.left[0] * model.left[0]
-            sums[1] += counts.emissions
-            sums[2] += counts.starts
-        Z, V = self.settings.n_states, len(sums[1])
+            passed = hmm_features(model, observed)
+            total += float(passed.log_probs.sum())
+            counts = hmm_features_backward(model, observed, passed)
+            # the expected count of a transition is its probability times the derivative with respect to it
+            transitions += counts.left[0] * model.left[0]
+            emissions += counts.emissions
+            starts += counts.starts
+        Z, V = self.settings.n_states, len(emissions)
         self.tables = Expected(
-            transitions=_normalize(sums[0] + _SMOOTHING / Z),
-            emissions=np.ascontiguousarray(_normalize(sums[1].T + _SMOOTHING / V).T),
-            starts=_normalize(sums[2] + _SMOOTHING / Z),
+            transitions=_normalize(transitions + _SMOOTHING / Z),
+            emissions=np.ascontiguousarray(_normalize(emissions.T + _SMOOTHING / V).T),
+            starts=_normalize(starts + _SMOOTHING / Z),
         )
         return StepResult(-total, len(self.ids))
 
     def evaluate(self) -> float | None:
+        """Return the perplexity of the held-out text."""
         if self.valid is None:
             return None
         model, total = self._model(), 0.0
@@ -153,11 +155,12 @@ class BaumWelch(Trainer):
         return self.tables
 
     def load_state(self, state: State) -> None:
-        """Put back what `state` gave. Raises ArtifactError for what are no distributions of these shapes."""
+        """Restore a `state`. Raises ArtifactError unless its arrays are distributions of the right shapes."""
         types, states = self.tables.emissions.shape
         Expected.from_arrays(state, types=types, states=states)
         super().load_state(state)
 
 
 def _normalize(rows: npt.NDArray[np.float64]) -> _Floats:
+    """Divide rows by their sums."""
     return np.asarray(rows / rows.sum(axis=-1, keepdims=True), np.float32)

@@ -1,4 +1,4 @@
-"""The settings of `VLHMM`, and whether the machine can do what they say."""
+"""The settings of `VLHMM`, the device that they allow, and the memory that they need."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from tacenda_lm import options
 Method = Literal["exchange", "predictive", "brown"]
 _ON_DEVICES = "two_level", "flat"
 _OPERATIONS = "block_softmax", "class_softmax", "hmm_block", "streaming_logsumexp"
-_COPIES = 5  # of parameters: themselves, gradient, two moments, average
+_PARAMETER_COPIES = 5  # themselves, gradient, two moments, average
 # chosen by the perplexity of held-out text of three sizes
 _PLAN = options.Plan(tokens_per_type_per_epoch=4, max_epochs=30)
-LESS = "fewer states_per_class, a smaller width or batch_words, or more state_dropout"
-"""What to give where memory is not enough."""
+MEMORY_ADVICE = "fewer states_per_class, a smaller width or batch_words, or more state_dropout"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +70,7 @@ class VLHMMSettings(options.SeededSettings):
     state_dropout: float = options.dropout(
         0.5, "share of the states of each class that a step leaves out; 0.5 in the paper"
     )
-    epochs: int | None = _PLAN.option("  (with held-out text, it is 30)")
+    epochs: int | None = _PLAN.option(" (with held-out text, it is 30)")
     learning_rate: float = options.learning_rate(0.07, "Adam", "a fiftieth; 0.01 in the paper")
     patience: int = options.patience(5)
     batch_words: int = option(
@@ -98,35 +97,37 @@ class VLHMMSettings(options.SeededSettings):
     def check(self) -> None:
         if not self.advanced.neural and self.transitions != "two_level":
             self.advanced.refuse("neural", 'true with transitions other than "two_level"')
-        possible = self.advanced.neural and self.transitions in _ON_DEVICES
-        if self.device.startswith("cuda") and not possible:
+        if self.device.startswith("cuda") and not self._has_device_kernels:
             self.refuse(
                 "device", f'"cpu" unless neural with transitions {" or ".join(_ON_DEVICES)}'
             )
 
     def idle(self) -> Mapping[str, str]:
-        found = {}
+        reasons = {}
         if self.transitions != "features":
-            found["advanced.n_features"] = 'without transitions="features"'
+            reasons["advanced.n_features"] = 'without transitions="features"'
         if self.n_classes == 1:
-            found["advanced.word_classes"] = "with a single class"
+            reasons["advanced.word_classes"] = "with a single class"
         if not self.advanced.neural:
-            found["width"] = "without networks (neural=False), since there are no embeddings"
-        return found
+            reasons["width"] = "without networks (neural=False), since there are no embeddings"
+        return reasons
+
+    @property
+    def _has_device_kernels(self) -> bool:
+        return self.advanced.neural and self.transitions in _ON_DEVICES
 
     def find_device(self) -> str:
-        """Return where a fit runs; raise ConfigurationError where there is no such device, or it has no kernels."""
-        if not (self.advanced.neural and self.transitions in _ON_DEVICES):
+        """Return the device of a fit. Raises ConfigurationError if it does not exist or lacks the kernels."""
+        if not self._has_device_kernels:
             return "cpu"
-        return devices.resolve(
-            self, (f"{o}{end}" for o in _OPERATIONS for end in ("", "_backward"))
-        )
+        backward = [f"{operation}_backward" for operation in _OPERATIONS]
+        return devices.resolve(self, [*_OPERATIONS, *backward])
 
     def bytes_needed(self, n_types: int, pairs: int, evaluated: int = 0) -> int:
         """Estimate the bytes of the parameters and of the largest step.
 
-        ``pairs`` is the largest number of pairs of classes in a step; ``evaluated`` is the same where held-out text is
-        evaluated, which keeps all states.
+        ``pairs`` is the largest number of pairs of classes in a step; ``evaluated`` is that in a batch of held-out
+        text, for which no states are left out.
         """
         M, k, h = self.n_classes, self.states_per_class, self.width
         kept = max(1, round(k * (1 - self.state_dropout)))
@@ -139,4 +140,4 @@ class VLHMMSettings(options.SeededSettings):
             evaluated = 0
         if self.transitions == "two_level":
             step += 2 * M * M * kept
-        return 4 * (_COPIES * parameters + max(step, evaluated * k * k))
+        return 4 * (_PARAMETER_COPIES * parameters + max(step, evaluated * k * k))

@@ -35,14 +35,14 @@ from tacenda_lm.sequences import Ids, Offsets, join_texts, pieces, with_ends
 
 _Floats = npt.NDArray[np.float32]
 _Ids = npt.NDArray[np.int64]
-_TOKENS = 16384  # of a piece of text, unless there is no room for as many blocks
-_BYTES = 1 << 29  # of transition blocks kept
+_TOKENS_PER_PASS = 16384  # at most; fewer if the store has no room for as many blocks
+_STORE_BYTES = 1 << 29  # of transition blocks
 
 # -- text as classes of words ------------------------------------------------------------------------
 
 
 class Lexicon(NamedTuple):
-    """Which word belongs to which class."""
+    """The classes of words, and the order of words by class."""
 
     classes: npt.NDArray[np.int32]  # (words,), the class of each id
     order: _Ids  # (words,), ids sorted by class
@@ -61,13 +61,12 @@ class Lexicon(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Sequences of a text, with the pairs of classes that occur in them."""
+    """Sequences of a text, and the distinct pairs of neighboring classes in them."""
 
     sources: _Ids  # (pairs,), sorted
     targets: _Ids  # (pairs,)
-    sequences: (
-        hmm.Sequences
-    )  # pairs are numbers of the above, words are places in the lexicon, first are classes
+    # its ``pairs`` are indexes of the pairs above, its ``words`` places in the lexicon, its ``first`` classes
+    sequences: hmm.Sequences
 
     @classmethod
     def of(cls, ids: Ids, offsets: Offsets, lexicon: Lexicon) -> Observed:
@@ -88,7 +87,7 @@ class Observed(NamedTuple):
 def pairs_of(ids: Ids, offsets: Offsets, lexicon: Lexicon, enough: int | None = None) -> _Ids:
     """Return the pairs of classes that follow each other in a sentence, sorted: source times classes plus target.
 
-    With ``enough``, reading ends when there are so many.
+    With ``enough``, reading ends once that many were found.
     """
     keys = np.empty(0, np.int64)
     for at, piece in zip(range(0, len(ids), PASS_ITEMS), pieces(ids, overlap=1), strict=False):
@@ -102,7 +101,7 @@ def pairs_of(ids: Ids, offsets: Offsets, lexicon: Lexicon, enough: int | None = 
 
 
 def sentences_at(ids: Ids, offsets: Offsets, chosen: _Ids) -> tuple[Ids, Offsets]:
-    """Return the chosen sequences, end to end, and where each begins."""
+    """Return the chosen sequences, concatenated, and their offsets."""
     begins = offsets[chosen]
     lengths = offsets[chosen + 1] - begins
     cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -114,18 +113,18 @@ def sentences_at(ids: Ids, offsets: Offsets, chosen: _Ids) -> tuple[Ids, Offsets
 
 
 def text_of(corpus: Corpus) -> tuple[Ids, Offsets]:
-    """Return the sentences of a corpus, ``</s>`` after each, and where each begins; a mapped corpus stays mapped."""
+    """Return the sentences of a corpus with ``</s>`` after each, and their offsets; a mapped corpus stays mapped."""
     boundary = corpus.vocabulary.boundary_id
     if isinstance(corpus.ids, np.memmap):
         return join_texts(with_ends(*block, boundary) for block in corpus.blocks())
     return with_ends(corpus.ids, corpus.offsets, boundary)
 
 
-# -- what was learned, the transition matrix as what its blocks are computed from ----------------------
+# -- learned parameters ------------------------------------------------------------------------------
 
 
 class Learned(Arrays):
-    """Learned parameters; a subclass has the transition matrix, class by class, and implements `blocks`."""
+    """Learned parameters; a subclass has those of the transition matrix, and computes blocks of it."""
 
     emissions: Float32[Array, "types states"]  # p(word | state), words in the order of the lexicon
     starts: Probabilities[Array, "classes states", over()]  # p(first state)
@@ -141,9 +140,9 @@ class Learned(Arrays):
 
 
 class Classed(Learned):
-    """With states that are divided among classes of words."""
+    """The base of models whose states are divided among classes of words."""
 
-    classes: Int32[Array, "types", below("classes")]  # of each word, by id
+    classes: Int32[Array, "types", below("classes")]  # the class of each word, by id
 
 
 class TwoLevel(Classed):
@@ -169,7 +168,7 @@ class Flat(Classed):
 
     @cached_property
     def norms(self) -> _Floats:
-        """The l (classes, k): logarithms of the sums over all states."""
+        """The normalizers l (classes, k): natural logarithms of sums over all states."""
         rows, columns = (x.reshape(-1, x.shape[2]) for x in (self.left, self.reached))
         sums = hmm.streaming_logsumexp(rows, columns, self.bias.ravel())
         return sums.reshape(self.bias.shape)
@@ -180,7 +179,7 @@ class Flat(Classed):
 
 
 class Features(Classed):
-    """p(z' | z) = x_z . y_z', positive vectors; x_z is divided by what makes the row sum to one."""
+    """p(z' | z) = x_z . y_z' of positive vectors; x_z is scaled so that the probabilities sum to one."""
 
     left: Float32[Array, "classes states width"]  # x
     reached: Float32[Array, "classes states width"]  # y
@@ -193,7 +192,7 @@ class Features(Classed):
 
 
 class Free(Classed):
-    """p(z' | z) = p(c' | z) p(z' | z, c'); the latter is known for the pairs of classes of the text, else uniform."""
+    """p(z' | z) = p(c' | z) p(z' | z, c'), where the latter is uniform for pairs of classes that the text lacks."""
 
     keys: Int64[Array, "pairs", ascending]  # source * classes + target
     kept: Probabilities[Array, "pairs states states", over(1)]  # p(z' | z, c')
@@ -203,15 +202,15 @@ class Free(Classed):
         wanted = sources * len(self.to_classes) + targets
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         k = self.to_classes.shape[1]
-        found = np.full((len(wanted), k, k), 1 / k, np.float32)
+        within = np.full((len(wanted), k, k), 1 / k, np.float32)
         if len(self.keys):
             known = self.keys[at] == wanted
-            found[known] = self.kept[at[known]]  # the others stay uniform
-        return np.asarray(found * self.to_classes[sources, :, targets][:, None], np.float32)
+            within[known] = self.kept[at[known]]
+        return np.asarray(within * self.to_classes[sources, :, targets][:, None], np.float32)
 
 
 class Whole(Learned):
-    """The one block of a model with one class, to which all words belong."""
+    """The transition matrix itself, of a model with one class, to which all words belong."""
 
     matrix: Probabilities[Array, "states states", over(0)]  # p(j | i), [j, i]
 
@@ -229,13 +228,15 @@ KINDS: dict[str, type[Learned]] = {
 
 
 class BlockStore:
-    """Transition blocks, computed when a pair of classes is first met and kept for the next time; threads may share it.
+    """A cache of transition blocks, computed when a pair of classes is first needed; threads may share it.
 
-    Blocks in a pool never change. A full pool is replaced by a new one, and who still reads the old one keeps it. At
-    most ``size`` bytes are kept, but always one block.
+    Blocks in a pool never change. A full pool is replaced by a new one, and callers that read the old one keep it. A
+    pool has at most ``size`` bytes, but room for one block at least.
     """
 
-    def __init__(self, transitions: Learned, n_classes: int, k: int, size: int = _BYTES) -> None:
+    def __init__(
+        self, transitions: Learned, n_classes: int, k: int, size: int = _STORE_BYTES
+    ) -> None:
         self._given = transitions, n_classes, k, size
         self.transitions, self._classes = transitions, n_classes
         self.capacity = min(max(1, size // (4 * k * k)), n_classes * n_classes)
@@ -246,7 +247,7 @@ class BlockStore:
         renew_in_children(self)
 
     def renew(self) -> None:
-        """Start without blocks in a forked child if a thread of its parent, which the child lacks, was adding some."""
+        """Empty the store in a forked child, if a thread of the parent, which the child lacks, held the lock."""
         if self._lock.locked():
             BlockStore.__init__(self, *self._given)
 
@@ -254,7 +255,7 @@ class BlockStore:
         return BlockStore, self._given  # without blocks, and with a lock of its own
 
     def get(self, sources: _Ids, targets: _Ids) -> tuple[_Floats, npt.NDArray[np.int32]]:
-        """Return a pool of blocks (capacity, k, k), and where in it each pair is (pairs,).
+        """Return a pool of blocks (capacity, k, k), and the slot of each pair in it (pairs,).
 
         ``sources`` (pairs,) are sorted; there are at most ``capacity`` pairs, each once.
         """
@@ -262,33 +263,33 @@ class BlockStore:
         with self._lock:
             slots = [self._slots.get(key, -1) for key in keys]
             missing = [n for n, slot in enumerate(slots) if slot < 0]
-            # others may still read the pool that is full: a new one takes its place
+            # other threads may still read the full pool, so it is replaced, not emptied
             if len(self._slots) + len(missing) > self.capacity:
                 self._pool, self._slots = np.empty_like(self._pool), {}
                 slots, missing = [-1] * len(keys), list(range(len(keys)))
             if missing:
                 first = len(self._slots)
-                made = self.transitions.blocks(sources[missing], targets[missing])
-                self._pool[first : first + len(missing)] = made
+                computed = self.transitions.blocks(sources[missing], targets[missing])
+                self._pool[first : first + len(missing)] = computed
                 for slot, n in enumerate(missing, first):
                     self._slots[keys[n]] = slots[n] = slot
             return self._pool, np.array(slots, np.int32)
 
 
-# -- everything that was learned ----------------------------------------------------------------------
+# -- passes over text --------------------------------------------------------------------------------
 
 
 class Passed(NamedTuple):
-    """Sentences of a piece of text after the forward pass."""
+    """A piece of text after the forward pass."""
 
-    tokens: slice  # where in the text they are
-    observed: hmm.Sequences  # pairs are numbers of blocks of the pool
+    tokens: slice  # its place in the text
+    observed: hmm.Sequences  # its ``pairs`` are slots of the pool
     pool: _Floats
     forward: hmm.Forward  # scores and filtered states
 
 
 class Tables:
-    """Probabilities of a fitted model, and the passes over text that use them."""
+    """The probabilities of a fitted model, and the passes over text that use them."""
 
     def __init__(self, learned: Learned) -> None:
         self.learned = learned
@@ -299,7 +300,7 @@ class Tables:
         self.store = BlockStore(learned, *learned.starts.shape)
 
     def check(self) -> None:
-        """Raise ArtifactError where the emissions of a state do not sum to one, over the words of its class."""
+        """Raise ArtifactError unless the emissions of every state sum to one over the words of its class."""
         begins = self.lexicon.offsets[np.flatnonzero(np.diff(self.lexicon.offsets))]
         sums = np.add.reduceat(self.emissions, begins, axis=0, dtype=np.float64)
         if (self.emissions < 0).any() or not np.allclose(sums, 1.0, rtol=0, atol=1e-3):
@@ -309,16 +310,18 @@ class Tables:
 
     @property
     def k(self) -> int:
-        """States of a class."""
+        """The number of states of a class."""
         return int(self.starts.shape[1])
 
     def passes(self, ids: Ids, offsets: Offsets, first: _Floats | None = None) -> Iterator[Passed]:
         """Yield the forward pass over sentences, in pieces of bounded size.
 
-        ``offsets`` (sentences + 1,) cut the ids. Where the first sentence has begun before, ``first`` (k,) are the
-        probabilities of its first state given what came before, in the class of its first token.
+        ``offsets`` (sentences + 1,) cut the ids. If the first sentence began earlier, ``first`` (k,) are the
+        probabilities of the states of its first token's class, given the words before.
         """
-        size = _TOKENS if self.store.holds_all else min(_TOKENS, self.store.capacity)
+        size = (
+            _TOKENS_PER_PASS if self.store.holds_all else min(_TOKENS_PER_PASS, self.store.capacity)
+        )
         for begin, end in runs(offsets, size):
             start, stop = int(offsets[begin]), int(offsets[end])
             if stop - start <= size:
@@ -341,7 +344,7 @@ class Tables:
         pairs = slots[seen.sequences.pairs] if len(slots) else seen.sequences.pairs
         sequences, starts = seen.sequences._replace(pairs=pairs), self.starts
         if first is not None:
-            # the first sentence starts from a row of its own, put before the others
+            # the first sentence starts from an own row, inserted before those of the classes
             rows = sequences.first + 1
             rows[:1] = 0
             sequences = sequences._replace(first=rows)
@@ -350,9 +353,9 @@ class Tables:
         return Passed(tokens, sequences, pool, passed)
 
     def backward(self, passed: Passed) -> hmm.Counts:
-        """Return expected counts and posteriors of what was passed."""
+        """Return the expected counts and the posteriors of a piece of text."""
         pairs, words, first, offsets = passed.observed
-        # a pool is large, and counts are as large as the pool they are for: take the blocks that occur
+        # counts are as large as the pool: take only the blocks that occur
         used, numbers = np.unique(pairs, return_inverse=True)
         observed = hmm.Sequences(numbers.astype(np.int32), words, np.zeros_like(first), offsets)
         blocks, starts = passed.pool[used], self.starts[:1]

@@ -1,11 +1,12 @@
 """Training a `VLHMM`: its parameterizations, the log-likelihood with its gradient, and steps of Adam. Imports torch.
 
-Nothing is recorded through time, because for every probability theta of a hidden Markov model
+Torch does not differentiate through time, because for every probability theta of a hidden Markov model
 
     d log p(x) / d log theta = E[how often theta is used | x],
 
-which the forward and backward passes count. So they give the gradient with respect to the logarithms of starts,
-transitions and emissions, kernels carry it to the vectors that these are computed from, and torch to the embeddings.
+which the forward and backward passes count. They give the gradient with respect to the logarithms of starts,
+transitions and emissions; kernels propagate it to the vectors that these are computed from, and torch to the
+embeddings.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import BlockBatches, FitRun, History, StepResult
 from tacenda.kernels import hidden_markov as hmm
-from tacenda_lm.hidden_markov.settings import LESS, VLHMMSettings
+from tacenda_lm.hidden_markov.settings import MEMORY_ADVICE, VLHMMSettings
 from tacenda_lm.hidden_markov.tables import (
     Features,
     Flat,
@@ -49,26 +50,28 @@ from tacenda_lm.training import averaging_weight, compute_perplexity, schedule_r
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float32]
 _Compute = Callable[[list[Array], bool], tuple[Array, list[Array | None]]]
-_KEPT = 1 << 28  # bytes of transition probabilities kept from the forward to the backward pass
-_SPREAD = 0.5  # of the first numbers of `Tabular`; states that begin alike stay alike
-_LEAST = 0.02  # of the learning rate, at the end
-_STEPS, _FEW = 50, 256  # of an epoch at least, unless so few words are left to each
-_WARM = 100  # steps at most before the learning rate is what it says, and half an epoch
+_MAX_SCORE_BYTES = 1 << 28  # of the scores that the forward pass stores for the backward pass
+_INITIAL_SPREAD = 0.5  # of the logits of `Tabular`; states that begin equal would stay equal
+_RATE_FLOOR, _WARM_UP_STEPS = 0.02, 100  # last share of the learning rate; see `schedule_rate`
+_MIN_STEPS_PER_EPOCH, _MIN_BATCH_WORDS = (
+    50,
+    256,
+)  # small texts have smaller batches, down to so many words
 _BETAS = (0.9, 0.99)
 _AVERAGING = 0.99  # share of the running average of the parameters that a step keeps
 _CLIP_NORM = 5.0  # bound of the norm of all gradients together
-_EVALUATED = 8192  # words of held-out text at a time
+_EVALUATION_WORDS = 8192  # of held-out text at a time
 
 
 # -- the parameterizations ---------------------------------------------------------------------------
 
 
 class Outputs(NamedTuple):
-    """Outputs of a network for some states of every class, k' of each."""
+    """Outputs of a network for k' states of every class."""
 
     left: torch.Tensor  # (classes, k', h or f), x of `block_softmax` or `features`
-    reached: torch.Tensor  # (classes, k', h or f), y of it
-    bias: torch.Tensor  # (classes, k'), d; with features, part of them
+    reached: torch.Tensor  # (classes, k', h or f), y of the same
+    bias: torch.Tensor  # (classes, k'), d; with features, it is already part of ``reached``
     log_classes: torch.Tensor | None  # (classes, k', classes), log p(c' | z); None unless two-level
     emitting: torch.Tensor  # (classes, k', h)
     words: torch.Tensor  # (words, h), sorted by class
@@ -132,7 +135,8 @@ class Network(nn.Module):
             self.class_vectors = nn.Parameter(normal(M, h) * 0.05)
             self.class_bias = nn.Parameter(torch.from_numpy(class_unigrams.copy()))
         else:
-            with torch.no_grad():  # a flat softmax begins with the classes' frequencies in it
+            # so that a flat softmax over all states begins with the frequencies of the classes
+            with torch.no_grad():
                 self.state_bias += torch.from_numpy(class_unigrams)[:, None]
         if self.transitions == "features":
             self.feature_map = nn.Parameter(normal(settings.advanced.n_features, h))
@@ -145,12 +149,12 @@ class Network(nn.Module):
                     parameter.data.copy_(values)
 
     def forward(self, kept: torch.Tensor | None = None) -> Outputs:
-        """Return the outputs for the states ``kept`` (classes, k'), numbers within their class, or for all states."""
+        """Return the outputs for the states ``kept`` (classes, k'), by their numbers in the class, or for all."""
         E, bias, start = self.states, self.state_bias, self.start_state
         if kept is not None:
             E = E.gather(1, kept[:, :, None].expand(-1, -1, self.h))
             bias, start = bias.gather(1, kept), start.gather(1, kept)
-        # p(z) = p(c) p(z | c), of the states that are kept
+        # p(z) = p(c) p(z | c), normalized over the states that are kept
         log_starts = torch.log_softmax(self.start_class, 0)[:, None] + torch.log_softmax(start, 1)
         log_classes = None
         left, reached = self.move(E), E
@@ -159,7 +163,7 @@ class Network(nn.Module):
             log_classes = torch.log_softmax(scores, 1).view(*E.shape[:2], -1)
         if self.transitions == "features":
             left, reached = self._features(left), self._features(reached, bias)
-            # rows sum to one: x . sum over z' of y_z' is the normalizer, in time linear in the states
+            # the normalizer of a row is x . sum over z' of y_z', which takes time linear in the states
             left = left / (left @ reached.sum((0, 1)))[:, :, None]
         else:
             left = left * self.h**-0.5
@@ -192,34 +196,38 @@ class Network(nn.Module):
         """Return the log p of all sentences together, a float64 scalar, differentiable once in every output."""
         if outputs.log_classes is None:
             outputs = outputs._replace(log_classes=outputs.left.new_empty(0))
-        compute = _by_features if self.transitions == "features" else _by_blocks
-        found: torch.Tensor = _Likelihood.apply(
+        compute = _score_by_features if self.transitions == "features" else _score_by_blocks
+        total: torch.Tensor = _Likelihood.apply(
             partial(compute, observed, lexicon, threads), *outputs
         )
-        return found
+        return total
 
     @torch.no_grad()
     def tables(self, lexicon: Lexicon) -> Learned:
-        """Return what was learned, as probabilities and vectors."""
-        found = self(None)
-        spoken = found.words.numpy(), found.word_bias.numpy(), found.emitting.numpy()
-        emissions = hmm.class_softmax(*spoken, lexicon.offsets)
-        shared = emissions, found.log_starts.exp().numpy(), lexicon.classes
-        left, reached, bias = found.left.numpy(), found.reached.numpy(), found.bias.numpy()
+        """Return the learned parameters of all states, as probabilities and vectors."""
+        outputs = self(None)
+        emissions = hmm.class_softmax(
+            outputs.words.numpy(),
+            outputs.word_bias.numpy(),
+            outputs.emitting.numpy(),
+            lexicon.offsets,
+        )
+        shared = emissions, outputs.log_starts.exp().numpy(), lexicon.classes
+        left, reached, bias = outputs.left.numpy(), outputs.reached.numpy(), outputs.bias.numpy()
         if self.transitions == "features":
             return Features(*shared, left, reached)
         if self.transitions == "flat":
             return Flat(*shared, left, reached, bias)
-        return TwoLevel(*shared, left, reached, bias, found.log_classes.exp().numpy())
+        return TwoLevel(*shared, left, reached, bias, outputs.log_classes.exp().numpy())
 
 
-class Chosen(NamedTuple):
-    """Logarithms of probabilities of k' states of every class, and which states they are."""
+class TabularOutputs(NamedTuple):
+    """Natural logarithms of the probabilities of k' states of every class, and which states they are."""
 
-    kept: torch.Tensor
-    log_classes: torch.Tensor
-    log_emissions: torch.Tensor
-    log_starts: torch.Tensor
+    kept: torch.Tensor  # (classes, k'), numbers of the states in their class
+    log_classes: torch.Tensor  # (classes, k', classes), log p(c' | z)
+    log_emissions: torch.Tensor  # (words, k'), sorted by class: log p(w | z)
+    log_starts: torch.Tensor  # (classes, k'), of the first state of a sentence
 
 
 class Tabular(nn.Module):
@@ -245,30 +253,30 @@ class Tabular(nn.Module):
         M, k = settings.n_classes, settings.states_per_class
         normal = partial(torch.randn, generator=generator)
         self.classes, self.k = M, k
-        self.blocks = nn.Parameter(normal(len(keys), k, k) * _SPREAD)
+        self.blocks = nn.Parameter(normal(len(keys), k, k) * _INITIAL_SPREAD)
         groups = torch.from_numpy(class_unigrams)
-        self.to_classes = nn.Parameter(normal(M, k, M) * _SPREAD + groups)
+        self.to_classes = nn.Parameter(normal(M, k, M) * _INITIAL_SPREAD + groups)
         words = torch.from_numpy(unigrams[lexicon.order])
-        self.emissions = nn.Parameter(normal(len(unigrams), k) * _SPREAD + words[:, None])
+        self.emissions = nn.Parameter(normal(len(unigrams), k) * _INITIAL_SPREAD + words[:, None])
         self.start_class = nn.Parameter(groups.clone())
-        self.start_state = nn.Parameter(normal(M, k) * _SPREAD)
+        self.start_state = nn.Parameter(normal(M, k) * _INITIAL_SPREAD)
         self.keys = keys
         self.places = torch.from_numpy(lexicon.classes[lexicon.order].astype(np.int64))
 
-    def forward(self, kept: torch.Tensor | None = None) -> Chosen:
-        """Return them for the states ``kept`` (classes, k') int64, numbers within their class; for all if None."""
+    def forward(self, kept: torch.Tensor | None = None) -> TabularOutputs:
+        """Return the outputs for the states ``kept`` (classes, k') int64, by their numbers in the class, or for all."""
         if kept is None:
             kept = torch.arange(self.k).expand(self.classes, -1)
         wide = kept[:, :, None].expand(-1, -1, self.classes)
         emissions = self.emissions.gather(1, kept[self.places])
         at = self.places[:, None].expand_as(emissions)
         lowest = torch.full(kept.shape, -torch.inf)
-        # a softmax over the words of each class: the largest taken out, then sums by class
+        # a softmax over the words of each class: subtract the largest score, then divide by the sum
         largest = lowest.scatter_reduce(0, at, emissions.detach(), "amax")
         emissions = emissions - largest[self.places]
         sums = torch.zeros(kept.shape).index_add(0, self.places, emissions.exp())
         starts = torch.log_softmax(self.start_state.gather(1, kept), 1)
-        return Chosen(
+        return TabularOutputs(
             kept,
             torch.log_softmax(self.to_classes.gather(1, wide), 2),
             emissions - sums[self.places].log(),
@@ -283,39 +291,44 @@ class Tabular(nn.Module):
         k = kept.shape[1]
         rows = kept[targets][:, :, None].expand(-1, -1, self.k)
         columns = kept[sources][:, None, :].expand(-1, k, -1)
-        found = self.blocks[at].gather(1, rows).gather(2, columns)
-        return torch.log_softmax(found * known[:, None, None], 1)
+        logits = self.blocks[at].gather(1, rows).gather(2, columns)
+        return torch.log_softmax(logits * known[:, None, None], 1)
 
     def log_likelihood(
-        self, chosen: Chosen, observed: Observed, lexicon: Lexicon, threads: int = 1
+        self, outputs: TabularOutputs, observed: Observed, lexicon: Lexicon, threads: int = 1
     ) -> torch.Tensor:
-        """Return the same as `Network.log_likelihood`."""
+        """Return the log p of all sentences together, as `Network.log_likelihood` does."""
         sources, targets = observed.sources, observed.targets
-        blocks = self.log_blocks(chosen.kept, sources, targets)
-        blocks = blocks + chosen.log_classes[sources, :, targets][:, None]
-        compute = partial(_by_logarithms, observed, threads)
-        found: torch.Tensor = _Likelihood.apply(
-            compute, blocks, chosen.log_emissions, chosen.log_starts
+        blocks = self.log_blocks(outputs.kept, sources, targets)
+        blocks = blocks + outputs.log_classes[sources, :, targets][:, None]
+        compute = partial(_score_by_logarithms, observed, threads)
+        total: torch.Tensor = _Likelihood.apply(
+            compute, blocks, outputs.log_emissions, outputs.log_starts
         )
-        return found
+        return total
 
     @torch.no_grad()
     def tables(self, lexicon: Lexicon) -> Learned:
-        """Return what was learned, as probabilities."""
-        found = self(None)
-        blocks = self.log_blocks(found.kept, *np.divmod(self.keys, self.classes))
-        logs = blocks, found.log_classes, found.log_emissions, found.log_starts
-        kept, to_classes, emissions, starts = (each.exp().numpy() for each in logs)
-        return Free(emissions, starts, lexicon.classes, self.keys, kept, to_classes)
+        """Return the learned probabilities of all states."""
+        outputs = self(None)
+        log_blocks = self.log_blocks(outputs.kept, *np.divmod(self.keys, self.classes))
+        return Free(
+            outputs.log_emissions.exp().numpy(),
+            outputs.log_starts.exp().numpy(),
+            lexicon.classes,
+            self.keys,
+            log_blocks.exp().numpy(),
+            outputs.log_classes.exp().numpy(),
+        )
 
 
 # -- the log-likelihood and its gradient --------------------------------------------------------------
 
 
 class _Likelihood(torch.autograd.Function):
-    """The total of the log-probabilities that ``compute(arrays, learning)`` finds in some tensors.
+    """The sum of the log-probabilities that ``compute(arrays, learning)`` returns for some tensors.
 
-    If it is ``learning``, it finds the gradient by each tensor at once.
+    If ``learning`` is true, it also returns the gradient of the sum with respect to each tensor.
     """
 
     @staticmethod
@@ -333,30 +346,21 @@ class _Likelihood(torch.autograd.Function):
         return (None, *found)
 
 
-def _by_blocks(
+def _score_by_blocks(
     observed: Observed, lexicon: Lexicon, threads: int, outputs: list[Array], learning: bool
 ) -> tuple[Array, list[Array | None]]:
-    """Go through the blocks of the pairs of classes that occur; ``outputs`` are the arrays of `Outputs`."""
+    """Score with the transition blocks of the pairs of classes that occur; ``outputs`` are the arrays of `Outputs`."""
     left, reached, bias, log_classes, emitting, words, word_bias, log_starts = outputs
     xp, (sources, targets, sequences) = library(left), observed
-    two_level = len(log_classes) > 0
+    vectors = hmm.Vectors(left, reached, bias)
     weights: Array = None
     norms: Array = None
-    kept = None
-    groups = np.unique(sources)
-    if two_level:
+    flat = None
+    if len(log_classes):  # two-level
         weights = in_c_order(xp.exp(log_classes[sources, :, targets]))
-    else:  # normalizers of the classes that something leaves
-        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
-        if (
-            learning and xp is np
-        ):  # a GPU makes scores again in less time than memory would bring them
-            room = _KEPT // (columns.itemsize * len(columns))
-            kept = np.empty((min(room, len(rows)), len(columns)), columns.dtype)
-        sums = hmm.streaming_logsumexp(rows, columns, bias.ravel(), kept)
-        norms = xp.zeros_like(bias)
-        norms[groups] = sums.reshape(len(groups), -1)
-    vectors = hmm.Vectors(left, reached, bias)
+    else:
+        flat = _FlatSoftmax(vectors, np.unique(sources), learning)
+        norms = flat.norms
     blocks = hmm.block_softmax(vectors, sources, targets, weights, norms, threads)
     emissions = hmm.class_softmax(words, word_bias, emitting, lexicon.offsets)
     probabilities = blocks, emissions, xp.exp(log_starts), sequences
@@ -364,56 +368,83 @@ def _by_blocks(
     if not learning:
         return passed.log_probs, []
 
-    # from expected counts to the vectors, by way of the softmaxes
+    # expected counts are gradients of logarithms, which the softmaxes carry back to the vectors
     counts = hmm.hmm_block_backward(*probabilities, passed, threads)
     moved = hmm.block_softmax_backward(
         vectors, sources, targets, blocks, counts.blocks, weights, threads
     )
-    slopes = [moved.left, moved.reached, moved.bias]
-    to_classes = None
-    if two_level:
-        to_classes = xp.zeros_like(log_classes)
-        to_classes[sources, :, targets] = moved.departures
+    gradients = hmm.Vectors(moved.left, moved.reached, moved.bias)
+    class_gradients = None
+    if flat is None:
+        class_gradients = xp.zeros_like(log_classes)
+        class_gradients[sources, :, targets] = moved.departures
     else:
-        leaving = _sum_at(norms, sources, moved.departures)
-        given, taken = (array[groups].ravel() for array in (norms, -leaving))
-        by_rows, *others = hmm.streaming_logsumexp_backward(
-            rows, columns, bias.ravel(), given, taken, kept
-        )
-        slopes[0][groups] += by_rows.reshape(left[groups].shape)
-        for slope, added in zip(slopes[1:], others, strict=True):
-            slope += added.reshape(slope.shape)
+        flat.add_gradients(sources, moved.departures, gradients)
     emitted = hmm.class_softmax_backward(
         words, word_bias, emitting, lexicon.offsets, emissions, counts.emissions
     )
-    by_words = emitted.states, emitted.words, emitted.bias
-    return passed.log_probs, [*slopes, to_classes, *by_words, counts.starts]
+    word_gradients = emitted.states, emitted.words, emitted.bias
+    return passed.log_probs, [*gradients, class_gradients, *word_gradients, counts.starts]
+
+
+class _FlatSoftmax:
+    """The normalizers of a softmax over all states, for the states of the classes ``groups``, and their gradients."""
+
+    def __init__(self, vectors: Any, groups: _Ints, learning: bool) -> None:
+        left, reached, bias = vectors
+        xp, self._groups = library(left), groups
+        rows, columns = (array.reshape(-1, array.shape[-1]) for array in (left[groups], reached))
+        self._arguments = rows, columns, bias.ravel()
+        self._scores = None  # room for those that the backward pass would compute again
+        # a GPU computes scores again in less time than its memory would bring them
+        if learning and xp is np:
+            room = _MAX_SCORE_BYTES // (columns.itemsize * len(columns))
+            self._scores = np.empty((min(room, len(rows)), len(columns)), columns.dtype)
+        sums = hmm.streaming_logsumexp(*self._arguments, self._scores)
+        self.norms = xp.zeros_like(bias)
+        self.norms[groups] = sums.reshape(len(groups), -1)
+
+    def add_gradients(self, sources: _Ints, departures: Array, gradients: Any) -> None:
+        """Add to the ``gradients`` of the vectors, in place, what they get through the normalizers.
+
+        ``departures`` (pairs, k') are the expected counts of transitions out of the states of the classes ``sources``.
+        """
+        leaving = _sum_at(self.norms, sources, departures)
+        norms, grad = self.norms[self._groups].ravel(), -leaving[self._groups].ravel()
+        rows, columns, bias = hmm.streaming_logsumexp_backward(
+            *self._arguments, norms, grad, self._scores
+        )
+        left_gradient, reached_gradient, bias_gradient = gradients
+        left_gradient[self._groups] += rows.reshape(len(self._groups), *left_gradient.shape[1:])
+        reached_gradient += columns.reshape(reached_gradient.shape)
+        bias_gradient += bias.reshape(bias_gradient.shape)
 
 
 @np.errstate(invalid="ignore", over="ignore")  # of a training that diverges
-def _by_features(
+def _score_by_features(
     observed: Observed, lexicon: Lexicon, threads: int, outputs: list[Array], learning: bool
 ) -> tuple[Array, list[Array | None]]:
-    """Go through the features of the states; ``outputs`` are the arrays of `Outputs`."""
+    """Score with the features of the states; ``outputs`` are the arrays of `Outputs`."""
     left, reached, _, _, emitting, words, word_bias, log_starts = outputs
-    spoken = words, word_bias, emitting, lexicon.offsets
-    emissions = hmm.class_softmax(*spoken)
+    emission_inputs = words, word_bias, emitting, lexicon.offsets
+    emissions = hmm.class_softmax(*emission_inputs)
     model = hmm.FeatureModel(left, reached, emissions, np.exp(log_starts))
     _, places, _, offsets = observed.sequences
     classed = hmm.Classed(lexicon.classes[lexicon.order[places]], places, offsets)
     passed = hmm.hmm_features(model, classed)
     if not learning:
         return passed.log_probs, []
-    found = hmm.hmm_features_backward(model, classed, passed)
-    emitted = hmm.class_softmax_backward(*spoken, emissions, found.emissions)
-    by_words = emitted.states, emitted.words, emitted.bias
-    return passed.log_probs, [found.left, found.reached, None, None, *by_words, found.starts]
+    counts = hmm.hmm_features_backward(model, classed, passed)
+    emitted = hmm.class_softmax_backward(*emission_inputs, emissions, counts.emissions)
+    word_gradients = emitted.states, emitted.words, emitted.bias
+    gradients = [counts.left, counts.reached, None, None, *word_gradients, counts.starts]
+    return passed.log_probs, gradients
 
 
-def _by_logarithms(
+def _score_by_logarithms(
     observed: Observed, threads: int, logarithms: list[_Floats], learning: bool
 ) -> tuple[Array, list[Array | None]]:
-    """Go through blocks, emissions and starts given as logarithms, arranged as `hmm_block` takes them."""
+    """Score with the logarithms of the blocks, emissions and starts that `hmm_block` takes."""
     blocks, emissions, starts = map(np.exp, logarithms)
     probabilities = blocks, emissions, starts, observed.sequences
     passed = hmm.hmm_block(*probabilities, threads)
@@ -424,7 +455,7 @@ def _by_logarithms(
 
 
 def _sum_at(like: Array, rows: _Ints, values: Array) -> Array:
-    """Return the sums, in the shape of ``like``, of the ``values`` of each row, always added in the same order."""
+    """Add ``values`` to the ``rows`` of zeros in the shape of ``like``, always in the same order."""
     table = library(like).zeros_like(like)
     if isinstance(table, np.ndarray):
         np.add.at(table, rows, values)
@@ -440,26 +471,31 @@ def _sum_at(like: Array, rows: _Ints, values: Array) -> Array:
 def fit_vlhmm(
     settings: VLHMMSettings, corpus: Corpus, valid: Corpus | None, fitting: FitRun
 ) -> tuple[Learned, History]:
-    """Return what was learned of a text, and the course of its training. Raises ConfigurationError, FittingError."""
+    """Fit a model to a text; return its parameters and the history. Raises ConfigurationError, FittingError."""
     settings = settings.plan(corpus.n_tokens, len(corpus.vocabulary), valid is not None)
     device = settings.find_device()
     ids, offsets = text_of(corpus)
     held_out = None if valid is None else text_of(valid)
     lexicon = find_classes(settings, corpus, ids)
-    batch = min(settings.batch_words, max(_FEW, len(ids) // _STEPS))
-    texts = (ids, offsets, batch), (*(held_out or (ids[:0], offsets[:1])), _EVALUATED)
-    pairs = (
-        min(size, len(pairs_of(text, cuts, lexicon, enough=size))) for text, cuts, size in texts
-    )
-    needed = settings.bytes_needed(len(lexicon.classes), *pairs)
-    devices.check_memory(needed, device, settings, LESS)
+    batch = min(settings.batch_words, max(_MIN_BATCH_WORDS, len(ids) // _MIN_STEPS_PER_EPOCH))
+    # a batch has no more pairs of classes than words
+    pairs, evaluated = min(batch, len(pairs_of(ids, offsets, lexicon, enough=batch))), 0
+    if held_out is not None:
+        evaluated = len(pairs_of(*held_out, lexicon, enough=_EVALUATION_WORDS))
+        evaluated = min(evaluated, _EVALUATION_WORDS)
+    needed = settings.bytes_needed(len(lexicon.classes), pairs, evaluated)
+    devices.check_memory(needed, device, settings, MEMORY_ADVICE)
     network = draw_network(settings, lexicon, corpus.type_counts, ids, offsets)
     trainer = Trainer(settings, network, lexicon, ids, offsets, held_out)
     source = BlockBatches(offsets, batch_size=batch, seed=settings.seed)
     rate = schedule_rate(
-        settings.learning_rate, settings.epochs, source, floor=_LEAST, warm_up=_WARM
+        settings.learning_rate,
+        settings.epochs,
+        source,
+        floor=_RATE_FLOOR,
+        warm_up=_WARM_UP_STEPS,
     )
-    with devices.out_of_memory(settings, LESS):
+    with devices.out_of_memory(settings, MEMORY_ADVICE):
         history = train(trainer, source, fitting, rate)
     return trainer.averaged.cpu().tables(lexicon), history
 
@@ -548,13 +584,13 @@ class Trainer(fitting.Trainer):
         return StepResult(-total.detach(), n, norm)
 
     def draw_states(self) -> torch.Tensor | None:
-        """Draw as many states of every class, again for each step (state dropout); None where all are kept."""
+        """Draw the states that a step keeps, (classes, k') on the device, or None for all (state dropout)."""
         k = self.settings.states_per_class
         kept = max(1, round(k * (1 - self.settings.state_dropout)))
         if kept == k:
             return None
         rng = np.random.default_rng([self.settings.seed, 3, self.steps])
-        # the places of the smallest of k random numbers are a random subset; sorted, they are read in order
+        # the places of the smallest of k random numbers are a random subset; sorted, for reads in order
         drawn = rng.random((self.settings.n_classes, k), np.float32)
         states = np.sort(np.argpartition(drawn, kept - 1, axis=1)[:, :kept], axis=1)
         return torch.from_numpy(states).to(self.device)
@@ -566,7 +602,8 @@ class Trainer(fitting.Trainer):
             return None
         ids, offsets = self.valid
         outputs, total = self.averaged(None), 0.0
-        borders = np.searchsorted(offsets, np.arange(0, len(ids) + _EVALUATED, _EVALUATED))
+        size = _EVALUATION_WORDS
+        borders = np.searchsorted(offsets, np.arange(0, len(ids) + size, size))
         borders = np.unique(np.minimum(borders, len(offsets) - 1))
         for first, last in pairwise(borders):
             chosen = sentences_at(ids, offsets, np.arange(first, last))

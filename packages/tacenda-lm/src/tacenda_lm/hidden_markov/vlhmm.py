@@ -1,6 +1,6 @@
 """`VLHMM`: hidden Markov language models with tens of thousands of states (Chiu and Rush 2020, 2021).
 
-`HiddenMarkov` holds what it has in common with the `HMM` of a few hundred states: everything but the fit.
+`HiddenMarkov` is the base that it shares with the `HMM` of a few hundred states: everything but the fit.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tacenda_lm.sequences import (
 from tacenda_lm.states import State, not_of_this_model, vector_of
 
 _Floats = npt.NDArray[np.float32]
-_START = -1  # instead of a class: nothing was read yet
-_ROWS = 64  # states of a class whose next words are computed side by side
-_LEAST = np.finfo(np.float32).tiny  # instead of probabilities that float32 cannot hold
+_START = -1  # the class in states before the first word
+_STATES_AT_ONCE = 64  # of a class, whose next words are predicted together
+_MIN_PROBABILITY = np.finfo(np.float32).tiny  # replaces probabilities that float32 cannot hold
 
 
 class Posterior(NamedTuple):
@@ -85,7 +85,7 @@ class HiddenMarkov(LanguageModel):
             state.check_begun()
             return self.start()
         joint = self._joint(state, word)
-        # where float32 has lost all states, any may be the one
+        # if all probabilities are too small for float32, every state is as likely
         total = joint.sum(dtype=np.float64)
         now = joint / np.float32(total) if total > 0 else np.full_like(joint, 1 / len(joint))
         return State((int(self.tables.lexicon.classes[word]), now.astype(np.float32).tobytes()))
@@ -112,10 +112,10 @@ class HiddenMarkov(LanguageModel):
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         ids = check_pairs(states, words, len(self.vocabulary))
-        found = np.empty(len(ids), np.float64)
+        probabilities = np.empty(len(ids), np.float64)
         for n, (state, word) in enumerate(zip(states, ids.tolist(), strict=True)):
-            found[n] = self._joint(state, word).sum(dtype=np.float64)
-        return np.log(np.maximum(found, _LEAST))
+            probabilities[n] = self._joint(state, word).sum(dtype=np.float64)
+        return np.log(np.maximum(probabilities, _MIN_PROBABILITY))
 
     def log_probs(self, states: Sequence[State]) -> _Floats:
         tables = self.tables
@@ -128,36 +128,36 @@ class HiddenMarkov(LanguageModel):
             if group == _START:
                 rows[own] = tables.words(np.ascontiguousarray(tables.starts[:, :, None]))
                 continue
-            for i in range(0, len(own), _ROWS):
-                some = own[i : i + _ROWS]
-                vectors = np.stack([parts[n][1] for n in some])
-                rows[some] = tables.words(tables.onward(group, vectors))
-        return np.log(np.maximum(rows, _LEAST))
+            for i in range(0, len(own), _STATES_AT_ONCE):
+                block = own[i : i + _STATES_AT_ONCE]
+                vectors = np.stack([parts[n][1] for n in block])
+                rows[block] = tables.words(tables.onward(group, vectors))
+        return np.log(np.maximum(rows, _MIN_PROBABILITY))
 
     # -- whole texts -------------------------------------------------------------------------------
 
     def score_corpus(self, ids: Integers, offsets: Integers) -> Float64:
-        found = np.empty(len(np.asarray(ids)), np.float64)
+        log_probs = np.empty(len(np.asarray(ids)), np.float64)
         for passed in self.tables.passes(*self._sentences(ids, offsets)):
-            found[passed.tokens] = passed.forward.log_probs
-        return found
+            log_probs[passed.tokens] = passed.forward.log_probs
+        return log_probs
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         words, cuts = self._sentences(ids, np.array([0, len(ids)]))
-        found = np.empty(len(words), np.float64)
+        log_probs = np.empty(len(words), np.float64)
         if not len(words):
             state.check_begun()
-            return found, State(state.value)
+            return log_probs, State(state.value)
         last = None
         for passed in self.tables.passes(words, cuts, self._reach(state, int(words[0]))):
-            found[passed.tokens] = passed.forward.log_probs
+            log_probs[passed.tokens] = passed.forward.log_probs
             last = passed.forward.states[-1]
         if words[-1] == self.vocabulary.boundary_id or last is None:
-            return found, self.start()
-        return found, State((int(self.tables.lexicon.classes[words[-1]]), last.tobytes()))
+            return log_probs, self.start()
+        return log_probs, State((int(self.tables.lexicon.classes[words[-1]]), last.tobytes()))
 
     def _sentences(self, ids: Integers, offsets: Integers) -> tuple[Ids, Offsets]:
-        """Return the ids, checked, and where sentences begin among them: sequences cut after every ``</s>``."""
+        """Return the checked ids, and the offsets of sentences: the sequences, cut after every ``</s>``."""
         words, cuts = check_sequences(ids, offsets, len(self.vocabulary))
         ends = np.flatnonzero(words == self.vocabulary.boundary_id) + 1
         return words, np.union1d(cuts, ends)
@@ -202,15 +202,16 @@ class HiddenMarkov(LanguageModel):
         """
         tables, k = self.tables, self.tables.k
         classes = tables.lexicon.classes[ids].astype(np.int64)
-        emitted = np.log(np.maximum(tables.emissions[tables.lexicon.places[ids]], _LEAST))
+        emissions = tables.emissions[tables.lexicon.places[ids]]
+        emitted = np.log(np.maximum(emissions, _MIN_PROBABILITY))
         came_from = np.empty((len(ids), k), np.int64)
         path = np.empty(len(ids), np.int64)
         if not len(ids):
             return path
-        best = np.log(np.maximum(tables.starts[classes[0]], _LEAST)) + emitted[0]
+        best = np.log(np.maximum(tables.starts[classes[0]], _MIN_PROBABILITY)) + emitted[0]
         for t in range(1, len(ids)):
             pool, slots = tables.store.get(classes[t - 1 : t], classes[t : t + 1])
-            scores = np.log(np.maximum(pool[slots[0]], _LEAST)) + best
+            scores = np.log(np.maximum(pool[slots[0]], _MIN_PROBABILITY)) + best
             came_from[t] = scores.argmax(axis=1)
             best = scores[np.arange(k), came_from[t]] + emitted[t]
         path[-1] = best.argmax()
@@ -231,7 +232,7 @@ class HiddenMarkov(LanguageModel):
         self.tables.check()
 
     def _shape(self) -> tuple[str, dict[str, Any]]:
-        """Return the kind of the transitions, and the sizes of dimensions that the settings say."""
+        """Return the kind of the transitions (see `KINDS`), and the sizes of dimensions that the settings determine."""
         raise NotImplementedError
 
 
@@ -257,7 +258,7 @@ class VLHMM(HiddenMarkov):
     @configured_by(VLHMMSettings)
     def __init__(self, settings: VLHMMSettings) -> None:
         super().__init__(settings)
-        settings.find_device()  # refuses one that is not there, before any work
+        settings.find_device()  # fails now, before any work, if there is no such device
 
     def _shape(self) -> tuple[str, dict[str, Any]]:
         settings, advanced = self.settings, self.settings.advanced

@@ -1,18 +1,17 @@
 """Word classes for block-sparse emissions, found by exchange or by agglomeration.
 
-``exchange`` maximises the likelihood of a class bigram model, p(w' | w) = p(c' | c) p(w' | c') (Kneser and Ney 1993;
+``exchange`` maximizes the likelihood of a class bigram model, p(w' | w) = p(c' | c) p(w' | c') (Kneser and Ney 1993;
 Martin, Liermann and Ney 1998; the criterion of Brown et al. 1992):
 
     F = sum_{c c'} g(N(c, c')) - sum_c g(N(c, .)) - sum_c g(N(., c)) + a constant,    g(n) = n log n;
 
-``predictive`` maximises that of p(c' | w) p(w' | c') (Uszkoreit and Brants 2008), which costs less with many classes.
+``predictive`` maximizes that of p(c' | w) p(w' | c') (Uszkoreit and Brants 2008), which costs less with many classes.
 Both start from classes of similar mass, dealt out by frequency, and move every word in turn to the class that is best
-for it, which never lowers F. ``brown`` merges words to classes instead, from the most frequent ones (see `brown`).
-Exchange that starts from Brown clusters finds a higher F, 0.004 to 0.013 nats a word on Penn Treebank, in whose classes
-a hidden Markov model is no better.
+for it, which never lowers F. ``brown`` instead merges words to classes, from the most frequent ones on (see `brown`).
+An exchange that starts from Brown clusters finds a higher F, by 0.004 to 0.013 nats per word on Penn Treebank, but a
+hidden Markov model with these classes is no better.
 
-In an exchange class 0 belongs to the end of a sentence and takes no other word. Import this module only where it is
-needed: it imports numba.
+In an exchange, class 0 has only the end of a sentence. Import this module only where it is needed: it imports numba.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from tacenda_lm.hidden_markov.settings import Method
 from tacenda_lm.sequences import Ids
 
 _FAST = {"contract", "reassoc"}
-_WORDS = 4096  # whose neighbors are in memory at a time
-_STILL = 1e-3  # of the words moved in a pass: what is left is not worth another
+_WORDS_AT_ONCE = 4096  # whose neighbors are in memory at a time
+_MIN_MOVED = 1e-3  # share of the words; if fewer move in a pass, it is the last
 
 
 def word_classes(
@@ -56,7 +55,7 @@ def word_classes(
     order = np.argsort(-counts, kind="stable")
     order = order[order != boundary]
     classes, M = np.zeros(n_types, np.int64), n_classes
-    # dealt out by frequency: all classes begin with about the same mass
+    # dealt out by frequency, so that all classes begin with about the same mass
     classes[order] = 1 + np.arange(len(order)) % (M - 1)
     # what never occurs has no neighbors to choose by; it stays where it was dealt to
     order = order[counts[order] > 0]
@@ -80,16 +79,16 @@ def word_classes(
         given = words, classes, sizes, (N, G, NT, GT), mass
     for _ in track(range(passes), "word classes", unit="pass"):
         moved = 0
-        for start in range(0, len(order), _WORDS):
-            moved += int(one_pass(order[start : start + _WORDS], *given))
+        for start in range(0, len(order), _WORDS_AT_ONCE):
+            moved += int(one_pass(order[start : start + _WORDS_AT_ONCE], *given))
             pairs.forget()
-        if moved <= _STILL * len(order):
+        if moved <= _MIN_MOVED * len(order):
             break
     return classes.astype(np.int32)
 
 
 def _merge(ids: Ids, n_types: int, n_classes: int, boundary: int) -> npt.NDArray[np.int32]:
-    """Return Brown clusters, none empty: words that do not occur fill what is left, or else join the rarest word."""
+    """Return Brown clusters, none empty: words that do not occur fill empty classes, or join the rarest word."""
     found = agglomerate(ids, n_types, n_classes - 1, boundary=boundary)
     classes = np.zeros(n_types, np.int32)
     classes[found.order] = 1 + found.classes()
@@ -106,12 +105,12 @@ def _entropy(n):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=_FAST)
-def _by_class(neighbors, counts, begin, end, word, classes, found):  # type: ignore[no-untyped-def]
-    """Count the neighbors of a word, itself left out, by their class."""
-    found[:] = 0
+def _count_by_class(neighbors, counts, begin, end, word, classes, sums):  # type: ignore[no-untyped-def]
+    """Count the neighbors of a word, except itself, by their class."""
+    sums[:] = 0
     for place in range(begin, end):
         if neighbors[place] != word:
-            found[classes[neighbors[place]]] += counts[place]
+            sums[classes[neighbors[place]]] += counts[place]
 
 
 @njit(fastmath=_FAST)
@@ -154,8 +153,9 @@ def _move(q, sign, left, right, own, count, pairs, mass):  # type: ignore[no-unt
 def _bigram_pass(order, words, classes, sizes, pairs, mass):  # type: ignore[no-untyped-def]
     """Make one pass over the words, and return how many moved.
 
-    ``before`` and ``after`` are neighbors as (borders, words, counts); N (M, M) counts pairs of classes, NT is its
-    transpose, G and GT are their terms n log n, ``mass`` (M,) the tokens of each class. All are kept up to date.
+    ``words`` are the `Neighbors` before and after each word, the counts of words next to themselves, and the counts of
+    words. ``pairs`` are N (M, M), the counts of pairs of classes, its terms n log n, and the transposes of both;
+    ``mass`` (M,) are the tokens of each class. ``pairs`` and ``mass`` are updated.
     """
     before, after, own, counts = words
     N, G, NT, GT = pairs
@@ -166,16 +166,20 @@ def _bigram_pass(order, words, classes, sizes, pairs, mass):  # type: ignore[no-
         home = classes[word]
         if sizes[home] == 1:
             continue
-        _by_class(before[1], before[2], before[0][word], before[0][word + 1], word, classes, left)
-        _by_class(after[1], after[2], after[0][word], after[0][word + 1], word, classes, right)
-        # without the word: what every class would gain by it
+        _count_by_class(
+            before[1], before[2], before[0][word], before[0][word + 1], word, classes, left
+        )
+        _count_by_class(
+            after[1], after[2], after[0][word], after[0][word + 1], word, classes, right
+        )
+        # take the word out, and score what every class would gain by it
         _move(home, -1.0, left, right, own[word], counts[word], pairs, mass)
         score[:] = 0
         _add_gains(left, N, G, score)
         _add_gains(right, NT, GT, score)
         best = home
         for q in range(M):
-            # the class's own cell was counted as if left and right stood in two
+            # left and right share the class's own cell, but were counted as if they were in two
             for near in (left[q], right[q]):
                 if near > 0:
                     score[q] -= _entropy(N[q, q] + near) - G[q, q]

@@ -69,19 +69,16 @@ class HLBLAdvanced(Settings):
 
     # these mattered only while fitting, or can be seen from the saved arrays
     retired: ClassVar = MappingProxyType(
-        dict.fromkeys(
-            [
-                "max_codes",
-                "max_depth",
-                "eight_bits",
-                "bootstrap_epochs",
-                "batch_pieces",
-                "piece_words",
-                "bootstrap_width",
-                "far_words",
-            ],
-            ...,
-        )
+        {
+            "max_codes": ...,
+            "max_depth": ...,
+            "eight_bits": ...,
+            "bootstrap_epochs": ...,
+            "batch_pieces": ...,
+            "piece_words": ...,
+            "bootstrap_width": ...,
+            "far_words": ...,
+        }
     )
 
     tail_rates: tuple[float, ...] = option(

@@ -30,6 +30,8 @@ from tacenda.kernels.trees import Codes
 from tacenda_lm.log_bilinear.trees import Rule, Tree
 
 _Ints = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
+_Odds = npt.NDArray[np.float64]
 # words, lengths of their paths, and the steps of all paths: 2 node, plus 1 for right
 _Leaves = tuple[_Ints, _Ints, _Ints]
 
@@ -153,7 +155,7 @@ class _TreeBuilder(NamedTuple):
         odds = self._compute_odds(members, borders)
         left, both = self._choose_sides(odds, members, (sizes > 2)[group], codes_of)
 
-        def count(side: npt.NDArray[np.bool_]) -> _Ints:
+        def count(side: _Bools) -> _Ints:
             return np.add.reduceat(side, borders[:-1], dtype=np.int64)
 
         # a group that would stay together on one side is split without overlap
@@ -170,7 +172,7 @@ class _TreeBuilder(NamedTuple):
         np.add.at(codes_of, members[both], 1)
         return _descend(level, group, left | both, ~left | both, n_nodes)
 
-    def _compute_odds(self, members: _Ints, borders: _Ints) -> npt.NDArray[np.float64]:
+    def _compute_odds(self, members: _Ints, borders: _Ints) -> _Odds:
         """Return the log odds of the left component of each group's mixture, (members,); random ones for "random"."""
         n = len(members)
         if self.rule == "random":
@@ -181,12 +183,8 @@ class _TreeBuilder(NamedTuple):
         return odds
 
     def _choose_sides(
-        self,
-        odds: npt.NDArray[np.float64],
-        members: _Ints,
-        may_overlap: npt.NDArray[np.bool_],
-        codes_of: _Ints,
-    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        self, odds: _Odds, members: _Ints, may_overlap: _Bools, codes_of: _Ints
+    ) -> tuple[_Bools, _Bools]:
         """Return which members go left and which to both sides, by the rule alone, (members,)."""
         n = len(members)
         # beyond 500 p is 0 or 1 in float64, and exp would overflow
@@ -203,9 +201,7 @@ class _TreeBuilder(NamedTuple):
             left = np.where(both, left, self.rng.random(n) < p)
         return left, both
 
-    def _find_upper_half(
-        self, odds: npt.NDArray[np.float64], group: _Ints, borders: _Ints
-    ) -> npt.NDArray[np.bool_]:
+    def _find_upper_half(self, odds: _Odds, group: _Ints, borders: _Ints) -> _Bools:
         """Return which members are in the half of their group with the larger odds, ties at random, (members,)."""
         # not by p, which is 1 for many whose odds differ
         order = np.lexsort((self.rng.random(len(odds)), -odds, group))
@@ -215,13 +211,7 @@ class _TreeBuilder(NamedTuple):
         return np.asarray(rank < (sizes // 2)[group])
 
 
-def _descend(
-    level: _Level,
-    group: _Ints,
-    left: npt.NDArray[np.bool_],
-    right: npt.NDArray[np.bool_],
-    n_nodes: int,
-) -> _Level:
+def _descend(level: _Level, group: _Ints, left: _Bools, right: _Bools, n_nodes: int) -> _Level:
     """Return the level below: the members of every group that go left, then those that go right."""
     places = np.concatenate([np.flatnonzero(left), np.flatnonzero(right)])
     child = 2 * group[places] + np.repeat([0, 1], [left.sum(), right.sum()])

@@ -18,30 +18,14 @@ _Counts = npt.NDArray[np.integer[Any]]
 
 
 class Statistics(NamedTuple):
-    """The columns of Table 4.3 of the thesis; a step is one turn at a node on the way from the root to a leaf.
+    """The columns of Table 4.3 of the thesis; a step is one turn at a node on the way from the root to a leaf."""
 
-    Attributes
-    ----------
-    mean_code_length
-        Steps of a word's codes on average, averaged over words.
-    weighted_code_length
-        The same, averaged over words weighted by their counts.
-    codes_per_word
-        Codes of a word, averaged over words.
-    steps_per_token
-        Steps of all codes of a word together, averaged over words weighted by their counts: the cost of a prediction.
-    n_nodes
-        Inner nodes of the tree.
-    depth
-        Steps of the longest code.
-    """
-
-    mean_code_length: float
-    weighted_code_length: float
-    codes_per_word: float
-    steps_per_token: float
-    n_nodes: int
-    depth: int
+    mean_code_length: float  # steps: the mean over a word's codes, averaged over words
+    weighted_code_length: float  # steps: the same, with words weighted by their counts
+    codes_per_word: float  # codes, averaged over words
+    steps_per_token: float  # steps of all codes of a word, with words weighted by their counts
+    n_nodes: int  # inner nodes
+    depth: int  # steps of the longest code
 
 
 class Tree:

@@ -3,13 +3,13 @@
     p(w | h) = (c(h w) - D(c(h w))) / sum_v c(h v) + gamma(h) p(w | h')
 
 (Chen and Goodman, *An Empirical Study of Smoothing Techniques for Language Modeling*, 1998; estimated as lmplz
-does: Heafield et al., ACL 2013.) Fitting sorts the n-grams of the text within a given memory, on disk where they are
-more (``counting``, ``smoothing``), and packs them into a `Table` (``packing``), in which compiled code finds them again
+does: Heafield et al., ACL 2013.) Fitting sorts the n-grams of the text within a memory budget, on disk if necessary
+(``counting``, ``smoothing``), and packs them into a `Table` (``packing``), in which compiled code finds them again
 (``lookup``, ``words``):
 
     p(w | h) = p_table(w | h) where h w is listed, else backoff(h) p(w | h')
 
-A saved table is mapped, not read, so nothing of it has been checked before it is used. numba is imported when a model
+A large saved table is mapped and not read, so it has not been checked before it is used. numba is imported when a model
 is fitted or scores many words; the first lines of a process are scored without it (``plain``).
 """
 
@@ -22,7 +22,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -53,19 +53,18 @@ from tacenda_lm.unknown_words import UnknownWords
 
 if TYPE_CHECKING:
     from tacenda.fitting import FitRun
-    from tacenda_lm.ngram.counting import Scratch
+    from tacenda_lm.ngram.spooling import Scratch
     from tacenda_lm.ngram.words import WordTable
 
 
 _LN10 = math.log(10)
 _MARKS = frozenset((START, BOUNDARY))
-_NEVER = -1e3  # log10 of a probability that is saved as that of what never happens
-_LONG = 1 << 16  # characters: longer lines are measured in blocks
-_LETTERS = 6  # of a word and its space
-_USUAL_WORDS = 20  # of a line
-_COARSE = 1.0  # a log-probability above 0 by more than the rounding of few bits
-# a vocabulary of so many is read when the model is opened, as a small table is
-_FEW_WORDS = 1 << 12
+_MIN_START_LOG10 = -1e3  # a smaller log-probability of <s> is saved as -inf
+_MAX_LINE_LENGTH = 1 << 16  # characters: longer lines are measured in blocks
+# to estimate how many words strings have: characters of a word and its space, words of a line
+_CHARACTERS_PER_WORD, _WORDS_PER_LINE = 6, 20
+_ABOVE_ONE_COARSE = 1.0  # in tables of few bits, log-probabilities above 0 by more than this are not due to rounding
+_MAX_WORDS_TO_READ = 1 << 12  # a vocabulary of more words is not read when the model is opened
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,15 +113,27 @@ class KneserNeySettings(Settings):
     )
 
 
-class _WordsWhenNeeded(Vocabulary):
-    """Opens a large vocabulary without reading its words, as a large table is opened."""
+class _LazyVocabulary(Vocabulary):
+    """A vocabulary of a saved model; the words of a large one are read when they are needed."""
 
     @classmethod
     def from_arrays(
         cls, config: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], **more: Any
     ) -> Any:
-        is_small = np.size(arrays.get("vocabulary.counts", 0)) <= _FEW_WORDS
+        is_small = np.size(arrays.get("vocabulary.counts", 0)) <= _MAX_WORDS_TO_READ
         return Vocabulary.from_arrays(config, arrays, at_once=is_small)
+
+
+class _StringScorer(NamedTuple):
+    """Everything that strings are scored with, for one table, tokenizer and module of look-ups."""
+
+    table: Table
+    tokenizer: Any
+    module: str
+    words: WordTable
+    score_line: Callable[..., tuple[float, bool]]
+    measure_line: Callable[..., tuple[float, float, float, int, int]] | None
+    arguments: tuple[Any, ...]  # the first ones of both functions
 
 
 class KneserNey(LanguageModel):
@@ -142,16 +153,15 @@ class KneserNey(LanguageModel):
     name: ClassVar[str] = "kneser_ney"
     distribution: ClassVar[str] = "tacenda-lm"
     settings: KneserNeySettings
-    indexes = MappingProxyType({"vocabulary": _WordsWhenNeeded})
+    indexes = MappingProxyType({"vocabulary": _LazyVocabulary})
     learned_class = Table
     mapped_arrays = frozenset({"ngrams.data"})
     is_normalized = True
     """False for a model read from an ARPA file whose distributions do not all sum to one, and for one of few bits."""
 
-    _begun: tuple[tuple[int, ...], Table, npt.NDArray[np.int64]] | None = None  # the first state
-    # what strings are scored with, for one table, tokenizer and module of look-ups: their words, two functions and the
-    # first arguments of these, or nothing where more is to be done with words than to look them up
-    _prepared: tuple[Table, Any, str, tuple[WordTable, Any, Any] | None] | None = None
+    # the words of the first state, the table, and the places of the words in it
+    _begun: tuple[tuple[int, ...], Table, npt.NDArray[np.int64]] | None = None
+    _scorer: _StringScorer | None = None
 
     @configured_by(KneserNeySettings)
     def __init__(self, settings: KneserNeySettings) -> None:
@@ -160,12 +170,12 @@ class KneserNey(LanguageModel):
     @property
     def table(self) -> Table:
         """The stored n-grams. Raises NotFittedError."""
-        found: Table = self._learned(self.learned)
-        return found
+        table: Table = self._learned(self.learned)
+        return table
 
     @property
     def order(self) -> int:
-        """N, the number of words that an n-gram spans."""
+        """N, the number of words in the longest n-grams."""
         return self.settings.order if self.learned is None else self.table.order
 
     # -- fitting -----------------------------------------------------------------------------------
@@ -183,8 +193,8 @@ class KneserNey(LanguageModel):
 
         def blocks(scratch: Scratch) -> Iterator[npt.NDArray[np.uint64]]:
             size = scratch.rows_of_block(self.settings.order)
-            for each in rows:
-                yield from (np.array(each[i : i + size]) for i in range(0, len(each), size))
+            for part in rows:
+                yield from (np.array(part[i : i + size]) for i in range(0, len(part), size))
 
         with self._recording(corpus, valid, marks):
             self._estimate(corpus.vocabulary, blocks)
@@ -193,33 +203,26 @@ class KneserNey(LanguageModel):
     def _estimate(
         self, vocabulary: Vocabulary, count: Callable[[Scratch], Iterable[npt.NDArray[np.uint64]]]
     ) -> None:
-        """Fit the model to the `count_sorted_rows` that ``count`` finds within the memory that the settings allow."""
-        from tacenda_lm.ngram.counting import Scratch, count_by_order, default_budget
+        """Fit the model to the rows of ``count``, as `count_sorted_rows` yields them, within the memory limit."""
+        from tacenda_lm.ngram.counting import count_by_order
         from tacenda_lm.ngram.packing import TableWriter
-        from tacenda_lm.ngram.smoothing import CUTOFF, FALLBACK, estimate
+        from tacenda_lm.ngram.smoothing import estimate
+        from tacenda_lm.ngram.spooling import Scratch, default_budget
 
         settings = self.settings
         budget = default_budget() if settings.memory_gb is None else int(settings.memory_gb * 1e9)
         with closing(Scratch(budget)) as scratch:
             counted = count_by_order(count(scratch), len(vocabulary), settings.order, scratch)
             writer = TableWriter(settings.order, len(vocabulary), scratch)
-            found = estimate(counted, settings.smoothing, settings.min_count, scratch, writer)
-        # where the text is too small or too odd to give the discounts, lmplz stops
-        if orders := [str(n) for n, given in enumerate(found.from_text, 1) if not given]:
-            used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
-            if settings.smoothing == "good_turing":
-                used = f"the discounts of a cutoff below {CUTOFF} or, if there are none, half a count are used"
-            warn(
-                f"the text does not give the discounts of order {', '.join(orders)} (it is too small, or sentences "
-                f"repeat in it): {used}"
-            )
+            result = estimate(counted, settings.smoothing, settings.min_count, scratch, writer)
+        _warn_about_discounts(result.from_text, settings.smoothing)
         table = _make_smaller(writer.finish(), settings)
         self.is_normalized = settings.bits is None
         self._vocabulary, self.learned = vocabulary, table
         self.fitted_on = {
             "n_grams": table.sizes,
-            "discounts": [each.tolist() for each in found.discounts],
-            "discounts_from_text": found.from_text,
+            "discounts": [discounts.tolist() for discounts in result.discounts],
+            "discounts_from_text": result.from_text,
         }
 
     def smaller(self, *, prune: float = 0.0, bits: int | None = None) -> Self:
@@ -239,7 +242,7 @@ class KneserNey(LanguageModel):
         """
         if self.table.is_coarse:
             raise ConfigurationError(
-                "the numbers of this model are already rounded to a few bits: make the smaller model from the exact one"
+                "the numbers of this model are already rounded to a few bits: call smaller() on the exact model"
             )
         settings = replace(self.settings, prune=prune, bits=bits)
         model = type(self).from_settings(settings)
@@ -270,9 +273,8 @@ class KneserNey(LanguageModel):
 
         vocabulary, table, sums, notes = read_arpa(path)
         if sums.above_one is not None:
-            context, word = (
-                " ".join(vocabulary.decode(ids)) for ids in (sums.above_one[0], [sums.above_one[1]])
-            )
+            context_ids, word_id = sums.above_one
+            context, word = " ".join(vocabulary.decode(context_ids)), vocabulary.words[word_id]
             raise DataError(
                 f"{path}: back-offs give {word!r} after {context!r} a probability above one; correct the file"
             )
@@ -306,20 +308,20 @@ class KneserNey(LanguageModel):
         DataError
             The format cannot hold a word, the name asks for another compression, or the path cannot be written.
         """
-        from tacenda_lm.ngram.arpa import write_arpa
+        from tacenda_lm.ngram.arpa_writing import write_arpa
 
         write_arpa(path, self.vocabulary, self.table, self.start_log_prob)
 
     # -- saved -------------------------------------------------------------------------------------
 
     def config_dict(self) -> dict[str, Any]:
-        """Return the settings, the vocabulary's, and what an ARPA file may say otherwise, as JSON values."""
+        """Return the settings, those of the vocabulary, and what an ARPA file may have changed, as JSON values."""
         start = self.start_log_prob
-        own = {
+        return {
+            **super().config_dict(),
             "is_normalized": self.is_normalized,
-            "start_log_prob": start if start > _NEVER else "-inf",  # JSON has no infinity
+            "start_log_prob": start if start > _MIN_START_LOG10 else "-inf",  # JSON has no infinity
         }
-        return {**super().config_dict(), **own}
 
     def _read_arrays(self, config: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         self.is_normalized = config.get("is_normalized", True)
@@ -328,7 +330,7 @@ class KneserNey(LanguageModel):
         start = config.get("start_log_prob", self.start_log_prob)
         start = -math.inf if start == "-inf" else start
         is_number = isinstance(start, int | float) and not isinstance(start, bool)
-        if not is_number or not (start == -math.inf or _NEVER < start <= 0):
+        if not is_number or not (start == -math.inf or _MIN_START_LOG10 < start <= 0):
             raise ArtifactError(
                 f'start_log_prob is {start!r:.80}, not a logarithm from -1000 to 0, or "-inf"'
             )
@@ -350,15 +352,15 @@ class KneserNey(LanguageModel):
         return self._state_of((*state.parts(), int(word)))
 
     def BeginSentenceWrite(self, state: State) -> None:  # noqa: N802
-        """As `LanguageModel.BeginSentenceWrite`; the place of ``<s>`` is looked up once."""
-        begun = self._begun
-        if begun is None or begun[1] is not self.learned:
-            words = self.start().parts()
-            begun = self._begun = words, self.table, self._find_endings(words)
-        state.value, state.hint = begun[0], (*begun[:2], begun[2].copy())
+        """Do the same as `LanguageModel.BeginSentenceWrite`; the place of ``<s>`` is looked up only once."""
+        if self._begun is None or self._begun[1] is not self.learned:
+            first = self.start().parts()
+            self._begun = first, self.table, self._find_endings(first)
+        words, table, places = self._begun
+        state.value, state.hint = words, (words, table, places.copy())
 
     def BaseScore(self, in_state: State, word: str, out_state: State) -> float:  # noqa: N802
-        """As `LanguageModel.BaseScore`; the places of the context in the table are kept with the state."""
+        """Do the same as `LanguageModel.BaseScore`; the state remembers the places of the context in the table."""
         if word in _MARKS:
             return super().BaseScore(in_state, word, out_state)
         return self._step(in_state, word, out_state)[0] / _LN10
@@ -371,7 +373,7 @@ class KneserNey(LanguageModel):
         return FullScore(score / _LN10, length, is_oov)
 
     def _step(self, state: State, word: str, after: State) -> tuple[float, int]:
-        """The natural log-probability and the n-gram length of a word; write the state after it."""
+        """Return the natural log-probability and the n-gram length of a word; write the state after it."""
         vocabulary, table = self._vocabulary, self.learned
         if vocabulary is None or table is None:
             vocabulary, table = self.vocabulary, self.table
@@ -379,46 +381,45 @@ class KneserNey(LanguageModel):
         hint, spare = state.hint, after.hint
         if hint is None or hint[0] is not value or hint[1] is not table:
             hint = value, table, self._find_endings(state.parts())
-        # no two states have one array, so that of the state that is written to can be used again
-        own = spare is not None and spare[1] is table and after is not state
-        found = spare[2] if own else np.empty(len(hint[2]), np.int64)
+        # no two states share an array, so that of the state that is written to can be reused
+        is_reusable = spare is not None and spare[1] is table and after is not state
+        places = spare[2] if is_reusable else np.empty(len(hint[2]), np.int64)
         after.hint = None
         number = vocabulary.id_of(word)
-        score, length, kept = lookups(1).step(*table.arguments, hint[2], number, found)
+        score, length, n_kept = lookups(1).step(*table.arguments, hint[2], number, places)
         if not score <= 0:
             score = float(self._check_scores(np.array([score]))[0])
-        after.value = words = (*value, number)[-kept:] if kept else ()
-        after.hint = words, table, found
+        after.value = words = (*value, number)[-n_kept:] if n_kept else ()
+        after.hint = words, table, places
         return score, length
 
     def _find_endings(self, words: tuple[int, ...]) -> npt.NDArray[np.int64]:
-        """The listed endings of a context as ``lookup.step`` has them."""
-        found = np.zeros(self.table.order + 1, np.int64)
-        context = np.array(words[-len(found) :], np.int64)
-        found[-1] = lookups(len(context)).resolve(*self.table.arguments, context, found)
-        return found
+        """Return the places of the listed endings of a context and their number, as ``lookup.step`` takes them."""
+        places = np.zeros(self.table.order + 1, np.int64)
+        context = np.array(words[-len(places) :], np.int64)
+        places[-1] = lookups(len(context)).resolve(*self.table.arguments, context, places)
+        return places
 
     def _check_scores(self, scores: Float64) -> Float64:
-        """Return log-probabilities, none above zero in a table of few bits.
+        """Return log-probabilities; in a table of few bits, those above zero become zero.
 
-        Raises ArtifactError if one is no log-probability: nothing else has checked a mapped table.
+        Raises ArtifactError if one is no log-probability: a mapped table was not checked before.
         """
         is_coarse = self.table.is_coarse
-        if not (scores <= (_COARSE if is_coarse else ABOVE_ONE)).all():
+        if not (scores <= (_ABOVE_ONE_COARSE if is_coarse else ABOVE_ONE)).all():
             raise ArtifactError(
-                "a word has an impossible probability: the table of this model is damaged; fit it again, or copy it "
-                "again"
+                "a word has an impossible probability: the table of this model is damaged; fit or copy the model again"
             )
         return np.minimum(scores, 0.0) if is_coarse else scores
 
     def _state_of(self, words: tuple[int, ...]) -> State:
-        """Return the state after these words: the last ones that an n-gram of the table continues."""
+        """Return the state after these words: the last ones that can change later scores."""
         places = self._find_endings(words)
         n = lookups(1).n_that_matter(*self.table.arguments, places, places[-1])
         return State(words[len(words) - n :])
 
     def _contexts(self, states: Sequence[State]) -> tuple[npt.NDArray[np.int64], ...]:
-        """The words of states (states, order - 1), flush right, and how many there are of each (states,)."""
+        """Return the words of states (states, order - 1), right-aligned, and the number of words of each (states,)."""
         rows = np.zeros((len(states), max(self.table.order - 1, 1)), np.int64)
         lengths = np.zeros(len(states), np.int64)
         for i, state in enumerate(states):
@@ -428,41 +429,39 @@ class KneserNey(LanguageModel):
         return rows, lengths
 
     def log_probs(self, states: Sequence[State]) -> Float64:
-        found = np.empty((len(states), self.table.n_types), np.float64)
-        lookups().conditionals(*self.table.arguments, *self._contexts(states), found)
-        return self._check_scores(found)
+        scores = np.empty((len(states), self.table.n_types), np.float64)
+        lookups().conditionals(*self.table.arguments, *self._contexts(states), scores)
+        return self._check_scores(scores)
 
     def log_prob(self, states: Sequence[State], words: Integers | Sequence[int]) -> Float64:
         ids = check_pairs(states, words, self.table.n_types)
-        found = np.empty(len(ids), np.float64)
-        lookups().pair_scores(*self.table.arguments, *self._contexts(states), ids, found)
-        return self._check_scores(found)
+        scores = np.empty(len(ids), np.float64)
+        lookups().pair_scores(*self.table.arguments, *self._contexts(states), ids, scores)
+        return self._check_scores(scores)
 
     # -- strings -----------------------------------------------------------------------------------
 
     def score(self, sentence: Sentence, bos: bool = True, eos: bool = True) -> float:
-        """As `LanguageModel.score`; a string is split, looked up and scored at once."""
-        prepared = self._strings(1 + len(sentence) // _LETTERS)
-        if prepared is not None and isinstance(sentence, str) and sentence:
+        """Do the same as `LanguageModel.score`; a string is split, looked up and scored in one pass."""
+        scorer = self._prepare_scorer(1 + len(sentence) // _CHARACTERS_PER_WORD)
+        if scorer is not None and isinstance(sentence, str) and sentence:
             text = np.frombuffer(sentence.encode("utf-8", "surrogatepass"), np.uint8)
-            _, (score_line, _), arguments = prepared
-            total, found = score_line(*arguments, text, bos, eos)
-            if found:
+            total, is_scored = scorer.score_line(*scorer.arguments, text, bos, eos)
+            if is_scored:
                 if not total <= 0:
                     total = self._check_scores(np.array([total]))[0]
                 return float(total) / _LN10
         return super().score(sentence, bos, eos)
 
     def _measure_line(self, line: str) -> Perplexity | None:
-        prepared = self._strings(1 + len(line) // _LETTERS)
-        if prepared is None or not 0 < len(line) <= _LONG or line[0] == "\ufeff":
+        scorer = self._prepare_scorer(1 + len(line) // _CHARACTERS_PER_WORD)
+        if scorer is None or scorer.measure_line is None:
             return None
-        _, (_, measure_line), arguments = prepared
-        if measure_line is None:
+        if not 0 < len(line) <= _MAX_LINE_LENGTH or line[0] == "\ufeff":
             return None
         text = np.frombuffer(line.encode("utf-8", "surrogatepass"), np.uint8)
-        total, end, unknown, n_words, n_oov = measure_line(*arguments, text)
-        # a blank line, one with marks, or a damaged table: the slower way decides
+        total, end, unknown, n_words, n_oov = scorer.measure_line(*scorer.arguments, text)
+        # blank lines, lines with special tokens and damaged tables are left to the slower way
         if n_words < 1 or not total <= 0:
             return None
 
@@ -483,29 +482,38 @@ class KneserNey(LanguageModel):
         )
 
     def _score_strings(self, sentences: Text, eos: bool) -> tuple[Float64, Offsets] | None:
-        prepared = self._strings(
-            _USUAL_WORDS * len(sentences) if isinstance(sentences, list) else 0
-        )
-        lines = None if prepared is None else prepared[0].encode(sentences, eos)
-        if prepared is None or lines is None:
+        n_words = _WORDS_PER_LINE * len(sentences) if isinstance(sentences, list) else 0
+        scorer = self._prepare_scorer(n_words)
+        if scorer is None:
             return None
-        boundary = prepared[0].words[3]  # that of the vocabulary may not be unpacked yet
-        return self._sequences(*lines, [boundary])[0], lines[1]
+        lines = scorer.words.encode(sentences, eos)
+        if lines is None:
+            return None
+        ids, offsets = lines
+        boundary = scorer.words.words[3]  # the vocabulary may not have read its own yet
+        return self._sequences(ids, offsets, [boundary])[0], offsets
 
-    def _strings(self, n_words: int) -> tuple[WordTable, Any, Any] | None:
-        """Return what strings are scored with, some ``n_words`` now."""
-        prepared, tokenizer = self._prepared, self.fitted_on.get("tokenizer")
-        look_up = lookups(n_words, strings=True)
-        if prepared is None or prepared[:3] != (self.learned, tokenizer, look_up.__name__):
-            vocabulary, found = self.vocabulary, None
-            if vocabulary.oov == "single" and not any(vars(vocabulary.normalization).values()):
-                words = look_up.WordTable(vocabulary, tokenizer == ASCII_WHITESPACE)
-                # sums of rounded numbers can be above zero word by word
-                measure_line = None if self.table.is_coarse else look_up.measure_line
-                both = look_up.score_line, measure_line
-                found = words, both, (words.words, *self.table.arguments)
-            prepared = self._prepared = self.table, tokenizer, look_up.__name__, found
-        return prepared[3]
+    def _prepare_scorer(self, n_words: int) -> _StringScorer | None:
+        """Return the scorer for strings of some ``n_words``; None if words are changed before they are looked up."""
+        scorer, tokenizer = self._scorer, self.fitted_on.get("tokenizer")
+        module = lookups(n_words, strings=True)
+        if scorer is not None and scorer[:3] == (self.learned, tokenizer, module.__name__):
+            return scorer
+        vocabulary, table = self.vocabulary, self.table
+        if vocabulary.oov != "single" or any(vars(vocabulary.normalization).values()):
+            return None
+        words = module.WordTable(vocabulary, tokenizer == ASCII_WHITESPACE)
+        self._scorer = _StringScorer(
+            table,
+            tokenizer,
+            module.__name__,
+            words,
+            module.score_line,
+            # the log-probability of a word can be above zero where numbers are rounded
+            None if table.is_coarse else module.measure_line,
+            (words.words, *table.arguments),
+        )
+        return self._scorer
 
     # -- whole texts -------------------------------------------------------------------------------
 
@@ -526,8 +534,8 @@ class KneserNey(LanguageModel):
 
     def _word_score(self, state: State, word: int) -> tuple[float, int]:
         ids, offsets = np.array([word], np.int32), np.array([0, 1])
-        found, matched = self._sequences(ids, offsets, state.parts())
-        return float(found[0]), int(matched[0])
+        scores, matched = self._sequences(ids, offsets, state.parts())
+        return float(scores[0]), int(matched[0])
 
     def score_from(self, state: State, ids: Integers) -> tuple[Float64, State]:
         ids = check_ids(ids, self.table.n_types)
@@ -538,22 +546,40 @@ class KneserNey(LanguageModel):
     def _sequences(
         self, ids: Ids, offsets: Offsets, before: Sequence[int]
     ) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """Log-probabilities and n-gram lengths of sequences that all follow the words ``before``."""
-        found, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
+        """Return log-probabilities and n-gram lengths of sequences that all follow the words ``before``."""
+        scores, matched = np.empty(len(ids), np.float64), np.empty(len(ids), np.int64)
         context = np.array(before, np.int64)
         bad = lookups(len(ids)).sequence_scores(
-            *self.table.arguments, ids, offsets, context, found, matched
+            *self.table.arguments, ids, offsets, context, scores, matched
         )
         if bad >= 0:
             check_word(int(ids[bad]), self.table.n_types, f" (at place {bad})")
-        return self._check_scores(found), matched
+        return self._check_scores(scores), matched
+
+
+def _warn_about_discounts(from_text: list[bool], smoothing: str) -> None:
+    """Warn about orders whose discounts do not come from the text, where lmplz would stop."""
+    from tacenda_lm.ngram.smoothing import CUTOFF, FALLBACK
+
+    orders = [str(n) for n, given in enumerate(from_text, 1) if not given]
+    if not orders:
+        return
+    used = f"{', '.join(map(str, FALLBACK))} are used, as with lmplz --discount_fallback"
+    if smoothing == "good_turing":
+        used = (
+            f"the discounts of a cutoff below {CUTOFF} or, if there are none, half a count are used"
+        )
+    warn(
+        f"the text does not give the discounts of order {', '.join(orders)} (it is too small, or sentences repeat in "
+        f"it): {used}"
+    )
 
 
 def _make_smaller(table: Table, settings: KneserNeySettings) -> Table:
     """Prune the table and round its numbers, as the settings say."""
     if not settings.prune and settings.bits is None:
         return table
-    from tacenda_lm.ngram.packing import prune, quantize
+    from tacenda_lm.ngram.compression import prune, quantize
 
     if settings.prune:
         table = prune(table, settings.prune)

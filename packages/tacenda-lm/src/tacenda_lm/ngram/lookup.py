@@ -1,14 +1,14 @@
 """Compiled look-ups in an n-gram table: the longest n-gram that is listed, and the back-offs on the way to it.
 
     log p(w | h) = log_prob[h w]                     if h w is listed
-                 = backoff[h] + log p(w | h')        otherwise, with backoff 0 for an h that is not
+                 = backoff[h] + log p(w | h')        otherwise, with backoff 0 for an h that is not listed
 
-The context is kept as the places of its listed endings, shortest first; the place of an n-gram is
-its number in its order. One word costs a binary search among the words listed after each ending, and the places found
-are the next context.
+A context is represented by the places of its listed endings, shortest first; the place of an n-gram is its number in
+its order. One word costs a binary search among the words listed after each ending, and the places found are the next
+context. An n-gram of n + 1 words has order n here, as orders are rows of ``shape``.
 
 ``data`` and ``shape`` belong to a ``Table``, which describes the records. The table may be a file that nobody has
-checked: a place that is read from it is held to the bounds of what it points into before it is used.
+checked: every place that is read from it is clipped to the bounds of what it points into before it is used.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
@@ -39,14 +39,14 @@ _ONE, _SIX, _LAST = np.uint64(1), np.uint64(6), np.uint64(63)
 _LOW = np.uint64(0xFFFFFFFF)
 _SIGN = np.uint64(0x80000000)
 _FLAG = np.uint64(1 << 63)
-_AT_ONCE = 512  # words whose n-grams are looked up together
-_AHEAD = 8  # contexts of a check whose memory is asked for beforehand
+_WORDS_AT_ONCE = 512  # looked up together
+_CONTEXTS_AHEAD = 8  # whose memory `check_distributions` prefetches
 NOT_SORTED = -2
 
 
 @njit(inline=True)
 def bits(data, at, width):
-    """Return ``width`` bits, fewer than 64, from the bit ``at``; they may be in two words."""
+    """Return ``width`` bits, fewer than 64, from the bit ``at`` on; they may be in two words."""
     word, shift = np.uint64(at) >> _SIX, np.uint64(at) & _LAST
     # two shifts to the left: one by 64, where the field begins with a word, would not be defined
     both = data[word] >> shift | data[word + _ONE] << _ONE << (_LAST - shift)
@@ -55,14 +55,14 @@ def bits(data, at, width):
 
 @njit(inline=True)
 def value(data, at, code):
-    """Return float32 number ``code`` of those that begin at a word."""
+    """Return the float32 with the number ``code`` among those that begin at the word ``at``."""
     word = data[np.uint64(at) + (code >> _ONE)] >> (code & _ONE) * np.uint64(32)
     return np.uint32(word & _LOW).view(np.float32)
 
 
 @njit(inline=True)
 def log_prob(data, shape, n, place):
-    """Log-probability of an n-gram of n + 1 words."""
+    """Return the log-probability of an n-gram of n + 1 words."""
     at = shape[n, RECORDS] + place * shape[n, WIDTH] + shape[n, WORD]
     code = bits(data, at, shape[n, PROB])
     if shape[n, PROB] == 31:
@@ -72,7 +72,7 @@ def log_prob(data, shape, n, place):
 
 @njit(inline=True)
 def backoff(data, shape, n, place):
-    """Back-off of an n-gram of n + 1 words, which is not of the highest order."""
+    """Return the back-off of an n-gram of n + 1 words, which must not be of the highest order."""
     at = shape[n, RECORDS] + place * shape[n, WIDTH] + shape[n, WORD] + shape[n, PROB]
     code = bits(data, at, shape[n, BACKOFF])
     if shape[n, BACKOFF] == 32:
@@ -84,7 +84,7 @@ def backoff(data, shape, n, place):
 
 @njit
 def word_of(data, shape, n, place):
-    """The last word of an n-gram of n + 1 words; below the number of types only if the table is sound."""
+    """Return the last word of an n-gram of n + 1 words; in a damaged table it may be no type."""
     if n == 0:
         return np.int64(place)
     return np.int64(bits(data, shape[n, RECORDS] + place * shape[n, WIDTH], shape[n, WORD]))
@@ -92,39 +92,39 @@ def word_of(data, shape, n, place):
 
 @njit(inline=True)
 def first_after(data, shape, n, place):
-    """Where those n-grams begin that continue one of n + 1 words, which is not of the highest order."""
+    """Return the place where the n-grams begin that continue one of n + 1 words, not of the highest order."""
     head = data[np.uint64(shape[n, BLOCKS] + (place >> 6))]
     limit = shape[n + 1, SIZE]
     if head & _FLAG:
         number = head ^ _FLAG
         if number >= np.uint64(shape[n, LISTS]):
             return limit
-        found = data[np.uint64(shape[n, FAR]) + (number << _SIX) + (np.uint64(place) & _LAST)]
+        first = data[np.uint64(shape[n, FAR]) + (number << _SIX) + (np.uint64(place) & _LAST)]
     else:
-        # the place is the last field of a record, so it ends where the next record begins
+        # the near place is the last field of a record, so it ends where the next record begins
         width = shape[n, WIDTH]
-        found = head + bits(
+        first = head + bits(
             data, shape[n, RECORDS] + (place + 1) * width - shape[n, NEAR], shape[n, NEAR]
         )
-    return np.int64(min(found, np.uint64(limit)))
+    return np.int64(min(first, np.uint64(limit)))
 
 
 @njit(inline=True)
 def range_after(data, shape, n, place, w):
-    """Where the word w can be among those after an n-gram of n + 1 words: the first place, and how many there are."""
+    """Return where the word w can be among those after an n-gram of n + 1 words: the first place, and how many."""
     low = first_after(data, shape, n, place)
-    # sorted and distinct, so at most w of them are below w: most words asked for are frequent, and have low ids
+    # they are sorted and distinct, so at most w are below w; that helps, as frequent words have low ids
     return low, min(first_after(data, shape, n, place + 1) - low, w + 1)
 
 
 @njit(inline=True)
 def child(data, shape, n, place, w):
-    """Place of the n-gram of n + 1 words at ``place`` followed by the word w; -1 if it is not listed."""
+    """Return the place of the n-gram of n + 1 words at ``place`` followed by the word w; -1 if it is not listed."""
     low, left = range_after(data, shape, n, place, w)
     if left <= 0:
         return np.int64(-1)
     records, width, word_bits = shape[n + 1, RECORDS], shape[n + 1, WIDTH], shape[n + 1, WORD]
-    # the words after it are sorted: search them by halves, without a branch, as none could be foreseen
+    # a binary search without branches, which the processor could not predict
     while left > 1:
         half = left >> 1
         low += half * np.int64(np.int64(bits(data, records + (low + half) * width, word_bits)) <= w)
@@ -136,12 +136,12 @@ def child(data, shape, n, place, w):
 def narrow(data, shape, n, words, low, left, many, n_many):
     """Search as `child` does, each word in its own range of the n-grams of n + 2 words, until one place is left.
 
-    ``many`` lists the ranges of more than one place. Each step asks for the memory that the next one reads, which
-    arrives while the other ranges have theirs.
+    ``many`` lists the ranges of more than one place. Each step prefetches the memory that the next one reads, which
+    arrives while the other ranges are searched.
     """
     records, width, word_bits = shape[n + 1, RECORDS], shape[n + 1, WIDTH], shape[n + 1, WORD]
     while n_many:
-        kept = 0
+        n_left = 0
         for j in range(n_many):
             i = many[j]
             half = left[i] >> 1
@@ -149,24 +149,24 @@ def narrow(data, shape, n, words, low, left, many, n_many):
             low[i] += half * np.int64(word <= words[i])
             left[i] -= half
             prefetch(data, (records + (low[i] + (left[i] >> 1)) * width) >> 6, 1)
-            many[kept] = i
-            kept += left[i] > 1
-        n_many = kept
+            many[n_left] = i
+            n_left += left[i] > 1
+        n_many = n_left
 
 
 @njit
 def next_word(data, shape, before, n_before, w, found):
-    """Score the word w after a context, and write the next one; return the score and the length of the n-gram.
+    """Score the word w after a context, and write the next context; return the score and the length of the n-gram.
 
-    ``before`` are the places of the listed endings of the context, shortest first; ``found`` takes the
-    places of the endings that are listed with w after them: found[k] is the n-gram of k + 1 words that ends in w.
+    ``before`` are the places of the listed endings of the context, shortest first. found[k] becomes the place of the
+    n-gram of k + 1 words that ends in w.
     """
     found[0] = w
     n = 1
     while n <= n_before:
         place = child(data, shape, n - 1, before[n - 1], w)
         if place < 0:
-            break  # where one is not listed, no longer one is
+            break  # no longer one is listed either
         found[n] = place
         n += 1
     # the longest one gives the probability, and every longer ending of the context its back-off
@@ -180,14 +180,14 @@ def next_word(data, shape, before, n_before, w, found):
 def sequence_scores(data, shape, ids, offsets, context, out, matched):
     """Write the scores of all ids into ``out`` (float64) and the n-gram lengths into ``matched`` (int64), (tokens,).
 
-    ``context`` holds the words before every sequence, at most order - 1. Return -1, or the place of the first id
-    that is no word, where scoring stops. Scores are as in `next_word`, but many words are looked up in one order before
-    the next: they do not wait for one another, so the processor fetches for several at the same time.
+    ``context`` has the words before every sequence, at most order - 1. Return -1, or the place of the first id that is
+    no word, where scoring stops. Scores are those of `next_word`, but many words are looked up in one order before the
+    next: they do not depend on each other, so the processor fetches memory for several at the same time.
     """
     order, n_types = len(shape), shape[0, SIZE]
-    at_once = max(min(_AT_ONCE, len(out)), 1)
-    # the places of the n-grams that end in the word before a block, in each of the block, and in the context of a
-    # sequence; -1 where none is listed
+    at_once = max(min(_WORDS_AT_ONCE, len(out)), 1)
+    # the places of the n-grams that end in the word before a block (column 0), in each word of the block, and in the
+    # context of a sequence (the last column); -1 where none is listed
     places = np.full((order, at_once + 2), -1, np.int64)
     before = np.empty(order + 1, np.int64)
     for k in range(resolve(data, shape, context, before)):
@@ -232,7 +232,7 @@ def sequence_scores(data, shape, ids, offsets, context, out, matched):
                     break
                 score += backoff(data, shape, k, places[k, previous[i]])
             out[begin + i], matched[begin + i] = score, n
-        places[:, 0] = places[:, size]  # the next block goes on from the last word of this one
+        places[:, 0] = places[:, size]  # the next block continues from the last word of this one
     return -1
 
 
@@ -244,7 +244,7 @@ def resolve(data, shape, context, before):
     while n < n_words:
         place = np.int64(context[len(context) - n - 1])
         if place < 0 or place >= shape[0, SIZE]:
-            return n  # a state of another model: there is no such word here
+            return n  # no word of this model: the state comes from another one
         for k in range(n):
             place = child(data, shape, k, place, context[len(context) - n + k])
             if place < 0:
@@ -256,7 +256,7 @@ def resolve(data, shape, context, before):
 
 @njit
 def n_that_matter(data, shape, before, n):
-    """Of n listed endings of a context, how many can change what follows: how many of its last words are kept."""
+    """Return how many of n listed endings of a context can change later scores: as many of its words are kept."""
     while n > 0:
         # an ending matters if an n-gram continues it, or if its back-off is not zero
         place = before[n - 1]
@@ -272,8 +272,8 @@ def n_that_matter(data, shape, before, n):
 def step(data, shape, before, w, found):
     """Score the word w after a context whose listed endings are ``before``, and write the next endings into ``found``.
 
-    Both are (order + 1,), the places of the endings, shortest first, and at the end their number. Return the score, the
-    length of the n-gram, and how many of the last words can change what follows.
+    Both are (order + 1,): the places of the endings, shortest first, and in the last element their number. Return the
+    score, the length of the n-gram, and how many of the last words can change later scores.
     """
     order = len(shape)
     score, n = next_word(data, shape, before, before[order], w, found)
@@ -284,9 +284,9 @@ def step(data, shape, before, w, found):
 
 @njit
 def pair_scores(data, shape, contexts, lengths, words, out):
-    """Write the scores of words (pairs,), each after its own context.
+    """Write the scores of words (pairs,), each after its own context, into ``out``, float64 (pairs,).
 
-    Of the words of a row of ``contexts`` (pairs, order - 1) the last ``lengths`` count.
+    A context is the last ``lengths`` words of its row of ``contexts`` (pairs, order - 1).
     """
     before = np.empty(len(shape) + 1, np.int64)
     found = np.empty(len(shape) + 1, np.int64)
@@ -306,8 +306,8 @@ def conditionals(data, shape, contexts, lengths, out):
         n_before = resolve(data, shape, contexts[i, width - lengths[i] :], before)
         row = out[i]
         for w in range(n_types):
-            row[w] = log_prob(data, shape, 0, w)  # of the unigrams
-        # every longer ending of the context: back off all words, then set those that are listed after it
+            row[w] = log_prob(data, shape, 0, w)
+        # for every longer ending of the context, back off all words, then set those that are listed after it
         for k in range(n_before):
             place = before[k]
             penalty = backoff(data, shape, k, place)
@@ -354,7 +354,7 @@ def spell(data, shape, order, begin, words):
 
 @njit
 def find_contexts(data, shape, place, contexts, ends):
-    """Write the places of an n-gram without its last words, shortest first, and where what continues each ends."""
+    """Write the places of the beginnings of an n-gram, shortest first, and where the n-grams that continue each end."""
     for n in range(len(contexts) - 1, -1, -1):
         place = contexts[n] = _context_of(data, shape, n, place)
         ends[n] = first_after(data, shape, n, place + 1)
@@ -362,7 +362,7 @@ def find_contexts(data, shape, place, contexts, ends):
 
 @njit
 def next_contexts(data, shape, place, contexts, ends):
-    """Go on from what `find_contexts` wrote for the n-gram before; return how many contexts stayed as they were."""
+    """Update what `find_contexts` wrote for the n-gram before this one; return how many contexts stayed the same."""
     for n in range(len(contexts) - 1, -1, -1):
         if place < ends[n]:
             return n + 1
@@ -375,7 +375,7 @@ def next_contexts(data, shape, place, contexts, ends):
 
 @njit
 def _context_of(data, shape, n, place):
-    """Place of an n-gram without its last word, which leaves n + 1 words."""
+    """Return the place of an n-gram of n + 2 words without its last word."""
     low, high = np.int64(0), shape[n, SIZE]
     while low < high:
         middle = (low + high) >> 1
@@ -390,10 +390,11 @@ def _context_of(data, shape, n, place):
 def check_distributions(data, shape, starts, tolerance, sums):
     """Write the lowest and the highest sum of the unigrams' probabilities and those after a context into ``sums`` (2,).
 
-    ``starts`` (order,) say where the contexts of each order begin if all are numbered through. Return an order and the
-    place of a context in it, and a word after it whose log-probability is above ``tolerance``; order -1 if there is
-    none; -1 for the word where the n-gram at this place is listed without its last words, `NOT_SORTED` where n-grams
-    of the order are not. What follows a context without its first word is compared word by word: both are sorted.
+    ``starts`` (order,) are the places where the contexts of each order begin if all are numbered consecutively. Return
+    an order, the place of a context in it, and a word after it whose log-probability is above ``tolerance``. Return
+    order -1 if there is none; the word -1 if the n-gram at this place is listed without its last words; `NOT_SORTED`
+    instead of the word if the n-grams of the order are not sorted. The words after a context and those after it without
+    its first word are compared in one pass: both are sorted.
     """
     order, n_types = len(shape), shape[0, SIZE]
     suffix = np.empty(starts[-1], np.int64)  # the place of each context without its first word
@@ -413,9 +414,9 @@ def check_distributions(data, shape, starts, tolerance, sums):
                 _prefetch_below(
                     data, shape, n, suffix[starts[n] : starts[n] + shape[n, SIZE]], node
                 )
-                own = suffix[starts[n] + node]
-                begin = first_after(data, shape, n - 1, own)
-                end = first_after(data, shape, n - 1, own + 1)
+                shorter = suffix[starts[n] + node]
+                begin = first_after(data, shape, n - 1, shorter)
+                end = first_after(data, shape, n - 1, shorter + 1)
             first, last = first_after(data, shape, n, node), first_after(data, shape, n, node + 1)
             if last < first:
                 return n + 2, node, np.int64(NOT_SORTED)
@@ -433,7 +434,7 @@ def check_distributions(data, shape, starts, tolerance, sums):
                     suffix[starts[n + 1] + place] = begin
                 listed += np.exp(np.float64(log_prob(data, shape, n + 1, place)))
                 below += np.exp(np.float64(log_prob(data, shape, n, begin)))
-            # what is listed keeps its probability; the back-off scales what the shorter context gives the others
+            # listed words have their own probability; the back-off scales what the shorter context gives the others
             penalty = np.float64(backoff(data, shape, n, node))
             total = listed + np.exp(penalty) * max(1 - below, 0.0)
             if total < sums[0] or total != total:
@@ -448,28 +449,30 @@ def check_distributions(data, shape, starts, tolerance, sums):
 
 @njit(inline=True)
 def _prefetch_below(data, shape, n, suffix, node):
-    """Ask for the memory that contexts after this one read: the places without their first words are distant."""
-    if node + 2 * _AHEAD < len(suffix):
-        own = suffix[node + 2 * _AHEAD]
-        prefetch(data, shape[n - 1, BLOCKS] + (own >> 6), 1)
-        prefetch(data, (shape[n - 1, RECORDS] + own * shape[n - 1, WIDTH]) >> 6, 2)
-        begin = first_after(data, shape, n - 1, suffix[node + _AHEAD])
+    """Prefetch the memory that the next contexts read: the places without their first words are far apart."""
+    if node + 2 * _CONTEXTS_AHEAD < len(suffix):
+        shorter = suffix[node + 2 * _CONTEXTS_AHEAD]
+        prefetch(data, shape[n - 1, BLOCKS] + (shorter >> 6), 1)
+        prefetch(data, (shape[n - 1, RECORDS] + shorter * shape[n - 1, WIDTH]) >> 6, 2)
+        begin = first_after(data, shape, n - 1, suffix[node + _CONTEXTS_AHEAD])
         prefetch(data, (shape[n, RECORDS] + begin * shape[n, WIDTH]) >> 6, 2)
 
 
 @njit
 def _word_above_one(data, shape, n, node, suffix, starts, tolerance, best):
-    """A word whose probability after the context of n + 1 words at ``node`` is above one; -1 if there is none."""
+    """Return a word whose probability after the context of n + 1 words at ``node`` is above one, or -1."""
     penalty, longer, level = 0.0, np.int64(node), n
     while True:
         penalty += backoff(data, shape, level, longer)
         if penalty <= 0:
-            return np.int64(-1)  # what is above one after a shorter context is found there
+            return np.int64(
+                -1
+            )  # a word above one after a shorter context is found with that context
         begin, end = np.int64(0), shape[0, SIZE]
         if level:
-            own = suffix[starts[level] + longer]
-            begin = first_after(data, shape, level - 1, own)
-            end = first_after(data, shape, level - 1, own + 1)
+            shorter = suffix[starts[level] + longer]
+            begin = first_after(data, shape, level - 1, shorter)
+            end = first_after(data, shape, level - 1, shorter + 1)
         elif penalty + best <= tolerance:
             return np.int64(-1)
         for place in range(begin, end):
@@ -479,12 +482,12 @@ def _word_above_one(data, shape, n, node, suffix, starts, tolerance, best):
                     return w
         if not level:
             return np.int64(-1)
-        level, longer = level - 1, own
+        level, longer = level - 1, shorter
 
 
 @njit
 def at_or_after(data, shape, n, begin, end, w):
-    """Return the first place from ``begin`` whose word is not below w, or ``end``; quick where it is near."""
+    """Return the first place from ``begin`` on whose word is not below w, or ``end``; fast where that is near."""
     step = 1
     while begin + step < end and word_of(data, shape, n, begin + step) < w:
         begin += step

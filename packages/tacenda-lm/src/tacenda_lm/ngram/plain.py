@@ -1,8 +1,8 @@
-"""The look-ups of `lookup` and `words` in plain Python, bit for bit the same: what scores the first lines of a process.
+"""The look-ups of `lookup` and `words` in plain Python, for the first lines of a process, with the same results.
 
-To import numba takes as long as it takes to score some thousand words here. Arguments and results are those of the
-compiled functions of the same names, but for ``words``, a vocabulary and whether text is split at ASCII whitespace
-alone. Places that are read from a table are held to the same bounds.
+Importing numba takes as long as scoring some thousand words here. Arguments and results are those of the compiled
+functions of the same names, except that ``words`` is a vocabulary and whether text is split only at ASCII whitespace.
+Places that are read from a table are clipped to the same bounds.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def _first_after(data: _Data, rows: _Rows, n: int, place: int) -> int:
     head = data.item(row[BLOCKS] + block)
     if head >> 63:
         number = head ^ 1 << 63
-        return (
-            min(data.item(row[FAR] + number * BLOCK + i), limit) if number < row[LISTS] else limit
-        )
+        if number >= row[LISTS]:
+            return limit
+        return min(data.item(row[FAR] + number * BLOCK + i), limit)
     near = row[RECORDS] + (place + 1) * row[WIDTH] - row[NEAR]
     return min(head + _bits(data, near, row[NEAR]), limit)
 
@@ -93,13 +93,13 @@ def _child(data: _Data, rows: _Rows, n: int, place: int, w: int) -> int:
     def word(i: int) -> int:
         return _bits(data, row[RECORDS] + i * row[WIDTH], row[WORD])
 
-    found = low + bisect_left(range(low, high), w, key=word)
-    return found if found < high and word(found) == w else -1
+    place = low + bisect_left(range(low, high), w, key=word)
+    return place if place < high and word(place) == w else -1
 
 
-def _endings(data: _Data, rows: _Rows, context: Sequence[int]) -> list[int]:
+def _find_endings(data: _Data, rows: _Rows, context: Sequence[int]) -> list[int]:
     """Return the places of the listed endings of a context, shortest first."""
-    found: list[int] = []
+    endings: list[int] = []
     for n in range(1, min(len(context), len(rows) - 1) + 1):
         place, *words = context[len(context) - n :]
         if not 0 <= place < rows[0][SIZE]:
@@ -107,23 +107,23 @@ def _endings(data: _Data, rows: _Rows, context: Sequence[int]) -> list[int]:
         for k, w in enumerate(words):
             place = _child(data, rows, k, place, w)
             if place < 0:
-                return found
-        found.append(place)
-    return found
+                return endings
+        endings.append(place)
+    return endings
 
 
 def _next_word(data: _Data, rows: _Rows, before: list[int], w: int) -> tuple[float, list[int]]:
-    """Return the score of a word, and the places of the n-grams that end in it."""
-    found = [w]
+    """Return the score of a word, and the places of the listed n-grams that end in it."""
+    places = [w]
     for n, context in enumerate(before):
         place = _child(data, rows, n, context, w)
         if place < 0:
             break
-        found.append(place)
-    score = _log_prob(data, rows, len(found) - 1, found[-1])
-    for k in range(len(found) - 1, len(before)):
+        places.append(place)
+    score = _log_prob(data, rows, len(places) - 1, places[-1])
+    for k in range(len(places) - 1, len(before)):
         score += _backoff(data, rows, k, before[k])
-    return score, found
+    return score, places
 
 
 def sequence_scores(
@@ -135,37 +135,37 @@ def sequence_scores(
     out: Float64,
     matched: _Int64,
 ) -> int:
-    """As `lookup.sequence_scores`."""
+    """Do the same as `lookup.sequence_scores`."""
     rows = shape.tolist()
-    start = _endings(data, rows, context.tolist())
+    start = _find_endings(data, rows, context.tolist())
     for begin, end in pairwise(offsets.tolist()):
         before = start
         for i in range(begin, end):
             w = int(ids[i])
             if not 0 <= w < rows[0][SIZE]:
                 return i
-            out[i], found = _next_word(data, rows, before, w)
-            matched[i] = len(found)
-            before = found[: len(rows) - 1]
+            out[i], places = _next_word(data, rows, before, w)
+            matched[i] = len(places)
+            before = places[: len(rows) - 1]
     return -1
 
 
 def resolve(data: _Data, shape: _Int64, context: _Int64, before: _Int64) -> int:
-    """As `lookup.resolve`."""
-    found = _endings(data, shape.tolist(), context.tolist())
-    before[: len(found)] = found
-    return len(found)
+    """Do the same as `lookup.resolve`."""
+    endings = _find_endings(data, shape.tolist(), context.tolist())
+    before[: len(endings)] = endings
+    return len(endings)
 
 
 def penalty(data: _Data, shape: _Int64, context: _Int64) -> float:
-    """Return the sum of the back-offs of all listed endings of a context; no compiled code needs it."""
+    """Return the sum of the back-offs of all listed endings of a context; there is no compiled version."""
     rows = shape.tolist()
-    places = _endings(data, rows, context.tolist())
+    places = _find_endings(data, rows, context.tolist())
     return sum((_backoff(data, rows, k, place) for k, place in enumerate(places)), 0.0)
 
 
 def n_that_matter(data: _Data, shape: _Int64, before: _Int64, n: int) -> int:
-    """As `lookup.n_that_matter`."""
+    """Do the same as `lookup.n_that_matter`."""
     rows, places = shape.tolist(), before.tolist()
     while n > 0:
         k, place = n - 1, places[n - 1]
@@ -180,7 +180,7 @@ def n_that_matter(data: _Data, shape: _Int64, before: _Int64, n: int) -> int:
 def step(
     data: _Data, shape: _Int64, before: _Int64, w: int, found: _Int64
 ) -> tuple[float, int, int]:
-    """As `lookup.step`."""
+    """Do the same as `lookup.step`."""
     order = len(shape)
     score, places = _next_word(data, shape.tolist(), before[: before[order]].tolist(), w)
     found[: len(places)] = places
@@ -189,19 +189,19 @@ def step(
 
 
 class WordTable:
-    """As `words.WordTable`, without a table: the vocabulary finds the words itself."""
+    """The counterpart of `words.WordTable`, without a hash table: the vocabulary finds the words itself."""
 
     def __init__(self, vocabulary: Vocabulary, is_ascii: bool = False) -> None:
         self.words = vocabulary, is_ascii
 
     def encode(self, lines: object, eos: bool) -> None:
-        """Return None, since a list of strings is encoded as any other text."""
+        """Return None: a list of strings has no faster way here than any other text."""
 
 
 def _score(
     words: _Words, data: _Data, shape: _Int64, text: Any, bos: bool, eos: bool
 ) -> tuple[list[int], list[float]] | None:
-    """Return the ids of a line and their scores; None where the mark of a beginning or an end is written in it."""
+    """Return the ids of a line and their scores; None if ``<s>`` or ``</s>`` is written in it."""
     vocabulary, is_ascii = words
     line = text.tobytes().decode("utf-8", "surrogatepass")
     tokens = tokens_of(line, ASCII_WHITESPACE if is_ascii else "whitespace")
@@ -217,20 +217,20 @@ def _score(
 def score_line(
     words: _Words, data: _Data, shape: _Int64, text: Any, bos: bool, eos: bool
 ) -> tuple[float, bool]:
-    """As `words.score_line`."""
-    found = _score(words, data, shape, text, bos, eos)
-    # one after another: ``sum`` compensates for rounding, and that of numpy adds in another order
-    return (0.0, False) if found is None else (reduce(add, found[1], 0.0), True)
+    """Do the same as `words.score_line`."""
+    scored = _score(words, data, shape, text, bos, eos)
+    # added one after another: ``sum`` compensates for rounding, and that of numpy adds in another order
+    return (0.0, False) if scored is None else (reduce(add, scored[1], 0.0), True)
 
 
 def measure_line(
     words: _Words, data: _Data, shape: _Int64, text: Any
 ) -> tuple[float, float, float, int, int]:
-    """As `words.measure_line`."""
-    found = _score(words, data, shape, text, True, True)
-    if found is None:
+    """Do the same as `words.measure_line`."""
+    scored = _score(words, data, shape, text, True, True)
+    if scored is None:
         return 0.0, 0.0, 0.0, -1, -1
+    ids, scores = scored
     unknown = words[0].id_of(UNKNOWN)
-    oov = [score for w, score in zip(*found, strict=True) if w == unknown]
-    n_words = len(found[0]) - 1
-    return reduce(add, found[1], 0.0), found[1][-1], reduce(add, oov, 0.0), n_words, len(oov)
+    oov = [score for w, score in zip(ids, scores, strict=True) if w == unknown]
+    return reduce(add, scores, 0.0), scores[-1], reduce(add, oov, 0.0), len(ids) - 1, len(oov)

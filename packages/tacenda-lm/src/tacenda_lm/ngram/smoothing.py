@@ -27,44 +27,35 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.progress import Progress, track
-from tacenda_lm.ngram.counting import (
-    Counted,
-    Int64,
-    Packing,
-    Parents,
-    Rows,
-    Scratch,
-    Sorter,
-    Spool,
-    regroup,
-    split_counts,
-)
+from tacenda_lm.ngram.counting import Counted, split_counts
 from tacenda_lm.ngram.packing import TableWriter
+from tacenda_lm.ngram.rows import Int64, Packing, Parents, Rows, regroup
+from tacenda_lm.ngram.spooling import Scratch, Sorter, Spool
 from tacenda_lm.sequences import Float64
 
 #: The discounts where a text is too small or too odd to give them: those of ``lmplz --discount_fallback``.
 FALLBACK = (0.5, 1.0, 1.5)
-#: The k of Katz (1987, section IV takes 5; SRILM 7): higher counts are trusted as they are.
+#: The k of Katz (1987): higher counts are not discounted. Katz's section IV has 5, SRILM 7.
 CUTOFF = 7
 
 
 class Estimate(NamedTuple):
     """Results of `estimate` in addition to the n-grams, order by order."""
 
-    discounts: list[Float64]  # of `kneser_ney_discounts` or `good_turing_ratios`
-    from_text: list[bool]  # whether the text gave these discounts
+    discounts: list[Float64]  # from `kneser_ney_discounts` or `good_turing_ratios`
+    from_text: list[bool]  # whether they come from the text, not from a fallback
 
 
 def estimate(
     counted: Counted, smoothing: str, min_count: int, scratch: Scratch, writer: TableWriter
 ) -> Estimate:
-    """Smooth the n-grams of a text, and hand them to ``writer``.
+    """Smooth the n-grams of a text, and give them to ``writer``.
 
-    Each order is read twice along with the one below: sorted by its last words, where p(w | h') is found for every
-    n-gram h w, and then by its first words, where those that continue a context are neighbors.
+    Each order is read twice along with the one below: by suffix, to find p(w | h') of every n-gram h w, and then by
+    prefix, where the n-grams that continue a context are neighbors.
     """
     packing, order = counted.packing, len(counted.orders) + 1
-    total = 2 * sum(each.n_rows for each in counted.orders)
+    total = 2 * sum(spool.n_rows for spool in counted.orders)
     bar: Progress[object] = track(None, "smoothing n-grams", total=total, unit="n-gram")
     with closing(bar):
         n_types = counted.unigrams.shape[1]
@@ -86,17 +77,17 @@ def estimate(
             for rows in _join_lower(counted.orders[n - 2].drain(), lower, n, packing):
                 by_prefix.append(rows)
                 bar.update(len(rows))
-            kept = Spool(scratch, packing.columns(n))
+            keys_of_order = Spool(scratch, packing.columns(n))
             by_suffix = Sorter(scratch, packing.columns(n), packing.columns(n) + 1)
             for rows, p in smoother.smooth(by_prefix.read_sorted(), contexts, packing, writer):
                 bar.update(len(rows))
                 if n < order:
                     key = rows[:, : packing.columns(n)]
-                    kept.append(key)
+                    keys_of_order.append(key)
                     with_p = np.hstack([key, p.view(np.uint64)[:, None]])
                     by_suffix.append(packing.reverse(with_p, n))
             writer.end_order(n - 1)
-            contexts, lower = kept.drain(), by_suffix.read_sorted()
+            contexts, lower = keys_of_order.drain(), by_suffix.read_sorted()
         writer.end_order(order)
     return result
 
@@ -104,18 +95,18 @@ def estimate(
 def _join_lower(
     blocks: Iterator[Rows], lower: Iterator[Rows], n: int, packing: Packing
 ) -> Iterator[Rows]:
-    """Turn rows of n-grams sorted by suffixes into such with the first word first, and p(w | h') in the last column.
+    """Yield the rows of n-grams by prefix, with p(w | h') in an added last column, zero if h' w is not listed.
 
-    ``lower`` are the rows of the order below, with its probabilities. A row has zero there if h' w is not listed.
+    ``blocks`` are the rows by suffix, and ``lower`` those of the order below with their probabilities.
     """
     below = Parents(lower, n, packing, packing.columns(n - 1) + 1)
     for block in regroup(blocks, n, packing):
         rows = block[packing.last(block, n) >= 0]
         if not len(rows):
             continue
-        there, places = below.of(rows)
+        parents, places = below.read_for(rows)
         p = np.zeros(len(rows), np.uint64)
-        p[places >= 0] = there[places[places >= 0], -1]
+        p[places >= 0] = parents[places[places >= 0], -1]
         yield packing.reverse(np.hstack([rows, p[:, None]]), n)
 
 
@@ -127,36 +118,35 @@ class _Smoother:
         self.katz = smoothing == "good_turing"
         self.interpolates = smoothing == "interpolated" or n == 1
         tally = counted.counts_of_counts[n - 1, 1 if self.katz else 0]
-        self.discounts, self.from_text = (
-            good_turing_ratios(tally, CUTOFF)
-            if self.katz
-            else kneser_ney_discounts(tally, self.interpolates)
-        )
+        if self.katz:
+            self.discounts, self.from_text = good_turing_ratios(tally, CUTOFF)
+        else:
+            self.discounts, self.from_text = kneser_ney_discounts(tally, self.interpolates)
 
     def smooth(
         self, blocks: Iterator[Rows], contexts: Iterator[Rows], packing: Packing, out: TableWriter
     ) -> Iterator[tuple[Rows, Float64]]:
-        """Yield the rows that are listed, and their probabilities (n-grams,); write them and their contexts.
+        """Yield the rows that the model lists, and their probabilities (n-grams,); write them and their contexts.
 
         Rows have a key with the first word first, counts, and p(w | h'). ``contexts`` are keys of the order below.
         """
         n = self.n
-        above = Parents(contexts, n, packing, packing.columns(n - 1))
+        parents = Parents(contexts, n, packing, packing.columns(n - 1))
         for rows in regroup(blocks, n, packing):
-            there, prefix = above.of(rows)
+            own_contexts, prefix = parents.read_for(rows)
             adjusted, occurrences = split_counts(rows[:, -2])
-            # a part of an n-gram occurs at least as often as it, so the parts of what is listed are listed
+            # parts of an n-gram occur at least as often as the n-gram, so parts of listed n-grams are listed
             listed = np.ones(len(rows), bool) if n < 3 else occurrences >= self.min_count
             below = np.ascontiguousarray(rows[listed, -1]).view(np.float64)
             c = occurrences if self.katz else adjusted
-            p, backoff = self.probabilities(prefix, c, listed, below, len(there))
+            p, backoff = self.probabilities(prefix, c, listed, below, len(own_contexts))
             rows = rows[listed]
-            n_after = np.bincount(prefix[listed], minlength=len(there))
+            n_after = np.bincount(prefix[listed], minlength=len(own_contexts))
             out.add_contexts(n - 1, n_after, np.log(backoff))
             out.add_ngrams(n, packing.last(rows, n), np.log(p))
             yield rows, p
-        for there in above.rest():
-            out.add_contexts(n - 1, np.zeros(len(there), np.int64), np.zeros(len(there)))
+        for rest in parents.read_rest():  # contexts that nothing continues
+            out.add_contexts(n - 1, np.zeros(len(rest), np.int64), np.zeros(len(rest)))
 
     def probabilities(
         self,
@@ -181,8 +171,7 @@ class _Smoother:
         # D(1) N_1 + D(2) N_2 + D(3+) N_3+ with the counts of what is not listed, which lower orders predict
         free = total - _sum_by(prefix, discounted, n_contexts)
         if self.katz:
-            # a context whose counts are all trusted would leave nothing to the words that were not seen after it:
-            # it is treated as if it had been seen once more
+            # a context whose counts are all above the cutoff would leave nothing to unseen words: count it once more
             nothing_left = (total > 0) & (free <= 1e-9 * total)
             total, free = total + nothing_left, np.where(nothing_left, 1.0, free)
         seen = total > 0
@@ -191,23 +180,23 @@ class _Smoother:
         p = discounted / divisor[prefix]
         if self.interpolates:
             return p + left[prefix] * below, left
-        # a back-off model gives it to the words not seen after h alone, in proportion to p(w | h')
-        to_others = 1 - _sum_by(prefix, below, n_contexts)
-        # where every word was seen, there is none to give the mass to
-        closed = seen & (to_others <= 1e-9)
+        # a back-off model gives gamma(h) only to the words not seen after h, in proportion to p(w | h')
+        unseen = 1 - _sum_by(prefix, below, n_contexts)
+        # a context after which every word was seen keeps its mass
+        closed = seen & (unseen <= 1e-9)
         p /= np.where(closed, 1 - left, 1)[prefix]
-        return p, np.where(closed | ~seen, 1.0, left / np.where(closed, 1, to_others))
+        return p, np.where(closed | ~seen, 1.0, left / np.where(closed, 1, unseen))
 
 
 def _sum_by(prefix: Int64, values: npt.NDArray[np.generic], n_contexts: int) -> Float64:
-    """Sum values (n-grams,) over the words after each context: float64 (contexts,)."""
+    """Sum values (n-grams,) over the n-grams of each context: float64 (contexts,)."""
     return np.bincount(prefix, values, n_contexts).astype(np.float64, copy=False)
 
 
 def kneser_ney_discounts(
     counts_of_counts: Int64, interpolates: bool = True
 ) -> tuple[Float64, bool]:
-    """Return discounts D(0) ... D(3+) of modified Kneser-Ney, and whether the text gave them (eq. 26 of the paper).
+    """Return discounts D(0) ... D(3+) of modified Kneser-Ney, and whether they come from the text (eq. 26).
 
         Y = t_1 / (t_1 + 2 t_2),   D(k) = k - (k + 1) Y t_{k+1} / t_k
 
@@ -227,7 +216,7 @@ def kneser_ney_discounts(
 
 
 def good_turing_ratios(counts_of_counts: Int64, cutoff: int) -> tuple[Float64, bool]:
-    """Return the shares d_0 ... d_cutoff that remain of counts, and whether the text gave them all (Katz 1987, eq. 14).
+    """Return the shares d_0 ... d_cutoff of counts that remain, and whether all come from the text (Katz 1987, eq. 14).
 
         r* = (r + 1) n_{r+1} / n_r,   mu = (k + 1) n_{k+1} / n_1,   d_r = (r* / r - mu) / (1 - mu)
 

@@ -1,28 +1,28 @@
-"""`Table`: the n-grams of a model with their log-probabilities and back-offs, used as they are packed in an array.
+"""`Table`: the n-grams of a model with their log-probabilities and back-offs, packed in one array and used from there.
 
-The n-grams of each order are sorted by their words, so those that continue one n-gram are neighbors. Of each its last
-word alone is kept, as in KenLM's trie (Heafield 2011, "KenLM: Faster and Smaller Language Model Queries"), in a record
+The n-grams of each order are sorted by their words, so those that continue one n-gram are neighbors. Only the last word
+of each is stored, as in KenLM's trie (Heafield 2011, "KenLM: Faster and Smaller Language Model Queries"), in a record
 of as many bits as are needed, from the lowest up:
 
-    word       bits of the highest id; none for unigrams, where word i is record i
-    log_prob   31: a float32 without its sign, which is never positive; or a code of ``prob_bits``
-    backoff    a code, as back-offs have few distinct values (a float32 where they are many); none in the highest order
-    near       where the n-grams that continue it begin, counted from where its block's begin; none likewise
+    word       as many bits as the highest id has; none for unigrams, where record i is word i
+    log_prob   31 bits: a float32 without its sign, as it is never positive; or a code of ``prob_bits``
+    backoff    a code, as back-offs have few distinct values, or else a float32; none in the highest order
+    near       the place where the n-grams that continue it begin, minus that of its block; none in the highest order
 
-A block is 64 n-grams, and has one number: where the n-grams that continue its first one begin in the order above. In
-blocks whose distances need more than ``near_bits`` the number is that of a list with all 64 places, marked by the
-highest bit. The places where one record's continuations begin and the next one's begin are the range in which a word
-after it is searched by halves. ``near_bits`` is chosen to make records and lists smallest.
+A block is 64 n-grams. It has one number: the place in the next order where the n-grams that continue its first one
+begin. Where distances in a block need more than ``near_bits``, the number is instead that of a list of all 64 places,
+marked by the highest bit. The n-grams that continue a record end where those of the next record begin; a word among
+them is found by binary search. ``near_bits`` is chosen to make records and lists smallest.
 
 A 5-gram among 40,000 words costs 16 + 31 bits, 5.9 bytes; a 4-gram with 2^17 distinct back-offs and 9 near bits 73 + 1
 bits, 9.3 bytes (KenLM's trie: 5.9 and, with 2^25 5-grams, 13). With 8 bits for log-probabilities and back-offs these
 are 3 and 5.3 bytes.
 
-All is in one array of 64-bit words, section after section: of each order the records (with one more at the end,
-whose ``near`` ends the last range), the numbers of the blocks, the lists, the values that codes of back-offs and of
-log-probabilities stand for (float32, two in a word). `LAYOUT` says what ``layout`` holds of each order; the rest
-follows. A table may be a mapped file that nothing has read: what is found in it is never used as a place without being
-held to the array's bounds (see ``lookup``), so the numbers of the layout are all that must be right for safety.
+The array consists of 64-bit words, section after section: for each order the records (with one more at the end, whose
+``near`` ends the last range), the numbers of the blocks, the lists, and the values of the codes of back-offs and of
+log-probabilities (float32, two in a word). ``layout`` has for each order the numbers named in `LAYOUT`; the rest
+follows from them. A table may be a mapped file that nothing has read: look-ups keep every place that they read from it
+within the array's bounds (see ``lookup``), so only the layout must be right for safety.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from tacenda.forks import cached_property
 from tacenda_lm.ngram.columns import BLOCK
 
 MAX_ORDER = 16  # the longest n-grams of any model
-ABOVE_ONE = 1e-3  # a log-probability above 0 by more than rounding (a probability above one)
+ABOVE_ONE = 1e-3  # log-probabilities above 0 by more than this are not due to rounding
 LAYOUT = ("n-grams", "prob_bits", "backoff_bits", "near_bits", "lists", "backoffs")
 """Of each order: its n-grams, the bits of three fields, how many blocks have a list, distinct back-offs if coded."""
 
-_LARGEST = 1 << 48  # n-grams of an order: more do not exist
+_MAX_NGRAMS = 1 << 48  # of an order: more do not exist
 _ROUNDING = 1e-3  # of a sum of float32 probabilities
-_FEW = 1 << 16  # a table of so many n-grams is checked whole when it is loaded
-_SAMPLE = 1 << 16  # n-grams unpacked at once
+_MAX_NGRAMS_TO_CHECK = 1 << 16  # of a table that is checked whole when it is loaded
+_NGRAMS_PER_BLOCK = 1 << 16  # unpacked at once
 
 
 class Sums(NamedTuple):
-    """Sums of the probabilities after contexts, the lowest and the highest, and a probability above one."""
+    """The lowest and the highest sum of the probabilities after a context, and a probability above one."""
 
     low: float
     high: float
@@ -59,28 +59,29 @@ class Sums(NamedTuple):
 
     @property
     def are_one(self) -> bool:
-        """Whether all are one, but for rounding."""
+        """Whether all sums are one up to rounding."""
         return self.low > 1 - _ROUNDING and self.high < 1 + _ROUNDING
 
 
 class Order(NamedTuple):
-    """The n-grams of an order, unpacked; all arrays are (n-grams,), of the highest order the last two are empty."""
+    """Unpacked n-grams of an order: arrays (n-grams,), the last two empty in the highest order."""
 
     word: npt.NDArray[np.int32]  # the last word of each
     log_prob: npt.NDArray[np.float32]  # log p(last word | the words before), natural
-    backoff: npt.NDArray[np.float32]  # for words not listed after it
+    backoff: npt.NDArray[np.float32]  # natural logarithm, for words not listed after it
     n_after: npt.NDArray[np.int64]  # how many n-grams continue each
 
 
-_plain_words = 2000  # scored in plain Python before numba, whose import takes as long, is imported
+# words of a process that are still scored in plain Python; importing numba takes as long as scoring all of them
+_plain_words = 2000
 _compiled: tuple[Any, Any] | None = None
 
 
-def lookups(n_words: int = _LARGEST, *, strings: bool = False) -> Any:
-    """Return the look-ups for so many words: those of ``plain`` for the first words of a process, else compiled ones.
+def lookups(n_words: int = _MAX_NGRAMS, *, strings: bool = False) -> Any:
+    """Return the module that looks up ``n_words`` words: ``plain`` for the first ones of a process, or a compiled one.
 
-    The compiled ones are in ``lookup``, or those of ``strings`` in ``words``. All give the same bits; ``plain`` has
-    only what follows words. Numba is imported when it is worth it.
+    The compiled module is ``lookup``, and ``words`` for ``strings``. All give the same bits. ``plain`` lacks the
+    functions for whole tables and distributions.
     """
     global _compiled, _plain_words
     if _compiled is None:
@@ -124,54 +125,56 @@ class Table(Arrays):
 
     @property
     def sizes(self) -> list[int]:
-        """How many n-grams each order lists."""
+        """The number of n-grams of each order."""
         return [int(size) for size in self.layout[:, 0]]
 
     @property
     def is_coarse(self) -> bool:
-        """Whether log-probabilities are codes of few bits, so that sums are one, and none above it, only nearly."""
+        """Whether log-probabilities are codes of few bits, so that probabilities sum to one only approximately."""
         return bool(self.layout[0, 1] < 31)
 
     # -- unpacked ----------------------------------------------------------------------------------
 
     def unpack(self, order: int, begin: int = 0, end: int | None = None) -> Order:
-        """Return the n-grams of an order, or those from place ``begin`` to ``end`` of it."""
+        """Return the n-grams of an order from place ``begin`` to ``end``."""
         size = self.sizes[order - 1]
         begin, end = max(begin, 0), size if end is None else min(end, size)
-        inner = end - begin if order < self.order else 0
-        found = Order(
+        n_contexts = end - begin if order < self.order else 0
+        unpacked = Order(
             np.empty(end - begin, np.int32),
             np.empty(end - begin, np.float32),
-            np.empty(inner, np.float32),
-            np.empty(inner, np.int64),
+            np.empty(n_contexts, np.float32),
+            np.empty(n_contexts, np.int64),
         )
-        lookups().unpack(*self.arguments, order, begin, *found)
-        return found
+        lookups().unpack(*self.arguments, order, begin, *unpacked)
+        return unpacked
 
     def words_of(self, order: int, begin: int = 0, end: int | None = None) -> npt.NDArray[np.int32]:
         """Return the words of the n-grams that `unpack` returns: int32 (n-grams, order)."""
         end = self.sizes[order - 1] if end is None else end
-        found = np.empty((end - begin, order), np.int32)
-        lookups().spell(*self.arguments, order, begin, found)
-        return found
+        words = np.empty((end - begin, order), np.int32)
+        lookups().spell(*self.arguments, order, begin, words)
+        return words
 
     def blocks(self, order: int) -> Iterator[tuple[int, int]]:
         """Yield where blocks of the n-grams of an order begin and end, for `unpack`."""
         size = self.sizes[order - 1]
-        for begin in range(0, size, _SAMPLE):
-            yield begin, min(begin + _SAMPLE, size)
+        for begin in range(0, size, _NGRAMS_PER_BLOCK):
+            yield begin, min(begin + _NGRAMS_PER_BLOCK, size)
 
-    # -- what must hold ----------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------
 
     def sums(self) -> Sums:
-        """Sum the probabilities of the unigrams and those after every context, and look for one that is above one.
+        """Sum the probabilities of the unigrams and those after every context, and find one that is above one.
 
         Raises ArtifactError where the table is not sorted, or an n-gram is listed without its last words.
         """
         starts = np.cumsum([0, *self.sizes[:-1]])
-        found = np.empty(2)
-        order, node, word = lookups().check_distributions(*self.arguments, starts, ABOVE_ONE, found)
-        low, high = found.tolist()
+        bounds = np.empty(2)
+        order, node, word = lookups().check_distributions(
+            *self.arguments, starts, ABOVE_ONE, bounds
+        )
+        low, high = bounds.tolist()
         if order < 0:
             return Sums(low, high, None)
         if word == lookups().NOT_SORTED:
@@ -191,19 +194,20 @@ class Table(Arrays):
         """
         sums = self.sums()
         if sums.above_one is not None and not self.is_coarse:
-            raise ArtifactError("its back-offs give a word a probability above one")
+            raise ArtifactError(
+                "the back-offs of the table give a word a probability above one: the model is damaged"
+            )
         if not (sums.low > 0 and sums.high < np.inf) or (is_normalized and not sums.are_one):
             raise ArtifactError(
-                f"its probabilities sum to {sums.low:.4g} at the lowest and {sums.high:.4g} at the highest, not to "
-                "one: the model is damaged"
+                f"the probabilities of the table sum to {sums.low:.4g} at the lowest and {sums.high:.4g} at the "
+                "highest, not to one: the model is damaged"
             )
 
     def check_saved(self, n_types: int, is_normalized: bool) -> None:
         """Check a table that was saved. Raises ArtifactError.
 
-        The layout is checked so that no look-up can leave the table. A small table is read and checked whole; a large
-        one may be a mapped file, and nothing of it is read here: errors in it are found where it is used, or by
-        `check`.
+        The layout is checked so that no look-up can leave the table. A small table is read and checked whole. A large
+        one may be a mapped file, so it is not read here: errors in it are found when it is used, or by `check`.
         """
         layout, order = self.layout, self.order
         if layout.shape[1] != len(LAYOUT) or not 1 <= order <= MAX_ORDER or layout[0, 0] != n_types:
@@ -211,25 +215,34 @@ class Table(Arrays):
                 f"the array 'ngrams.layout' has {order} orders and {layout[:1, 0]} types, where "
                 f"there are at most {MAX_ORDER} orders, and {n_types} types"
             )
-        size, prob, backoff, near, lists, backoffs = layout.T
-        last = np.arange(order) == order - 1
-        sound = (layout >= 0).all() and (size <= _LARGEST).all() and (near <= 48).all()
-        sound = sound and (((prob >= 1) & (prob <= 16)) | (prob == 31)).all()
-        sound = sound and (lists <= size // BLOCK + 1).all()
-        # back-offs are float32, or codes of a list that is not empty
-        codes = np.int64(1) << np.minimum(backoff, 32)
-        coded = (backoff < 32) & (backoffs >= 1) & (backoffs <= codes)
-        sound = sound and (last | coded | ((backoff == 32) & (backoffs == 0))).all()
-        if not sound or layout[last][:, 2:].any() or _sections(layout)[1] != len(self.data):
+        if not _is_possible(layout) or _sections(layout)[1] != len(self.data):
             raise ArtifactError(
                 "the array 'ngrams.layout' does not fit 'ngrams.data': the model is damaged"
             )
-        if sum(self.sizes) <= _FEW:
+        if sum(self.sizes) <= _MAX_NGRAMS_TO_CHECK:
             self.check(is_normalized)
 
 
+def _is_possible(layout: npt.NDArray[np.int64]) -> bool:
+    """Return whether all numbers of a layout are in range, so that `_sections` can be computed from them."""
+    size, prob, backoff, near, lists, backoffs = layout.T
+    if (layout < 0).any() or layout[-1, 2:].any():  # the highest order has no back-offs and places
+        return False
+    inner_backoff, inner_backoffs = backoff[:-1], backoffs[:-1]
+    is_float = (inner_backoff == 32) & (inner_backoffs == 0)
+    n_codes = np.int64(1) << np.minimum(inner_backoff, 32)
+    is_code = (inner_backoff < 32) & (inner_backoffs >= 1) & (inner_backoffs <= n_codes)
+    return bool(
+        (size <= _MAX_NGRAMS).all()
+        and (near <= 48).all()
+        and (((prob >= 1) & (prob <= 16)) | (prob == 31)).all()
+        and (lists <= size // BLOCK + 1).all()
+        and (is_float | is_code).all()
+    )
+
+
 def _sections(layout: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
-    """Return what ``lookup`` knows of each order, int64 (order, fields of ``lookup``), and the words of the data."""
+    """Return the ``shape`` of look-ups, int64 (order, fields as in ``columns``), and the words of the data."""
     order, n_types = len(layout), int(layout[0, 0])
     shape = []
     end = 0
@@ -238,7 +251,8 @@ def _sections(layout: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int
         width = word + prob + backoff + near
         inner = n < order - 1
         records = end
-        blocks = records + -(-(size + inner) * width // 64) + 1  # a field is read from two words
+        # one more word, as a field is read from two words
+        blocks = records + -(-(size + inner) * width // 64) + 1
         far = blocks + (size // BLOCK + 1 if inner else 0)
         values = far + lists * BLOCK
         probs = values + -(-backoffs // 2)

@@ -1,9 +1,9 @@
-"""`WordTable`: a vocabulary as compiled code looks words up in it, for text that comes as strings; imports numba.
+"""`WordTable`: a vocabulary in which compiled code looks up the words of strings; imports numba.
 
-A text is UTF-8, uint8 (bytes,). Compiled code is given a plain tuple, `Words`, as Python passes it on much sooner than
-a named one: the bytes of all words, uint8 (bytes,), and where each begins, int64 (words + 1,), as
-``vocabulary.pack_words`` has them; a hash table that holds their numbers, int32, -1 where it is empty; the ids of
-``</s>`` and ``<unk>``; and whether text is split at ASCII whitespace alone.
+A text is UTF-8, uint8 (bytes,). Compiled code is given a plain tuple, `Words`, which Python passes much faster than a
+named one: the bytes of all words, uint8 (bytes,), and the places where each begins, int64 (words + 1,), as
+``vocabulary.pack_words`` returns them; a hash table of their numbers, int32, -1 where it is empty; the ids of ``</s>``
+and ``<unk>``; and whether text is split only at ASCII whitespace.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
@@ -31,14 +31,9 @@ START_HASH = np.uint64(0xCBF29CE484222325)
 
 
 class WordTable:
-    """A vocabulary for compiled code, whose words are looked up as spelled; what it needs is made when first needed.
+    """A vocabulary for compiled code, whose words are looked up as spelled; its hash table is made on first use.
 
-    Attributes
-    ----------
-    vocabulary
-        Whose words these are.
-    is_ascii
-        Whether text is split at ASCII whitespace alone.
+    ``is_ascii`` says whether text is split only at ASCII whitespace.
     """
 
     def __init__(self, vocabulary: Vocabulary, is_ascii: bool = False) -> None:
@@ -46,7 +41,7 @@ class WordTable:
 
     @cached_property
     def words(self) -> Words:
-        """The words, for the functions of this module. Raises ArtifactError where a special type is missing."""
+        """The first argument of the functions of this module. Raises ArtifactError if a special type is missing."""
         arrays = hash_table(*self.vocabulary.packed())
         ids = []
         for word in (BOUNDARY, UNKNOWN):  # found without unpacking the words
@@ -57,9 +52,9 @@ class WordTable:
         return (*arrays, ids[0], ids[1], self.is_ascii)
 
     def encode(self, lines: object, eos: bool) -> tuple[Ids, Offsets] | None:
-        """Return ids (tokens,) and offsets (lines + 1,) of a list of strings, with ``</s>`` after each where ``eos``.
+        """Return ids (tokens,) and offsets (lines + 1,) of a list of strings; with ``eos``, each ends in ``</s>``.
 
-        None for anything else, and where a line holds a line feed or the mark of a beginning or an end.
+        Return None for anything else, and if a line contains a line feed, ``<s>`` or ``</s>``.
         """
         if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
             return None
@@ -77,8 +72,8 @@ class WordTable:
 
 
 def hash_table(text: npt.NDArray[np.uint8], cuts: npt.NDArray[np.int64]) -> Arrays:
-    """Return words as ``pack_words`` has them, and a hash table of their numbers."""
-    # as compiled code knows them, whether they are a model's or were packed here
+    """Return words packed by ``pack_words``, and a hash table of their numbers."""
+    # one type of arrays for compiled code, whether they come from a saved model or were packed now
     text, cuts = text.view(), np.array(cuts)
     text.flags.writeable = False
     slots = np.full(1 << max(2 * (len(cuts) - 1), 1).bit_length(), -1, np.int32)
@@ -94,7 +89,7 @@ def _fill(words, cuts, slots):
 
 @njit
 def _find(text, begin, end, words, cuts, slots):
-    """The slot of a word of the text, text[begin:end]: that of its number, or the empty one where it would be."""
+    """Return the slot of the word text[begin:end]: the one with its number, or the empty one where it would be."""
     code = START_HASH
     for i in range(begin, end):
         code = extend_hash(code, text[i])
@@ -103,13 +98,13 @@ def _find(text, begin, end, words, cuts, slots):
 
 @njit(inline=True)
 def extend_hash(code, byte):
-    """The hash of a word and one more byte, which begins with `START_HASH` (FNV-1a)."""
+    """Return the hash of a word with one more byte; that of no bytes is `START_HASH` (FNV-1a)."""
     return (code ^ np.uint64(byte)) * _PRIME
 
 
 @njit(inline=True)
 def slot_of(code, text, begin, end, words, cuts, slots):
-    """As `_find`, with the hash of the word."""
+    """Return the slot of a word, as `_find` does, given its hash ``code``."""
     mask = np.uint64(len(slots) - 1)
     at = (code ^ code >> np.uint64(29)) & mask
     while slots[at] >= 0:
@@ -126,7 +121,7 @@ def slot_of(code, text, begin, end, words, cuts, slots):
 
 @njit
 def _space(text, i, is_ascii):
-    """How many bytes the whitespace at byte i has; 0 if there is none.
+    """Return how many bytes the whitespace at byte i has; 0 if there is none.
 
     The rule is that of ``str.split``, or with ``is_ascii`` that of ``bytes.split``.
     """
@@ -141,7 +136,7 @@ def _space(text, i, is_ascii):
     third = text[i + 2] if i + 2 < len(text) else 0
     if byte == 0xE1:  # ogham space
         return 3 if second == 0x9A and third == 0x80 else 0
-    if byte == 0xE2:  # those of U+2000 to U+205F
+    if byte == 0xE2:  # U+2000 to U+205F
         if second == 0x80:
             return 3 if 0x80 <= third <= 0x8A or third in (0xA8, 0xA9, 0xAF) else 0
         return 3 if second == 0x81 and third == 0x9F else 0
@@ -152,7 +147,7 @@ def _space(text, i, is_ascii):
 
 @njit(inline=True)
 def _token(text, i, end, is_ascii):
-    """Where the next token from byte i on begins and ends, and its hash; both are ``end`` if there is none."""
+    """Return where the next token from byte i on begins and ends, both ``end`` if there is none, and its hash."""
     while i < end:
         n = _space(text, i, is_ascii)
         if n == 0:
@@ -161,7 +156,7 @@ def _token(text, i, end, is_ascii):
     begin, code = i, START_HASH
     while i < end:
         byte = text[i]
-        # most bytes are those of letters, of which nothing more is asked
+        # letters, which most bytes are, need no further check
         if (byte <= 32 or 0xC2 <= byte <= 0xE3) and _space(text, i, is_ascii):
             break
         code = extend_hash(code, byte)
@@ -171,9 +166,9 @@ def _token(text, i, end, is_ascii):
 
 @njit(inline=True)
 def _encode(words, text, at, end, eos, ids, n):
-    """Write the ids of the line text[at:end] from place n of ``ids`` on, and return where they end.
+    """Write the ids of the line text[at:end] from place n of ``ids`` on; return where they end.
 
-    Return -1 where the line has marks of a sentence's beginning or end, about which others decide.
+    Return -1 if ``<s>`` or ``</s>`` is written in the line, which the callers handle.
     """
     spelled, cuts, slots, boundary, unknown, is_ascii = words
     while True:
@@ -193,15 +188,15 @@ def _encode(words, text, at, end, eos, ids, n):
 
 @njit(inline=True)
 def _is_start(text, begin, end):
-    """Whether text[begin:end] is <s>."""
+    """Return whether text[begin:end] is <s>."""
     return end - begin == 3 and text[begin] == 60 and text[begin + 1] == 115 and text[end - 1] == 62
 
 
 @njit
 def score_line(words, data, shape, text, bos, eos):
-    """Sum the log-probabilities of a line; the second result is False where special tokens are written in it.
+    """Return the log-probability of a line, and True; or 0 and False if special tokens are written in it.
 
-    ``bos`` and ``eos`` say whether it begins after ``<s>``, and whether ``</s>`` is counted.
+    ``bos`` and ``eos`` say whether the line follows ``<s>``, and whether ``</s>`` is scored too.
     """
     ids, end = np.empty(len(text) // 2 + 2, np.int32), len(text)
     n = _encode(words, text, 0, end, eos, ids, 0)
@@ -218,9 +213,9 @@ def score_line(words, data, shape, text, bos, eos):
 
 @njit
 def measure_line(words, data, shape, text):
-    """Return the log-probability of a line after ``<s>``, its parts for ``</s>`` and ``<unk>``, and two counts.
+    """Return the log-probability of a line after ``<s>``, the parts of ``</s>`` and of ``<unk>``, and two counts.
 
-    The counts are the number of words, or -1 if marks are written in the line, and the number of unknown words.
+    The counts are the number of words, -1 if special tokens are written in the line, and the number of unknown words.
     """
     ids = np.empty(len(text) // 2 + 2, np.int32)
     n = _encode(words, text, 0, len(text), True, ids, 0)
@@ -240,10 +235,10 @@ def measure_line(words, data, shape, text):
 
 @njit
 def _encode_lines(words, text, eos, ids, offsets):
-    """Write the ids of all lines, and where each begins and the last ends; return False if special tokens are written.
+    """Write the ids of all lines and their offsets (lines + 1,); return False if special tokens are written in them.
 
-    The lines of ``text`` end in a line feed each; ``ids`` has room for half as many as there are bytes, and one for
-    every line; ``offsets`` is (lines + 1,).
+    Every line of ``text`` ends in a line feed. ``ids`` has room for half as many ids as there are bytes, and for one
+    more in every line.
     """
     n = line = at = 0
     offsets[0] = 0
