@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -18,23 +18,19 @@ from weakref import finalize
 import numpy as np
 import numpy.typing as npt
 
+from tacenda.devices import available_memory
 from tacenda.errors import DataError
 from tacenda_lm.ngram.rows import Rows, add_up, first_not_below, sort_rows
 
 _MIN_BLOCK_ROWS = 1 << 12  # however small the budget
 _MAX_BYTES = 3 << 26  # of a sorter, and of all rows kept in memory: more makes nothing faster
+_UNKNOWN_MEMORY = 8 << 30  # bytes that are assumed where the system does not tell
 _MAX_RUNS = 48  # more are merged into one, which bounds the open files and the small reads
 
 
 def default_budget() -> int:
     """Return a quarter of the memory in bytes: that of the machine, or of the container where it has a limit."""
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # Windows
-        memory = 8 << 30
-    with suppress(OSError, ValueError):
-        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
-    return max(memory // 4, 1)
+    return max((available_memory("cpu") or _UNKNOWN_MEMORY) // 4, 1)
 
 
 class Scratch:
