@@ -20,7 +20,7 @@ from support.pages import read_blocks
 from tacenda import Corpus, plugins
 from tacenda.cli.options import options_of
 from tacenda.corpus.word_ids import Selection
-from tacenda_embeddings.cli import _make
+from tacenda_embeddings.cli import _make_embedders
 
 VOCABULARY = ("tokenizer", "max_vocabulary", "min_count", "digits", "lowercase", "oov")
 
@@ -57,7 +57,7 @@ def told_of_both(words):
     given = parameters(*words)
     assert given["model"] == "vectors"
     named = {"n_states": given["n_states"], "output": given["model_output"]}
-    members = _make("vectors", options_of(given["settings"]), named, None)
+    members = _make_embedders("vectors", options_of(given["settings"]), named, None)
     return [(model.name, settings_of(model)) for model, _ in members]
 
 

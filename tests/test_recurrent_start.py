@@ -12,7 +12,7 @@ from support.processes import command_line, output_of
 from tacenda import Corpus, artifact
 from tacenda.errors import ArtifactError, ConfigurationError, FittingError
 from tacenda_embeddings import LDS
-from tacenda_embeddings.lds.smoother import steady_state
+from tacenda_embeddings.lds.smoother import solve_steady_state
 from tacenda_lm import KneserNey, RecurrentLM, recurrent
 from tacenda_lm.recurrent import RESTING, LinearSystem, Network, distribution, run
 
@@ -47,7 +47,7 @@ def filtered(model, words):
     """x_t = (A - K C A) x_{t-1} + K w_t in the coordinates of C, and W^{-1} C A x_t over mu, from the parameters."""
     fitted = model.learned
     A, C = fitted.parameters.A, fitted.parameters.C
-    state = steady_state(fitted.parameters)
+    state = solve_steady_state(fitted.parameters)
     K = state.gain.K_c @ state.gain.C_hat.T
     np.testing.assert_allclose(state.F, A - K @ C @ A, atol=1e-6)
     x, found = np.zeros(len(A)), []
