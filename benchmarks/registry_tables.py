@@ -18,7 +18,7 @@ OURS = "tacenda"
 def operations() -> str:
     """Where each operation runs on CUDA: the backends of the core that offer it, best first, installed here or not."""
     define_operations()
-    shipped = sorted(backends.OF_CUDA.values(), key=lambda each: -each.priority)
+    shipped = sorted(backends.CUDA_BACKENDS.values(), key=lambda each: -each.priority)
     lines = ["| operation | on a CUDA device |", "| --- | --- |"]
     # modules are imported in any order, and a plugin may have operations of its own
     ours = [each for each in OPERATIONS.items() if each[1].__module__.startswith(f"{OURS}.")]

@@ -69,7 +69,7 @@ def _scan(device: str, offsets: np.ndarray) -> Callable[[], Any]:
 
     rng, n = np.random.default_rng(0), int(offsets[-1])
     modes = decompose(stable(rng))
-    values = [torch.tensor(v, dtype=torch.float32, device=device) for v in (modes.real, modes.complex)]  # fmt: skip
+    values = [torch.tensor(v, dtype=torch.float32, device=device) for v in (modes.real, modes.pairs)]  # fmt: skip
     table, out = (torch.randn((rows, STATES), device=device) for rows in (TYPES, n))
     ids = torch.tensor(words(n, TYPES, rng), device=device)
     return lambda: modal_scan(Modes(*values), table, ids, offsets, out=out)

@@ -8,16 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.case import FLOAT, Case, Work, words
-from tacenda.kernels.trees import (
-    Codes,
-    Context,
-    Nodes,
-    NodeSums,
-    Spans,
-    context_sum,
-    context_sum_backward,
-    tree_softmax_step,
-)
+from tacenda.kernels.contexts import Context, Spans, context_sum, context_sum_backward
+from tacenda.kernels.trees import Codes, Nodes, NodeSums, tree_softmax_step
 
 TOKENS, WIDTH, CONTEXT, DEPTH = 65_536, 100, 5, 14
 FLAT_TYPES = 10_000

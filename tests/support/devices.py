@@ -31,12 +31,12 @@ _NAME = "stand_in"
 def stand_in() -> Iterator[set[str]]:
     """Let every model compute on tensors; yields the names of the operations that did. It needs torch."""
     called: set[str] = set()
-    by_torch = backends.OF_CUDA["torch"]
+    by_torch = backends.CUDA_BACKENDS["torch"]
     offered: dict[str, Callable[..., Any]] = {}
     for name in kernels.operations():
         if by_torch.offers(name):
             offered[name] = _by_torch(name, getattr(by_torch, name), called)
-        elif backends.OF_CUDA["triton"].offers(name):
+        elif backends.CUDA_BACKENDS["triton"].offers(name):
             offered[name] = _on_tensors(name, getattr(backends.cpu, name), called)
     backend = kernels.Backend(priority=1, **offered)
     plugins.register("kernels", _NAME, backend)

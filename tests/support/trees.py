@@ -1,6 +1,6 @@
 """The operations on trees and contexts, called with every array as an argument of its own."""
 
-from tacenda.kernels import trees
+from tacenda.kernels import contexts, trees
 
 
 def tree_softmax(vectors, words, codes, node_vectors, node_biases):
@@ -13,10 +13,10 @@ def tree_softmax_step(vectors, words, codes, q, b, grad, sums, bias_sums, rate, 
 
 
 def context_sum(table, ids, offsets, starts, ends, context, tails=None, threads=1):
-    text = trees.Spans(ids, offsets, starts, ends)
-    return trees.context_sum(table, text, context, tails, threads)
+    text = contexts.Spans(ids, offsets, starts, ends)
+    return contexts.context_sum(table, text, context, tails, threads)
 
 
 def context_sum_backward(table, ids, offsets, starts, ends, context, before, grad, threads=1):
-    text = trees.Spans(ids, offsets, starts, ends)
-    return trees.context_sum_backward(table, text, context, before, grad, threads)
+    text = contexts.Spans(ids, offsets, starts, ends)
+    return contexts.context_sum_backward(table, text, context, before, grad, threads)

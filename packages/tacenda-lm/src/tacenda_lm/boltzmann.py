@@ -40,7 +40,7 @@ from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.errors import ConfigurationError
 from tacenda.fitting import ArrayBatches, FitRun, StepResult
-from tacenda.kernels.shared import PackedInputs, hidden_sums, pack_inputs
+from tacenda.kernels.boltzmann import PackedInputs, hidden_sums, pack_inputs
 from tacenda.settings import configured_by, option
 from tacenda_lm import options
 from tacenda_lm.sequences import Float64, Ids, side_by_side

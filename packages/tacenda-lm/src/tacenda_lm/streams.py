@@ -37,7 +37,7 @@ _Ints = npt.NDArray[np.integer[Any]]
 
 
 class Windows(NamedTuple):
-    """Pieces of a stream, one after another, as `tacenda.kernels.trees.context_sum` takes them."""
+    """Pieces of a stream, one after another, as `tacenda.kernels.contexts.context_sum` takes them."""
 
     ids: Ids  # (tokens,), each piece with what comes before it
     offsets: Offsets  # (sequences + 1,); no context reaches over these

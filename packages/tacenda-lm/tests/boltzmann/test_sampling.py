@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from tacenda.kernels.shared import pack_inputs
+from tacenda.kernels.boltzmann import pack_inputs
 from tacenda_lm.boltzmann import (
     context_features,
     draw,

@@ -51,8 +51,8 @@ from tacenda.fitting import (
     fit,
 )
 from tacenda.forks import cached_property
-from tacenda.kernels import ratings as kernels
-from tacenda.kernels.ratings import (
+from tacenda.kernels import boltzmann as kernels
+from tacenda.kernels.boltzmann import (
     Descent,
     Expected,
     boltzmann_descent,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from tacenda.fitting import FitRun, History
-from tacenda.kernels.ratings import Expected
+from tacenda.kernels.boltzmann import Expected
 from tacenda.ratings import Ratings, split
 from tacenda.settings import configured_by
 from tacenda_surprise.algorithm import RatingAlgorithm

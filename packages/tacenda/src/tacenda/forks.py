@@ -32,8 +32,7 @@ __all__ = ["cached_property", "renew_in_children"]
 class _OwnerOfLocks(Protocol):
     """An object that can replace its locks by new ones."""
 
-    def renew(self) -> None:
-        """Replace all locks, which a thread of the parent may hold for ever."""
+    def renew(self) -> None: ...
 
 
 _owners: "WeakSet[_OwnerOfLocks]" = WeakSet()

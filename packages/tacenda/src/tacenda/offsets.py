@@ -25,24 +25,11 @@ def check_offsets(
     """Return ``offsets`` as a C-ordered int64 array, if they cut ``total`` items into pieces.
 
     They are integers (pieces + 1,) that begin with 0, end with ``total`` and never fall: piece ``i`` is
-    ``items[offsets[i] : offsets[i + 1]]``.
+    ``items[offsets[i] : offsets[i + 1]]``. They are not copied if they are int64 in C order.
 
-    Parameters
-    ----------
-    offsets
-        Not copied if they are int64 in C order.
-    total
-        The number of items.
-    what
-        The name of the offsets in errors.
-    pieces
-        The number of pieces, if it is known.
-    strictly
-        Whether to refuse empty pieces.
-    error
-        The class of the error to raise.
-    advice
-        The end of its message, such as what to do; by default an ArtifactError says that the file is damaged.
+    ``pieces`` is the number of pieces, if it is known, and ``strictly`` refuses empty ones. ``error`` is the class of
+    the error to raise; its message begins with ``what``, the name of the offsets, and ends with ``advice``. By default
+    an ArtifactError says that the file is damaged.
     """
     found = np.asarray(offsets)
     fault = find_fault(found, total, pieces=pieces, strictly=strictly)

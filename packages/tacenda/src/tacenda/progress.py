@@ -1,7 +1,7 @@
 """Progress bars for everything that takes more than a moment.
 
-A bar goes to standard error, appears only after a second of work, and only where somebody looks: on
-a terminal or in a notebook. ``TACENDA_PROGRESS=1`` shows it everywhere, ``TACENDA_PROGRESS=0`` nowhere.
+A bar goes to standard error, appears after a second of work, and only on a terminal or in a notebook.
+``TACENDA_PROGRESS=1`` shows it everywhere, ``TACENDA_PROGRESS=0`` nowhere.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ DELAY_SECONDS = 1.0
 
 @dataclass(eq=False)
 class Progress(Generic[T]):
-    """A bar nobody sees, with the methods of those that are seen: ``tqdm``'s.
+    """A hidden bar, with the methods of ``tqdm`` that visible bars have.
 
-    It needs no tqdm, no lock and no monitor thread, which would be a hazard before a fork.
+    It needs no tqdm, and so no lock or monitor thread, which would be a hazard before a fork.
     """
 
     iterable: Iterable[T]
@@ -34,10 +34,10 @@ class Progress(Generic[T]):
         """Count ``n`` more units."""
 
     def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
-        """Show a short text, such as the current loss, behind the bar."""
+        """Show a short text, such as the current loss, after the bar."""
 
     def close(self) -> None:
-        """Take the bar down."""
+        """Remove the bar."""
 
 
 def track(
@@ -47,7 +47,7 @@ def track(
     unit: str = "it",
     disable: bool | None = None,
 ) -> Progress[T]:
-    """Show how far an iteration has come.
+    """Show the progress of an iteration.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ def track(
     description
         The work, in a few words.
     total
-        The number of units, where ``len(iterable)`` does not tell it.
+        The number of units, if it is not ``len(iterable)``.
     unit
-        One step, such as ``"epoch"`` or ``"token"``; any but ``"it"`` is shown in k, M, G.
+        The name of a unit, such as ``"epoch"`` or ``"token"``; any but ``"it"`` is counted in k, M, G.
     disable
         True hides the bar, False shows it, None decides as the module's docstring says.
     """
@@ -67,7 +67,7 @@ def track(
     from tqdm.auto import tqdm
 
     class Bar(tqdm):  # type: ignore[misc]
-        # no helper thread: it would be lost, and its lock kept, in a forked child
+        # no helper thread: in a forked child it would be lost, and its lock would stay locked
         monitor_interval = 0
 
         # a full disk under the log, or a closed pipe, must not end the work
@@ -94,18 +94,19 @@ def track(
 
 
 def announce(message: str) -> None:
-    """Write a line about work that cannot be counted, where a bar would be seen."""
+    """Write a line about work that cannot be counted, if a bar would be visible."""
     if _is_visible():
         from tqdm.auto import tqdm
 
         with suppress(OSError):
-            tqdm.write(message, file=sys.stderr)  # above the bars that stand there
+            tqdm.write(message, file=sys.stderr)  # above the visible bars
 
 
 def _is_visible() -> bool:
-    wish = os.environ.get("TACENDA_PROGRESS", "").strip().lower()
-    if wish:
-        return wish not in {"0", "false", "no", "off"}
+    """Tell whether to show bars, as the module's docstring says."""
+    choice = os.environ.get("TACENDA_PROGRESS", "").strip().lower()
+    if choice:
+        return choice not in {"0", "false", "no", "off"}
     if "ipykernel" in sys.modules:
         return True
     return sys.stderr is not None and sys.stderr.isatty()

@@ -1,14 +1,13 @@
 """Files and folders that change in one step: a kill at any moment leaves the old content or the new.
 
-Models, checkpoints, cached corpora and fetched datasets are all kept in the same way:
+Models, checkpoints, cached corpora and fetched datasets are all stored in the same way:
 
-1. New content is written in a `temporary` folder, next to the place it is meant for.
-2. `commit` brings it to the disk (fsync) and renames it (``os.replace``), the manifest last.
-3. `sweep` removes what the manifest no longer names and what killed writers left behind.
+1. New content is written to a `temporary` folder, next to its final place.
+2. `commit` writes it to the disk (fsync) and renames it (``os.replace``), the manifest last.
+3. `sweep` removes files that the manifest no longer names and the folders of killed writers.
 
-A writer holds a lock on its temporary folder, which the system releases if the process dies, so `sweep` can
-tell a folder in use from an abandoned one. `locked` keeps other writers out where they would disturb each other.
-Permissions follow the umask, as those of any other file.
+A writer holds a lock on its temporary folder, which the system releases if the process dies, so `sweep` can tell
+folders in use from abandoned ones. `locked` excludes other writers. Permissions follow the umask, as for other files.
 """
 
 from __future__ import annotations
@@ -41,25 +40,26 @@ _PREFIX = ".tacenda-"
 _OWNER: Final = ".tacenda-owner"
 _NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
 _TEMPORARY = re.compile(r"\.tacenda-[0-9a-f]{32}")
-#: Where the system has no locks, what is older than this is taken to be abandoned.
+#: On systems without locks, older temporary folders are treated as abandoned.
 _ABANDONED_SECONDS = 24 * 3600.0
 
 LARGEST_JSON = 32 << 20
-"""The most bytes of a manifest that are read."""
-_DEEPEST_JSON = 100  # what is nested deeper could not be saved again
+"""The largest manifest that is read, in bytes."""
+_DEEPEST_JSON = 100  # values nested deeper could not be saved again
 
 
 def path_of(path: object, error: type[TacendaError]) -> Path:
     """Return a path that a user gave.
 
-    Raises ``error`` for what cannot be the name of a file or folder, and for what this user may not look into.
+    Raises ``error`` if it cannot be the name of a file or folder, or if this user has no access to it.
     """
     if not isinstance(path, str | os.PathLike):
         raise error(f"{path!r:.80} names no file or folder; give a string or a pathlib.Path")
     try:
-        found = Path(path)
-        os.lstat(os.path.join(found, "."))  # noqa: PTH118 (a Path drops the dot); of a folder, what is in it
-    except (TypeError, ValueError):  # a NUL in it, a lone surrogate, bytes
+        checked = Path(path)
+        # the dot, which a Path would drop, asks for access to the contents of a folder
+        os.lstat(os.path.join(checked, "."))  # noqa: PTH118
+    except (TypeError, ValueError):  # NUL, a lone surrogate, bytes
         raise error(f"{str(path)!r:.200} cannot name a file or folder") from None
     except OSError as problem:
         if problem.errno == errno.ENAMETOOLONG:
@@ -68,16 +68,15 @@ def path_of(path: object, error: type[TacendaError]) -> Path:
             raise error(
                 f"there is no access to {str(path)!r:.200} for this user: choose another place, or ask for permission"
             ) from problem
-    return found
+    return checked
 
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a file, or the file that a link leads to, for reading.
 
-    Raises OSError, and ValueError for a folder and for what may never end or wait for somebody to write: a device, a
-    pipe, a socket.
+    Raises OSError, and ValueError for a folder, a device, a pipe and a socket.
     """
-    # without waiting for a writer of a pipe; the flags are not there on every system
+    # without waiting for a writer of a pipe; not every system has these flags
     handle = os.open(path, os.O_RDONLY | _NO_WAIT | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -95,12 +94,14 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(data: bytes) -> Any:
-    """Read a JSON value. Raises ValueError for what is none.
+    """Parse a JSON value. Raises ValueError if it is not valid.
 
-    NaN, infinite numbers, repeated keys and values nested too deep to be written again are refused.
+    NaN, infinite numbers, repeated keys, and values nested too deep to be written again are refused too.
     """
     try:
-        document = json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
+        document = json.loads(
+            data, object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_constant
+        )
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     level: list[Any] = [document]
@@ -118,7 +119,8 @@ def parse_json(data: bytes) -> Any:
     return document
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a dict of the pairs. Raises ValueError for a key that appears twice."""
     document = dict(pairs)
     if len(document) != len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
@@ -126,15 +128,16 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return document
 
 
-def _no_constant(text: str) -> NoReturn:
+def _refuse_constant(text: str) -> NoReturn:
+    """Raise ValueError for NaN and infinity, which Python's parser accepts."""
     raise ValueError(f"{text} is not JSON")
 
 
 @contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of an existing file or folder; yield False where the system has no such lock.
+    """Hold the lock of an existing file or folder; yield False on a system without such locks.
 
-    Raises BlockingIOError if someone else holds it and ``wait`` is False.
+    Raises BlockingIOError if another holds the lock and ``wait`` is False.
     """
     if fcntl is None:
         yield False
@@ -144,13 +147,14 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
         yield _lock(handle, wait)
     finally:
         if os.getpid() == holder:
-            # a child that was forked meanwhile has the lock too, unless it is released
+            # released explicitly, because a child forked meanwhile holds the lock too
             with suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
 
 def _lock(handle: int, wait: bool) -> bool:
+    """Lock an open file or folder; return False if its file system has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -162,10 +166,10 @@ def _lock(handle: int, wait: bool) -> bool:
 
 @contextmanager
 def claim(folder: Path) -> Iterator[None]:
-    """Keep an existing folder for this process; a file in it names the process, and goes at the end.
+    """Reserve an existing folder for this process; until the end, a file in it names the process.
 
-    Raises BlockingIOError, whose ``strerror`` names the owner, if the folder is kept for somebody else, and OSError if
-    the file cannot be written. Where the system has no locks nobody is kept out.
+    Raises BlockingIOError, whose ``strerror`` names the owner, if the folder is reserved for another process, and
+    OSError if the file cannot be written. On a system without locks, no process is excluded.
     """
     path = folder / _OWNER
     while fcntl is not None:
@@ -176,7 +180,7 @@ def claim(folder: Path) -> Iterator[None]:
             except BlockingIOError:
                 owner = os.pread(handle, 200, 0).decode(errors="replace")
                 raise BlockingIOError(errno.EAGAIN, owner or "another process") from None
-            with suppress(FileNotFoundError):  # the owner before may have removed it just now
+            with suppress(FileNotFoundError):  # the previous owner may have removed it just now
                 if os.path.samestat(os.fstat(handle), path.lstat()):
                     try:
                         os.ftruncate(handle, 0)
@@ -199,7 +203,7 @@ def claim(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def new_folder(folder: Path, prefix: str = _PREFIX) -> Iterator[Path]:
-    """Create and yield a folder inside ``folder`` that `sweep` leaves alone as long as the context lasts."""
+    """Create and yield a folder inside ``folder`` that `sweep` does not remove during the context."""
     while True:
         path = folder / f"{prefix}{uuid.uuid4().hex}"
         with ExitStack() as stack:
@@ -209,7 +213,7 @@ def new_folder(folder: Path, prefix: str = _PREFIX) -> Iterator[Path]:
                 try:
                     stack.enter_context(locked(path))
                 except FileNotFoundError:
-                    continue  # another writer swept it away before it was locked
+                    continue  # another writer removed it before it was locked
                 if not path.exists():
                     continue
                 undo.pop_all()
@@ -219,7 +223,7 @@ def new_folder(folder: Path, prefix: str = _PREFIX) -> Iterator[Path]:
 
 @contextmanager
 def temporary(folder: Path) -> Iterator[Path]:
-    """Create and yield a folder inside ``folder`` that is removed at the end, with what is still in it."""
+    """Create and yield a folder inside ``folder`` that is removed at the end with its contents."""
     with new_folder(folder) as path, ExitStack() as stack:
         for _ in range(2):  # should a signal interrupt the first removal
             stack.callback(remove, path)
@@ -227,10 +231,9 @@ def temporary(folder: Path) -> Iterator[Path]:
 
 
 def commit(source: Path, target: Path) -> None:
-    """Bring a file or folder in a `temporary` folder to the disk and rename it to ``target`` in one step.
+    """Write a file or folder in a `temporary` folder to the disk and rename it to ``target`` in one step.
 
-    An existing file is replaced; a folder must be empty or absent. Raises OSError; ``target`` is then
-    what it was.
+    An existing file is replaced; a folder must be empty or absent. If it raises OSError, ``target`` is unchanged.
     """
     if source.is_file():
         with suppress(OSError):  # not every file system has permissions
@@ -245,7 +248,7 @@ def commit(source: Path, target: Path) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name; the file that is written there replaces ``path`` at the end.
 
-    Of a link, the file that it leads to is replaced. Raises OSError for a device or a pipe.
+    If ``path`` is a link, the file that it leads to is replaced. Raises OSError for a device or a pipe.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_file() or target.is_dir()):
@@ -265,11 +268,11 @@ def write_file(path: Path, data: bytes) -> None:
 def sweep(
     folder: Path, keep: Container[str], is_ours: Callable[[str], object], *, alone: bool = True
 ) -> None:
-    """Remove from a folder what earlier and killed writers left, and leave what cannot be removed.
+    """Remove the files and folders of earlier and killed writers from a folder, as far as that is permitted.
 
-    ``keep`` are names to keep, those in the manifest; names for which ``is_ours`` is false are never touched, unless
-    they are those of `temporary` folders. A folder whose lock somebody holds stays, however old. ``alone`` says that no
-    other writer can be about to name something that it has already put in place; otherwise only what is old is removed.
+    The names in ``keep``, those in the manifest, stay, and so do names for which ``is_ours`` is false, except for
+    `temporary` folders. A folder whose lock is held stays, however old. ``alone`` means that no other writer can be
+    between putting a file in place and naming it in the manifest; if it is False, only old files are removed.
     """
     for path in list(folder.iterdir()):
         if path.name in keep or not (is_ours(path.name) or is_temporary(path.name)):
@@ -280,7 +283,7 @@ def sweep(
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of all files in a folder and in those below it."""
+    """Return the size of all files in a folder and its subfolders, in bytes."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
@@ -305,7 +308,7 @@ def remove(path: Path) -> None:
 
 
 def _is_in_use(path: Path) -> bool:
-    """Tell whether a writer holds the lock of a folder; where there are no locks, whether it is young."""
+    """Tell whether a writer holds the lock of a folder; on a system without locks, whether it is young."""
     if not path.is_dir() or path.is_symlink():
         return False
     try:
@@ -316,18 +319,20 @@ def _is_in_use(path: Path) -> bool:
 
 
 def _is_old(path: Path) -> bool:
+    """Tell whether a file or folder is old enough to count as abandoned."""
     return time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS
 
 
 def sync(path: Path) -> None:
-    """Bring a file, or a folder with all that is in it, to the disk."""
-    for part in sorted(path.rglob("*")) if path.is_dir() else ():
-        _sync_one(part)
+    """Write a file, or a folder with all its contents, to the disk."""
+    if path.is_dir():
+        for part in sorted(path.rglob("*")):
+            _sync_one(part)
     _sync_one(path)
 
 
 def _sync_one(path: Path) -> None:
-    """Bring a file, or a folder's list of names, to the disk."""
+    """Write a file, or a folder's list of names, to the disk."""
     if path.is_dir():
         with suppress(OSError):  # not every system can do this for a folder
             handle = os.open(path, os.O_RDONLY)

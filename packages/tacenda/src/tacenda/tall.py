@@ -1,8 +1,8 @@
-"""Matrices with a row for each word or token and few columns: numpy and BLAS on the CPU, torch on a device.
+"""Products and sums of matrices with a row for each word or token and few columns.
 
-Fitting keeps matrices of the vocabulary on the device and all that is (states, states) on the host. Memory besides the
-result: none on the CPU, and on a device a row of each matrix. float32 is multiplied as float32 unless torch is told
-that TF32 will do (`torch.set_float32_matmul_precision`).
+They use NumPy and BLAS on the CPU, and torch on a device. Fitting keeps matrices of the vocabulary on the device, and
+matrices (states, states) on the host. Memory besides the result: none on the CPU, and on a device a row of each matrix.
+float32 is multiplied as float32 unless torch allows TF32 (`torch.set_float32_matmul_precision`).
 """
 
 from typing import Any
@@ -20,22 +20,21 @@ def gram(X: Array, Y: Array) -> NDArray[np.float64]:
     if isinstance(X, np.ndarray):
         return np.asarray(X.T @ Y, np.float64)
     dtype = library(X).promote_types(X.dtype, Y.dtype)
-    found: NDArray[np.float64] = to_numpy((X.T.to(dtype) @ Y.to(dtype)).double())
-    return found
+    result: NDArray[np.float64] = to_numpy((X.T.to(dtype) @ Y.to(dtype)).double())
+    return result
 
 
 def product(X: Array, M: NDArray[Any]) -> NDArray[Any]:
     """Return X M (rows, any) in the dtype of X and C order; M is on the host, and rounded to the dtype of X."""
-    there: Any = M if isinstance(X, np.ndarray) else to_tensors((M,), X.device)[0]
-    found: NDArray[Any] = in_c_order(X @ in_c_order(there, X.dtype))
-    return found
+    factor: Any = M if isinstance(X, np.ndarray) else to_tensors((M,), X.device)[0]
+    result: NDArray[Any] = in_c_order(X @ in_c_order(factor, X.dtype))
+    return result
 
 
 def moments(X: Array, centred: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean m of the rows and sum_i (x_i - m) (x_i - m)^T, float64 on the host.
 
-    Sums are in float64 on the CPU and in the dtype of X on a device, about the mean. ``centred`` says that the mean is
-    known to be zero.
+    Sums are in float64 on the CPU and in the dtype of X on a device. ``centred`` means that the mean is zero.
     """
     X = X.astype(np.float64) if isinstance(X, np.ndarray) else X
     if centred or not len(X):
@@ -55,7 +54,7 @@ def update(Y: Array, u: Array, X: Array, a: float = 1.0) -> Array:
         return Y.addr_(u, u @ X, alpha=-a)
     if Y.size:
         u = in_c_order(u, Y.dtype)
-        # Y.T is the matrix in Fortran's order that BLAS changes where it lies
+        # Y.T is in Fortran order, so that BLAS changes it in place
         step = scipy.linalg.blas.sger if Y.dtype == np.float32 else scipy.linalg.blas.dger
         step(-a, u @ X, u, a=Y.T, overwrite_a=1)
     return Y

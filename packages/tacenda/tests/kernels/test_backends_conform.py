@@ -40,7 +40,7 @@ def test_the_reference_is_reentrant_and_leaves_its_inputs_alone(operation):
 def test_torch_conforms_also_on_tensors_in_the_memory_of_the_host(operation, device):
     if device == "cuda" and not importlib.import_module("torch").cuda.is_available():
         pytest.skip("needs a CUDA device")
-    check_backend(backends.OF_CUDA["torch"], device=device, operation=operation)
+    check_backend(backends.CUDA_BACKENDS["torch"], device=device, operation=operation)
 
 
 def backend_with(**operations):

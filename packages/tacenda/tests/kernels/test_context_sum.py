@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.trees import context_sum, context_sum_backward
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels.trees import Context
+from tacenda.kernels.contexts import Context
 
 BACKENDS = ("reference", "cpu")
 

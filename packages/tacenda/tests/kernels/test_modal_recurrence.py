@@ -17,7 +17,7 @@ def problem(lengths, spectrum, dtype=np.float64, seed=0):
     states = n_real + 2 * n_pairs
     return {
         "real": rng.uniform(-0.9, 0.9, n_real).astype(dtype),
-        "complex": rng.uniform(-0.6, 0.6, (n_pairs, 2)).astype(dtype),
+        "pairs": rng.uniform(-0.6, 0.6, (n_pairs, 2)).astype(dtype),
         "table": rng.standard_normal((9, states)).astype(dtype),
         "ids": rng.integers(0, 9, offsets[-1]),
         "offsets": offsets,
@@ -25,8 +25,8 @@ def problem(lengths, spectrum, dtype=np.float64, seed=0):
     }
 
 
-def modal_scan(*, real, complex, **args):
-    return sequences.modal_scan(Modes(real, complex), **args)
+def modal_scan(*, real, pairs, **args):
+    return sequences.modal_scan(Modes(real, pairs), **args)
 
 
 def run(args, **more):
@@ -58,7 +58,7 @@ def test_both_are_the_equation(backend):
     args = problem([4], (1, 1))
     with kernels.use(backend):
         found = run(args)
-    (decay,), ((re, im),) = args["real"], args["complex"]
+    (decay,), ((re, im),) = args["real"], args["pairs"]
     before = args["initial"][0]
     for t in range(4):
         np.testing.assert_allclose(found.before[t], before, rtol=1e-12)
@@ -77,7 +77,7 @@ def test_a_scan_is_the_dense_recurrence_less_the_tokens_own_inputs(backend, reve
     last = (offsets[:-1] if reverse else offsets[1:] - 1)[filled]
     with_entering = u.copy()
     with_entering[first] += entering[filled]
-    Lambda = block_diagonal(args["real"], args["complex"])
+    Lambda = block_diagonal(args["real"], args["pairs"])
     args |= {"initial": entering, "reverse": reverse}
     with kernels.use(backend):
         m = linear_recurrence(Lambda, with_entering, offsets, reverse=reverse)
@@ -97,7 +97,7 @@ def test_reads_any_memory_layout():
     args = problem([20, 30], (3, 10))
     expected = run(args)
     args["table"] = np.asfortranarray(args["table"])
-    args["complex"] = np.asfortranarray(args["complex"])
+    args["pairs"] = np.asfortranarray(args["pairs"])
     args["initial"] = np.repeat(args["initial"], 2, axis=0)[::2]
     np.testing.assert_array_equal(run(args).before, expected.before)
 
@@ -117,15 +117,15 @@ def test_decomposition_restores_the_matrix_and_turns_the_recurrence_modal(states
     rng = np.random.default_rng(states)
     F = rng.standard_normal((states, states)) / np.sqrt(states)
     found = decompose(F)
-    Lambda = block_diagonal(found.real, found.complex)
+    Lambda = block_diagonal(found.real, found.pairs)
     np.testing.assert_allclose(found.P @ Lambda @ found.P_inv, F, atol=1e-10)
     np.testing.assert_allclose(found.P @ found.P_inv, np.eye(states), atol=1e-9)
     assert found.condition == pytest.approx(np.linalg.cond(found.P), rel=1e-6)
     assert np.mean(found.P**2, axis=None) * states == pytest.approx(1.0)
-    assert (found.complex[:, 1] > 0).all()
+    assert (found.pairs[:, 1] > 0).all()
     u = rng.standard_normal((6, states))
     out = np.empty((6, states))
-    modal = (Modes(found.real, found.complex), u @ found.P_inv.T, np.arange(6), np.array([0, 6]))
+    modal = (Modes(found.real, found.pairs), u @ found.P_inv.T, np.arange(6), np.array([0, 6]))
     sequences.modal_scan(*modal, out=out)
     m = out + u @ found.P_inv.T
     a = np.zeros(states)
@@ -136,6 +136,12 @@ def test_decomposition_restores_the_matrix_and_turns_the_recurrence_modal(states
 
 def test_decomposition_of_a_matrix_without_an_eigenbasis_tells_by_its_condition():
     assert decompose(np.array([[0.5, 1.0], [0.0, 0.5]])).condition > 1e12
+
+
+def test_decomposition_of_no_states_is_empty():
+    found = decompose(np.zeros((0, 0)))
+    assert [part.shape for part in found[:4]] == [(0,), (0, 2), (0, 0), (0, 0)]
+    assert found.condition == 1.0
 
 
 @pytest.mark.parametrize("F", [np.ones((2, 3)), np.array([[np.nan]])], ids=["oblong", "nan"])
@@ -154,20 +160,20 @@ def test_decomposition_refuses_what_is_no_finite_square_matrix(F):
         ({"table": np.zeros((5, 3), np.float16)}, "float32 or float64"),
         ({"table": np.zeros(3)}, "table must be"),
         ({"table": np.zeros((5, 4))}, "1 real eigenvalues and 1 pairs make 3 states"),
-        ({"complex": np.ones((1, 3))}, "n_pairs, 2"),
+        ({"pairs": np.ones((1, 3))}, "n_pairs, 2"),
         ({"offsets": np.array([0, 1])}, "offsets must ascend from 0 to 2"),
         ({"offsets": np.array([0, 3, 2])}, "ascend"),
         ({"offsets": np.array([], int)}, "pieces \\+ 1"),
         ({"initial": np.zeros((2, 3))}, "offsets must ascend"),
-        ({"out": np.zeros((1, 3))}, "out must be"),
-        ({"out": np.zeros((2, 3)), "column": 1}, "out must be"),
+        ({"out": np.zeros((1, 3))}, "out must have 2 rows"),
+        ({"out": np.zeros((2, 3)), "column": 1}, "out must have 2 rows"),
         ({"out": np.zeros((2, 6))[:, ::2]}, "out must be"),
     ],
 )
 def test_a_scan_refuses_what_does_not_fit(change, message):
     args = {
         "real": np.array([0.5]),
-        "complex": np.array([[0.1, 0.2]]),
+        "pairs": np.array([[0.1, 0.2]]),
         "table": np.zeros((5, 3)),
         "ids": np.array([0, 4]),
         "offsets": np.array([0, 2]),

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tacenda import kernels
 from tacenda.errors import KernelError
-from tacenda.kernels import ratings
-from tacenda.kernels.machinery.xorshift import uniforms
-from tacenda.kernels.ratings import Descent, boltzmann_expectations
+from tacenda.kernels import boltzmann
+from tacenda.kernels.boltzmann import Descent, boltzmann_expectations
+from tacenda.kernels.machinery.xorshift import generate_uniforms
 
 
 def boltzmann_divergence(
@@ -21,11 +21,11 @@ def boltzmann_divergence(
     side_offsets=None, side_ids=None, descent=None,
 ):  # fmt: skip
     """Find the divergence or, with ``descent``, the error and the tables after a descent."""
-    machine = ratings.Machine(weights, visible_biases, hidden_biases, side_weights, scores)
-    own = ratings.Cases(offsets, ids, levels, slopes, side_offsets, side_ids)
+    machine = boltzmann.Machine(weights, visible_biases, hidden_biases, side_weights, scores)
+    own = boltzmann.Cases(offsets, ids, levels, slopes, side_offsets, side_ids)
     if descent is None:
-        return ratings.boltzmann_divergence(own, cases, machine, seed)
-    error = ratings.boltzmann_descent(own, cases, machine, seed, descent)
+        return boltzmann.boltzmann_divergence(own, cases, machine, seed)
+    error = boltzmann.boltzmann_descent(own, cases, machine, seed, descent)
     return error, machine[:4]
 
 
@@ -123,7 +123,11 @@ def test_a_case_does_not_depend_on_its_company():
 
 
 def test_random_numbers_are_uniform():
-    numbers = [n for case in range(200) for n, _ in zip(uniforms(1, case), range(50), strict=False)]
+    numbers = [
+        n
+        for case in range(200)
+        for n, _ in zip(generate_uniforms(1, case), range(50), strict=False)
+    ]
     counts = np.histogram(numbers, 20, (0, 1))[0]
     assert ((counts - 500) ** 2 / 500).sum() < 45  # chi-square, 19 degrees: 0.999 quantile 43.8
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacenda.kernels.shared import TINY, unit_rows
+from tacenda.kernels.shared import LEAST_SQUARED_LENGTH, unit_rows
 
 PARTS = {
     "all of it": np.s_[:, :],
@@ -28,7 +28,7 @@ def test_a_part_of_a_matrix_has_unit_rows_and_the_rest_stays(part, transposed, d
     matrix = matrix.T if transposed else matrix
     expected = matrix.astype(np.float64)
     rows = expected[PARTS[part]]
-    rows /= np.sqrt(np.maximum((rows**2).sum(axis=1, keepdims=True), TINY))
+    rows /= np.sqrt(np.maximum((rows**2).sum(axis=1, keepdims=True), LEAST_SQUARED_LENGTH))
     view = matrix[PARTS[part]]
     assert unit_rows(view) is view
     np.testing.assert_allclose(matrix, expected, rtol=4 * np.finfo(dtype).eps)

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tacenda import kernels
+from tacenda.kernels import boltzmann, contexts, ratings, sequences, shared, trees
 from tacenda.kernels import hidden_markov as hmm
-from tacenda.kernels import ratings, sequences, shared, trees
 from tacenda.kernels.hidden_markov import triton as of_models
 from tacenda.testing.kernels.samples import random_counts
 
@@ -30,17 +30,17 @@ def normal(*shape, seed=0):
 
 def context_of(n, width):
     rates = np.linspace(0.5, 0.9, n, dtype=np.float32)
-    return trees.Context(normal(n, width), normal(width), rates, normal(n, width, seed=1))
+    return contexts.Context(normal(n, width), normal(width), rates, normal(n, width, seed=1))
 
 
 def machine_of(hidden, tied):
     weights = normal(3, hidden) if tied else normal(3, 5, hidden)
     scores = np.linspace(-1, 1, 5, dtype=np.float32)
-    return ratings.Machine(weights, normal(3, 5), normal(hidden), normal(3, hidden), scores)
+    return boltzmann.Machine(weights, normal(3, 5), normal(hidden), normal(3, hidden), scores)
 
 
 #: Sequences of 4 words and of 1, and two spans.
-TEXT = trees.Spans(
+TEXT = contexts.Spans(
     np.array([0, 1, 2, 1, 0], np.int32), np.array([0, 4, 5]), np.array([0, 3]), np.array([3, 6])
 )
 PAIRS = np.array([0, 2, -1]), np.array([1, -1, 0])
@@ -54,11 +54,11 @@ def problems(width):
     yield trees.tree_softmax, (r, words, CODES, nodes), ()
     yield trees.tree_softmax_step, (r, words, CODES, nodes, slopes, sums, 0.1, 1), (3, 5)
     context, table = context_of(2, width), normal(3, width, seed=2)
-    yield trees.context_sum, (table, TEXT, context), ()
+    yield contexts.context_sum, (table, TEXT, context), ()
     with kernels.use("reference"):
-        found = trees.context_sum(table, TEXT, context)
+        found = contexts.context_sum(table, TEXT, context)
     yield (
-        trees.context_sum_backward,
+        contexts.context_sum_backward,
         (table, TEXT, context, found.before, np.cos(found.vectors)),
         (),
     )
@@ -98,7 +98,7 @@ def problems(width):
         machine = machine_of(width, tied)
         hidden = np.random.default_rng(0).random((3, width), np.float32)
         given = machine.weights, machine.visible_biases, hidden, machine.scores, normal(3)
-        yield ratings.boltzmann_expectations, (*PAIRS, *given), ()
+        yield boltzmann.boltzmann_expectations, (*PAIRS, *given), ()
 
 
 CASES = [
@@ -225,15 +225,15 @@ def test_products_with_far_rows(device):
 
 def test_contexts_of_far_words(device):
     rows, context = normal(3, WIDTH), context_of(2, WIDTH)
-    expected = device.reference(trees.context_sum, rows, TEXT, context)
+    expected = device.reference(contexts.context_sum, rows, TEXT, context)
     text = TEXT._replace(ids=LAST[TEXT.ids].astype(np.int32))
-    found = trees.context_sum(far_table(device, rows), text, device.tensors(context))
+    found = contexts.context_sum(far_table(device, rows), text, device.tensors(context))
     device.assert_like(found, expected, TOLERANCE)
     grad = normal(6, WIDTH, seed=4)
     expected = device.reference(
-        trees.context_sum_backward, rows, TEXT, context, expected.before, grad
+        contexts.context_sum_backward, rows, TEXT, context, expected.before, grad
     )
-    found = trees.context_sum_backward(
+    found = contexts.context_sum_backward(
         far_table(device, rows), text, device.tensors(context), found.before, device.tensors(grad)
     )
     device.assert_like(found[1:], expected[1:], TOLERANCE)
@@ -396,10 +396,10 @@ def test_expectations_of_far_units(device):
     biases, scores, slopes = normal(3, 5), np.linspace(-1, 1, 5, dtype=np.float32), normal(3)
     pairs = np.array([0, 2, -1]), np.array([1, -1, 0])
     expected = device.reference(
-        ratings.boltzmann_expectations, *pairs, weights, biases, hidden, scores, slopes
+        boltzmann.boltzmann_expectations, *pairs, weights, biases, hidden, scores, slopes
     )
     there = LAST[pairs[0]], pairs[1], far_table(device, weights), far_table(device, biases)
-    found = ratings.boltzmann_expectations(*there, *device.tensors((hidden, scores, slopes)))
+    found = boltzmann.boltzmann_expectations(*there, *device.tensors((hidden, scores, slopes)))
     device.assert_like(found, expected, TOLERANCE)
 
 

@@ -17,7 +17,9 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from tacenda.kernels import ratings, trees
+from tacenda.kernels import boltzmann, contexts, ratings, trees
+from tacenda.kernels.boltzmann import boltzmann_divergence
+from tacenda.kernels.contexts import Context, context_sum, context_sum_backward
 from tacenda.kernels.hidden_markov import (
     Sequences,
     Vectors,
@@ -30,15 +32,12 @@ from tacenda.kernels.hidden_markov import (
     streaming_logsumexp,
     streaming_logsumexp_backward,
 )
-from tacenda.kernels.ratings import Side, boltzmann_divergence, rating_scores, rating_visits
+from tacenda.kernels.ratings import Side, rating_scores, rating_visits
 from tacenda.kernels.sequences import Modes, modal_scan
 from tacenda.kernels.sequences import triton as modal_triton
 from tacenda.kernels.shared import adagrad, adam, sparse_product
 from tacenda.kernels.trees import (
     Codes,
-    Context,
-    context_sum,
-    context_sum_backward,
     tree_softmax,
     tree_softmax_step,
 )
@@ -49,7 +48,13 @@ TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 #: The approximate instructions that the tests under the interpreter imitate (`conftest.approximations`).
 APPROXIMATE = {"ex2.approx.f32", "sqrt.approx.ftz.f32", "sqrt.approx.f32", "div.full.f32"}
 #: Kernels that need more registers than a thread has, and may keep so many bytes of each in memory.
-SPILLED = {"_by_rows": 120, "_fill_segments": 72, "_tokens": 48, "_by_class": 8, "_visit_rows": 8}
+SPILLED = {
+    "_by_rows": 120,
+    "_fill_segments": 72,
+    "_score_tokens": 48,
+    "_by_class": 8,
+    "_visit_rows": 8,
+}
 SPILLED_OF_FLOAT64 = {**SPILLED, "_by_rows": 424, "_fill_segments": 240, "_by_class": 16}
 
 
@@ -209,7 +214,7 @@ def test_trees(compiled, steps, width):
     given = ones(2, width), np.zeros(2, int), codes, trees.Nodes(ones(1, width), ones(1))
     tree_softmax(*given)
     tree_softmax_step(*given, ones(2), trees.NodeSums(ones(1), ones(1)), np.float32(0.1))
-    assert_all_compiled(compiled, "_tokens _pieces _nodes")
+    assert_all_compiled(compiled, "_score_tokens _sum_pieces _step_nodes")
 
 
 @pytest.mark.parametrize(
@@ -217,17 +222,17 @@ def test_trees(compiled, steps, width):
 )
 def test_contexts(compiled, n, n_tails, width):
     context = Context(ones(n, width), ones(width), ones(n_tails), ones(n_tails, width))
-    given = ones(2, width), trees.Spans(np.zeros(3, int), [0, 3], [1], [3]), context
+    given = ones(2, width), contexts.Spans(np.zeros(3, int), [0, 3], [1], [3]), context
     found = context_sum(*given)
     context_sum(*given, tails=found.before)
     context_sum_backward(*given, found.before, found.vectors)
-    assert_all_compiled(compiled, "_predict _of_context _of_words _sum")
+    assert_all_compiled(compiled, "_predict _sum_weight_gradients _fill_word_gradients _sum")
 
 
 @pytest.mark.parametrize("width", [1, 3000, 1 << 14])
 def test_steps_on_rows(compiled, width):
     adagrad(ones(2, width), ones(2), [1], ones(1, width), np.float32(0.1))
-    assert_all_compiled(compiled, "_steps")
+    assert_all_compiled(compiled, "_step_row")
 
 
 @pytest.mark.parametrize("width", [1, 20, 100, 200, 300])
@@ -239,7 +244,7 @@ def test_visits_and_scores_of_ratings(compiled, width):
     rating_visits(*given, mean, rates, 7)
     rating_visits(*given, mean, rates, 7, table[:1])
     rating_scores([0, -1], [1, 0], table, table, one, one, mean)
-    assert_all_compiled(compiled, "_visit_rows _scores")
+    assert_all_compiled(compiled, "_visit_rows _score_pairs")
 
 
 @pytest.mark.parametrize(("hidden", "levels"), [(1, 1), (20, 5), (300, 5), (500, 100)])
@@ -248,15 +253,15 @@ def test_machines_of_ratings(compiled, hidden, levels, tied):
     weights = ones(2, hidden) if tied else ones(2, levels, hidden)
     tables = weights, ones(2, levels), ones(hidden), ones(2, hidden)
     own = np.array([0, 2]), np.zeros(2, np.int32)
-    cases = ratings.Cases(*own, np.zeros(2, np.int32), ones(1), *own)
-    boltzmann_divergence(cases, np.array([0]), ratings.Machine(*tables, ones(levels)), 3)
-    assert_all_compiled(compiled, "_numbers _expect _draw _sparse_product")
+    cases = boltzmann.Cases(*own, np.zeros(2, np.int32), ones(1), *own)
+    boltzmann_divergence(cases, np.array([0]), boltzmann.Machine(*tables, ones(levels)), 3)
+    assert_all_compiled(compiled, "_draw_numbers _expect _draw_levels _sparse_product")
 
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_steps_of_adam(compiled, n):
     adam(*(ones(n) for _ in range(4)), np.float32(0.1), 1)
-    assert_all_compiled(compiled, "_adam")
+    assert_all_compiled(compiled, "_step_numbers")
 
 
 def test_products_run_on_tensor_cores_where_torch_allows_it(compiled):

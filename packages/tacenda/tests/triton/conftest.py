@@ -52,7 +52,7 @@ def device():
 @pytest.fixture(autouse=True)
 def only_triton():
     """Public functions run on Triton, also where they are given tensors on the CPU."""
-    tested = backends.Files("triton", 100, "cuda")
+    tested = backends.ModuleBackend("triton", 100, "cuda")
     tested.devices |= {"cpu"}
     plugins.register("kernels", "tested", tested)
     try:

@@ -40,7 +40,7 @@ def test_agrees_with_the_specification_on_awkward_shapes(device, case):
 @pytest.mark.parametrize("k", [5, 64, 130])
 def test_agrees_where_a_block_is_one_tile_and_where_it_is_several(device, k, dtype):
     arguments = problem((3, 0, 1, 9), k, dtype=dtype)
-    assert triton._tiles(130, torch.ones(1))["TILES"] > 1
+    assert triton._choose_tiles(130, torch.ones(1))["TILES"] > 1
     assert_agree(device, arguments, TOLERANCE[dtype])
 
 

@@ -7,15 +7,16 @@ import pytest
 import torch
 
 from support.trees import context_sum, context_sum_backward, tree_softmax, tree_softmax_step
-from tacenda.kernels import UnsupportedShape, trees
+from tacenda.kernels import UnsupportedShape, contexts, trees
+from tacenda.kernels.contexts import Context
 from tacenda.kernels.shared import adagrad
-from tacenda.kernels.trees import Codes, Context, triton
+from tacenda.kernels.trees import Codes, triton
 from tacenda.testing.kernels import SAMPLES
 
 
 def samples(operation):
     """Return the samples of an operation with spans, nodes and sums as arguments of their own."""
-    parts = trees.Nodes, trees.NodeSums, trees.Spans
+    parts = trees.Nodes, trees.NodeSums, contexts.Spans
     return [
         (label, tuple(x for each in given for x in (each if isinstance(each, parts) else (each,))))
         for label, given in SAMPLES[operation]()

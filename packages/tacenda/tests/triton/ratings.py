@@ -7,17 +7,16 @@ import pytest
 import torch
 
 from tacenda.kernels import UnsupportedShape
-from tacenda.kernels.machinery.xorshift import uniforms
+from tacenda.kernels.boltzmann import boltzmann_divergence, boltzmann_expectations
+from tacenda.kernels.boltzmann import triton as of_machines
+from tacenda.kernels.machinery.xorshift import generate_uniforms
 from tacenda.kernels.ratings import (
     Others,
     Side,
     Visits,
-    boltzmann_divergence,
-    boltzmann_expectations,
     rating_scores,
     rating_visits,
 )
-from tacenda.kernels.ratings import triton as of_machines
 from tacenda.kernels.shared import adam
 from tacenda.testing.kernels import SAMPLES
 
@@ -99,9 +98,9 @@ def test_random_numbers_are_those_of_the_cpu(device, seed):
     sizes, cases, hidden = [3, 0, 7], [4, 0, 2], 5
     borders = torch.tensor([0, *np.cumsum(sizes)], device=device.name)
     own = torch.tensor(cases, device=device.name)
-    of_hidden, of_visible = of_machines.numbers(own, borders, seed, sum(sizes), hidden)
+    of_hidden, of_visible = of_machines.draw_numbers(own, borders, seed, sum(sizes), hidden)
     for k, (case, n) in enumerate(zip(cases, sizes, strict=True)):
-        random = uniforms(seed, case)
+        random = generate_uniforms(seed, case)
         expected = [next(random) for _ in range(hidden + n)]
         np.testing.assert_array_equal(of_hidden[k].cpu(), np.float32(expected[:hidden]))
         mine = of_visible[borders[k] : borders[k + 1]].cpu()

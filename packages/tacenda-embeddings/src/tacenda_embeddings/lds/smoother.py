@@ -614,9 +614,9 @@ class ModalRecurrence(_Recurrence):
         self._device, self._reverse = device, reverse
         self.inputs = to_device(table @ modes.P_inv.T.astype(np.float32), device)
         self._eigenvalues = [
-            to_device(values.astype(np.float32), device) for values in (modes.real, modes.complex)
+            to_device(values.astype(np.float32), device) for values in (modes.real, modes.pairs)
         ]
-        self._real, pairs = modes.real, modes.complex
+        self._real, pairs = modes.real, modes.pairs
         self._size = np.hypot(pairs[:, 0], pairs[:, 1])
         self._angle = np.arctan2(pairs[:, 1], pairs[:, 0])
         self._cached_factors = self._compute_factors(np.arange(_CACHED_POWERS))

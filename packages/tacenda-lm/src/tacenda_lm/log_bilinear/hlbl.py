@@ -24,15 +24,17 @@ from tacenda.arrays import Array, Arrays, Float32
 from tacenda.corpus import Corpus
 from tacenda.corpus.storage import forget_pages
 from tacenda.fitting import ArrayBatches, FitRun, History, StepResult
-from tacenda.kernels.machinery.memory import WIDE, aligned
-from tacenda.kernels.trees import (
+from tacenda.kernels.contexts import (
     Context,
-    Nodes,
-    NodeSums,
     Predicted,
     Spans,
     context_sum,
     context_sum_backward,
+)
+from tacenda.kernels.machinery.memory import WIDE, aligned
+from tacenda.kernels.trees import (
+    Nodes,
+    NodeSums,
     tree_softmax,
     tree_softmax_distribution,
     tree_softmax_step,

@@ -1,9 +1,9 @@
 """The backends that ship with Tacenda, named by its ``tacenda.kernels`` entry points.
 
 An operation of the family ``hidden_markov`` is a function in ``hidden_markov/__init__.py``, whose body ``reference``
-runs; the functions of that name in ``cpu.py``, ``torch.py`` and ``triton.py`` beside it are the fast
-ones. They are imported when they are first called, so that loading a backend costs nothing and one broken file leaves
-the others alone.
+runs; ``cpu.py``, ``torch.py`` and ``triton.py`` in the same folder have fast functions of the same name. These files
+are imported when an operation is first called, so that loading a backend costs nothing and a broken file affects only
+its own operations.
 """
 
 import re
@@ -17,8 +17,8 @@ from tacenda.errors import PluginUnavailableError
 from tacenda.kernels.dispatch import API_VERSION, FAMILIES, OPERATIONS, Operation
 
 
-class Files:
-    """The backend made of all files of one name."""
+class ModuleBackend:
+    """A backend of the modules of one name, such as ``cpu``, in all families."""
 
     kind = "kernels"
     api_version = API_VERSION
@@ -27,14 +27,14 @@ class Files:
         self.file, self.priority, self.devices = file, priority, {device}
 
     def offers(self, operation: str) -> bool:
-        """Tell whether there is a function of this name, without importing its file, which may need torch."""
+        """Tell whether this backend has a function of this name, without importing its file, which may need torch."""
         public = OPERATIONS.get(operation)
         if public is None or self.file == "reference":
             return public is not None
-        return operation in _functions(public.__module__, self.file)
+        return operation in _list_functions(public.__module__, self.file)
 
     def __getattr__(self, operation: str) -> Operation:
-        """Return the function of an operation, if this backend has it."""
+        """Return the function of an operation. Raises AttributeError if this backend has none."""
         if not self.offers(operation):
             raise AttributeError(operation)
         public: Any = OPERATIONS[operation]
@@ -46,8 +46,11 @@ class Files:
 
 
 @cache
-def _functions(family: str, file: str) -> frozenset[str]:
-    """Return the names of the functions in a file of a family of Tacenda's, by its source."""
+def _list_functions(family: str, file: str) -> frozenset[str]:
+    """Return the names of the functions that a file of one of Tacenda's families defines.
+
+    The source is searched: to import the file would need torch or numba, and to parse it would take longer.
+    """
     if family.removeprefix("tacenda.kernels.") not in FAMILIES:
         return frozenset()
     path = Path(str(import_module(family).__file__)).with_name(f"{file}.py")
@@ -55,24 +58,27 @@ def _functions(family: str, file: str) -> frozenset[str]:
     return frozenset(re.findall(r"^def (\w+)\(", text, re.MULTILINE))
 
 
-reference = Files("reference", 0, "cpu")
-"""The specifications themselves, those of others too: slow, readable, float64."""
+reference = ModuleBackend("reference", 0, "cpu")
+"""The specifications, including operations registered by plugins: slow, readable, float64."""
 
-cpu = Files("cpu", 50, "cpu")
-"""numba where the work is an irregular loop, BLAS where it is a product; on one thread unless told, without the GIL."""
+cpu = ModuleBackend("cpu", 50, "cpu")
+"""numba for irregular loops and BLAS for products; without the GIL, on one thread unless an argument asks for more."""
 
-OF_CUDA = {"torch": Files("torch", 90, "cuda"), "triton": Files("triton", 100, "cuda")}
-"""By name: an operation is plain torch where that is near what the device can do, else Triton. A backend
-whose packages are missing is here too, though `plugins` has it as unavailable."""
+CUDA_BACKENDS = {
+    "torch": ModuleBackend("torch", 90, "cuda"),
+    "triton": ModuleBackend("triton", 100, "cuda"),
+}
+"""By name: operations are plain torch if that comes near the limits of the device, and Triton otherwise. The names are
+attributes of this module only if their packages are installed."""
 
 
 def __getattr__(name: str) -> Any:
-    """Give out ``torch`` and ``triton`` only where their packages are, so that the registry can say why not."""
-    if name not in OF_CUDA:
+    """Return ``torch`` or ``triton``. Raises PluginUnavailableError, for the registry, if a package is missing."""
+    if name not in CUDA_BACKENDS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     missing = [package for package in dict.fromkeys(("torch", name)) if find_spec(package) is None]
     if missing:
         raise PluginUnavailableError(
             f"the {name} kernels need {' and '.join(missing)}: install tacenda[gpu]"
         )
-    return OF_CUDA[name]
+    return CUDA_BACKENDS[name]

@@ -1,4 +1,4 @@
-"""Which backend runs an operation: the best one installed that serves the device.
+"""The choice of the backend that runs an operation: the best installed one that serves the device.
 
     with kernels.use("reference"):      # in this thread or task only
         ...
@@ -11,12 +11,12 @@ A backend is a module, or any object, that has
     devices = {"cpu"}                   # optional; "cuda" gets torch tensors
     api_version = 1                     # optional, `tacenda.plugins.API_VERSION` of the release it was written for
 
-and a function for each operation that it runs, under the operation's name, which takes all arguments by position, as
-the public function has checked them. It comes from the ``tacenda.kernels`` entry points or from
-``tacenda.plugins.register("kernels", ...)``. One that cannot be loaded, or whose operation cannot be imported, is
-skipped and the reason kept; an operation that raises `UnsupportedShape` hands the call to the next backend.
-``reference``, the bodies of the operations, is the last resort and never a silent one: unless it was asked for by name
-it warns, once for each operation and reason.
+and a function for each operation that it runs, with the operation's name, which takes all arguments by position, as
+checked by the public function. Backends come from the ``tacenda.kernels`` entry points or from
+``tacenda.plugins.register("kernels", ...)``. A backend that cannot be loaded, or whose operation cannot be imported, is
+skipped, and the reason stored; an operation that raises `UnsupportedShape` passes the call to the next backend. The
+last one is ``reference``, the bodies of the operations: unless it was chosen by name it warns, once for each operation
+and reason.
 """
 
 import os
@@ -34,7 +34,7 @@ from tacenda.errors import KernelError, PluginError, PluginUnavailableError, des
 API_VERSION = plugins.API_VERSION
 ENVIRONMENT = "TACENDA_KERNELS"
 REFERENCE = "reference"
-FAMILIES = "sequences", "trees", "hidden_markov", "ratings", "shared"
+FAMILIES = "sequences", "contexts", "trees", "hidden_markov", "ratings", "boltzmann", "shared"
 
 Operation = Callable[..., Any]
 
@@ -42,12 +42,12 @@ Operation = Callable[..., Any]
 OPERATIONS: dict[str, Operation] = {}
 
 
-class UnsupportedShape(KernelError):  # noqa: N818 - it is a hand-over, rarely seen as an error
+class UnsupportedShape(KernelError):  # noqa: N818 - it passes a call on, and is rarely seen as an error
     """Raised by a backend's operation, before any work, for shapes or dtypes it does not serve."""
 
 
 class Backend(SimpleNamespace):
-    """A backend put together by hand: ``Backend(priority=10, my_operation=my_function)``."""
+    """A backend made of functions: ``Backend(priority=10, my_operation=my_function)``."""
 
     kind = "kernels"
     api_version = API_VERSION
@@ -59,8 +59,8 @@ _Choice = tuple[str, ...]
 _Owned = tuple[str, str, Any]  # name, distribution and backend
 chosen: ContextVar[_Choice] = ContextVar("tacenda_kernels_chosen", default=())
 _warned: set[tuple[str, str]] = set()
-# Looking through the registry costs as much as running a kernel over a sentence, so what was found is kept, by
-# operation, kind of device, choice and generation of the registry. The environment is read when something is not there.
+# To search the registry costs as much as to run a kernel over a sentence, so the result is stored, by operation, kind
+# of device, choice and generation of the registry. The environment is read before a search only.
 _REMEMBERED = 256
 resolved: dict[tuple[str, str, _Choice, int], tuple[Operation, Operation]] = {}
 
@@ -99,7 +99,7 @@ def operations() -> dict[str, list[str]]:
 
 
 def define_operations() -> None:
-    """Import the modules of Tacenda's operations, which are imported when they are needed otherwise."""
+    """Import the modules of all of Tacenda's operations, which are otherwise imported when needed."""
     for family in FAMILIES:
         import_module(f"tacenda.kernels.{family}")
 
@@ -107,7 +107,7 @@ def define_operations() -> None:
 def resolve(operation: str, device: str = "cpu") -> Operation:
     """Find the function that runs ``operation`` on ``device`` ("cpu", "cuda", "cuda:1" ...).
 
-    It tries the backends that fit in order, going on to the next at `UnsupportedShape`.
+    The function tries the fitting backends in order, until one does not raise `UnsupportedShape`.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def resolve(operation: str, device: str = "cpu") -> Operation:
 
 
 def choose(operation: str, kind: str = "cpu") -> tuple[Operation, Operation]:
-    """Return the best function for an operation, and one that also tries all others where it declines."""
+    """Return the best function for an operation, and one that also tries the other backends if it declines."""
     wanted = chosen.get() or _names(os.environ.get(ENVIRONMENT, ""))
     if operation not in OPERATIONS:
         define_operations()
@@ -201,9 +201,9 @@ def _names(text: str) -> _Choice:
 
 
 def offers(backend: Any, operation: str) -> bool:
-    """Tell whether a backend has a function for an operation; a public function that it has imported is none.
+    """Tell whether a backend has a function for an operation; imported public functions do not count.
 
-    What a backend's ``__getattr__`` imports is not imported where it has a method ``offers``.
+    A method ``offers`` of the backend is asked instead of an attribute that its ``__getattr__`` would import.
     """
     if callable(answer := getattr(type(backend), "offers", None)):
         return bool(answer(backend, operation))
@@ -212,7 +212,7 @@ def offers(backend: Any, operation: str) -> bool:
 
 
 def functions_of(backend: Any) -> list[str]:
-    """Return the names of the functions of a backend, of a module those that it defines itself and that are public."""
+    """Return the names of the functions of a backend; for a module, of the public ones that it defines."""
     if hasattr(type(backend), "offers"):
         return []
     listed = getattr(backend, "__all__", None) or [n for n in vars(backend) if n[0] != "_"]
@@ -246,7 +246,7 @@ def _load_backends() -> tuple[list[_Owned], list[str]]:
 
 
 def _complete(name: str, backend: Any) -> Any:
-    """Return a backend whose priority and devices can be used. Raises KernelError."""
+    """Return a backend with default devices, if it has none. Raises KernelError for a bad priority or devices."""
     priority = getattr(backend, "priority", None)
     if not isinstance(priority, int | float) or priority != priority:
         raise KernelError(

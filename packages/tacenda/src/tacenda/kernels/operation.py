@@ -1,4 +1,4 @@
-"""`operation`: a function whose body is the specification, and which the best backend installed replaces.
+"""The decorator `operation`: the body of a function is the specification, which the best installed backend replaces.
 
     @operation
     def adagrad(
@@ -11,11 +11,11 @@
         '''...'''
         for j, g in zip(rows, gradient): ...      # a plain loop in float64, with the letters of the paper
 
-A call checks the arguments once, for all backends, by their annotations (see `tacenda.arrays`), and hands all of them
-on by position. Arrays are brought into C order, lists made arrays. ``Float`` arguments are float32 or float64, all of
-one dtype and on one device; ``Int32`` and ``Int64`` ones are converted from other integers, and are numpy arrays or
-tensors; offsets become int64 on the host. Arguments may be named tuples of such arrays. Whatever else is not as
-declared is a KernelError. Without a better backend the body runs, as the backend ``reference``.
+A call checks the arguments once, for all backends, by their annotations (see `tacenda.arrays`), and passes them by
+position. Arrays are brought into C order, and lists become arrays. ``Float`` arguments are float32 or float64, all of
+one dtype and on one device; ``Int32`` and ``Int64`` ones are converted from other integers, and are arrays or tensors;
+offsets become int64 on the host. Arguments may be named tuples of such arrays. Any other difference from the
+declaration raises a KernelError. Without a better backend the body runs, as the backend ``reference``.
 """
 
 import functools
@@ -40,20 +40,20 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Sizes = dict[str, Any]
 _Check = Callable[[Any, _Sizes], Any]
 
-#: Written into: neither copied nor converted.
+#: The array is changed: it is neither copied nor converted.
 in_place = "in place"
-#: Of a dtype of its own.
+#: The dtype may differ from that of the other arguments.
 any_dtype = "any dtype"
-#: Of any layout.
+#: The array need not be in C order.
 any_layout = "any layout"
-#: Converted to the dtype of the other floating arguments, or to the one declared.
+#: The array is converted to the dtype of the other floating arguments, or to the declared one.
 cast = "cast"
-#: Where the other arguments are, or on the host.
+#: The array is on the device of the other arguments, or on the host.
 anywhere = "anywhere"
-#: On the host, wherever the other arguments are.
+#: The array is on the host, wherever the other arguments are.
 host = "host"
 
-_LIKE, _DEVICE = "<dtype>", "<device>"  # entries of the sizes that are no dimensions
+_LIKE, _DEVICE = "<dtype>", "<device>"  # entries of the sizes that are not dimensions
 _FLOATS = np.dtype(np.float32), np.dtype(np.float64)
 
 
@@ -124,8 +124,8 @@ def _check_prepare(prepare: Callable[..., Any], specification: Callable[..., Any
 # -- arguments that are as declared ------------------------------------------------------------------
 #
 # A call on numpy arrays exactly as declared, which most are, should cost little more than the compiled loop: half a
-# microsecond where one row is stepped. So whether they are is asked by code written for each operation, as dataclasses
-# write their methods; all other calls take the checks further below.
+# microsecond for a step of one row. So code is written for each operation that tests this, as dataclasses write their
+# methods; all other calls take the checks further below.
 
 _QUICK = """\
 def {name}({signature}):
@@ -184,12 +184,12 @@ def _write_quick(specification: Callable[..., Any], prepare: Any) -> Callable[..
         fields = ", ".join(f"_{group}_{field}" for field in kind._fields)
         unpacked.append(_UNPACKED.format(group=group, at=at, fields=fields, names=names))
     sizes: dict[str, str] = {}
-    # what must be there has sizes that the rest can be compared with
-    for array in sorted(declared.arrays, key=lambda each: (each.optional, each.rank)):
+    # required arrays first, as their sizes are compared with those of optional ones
+    for array in sorted(declared.arrays, key=lambda array: (array.optional, array.rank)):
         value = group = declared.parameters[array.at].name
         if array.field is not None:
             value = f"_{group}_{array.name}"
-        condition = _condition(value, array, sizes)
+        condition = _write_condition(value, array, sizes)
         if array.optional:
             condition = f"({group} is None or {value} is None or {condition})"
         conditions.append(condition)
@@ -215,8 +215,8 @@ def _write_quick(specification: Callable[..., Any], prepare: Any) -> Callable[..
     return quick
 
 
-def _condition(value: str, array: "_Array", sizes: dict[str, str]) -> str:
-    """Return the code that asks whether ``value`` is as declared, and that gives its dimensions names."""
+def _write_condition(value: str, array: "_Array", sizes: dict[str, str]) -> str:
+    """Write the code that tests whether ``value`` is as declared, and that names its dimensions."""
     spec, marks = array.spec, array.spec.constraints
 
     def fits(dim: str, size: str) -> str:
@@ -263,14 +263,15 @@ def _condition(value: str, array: "_Array", sizes: dict[str, str]) -> str:
 
 
 class _Array(NamedTuple):
-    """An argument that is declared to be an array, or such a field of one."""
+    """The declaration of an array: of an argument, or of a field of an argument that is a named tuple."""
 
     name: str
     spec: Spec
-    optional: bool  # it or its group may be None
+    optional: bool  # it or its named tuple may be None
     check: _Check
-    rank: int  # floats come first, then those cast to their dtype, then ids, which count rows of them, then offsets
-    at: int
+    #: The order of checks: floats, then floats that are cast to their dtype, then ids of their rows, then offsets.
+    rank: int
+    at: int  # the place of the argument
     field: int | None
 
 
@@ -284,7 +285,7 @@ class _Declared:
         hints = get_type_hints(function, include_extras=True)
         for at, parameter in enumerate(self.parameters):
             hint = hints.get(parameter.name)
-            if array := _array_of(parameter.name, hint, at):
+            if array := _find_array(parameter.name, hint, at):
                 self.arrays.append(array)
             parts, marks = get_args(hint), getattr(hint, "__metadata__", ())
             for kind in (getattr(hint, "__origin__", hint), *parts):
@@ -292,7 +293,7 @@ class _Declared:
                     continue
                 fields = get_type_hints(kind, include_extras=True)
                 of_fields = [
-                    _array_of(field, fields[field], at, n, marks, type(None) in parts)
+                    _find_array(field, fields[field], at, n, marks, type(None) in parts)
                     for n, field in enumerate(kind._fields)
                 ]
                 if found := [array for array in of_fields if array]:
@@ -316,37 +317,38 @@ class _Declared:
             if not (array.optional and parts[key] is None):
                 parts[key] = array.check(parts[key], sizes)
         for at, kind in self.groups.items():
-            # a named tuple is made anew only where one of its arrays was converted
+            # a new named tuple is made only if one of its arrays was converted
             same = isinstance(args[at], kind) and all(map(operator.is_, args[at], values[at]))
             values[at] = args[at] if same or args[at] is None else kind(*values[at])
         return values, sizes.get(_DEVICE, "cpu")
 
 
-def _array_of(
+def _find_array(
     name: str, hint: Any, at: int, field: int | None = None, marks: Any = (), optional: bool = False
 ) -> _Array | None:
-    """Return what an annotation declares, if it is an array."""
+    """Return the array that an annotation declares, or None."""
     spec, absent = spec_of(hint)
     if spec is None:
         return None
     spec = replace(spec, constraints=(*spec.constraints, *marks))
     if any(isinstance(each, Cuts) for each in spec.constraints):
-        rank, check = 3, _offsets_check(name, spec)
+        rank, check = 3, _make_offsets_check(name, spec)
     elif spec.kind.startswith("float"):
         later = cast in spec.constraints or anywhere in spec.constraints
-        rank, check = int(later), _floats_check(name, spec)
+        rank, check = int(later), _make_float_check(name, spec)
     else:
-        rank, check = 2, _integers_check(name, spec)
+        rank, check = 2, _make_integer_check(name, spec)
     return _Array(name, spec, optional or absent, check, rank, at, field)
 
 
-def _floats_check(name: str, spec: Spec) -> _Check:
+def _make_float_check(name: str, spec: Spec) -> _Check:
+    """Make the check of a floating array: its device, dtype, shape and layout."""
     fixed = np.dtype(spec.kind) if spec.kind != "float" else None
-    here = host in spec.constraints
-    of_its_own = here or any_dtype in spec.constraints
-    loose, wandering = any_layout in spec.constraints, anywhere in spec.constraints
+    on_host_only = host in spec.constraints
+    is_own_dtype = on_host_only or any_dtype in spec.constraints
+    is_any_layout, is_anywhere = any_layout in spec.constraints, anywhere in spec.constraints
     writes = in_place in spec.constraints
-    converted = cast in spec.constraints and not writes
+    converts = cast in spec.constraints and not writes
 
     def check(value: Any, sizes: _Sizes) -> Any:
         if value.__class__ is np.ndarray:
@@ -359,37 +361,40 @@ def _floats_check(name: str, spec: Spec) -> _Check:
             )
         else:
             value, device = np.asarray(value), "cpu"
-        if here:
+        if on_host_only:
             value = on_host(value)
-        elif sizes.setdefault(_DEVICE, device) != device and not wandering:
-            raise KernelError(_elsewhere(name, value, device, sizes))
+        elif sizes.setdefault(_DEVICE, device) != device and not is_anywhere:
+            raise KernelError(_describe_device(name, value, device, sizes))
         dtype, like = value.dtype, fixed
         if like is None:
             if dtype not in _FLOATS and str(dtype) not in ("torch.float32", "torch.float64"):
-                raise KernelError(_unlike(name, value, "float32 or float64", spec, sizes))
-            like = dtype if of_its_own else sizes.setdefault(_LIKE, dtype)
-        if dtype is not like and dtype != like and not _same(dtype, like):
-            if not converted:
-                raise KernelError(_unlike(name, value, like, spec, sizes))
+                raise KernelError(
+                    _describe_mismatch(name, value, "float32 or float64", spec, sizes)
+                )
+            like = dtype if is_own_dtype else sizes.setdefault(_LIKE, dtype)
+        if dtype is not like and dtype != like and not _are_same_dtype(dtype, like):
+            if not converts:
+                raise KernelError(_describe_mismatch(name, value, like, spec, sizes))
             value = convert(value, like)
         if not spec.bind(value.shape, sizes):
-            raise KernelError(_unlike(name, value, like, spec, sizes))
-        if not loose and not _in_c_order(value):
+            raise KernelError(_describe_mismatch(name, value, like, spec, sizes))
+        if not is_any_layout and not _is_in_c_order(value):
             if writes:
-                raise KernelError(_unlike(name, value, like, spec, sizes))
+                raise KernelError(_describe_mismatch(name, value, like, spec, sizes))
             value = value.contiguous() if hasattr(value, "detach") else np.ascontiguousarray(value)
         return value
 
     return check
 
 
-def _integers_check(name: str, spec: Spec) -> _Check:
+def _make_integer_check(name: str, spec: Spec) -> _Check:
+    """Make the check of an array of integers or booleans: its dtype, shape and range."""
     dtype = None if spec.kind in ("int", "bool") else np.dtype(spec.kind)
-    kinds, alone = "b" if spec.kind == "bool" else "iu", host in spec.constraints
+    kinds, on_host_only = "b" if spec.kind == "bool" else "iu", host in spec.constraints
     limits = next((each for each in spec.constraints if isinstance(each, below)), None)
 
     def check(value: Any, sizes: _Sizes) -> Any:
-        if value.__class__ is not np.ndarray and (alone or not hasattr(value, "detach")):
+        if value.__class__ is not np.ndarray and (on_host_only or not hasattr(value, "detach")):
             value = on_host(value)
         kind = (
             getattr(value.dtype, "kind", None)
@@ -397,10 +402,12 @@ def _integers_check(name: str, spec: Spec) -> _Check:
         )
         if kind not in kinds and len(value):
             raise KernelError(
-                _unlike(name, value, "integers" if kinds == "iu" else "bool", spec, sizes)
+                _describe_mismatch(
+                    name, value, "integers" if kinds == "iu" else "bool", spec, sizes
+                )
             )
         if not spec.bind(value.shape, sizes):
-            raise KernelError(_unlike(name, value, "integers", spec, sizes))
+            raise KernelError(_describe_mismatch(name, value, "integers", spec, sizes))
         if limits is not None and len(value):
             check_range(value, sizes[limits.dimension], name, limits.lowest)
         if dtype is not None and value.dtype is not dtype:
@@ -410,7 +417,8 @@ def _integers_check(name: str, spec: Spec) -> _Check:
     return check
 
 
-def _offsets_check(name: str, spec: Spec) -> _Check:
+def _make_offsets_check(name: str, spec: Spec) -> _Check:
+    """Make the check of offsets, which become int64 on the host."""
     pieces, cuts = spec.dims[0].partition("+")[0], spec.constraints[0].dimension
 
     def check(value: Any, sizes: _Sizes) -> Any:
@@ -425,13 +433,13 @@ def _offsets_check(name: str, spec: Spec) -> _Check:
 
 
 def check_range(ids: Any, n: int, name: str, lowest: int = 0) -> None:
-    """Raise KernelError unless all ids are from ``lowest`` to ``n - 1``: compiled loops do not look at them again."""
+    """Raise KernelError unless all ids are from ``lowest`` to ``n - 1``, which compiled loops do not check again."""
     if not len(ids):
         return
     if not isinstance(ids, np.ndarray):
         import torch
 
-        least, most = torch.stack(ids.aminmax()).tolist()  # a device is waited for once
+        least, most = torch.stack(ids.aminmax()).tolist()  # a single wait for the device
     elif ids.ndim == 1 and _loops.within(ids, lowest, n):
         return
     else:
@@ -441,7 +449,7 @@ def check_range(ids: Any, n: int, name: str, lowest: int = 0) -> None:
 
 
 def convert(array: Any, dtype: Any) -> Any:
-    """Return an array or a tensor in C order and a dtype of numpy's or torch's."""
+    """Return an array or a tensor in C order and in a dtype of NumPy or torch."""
     if array.__class__ is np.ndarray:
         return np.ascontiguousarray(array, str(dtype).removeprefix("torch."))
     import torch
@@ -450,7 +458,7 @@ def convert(array: Any, dtype: Any) -> Any:
 
 
 def convert_like(array: Any, dtype: Any, like: Any) -> Any:
-    """Return an array, a tensor or a number in C order and in a dtype of numpy's, where ``like`` is."""
+    """Return an array, a tensor or a number in C order, in a dtype of NumPy, on the device of ``like``."""
     if not hasattr(array, "detach"):
         array = np.asarray(array)
         if not isinstance(like, np.ndarray):
@@ -462,7 +470,8 @@ def convert_like(array: Any, dtype: Any, like: Any) -> Any:
     return convert(array, np.dtype(dtype))
 
 
-def _in_c_order(array: Any) -> bool:
+def _is_in_c_order(array: Any) -> bool:
+    """Tell whether an array or a tensor is in C order."""
     return bool(
         array.flags.c_contiguous if isinstance(array, np.ndarray) else array.is_contiguous()
     )
@@ -473,23 +482,24 @@ def on_host(array: Any) -> Any:
     return np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _are_same_dtype(a: Any, b: Any) -> bool:
+    """Tell whether dtypes of NumPy or torch are the same."""
     return str(a).removeprefix("torch.") == str(b).removeprefix("torch.")
 
 
-def _unlike(name: str, value: Any, wanted: Any, spec: Spec, sizes: _Sizes) -> str:
-    """Say what an argument is and what it must be."""
+def _describe_mismatch(name: str, value: Any, wanted: Any, spec: Spec, sizes: _Sizes) -> str:
+    """Return a sentence on how an argument is and how it must be."""
     wanted = str(wanted).removeprefix("torch.")
     known = ", ".join(f"{dim}={sizes[dim]}" if dim in sizes else dim for dim in spec.dims)
     writes = ", to be changed in place," if in_place in spec.constraints else ""
     found = f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
-    if not _in_c_order(value):
+    if not _is_in_c_order(value):
         found += " in another order"
     return f"{name} must be {wanted} ({known}) in C order{writes or ','} not {found}"
 
 
-def _elsewhere(name: str, value: Any, device: str, sizes: _Sizes) -> str:
-    """Say on which device an argument is, and on which the others are."""
+def _describe_device(name: str, value: Any, device: str, sizes: _Sizes) -> str:
+    """Return a sentence on the device of an argument and that of the others."""
     if (device == "cpu") != (sizes[_DEVICE] == "cpu"):
         return f"{name} is a {type(value).__name__} and others are not: give all as numpy arrays or all as tensors"
     return f"{name} is on {device} and others on {sizes[_DEVICE]}: move one of them"

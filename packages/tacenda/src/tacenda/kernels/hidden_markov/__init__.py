@@ -1,7 +1,7 @@
-"""Operations of hidden Markov models whose states fall into classes, of which the words tell the class of each token.
+"""Operations of hidden Markov models whose states are divided into classes; the word of a token determines its class.
 
-Matrices have the state that is reached in front: passes then read rows. On a CUDA device tables, and what is found, are
-torch tensors; what was observed stays on the host. All operations release the GIL, and NaN propagates.
+The first index of a matrix is the state reached, so that passes read rows. On a CUDA device tables and results are
+torch tensors there; observations stay on the host. All operations release the GIL, and NaN propagates.
 """
 
 from itertools import pairwise
@@ -21,11 +21,11 @@ from tacenda.offsets import rises
 class Sequences(NamedTuple):
     """Observations: sequences of tokens, one after another; any may be empty."""
 
-    #: u (tokens,): the block that leads to each token; not looked at for the first of a sequence.
+    #: u (tokens,): the block that leads to each token; ignored for the first token of a sequence.
     pairs: Int32[Array, "tokens", host]
     #: The row of the emissions of each token.
     words: Int32[Array, "tokens", below("rows"), host]
-    #: The row of ``starts`` of each sequence; not looked at where the sequence is empty.
+    #: The row of ``starts`` of each sequence; ignored for empty sequences.
     first: Int32[Array, "sequences", host]
     offsets: Offsets[Array, "sequences tokens"]
 
@@ -67,9 +67,9 @@ def hmm_block(
     observed: Sequences,
     threads: int = 1,
 ) -> Forward:
-    """Find the filtered states, and the log-probability of every token given those before it.
+    """Compute the filtered states, and the log-probability of every token given the tokens before it.
 
-    Only a block A_u of the transition matrix leads from a token to the next, u the pair of their classes. With
+    Only one block A_u of the transition matrix, for the pair u of their classes, leads from a token to the next. With
 
         A_u[j, i] = p(z_t = j | z_{t-1} = i),    o_t[j] = p(x_t | z_t = j) of ``emissions``,    s of ``starts``
 
@@ -77,8 +77,8 @@ def hmm_block(
 
         a_1 = (s o o_1) / c_1,    a_t = (A_u a_{t-1} o o_t) / c_t,    c_t = the sum of the numerator
 
-    so that log p(x_t | x_<t) = log c_t. A token of probability zero has the log-probability -inf and a state of zeros;
-    so has what follows it in its sequence. ``threads`` share the sequences, and change no result.
+    so that log p(x_t | x_<t) = log c_t, natural. A token of probability zero, and every later token of its sequence,
+    has the log-probability -inf and a state of zeros. ``threads`` share the sequences, and change no result.
     """
     pairs, words, first, offsets = observed
     A, o, s = (array.astype(np.float64) for array in (blocks, emissions, starts))
@@ -104,7 +104,7 @@ def hmm_block_backward(
     found: Forward,
     threads: int = 1,
 ) -> Counts:
-    """Count the expected transitions, emissions and starts; ``found`` is what `hmm_block` returned.
+    """Compute the expected counts of transitions, emissions and starts; ``found`` is the result of `hmm_block`.
 
         b_n = 1,    v_t = o_t o b_t / c_t,    b_{t-1} = A_u^T v_t
         N_u[j, i] = sum_t A_u[j, i] v_t[j] a_{t-1}[i],    p(z_t = j | x) = a_t[j] b_t[j]
@@ -131,7 +131,7 @@ def hmm_block_backward(
     return Counts(*(array.astype(blocks.dtype) for array in (N, E, S, posteriors)))
 
 
-# -- the same where transitions are products of positive features ------------------------------------
+# -- forward and backward for transitions that are products of positive features ---------------------
 
 
 class FeatureModel(NamedTuple):
@@ -162,11 +162,11 @@ class FeatureCounts(NamedTuple):
 
 @operation
 def hmm_features(model: FeatureModel, observed: Classed) -> Forward:
-    """Find what `hmm_block` does where p(z_t = j | z_{t-1} = i) = x_i . y_j, in O(Z f) and not O(Z^2).
+    """Compute the results of `hmm_block` for p(z_t = j | z_{t-1} = i) = x_i . y_j, in O(Z f) instead of O(Z^2).
 
-    x is divided by what makes rows sum to one. The sum over states before is taken first (Chiu and Rush 2021,
-    generalized softmax): m_t = X^T a_t, a_t = (Y m_{t-1} o o_t) / c_t. The CPU takes sequences side by side: those
-    that are in the same class at the same time make one product of matrices.
+    x is scaled so that probabilities sum to one. The sum over previous states is computed first (Chiu and Rush 2021,
+    generalized softmax): m_t = X^T a_t, a_t = (Y m_{t-1} o o_t) / c_t. On the CPU, all sequences that are in the same
+    class at the same time make one product of matrices.
     """
     classes, words, offsets = observed
     x, y, o, s = (array.astype(np.float64) for array in model)
@@ -186,7 +186,7 @@ def hmm_features(model: FeatureModel, observed: Classed) -> Forward:
 
 @operation
 def hmm_features_backward(model: FeatureModel, observed: Classed, found: Forward) -> FeatureCounts:
-    """Find gradients and expected counts; ``found`` is what `hmm_features` returned for the same arguments.
+    """Compute gradients and expected counts; ``found`` is the result of `hmm_features` for the same arguments.
 
     b_n = 1,    v_t = o_t o b_t / c_t,    w_t = Y^T v_t,    b_{t-1} = X w_t
     dX = sum_t a_{t-1} w_t^T,    dY = sum_t v_t m_{t-1}^T
@@ -223,14 +223,12 @@ class Vectors(NamedTuple):
 
 
 class VectorGradients(NamedTuple):
-    """Gradients in the shapes of `Vectors`, and departures.
-
-    Departures n (pairs, k) are the gradient in the logarithms of the weights, and what is taken from that in the norms.
-    """
+    """Gradients in the shapes of `Vectors`, and departures."""
 
     left: Any
     reached: Any
     bias: Any
+    #: n (pairs, k): the gradient with respect to the logarithms of the weights, which norms take from each class.
     departures: Any
 
 
@@ -256,13 +254,13 @@ def block_softmax(
     norms: Float[Array, "classes k"] | None = None,
     threads: int = 1,
 ) -> NDArray[Any]:
-    """Make the blocks A (pairs, k, k) that lead from the classes c of ``sources`` to c' of ``targets``.
+    """Compute the blocks A (pairs, k, k) that lead from the classes c of ``sources`` to c' of ``targets``.
 
         A_u[j, i] = w_u[i] softmax_j (x_{c,i} . y_{c',j} + b_{c',j})    with weights (two levels: class, then state)
         A_u[j, i] = exp(x_{c,i} . y_{c',j} + b_{c',j} - l_{c,i})         with norms l (one softmax over all states)
 
-    float32 exponentials are right to 2e-6 of themselves, and those below 1e-38 are taken as that. ``threads`` share the
-    pairs, and change no result.
+    float32 exponentials have a relative error of 2e-6, and at least the value 1e-38. ``threads`` share the pairs, and
+    change no result.
     """
     x, y, b = (array.astype(np.float64) for array in vectors)
     A = np.empty((len(sources), x.shape[1], x.shape[1]))
@@ -286,9 +284,9 @@ def block_softmax_backward(
     weights: Float[Array, "pairs k"] | None = None,
     threads: int = 1,
 ) -> VectorGradients:
-    """Find the gradient of ``(counts * log(blocks)).sum()``, with the counts N held fixed.
+    """Compute the gradient of ``(counts * log(blocks)).sum()`` with fixed counts N.
 
-    Without ``weights`` the blocks were made with norms. With n_u[i] = sum_j N_u[j, i] it is that of
+    Without ``weights`` the blocks were made with norms. With n_u[i] = sum_j N_u[j, i] the gradients are
 
         D_u = N_u - (A_u / w_u) n_u,    or D_u = N_u with norms:
         dx_c += D_u^T y_{c'},    dy_{c'} += D_u x_c,    db_{c'} += sum_i D_u
@@ -324,12 +322,12 @@ def class_softmax(
     states: Float[Array, "classes k width"],
     offsets: Offsets[Array, "classes words"],
 ) -> NDArray[Any]:
-    """Find p(word | state) for the states of the word's class c: o (words, k).
+    """Compute p(word | state) for the states of the word's class c: o (words, k).
 
         o_w[j] = exp(y_w . x_{c,j} + b_w) / sum_{w' in c} exp(y_{w'} . x_{c,j} + b_{w'})
 
-    Words are sorted by class, so that a class is a product of two small matrices: k V d multiplications in all for k
-    states a class, and not Z V d. A class may be empty.
+    Words are sorted by class, so that each class is a product of two small matrices: k V d multiplications in all with
+    k states per class, instead of Z V d. A class may be empty.
     """
     o = np.empty((len(words), states.shape[1]))
     for c, x in enumerate(states.astype(np.float64)):
@@ -349,7 +347,7 @@ def class_softmax_backward(
     found: Float[Array, "words k"],
     counts: Float[Array, "words k"],
 ) -> WordGradients:
-    """Find the gradient of ``(counts * log(found)).sum()``, with the counts E held fixed.
+    """Compute the gradient of ``(counts * log(found)).sum()`` with fixed counts E.
 
     D = E - o sum_{w in c} E;    dy_w = D_w x_c,    dx_c = D^T y,    db_w = sum_j D_w[j]
     """
@@ -375,6 +373,7 @@ class SumGradients(NamedTuple):
 
 
 def _check_columns(rows: Any, columns: Any, *others: Any) -> None:
+    """Raise KernelError without columns, and for more kept rows, the last argument, than rows."""
     kept = others[-1]
     if not len(columns) or (kept is not None and len(kept) > len(rows)):
         raise KernelError("there must be at least one column, and no more rows kept than there are")
@@ -387,13 +386,14 @@ def streaming_logsumexp(
     bias: Float[Array, "columns"],
     kept: Float[Array, "kept columns", in_place] | None = None,
 ) -> NDArray[Any]:
-    """Find the natural logarithm l_i = log sum_j exp(x_i . y_j + b_j) of every row, without the matrix of scores.
+    """Compute the natural logarithm l_i = log sum_j exp(x_i . y_j + b_j) of every row, without the matrix of scores.
 
-    The scores are made tile by tile, and of each row only the largest one so far and the sum of the exponentials below
-    it are kept (Milakov and Gimelshein 2018; Dao et al. 2022, section 3.1). For a flat transition matrix of Z states
-    that is Z x d numbers of memory instead of Z x Z. A bias of -inf leaves a column out.
+    The scores are computed tile by tile; for each row, only the largest score so far and the sum of exponentials below
+    it are stored (Milakov and Gimelshein 2018; Dao et al. 2022, section 3.1). A flat transition matrix of Z states so
+    needs Z x d numbers of memory instead of Z x Z. A bias of -inf excludes a column.
 
-    ``kept`` takes p_ij = exp(x_i . y_j + b_j - l_i) of the first rows, which the backward pass need not make again.
+    ``kept`` (kept, columns) is filled with p_ij = exp(x_i . y_j + b_j - l_i) of the first rows, which the backward pass
+    then need not compute again.
     """
     scores = _scores(rows, columns, bias)
     largest = scores.max(axis=1, keepdims=True)
@@ -415,11 +415,11 @@ def streaming_logsumexp_backward(
     gradient: Float[Array, "rows"],
     kept: Float[Array, "kept columns"] | None = None,
 ) -> SumGradients:
-    """Find the gradient of ``(gradient * streaming_logsumexp(rows, columns, bias)).sum()``.
+    """Compute the gradient of ``(gradient * streaming_logsumexp(rows, columns, bias)).sum()``.
 
         dx_i = g_i sum_j p_ij y_j,    dy_j = sum_i g_i p_ij x_i,    db_j = sum_i g_i p_ij
 
-    ``found`` and ``kept`` are what the forward pass returned and filled.
+    ``found`` is the result of the forward pass, and ``kept`` is as it filled it.
     """
     p = np.exp(_scores(rows, columns, bias) - found.astype(np.float64)[:, None])
     weighted = p * gradient.astype(np.float64)[:, None]

@@ -23,9 +23,9 @@ from tacenda.kernels.machinery.threads import in_parts
 #
 # The softmax of the columns of a small matrix on the CPU, while it is in cache.
 #
-# numba's own exp is a call for each number unless Intel's SVML is installed; here exp is written so that compilers turn
-# it into vector instructions: exp(x) = 2^n 2^f with n the nearest whole number to x / log 2. 2^f is a polynomial
-# (Cephes' exp2f, of degree 6), and 2^n is added to the exponent bits.
+# numba's own exp is a call for each number unless Intel's SVML is installed; this exp compiles to vector instructions:
+# exp(x) = 2^n 2^f with n the nearest integer to x / log 2. 2^f is a polynomial (Cephes' exp2f, of degree 6), and n is
+# added to the exponent bits.
 
 
 _FAST = {"contract", "reassoc"}
@@ -46,7 +46,7 @@ def column_softmax(block, bits, powers, shift, weights):
         for i in range(k):
             shift[i] = max(shift[i], row[i])
     exponentials(block, bits, powers, shift)
-    # The scratch then holds the sums of the columns, and what each column is scaled by.
+    # Now ``shift`` holds the sums of the columns, and then their scales.
     shift[:] = 0
     for j in range(block.shape[0]):
         row = block[j]
@@ -75,7 +75,7 @@ def exponentials(block, bits, powers, shift):
     for j in range(block.shape[0]):
         row, power = block[j], powers[j]
         for i in range(k):
-            # x / log 2, held where 2^n is a normal number; a comparison with NaN is false, so NaN becomes -126 too.
+            # x / log 2, clipped so that 2^n is a normal number; comparisons with NaN are false, so NaN becomes -126.
             given = (np.float32(row[i]) - np.float32(shift[i])) * np.float32(1.4426950408889634)
             x = given if given > np.float32(-126) else np.float32(-126)
             x = x if x < np.float32(127) else np.float32(127)
@@ -91,8 +91,8 @@ def exponentials(block, bits, powers, shift):
             number = given == given  # False for NaN alone, which stays
             row[i] = p * f + np.float32(1) if number else given
             power[i] = np.int32(n) if number else 0
-    # Multiply by 2^n by adding n to the exponent, which float32 has from bit 23 on. This is a pass of its own, so that
-    # each loop reads and writes its numbers as one type and the compiler vectorises both.
+    # Multiply by 2^n by adding n to the exponent, which begins at bit 23 of a float32. This is a separate pass, so that
+    # each loop reads and writes its numbers as one type and the compiler vectorizes both.
     for j in range(block.shape[0]):
         row, power = bits[j], powers[j]
         for i in range(k):
@@ -103,9 +103,9 @@ def exponentials(block, bits, powers, shift):
 #
 # Forward-backward on the CPU: rows in registers, counts summed pair by pair.
 #
-# A block is read once a token in each pass. The counts are made afterwards, from the messages that the backward pass
-# leaves, with the tokens sorted by pair: a block of counts is then in cache while it is summed, and threads that
-# have pairs of their own need no copies of it.
+# A pass reads a block once for every token. The counts are computed afterwards, from the messages of the backward pass,
+# with the tokens sorted by pair: a block of counts is then in cache while it is summed, and threads work on different
+# pairs, so that they need no copies of the counts.
 
 
 _Array = NDArray[Any]
@@ -137,7 +137,7 @@ def _filter(model, observed, a, c, begin, end):
                         reached += row[i] * before[i]
                     now[j] = reached * emitted[j]
                     total += now[j]
-            # A token of probability zero leaves a state of zeros behind, and so does all that follows it.
+            # After a token of probability zero, all states are zero.
             c[t] = total
             scale = a.dtype.type(1) / total if total != zero else zero
             for j in range(k):
@@ -159,7 +159,7 @@ def _messages(A, o, observed, found, v, posteriors, begin, end):
             for j in range(k):
                 posterior[j] = now[j] * b[j]
                 message[j] = emitted[j] * b[j] * scale
-            # b_{t-1} = A_u^T v_t, as a sum of rows: rows are what lies together in memory.
+            # b_{t-1} = A_u^T v_t, as a sum of rows, which are contiguous in memory.
             if t > offsets[n]:
                 block = A[pairs[t]]
                 b[:] = 0
@@ -216,7 +216,7 @@ def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
     v, posteriors = np.empty_like(a), np.empty_like(a)
     made = blocks, emissions, tuple(observed), (a, c), v, posteriors
     in_parts(_messages, len(offsets) - 1, threads, *made)
-    # Threads have pairs of their own, so no two of them write to one block of counts.
+    # Threads work on different pairs, so no two of them write to one block of counts.
     inner = inner_tokens(offsets)
     tokens = inner[np.argsort(pairs[inner], kind="stable")]
     borders = np.searchsorted(pairs[tokens], np.arange(len(blocks) + 1))
@@ -231,7 +231,7 @@ def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
 
 # -- hmm features -----------------------------------------------------------------------------------
 #
-# Forward-backward over features on the CPU: sequences side by side, one product for those in the same class.
+# Forward-backward over features on the CPU: all sequences at once, one product for those in the same class.
 
 
 _Group = tuple[int, NDArray[np.int64]]
@@ -242,14 +242,14 @@ def hmm_features(model, observed):
     c = np.empty(len(a), a.dtype)
     # Step t of all sequences at once. Tokens are grouped by the class before, for the features of the state that is
     # left, and then by their own, for those of the state that is reached.
-    for t, tokens in _moments(observed.offsets):
+    for t, tokens in _iterate_steps(observed.offsets):
         if t == 0:
             a[tokens] = model.starts[observed.classes[tokens]]
         else:
             messages = np.empty((len(tokens), model.left.shape[2]), a.dtype)
-            for group, own in _groups(observed.classes[tokens - 1]):
+            for group, own in _group_by_class(observed.classes[tokens - 1]):
                 messages[own] = a[tokens[own] - 1] @ model.left[group]
-            for group, own in _groups(observed.classes[tokens]):
+            for group, own in _group_by_class(observed.classes[tokens]):
                 a[tokens[own]] = messages[own] @ model.reached[group].T
         now = a[tokens] * model.emissions[observed.words[tokens]]
         c[tokens] = total = now.sum(axis=1)
@@ -265,25 +265,25 @@ def hmm_features_backward(model, observed, found):
     scale = np.where(c == 0, 0, 1 / np.where(c == 0, 1, c))[:, None]
     b, v = np.ones_like(a), np.zeros_like(a)
     w = np.zeros((len(a), model.left.shape[2]), dtype)
-    moments = list(_moments(offsets))
-    for t, tokens in reversed(moments):
+    steps = list(_iterate_steps(offsets))
+    for t, tokens in reversed(steps):
         v[tokens] = model.emissions[words[tokens]] * b[tokens] * scale[tokens]
         if t == 0:
             continue
-        for group, own in _groups(classes[tokens]):
+        for group, own in _group_by_class(classes[tokens]):
             w[tokens[own]] = v[tokens[own]] @ model.reached[group]
-        for group, own in _groups(classes[tokens - 1]):
+        for group, own in _group_by_class(classes[tokens - 1]):
             b[tokens[own] - 1] = w[tokens[own]] @ model.left[group].T
     posteriors = a * b
-    # The gradients are sums over all tokens but the first of each sequence: one product for each class.
+    # The gradients are sums over all tokens except the first of each sequence: one product for each class.
     dx, dy = np.zeros_like(model.left), np.zeros_like(model.reached)
-    inner = np.sort(np.concatenate([np.empty(0, np.int64), *(at for t, at in moments if t)]))
+    inner = np.sort(np.concatenate([np.empty(0, np.int64), *(at for t, at in steps if t)]))
     m = np.zeros_like(w)
-    for group, own in _groups(classes[inner - 1]):
+    for group, own in _group_by_class(classes[inner - 1]):
         before = a[inner[own] - 1]
         dx[group] = before.T @ w[inner[own]]
         m[inner[own]] = before @ model.left[group]
-    for group, own in _groups(classes[inner]):
+    for group, own in _group_by_class(classes[inner]):
         dy[group] = v[inner[own]].T @ m[inner[own]]
     emitted, started = np.zeros_like(model.emissions), np.zeros_like(model.starts)
     _add_sorted_rows(emitted, words, posteriors)
@@ -292,25 +292,25 @@ def hmm_features_backward(model, observed, found):
     return FeatureCounts(dx, dy, emitted, started)
 
 
-def _moments(offsets: _Array) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """The tokens at each distance from the beginning of their sequence."""
+def _iterate_steps(offsets: _Array) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield each distance from the beginning of a sequence, and the tokens at this distance."""
     lengths = np.diff(offsets)
     for t in range(int(lengths.max(initial=0))):
         yield t, offsets[:-1][lengths > t] + t
 
 
-def _groups(classes: _Array) -> Iterator[_Group]:
-    """Each class that occurs, and the places where it does."""
+def _group_by_class(classes: _Array) -> Iterator[_Group]:
+    """Yield each class that occurs, and its places."""
     order = np.argsort(classes, kind="stable")
-    found, begins = np.unique(classes[order], return_index=True)
+    distinct, begins = np.unique(classes[order], return_index=True)
     ends = np.append(begins[1:], len(order))
-    for group, begin, end in zip(found.tolist(), begins, ends[: len(found)], strict=True):
+    for group, begin, end in zip(distinct.tolist(), begins, ends[: len(distinct)], strict=True):
         yield group, order[begin:end]
 
 
 def _add_sorted_rows(table: _Array, rows: _Array, added: _Array) -> None:
-    """Add rows to those of a table, to the same row as often as it occurs."""
-    for group, own in _groups(rows):
+    """Add each row of ``added`` to its row of the table, which may occur more than once."""
+    for group, own in _group_by_class(rows):
         table[group] += added[own].sum(axis=0)
 
 
@@ -319,7 +319,7 @@ def _add_sorted_rows(table: _Array, rows: _Array, added: _Array) -> None:
 # Blocks of transitions on the CPU: the scores of a few pairs by BLAS, then their softmax while they are in cache.
 
 
-_CELLS = 1 << 16  # scores at a time: 256 KB in float32
+_SCORES_AT_ONCE = 1 << 16  # 256 KB in float32
 
 
 @njit(fastmath=_FAST)
@@ -337,7 +337,7 @@ def _make_blocks(vectors, pairs, scales, A, A_bits, first, last):
     """Fill the blocks of the pairs of the sources first .. last; exactly one of w and norms has rows."""
     (x, y, b), (sources, targets, borders), (w, norms) = vectors, pairs, scales
     k, width = x.shape[1], x.shape[2]
-    most = max(1, _CELLS // (k * k))
+    most = max(1, _SCORES_AT_ONCE // (k * k))
     near = np.empty((most, k, width), x.dtype)
     powers, shift = np.empty((k, k), np.int32), np.empty(k, x.dtype)
     u, end = borders[first], borders[last]
@@ -363,15 +363,15 @@ def _make_blocks(vectors, pairs, scales, A, A_bits, first, last):
 
 
 @njit(fastmath=_FAST)
-def _move_vectors(vectors, pairs, blocks, moves, first, last):
-    """Fill what the pairs of the sources first .. last move: dx is summed here, since the pairs are sorted by them.
+def _fill_pair_gradients(vectors, pairs, blocks, gradients, first, last):
+    """Fill the gradients of the pairs of the sources first .. last; dx is summed, as the pairs are sorted by source.
 
     ``moved`` is D_u x_c and ``db`` its bias, pair by pair, for `_sum_by_target`.
     """
     (x, y, _), (sources, targets, borders), (A, N, w) = vectors, pairs, blocks
-    dx, db, moved, departures = moves
+    dx, db, moved, departures = gradients
     k, width = x.shape[1], x.shape[2]
-    most = max(1, _CELLS // (k * k))
+    most = max(1, _SCORES_AT_ONCE // (k * k))
     near, D = np.empty((most, k, width), x.dtype), np.empty((most, k, k), x.dtype)
     u, end = borders[first], borders[last]
     while u < end:
@@ -411,7 +411,7 @@ def _move_vectors(vectors, pairs, blocks, moves, first, last):
 
 @njit(fastmath=_FAST)
 def _sum_by_target(moved, biases, order, borders, dy, db, begin, end):
-    """Sum what the pairs move for the targets begin .. end; ``order`` has the pairs sorted by target."""
+    """Sum the gradients of the pairs for the targets begin .. end; ``order`` has the pairs sorted by target."""
     for to in range(begin, end):
         table, bias = dy[to], db[to]
         for place in range(borders[to], borders[to + 1]):
@@ -443,8 +443,8 @@ def block_softmax_backward(vectors, sources, targets, blocks, counts, weights, t
     biases, departures = (np.empty((pairs, k), x.dtype) for _ in range(2))
     borders = np.searchsorted(sources, np.arange(classes + 1))  # of each source's pairs
     given = tuple(vectors), (sources, targets, borders), (blocks, counts, w)
-    in_parts(_move_vectors, classes, threads, *given, (dx, biases, moved, departures))
-    # Targets are in no order, so what each pair moves is kept and summed afterwards, target by target.
+    in_parts(_fill_pair_gradients, classes, threads, *given, (dx, biases, moved, departures))
+    # Targets are not sorted, so the gradients of each pair are stored, and summed afterwards by target.
     order = np.argsort(targets, kind="stable")
     ends = np.searchsorted(targets[order], np.arange(classes + 1))
     in_parts(_sum_by_target, classes, threads, moved, biases, order, ends, dy, db)
@@ -521,7 +521,7 @@ def class_softmax_backward(words, bias, states, offsets, found, counts):
 
 
 _ROWS, _COLUMNS = 512, 1024  # of a tile: 2 MB in float32
-_WHOLE = 32  # rows of all scores that are worked on while they are in cache
+_CACHED_ROWS = 32  # of all scores, which stay in cache
 
 
 def streaming_logsumexp(rows, columns, bias, kept):
@@ -536,32 +536,32 @@ def streaming_logsumexp(rows, columns, bias, kept):
 
 
 def _softmax(rows: _Array, columns: _Array, bias: _Array, out: _Array) -> _Array:
-    """The logarithms of the sums, with all scores at hand; ``out`` (rows, columns) becomes the softmax."""
+    """Return the logarithms of the sums, and fill ``out`` (rows, columns) with the softmax."""
     np.dot(rows, columns.T, out=out)
     found = np.empty(len(rows), rows.dtype)
     # One product of all rows, then a few rows at a time, which stay in cache from the bias to the final scaling.
-    for i in range(0, len(rows), _WHOLE):
-        tile = out[i : i + _WHOLE]
+    for i in range(0, len(rows), _CACHED_ROWS):
+        tile = out[i : i + _CACHED_ROWS]
         tile += bias
-        shift = _finite(tile.max(axis=1))
+        shift = _find_shift(tile.max(axis=1))
         tile -= shift[:, None]
         total = np.exp(tile, out=tile).sum(axis=1)
         with np.errstate(divide="ignore"):
-            found[i : i + _WHOLE] = shift + np.log(total)
+            found[i : i + _CACHED_ROWS] = shift + np.log(total)
         tile *= (1 / np.where(total == 0, 1, total))[:, None]
     return found
 
 
 def _stream(rows: _Array, columns: _Array, bias: _Array) -> _Array:
-    """The logarithms of the sums, tile by tile: no more than one tile of scores is ever in memory."""
+    """Return the logarithms of the sums, with one tile of scores in memory at a time."""
     largest = np.full(len(rows), -np.inf, rows.dtype)
     total = np.zeros(len(rows), rows.dtype)
     for j in range(0, len(columns), _COLUMNS):
         tile = rows @ columns[j : j + _COLUMNS].T
         tile += bias[j : j + _COLUMNS]
-        # The largest score so far is taken from every exponent; where it rises, the total so far is scaled down.
+        # The largest score so far is subtracted from every exponent; when it rises, the total is scaled down.
         raised = np.maximum(largest, tile.max(axis=1))
-        shift = _finite(raised)
+        shift = _find_shift(raised)
         tile -= shift[:, None]
         total = total * np.exp(largest - shift) + np.exp(tile, out=tile).sum(axis=1)
         largest = raised
@@ -569,8 +569,8 @@ def _stream(rows: _Array, columns: _Array, bias: _Array) -> _Array:
         return np.asarray(largest + np.log(total))
 
 
-def _finite(largest: _Array) -> _Array:
-    """Return what to subtract from scores: 0 where all are -inf, since -inf - -inf is NaN."""
+def _find_shift(largest: _Array) -> _Array:
+    """Return the shift of scores below their maximum: 0 if all are -inf, since -inf - -inf is NaN."""
     return np.where(np.isneginf(largest), 0, largest).astype(largest.dtype)
 
 
@@ -578,7 +578,7 @@ def streaming_logsumexp_backward(rows, columns, bias, found, gradient, kept):
     n = 0 if kept is None else len(kept)
     weighted = rows * gradient[:, None]
     grads = SumGradients(np.zeros_like(rows), np.zeros_like(columns), np.zeros_like(bias))
-    # Where p was kept, it is used as it is; p of the other rows is made again, tile by tile.
+    # The kept rows of p are used; p of the other rows is computed again, tile by tile.
     if n and kept is not None:
         np.dot(kept, columns, out=grads.rows[:n])
         np.dot(kept.T, weighted[:n], out=grads.columns)

@@ -39,19 +39,19 @@ _TILE, _WIDTH = 64, 32
 
 
 class Segments(NamedTuple):
-    """The segments, as arrays on the host."""
+    """Segments, as arrays (segments,) on the host."""
 
-    classes: _Ids  # (segments,), sorted: the class whose x it has
-    begins: _Ids  # (segments,): its first row of y
-    sizes: _Ids  # (segments,): its rows of y, at least one
-    places: _Ids  # (segments,): its first row of p and of N, which are (rows of all segments, k)
+    classes: _Ids  # the class whose x a segment has, sorted
+    begins: _Ids  # its first row of y
+    sizes: _Ids  # its number of rows of y, at least one
+    places: _Ids  # its first row of p and of N, which are (rows of all segments, k)
 
 
 @triton.jit
 def _scores(
     x, y, b, rows, there, columns, inside, width, WIDTH: tl.constexpr, PRECISION: tl.constexpr
 ):
-    """The scores y_j . x_i + b_j of a tile, -inf beyond its ends."""
+    """Return the scores y_j . x_i + b_j of a tile, -inf beyond its ends."""
     scores = product(y + rows * width, x + columns * width, width, there, inside, WIDTH, PRECISION)
     scores += tl.load(b + rows, there, 0.0)[:, None]
     return tl.where(there[:, None] & inside[None, :], scores, float("-inf"))
@@ -105,7 +105,7 @@ def _fill_segments(
 
 @triton.jit
 def _slope(N, p, ratio, NORMED: tl.constexpr, at, inside):
-    """D = N - p n / w of a tile at the addresses ``at``; ``ratio`` is n / w, shaped to fit the tile."""
+    """Return D = N - p n / w of a tile at the addresses ``at``; ``ratio`` is n / w, shaped to fit the tile."""
     slope = tl.load(N + at, inside, 0.0)
     if not NORMED:
         slope -= tl.load(p + at, inside, 0.0) * ratio
@@ -187,10 +187,9 @@ def segment_softmax(
     norms: torch.Tensor | None,
     p: torch.Tensor,
 ) -> None:
-    """Fill ``p``.
+    """Fill p (rows of all segments, k).
 
-    x is (classes, k, width), y (rows, width) and b (rows,), and either weights (segments, k) or norms (classes, k) are
-    given.
+    x is (classes, k, width), y (rows, width) and b (rows,); give either weights (segments, k) or norms (classes, k).
     """
     k, width = x.shape[1:]
     if not p.numel():
@@ -214,7 +213,7 @@ def segment_softmax_backward(
     counts: torch.Tensor,
     ratio: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The gradients dx, dy and db; ``ratio`` is n / w (segments, k), or None where there were norms."""
+    """Return the gradients dx, dy and db; ``ratio`` is n / w (segments, k), or None with norms."""
     classes, k, width = x.shape
     dx, dy, db = torch.zeros_like(x), torch.zeros_like(y), y.new_zeros(len(y))
     if not counts.numel():
@@ -253,16 +252,16 @@ def segment_softmax_backward(
 # tensors (no tensor core, no TF32). NaN propagates. Works under Triton's interpreter.
 
 
-_BYTES = 1 << 16  # of a tile of a block: what the registers of eight warps hold
-_MOST = 1 << 13  # states, of which a tile has a whole row
-_TILE_hmm_block = 64  # of the counts
+_TILE_BYTES = 1 << 16  # of a block: as many as the registers of eight warps hold
+_MAX_STATES = 1 << 13  # of a class, as a tile has whole rows
+_COUNT_TILE = 64
 
 
 @triton.jit
-def _reached(block, state, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr):
-    """The product A a (K,) of one block and a state, ROWS rows of the block at a time."""
+def _multiply(block, state, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr):
+    """Return the product A a (K,) of one block and a state, ROWS rows of the block at a time."""
     i = tl.arange(0, K)
-    # A program cannot write to a place in its registers by number, so the sums of a strip are selected into theirs.
+    # Registers cannot be indexed, so the sums of a strip are written to their place by a selection.
     found = tl.zeros((TILES, ROWS), state.dtype)
     for strip in range(TILES):
         j = strip * ROWS + tl.arange(0, ROWS)
@@ -274,10 +273,12 @@ def _reached(block, state, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.con
 
 
 @triton.jit
-def _sent_back(block, message, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr):
-    """The product A^T v (K,) of one block and a message, ROWS rows of the block at a time."""
+def _multiply_transposed(
+    block, message, k, TILES: tl.constexpr, ROWS: tl.constexpr, K: tl.constexpr
+):
+    """Return the product A^T v (K,) of one block and a message, ROWS rows of the block at a time."""
     i = tl.arange(0, K)
-    # The strip's own part of the message is selected as in `_reached`: everything else counts as zero.
+    # The strip's own part of the message is selected as in `_multiply`: everything else counts as zero.
     parts = tl.reshape(message, (TILES, ROWS))
     found = tl.zeros((K,), message.dtype)
     for strip in range(TILES):
@@ -306,9 +307,9 @@ def _filter(
         t = begin + step
         if step > 0:
             block = A + tl.load(pairs + t).to(tl.int64) * k * k
-            state = _reached(block, state, k, TILES, ROWS, K)
+            state = _multiply(block, state, k, TILES, ROWS, K)
         state *= tl.load(o + tl.load(words + t).to(tl.int64) * k + i, inside, 0.0)
-        # Scale to a sum of one; a token of probability zero leaves a state of zeros behind.
+        # Scale to a sum of one; after a token of probability zero the state is zero.
         total = tl.sum(state, 0)
         possible = total != 0
         state *= tl.where(possible, 1 / tl.where(possible, total, 1.0), 0.0)
@@ -337,10 +338,10 @@ def _messages(
         message = emitted * b * scale
         tl.store(posteriors + t * k + i, tl.load(a + t * k + i, inside, 0.0) * b, inside)
         tl.store(v + t * k + i, message, inside)
-        # What the token before it is told: nothing comes before the first token of a sequence.
+        # Send the message to the token before, if this is not the first of its sequence.
         if t > begin:
             block = A + tl.load(pairs + t).to(tl.int64) * k * k
-            b = _sent_back(block, message, k, TILES, ROWS, K)
+            b = _multiply_transposed(block, message, k, TILES, ROWS, K)
 
 
 @triton.jit
@@ -371,7 +372,7 @@ def hmm_block(blocks, emissions, starts, observed, threads):
         with torch.cuda.device_of(blocks):
             ids = to_tensors(observed, blocks.device)
             _filter[(len(observed.first),)](
-                blocks, emissions, starts, *ids, a, c, k, **_tiles(k, blocks)
+                blocks, emissions, starts, *ids, a, c, k, **_choose_tiles(k, blocks)
             )
     return Forward(c.double().log(), a)
 
@@ -390,10 +391,10 @@ def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
         if v.numel():
             at = to_tensors((pairs, words, offsets), device)
             _messages[(len(first),)](
-                blocks, emissions, *at, a, c, v, posteriors, k, **_tiles(k, blocks)
+                blocks, emissions, *at, a, c, v, posteriors, k, **_choose_tiles(k, blocks)
             )
         if counts.numel() and len(inner):
-            size = min(_TILE_hmm_block, triton.next_power_of_2(k))
+            size = min(_COUNT_TILE, triton.next_power_of_2(k))
             tiles = triton.cdiv(k, size)
             _counts[(len(blocks), tiles, tiles)](
                 blocks, a, v, *to_tensors((inner[order], borders), device), counts, k, TILE=size
@@ -405,12 +406,12 @@ def hmm_block_backward(blocks, emissions, starts, observed, found, threads):
     return Counts(*(counts, emitted, started, posteriors))
 
 
-def _tiles(k: int, blocks: torch.Tensor) -> dict[str, Any]:
-    """How a program reads a block: TILES of ROWS rows of K numbers, and with how many warps."""
-    if k > _MOST:
-        raise UnsupportedShape(f"on a GPU at most {_MOST} states of a class are served, not {k}")
+def _choose_tiles(k: int, blocks: torch.Tensor) -> dict[str, Any]:
+    """Choose how a program reads a block: TILES of ROWS rows of K numbers, and the number of its warps."""
+    if k > _MAX_STATES:
+        raise UnsupportedShape(f"a GPU serves at most {_MAX_STATES} states of a class, not {k}")
     K = int(triton.next_power_of_2(max(k, 1)))
-    rows = max(1, min(K, _BYTES // (K * blocks.element_size())))
+    rows = max(1, min(K, _TILE_BYTES // (K * blocks.element_size())))
     warps = max(1, min(8, rows * K // 1024))
     return {"TILES": K // rows, "ROWS": rows, "K": K, "num_warps": warps}
 
@@ -419,7 +420,7 @@ def _tiles(k: int, blocks: torch.Tensor) -> dict[str, Any]:
 #
 # Blocks of transitions on a GPU: a pair is a segment of `segment_softmax`, made of the states it reaches.
 #
-# Vectors are read where they lie, not gathered. Tensors are torch's; sources and targets are arrays on the host.
+# Vectors are not gathered but read in place. Tensors are torch's; sources and targets are arrays on the host.
 # float32 is not rounded to TF32 unless torch allows it. NaN propagates. Works under Triton's interpreter.
 
 
@@ -428,7 +429,7 @@ def block_softmax(vectors, sources, targets, weights, norms, threads):
     k, width = x.shape[1:]
     A: Any = x.new_empty((len(sources), k, k))
     segment_softmax(
-        x, y.reshape(-1, width), b.reshape(-1), _segments(sources, targets, k), weights, norms,
+        x, y.reshape(-1, width), b.reshape(-1), _segment_pairs(sources, targets, k), weights, norms,
         A.view(-1, k),
     )  # fmt: skip
     return A
@@ -440,14 +441,14 @@ def block_softmax_backward(vectors, sources, targets, blocks, counts, weights, t
     departures = counts.sum(1)
     ratio = None if weights is None else departures / weights
     dx, dy, db = segment_softmax_backward(
-        x, y.reshape(-1, width), _segments(sources, targets, k), blocks.view(-1, k),
+        x, y.reshape(-1, width), _segment_pairs(sources, targets, k), blocks.view(-1, k),
         counts.view(-1, k), ratio,
     )  # fmt: skip
     return VectorGradients(*(dx, dy.view(y.shape), db.view(b.shape), departures))
 
 
-def _segments(sources: Any, targets: Any, k: int) -> Segments:
-    """The pairs as segments: the k states of the target, and the k rows of the pair's block."""
+def _segment_pairs(sources: Any, targets: Any, k: int) -> Segments:
+    """Return the pairs as segments: the k states of the target, and the k rows of the pair's block."""
     pairs = len(sources)
     return Segments(sources, targets * k, np.full(pairs, k, np.int64), np.arange(pairs) * k)
 
@@ -462,21 +463,21 @@ def _segments(sources: Any, targets: Any, k: int) -> Segments:
 
 def class_softmax(words, bias, states, offsets):
     o = words.new_empty((len(words), states.shape[1]))
-    segments = _segments_of_classes(offsets)
+    segments = _segment_classes(offsets)
     weights = words.new_ones((len(segments.sizes), states.shape[1]))
     segment_softmax(states, words, bias, segments, weights, None, o)
     return o
 
 
 def class_softmax_backward(words, bias, states, offsets, found, counts):
-    segments = _segments_of_classes(offsets)
+    segments = _segment_classes(offsets)
     totals = sum_rows(counts, np.arange(len(words)), np.append(segments.begins, len(words)))
     dx, dy, db = segment_softmax_backward(states, words, segments, found, counts, totals)
     return WordGradients(*(dy, db, dx))
 
 
-def _segments_of_classes(offsets: Any) -> Segments:
-    """The classes that have words as segments: the rows of their words."""
+def _segment_classes(offsets: Any) -> Segments:
+    """Return the classes that have words as segments: the rows of their words."""
     used = np.flatnonzero(np.diff(offsets))
     return Segments(used, offsets[used], np.diff(offsets)[used], offsets[used])
 
@@ -485,14 +486,15 @@ def _segments_of_classes(offsets: Any) -> Segments:
 #
 # The streaming log-sum-exp on a GPU: one program for each tile of rows, which goes through the columns tile by tile.
 #
-# Scores live in registers only. The backward pass makes them twice, once for the gradient with respect to the rows and
-# once for that with respect to the columns, so that one program makes every sum, without atomics, and results repeat.
+# Scores are in registers only. The backward pass computes them twice, for the gradient with respect to the rows and for
+# the one with respect to the columns, so that every sum is made by one program, without atomics, and results repeat.
 #
 # Tensors are torch's, float32 or float64, of any layout; another than C order is copied. float32 is not rounded to TF32
 # unless torch allows it. NaN propagates. Works under Triton's interpreter.
 
 
-_ROWS, _COLUMNS, _WIDTH_streaming_logsumexp = 64, 64, 32
+_ROWS, _COLUMNS = 64, 64  # of a tile of scores
+_STRIP_WIDTH = 32  # of the vectors that a product reads at a time
 _OUT = 128  # columns of a gradient in one program
 
 
@@ -512,12 +514,12 @@ def _log_sums(
         scores = product(x + i * width, y + j * width, width, own, there, WIDTH, PRECISION)
         scores += tl.load(b + j, there, float("-inf"))[None, :]
         raised = tl.maximum(largest, tl.max(scores, 1))
-        # Where the largest score rises, the total so far is scaled down. Where all scores so far are -inf there is
-        # nothing to scale, and -inf - -inf is no number.
+        # When the largest score rises, the total is scaled down. If all scores so far are -inf there is nothing to
+        # scale, and -inf - -inf would be NaN.
         shift = tl.where(raised == float("-inf"), 0.0, raised)
         total = total * tl.exp(largest - shift) + tl.sum(tl.exp(scores - shift[:, None]), 1)
         largest = raised
-    # log 0 is avoided rather than computed and overwritten: the result there is -inf.
+    # The logarithm of 0 is not computed: the result is -inf.
     some = total != 0
     logarithm = tl.where(some, tl.log(tl.where(some, total, 1.0)), float("-inf"))
     shift = tl.where(largest == float("-inf"), 0.0, largest)
@@ -532,8 +534,8 @@ def _log_sums_backward(
 ):  # fmt: skip
     """Sum the gradient of one tile of rows, or of columns without OF_ROWS, over all of the other side.
 
-    Made again are the scores of a tile of both sides, and from them g_i p_ij; its product with the other side's vectors
-    is what the tile adds. ``own`` and ``there`` keep what lies beyond the ends out: their p is exp(-inf).
+    The scores of a tile of both sides are computed again, and from them g_i p_ij, whose product with the vectors of the
+    other side the tile adds. ``own`` and ``there`` exclude rows and columns beyond the ends: their p is exp(-inf).
     """
     i = tl.program_id(0).to(tl.int64) * OWN + tl.arange(0, OWN)
     d = tl.program_id(1) * OUT + tl.arange(0, OUT)
@@ -554,7 +556,7 @@ def _log_sums_backward(
             scores += tl.load(b + i, own, 0.0)[:, None]
             scores -= tl.load(found + j, there, 0.0)[None, :]
             weight = tl.load(g + j, there, 0.0)[None, :]
-        # p, times g: the part of the gradient's weights that this tile has.
+        # p times g: the weights of the vectors of this tile
         scores = tl.where(own[:, None] & there[None, :], scores, float("-inf"))
         weighted = tl.exp(scores) * weight
         inside = there[:, None] & (d < width)[None, :]
@@ -569,14 +571,14 @@ def _log_sums_backward(
 
 def streaming_logsumexp(rows, columns, bias, kept):
     if kept is not None:
-        raise UnsupportedShape("on a GPU nothing is kept for the backward pass")
+        raise UnsupportedShape("on a GPU no rows are kept for the backward pass")
     x, y, b = rows.contiguous(), columns.contiguous(), bias.contiguous()
     found = x.new_empty(len(x))
     if len(x):
         with torch.cuda.device_of(x):
             _log_sums[(triton.cdiv(len(x), _ROWS),)](
                 x, y, b, found, len(x), len(y), x.shape[1],
-                ROWS=_ROWS, COLUMNS=_COLUMNS, WIDTH=tile(x.shape[1], _WIDTH_streaming_logsumexp),
+                ROWS=_ROWS, COLUMNS=_COLUMNS, WIDTH=tile(x.shape[1], _STRIP_WIDTH),
                 PRECISION=precision(x), num_warps=8, num_stages=2,
             )  # fmt: skip
     return found
@@ -584,13 +586,13 @@ def streaming_logsumexp(rows, columns, bias, kept):
 
 def streaming_logsumexp_backward(rows, columns, bias, found, gradient, kept):
     if kept is not None:
-        raise UnsupportedShape("on a GPU nothing is kept for the backward pass")
+        raise UnsupportedShape("on a GPU no rows are kept for the backward pass")
     given = (rows, columns, bias, found, gradient)
     x, y, b, norms, g = (tensor.contiguous() for tensor in given)
     grads = [torch.zeros_like(part) for part in (x, y, b)]
     width = x.shape[1]
     sizes = {
-        "WIDTH": tile(width, _WIDTH_streaming_logsumexp),
+        "WIDTH": tile(width, _STRIP_WIDTH),
         "OUT": tile(width, _OUT),
         "PRECISION": precision(x),
     }

@@ -1,19 +1,17 @@
 """``njit`` with this project's choices: nogil, single-threaded, cached, IEEE arithmetic.
 
-Import this only from modules that are loaded at need (``cpu.py`` files): it imports numba.
+Import this only from modules that are imported when needed (``cpu.py`` files): it imports numba.
 
-Compiled code is kept beside the source when that folder can be written and otherwise in the user's
-cache folder (``NUMBA_CACHE_DIR`` overrides both). numba refuses to define a cached function where
-neither can be written, as in a read-only container without a home; here the function is then
-compiled again in every process, and one warning says so.
+Compiled code is cached next to the source if that folder can be written and otherwise in the user's cache folder
+(``NUMBA_CACHE_DIR`` overrides both). If neither can be written, as in a read-only container without a home, numba
+refuses to define a cached function; here the function is then compiled in every process, with one warning.
 
-numba itself takes compiled code for fresh as long as the file of the function is what it was, though
-the code of functions of other files is compiled into it. Here it is fresh as long as all sources of
-the function's package and of ``tacenda.kernels`` are what they were; stale code is overwritten. Damaged
-files, as a power cut or a full disk leaves them, count as missing and are overwritten too.
+numba itself reuses compiled code until the file of the function changes, although the code of functions of other files
+is compiled into it. Here the code is reused until any source of the function's package or of ``tacenda.kernels``
+changes. Damaged files, as after a power cut or on a full disk, are treated as missing and overwritten.
 
-Compiling takes seconds, so where progress is shown a line says when it begins; numba tells us then,
-and only then, so that calls of compiled functions cost nothing more.
+Compiling takes seconds, so a line announces it where progress is shown. numba reports an event when it compiles, so
+calls of compiled functions cost nothing more.
 """
 
 import hashlib
@@ -45,20 +43,24 @@ if numba.config.DISABLE_JIT:
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_is_kept: dict[Callable[..., Any], bool] = {}
-"""Every function given to `njit`: whether its compiled code is kept for other processes."""
+_is_cached: dict[Callable[..., Any], bool] = {}
+"""For every function given to `njit`, whether its compiled code is cached for other processes."""
 
 
 class _Notice(event.Listener):
-    """Says, once in a process, that functions of ours are being compiled."""
+    """A listener that announces, once in a process, that functions of ours are being compiled."""
 
-    said = False
+    is_announced = False
 
     def on_start(self, event: Any) -> None:
-        kept = _is_kept.get(event.data["dispatcher"].py_func)
-        if kept is not None and not self.said:
-            self.said = True
-            announce("compiling kernels" + (" (once, for this and later runs)" if kept else ""))
+        is_cached = _is_cached.get(event.data["dispatcher"].py_func)
+        if is_cached is None or self.is_announced:
+            return
+        self.is_announced = True
+        if is_cached:
+            announce("compiling kernels (once, for this and later runs)")
+        else:
+            announce("compiling kernels")
 
     def on_end(self, event: Any) -> None:
         return None
@@ -66,8 +68,8 @@ class _Notice(event.Listener):
 
 event.register("numba:compile", _Notice())
 
-# numba looks for its extensions before it first compiles, through all entry points that are installed; one file of
-# them that cannot be read would fail that compilation. Asked for here, the search fails apart, and is not repeated.
+# numba searches all installed entry points for its extensions before it first compiles; one of their files that cannot
+# be read would fail that compilation. A search here fails separately, and numba does not repeat it.
 try:
     entrypoints.init_all()
 except Exception:
@@ -75,7 +77,7 @@ except Exception:
 
 
 if hasattr(os, "register_at_fork"):
-    # A child has none of its parent's threads, and would wait for ever for one that was compiling.
+    # A child has none of its parent's threads, and would wait for ever for a thread that was compiling.
     os.register_at_fork(
         before=global_compiler_lock.acquire,
         after_in_parent=global_compiler_lock.release,
@@ -84,7 +86,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Files(caching.IndexDataCacheFile):
-    """A function's code in the cache, and the index of it: files that end in a checksum, which numba does not read."""
+    """The cache files of a function, its code and an index, with a checksum at the end, which numba does not read."""
 
     @contextmanager
     def _open_for_write(self, path: str) -> Iterator[io.BytesIO]:
@@ -93,8 +95,8 @@ class _Files(caching.IndexDataCacheFile):
             file.write(written.getvalue() + hashlib.sha256(written.getvalue()).digest())
 
     def _load_index(self) -> dict[Any, str]:
-        found: dict[Any, str] = super()._load_index() if _is_whole(self._index_path) else {}
-        return found
+        index: dict[Any, str] = super()._load_index() if _is_whole(self._index_path) else {}
+        return index
 
     def _load_data(self, name: str) -> Any:
         if not _is_whole(self._data_path(name)):
@@ -109,7 +111,7 @@ class _Files(caching.IndexDataCacheFile):
 
 
 def _is_whole(path: str) -> bool:
-    """Tell whether a file can be read and ends in its checksum."""
+    """Tell whether a file is readable and ends in its checksum."""
     try:
         data = Path(path).read_bytes()
     except OSError:
@@ -118,6 +120,7 @@ def _is_whole(path: str) -> bool:
 
 
 def _warn_of_no_cache() -> None:
+    """Warn that compiled code cannot be cached."""
     warnings.warn(
         "compiled kernels cannot be cached, so each process compiles them again: "
         "set NUMBA_CACHE_DIR to a folder that can be written",
@@ -127,26 +130,26 @@ def _warn_of_no_cache() -> None:
 
 
 @cache
-def _sources(package: str) -> str:
-    """A hash of all Python files of a package that is being imported; of nothing where it has no folder."""
-    found = hashlib.sha256()
+def _hash_sources(package: str) -> str:
+    """Return a hash of all Python files of an imported package; without a folder, a hash of nothing."""
+    digest = hashlib.sha256()
     for folder in getattr(sys.modules.get(package), "__path__", ()):
         for file in sorted(Path(folder).rglob("*.py")):
-            found.update(file.relative_to(folder).as_posix().encode() + b"\0")
-            found.update(file.read_bytes() + b"\0")
-    return found.hexdigest()
+            digest.update(file.relative_to(folder).as_posix().encode() + b"\0")
+            digest.update(file.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def _use_own_files(dispatcher: Any, target: Callable[..., Any]) -> None:
-    """Keep code in `_Files`, which are stale when any source that may have been compiled into it has changed."""
-    of_kernels = "tacenda.kernels"
-    packages = {of_kernels}
-    if not target.__module__.startswith(of_kernels):
+    """Cache code in `_Files`, which are stale when any source that may have been compiled into it has changed."""
+    kernels = "tacenda.kernels"
+    packages = {kernels}
+    if not target.__module__.startswith(kernels):
         packages.add(target.__module__.partition(".")[0])
-    # numba has no public API for this: the index file of a function keeps a stamp, and is ignored where it differs
-    kept = dispatcher._cache
-    stamp = kept._impl.locator.get_source_stamp(), *map(_sources, sorted(packages))
-    kept._cache_file = _Files(kept.cache_path, kept._impl.filename_base, stamp)
+    # numba has no public API for this: the index file of a function has a stamp, and is ignored if that differs
+    cache = dispatcher._cache
+    stamp = cache._impl.locator.get_source_stamp(), *map(_hash_sources, sorted(packages))
+    cache._cache_file = _Files(cache.cache_path, cache._impl.filename_base, stamp)
 
 
 def njit(
@@ -159,7 +162,7 @@ def njit(
     Parameters
     ----------
     function
-        What to compile; left out when options are given.
+        The function to compile; None when options are given.
     fastmath
         False keeps IEEE semantics. A set of LLVM flags (``{"contract", "reassoc"}``) permits FMA
         and reordered sums where the operation's tolerance allows; True also assumes that no NaN
@@ -177,14 +180,14 @@ def njit(
         }
         if inline:
             options["inline"] = "always"
-        _is_kept[target] = True
+        _is_cached[target] = True
         try:
             compiled = numba.njit(cache=True, **options)(target)
         except RuntimeError as error:
             if "cannot cache" not in str(error):
                 raise
             _warn_of_no_cache()
-            _is_kept[target] = False
+            _is_cached[target] = False
             return numba.njit(cache=False, **options)(target)
         _use_own_files(compiled, target)
         return compiled

@@ -1,8 +1,8 @@
 """Building blocks of the Triton kernels: products of tiles, and sums of groups of rows; imports torch and triton.
 
-Products are in the precision of their factors: float32 is not rounded to TF32, so such a product runs on the
-floating-point units and not on tensor cores, unless torch was told that it may be (`precision`); float64 runs on tensor
-cores, which have it. Sums are made in an order that does not vary, which an index_add with atomics cannot promise.
+Products have the precision of their factors: float32 is not rounded to TF32 unless torch allows it (`precision`), so
+such a product runs on the floating-point units and not on tensor cores; float64 runs on tensor cores, which support it.
+Sums have a fixed order, which an index_add with atomics has not.
 """
 
 from typing import Any
@@ -15,18 +15,19 @@ import triton.language as tl
 from tacenda.array_ops import to_tensors
 
 _Ids = np.ndarray[Any, np.dtype[Any]]
-_ROWS, _COLUMNS = 16, 128  # of the tiles that `sum_rows` adds
+_ROWS, _COLUMNS = 16, 128  # of the tiles of `sum_rows`
 
 
 def tile(size: Any, most: int) -> int:
-    """The side of a tile that covers ``size`` numbers: a power of two from 16, the least tl.dot takes, to ``most``."""
+    """Return the side of a tile for ``size`` numbers: a power of two from 16, the least for tl.dot, to ``most``."""
     return int(max(16, min(most, triton.next_power_of_2(max(int(size), 1)))))
 
 
 def precision(factors: torch.Tensor) -> str:
-    """The PRECISION of products: "tf32" for float32 where torch's own switch allows it, else "ieee".
+    """Return the PRECISION of products: "tf32" for float32 if torch's own switch allows it, else "ieee".
 
-    The switch is `torch.set_float32_matmul_precision`: with "high" factors keep three digits, and sums are float32.
+    The switch is `torch.set_float32_matmul_precision`: with "high" factors are rounded to three digits, and sums are
+    float32.
     """
     allowed = torch.get_float32_matmul_precision() != "highest"
     return "tf32" if allowed and factors.dtype == torch.float32 else "ieee"
@@ -36,23 +37,24 @@ def precision(factors: torch.Tensor) -> str:
 def product(
     left, right, width, inside_left, inside_right, WIDTH: tl.constexpr, PRECISION: tl.constexpr
 ):
-    """The product (m, n) of m rows at the addresses ``left`` and n rows at ``right``, each of ``width`` numbers.
+    """Return the products (m, n) of m rows at the addresses ``left`` and n rows at ``right``, of ``width`` numbers.
 
-    Rows that are not inside count as zeros. The width is walked in steps of WIDTH, so that a program holds one strip
-    of each factor at a time.
+    Rows that are not inside count as zeros. The columns are read WIDTH at a time, so that a program holds one strip of
+    each factor.
     """
     d = tl.arange(0, WIDTH)
-    found = tl.zeros((left.shape[0], right.shape[0]), left.dtype.element_ty)
+    total = tl.zeros((left.shape[0], right.shape[0]), left.dtype.element_ty)
     for at in range(0, width, WIDTH):
-        some = at + d < width
-        x = tl.load(left[:, None] + (at + d)[None, :], inside_left[:, None] & some[None, :], 0.0)
-        y = tl.load(right[None, :] + (at + d)[:, None], inside_right[None, :] & some[:, None], 0.0)
-        found += tl.dot(x, y, input_precision=PRECISION)
-    return found
+        column = at + d
+        exists = column < width
+        x = tl.load(left[:, None] + column[None, :], inside_left[:, None] & exists[None, :], 0.0)
+        y = tl.load(right[None, :] + column[:, None], inside_right[None, :] & exists[:, None], 0.0)
+        total += tl.dot(x, y, input_precision=PRECISION)
+    return total
 
 
 def group_rows(groups: _Ids, n: int) -> tuple[_Ids, _Ids]:
-    """The rows sorted by group, in their order within a group, and where each of ``n`` groups begins; int64."""
+    """Sort rows by group: return their order, stable within a group, and offsets of the ``n`` groups, both int64."""
     borders = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(groups, minlength=n), out=borders[1:])
     return np.argsort(groups, kind="stable").astype(np.int64), borders
@@ -75,7 +77,7 @@ def _sum(values, order, borders, out, width, ROWS: tl.constexpr, COLUMNS: tl.con
 
 
 def sum_rows(values: torch.Tensor, order: Any, borders: Any) -> torch.Tensor:
-    """The sums (groups, width) of ``values[order[borders[g] : borders[g + 1]]]``, zeros for a group without rows.
+    """Return the sums (groups, width) of ``values[order[borders[g] : borders[g + 1]]]``, zeros for an empty group.
 
     Parameters
     ----------

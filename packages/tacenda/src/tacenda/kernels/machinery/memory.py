@@ -1,4 +1,4 @@
-"""Rows of large tables where the processor reads them fastest: at the beginnings of lines of its cache."""
+"""Tables whose rows begin at lines of the cache, where the processor reads them fastest."""
 
 from typing import Any
 
@@ -10,21 +10,21 @@ WIDE = 16  # float32 in a line
 
 
 def aligned(array: NDArray[Any], columns: int) -> NDArray[Any]:
-    """The rows of ``array`` (rows, width), padded with zeros to a multiple of ``columns``; see `aligned_zeros`.
+    """Return the rows of ``array`` (rows, width), padded with zeros to a multiple of ``columns``, as `aligned_zeros`.
 
-    The array itself if it is so already.
+    An array that is so already is returned itself.
     """
     rows, width = array.shape
     padded = -(-width // columns) * columns
     if padded == width and array.flags.c_contiguous and array.ctypes.data % LINE == 0:
         return array
-    found = aligned_zeros(rows, padded, array.dtype)
-    found[:, :width] = array
-    return found
+    copy = aligned_zeros(rows, padded, array.dtype)
+    copy[:, :width] = array
+    return copy
 
 
 def aligned_zeros(rows: int, width: int, dtype: DTypeLike = np.float32) -> NDArray[Any]:
-    """Zeros (rows, width) that begin where a line of the cache does, and so does every row that fills lines."""
+    """Return zeros (rows, width) from the beginning of a line of the cache on; rows of whole lines begin at one too."""
     size = rows * width * np.dtype(dtype).itemsize
     memory = np.zeros(size + LINE, np.uint8)
     first = -memory.ctypes.data % LINE

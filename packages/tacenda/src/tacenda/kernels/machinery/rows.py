@@ -1,8 +1,8 @@
-"""Sums over rows that lie anywhere in a large table: products with one vector, and weighted sums.
+"""Products and sums of rows: of rows anywhere in a large table, and of two vectors.
 
-Four rows are taken at a time, so that the vector, or the sum, is read once for four rows. That is what numba needs to
-turn these loops into ones as fast as loops in machine vectors written by hand (see docs/kernels.md). Tables are read at
-two indices instead of through views of their rows, because numba counts references to views, at the price of a locked
+`multiply_rows` and `add_rows` take four rows at a time, so that the vector, or the sum, is read once for four rows.
+Then numba makes these loops as fast as loops over vectors written by hand (see docs/kernels.md). Tables are read at two
+indices instead of through views of their rows, because numba counts references to views, at the price of a locked
 instruction each. Import this module only from ``cpu.py`` files: it imports numba.
 """
 
@@ -13,7 +13,7 @@ from tacenda.kernels.machinery.compiled import njit
 
 @njit(fastmath={"contract", "reassoc"})
 def multiply_rows(vectors, t, table, numbers, first, n, out, place):
-    """``out[place + j] = vectors[t] . table[numbers[first + j]]`` for j = 0 .. n - 1."""
+    """Fill ``out[place + j] = vectors[t] . table[numbers[first + j]]`` for j = 0 .. n - 1."""
     zero = np.float32(0)
     j = 0
     while j + 4 <= n:
@@ -65,3 +65,19 @@ def add_rows(table, numbers, first, weights, place, n, out, k):
         i0, w0 = numbers[first + i], np.float32(weights[place + i])
         for d in range(table.shape[1]):
             out[k, d] += w0 * table[i0, d]
+
+
+@njit(fastmath={"contract", "reassoc", "nsz"})
+def dot(x, y):
+    """Return the inner product of x and y, in float32."""
+    total = np.float32(0)
+    for j in range(len(x)):
+        total += x[j] * y[j]
+    return total
+
+
+@njit
+def add_scaled(scale, x, y):
+    """Add scale x to y."""
+    for j in range(len(x)):
+        y[j] += scale * x[j]

@@ -1,4 +1,4 @@
-"""Threads over compiled functions that release the GIL: how many there may be, and a pool that no fork shares."""
+"""Threads that share the work of compiled functions without the GIL, in pools that survive a fork."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -19,9 +19,9 @@ def usable_cores() -> int:
 
 
 def in_parts(loop: Callable[..., None], n: int, threads: int, *given: Any) -> None:
-    """Call ``loop(*given, first, last)`` for ranges that make up 0 .. n, one in each thread; raise what a call raises.
+    """Call ``loop(*given, first, last)`` for ranges that make up 0 .. n, one in each thread; errors are raised here.
 
-    Do not share small work: a thread takes tens of microseconds to start on it.
+    Do not share small work: a thread takes tens of microseconds to start.
     """
     if threads <= 1 or n < 2:
         loop(*given, 0, n)
@@ -33,15 +33,15 @@ def in_parts(loop: Callable[..., None], n: int, threads: int, *given: Any) -> No
 def over_ranges(
     work: Callable[[int, int], None], ranges: Iterable[tuple[int, int]], threads: int
 ) -> None:
-    """Call ``work(first, last)`` for each of the ranges, which idle threads take in their order.
+    """Call ``work(first, last)`` for each of the ranges, in their order, in the next idle thread.
 
-    ``work`` must not come back here with as many threads: those of the pool are at work, and the inner call would wait
-    for them for ever.
+    ``work`` must not call this function with the same number of threads: all threads of the pool are busy, and the
+    inner call would wait for them for ever.
     """
-    left = iter(list(ranges))
+    remaining = iter(list(ranges))
 
-    def take() -> None:
-        for first, last in left:
+    def work_on_remaining() -> None:
+        for first, last in remaining:
             work(first, last)
 
     others = []
@@ -50,9 +50,9 @@ def over_ranges(
         pool = _pools.get(key)
         if pool is None:
             pool = _pools[key] = ThreadPoolExecutor(threads - 1, thread_name_prefix="tacenda")
-        others = [pool.submit(take) for _ in range(threads - 1)]
+        others = [pool.submit(work_on_remaining) for _ in range(threads - 1)]
     try:
-        take()
+        work_on_remaining()
     finally:
         for other in others:
             other.result()

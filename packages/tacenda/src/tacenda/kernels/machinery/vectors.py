@@ -1,27 +1,27 @@
-"""Three things that numba lacks: SIMD vectors in compiled loops, prefetching, and copies of 16 bytes.
+"""Three extensions of numba: SIMD vectors in compiled loops, prefetching, and copies of 16 bytes.
 
-Vectors of 16 float32, or of 16 int32 sums, are for the few loops that numba does not vectorise well enough.
-A vector is a value of a compiled function as a number is: it can be kept in a variable, passed and returned. LLVM
-turns it into what the processor has: one register with AVX-512, two with AVX2, four with NEON or SSE.
+Vectors of 16 float32, or of 16 int32 sums, are for the few loops that numba does not vectorize well enough.
+A vector is a value of a compiled function, like a number: it can be assigned to a variable, passed and returned. LLVM
+turns it into registers of the processor: one with AVX-512, two with AVX2, four with NEON or SSE.
 
     @njit
     def dot(x, y):                                           # rows of any width, float32
         total = spread(0)
         for d in range(0, len(x), LANES):
-            n = len(x) - d                                   # columns that are left
+            n = len(x) - d                                   # remaining columns
             total = multiply_add(load(x, d, n), load(y, d, n), total)
         return add_up(total)
 
 Vectors are read from arrays and written to them at an offset counted in elements from the first one of the array, so
 that ``i * table.shape[1] + d`` is column d of row i. The arrays must be float32 in C order, which is checked when the
-loop is compiled; offsets, like all indices in compiled code, are not checked. ``n`` says how many elements there are
-from the offset on: lanes past it are neither read nor written.
+loop is compiled; offsets, like all indices in compiled code, are not checked. ``n`` is the number of elements from the
+offset on: lanes past it are neither read nor written.
 
-Nothing here permits LLVM to reorder or to assume that numbers are finite: NaN and infinity propagate as IEEE 754 says.
+LLVM may not reorder operations or assume that numbers are finite: NaN and infinity propagate as in IEEE 754.
 Products and sums may be fused, so that results may differ in the last bit between machines, but not between runs.
 
 `prefetch` is for loops that gather rows of a large table. A row that is not in the cache costs some hundred
-nanoseconds, more than the work on it; asked for while the row before it is worked on, it costs next to nothing.
+nanoseconds, more than the work on it; prefetched during the work on the row before it, it costs next to nothing.
 Import this module only from ``cpu.py`` files: it imports numba.
 """
 
@@ -38,16 +38,20 @@ from numba.extending import intrinsic, models, register_model
 from tacenda.kernels.machinery.memory import LINE
 
 LANES = 16
+_COPIED_BYTES = 16  # by `copy_bytes`
 
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _LANES_OF_FLOAT = ir.VectorType(_FLOAT, LANES)
 _LANES_OF_INT32 = ir.VectorType(_INT32, LANES)
-_EXPONENT, _BIAS = 23, 127  # of a float32: the place of its exponent, and what is added to it
+_EXPONENT, _BIAS = (
+    23,
+    127,
+)  # of a float32: the first bit of its exponent, and the number added to it
 _NAME = f"v{LANES}f32"  # as LLVM writes the type in the names of its own functions
 
 
 class Vector(types.Type):
-    """The numba type of a vector: what a variable of a compiled function holds."""
+    """The numba type of a vector."""
 
     def __init__(self, element: str) -> None:
         self.element = element
@@ -59,7 +63,7 @@ vector, whole_vector = Vector("float32"), Vector("int32")
 
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
-    """In LLVM a vector is a single value, which lives in registers."""
+    """The model of a vector in LLVM: a single value, which is held in registers."""
 
     def __init__(self, manager: Any, kind: Vector) -> None:
         lanes = _LANES_OF_FLOAT if kind.element == "float32" else _LANES_OF_INT32
@@ -67,7 +71,7 @@ class _VectorModel(models.PrimitiveModel):
 
 
 def _check_array(array: Any) -> None:
-    """Refuse, while a loop is being compiled, arrays whose elements do not lie one after another as float32."""
+    """Raise TypingError, while a loop is compiled, for arrays that are not float32 in C order."""
     if not (
         isinstance(array, types.Array) and array.dtype == types.float32 and array.layout == "C"
     ):
@@ -77,26 +81,26 @@ def _check_array(array: Any) -> None:
 
 
 def _spread(builder: Any, value: Any, kind: Any) -> Any:
-    """All lanes the same value: put it into lane 0 and pick that lane sixteen times."""
+    """Build a vector of one value: insert it into lane 0 and pick that lane sixteen times."""
     undefined = ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(_INT32, 0))
     lane_0 = ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES)
     return builder.shuffle_vector(first, undefined, lane_0)
 
 
-def _place(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
-    """The address of the element at ``offset``, as a pointer to a vector."""
+def _point_to(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
+    """Build the address of the element at ``offset``, as a pointer to a vector."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [offset]), _LANES_OF_FLOAT.as_pointer())
 
 
-def _is_whole(builder: Any, n: Any) -> Any:
-    """Whether ``n`` elements fill a vector."""
+def _fills_vector(builder: Any, n: Any) -> Any:
+    """Build the test whether ``n`` elements fill a vector."""
     return builder.icmp_signed(">=", n, ir.Constant(_INT64, LANES))
 
 
-def _present(builder: Any, n: Any) -> Any:
-    """Which lanes are below ``n``, a number less than `LANES`."""
+def _mask_below(builder: Any, n: Any) -> Any:
+    """Build the mask of the lanes below ``n``, a number less than `LANES`."""
     numbers = ir.Constant(_LANES_OF_INT32, list(range(LANES)))
     return builder.icmp_signed(
         "<", numbers, _spread(builder, builder.trunc(n, _INT32), _LANES_OF_INT32)
@@ -104,7 +108,7 @@ def _present(builder: Any, n: Any) -> Any:
 
 
 def _call(builder: Any, name: str, result: Any, arguments: list[Any], **flags: Any) -> Any:
-    """Call one of LLVM's own functions."""
+    """Call a function that LLVM provides."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return builder.call(
         cgutils.get_or_insert_function(builder.module, kind, name), arguments, **flags
@@ -117,21 +121,21 @@ def load(typing_context: Any, array: Any, offset: Any, n: Any) -> Any:
     _check_array(array)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place, n = _place(context, builder, array, *arguments[:2]), arguments[2]
-        # LLVM makes one loop without masks of the vectors that are whole, and one pass with a mask of the last
-        with builder.if_else(_is_whole(builder, n)) as (whole, part):
+        place, n = _point_to(context, builder, array, *arguments[:2]), arguments[2]
+        # LLVM turns this into a loop over whole vectors without masks, and one pass with a mask for the last
+        with builder.if_else(_fills_vector(builder, n)) as (whole, part):
             with whole:
                 all_lanes = builder.load(place, align=4)
                 of_whole = builder.block
             with part:
                 zeros, align = ir.Constant(_LANES_OF_FLOAT, None), ir.Constant(_INT32, 4)
-                masked = [place, align, _present(builder, n), zeros]
+                masked = [place, align, _mask_below(builder, n), zeros]
                 some_lanes = _call(builder, f"llvm.masked.load.{_NAME}.p0", _LANES_OF_FLOAT, masked)
                 of_part = builder.block
-        found = builder.phi(_LANES_OF_FLOAT)
-        found.add_incoming(all_lanes, of_whole)
-        found.add_incoming(some_lanes, of_part)
-        return found
+        loaded = builder.phi(_LANES_OF_FLOAT)
+        loaded.add_incoming(all_lanes, of_whole)
+        loaded.add_incoming(some_lanes, of_part)
+        return loaded
 
     return vector(array, types.int64, types.int64), generate
 
@@ -143,20 +147,20 @@ def store(typing_context: Any, value: Any, array: Any, offset: Any, n: Any) -> A
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         value, _, _, n = arguments
-        place = _place(context, builder, array, *arguments[1:3])
-        with builder.if_else(_is_whole(builder, n)) as (whole, part):
+        place = _point_to(context, builder, array, *arguments[1:3])
+        with builder.if_else(_fills_vector(builder, n)) as (whole, part):
             with whole:
                 builder.store(value, place, align=4)
             with part:
-                masked = [value, place, ir.Constant(_INT32, 4), _present(builder, n)]
+                masked = [value, place, ir.Constant(_INT32, 4), _mask_below(builder, n)]
                 _call(builder, f"llvm.masked.store.{_NAME}.p0", ir.VoidType(), masked)
         return context.get_dummy_value()
 
     return types.void(vector, array, types.int64, types.int64), generate
 
 
-def _lanewise(result: Any, *given: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Make a function for compiled loops, of these types, of one that generates its code."""
+def _make_lanewise(result: Any, *given: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function for compiled loops, of these types, from a function that generates its code."""
 
     def decorate(emit: Callable[..., Any]) -> Any:
         @intrinsic
@@ -169,45 +173,45 @@ def _lanewise(result: Any, *given: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-@_lanewise(vector, types.float32)
+@_make_lanewise(vector, types.float32)
 def spread(builder: Any, x: Any) -> Any:
     """``spread(x)``: a vector of sixteen times the number x."""
     return _spread(builder, x, _LANES_OF_FLOAT)
 
 
-@_lanewise(vector, vector, vector)
+@_make_lanewise(vector, vector, vector)
 def add(builder: Any, x: Any, y: Any) -> Any:
     """``add(x, y)``: x + y, lane by lane."""
     return builder.fadd(x, y)
 
 
-@_lanewise(vector, vector, vector)
+@_make_lanewise(vector, vector, vector)
 def multiply(builder: Any, x: Any, y: Any) -> Any:
     """``multiply(x, y)``: x y, lane by lane."""
     return builder.fmul(x, y)
 
 
-@_lanewise(vector, vector, vector, vector)
+@_make_lanewise(vector, vector, vector, vector)
 def multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
     """``multiply_add(x, y, z)``: x y + z, lane by lane, in one instruction where the processor has it."""
     return _call(builder, f"llvm.fmuladd.{_NAME}", _LANES_OF_FLOAT, [x, y, z])
 
 
-@_lanewise(types.float32, vector)
+@_make_lanewise(types.float32, vector)
 def add_up(builder: Any, x: Any) -> Any:
     """``add_up(x)``: the sum of all lanes, a float32; halves are added, then quarters and so on."""
-    # without leave to reorder LLVM would add one lane after the other
+    # unless it may reorder, LLVM adds one lane after the other
     name, given = f"llvm.vector.reduce.fadd.{_NAME}", [ir.Constant(_FLOAT, 0.0), x]
     return _call(builder, name, _FLOAT, given, fastmath=("reassoc",))
 
 
-@_lanewise(whole_vector)
+@_make_lanewise(whole_vector)
 def no_sums(builder: Any) -> Any:
     """``no_sums()``: sixteen int32 zeros, for `add_exponents` to begin with."""
     return ir.Constant(_LANES_OF_INT32, [0] * LANES)
 
 
-@_lanewise(whole_vector, whole_vector, vector)
+@_make_lanewise(whole_vector, whole_vector, vector)
 def add_exponents(builder: Any, sums: Any, x: Any) -> Any:
     """``add_exponents(sums, x)``: sums + floor(log2 x), lane by lane, of numbers that are positive and normal."""
     bits = builder.bitcast(x, _LANES_OF_INT32)
@@ -216,7 +220,7 @@ def add_exponents(builder: Any, sums: Any, x: Any) -> Any:
     return builder.add(sums, builder.sub(exponents, bias))
 
 
-@_lanewise(vector, vector)
+@_make_lanewise(vector, vector)
 def mantissas(builder: Any, x: Any) -> Any:
     """``mantissas(x)``: x / 2 ** floor(log2 x), from 1 to 2, lane by lane, of numbers that are positive and normal."""
     bits = builder.bitcast(x, _LANES_OF_INT32)
@@ -225,7 +229,7 @@ def mantissas(builder: Any, x: Any) -> Any:
     return builder.bitcast(builder.or_(builder.and_(bits, digits), one), _LANES_OF_FLOAT)
 
 
-@_lanewise(vector, whole_vector)
+@_make_lanewise(vector, whole_vector)
 def as_floats(builder: Any, sums: Any) -> Any:
     """``as_floats(sums)``: sixteen int32 as float32."""
     return builder.sitofp(sums, _LANES_OF_FLOAT)
@@ -268,7 +272,7 @@ def copy_bytes(typing_context: Any, source: Any, begin: Any, target: Any, at: An
         )
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.VectorType(ir.IntType(8), LANES).as_pointer()
+        kind = ir.VectorType(ir.IntType(8), _COPIED_BYTES).as_pointer()
         read, write = (
             builder.bitcast(
                 builder.gep(context.make_array(each)(context, builder, array).data, [place]), kind

@@ -1,8 +1,8 @@
 """The solves on a GPU: rows with about as many targets are gathered together, multiplied and solved as one batch.
 
-Rows go by the power of two that holds their targets, so that what is gathered is less than twice what there is; where
-a row ends it reads a row of zeros. Products of float32 factors are float32 (cuBLAS); systems are float64, and solved by
-Cholesky, whose factor also turns noise into a draw.
+Rows are padded to a power of two of targets with a row of zeros, so that less than twice the targets are gathered.
+Products of float32 factors are float32 (cuBLAS); systems are float64 and solved by Cholesky, whose factor also turns
+noise into a draw.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacenda.array_ops import to_tensors
 from tacenda.errors import KernelError
-from tacenda.kernels.ratings import AT_ONCE, Solved
+from tacenda.kernels.ratings import NUMBERS_AT_ONCE, Solved
 
 
 def rating_solves(targets, table, means, precision, weights, noise, scaled):
@@ -25,7 +25,7 @@ def rating_solves(targets, table, means, precision, weights, noise, scaled):
     values = torch.cat([values, values.new_zeros(1)])
     padded = torch.cat([table, table.new_zeros(1, width)])
     failed = []
-    for rows, most in batches(np.diff(offsets), width, scaled=scaled):
+    for rows, most in _list_batches(np.diff(offsets), width, scaled=scaled):
         (u,) = to_tensors((rows,), table.device)
         place = torch.arange(most, device=table.device)
         at = torch.where(place < sizes[u, None], starts[u, None] + place, len(ids) - 1)
@@ -35,8 +35,8 @@ def rating_solves(targets, table, means, precision, weights, noise, scaled):
         A = scale * precision + weight * (Z.mT @ Z).double()
         y = scale * (means[u].double() @ precision)[:, :, None]
         y += weight * (Z.mT @ values[at][:, :, None]).double()
-        L, wrong = torch.linalg.cholesky_ex(A)
-        failed.append(torch.where(wrong > 0, u, len(means)).min())
+        L, info = torch.linalg.cholesky_ex(A)
+        failed.append(torch.where(info > 0, u, len(means)).min())
         y = torch.linalg.solve_triangular(L, y, upper=False)
         if noise is not None:
             y = torch.cat([y, y + noise[u].double()[:, :, None]], 2)
@@ -48,14 +48,19 @@ def rating_solves(targets, table, means, precision, weights, noise, scaled):
     return out
 
 
-def batches(sizes: NDArray[Any], width: int, *, scaled: bool) -> list[tuple[NDArray[Any], int]]:
-    """Rows that are solved together, and how many targets they are given; rows that stay their means are left out."""
-    holds = np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.uint8)
-    order = np.argsort(holds, kind="stable")
+def _list_batches(
+    sizes: NDArray[Any], width: int, *, scaled: bool
+) -> list[tuple[NDArray[Any], int]]:
+    """Return batches of rows to solve together, and the targets to pad them to.
+
+    With ``scaled``, rows without targets are left out, as their solutions are their means.
+    """
+    powers = np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.uint8)
+    order = np.argsort(powers, kind="stable")
     order = order[sizes[order] > 0] if scaled else order
-    found = []
-    for power in np.unique(holds[order]):
-        rows, most = order[holds[order] == power], 1 << int(power)
-        at_once = max(AT_ONCE // (max(width, 1) * max(most, width)), 1)
-        found += [(rows[at : at + at_once], most) for at in range(0, len(rows), at_once)]
-    return found
+    batches = []
+    for power in np.unique(powers[order]):
+        rows, most = order[powers[order] == power], 1 << int(power)
+        at_once = max(NUMBERS_AT_ONCE // (max(width, 1) * max(most, width)), 1)
+        batches += [(rows[at : at + at_once], most) for at in range(0, len(rows), at_once)]
+    return batches

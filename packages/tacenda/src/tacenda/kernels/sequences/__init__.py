@@ -1,6 +1,6 @@
 """Operations on sequences: lagged counts, and the recurrences of linear dynamical systems.
 
-Sequences are packed, all one after another: sequence s has the tokens ``offsets[s]`` to ``offsets[s + 1]``, and may be
+Sequences are packed, one after another: sequence s has the tokens ``offsets[s]`` to ``offsets[s + 1] - 1``, and may be
 empty. On a CUDA device floating arrays are torch tensors there. Operations are re-entrant, run on one thread and
 release the GIL; NaN and infinity propagate within their sequence.
 """
@@ -19,13 +19,14 @@ from tacenda.kernels.operation import any_dtype, cast, check_range, in_place, op
 
 # -- lagged counts -----------------------------------------------------------------------------------
 
+#: Positions are int32.
 _MAX_STREAM = 2**31 - 2
 
 
 class Counts(NamedTuple):
     """A sparse matrix of counts in CSR form: the columns of each row ascend, no count is zero."""
 
-    #: Where each row begins (rows + 1,), from 0.
+    #: The first entry of each row, from 0, and the number of entries (rows + 1,).
     indptr: NDArray[np.int64]
     #: Columns (nonzeros,).
     indices: NDArray[np.int32]
@@ -33,7 +34,7 @@ class Counts(NamedTuple):
     data: NDArray[Any]
 
     def rows(self, first: int, last: int) -> "Counts":
-        """Return the rows from ``first`` to ``last`` as a matrix of their own, which shares columns and counts."""
+        """Return the rows ``first`` to ``last - 1`` as a matrix, which shares columns and counts with this one."""
         begin, end = int(self.indptr[first]), int(self.indptr[last])
         indptr = self.indptr[first : last + 1] - begin
         return Counts(indptr, self.indices[begin:end], self.data[begin:end])
@@ -108,7 +109,7 @@ def _check_parts(parts: Sequence[Counts], vocabulary: int) -> tuple[list[Counts]
         same = len(part.indptr) == rows and part.data.dtype == dtype
         if not same or dtype.name not in ("int32", "float32"):
             raise KernelError(
-                f"merge_counts was given {len(part.indptr) - 1} rows of {part.data.dtype} beside "
+                f"merge_counts was given {len(part.indptr) - 1} rows of {part.data.dtype} and "
                 f"{rows - 1} rows of {dtype}: all must have the same rows and be int32 or float32"
             )
         if len(part.indices) != part.indptr[-1] or len(part.data) != part.indptr[-1]:
@@ -166,15 +167,31 @@ def linear_recurrence(
     offsets: Offsets[Array, "sequences tokens"],
     reverse: bool = False,
 ) -> NDArray[Any]:
-    """Run a recurrence over packed sequences, each from a state of zeros: the states a (tokens, states).
+    """Run a recurrence over packed sequences, each from a state of zeros.
 
         a_t = F a_{t-1} + u_t,    or with ``reverse``    a_t = F a_{t+1} + u_t
 
-    The two-sided smoother of an LDS is one recurrence of either kind over the same input (Belanger and Kakade 2015).
-    The order of the sequences does not matter for speed; having hundreds of them at once does.
+    The two-sided smoother of an LDS runs one recurrence of either kind over the same input (Belanger and Kakade 2015).
+    Hundreds of sequences at once are faster than one after another; their order does not matter.
 
-    The cost is 2 states^2 flops per token, and twice that, at a higher rate, for long sequences, which are taken in
+    The cost is 2 states^2 flops per token, and twice that, at a higher rate, for long sequences, which are cut into
     chunks. `modal_scan` does the same for a diagonalized F at a small part of the cost.
+
+    Parameters
+    ----------
+    F
+        (states, states), converted to the dtype of u.
+    u
+        Inputs (tokens, states), float32 or float64.
+    offsets
+        int64 (sequences + 1,), other integers are converted: sequence s has the rows ``offsets[s]`` to
+        ``offsets[s + 1] - 1`` of u.
+    reverse
+        Whether to run from the last token of each sequence to the first.
+
+    Returns
+    -------
+    The states a (tokens, states), in the dtype of u.
     """
     out = np.empty(u.shape, u.dtype)
     F = F.astype(np.float64)
@@ -188,17 +205,19 @@ def linear_recurrence(
 
 
 class Modes(NamedTuple):
-    """Eigenvalues: real ones (n_real,), and pairs as (re, im); n_real + 2 n_pairs is the number of states."""
+    """Eigenvalues of a recurrence with n_real + 2 n_pairs states."""
 
+    #: The real eigenvalues.
     real: Float[Array, "n_real", any_dtype]
-    complex: Float[Array, "n_pairs 2", any_dtype]
+    #: The conjugate pairs re +- i im, as (re, im).
+    pairs: Float[Array, "n_pairs 2", any_dtype]
 
 
 class Scan(NamedTuple):
-    """The states before every token, if asked for, and the last states (sequences, states)."""
+    """The results of `modal_scan`."""
 
-    before: Any
-    last: Any
+    before: Any  # ``out``, with the state before every token, or None
+    last: Any  # (sequences, states), the state before the last token plus its input
 
 
 def _complete_scan(
@@ -212,15 +231,15 @@ def _complete_scan(
     column: int,
 ) -> tuple[Any, ...]:
     """Return the arguments of `modal_scan` with the initial states filled in. Raises KernelError."""
-    (real, complex), states, tokens = modes, table.shape[1], len(ids)
-    if len(real) + 2 * len(complex) != states:
+    (real, pairs), states, tokens = modes, table.shape[1], len(ids)
+    if len(real) + 2 * len(pairs) != states:
         raise KernelError(
-            f"{len(real)} real eigenvalues and {len(complex)} pairs make "
-            f"{len(real) + 2 * len(complex)} states, and the table has {states}"
+            f"{len(real)} real eigenvalues and {len(pairs)} pairs make "
+            f"{len(real) + 2 * len(pairs)} states, and the table has {states}"
         )
     if out is not None and (len(out) < tokens or not 0 <= column <= out.shape[1] - states):
         raise KernelError(
-            f"out must be of {tokens} rows or more, with {states} columns from column {column} on, "
+            f"out must have {tokens} rows or more, with {states} columns from column {column} on, "
             f"not {tuple(out.shape)}"
         )
     if initial is None:
@@ -239,7 +258,7 @@ def modal_scan(
     out: Float[Array, "out_rows out_columns", in_place] | None = None,
     column: int = 0,
 ) -> Scan:
-    """Run a recurrence in the basis of its eigenvectors, and return what every token sees coming: O(states) a token.
+    """Run a recurrence in the basis of its eigenvectors, and return the state before every token.
 
         before_1 = initial,    before_t = Lambda (before_{t-1} + u_{t-1}),    u_t = table[ids[t]]
 
@@ -249,24 +268,24 @@ def modal_scan(
 
         x to re x + im y,    y to re y - im x
 
-    (x + i y is multiplied by re - i im). `decompose` brings a dense F into this form. Inputs are neither gathered into
-    memory nor subtracted again, so this is the fast way to run a fitted model, and the accurate one where a token's own
-    input is large.
+    (x + i y is multiplied by re - i im). `decompose` brings a dense F into this form. The cost is O(states) for each
+    token. Inputs are neither gathered into memory nor subtracted from a state, which makes this fast and, for large
+    inputs, accurate.
 
     Parameters
     ----------
     table
-        One row of inputs for every id.
+        A row of inputs for every id.
     initial
-        What comes into the first token, or into the last with ``reverse``; zeros if None.
+        The state before the first token of each sequence, or before the last with ``reverse``; zeros if None.
     out
-        (tokens or more, width): takes ``before``. Without it only the last states are computed.
+        (tokens or more, width), filled with ``before``. Without it only the last states are computed.
     column
         The column of ``out`` from which ``before`` is written.
 
     Returns
     -------
-    ``out``, and the last token's before + input, which is ``initial`` if there is no token.
+    ``out``, and for the last token of each sequence before + u, which is ``initial`` if there is no token.
     """
     Lambda, last = block_diagonal(*modes), np.empty_like(initial)
     for s in range(len(last)):
@@ -281,14 +300,14 @@ def modal_scan(
     return Scan(out, last)
 
 
-def block_diagonal(real: Any, complex: Any) -> NDArray[np.float64]:
-    """Return Lambda (states, states), the states in the order that `modal_scan` has."""
-    n, pairs = len(real), len(complex)
-    x, y = n + np.arange(pairs), n + pairs + np.arange(pairs)
-    Lambda = np.zeros((n + 2 * pairs, n + 2 * pairs))
+def block_diagonal(real: Any, pairs: Any) -> NDArray[np.float64]:
+    """Build Lambda (states, states) from `Modes`, with the states in the order of `modal_scan`."""
+    n, n_pairs = len(real), len(pairs)
+    x, y = n + np.arange(n_pairs), n + n_pairs + np.arange(n_pairs)
+    Lambda = np.zeros((n + 2 * n_pairs, n + 2 * n_pairs))
     Lambda[np.arange(n), np.arange(n)] = real
-    Lambda[x, x] = Lambda[y, y] = complex[:, 0]
-    Lambda[x, y], Lambda[y, x] = complex[:, 1], -complex[:, 1]
+    Lambda[x, x] = Lambda[y, y] = pairs[:, 0]
+    Lambda[x, y], Lambda[y, x] = pairs[:, 1], -pairs[:, 1]
     return Lambda
 
 
@@ -296,7 +315,7 @@ class Decomposition(NamedTuple):
     """F = P Lambda P_inv, in float64."""
 
     real: NDArray[np.float64]  # (n_real,), largest modulus first
-    complex: NDArray[np.float64]  # (n_pairs, 2) as (re, im) with im > 0, largest modulus first
+    pairs: NDArray[np.float64]  # (n_pairs, 2) as (re, im) with im > 0, largest modulus first
     P: NDArray[np.float64]  # (states, states)
     P_inv: NDArray[np.float64]  # (states, states)
     condition: float  # |P| |P_inv| in the 2-norm: how much the change of basis magnifies rounding
@@ -317,14 +336,16 @@ def decompose(F: Any) -> Decomposition:
     Raises
     ------
     KernelError
-        F is not square and finite, or is defective beyond rounding. Near that, ``condition`` grows without bound, and
-        the dense recurrence is the one to use.
+        F is not square and finite, or is defective beyond rounding. Near such an F, ``condition`` grows without bound;
+        use `linear_recurrence` then.
     """
     import scipy.linalg
 
     F = np.asarray(F, np.float64)
     if F.ndim != 2 or F.shape[0] != F.shape[1] or not np.isfinite(F).all():
         raise KernelError(f"F must be a square matrix of finite numbers, not {F.shape}")
+    if not len(F):
+        return Decomposition(np.empty(0), np.empty((0, 2)), F, F, 1.0)
     values, vectors = scipy.linalg.eig(F)
     # Turn each eigenvector so that its largest component is real and positive: the phase is free.
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0, keepdims=True), axis=0)
@@ -332,14 +353,14 @@ def decompose(F: Any) -> Decomposition:
     order = np.lexsort((values.imag, values.real, -np.abs(values)))
     is_real = order[values[order].imag == 0]
     is_pair = order[values[order].imag > 0]
-    pairs = vectors[:, is_pair] * np.sqrt(2.0)
-    P = np.concatenate([vectors[:, is_real].real, pairs.real, pairs.imag], axis=1)
+    scaled = vectors[:, is_pair] * np.sqrt(2.0)
+    P = np.concatenate([vectors[:, is_real].real, scaled.real, scaled.imag], axis=1)
     try:
         P_inv = np.linalg.inv(P)
     except np.linalg.LinAlgError as error:
         raise KernelError(
-            "F is defective, it has no basis of eigenvectors: use the dense recurrence"
+            "F has no basis of eigenvectors, it is defective: use linear_recurrence"
         ) from error
-    condition = float(np.linalg.norm(P, 2) * np.linalg.norm(P_inv, 2)) if F.size else 1.0
-    complex = np.stack([values[is_pair].real, values[is_pair].imag], axis=-1)
-    return Decomposition(values[is_real].real, complex, P, P_inv, condition)
+    condition = float(np.linalg.norm(P, 2) * np.linalg.norm(P_inv, 2))
+    pairs = np.stack([values[is_pair].real, values[is_pair].imag], axis=-1)
+    return Decomposition(values[is_real].real, pairs, P, P_inv, condition)

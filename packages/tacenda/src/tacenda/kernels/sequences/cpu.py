@@ -68,7 +68,7 @@ def merge_counts(parts, vocabulary):
 
 @intrinsic
 def _trailing_zeros(typing_context: Any, bits: Any) -> Any:
-    """The number of the lowest set bit of a uint64 that is not zero (one machine instruction)."""
+    """Find the place of the lowest set bit of a uint64 that is not zero, in one machine instruction."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -78,7 +78,7 @@ def _trailing_zeros(typing_context: Any, bits: Any) -> Any:
 
 @njit
 def _sort_positions(stream, vocabulary):
-    """Positions of every word, ascending: word i's are positions[starts[i]:starts[i + 1]]."""
+    """Return starts and positions: word i is at positions[starts[i] : starts[i + 1]], ascending."""
     starts = np.zeros(vocabulary + 1, np.int64)
     for t in range(len(stream)):
         starts[uint64(stream[t] + 1)] += 1
@@ -156,7 +156,7 @@ def _gather(stream, positions, first, end, gathered):
 
 @njit
 def _accumulate(columns, k, start, end, accumulator, words, summary, dense):
-    """Add the columns[k, start:end], and mark them unless the row is dense."""
+    """Count columns[k, start:end], and mark them unless the row is dense."""
     if dense:
         for s in range(start, end):
             accumulator[uint64(columns[k, s])] += 1
@@ -192,7 +192,7 @@ def _merge(starts, indices, data, accumulator, limit, indptr, out_indices, out_d
 
 @njit
 def _new_bitmap(vocabulary):
-    """One bit for each column, and one bit for each 64 of those."""
+    """Make a bitmap with a bit for each column, and its summary with a bit for each 64 of those."""
     n_summary = (vocabulary + 4095) // 4096
     return np.zeros(n_summary * 64, np.uint64), np.zeros(n_summary, np.uint64)
 
@@ -207,7 +207,7 @@ def _mark(words, summary, c):
 
 @njit
 def _emit_marked(accumulator, words, summary, indices, data, k, start):
-    """Write out and clear what is marked, ascending, from indices[k, start] on; return the end."""
+    """Write out and clear the marked counts, ascending, from indices[k, start] on; return the end."""
     end = start
     # Two levels of bits: the summary says which words of the bitmap have any, each word which columns are marked.
     # x &= x - 1 clears the lowest set bit, whose number the trailing zeros are.
@@ -233,8 +233,7 @@ def _emit_marked(accumulator, words, summary, indices, data, k, start):
 def _emit_all(accumulator, indices, data, k, start):
     """Write out and clear every count that is not zero; return the end.
 
-    Without a branch: a zero is written too and overwritten by what follows, so one entry past the
-    end is touched.
+    A zero is written too, and then overwritten, which saves a branch; so one entry past the end is written.
     """
     end = start
     for c in range(len(accumulator)):
@@ -263,10 +262,10 @@ _Array = NDArray[Any]
 _Int = NDArray[np.int64]
 BATCH = 256
 """Sequences in one batch: enough for BLAS, few enough for the second-level cache."""
-FEW = 8
-"""With fewer sequences left than this, a step costs more than the second run of the chunked form."""
+#: With fewer sequences than this, a step costs more than the second run of the chunked form.
+_FEW_SEQUENCES = 8
 LONG = 1024
-"""Steps with few sequences that pay for the chunked form."""
+"""Steps with few sequences that are worth the chunked form."""
 
 
 class _Runs(NamedTuple):
@@ -287,23 +286,23 @@ def linear_recurrence(F, u, offsets, reverse):
     first = offsets[1:] - 1 if reverse else offsets[:-1]
     initial = np.zeros((len(first), len(F)), u.dtype)
     runs = _Runs(first, np.diff(offsets), -1 if reverse else 1, initial)
-    is_long = _few_and_long(runs.lengths)
+    is_long = _find_long(runs.lengths)
     _run(np.ascontiguousarray(F.T), runs.take(np.flatnonzero(~is_long)), u, out)
     if is_long.any():
         _run_in_chunks(F, runs.take(np.flatnonzero(is_long)), u, out)
     return out
 
 
-def _few_and_long(lengths: _Int) -> NDArray[np.bool_]:
-    """Which sequences, fewer than `FEW`, would run on alone for at least `LONG` steps."""
+def _find_long(lengths: _Int) -> NDArray[np.bool_]:
+    """Tell which sequences, fewer than `_FEW_SEQUENCES`, would still run `LONG` steps after all others have ended."""
     if len(lengths) == 0:
         return np.zeros(0, bool)
-    accompanied = np.sort(lengths)[-FEW] if len(lengths) >= FEW else 0
-    return lengths >= accompanied + LONG
+    end_of_others = np.sort(lengths)[-_FEW_SEQUENCES] if len(lengths) >= _FEW_SEQUENCES else 0
+    return lengths >= end_of_others + LONG
 
 
 def _run(F_T: _Array, runs: _Runs, u: _Array | None, out: _Array) -> None:
-    """Run everything, in batches of similar length."""
+    """Run sequences in batches of similar length."""
     order = np.argsort(-runs.lengths, kind="stable")
     order = order[: np.count_nonzero(runs.lengths)]
     for i in range(0, len(order), BATCH):
@@ -311,9 +310,9 @@ def _run(F_T: _Array, runs: _Runs, u: _Array | None, out: _Array) -> None:
 
 
 def _run_batch(F_T: _Array, runs: _Runs, u: _Array | None, out: _Array) -> None:
-    """Run one batch, longest first; without ``u``, add to ``out`` what the initial states alone give."""
+    """Run one batch, longest first; without ``u``, add to ``out`` the contributions of the initial states."""
     product, state = np.empty_like(runs.initial), np.empty_like(runs.initial)
-    # How many runs are longer than t, for every step t: they are the first ones.
+    # For every step t, the number of runs longer than t, which are the first ones.
     active = np.searchsorted(-runs.lengths, -np.arange(runs.lengths[0]))
     for t, running in enumerate(active):
         before = state if t else runs.initial
@@ -333,7 +332,7 @@ def _add_input(product, first, offset, u, out, state):
         t = first[i] + offset
         for j in range(u.shape[1]):
             state[i, j] = product[i, j] + u[t, j]
-        # A loop of its own: with no more than three streams in each, the compiler vectorises both.
+        # A separate loop: with at most three streams in each, the compiler vectorizes both.
         for j in range(u.shape[1]):
             out[t, j] = state[i, j]
 
@@ -348,7 +347,7 @@ def _add_to_output(product, first, offset, out):
 
 
 def _run_in_chunks(F: _Array, runs: _Runs, u: _Array, out: _Array) -> None:
-    """Run a few long sequences, cut into chunks of ``size`` tokens."""
+    """Run a few long sequences, cut into chunks."""
     F_T = np.ascontiguousarray(F.T)
     size = int(np.clip(runs.lengths.sum() // BATCH, 16, 128))
     counts = -(-runs.lengths // size)
@@ -361,17 +360,17 @@ def _run_in_chunks(F: _Array, runs: _Runs, u: _Array, out: _Array) -> None:
         runs.step,
         np.zeros((len(owner), len(F)), F.dtype),
     )
-    # First all chunks side by side, as if each began with a state of zeros.
+    # First run all chunks side by side, from states of zeros.
     _run(F_T, chunks, u, out)
-    # Then what each chunk inherits from the one before: that chunk's last state, as it should have been. The power
-    # is taken in float64, where |F|^128 does not overflow before the states themselves do in float32.
+    # Then find the state that each chunk inherits, the last one of the chunk before, corrected. The power is taken in
+    # float64, where |F|^128 does not overflow before the states themselves do in float32.
     power = np.linalg.matrix_power(F.astype(np.float64), size)
     inherited = np.zeros((len(owner), len(F)))
     ends = chunks.first + runs.step * (chunks.lengths - 1)
     for i in range(1, len(owner)):
         if owner[i] == owner[i - 1]:
             inherited[i] = out[ends[i - 1]] + power @ inherited[i - 1]
-    # Last, what the inherited states add to every later state of their chunk.
+    # Last, add the contribution of the inherited state to every state of the chunk.
     heirs = np.flatnonzero(position)
     inherited = inherited.astype(F.dtype)
     _run(F_T, chunks._replace(initial=inherited).take(heirs), None, out)
@@ -379,16 +378,18 @@ def _run_in_chunks(F: _Array, runs: _Runs, u: _Array, out: _Array) -> None:
 
 # -- modal scan -------------------------------------------------------------------------------------
 #
-# The modal recurrence on the CPU: one pass over memory, vectorised across states.
+# The modal recurrence on the CPU: one pass over memory, vectorized across states.
 
 
-_AHEAD = 3  # tokens whose rows are asked for beforehand: about the time a row takes to come
+_TOKENS_AHEAD = (
+    3  # the row of a token is prefetched so much earlier: about the time that memory takes
+)
 
 
 def modal_scan(modes, table, ids, offsets, initial, reverse, out, column):
-    real, complex = modes
-    decay = np.concatenate([real, complex[:, 0], complex[:, 0]]).astype(table.dtype)
-    rotation = np.ascontiguousarray(complex[:, 1], table.dtype)
+    real, pairs = modes
+    decay = np.concatenate([real, pairs[:, 0], pairs[:, 0]]).astype(table.dtype)
+    rotation = np.ascontiguousarray(pairs[:, 1], table.dtype)
     last = np.empty_like(initial)
     target = np.empty((0, 0), table.dtype) if out is None else out
     text, place = (ids, offsets), (target, column, out is not None)
@@ -398,27 +399,27 @@ def modal_scan(modes, table, ids, offsets, initial, reverse, out, column):
 
 @njit
 def _modal_scan(modes, table, text, initial, reverse, place, last):
-    """Fill out[t] with what comes into token t, and last[s] with what goes on from the last token, undecayed.
+    """Fill out[t] with the state before token t, and last[s] with the state before the last token plus its input.
 
-    ``place`` is the array to write to, the first column, and whether anything is written there.
+    ``place`` is the array to write to, the first column, and whether to write at all.
     """
     (decay, rotation, n_real), (ids, offsets), (out, column, keep) = modes, text, place
     states = len(decay)
     before = np.empty_like(decay)
     for s in range(len(offsets) - 1):
         start, end = offsets[s], offsets[s + 1]
-        # ``total`` is what a token hands on: what came into it plus its own input.
+        # ``total`` is the state before a token plus the input of the token.
         total = last[s]
         for j in range(states):
             total[j] = before[j] = initial[s, j]
         for i in range(end - start):
             t = end - 1 - i if reverse else start + i
             # Rows of the table are read in the order of the text, which no hardware prefetcher can foresee.
-            later = t - _AHEAD if reverse else t + _AHEAD
+            later = t - _TOKENS_AHEAD if reverse else t + _TOKENS_AHEAD
             if 0 <= later < len(ids):
                 prefetch(table, np.int64(ids[later]) * states, states)
             # before = Lambda total, except at the first token, whose ``before`` is the initial state itself. Each
-            # loop writes one array, which lets the compiler vectorise it.
+            # loop writes one array, which lets the compiler vectorize it.
             if i > 0:
                 for j in range(states):
                     before[j] = decay[j] * total[j]
@@ -434,7 +435,7 @@ def _modal_scan(modes, table, text, initial, reverse, place, last):
 
 @njit
 def _rotate(rotation, n_real, before, row):
-    """Add to each coordinate of a pair what comes from the other one."""
+    """Add to each coordinate of a pair the contribution of the other one."""
     pairs = len(rotation)
     x, y = row[n_real : n_real + pairs], row[n_real + pairs :]
     before_x, before_y = before[n_real : n_real + pairs], before[n_real + pairs :]

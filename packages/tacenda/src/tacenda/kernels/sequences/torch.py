@@ -1,9 +1,9 @@
 """The linear recurrence on a GPU: products of matrices, each of one step of all sequences.
 
-A sequence of more than `CHUNK` tokens is cut into chunks that run side by side from a state of zeros. Their ends, as
-they should have been, are a recurrence over the chunks with a power of F, done by this same function; then a second run
-without input adds what each chunk inherits: twice the flops, in products that fill the device. How a sequence is cut
-depends on its length alone. Memory beside the result: a copy of it, sorted by steps.
+A sequence of more than `CHUNK` tokens is cut into chunks that run side by side from states of zeros. Their correct last
+states are a recurrence over the chunks with a power of F, computed by this same function; then a second run without
+input adds the contribution of the inherited states. That is twice the flops, in products that fill the device. The cuts
+of a sequence depend on its length alone. Memory besides the result: a copy of it, sorted by steps.
 """
 
 from itertools import pairwise
@@ -29,7 +29,7 @@ def linear_recurrence(F, u, offsets, reverse):
     sizes = np.minimum(CHUNK, lengths[owner] - place)
     if not len(sizes):
         return torch.empty_like(u)
-    # the rows of step t of all chunks that have so many, longest first, one step after another
+    # the rows of step t of all chunks with more than t tokens, longest first, one step after another
     order = np.argsort(-sizes, kind="stable")
     running = np.searchsorted(-sizes[order], -np.arange(sizes.max()))
     rows = np.concatenate([first[order[:n]] + step * t for t, n in enumerate(running)])
@@ -38,7 +38,7 @@ def linear_recurrence(F, u, offsets, reverse):
     _advance(F, states, running)
     if len(owner) > np.count_nonzero(counts):
         ends, firsts = to_tensors(
-            (_ends(order, sizes, running), np.flatnonzero(place == 0)), u.device
+            (_find_ends(order, sizes, running), np.flatnonzero(place == 0)), u.device
         )
         power = torch.linalg.matrix_power(F.double(), CHUNK).to(F.dtype)
         inherited = linear_recurrence(power, states[ends], borders, False).roll(1, 0)
@@ -51,7 +51,7 @@ def linear_recurrence(F, u, offsets, reverse):
 
 
 def _advance(F: torch.Tensor, states: torch.Tensor, running: Any) -> None:
-    """a_t = F a_{t-1} + u_t for all chunks, in place; the rows of a step lie behind those of the step before."""
+    """Run a_t = F a_{t-1} + u_t for all chunks, in place; the rows of a step follow those of the step before."""
     begin = 0
     for before, now in pairwise(running):
         following = states[begin + before : begin + before + now]
@@ -60,7 +60,7 @@ def _advance(F: torch.Tensor, states: torch.Tensor, running: Any) -> None:
 
 
 def _inherit(F: torch.Tensor, states: torch.Tensor, running: Any, inherited: torch.Tensor) -> None:
-    """Add F^t of what each chunk inherits to its state of step t = 1, 2 ..."""
+    """Add F^t times the state that each chunk inherits to its state of step t = 1, 2 ..."""
     begin = 0
     for now in running:
         inherited = inherited[:now] @ F.T
@@ -68,9 +68,9 @@ def _inherit(F: torch.Tensor, states: torch.Tensor, running: Any, inherited: tor
         begin += now
 
 
-def _ends(order: Any, sizes: Any, running: Any) -> Any:
-    """Where the last state of every chunk lies among those sorted by steps, in the chunks' own order."""
+def _find_ends(order: Any, sizes: Any, running: Any) -> Any:
+    """Return the rows of the last states among those sorted by steps, in the order of the chunks."""
     begins = np.concatenate([[0], np.cumsum(running)])
-    found = np.empty(len(order), np.int64)
-    found[order] = begins[sizes[order] - 1] + np.arange(len(order))
-    return found
+    ends = np.empty(len(order), np.int64)
+    ends[order] = begins[sizes[order] - 1] + np.arange(len(order))
+    return ends

@@ -2,15 +2,15 @@
 
 A state, or a pair of states, is independent of all others, so that nothing is shared among the lanes of a program, and
 every number is read once and written once. A sequence of more than `CHUNK` tokens is cut into chunks, which run side
-by side from a state of zeros; what each chunk then inherits is a recurrence over the chunks,
+by side from states of zeros; the states that the chunks inherit then are a recurrence over the chunks,
 
     b_{t+1} = A b_t + B u_t          A = B = Lambda over tokens, and A = Lambda^CHUNK, B = I over ends of chunks,
 
-which is cut again where it is long itself, and a second run over the tokens begins with what was inherited. How a
-sequence is cut depends on its own length alone, and sums are made in the order of the tokens: a sequence has the same
-states in every batch, at every call.
+which is cut again if it is long, and a second run over the tokens begins with the inherited states. The cuts of a
+sequence depend on its length alone, and sums are made in the order of the tokens: a sequence has the same states in
+every batch, at every call.
 
-Tensors are torch's; ids and offsets may be arrays on the host. Memory beside the results: two rows of states for each
+Tensors are torch's; ids and offsets may be arrays on the host. Memory besides the results: two rows of states for each
 chunk. NaN propagates. Works under Triton's interpreter.
 """
 
@@ -37,8 +37,8 @@ def _run(
 ):  # fmt: skip
     """Run one chunk: the inputs of token t are row ``rows[t]`` with GATHER, else row t.
 
-    KEEP writes b_t of every token to ``before``, rows of ``width``. ``last`` takes b + u of the last token with
-    UNDECAYED, and otherwise what comes out behind it.
+    KEEP writes b_t of every token to ``before``, rows of ``width``. ``last`` is filled with b + u of the last token
+    with UNDECAYED, and otherwise with the state after it.
     """
     chunk = tl.program_id(0).to(tl.int64)
     lane = tl.program_id(1) * LANES + tl.arange(0, LANES)
@@ -46,11 +46,10 @@ def _run(
     there = lane < lanes
     paired = there & (lane >= n_real)
     # A = a - i ar and B = c - i cr, as numbers that multiply x + i y; ar and cr are zero for a real state
-    a, ar = tl.load(factors + lane, there, 0.0), tl.load(factors + lanes + lane, there, 0.0)
-    c, cr = (
-        tl.load(factors + 2 * lanes + lane, there, 0.0),
-        tl.load(factors + 3 * lanes + lane, there, 0.0),
-    )
+    a = tl.load(factors + lane, there, 0.0)
+    ar = tl.load(factors + lanes + lane, there, 0.0)
+    c = tl.load(factors + 2 * lanes + lane, there, 0.0)
+    cr = tl.load(factors + 3 * lanes + lane, there, 0.0)
     x = tl.load(initial + chunk * states + lane, there, 0.0)
     y = tl.load(initial + chunk * states + n_pairs + lane, paired, 0.0)
     sum_x, sum_y = x, y
@@ -82,7 +81,7 @@ class _Chunks(NamedTuple):
     borders: Any  # (sequences + 1,): the pieces of each sequence
 
     @classmethod
-    def of(cls, offsets: Any, reverse: bool) -> "_Chunks":
+    def cut(cls, offsets: Any, reverse: bool) -> "_Chunks":
         """Cut sequences into pieces of `CHUNK` tokens and a last one of fewer; an empty one is one piece."""
         lengths = np.diff(offsets)
         counts = np.maximum(-(-lengths // CHUNK), 1)
@@ -95,8 +94,8 @@ class _Chunks(NamedTuple):
         return cls(first, np.minimum(CHUNK, lengths[owner] - place), step, borders)
 
     @property
-    def cut(self) -> bool:
-        """Whether any sequence is of several pieces."""
+    def are_several(self) -> bool:
+        """Whether any sequence has several pieces."""
         return len(self.first) >= len(self.borders)
 
 
@@ -108,27 +107,27 @@ class _Factors(NamedTuple):
     n_real: int
 
     def over_chunks(self) -> "_Factors":
-        """Return those of the recurrence over the ends of chunks."""
+        """Return the factors of the recurrence over the ends of chunks."""
         return _Factors(self.A**CHUNK, torch.ones_like(self.B), self.n_real)
 
     def parts(self, dtype: torch.dtype) -> torch.Tensor:
-        """Return real parts and imaginary ones, of A and then of B: (4, lanes)."""
+        """Return the real and imaginary parts of A and then of B: (4, lanes)."""
         return torch.stack([self.A.real, self.A.imag, self.B.real, self.B.imag]).to(dtype)
 
 
 def modal_scan(modes, table, ids, offsets, initial, reverse, out, column):
-    real, complex = modes
-    pairs = torch.complex(*complex.double().T)
-    Lambda = torch.cat([real.double().to(pairs.dtype), pairs])
+    real, pairs = modes
+    values = torch.complex(*pairs.double().T)
+    Lambda = torch.cat([real.double().to(values.dtype), values])
     (rows,) = to_tensors((ids,), table.device)
-    chunks = _Chunks.of(offsets, reverse)
+    chunks = _Chunks.cut(offsets, reverse)
     target = None if out is None else out[:, column:]
     factors = _Factors(Lambda, Lambda, len(real))
-    last = _through(factors, table, rows, chunks, initial, target, undecayed=True)
+    last = _run_sequences(factors, table, rows, chunks, initial, target, undecayed=True)
     return Scan(out, last)
 
 
-def _through(
+def _run_sequences(
     factors: _Factors,
     inputs: torch.Tensor,
     rows: torch.Tensor | None,
@@ -137,15 +136,15 @@ def _through(
     before: torch.Tensor | None,
     undecayed: bool,
 ) -> torch.Tensor:
-    """Run all sequences from ``initial``; return what is behind the last token of each."""
-    if not chunks.cut:
+    """Run all sequences from ``initial``; return the state after the last token of each."""
+    if not chunks.are_several:
         return _launch(factors, inputs, rows, chunks, initial, before, undecayed)
-    # as if every chunk began with zeros, then what it inherits: a recurrence over the chunks, in their order
+    # run every chunk from zeros, then find the inherited states by a recurrence over the chunks, in their order
     zeros = initial.new_zeros((len(chunks.first), initial.shape[1]))
     ends = _launch(factors, inputs, rows, chunks, zeros, None, False)
     inherited = torch.empty_like(zeros)
-    over = _Chunks.of(chunks.borders, False)
-    _through(factors.over_chunks(), ends, None, over, initial, inherited, False)
+    over = _Chunks.cut(chunks.borders, False)
+    _run_sequences(factors.over_chunks(), ends, None, over, initial, inherited, False)
     last = _launch(factors, inputs, rows, chunks, inherited, before, undecayed)
     return last[to_tensors((chunks.borders[1:] - 1,), last.device)[0]]
 
@@ -159,7 +158,7 @@ def _launch(
     before: torch.Tensor | None,
     undecayed: bool,
 ) -> torch.Tensor:
-    """Run every chunk from its initial state; return what is behind its last token."""
+    """Run every chunk from its initial state; return the state after its last token."""
     last = torch.empty_like(initial)
     n_lanes, states = len(factors.A), initial.shape[1]
     if not last.numel():

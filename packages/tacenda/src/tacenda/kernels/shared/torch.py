@@ -2,9 +2,9 @@
 
 import torch
 
-from tacenda.kernels.shared import TINY
+from tacenda.kernels.shared import LEAST_SQUARED_LENGTH
 
 
 def unit_rows(X):
     lengths = torch.linalg.vector_norm(X, dim=1, keepdim=True)
-    return X.div_(lengths.clamp_(min=TINY**0.5))
+    return X.div_(lengths.clamp_(min=LEAST_SQUARED_LENGTH**0.5))

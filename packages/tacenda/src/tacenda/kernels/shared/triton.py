@@ -17,33 +17,33 @@ from tacenda.kernels.shared import BETA_1, BETA_2, EPSILON
 # Tensors are torch's; the numbers of the rows may be an array on the host. Works under Triton's interpreter.
 
 
-_MOST_WIDTH = 1 << 14
+_MAX_WIDTH = 1 << 14  # of a row, which one program holds
 
 
 @triton.jit
-def _steps(table, sums, rows, gradient, rate, epsilon, width, WIDTH: tl.constexpr):
-    """Take the step on one row."""
+def _step_row(table, sums, rows, gradient, rate, epsilon, width, WIDTH: tl.constexpr):
+    """Step one row."""
     k = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, WIDTH)
     inside = d < width
     j = tl.load(rows + k).to(tl.int64)
     g = tl.load(gradient + k * width + d, inside, 0.0)
-    so_far = tl.load(sums + j) + tl.sum(g * g, 0) / width
+    total = tl.load(sums + j) + tl.sum(g * g, 0) / width
     row = tl.load(table + j * width + d, inside, 0.0)
     tl.debug_barrier()  # all threads have read the sum that one of them changes
-    tl.store(sums + j, so_far)
-    tl.store(table + j * width + d, row - rate / (tl.sqrt(so_far) + epsilon) * g, inside)
+    tl.store(sums + j, total)
+    tl.store(table + j * width + d, row - rate / (tl.sqrt(total) + epsilon) * g, inside)
 
 
 def adagrad(table, sums, rows, gradient, rate, threads=1):
     width = table.shape[1]
-    if table.dtype != torch.float32 or width > _MOST_WIDTH:  # a launch takes its numbers as float32
+    if table.dtype != torch.float32 or width > _MAX_WIDTH:  # a launch takes its numbers as float32
         raise UnsupportedShape(f"rows of {width} numbers in {table.dtype}")
     if len(rows) and width:
         (at,) = to_tensors((rows,), table.device)
-        size = tile(width, _MOST_WIDTH)
+        size = tile(width, _MAX_WIDTH)
         with torch.cuda.device_of(table):
-            _steps[(len(rows),)](
+            _step_row[(len(rows),)](
                 table, sums, at, gradient, float(rate), EPSILON, width,
                 WIDTH=size, num_warps=max(1, min(8, size // 128)),
             )  # fmt: skip
@@ -57,14 +57,14 @@ def adagrad(table, sums, rows, gradient, rate, threads=1):
 # Works under Triton's interpreter.
 
 
-_AT_ONCE = 1024
+_NUMBERS_AT_ONCE = 1024  # of a program
 
 
 @triton.jit
-def _adam(
+def _step_numbers(
     table, mean, square, gradient, n, keep, keep_square, rate, scale, epsilon, AT_ONCE: tl.constexpr
 ):
-    """Make the step of some numbers; ``rate`` and ``scale`` hold what corrects both means."""
+    """Step some numbers; ``rate`` and ``scale`` correct both means for their start from zero."""
     at = tl.program_id(0).to(tl.int64) * AT_ONCE + tl.arange(0, AT_ONCE)
     inside = at < n
     g, m = tl.load(gradient + at, inside, 0.0), tl.load(mean + at, inside, 0.0)
@@ -72,38 +72,38 @@ def _adam(
     v = keep_square * tl.load(square + at, inside, 0.0) + (1 - keep_square) * g * g
     tl.store(mean + at, m, inside)
     tl.store(square + at, v, inside)
-    moved = rate * m / (tl.sqrt(v) * scale + epsilon)
-    tl.store(table + at, tl.load(table + at, inside, 0.0) - moved, inside)
+    step = rate * m / (tl.sqrt(v) * scale + epsilon)
+    tl.store(table + at, tl.load(table + at, inside, 0.0) - step, inside)
 
 
 def adam(table, mean, square, gradient, rate, t):
     parts = table, mean, square
     if any(part.dtype != torch.float32 or not part.is_contiguous() for part in parts):
         # a launch takes its numbers as float32
-        raise UnsupportedShape(f"tables of {table.dtype}, or in another order than C's")
+        raise UnsupportedShape(f"tables of {table.dtype}, or not in C order")
     gradient = gradient.contiguous()
     if n := table.numel():
         with torch.cuda.device_of(table):
-            _adam[(triton.cdiv(n, _AT_ONCE),)](
+            _step_numbers[(triton.cdiv(n, _NUMBERS_AT_ONCE),)](
                 table, mean, square, gradient, n, BETA_1, BETA_2, float(rate) / (1 - BETA_1**t),
-                1 / (1 - BETA_2**t) ** 0.5, EPSILON, AT_ONCE=_AT_ONCE,
+                1 / (1 - BETA_2**t) ** 0.5, EPSILON, AT_ONCE=_NUMBERS_AT_ONCE,
             )  # fmt: skip
     return table, mean, square
 
 
 # -- sparse product ---------------------------------------------------------------------------------
 #
-# Sparse times dense on a GPU: a program makes one row of the result, for a tile of its columns.
+# Sparse times dense on a GPU: a program computes one tile of columns of one row of the result.
 #
-# The scalings are folded in, so that the dense operand is read as it is and nothing but the result is written. A row's
-# nonzeros are added in their order, which a sum by atomics would not be. Rows are started in their order: where ids are
-# sorted by frequency the longest come first, and the short ones fill the device when these end.
+# The scales are folded in, so that no scaled copy of the dense operand is written. The nonzeros of a row are added in
+# their order, which a sum by atomics could not do. Rows are started in their order: if ids are sorted by frequency the
+# longest rows come first, and short rows fill the device when these end.
 #
 # Tensors are torch's; the sparse operand may be arrays on the host, which are copied. float32 sums. Works under
 # Triton's interpreter.
 
 
-_NONZEROS, _COLUMNS = 128, 128
+_NONZEROS, _COLUMNS = 128, 128  # of the tile of a program
 
 
 @triton.jit
@@ -111,7 +111,7 @@ def _sparse_product(
     indptr, indices, data, dense, row_scale, column_scale, out, width,
     NONZEROS: tl.constexpr, COLUMNS: tl.constexpr, BY_ROW: tl.constexpr, BY_COLUMN: tl.constexpr,
 ):  # fmt: skip
-    """Make ``out[i] = r_i sum_p data[p] c[indices[p]] dense[indices[p]]`` for one row i and one tile of columns."""
+    """Fill ``out[i] = r_i sum_p data[p] c[indices[p]] dense[indices[p]]`` for one row i and one tile of columns."""
     i = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
@@ -119,13 +119,13 @@ def _sparse_product(
     total = tl.zeros((COLUMNS,), tl.float32)
     for at in range(tl.load(indptr + i), end, NONZEROS):
         p = at + tl.arange(0, NONZEROS)
-        some = p < end
-        k = tl.load(indices + p, some, 0).to(tl.int64)
-        weight = tl.load(data + p, some, 0).to(tl.float32)
+        exists = p < end
+        k = tl.load(indices + p, exists, 0).to(tl.int64)
+        weight = tl.load(data + p, exists, 0).to(tl.float32)
         if BY_COLUMN:
-            weight *= tl.load(column_scale + k, some, 0.0)
-        there = some[:, None] & inside[None, :]
-        rows = tl.load(dense + k[:, None] * width + column[None, :], there, 0.0)
+            weight *= tl.load(column_scale + k, exists, 0.0)
+        both = exists[:, None] & inside[None, :]
+        rows = tl.load(dense + k[:, None] * width + column[None, :], both, 0.0)
         total += tl.sum(weight[:, None] * rows, 0)
     if BY_ROW:
         total *= tl.load(row_scale + i)
@@ -137,12 +137,12 @@ def sparse_product(indptr, indices, data, dense, row_scale, column_scale, thread
         raise UnsupportedShape(f"dense is {dense.dtype}, and only float32 is served")
     if len(indptr) > 1 and dense.shape[1] and len(indices):
         indptr, indices, data = to_tensors((indptr, indices, data), dense.device)
-        _check(indptr, indices, len(dense))
+        _check_indices(indptr, indices, len(dense))
     return multiply(indptr, indices, data, dense, row_scale, column_scale)
 
 
 def multiply(indptr, indices, data, dense, row_scale=None, column_scale=None):
-    """Return the product of tensors that need no check, so that the host need not wait for one."""
+    """Return the product of tensors that are known to fit, without a check that would wait for the device."""
     rows, width = len(indptr) - 1, dense.shape[1]
     out = dense.new_zeros((rows, width))
     if not out.numel() or not len(indices):
@@ -160,12 +160,11 @@ def multiply(indptr, indices, data, dense, row_scale=None, column_scale=None):
     return out
 
 
-def _check(starts: torch.Tensor, places: torch.Tensor, columns: int) -> None:
-    """Raise KernelError unless all addresses exist; what is found out on the device is fetched once."""
-    least, most = torch.aminmax(places)
-    found = torch.stack([least, columns - 1 - most, starts.diff().min(), len(places) - starts[-1]])
-    least_place, *room = found.tolist()
-    if least_place < 0 or min(room) < 0:
+def _check_indices(indptr: torch.Tensor, indices: torch.Tensor, columns: int) -> None:
+    """Raise KernelError unless all addresses exist, with a single copy from the device."""
+    least, most = torch.aminmax(indices)
+    room = [least, columns - 1 - most, indptr.diff().min(), len(indices) - indptr[-1]]
+    if min(torch.stack(room).tolist()) < 0:
         raise KernelError(
             f"the sparse operand has column indices outside 0 .. {columns - 1}, or an indptr that does not ascend: "
             "check its shape"

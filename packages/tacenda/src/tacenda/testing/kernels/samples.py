@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from tacenda import kernels
+from tacenda.kernels import boltzmann, contexts, ratings, trees
 from tacenda.kernels import hidden_markov as hmm
-from tacenda.kernels import ratings, trees
+from tacenda.kernels.boltzmann import pack_inputs
 from tacenda.kernels.dispatch import REFERENCE
 from tacenda.kernels.sequences import Counts, Modes
-from tacenda.kernels.shared import pack_inputs
 
 Sample = tuple[str, tuple[Any, ...]]
 
@@ -127,13 +127,13 @@ def unit_rows() -> Iterator[Sample]:
 
 def hidden_sums() -> Iterator[Sample]:
     """No contexts, one word, one hidden unit, words and contexts beside whole vectors, numbers of every size."""
-    for contexts, types, hidden, size in (
+    for n_contexts, types, hidden, size in (
         (0, 3, 2, 1.0), (1, 1, 1, 1.0), (3, 17, 1, 30.0), (5, 33, 63, 0.1), (9, 15, 100, 3.0),
     ):  # fmt: skip
         rng = np.random.default_rng(hidden)
         inputs = (rng.standard_normal((types, hidden)) * size).astype(np.float32)
-        given = (rng.standard_normal((contexts, hidden)) * size).astype(np.float32)
-        yield f"{contexts} contexts, {types} words, {hidden} units", (pack_inputs(inputs), given)
+        given = (rng.standard_normal((n_contexts, hidden)) * size).astype(np.float32)
+        yield f"{n_contexts} contexts, {types} words, {hidden} units", (pack_inputs(inputs), given)
 
 
 def random_counts(rows: int, columns: int, density: float, dtype: Any, seed: int) -> Counts:
@@ -188,7 +188,7 @@ def context_sum() -> Iterator[Sample]:
             rng = np.random.default_rng(n)
             tokens = sum(lengths)
             table = _normal(rng, 3, width)
-            context = trees.Context(
+            context = contexts.Context(
                 _normal(rng, n, width),
                 _normal(rng, width),
                 np.linspace(0.5, 0.9, tails, dtype=np.float32),
@@ -196,7 +196,7 @@ def context_sum() -> Iterator[Sample]:
             )
             ids = rng.integers(0, 3, tokens).astype(np.int32)
             borders = np.array([0, tokens // 3, tokens, tokens + 1])
-            text = trees.Spans(ids, _offsets(lengths), borders[:-1], borders[1:])
+            text = contexts.Spans(ids, _offsets(lengths), borders[:-1], borders[1:])
             label = f"{tokens} tokens, {n} positions, {tails} tails, {width} wide"
             yield label, (table, text, context, None, 1)
 
@@ -204,7 +204,7 @@ def context_sum() -> Iterator[Sample]:
 def context_sum_backward() -> Iterator[Sample]:
     """The gradients of the same."""
     for label, (table, text, context, _, threads) in context_sum():
-        found = _reference(trees.context_sum, table, text, context)
+        found = _reference(contexts.context_sum, table, text, context)
         grad = np.cos(found.vectors)
         yield label, (table, text, context, found.before, grad, threads)
 
@@ -430,7 +430,7 @@ def boltzmann_divergence() -> Iterator[Sample]:
                 offsets, ids, _ = random_counts(n_cases, visible, 0.6, np.float32, seed=n_cases)
                 levels, chosen = rng.integers(0, K, len(ids)), rng.permutation(n_cases)
                 shape = (visible, hidden) if tied else (visible, K, hidden)
-                machine = ratings.Machine(
+                machine = boltzmann.Machine(
                     _normal(rng, *shape),
                     _normal(rng, visible, K),
                     _normal(rng, hidden),
@@ -438,7 +438,7 @@ def boltzmann_divergence() -> Iterator[Sample]:
                     np.linspace(-1, 1, K, dtype=np.float32),
                 )
                 sides = (offsets, ids) if side else (None, None)
-                cases = ratings.Cases(offsets, ids, levels, _normal(rng, n_cases), *sides)
+                cases = boltzmann.Cases(offsets, ids, levels, _normal(rng, n_cases), *sides)
                 label = f"{hidden} hidden, {K} levels, tied={tied}, identities={side}"
                 yield label, (cases, chosen, machine, 3)
 
@@ -446,8 +446,8 @@ def boltzmann_divergence() -> Iterator[Sample]:
 def boltzmann_descent() -> Iterator[Sample]:
     """The same, with penalties that a few steps show."""
     for label, (cases, chosen, machine, seed) in boltzmann_divergence():
-        own = ratings.Machine(*(table.copy() for table in machine))
-        yield label, (cases, chosen, own, seed, ratings.Descent(0.05, 0.02, 0.4, 0.3, 0.2))
+        own = boltzmann.Machine(*(table.copy() for table in machine))
+        yield label, (cases, chosen, own, seed, boltzmann.Descent(0.05, 0.02, 0.4, 0.3, 0.2))
 
 
 def boltzmann_expectations() -> Iterator[Sample]:
