@@ -47,7 +47,7 @@ STATE = {
     "arrays", "from_arrays", "compact_arrays", "state", "load_state", "_state", "parameters", "load_parameters", "on",
     "on_host", "_on_device", "config", "config_dict", "nested", "to_artifact", "from_artifact", "save", "fetch",
     "_fetched", "put", "_put", "restore", "to_tensor", "to_array", "to_bytes", "from_bytes", "to_disk", "from_disk",
-    "__deepcopy__", "__getstate__", "__setstate__", "_read_arrays", "_rebuild", "_sizes", "_numbering",
+    "__deepcopy__", "__getstate__", "__setstate__", "_read_arrays", "_rebuild", "_sizes", "_collect_indexes",
 }  # fmt: skip
 FAST = {"cpu", "gpu", "torch", "triton", "compiled"}
 MACHINERY = {"machinery", "backends", "dispatch", "operation", "vectors", "threads", "memory"}

@@ -24,7 +24,7 @@ import numpy as np
 
 import tacenda
 from tacenda import Corpus
-from tacenda.artifact.packaging import CARD, ModelCard, card
+from tacenda.artifact.packaging import CARD, ModelCard, render_card
 from tacenda.corpus.lines import numbered_lines
 from tacenda.datasets import locate
 from tacenda.errors import TacendaError
@@ -169,7 +169,7 @@ def make_model(name: str, text: Text, output: Path) -> str:
     size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
     print(f"{name}: {size:.1f} MB", flush=True)
     about = ModelCard(name, tacenda.__version__, LICENCE, summary, AUTHORS)
-    text = card(tacenda.artifact.read(folder), about)
+    text = render_card(tacenda.artifact.read(folder), about)
     (folder / CARD).write_text(text, encoding="utf8")
     return re.sub(r"^#", "##", text, flags=re.MULTILINE)
 

@@ -1,7 +1,9 @@
 """A saved model becomes a wheel, and an installed wheel a model that is found by its name."""
 
 import sys
+import tomllib
 import zipfile
+from dataclasses import replace
 from email.parser import Parser
 
 import numpy as np
@@ -10,9 +12,9 @@ from typer.testing import CliRunner
 
 import tacenda
 from support.scale import Scale, registered_models
-from tacenda import plugins
+from tacenda import artifact, plugins
 from tacenda.artifact import by_name
-from tacenda.artifact.packaging import ModelCard, package
+from tacenda.artifact.packaging import ModelCard, package, render_pyproject
 from tacenda.cli.main import app
 from tacenda.errors import ArtifactError, ConfigurationError
 
@@ -122,6 +124,10 @@ def test_the_same_model_gives_the_same_bytes(saved, tmp_path):
         ({"version": "first"}, "is not a version"),
         ({"license": "ask me"}, "not an SPDX license"),
         ({"summary": "one\ntwo"}, "is one line"),
+        ({"summary": "one\rtwo"}, r"leave out '\\r'"),
+        ({"summary": "one\x7ftwo"}, r"leave out '\\x7f'"),
+        ({"summary": "one\u2028two"}, r"leave out '\\u2028'"),
+        ({"summary": "half \ud83c"}, r"leave out '\\ud83c'"),
     ],
 )
 def test_a_bad_card_is_refused(saved, tmp_path, change, message):
@@ -203,3 +209,17 @@ def test_the_commands_make_a_wheel_and_list_what_is_installed(saved, site, tmp_p
     (line,) = [line for line in listed.output.splitlines() if line.startswith("tiny-scale")]
     assert line.split()[1:3] == ["1.2.0", "CC-BY-SA-4.0"]
     assert line.endswith("Two factors.")
+
+
+def test_a_summary_may_have_any_printable_character(saved, tmp_path, monkeypatch):
+    summary = 'An emoji 🎉, a family 👩\u200d👧, "quotes" and a \\ in 中文.'
+    about = replace(ABOUT, summary=summary)
+    install(package(saved, about, tmp_path / "dist"), tmp_path / "site", monkeypatch)
+    [found] = [model for model in by_name.available() if model.name == ABOUT.name]
+    assert found.summary == summary
+
+
+def test_every_string_survives_in_the_project_file(saved):
+    text = "".join(map(chr, [*range(0x20), 0x7F, 0x85, 0x2028, 0x1F389])) + '"\\'
+    project = render_pyproject(artifact.read(saved), replace(ABOUT, summary=text))
+    assert tomllib.loads(project)["project"]["description"] == text

@@ -270,6 +270,8 @@ def test_columns_that_are_given_may_stand_anywhere_and_have_any_names(
         (b"user,item,time,rating\n3,1,7,4\n", "column 'rating' .* is in place 3 and not 2"),
         (b"1\t2\t3\n1\t" + b"x" * 1001 + b"\t4\n", "line 2: an id of 1,001 characters"),
         (b"1\t2\tnan\n1\t3\t4\n", "line 1: the rating 'nan' is not finite"),
+        (b"1\t2\t-inf\n1\t3\t4\n", "line 1: the rating '-inf' is not finite"),
+        (b"1\t2\t1e39\n1\t3\t4\n", r"line 1: the rating '1e39' is too large, beyond 1e\+38"),
         (b"1\t2\t3\n1\t2\t4\n", "more than once"),
         (b"1\t2\t3\n\t2\t4\n", "an empty user id"),
         ("1\tAmélie\t3\n".encode("latin-1"), "utf-8 at line 1"),
@@ -283,7 +285,8 @@ def test_a_file_that_cannot_be_read_says_where_and_why(content, message, write_f
 
 
 @pytest.mark.parametrize(
-    "options", [{"separator": ""}, {"columns": (0, 1)}, {"columns": (0, 1, -1)}]
+    "options",
+    [{"separator": ""}, {"columns": (0, 1)}, {"columns": (0, 1, -1)}, {"columns": (0, 0, 2)}],
 )
 def test_options_that_cannot_be_are_refused_by_name(options, write_file):
     path = write_file("ratings", "1\t2\t3\n")

@@ -9,7 +9,7 @@ import pytest
 import tacenda
 from support.plugins import registered
 from tacenda import artifact
-from tacenda.arrays import Array, Arrays, Float64, Int64, below, up_to
+from tacenda.arrays import Array, Arrays, Float32, Float64, Int64, below, up_to
 from tacenda.artifact import Artifact
 from tacenda.errors import (
     ArtifactError,
@@ -46,6 +46,7 @@ class Sum(Estimator):
     kind, name = "language_models", "test_sum"
 
     def __init__(self, **parts):
+        super().__init__()
         self.parts = parts
 
     def config_dict(self):
@@ -250,3 +251,55 @@ def test_a_plugin_that_loads_no_artifacts_says_so(tmp_path):
         pytest.raises(PluginError, match="loads no artifacts"),
     ):
         tacenda.load(tmp_path / "m")
+
+
+class Table(Arrays):
+    table: Float32[Array, "rows columns"]
+
+
+class Lookup(Scale):
+    """A model whose table may be rounded; its fit draws the table."""
+
+    name, learned_class, roundable = "test_lookup", Table, ("table",)
+
+    def fit(self, seed):
+        self.learned = Table(np.random.default_rng(seed).random((3, 4), np.float32))
+        self.fitted_on = {"seed": seed}
+        return self
+
+
+def test_a_new_fit_of_a_rounded_model_is_saved_unrounded(tmp_path):
+    Lookup().fit(0).save(tmp_path / "small", precision="int8")
+    model = Lookup.load(tmp_path / "small")
+    assert model.precision == "int8"
+    assert model.rounded("int8") is model
+    model.fit(1)
+    assert model.precision == "full"
+    assert not np.array_equal(model.rounded("int8").learned.table, model.learned.table)
+    model.save(tmp_path / "again")
+    np.testing.assert_array_equal(
+        Lookup.load(tmp_path / "again").learned.table, model.learned.table
+    )
+
+
+def test_each_model_within_a_model_keeps_the_precision_in_which_it_was_stored(tmp_path):
+    Lookup().fit(0).save(tmp_path / "small", precision="int8")
+    with registered("embedders", Lookup.name, Lookup):
+        joined = Sum(loaded=Lookup.load(tmp_path / "small"), new=Lookup().fit(1))
+        joined.save(tmp_path / "joined")
+        parts = tacenda.load(tmp_path / "joined").parts
+    assert {name: part.precision for name, part in parts.items()} == {
+        "loaded": "int8",
+        "new": "full",
+    }
+    np.testing.assert_array_equal(parts["new"].learned.table, joined.parts["new"].learned.table)
+
+
+def test_a_model_without_settings_can_be_shown():
+    class Bare(Estimator):
+        kind, name = "embedders", "test_bare"
+
+        def __init__(self):
+            self.fitted_on = {"tokens": 1}
+
+    assert repr(Bare()) == "<Bare(), fitted>"

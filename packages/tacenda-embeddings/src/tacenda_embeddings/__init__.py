@@ -1,6 +1,8 @@
 """Token embeddings from latent-variable models."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tacenda.lazy import attach
 
 if TYPE_CHECKING:
     from tacenda_embeddings.lds.lagged_counts import LaggedCounts
@@ -19,21 +21,15 @@ __all__ = [
 ]
 # fmt: on
 
-_HOMES = {
-    "lds.lagged_counts": "LaggedCounts",
-    "lds.model": "LDS",
-    "lds.settings": "LDSSettings",
-    "morphological_lds": "MorphologicalLDS",
-    "varembed.model": "SumEmbed VarEmbed",
-    "varembed.settings": "SumEmbedSettings VarEmbedSettings",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy, because spaCy imports this package whenever it looks for factories.
-    from importlib import import_module
-
-    for home, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# lazy, because spaCy imports this package whenever it looks for factories
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        ".lds.lagged_counts": "LaggedCounts",
+        ".lds.model": "LDS",
+        ".lds.settings": "LDSSettings",
+        ".morphological_lds": "MorphologicalLDS",
+        ".varembed.model": "SumEmbed VarEmbed",
+        ".varembed.settings": "SumEmbedSettings VarEmbedSettings",
+    },
+)

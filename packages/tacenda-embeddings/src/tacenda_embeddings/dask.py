@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.pair_counts import RunStore, block_length, stack
+from tacenda.corpus.pair_counts import RunStore, block_length, stack_row_blocks
 from tacenda.dask import ClusterCorpus, Part
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
@@ -73,7 +73,7 @@ def count_lags(
         given=list(_iterate_histories(tails, n_lags)),
     )
     folder = Path(scratch) if scratch is not None else None
-    lags = [stack(islice(pieces, len(blocks)), 0, folder) for _ in range(n_lags)]
+    lags = [stack_row_blocks(islice(pieces, len(blocks)), 0, folder) for _ in range(n_lags)]
     return LaggedCounts(corpus.vocabulary, lags, corpus.type_counts, origin=corpus.origin)
 
 

@@ -60,7 +60,7 @@ class MorphologicalLDS(Estimator):
     name: ClassVar[str] = "morphological_lds"
     distribution: ClassVar[str] = "tacenda-embeddings"
     api_version: ClassVar[int] = 1
-    _made_by = "fit(corpus) or MorphologicalLDS.join(lds, words)"
+    _fit_call = "fit(corpus) or MorphologicalLDS.join(lds, words)"
     settings: MorphologicalLDSSettings
     learned: DirectionMap | None
 

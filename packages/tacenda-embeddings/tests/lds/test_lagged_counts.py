@@ -114,7 +114,7 @@ def test_spilling_to_disk_changes_nothing(budget, tmp_path):
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("entries_at_once", [1, 50])
 def test_many_spilled_runs_are_gathered_on_the_way(monkeypatch, tmp_path, entries_at_once):
-    monkeypatch.setattr(counting, "_MIN_ENTRIES", entries_at_once)
+    monkeypatch.setattr(counting, "_MIN_ENTRIES_AT_ONCE", entries_at_once)
     monkeypatch.setattr(counting, "_MAX_DISK_RUNS", 3)
     real, on_disk = counting.RunStore.add, []
 

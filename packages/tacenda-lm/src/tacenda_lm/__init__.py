@@ -1,6 +1,8 @@
 """Language models: n-grams, models with latent variables, mixtures, and tools to score text with them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tacenda.lazy import attach
 
 if TYPE_CHECKING:
     from tacenda_lm.boltzmann import FRBM, TemporalFRBM
@@ -40,38 +42,32 @@ __all__ = [
 ]
 # fmt: on
 
-_HOMES = {
-    "boltzmann": "FRBM TemporalFRBM",
-    "cache": "HasContextVectors NeuralCache UnigramCache",
-    "generation": "Continuation",
-    "hidden_markov.brown": "BrownClusters brown_clusters",
-    "hidden_markov.hmm": "HMM",
-    "hidden_markov.settings": "VLHMMAdvanced",
-    "hidden_markov.vlhmm": "Posterior VLHMM",
-    "kenlm_interface": "FullScore",
-    "language_model": "LanguageModel Rescored",
-    "log_bilinear.hlbl": "HLBL HLBLAdvanced",
-    "log_bilinear.lbl": "LBL LBLAdvanced",
-    "log_bilinear.tree_building": "build_tree",
-    "log_bilinear.trees": "Tree",
-    "mixture": "AdaptiveMixture Mixture",
-    "ngram.kneser_ney": "KneserNey",
-    "perplexity": "Perplexity",
-    "recurrent": "RecurrentLM",
-    "state_space": "StateSpaceLM StateSpaceLMAdvanced",
-    "states": "State",
-    "surprisal.items": "read_items",
-    "surprisal.scoring": "surprisal_table",
-    "surprisal.table": "SurprisalTable",
-    "unknown_words": "UnknownWords",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy, because spaCy imports this package whenever it looks for factories.
-    from importlib import import_module
-
-    for home, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# lazy, because spaCy imports this package whenever it looks for factories
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        ".boltzmann": "FRBM TemporalFRBM",
+        ".cache": "HasContextVectors NeuralCache UnigramCache",
+        ".generation": "Continuation",
+        ".hidden_markov.brown": "BrownClusters brown_clusters",
+        ".hidden_markov.hmm": "HMM",
+        ".hidden_markov.settings": "VLHMMAdvanced",
+        ".hidden_markov.vlhmm": "Posterior VLHMM",
+        ".kenlm_interface": "FullScore",
+        ".language_model": "LanguageModel Rescored",
+        ".log_bilinear.hlbl": "HLBL HLBLAdvanced",
+        ".log_bilinear.lbl": "LBL LBLAdvanced",
+        ".log_bilinear.tree_building": "build_tree",
+        ".log_bilinear.trees": "Tree",
+        ".mixture": "AdaptiveMixture Mixture",
+        ".ngram.kneser_ney": "KneserNey",
+        ".perplexity": "Perplexity",
+        ".recurrent": "RecurrentLM",
+        ".state_space": "StateSpaceLM StateSpaceLMAdvanced",
+        ".states": "State",
+        ".surprisal.items": "read_items",
+        ".surprisal.scoring": "surprisal_table",
+        ".surprisal.table": "SurprisalTable",
+        ".unknown_words": "UnknownWords",
+    },
+)

@@ -128,7 +128,7 @@ class Mixture(LanguageModel):
         self._weights = check_weights(weights, list(models))
         self.keeps_checkpoints = any(model.keeps_checkpoints for model in models.values())
         self.figures: list[dict[str, Any]] = []
-        self.fitted_on: dict[str, Any] = {}
+        self.fitted_on = {}
 
     @property
     def components(self) -> Mapping[str, LanguageModel]:

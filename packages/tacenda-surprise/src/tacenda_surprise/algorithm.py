@@ -160,7 +160,7 @@ class RatingAlgorithm(Estimator, AlgoBase):  # type: ignore[misc]
     #: Whether pairs with an unknown user or item can be predicted.
     predicts_unknown: Any = True
     indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({"catalogue": Catalogue})
-    _made_by = "fit(trainset)"
+    _fit_call = "fit(trainset)"
 
     history = History()  # of the last fit
     _seed = 0  # of the last fit

@@ -1,4 +1,4 @@
-"""`Estimator`, the base of every model: options, arrays, to disk and back; `load` finds the class of a saved one.
+"""`Estimator`, the base class of models: options, arrays, saving and loading; `load` loads a model of any class.
 
 A model with one option:
 
@@ -45,8 +45,9 @@ from tacenda.settings import Settings
 
 T = TypeVar("T")
 
-#: The arrays of a saved model, and the models that one is made of, by name.
+#: The arrays of a saved model by name.
 Saved: TypeAlias = dict[str, npt.NDArray[Any]]
+#: The nested models of a saved model by name.
 Parts: TypeAlias = Mapping[str, Any]
 NO_PARTS: Parts = MappingProxyType({})
 
@@ -55,78 +56,93 @@ MODEL_KINDS = ("embedders", "language_models", "recommenders")
 
 
 class Estimator:
-    """A model with declared options, which a fit completes and which can be saved.
+    """A model with declared options that can be fitted, saved and loaded.
 
-    A class sets ``kind``, ``name`` and ``distribution`` as in its entry point, and its constructor says which options
-    it has. What a fit finds begins as None and is read through `_learned`. A class whose fit finds one object of
-    declared arrays says which, ``learned_class``, and sets ``learned`` to it in ``fit``; `_sizes` tells the dimensions
-    that follow from the settings, and ``indexes`` what numbers the rows, such as a vocabulary. Then it can be saved.
+    A subclass sets ``kind``, ``name`` and ``distribution`` as in its entry point. Its constructor declares the options
+    with `tacenda.settings.configured_by` and calls this one; its ``fit`` sets ``fitted_on`` and the fitted state.
+    Override:
 
-    A class with more than that overrides `arrays` and `_read_arrays`. A model made of models overrides `nested` and
-    `from_arrays`, which takes them as the keyword ``nested``, a dictionary of loaded models by the same names.
+    1. Nothing, if the state is one object of declared arrays: name its class in ``learned_class`` and set ``learned``
+       in ``fit``. If rows are numbered by an object such as a vocabulary, name its class in ``indexes``.
+    2. `_sizes`, if dimensions of ``learned_class`` follow from the settings or the indexes.
+    3. `arrays` and `_read_arrays`, if there is more state than that.
+    4. `nested` and `from_arrays`, if the model is made of models; `from_arrays` takes the loaded ones as ``nested``.
+    5. `compact_arrays`, if some arrays can be computed from others.
 
     Attributes
     ----------
     settings
-        The options it was made with.
+        The options of the model.
     figures
         Measurements (a list of dictionaries of JSON values); saved and restored.
     fitted_on
-        Facts about the fit (JSON values); saved and restored. A model is fitted once this is not empty.
+        Facts about the fit (a dictionary of JSON values); saved and restored. The model is fitted if it is not empty.
+        Setting it marks a new fit, so it sets ``precision`` to ``"full"``.
     precision
-        That of the saved model it was loaded from; it is saved in this again unless another is named.
+        The precision in which the model was saved, if it was loaded; `save` uses it again by default.
     """
 
     kind: ClassVar[str]
     name: ClassVar[str]
     distribution: ClassVar[str] = plugins.RUNTIME
     settings_class: ClassVar[type[Settings]] = Settings
-    #: Names of arrays that are mapped when a saved model is loaded: large ones of which it needs a few places at a
-    #: time. Their contents are not verified on load; the model must tolerate any values.
+    #: Names of arrays that are memory-mapped when a saved model is loaded: large arrays of which the model reads few
+    #: values at a time. Their contents are not verified on load; the model must tolerate any values.
     mapped_arrays: ClassVar[frozenset[str]] = frozenset()
-    #: Arrays (rows, columns) of floats that tolerate rounding: they can be saved in 8 or 16 bits a number.
+    #: Names of float arrays (rows, columns) that may be rounded, to be saved in 8 or 16 bits a number.
     roundable: ClassVar[tuple[str, ...]] = ()
-    #: The class of ``learned``: what a fit finds, as one object of declared arrays.
+    #: The class of ``learned``, the fitted state as one object of declared arrays.
     learned_class: ClassVar[type[Arrays] | None] = None
-    #: What numbers the rows of the arrays, by name: classes with ``config_dict``, ``arrays`` and ``from_arrays`` as a
-    #: model has, such as ``{"vocabulary": Vocabulary}``. The object itself is in the attribute ``_vocabulary``.
+    #: Classes of the objects that number the rows of the arrays, such as ``{"vocabulary": Vocabulary}`` for the object
+    #: in the attribute ``_vocabulary``. They have ``config_dict``, ``arrays`` and ``from_arrays`` as a model has.
     indexes: ClassVar[Mapping[str, type[Any]]] = MappingProxyType({})
-    #: The call that fits a model, as the error of an unfitted one names it.
-    _made_by: ClassVar[str] = "fit(corpus)"
+    #: The call that fits a model, for the error of an unfitted one.
+    _fit_call: ClassVar[str] = "fit(corpus)"
 
     precision: Precision = "full"
     learned: Any = None
-    settings: Any
+    settings: Any = Settings()
     figures: list[dict[str, Any]]
-    fitted_on: dict[str, Any]
+    _fitted_on: dict[str, Any]
 
     def __init__(self, settings: Any = None) -> None:
         self.settings = self.settings_class() if settings is None else settings
         self.figures = []
         self.fitted_on = {}
 
-    def __init_subclass__(cls, **more: Any) -> None:
+    @property
+    def fitted_on(self) -> dict[str, Any]:
+        """Facts about the fit; empty before it."""
+        return self._fitted_on
+
+    @fitted_on.setter
+    def fitted_on(self, facts: dict[str, Any]) -> None:
+        self._fitted_on = facts
+        # a new fit is not on the grid of numbers that the model before it was rounded to
+        self.precision = "full"
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
         """Add the options to the docstring of a class that declares settings."""
-        super().__init_subclass__(**more)
+        super().__init_subclass__(**keywords)
         if declared := getattr(vars(cls).get("__init__"), "settings_class", None):
             cls.settings_class = declared
         if "settings_class" in vars(cls):
-            about = inspect.cleandoc(cls.__doc__ or "")
-            cls.__doc__ = f"{about}\n\n{cls.settings_class.document()}\n"
+            description = inspect.cleandoc(cls.__doc__ or "")
+            cls.__doc__ = f"{description}\n\n{cls.settings_class.document()}\n"
 
     @classmethod
     def from_settings(cls, settings: Settings | Mapping[str, Any]) -> Self:
-        """Make one with these settings, which may be JSON values.
+        """Make an unfitted model with these settings, an object or a mapping of JSON values.
 
         Raises `ConfigurationError` if an option is unknown, of the wrong type or out of bounds.
         """
         if isinstance(settings, Settings):
-            settings = {one.name: getattr(settings, one.name) for one in fields(settings)}
-        make: Any = cls
-        made: Self = make(**settings)
-        return made
+            settings = {field.name: getattr(settings, field.name) for field in fields(settings)}
+        constructor: Any = cls
+        model: Self = constructor(**settings)
+        return model
 
-    # -- what a fit finds --------------------------------------------------------------------------
+    # -- the fitted state --------------------------------------------------------------------------
 
     @property
     def is_fitted(self) -> bool:
@@ -134,30 +150,30 @@ class Estimator:
         return bool(self.fitted_on)
 
     def _learned(self, part: T | None) -> T:
-        """Return ``part``, which a fit or a saved model has set. Raises NotFittedError where neither has."""
+        """Return a part of the fitted state. Raises NotFittedError if it is None."""
         if part is None:
             raise NotFittedError(
-                f"this {type(self).__name__} is not fitted: call {self._made_by}, or load one with tacenda.load"
+                f"this {type(self).__name__} is not fitted: call {self._fit_call}, or load one with tacenda.load"
             )
         return part
 
     def config_dict(self) -> dict[str, Any]:
-        """Return what `from_arrays` needs besides the arrays, as JSON values; the settings do not name the device."""
+        """Return settings, without the device, and the configuration of the indexes, as JSON values."""
         settings = self.settings.to_dict()
         settings.pop("device", None)
-        indexes = {name: index.config_dict() for name, index in self._numbering().items()}
+        indexes = {name: index.config_dict() for name, index in self._collect_indexes().items()}
         return {"settings": settings, **indexes}
 
     def arrays(self) -> Saved:
-        """Return the fitted state as numpy arrays. Raises NotFittedError where there is none."""
-        found: Saved = self._learned(self.learned).to_arrays()
-        for index in self._numbering().values():
-            found |= index.arrays()
-        return found
+        """Return the fitted state and the indexes as numpy arrays by name. Raises NotFittedError."""
+        arrays: Saved = self._learned(self.learned).to_arrays()
+        for index in self._collect_indexes().values():
+            arrays |= index.arrays()
+        return arrays
 
     @classmethod
     def from_arrays(cls, config: dict[str, Any], arrays: Saved) -> Self:
-        """Rebuild a fitted model from what `config_dict` and `arrays` gave. Raises ArtifactError for what is unfit."""
+        """Rebuild a fitted model from what `config_dict` and `arrays` returned. Raises ArtifactError if invalid."""
         model = cls.from_settings(config["settings"])
         for name, index in cls.indexes.items():
             setattr(model, f"_{name}", index.from_arrays(config[name], arrays))
@@ -165,46 +181,52 @@ class Estimator:
         return model
 
     def _read_arrays(self, config: dict[str, Any], arrays: Saved) -> None:
-        """Take what a fit found from a saved model; settings and indexes are already set."""
+        """Set the fitted state from the arrays of a saved model; settings and indexes are already set."""
         if self.learned_class is None:
             raise ConfigurationError(
-                f"{type(self).__name__} has no learned_class: set it to the class of what fit puts into `learned`"
+                f"{type(self).__name__} has no learned_class: set it to the class of the object that fit puts into "
+                "`learned`"
             )
         self.learned = self.learned_class.from_arrays(arrays, **self._sizes())
 
     def _sizes(self) -> dict[str, Any]:
-        """Return sizes of dimensions of ``learned_class``, and its fields that are no arrays, by name."""
+        """Return known sizes of dimensions of ``learned_class``, and its fields that are no arrays, by name."""
         return {}
 
-    def _numbering(self) -> dict[str, Any]:
-        parts = {name: getattr(self, f"_{name}", None) for name in self.indexes}
-        unset = [name for name, part in parts.items() if part is None]
+    def _collect_indexes(self) -> dict[str, Any]:
+        """Return the objects of ``indexes`` by name.
+
+        Raises NotFittedError, or ConfigurationError if the model is fitted and an index is not set.
+        """
+        found = {name: getattr(self, f"_{name}", None) for name in self.indexes}
+        unset = [name for name, index in found.items() if index is None]
         if unset and self.learned is not None:
             raise ConfigurationError(
                 f"{type(self).__name__} is fitted, but its _{unset[0]}, which `indexes` names, is None: set it in fit"
             )
-        return {name: self._learned(part) for name, part in parts.items()}
+        return {name: self._learned(index) for name, index in found.items()}
 
     def compact_arrays(self) -> Saved:
-        """Return the part of `arrays` that a compact form keeps; ``from_arrays`` computes the rest."""
+        """Return the arrays that a compact form has; `from_arrays` must compute the others from them."""
         return self.arrays()
 
     def nested(self) -> Mapping[str, Estimator]:
-        """Return the models this one is made of, by name; none unless overridden."""
+        """Return the models that this model is made of, by name; none unless overridden."""
         return {}
 
-    # -- to disk and back --------------------------------------------------------------------------
+    # -- saving and loading ------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, precision: Precision | None = None) -> None:
         """Save the model into the folder ``path``, replacing an existing model in one step.
 
-        ``precision`` is ``"full"``, or ``"float16"`` or ``"int8"`` for a smaller folder of a model with large tables,
-        which are rounded (`tacenda.artifact.arrays`); by default that of the saved model it was loaded from.
+        ``precision`` is ``"full"``, ``"float16"`` or ``"int8"``. The last two round the large tables of a model, which
+        makes the folder smaller (`tacenda.artifact.arrays`). By default a loaded model, and each loaded model within
+        this one, is saved in the precision in which it was stored.
 
-        The model is rebuilt from what is to be written, before anything on disk is replaced.
+        Before anything on disk is replaced, the model is rebuilt from the data to be written.
 
-        Raises `ArtifactError` if nothing in the model can be rounded so, if it could not be loaded again, or if it
-        cannot be written.
+        Raises `ArtifactError` if the precision is unknown or the model has no tables to round, if it could not be
+        loaded again, or if it cannot be written.
         """
         artifact = self.to_artifact(precision)
         try:
@@ -217,19 +239,19 @@ class Estimator:
 
     def to_artifact(self, precision: Precision | None = None) -> Artifact:
         """Return the model as tensors and metadata; ``precision`` as in `save`."""
-        precision = precision or self.precision
-        if precision not in PRECISIONS:
+        own_precision = precision or self.precision
+        if own_precision not in PRECISIONS:
             raise ArtifactError(
-                f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}"
+                f"precision must be one of {', '.join(PRECISIONS)}, not {own_precision!r}"
             )
-        if precision != "full" and not self.can_be_compact():
+        if own_precision != "full" and not self.can_be_compact():
             raise ArtifactError(
                 f"{type(self).__name__} has no tables to round: save it with precision='full'"
             )
-        if precision == "full" or not self.roundable:
+        if own_precision == "full" or not self.roundable:
             arrays = self.arrays()
         else:
-            arrays = compact(self.compact_arrays(), self.roundable, precision)
+            arrays = compact(self.compact_arrays(), self.roundable, own_precision)
         return Artifact(
             kind=self.kind,
             name=self.name,
@@ -237,48 +259,55 @@ class Estimator:
             version=plugins.version_of(self.distribution),
             config=self.config_dict(),
             arrays=arrays,
-            figures=list(getattr(self, "figures", [])),
-            fitted_on=dict(getattr(self, "fitted_on", {})),
+            figures=list(self.figures),
+            fitted_on=dict(self.fitted_on),
             nested={
-                name: model.to_artifact(precision if model.can_be_compact() else "full")
+                name: model.to_artifact(precision if model.can_be_compact() else None)
                 for name, model in self.nested().items()
             },
             mapped=self.mapped_arrays,
         )
 
     def rounded(self, precision: Precision) -> Self:
-        """Return the model as it is when it was saved with a precision and loaded again; raises what `save` raises."""
-        return (
-            self if precision == self.precision else self.from_artifact(self.to_artifact(precision))
-        )
+        """Return the model as it is after it was saved with a precision and loaded. Raises ArtifactError as `save`."""
+        if precision == self.precision:
+            return self
+        return self.from_artifact(self.to_artifact(precision))
 
     def can_be_compact(self) -> bool:
-        """Whether anything in it, or in the models it is made of, can be saved in 8 or 16 bits a number."""
+        """Return whether the model, or one that it is made of, has tables that can be rounded."""
         return bool(self.roundable) or any(m.can_be_compact() for m in self.nested().values())
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> Self:
-        """Rebuild the model of an artifact; raise `ArtifactError` if it is of another class or unfit."""
+        """Rebuild the model of an artifact.
+
+        Raises `ArtifactError` if the artifact is of another class or its contents are invalid, and what `resolve`
+        raises for the models within it.
+        """
         if (artifact.kind, artifact.name) != (cls.kind, cls.name):
             raise ArtifactError(
                 f"it holds a model {artifact.name!r} ({artifact.kind}), not {cls.name!r} "
-                f"({cls.kind}): tacenda.load finds the class"
+                f"({cls.kind}): load it with tacenda.load, which finds the class"
             )
         nested = {name: resolve(part) for name, part in artifact.nested.items()}
         config = dict(artifact.config)
         try:
             if isinstance(config.get("settings"), Mapping):
                 config["settings"] = cls.settings_class.without_retired(config["settings"])
-            more: dict[str, Any] = {"nested": nested} if nested else {}
             arrays, precision = restore(artifact.arrays)
-            model = cls.from_arrays(config, arrays, **more)
+            if nested:
+                rebuild: Any = cls.from_arrays
+                model: Self = rebuild(config, arrays, nested=nested)
+            else:
+                model = cls.from_arrays(config, arrays)
         except NotFittedError as error:
             raise ConfigurationError(
                 f"{cls.__name__} needs more than it saves, such as its vocabulary: name it in `indexes`"
             ) from error
         except TacendaError:
             raise
-        except Exception as error:  # whatever damaged arrays provoke in a model's own code
+        except Exception as error:  # damaged arrays may cause any error in a model's own code
             if is_of_compiler(error):
                 raise KernelError(
                     f"the kernels of {cls.__name__} cannot be compiled here: {describe(error)}"
@@ -288,14 +317,18 @@ class Estimator:
             ) from error
         model.figures = list(artifact.figures)
         model.fitted_on = dict(artifact.fitted_on)
-        parts = (getattr(part, "precision", "full") for part in nested.values())
-        stored: list[Any] = [precision, *parts]
-        model.precision = next((each for each in stored if each != "full"), "full")
+        # a model without tables of its own has the precision of the first rounded model within it
+        precisions: list[Any] = [precision]
+        precisions += [getattr(part, "precision", "full") for part in nested.values()]
+        model.precision = next((each for each in precisions if each != "full"), "full")
         return model
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load a saved model of this very class; `tacenda.load` loads any."""
+        """Load a saved model of this class from a folder, or an installed one by name.
+
+        Raises `ArtifactError` if it is missing, damaged or of another class.
+        """
         artifact = read(path)
         try:
             return cls.from_artifact(artifact)
@@ -303,17 +336,18 @@ class Estimator:
             raise ArtifactError(f"cannot load {os.fspath(path)}: {error}") from error
 
     def __repr__(self) -> str:
-        shown = []
-        for one in self.settings.options():
-            value = getattr(self.settings, one.name)
-            if isinstance(value, Settings):  # a group shows what was changed in it, if anything
-                given, plain = value.to_dict(), one.default.to_dict()
-                value = {name: given[name] for name in given if given[name] != plain[name]}
+        texts = []
+        for option in self.settings.options():
+            value = getattr(self.settings, option.name)
+            # of a group of options, only those that differ from their defaults are shown
+            if isinstance(value, Settings):
+                values, defaults = value.to_dict(), option.default.to_dict()
+                value = {name: values[name] for name in values if values[name] != defaults[name]}
                 if not value:
                     continue
-            shown.append(f"{one.name}={value!r}")
+            texts.append(f"{option.name}={value!r}")
         state = "fitted" if self.is_fitted else "not fitted"
-        return f"<{type(self).__name__}({', '.join(shown)}), {state}>"
+        return f"<{type(self).__name__}({', '.join(texts)}), {state}>"
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -332,7 +366,10 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def resolve(artifact: Artifact) -> Any:
-    """Rebuild the model of an artifact in memory, whose class the registry finds."""
+    """Rebuild the model of an artifact, whose class is looked up in the registry.
+
+    Raises as `load`.
+    """
     if artifact.kind not in MODEL_KINDS:
         raise ArtifactError(
             f"it is of the kind {artifact.kind!r}; models are {', '.join(MODEL_KINDS)}"
@@ -342,7 +379,7 @@ def resolve(artifact: Artifact) -> Any:
     except PluginError as error:
         saved_by = f"it was saved by {artifact.distribution} {artifact.version}".rstrip()
         if not isinstance(error, PluginLoadError):
-            saved_by += ", which is not installed here or has it no more"
+            saved_by += ", which is not installed or no longer provides it"
         raise type(error)(f"{saved_by}: {error}") from error
     if not hasattr(found, "from_artifact"):
         raise PluginError(

@@ -15,6 +15,17 @@ Tokenizer = Callable[[str], list[str]]
 ASCII_WHITESPACE: Final = "ascii_whitespace"
 _BETWEEN_ASCII_WHITESPACE: Final = re.compile(r"[^ \t\n\r\v\f]+")
 
+#: The end of the name of a tokenizer that a pipeline had instead of that of its language, which no name can make again.
+CUSTOM: Final = " (custom)"
+#: The distributions that split text for spaCy's tokenizers of these languages.
+_SEGMENTERS: Final = {
+    "ja": ("sudachipy", "sudachidict_core"),
+    "ko": ("natto-py",),
+    "th": ("pythainlp",),
+    "vi": ("pyvi",),
+    "zh": ("jieba",),
+}
+
 
 def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
     """Return the tokenizer of a name, or the callable itself.
@@ -25,7 +36,8 @@ def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
     ``"spacy:LANG"``: the tokenizer of spaCy's language, whitespace tokens dropped; Chinese is segmented by jieba.
     Any callable from a line to a list of tokens passes through.
 
-    Raises CorpusError for an unknown name, an unknown language, or where spaCy is missing.
+    Raises CorpusError for an unknown name, an unknown language, the name of a pipeline's custom tokenizer, or if spaCy
+    is missing.
     """
     if callable(tokenizer):
         return tokenizer
@@ -36,30 +48,50 @@ def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
     if tokenizer == "words":
         return split_words
     family, _, language = str(tokenizer).partition(":")
+    if language.endswith(CUSTOM):
+        raise CorpusError(
+            f"the tokenizer {tokenizer!r} belonged to a pipeline and is not saved with a model; "
+            "pass that pipeline's tokenizer as a function from a line to a list of tokens"
+        )
     if family == "spacy" and language:
-        return _spacy_tokenizer(language)
+        return _spacy_words_of(language)
     raise CorpusError(
         f'there is no tokenizer {tokenizer!r}; use "whitespace", "ascii_whitespace", "words", "spacy:en" '
         "or any callable from a line to a list of tokens"
     )
 
 
-def tokenizer_version(tokenizer: str | Tokenizer) -> str | None:
-    """A string that changes when the tokens could; None for a callable, which has no version."""
+def fingerprint_tokenizer(tokenizer: str | Tokenizer) -> str | None:
+    """Return a string that changes with the rules of a named tokenizer; None for a callable, whose rules are unknown.
+
+    It has the expressions of ``"words"``, and the versions of spaCy and of the language's segmenter. Raises CorpusError
+    as `get_tokenizer`.
+    """
     if callable(tokenizer):
         return None
     get_tokenizer(tokenizer)
     if tokenizer == "words":
-        return f"words {hashlib.sha256((_SEPARATE.pattern + _TOKEN.pattern).encode()).hexdigest()[:16]}"
+        rules = "\0".join(each.pattern for each in (_MAY_NEED_SEPARATION, _SEPARATE, _TOKEN))
+        return f"words {hashlib.sha256(rules.encode()).hexdigest()[:16]}"
     if tokenizer.startswith("spacy:"):
-        import spacy
+        from tacenda.plugins import version_of
 
-        return f"{tokenizer} {spacy.__version__}"
+        segmenters = _SEGMENTERS.get(tokenizer.removeprefix("spacy:"), ())
+        versions = [f"{name} {version_of(name)}" for name in segmenters]
+        return ", ".join([f"{tokenizer} {version_of('spacy')}", *versions])
     return tokenizer
 
 
 @lru_cache(maxsize=8)
-def _spacy_tokenizer(language: str) -> Tokenizer:
+def _spacy_words_of(language: str) -> Tokenizer:
+    return spacy_words(make_spacy_tokenizer(language))
+
+
+def make_spacy_tokenizer(language: str) -> Any:
+    """Make the tokenizer of a blank pipeline of a language, as `spacy_config` configures it.
+
+    Raises CorpusError if spaCy, the language, or a package that the language needs is missing.
+    """
     try:
         import spacy
     except ImportError as error:
@@ -68,7 +100,7 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
             'install it with pip install "tacenda[spacy]"'
         ) from error
     try:
-        tokenizer = spacy.blank(language, config=spacy_config(language)).tokenizer
+        return spacy.blank(language, config=spacy_config(language)).tokenizer
     except Exception as error:  # spaCy's, or of a package that the language needs
         if getattr(error.__cause__, "name", "") == f"spacy.lang.{language}":
             raise CorpusError(
@@ -76,11 +108,10 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
             ) from error
         cause = " ".join(str(error).split())
         raise CorpusError(f'the tokenizer "spacy:{language}" cannot be made: {cause}') from error
-    return spacy_words(tokenizer)
 
 
 def spacy_config(language: str) -> dict[str, Any]:
-    """Return what a blank pipeline of a language needs in its configuration so that its tokens are words.
+    """Return the configuration with which a blank pipeline of a language splits text into words.
 
     spaCy's default for Chinese makes a token of each character.
     """
@@ -90,8 +121,9 @@ def spacy_config(language: str) -> dict[str, Any]:
 def spacy_words(tokenizer: Any) -> Tokenizer:
     """Return a function from a line to the tokens that a tokenizer of spaCy makes of it, without whitespace tokens.
 
-    spaCy's rule-based tokenizer splits each piece between whitespace independently, so pieces seen lately are
-    remembered: most text repeats them. Not so where a special case contains whitespace, and in other tokenizers.
+    spaCy's rule-based tokenizer splits each piece between whitespace independently, and most text repeats its pieces,
+    so their tokens are cached. They are not cached if a special case contains whitespace, nor for other tokenizers,
+    whose tokens may depend on the pieces around them.
     """
     from spacy.tokenizer import Tokenizer as RuleTokenizer
 
@@ -100,13 +132,13 @@ def spacy_words(tokenizer: Any) -> Tokenizer:
 
     cases = [case for case in getattr(tokenizer, "rules", ()) if not case.isspace()]
     if type(tokenizer) is RuleTokenizer and all(case.split() == [case] for case in cases):
-        return _Pieces(tokenize).of
+        return _PieceTokens(tokenize).tokenize
     return tokenize
 
 
-# The expressions of the tokenizer "words". Alternatives stand in order of how often they are needed. All repetitions
-# that could be tried again from the next character are bounded or possessive, so that time is linear in the length of
-# a line whatever it holds.
+# The expressions of the tokenizer "words". The alternatives that match most often come first. All repetitions that
+# could be tried again from the next character are bounded or possessive, so that time is linear in the length of any
+# line.
 _SEPARATE: Final = re.compile(
     r"""
     (?<=\w) (?=(?: n['’]t | ['’](?:s|re|ve|ll|d|m) )\b(?!['’](?!ve\b)\w))   # do|n't, Kim|'s
@@ -114,7 +146,8 @@ _SEPARATE: Final = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_MAY_NEED_SEPARATION: Final = ("'", "’", "nnot", "nna", "otta")
+# Letters of every piece that _SEPARATE can split: a quick test that most pieces fail.
+_MAY_NEED_SEPARATION: Final = re.compile("['’]|nnot|nna|otta", re.IGNORECASE)
 
 _URL_END: Final = r"[^\s<>\"'’,;:!?.)\]}]"
 _FILE_ENDINGS: Final = "com|org|net|edu|gov|doc|xls|pdf|ppt|htm|txt|url|zip|COM|DOC|XLS|PDF"
@@ -156,44 +189,44 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 
-_REMEMBERED_PIECES: Final = 1 << 17
-_REMEMBERED_LENGTH: Final = 64
+_MAX_CACHED_PIECES: Final = 1 << 17
+_MAX_CACHED_LENGTH: Final = 64  # characters of a piece
 
 
 def split_words(line: str) -> list[str]:
     """Split a line of English text into tokens, close to the tokens of UD English EWT: the tokenizer ``"words"``.
 
-    Text is cut at whitespace, and each piece by one regular expression; pieces seen lately are remembered, as most
-    text repeats them. Clitics are cut off (``do n't``, ``Kim 's``, ``can not``), hyphenated words at the hyphen
-    except behind prefixes (``long - term`` but ``co-author``); addresses, numbers, dates, abbreviations and initials
-    stay whole. What is not whitespace is kept, in order.
+    Text is split at whitespace, and each piece by one regular expression. Clitics are separated (``do n't``,
+    ``Kim 's``, ``can not``, in capitals too), and hyphenated words are split at the hyphen except after prefixes
+    (``long - term`` but ``co-author``); addresses, numbers, dates, abbreviations and initials stay whole. All
+    characters but whitespace are kept, in order.
     """
-    return _WORDS.of(line)
+    return _WORDS.tokenize(line)
 
 
 def _split_piece(piece: str) -> list[str]:
-    if any(hint in piece for hint in _MAY_NEED_SEPARATION):
+    if _MAY_NEED_SEPARATION.search(piece):
         piece = _SEPARATE.sub(" ", piece)
     return _TOKEN.findall(piece)
 
 
-class _Pieces(dict[str, list[str]]):
-    """Tokens of pieces of text without whitespace, made by ``split``; forgets them all when it holds too many."""
+class _PieceTokens(dict[str, list[str]]):
+    """A cache from pieces of text without whitespace to the tokens that ``split`` makes of them, emptied when full."""
 
     def __init__(self, split: Tokenizer) -> None:
         self._split = split
 
-    def of(self, line: str) -> list[str]:
+    def tokenize(self, line: str) -> list[str]:
         """Return the tokens of a line."""
         return list(chain.from_iterable(map(self.__getitem__, line.split())))
 
     def __missing__(self, piece: str) -> list[str]:
         tokens = self._split(piece)
-        if len(piece) <= _REMEMBERED_LENGTH:
-            if len(self) >= _REMEMBERED_PIECES:
+        if len(piece) <= _MAX_CACHED_LENGTH:
+            if len(self) >= _MAX_CACHED_PIECES:
                 self.clear()
             self[piece] = tokens
         return tokens
 
 
-_WORDS: Final = _Pieces(_split_piece)
+_WORDS: Final = _PieceTokens(_split_piece)

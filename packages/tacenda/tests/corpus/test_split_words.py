@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tacenda import Corpus
-from tacenda.corpus.split_words import SplitWords, bare_word
+from tacenda.corpus.split_words import SplitWordCounter, strip_punctuation
 from tacenda.corpus.word_ids import Types
 from tacenda.errors import CorpusError
 from tacenda.tokenizers import split_words
@@ -24,8 +24,8 @@ def counted(lines, normalize=str):
     found = Counter()
     for line in lines:
         for piece in line.split():
-            if len(split_words(bare_word(piece))) > 1:
-                found[normalize(bare_word(piece))] += 1
+            if len(split_words(strip_punctuation(piece))) > 1:
+                found[normalize(strip_punctuation(piece))] += 1
     return {word: times for word, times in found.items() if times > 1}
 
 
@@ -46,8 +46,8 @@ def test_counts_are_those_of_a_loop(options):
 def test_a_word_that_is_a_token_counts_for_no_other_spelling():
     """Nor if its block was tokenized after it was counted, as several processes do it."""
     types = Types()
-    split = SplitWords(lambda line: line.replace("Im", "I m").split(), types)
-    for words in split.read([["Im im", "im Im"]]):
+    split = SplitWordCounter(lambda line: line.replace("Im", "I m").split(), types)
+    for words in split.count_while_reading([["Im im", "im Im"]]):
         assert words
     types["im"]  # gets its id
     assert split.counts(Normalization(lowercase=True)) == {"im": 2}
@@ -69,3 +69,15 @@ def test_a_cached_corpus_has_its_counts(write_file, tmp_path):
         file.write_text(damaged, encoding="utf8")
         with pytest.raises(CorpusError, match="damaged"):
             Corpus.open(tmp_path / "cache")
+
+
+def test_memory_is_bounded_and_frequent_words_are_kept(monkeypatch):
+    monkeypatch.setattr("tacenda.corpus.split_words._PRUNE_ABOVE", 8)
+    split = SplitWordCounter(split_words, Types())
+    blocks = [
+        ["it's it's it's", *(f"a{n}'s a{n}'s" for n in range(start, start + 7))] for start in (0, 7)
+    ]
+    for n_before, _ in enumerate(split.count_while_reading(blocks)):
+        assert len(split._counts) <= 7 * n_before + 1
+    assert len(split._counts) <= 4
+    assert split.counts(Normalization()) == {"it's": 6}

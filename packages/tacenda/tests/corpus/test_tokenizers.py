@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tacenda.corpus import Corpus
 from tacenda.errors import CorpusError
-from tacenda.tokenizers import get_tokenizer, spacy_words, split_words, tokenizer_version
+from tacenda.tokenizers import fingerprint_tokenizer, get_tokenizer, spacy_words, split_words
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,7 @@ from tacenda.tokenizers import get_tokenizer, spacy_words, split_words, tokenize
         ("I can't, he won’t.", "I|ca|n't|,|he|wo|n’t|."),
         ("It's Kim's; they'd've gone", "It|'s|Kim|'s|;|they|'d|'ve|gone"),
         ("You cannot; gonna, wanna, gotta", "You|can|not|;|gon|na|,|wan|na|,|got|ta"),
+        ("I CANNOT, WON'T GONNA Wanna", "I|CAN|NOT|,|WO|N'T|GON|NA|Wan|na"),
         ("'quoted' and 'tis", "'|quoted|'|and|'|tis"),
         ("a long-term co-author of Sha'lan", "a|long|-|term|co-author|of|Sha'lan"),
         ("Dr. Who met the U.S. envoy, e.g. J. Doe.", "Dr.|Who|met|the|U.S.|envoy|,|e.g.|J.|Doe|."),
@@ -65,13 +66,20 @@ def test_a_corpus_records_a_callable_by_its_name():
     assert Corpus.from_text(["a b"], tokenizer=str.split).origin["tokenizer"] == "callable"
 
 
-def test_a_callable_passes_through_and_has_no_version():
+def test_a_callable_passes_through_and_has_no_fingerprint():
     assert get_tokenizer(list) is list
-    assert tokenizer_version(list) is None
+    assert fingerprint_tokenizer(list) is None
 
 
-def test_versions_tell_tokenizers_apart():
-    assert tokenizer_version("whitespace") != tokenizer_version("words")
+def test_fingerprints_tell_tokenizers_apart():
+    assert fingerprint_tokenizer("whitespace") != fingerprint_tokenizer("words")
+
+
+@pytest.mark.parametrize("name", ["_MAY_NEED_SEPARATION", "_SEPARATE", "_TOKEN"])
+def test_the_fingerprint_of_words_depends_on_each_of_its_expressions(name, monkeypatch):
+    before = fingerprint_tokenizer("words")
+    monkeypatch.setattr(f"tacenda.tokenizers.{name}", re.compile("x"))
+    assert fingerprint_tokenizer("words") != before
 
 
 @pytest.mark.parametrize("name", ["word", "spacy", "spacy:", "", "spaCy:en"])
@@ -106,7 +114,20 @@ class TestSpacy:
         text = "Don't  panic: it's 5pm\t(U.K. time).\n "
         expected = [token.text for token in spacy.blank("en")(text) if not token.is_space]
         assert get_tokenizer("spacy:en")(text) == expected
-        assert spacy.__version__ in (tokenizer_version("spacy:en") or "")
+        assert spacy.__version__ in (fingerprint_tokenizer("spacy:en") or "")
+
+    def test_the_version_of_a_segmenter_is_part_of_the_fingerprint(self, spacy, monkeypatch):
+        monkeypatch.setattr("tacenda.tokenizers.get_tokenizer", lambda name: list)
+        prints = []
+        for version in ("0.42.1", "0.43"):
+            monkeypatch.setattr("tacenda.plugins.version_of", lambda name, v=version: f"{name}-{v}")
+            prints.append(fingerprint_tokenizer("spacy:zh"))
+        assert prints[0] != prints[1]
+        assert "jieba-0.42.1" in prints[0]
+
+    def test_the_custom_tokenizer_of_a_pipeline_has_to_be_passed(self):
+        with pytest.raises(CorpusError, match=r"not saved with a model; pass that pipeline's"):
+            get_tokenizer("spacy:en (custom)")
 
     def test_a_special_case_with_a_space_is_kept_whole(self, spacy):
         tokenizer = spacy.blank("en").tokenizer

@@ -62,3 +62,16 @@ def test_weight_decay_by_name():
 def test_a_gradient_that_would_broadcast_is_refused():
     with pytest.raises(ConfigurationError, match="'w' has shape"):
         Adam().update({"w": np.ones((2, 3))}, {"w": np.ones(3)}, 0.1)
+
+
+def test_the_means_of_a_scalar_parameter_are_put_back_on_its_device(monkeypatch):
+    placed = {}
+    saved = Adam()
+    saved.update({"scale": np.ones(())}, {"scale": np.ones(())}, 0.1)
+    state = saved.state()
+    monkeypatch.setattr(
+        "tacenda.fitting.adam.to_device",
+        lambda array, device: placed.setdefault(device, []).append(array),
+    )
+    Adam(device="elsewhere").load_state(state)
+    assert (len(placed["elsewhere"]), len(placed["cpu"])) == (2, 1)

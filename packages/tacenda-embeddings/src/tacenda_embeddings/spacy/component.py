@@ -179,7 +179,7 @@ class TokenEmbeddings(ModelComponent):
                 f"{', '.join(names)}"
             )
         model = plugins.make("embedders", self.embedder, settings, distribution=self.distribution)
-        text, _ = sources.as_corpus(corpus, words, vocabulary)
+        text, _ = sources.read_corpus(corpus, words, vocabulary)
         model.fit(text)
         model.fitted_on = {**(getattr(model, "fitted_on", None) or {}), **text.origin}
         return model

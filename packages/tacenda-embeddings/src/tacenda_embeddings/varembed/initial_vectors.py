@@ -15,7 +15,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 from tacenda.corpus import Corpus
-from tacenda.corpus.pair_counts import stack
+from tacenda.corpus.pair_counts import stack_row_blocks
 from tacenda.corpus.storage import forget_pages
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.sequences import Counts
@@ -246,7 +246,7 @@ class StoredRows:
     """A sparse float32 matrix (rows, columns), written and read in blocks of rows; a large one is in files."""
 
     def __init__(self, n_columns: int, blocks: Iterable[scipy.sparse.csr_array]) -> None:
-        self._entries = stack(
+        self._entries = stack_row_blocks(
             Counts(
                 block.indptr.astype(np.int64),
                 block.indices.astype(np.int32, copy=False),

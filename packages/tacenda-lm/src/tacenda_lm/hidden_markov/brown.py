@@ -30,7 +30,7 @@ from scipy.sparse import csr_array
 
 from tacenda import store
 from tacenda.corpus.lines import numbered_lines, whole_number
-from tacenda.corpus.pair_counts import count_stream, stack
+from tacenda.corpus.pair_counts import count_stream, stack_row_blocks
 from tacenda.corpus.storage import forget_pages
 from tacenda.corpus.text import Text, as_corpus
 from tacenda.errors import ConfigurationError, CorpusError, DataError
@@ -324,7 +324,7 @@ def _rank_neighbors(pairs: WordPairs, of: Neighbors, order: _Ints, rank: _Ints) 
             yield Counts(matrix.indptr.astype(np.int64), words, matrix.data)
             pairs.forget()
 
-    return Neighbors.of(*stack(rows()))
+    return Neighbors.of(*stack_row_blocks(rows()))
 
 
 class Window(NamedTuple):

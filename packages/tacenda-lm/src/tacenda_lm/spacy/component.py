@@ -24,7 +24,7 @@ from tacenda.corpus.lines import text_blocks
 from tacenda.errors import ConfigurationError, warn
 from tacenda.spacy.component import ModelComponent
 from tacenda.spacy.documents import TokenSurvey, WordCache, sentence_cuts
-from tacenda.spacy.sources import as_corpus, as_text, load, resolve_tokenizer
+from tacenda.spacy.sources import load, read_corpus, resolve_text, resolve_tokenizer
 from tacenda.tokenizers import get_tokenizer
 from tacenda_lm.language_model import LanguageModel, find_fitted_tokenizers
 from tacenda_lm.sequences import with_ends
@@ -248,16 +248,16 @@ class LanguageModelScorer(ModelComponent):
             cut = resolve_tokenizer(tokenizer, nlp)
             if self.normalize != _Normalization():
                 tokenize = get_tokenizer(cut)
-                return as_corpus(
+                return read_corpus(
                     text, lambda line: list(map(self.normalize, tokenize(line))), settings
                 )
-            return as_corpus(text, cut, settings)
+            return read_corpus(text, cut, settings)
         if tokenizer != "spacy" or nlp is None:
             raise ConfigurationError(
                 "split = 'sentences' needs tokenizer = 'spacy': set that, or give a text with one "
                 "sentence per line"
             )
-        given, names = as_text(text)
+        given, names = resolve_text(text)
         lines: Any = given if names is None else chain.from_iterable(text_blocks(given))
 
         def sentences() -> Iterator[list[str]]:

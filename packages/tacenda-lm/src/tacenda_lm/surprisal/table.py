@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self, TextIO, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from tacenda.corpus.split_words import bare_word
+from tacenda.corpus.split_words import strip_punctuation
 from tacenda.errors import ConfigurationError, DataError
 from tacenda.store import path_of, replacing
 from tacenda.vocabulary import Vocabulary
@@ -77,7 +77,7 @@ class ScoredText(NamedTuple):
                 elif counts is None or not total:
                     of_parts.append(np.nan)
                 else:
-                    key = vocabulary.normalization(bare_word(written))
+                    key = vocabulary.normalization(strip_punctuation(written))
                     of_parts.append(math.log2(max(counts.get(key, 1), 1) / total))
             first += len(word.tokens)
         bits = -(log_probs + log_shares) / _LN2

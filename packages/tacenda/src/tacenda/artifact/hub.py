@@ -20,7 +20,7 @@ from typing import Any
 
 from tacenda.artifact import folder as folders
 from tacenda.artifact.by_name import CARD
-from tacenda.artifact.packaging import ModelCard, card, check_card
+from tacenda.artifact.packaging import ModelCard, check_card, render_card
 from tacenda.errors import ArtifactError, ConfigurationError, describe
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
@@ -117,7 +117,9 @@ def push(
     head = f'---\nlicense: {json.dumps(about.license.lower())}\nlibrary_name: "tacenda"\ntags: {tags}\n---\n\n'
     with tempfile.TemporaryDirectory() as place:
         folders.write(place, artifact)
-        Path(place, CARD).write_text(head + card(artifact, about, load=load), encoding="utf-8")
+        Path(place, CARD).write_text(
+            head + render_card(artifact, about, load=load), encoding="utf-8"
+        )
         api = client.HfApi(endpoint=endpoint, token=token)
         try:
             api.create_repo(repository, private=private, exist_ok=True)

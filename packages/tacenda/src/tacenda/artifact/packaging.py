@@ -10,7 +10,8 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,15 @@ from tacenda.artifact.folder import Artifact
 from tacenda.errors import ArtifactError, ConfigurationError, warn
 from tacenda.plugins import canonical, version_of
 
+#: The factory of the spaCy component that takes a model, by the model's kind in the registry.
 _COMPONENTS = {"embedders": "token_embeddings", "language_models": "lm_scorer"}
+#: Categories of characters that a line cannot have: control characters, surrogates, separators of lines and paragraphs.
+_NOT_IN_A_LINE = {"Cc", "Cs", "Zl", "Zp"}
 
 
 @dataclass(frozen=True)
 class ModelCard:
-    """Facts about a packaged model that its artifact does not hold.
+    """Facts for the card of a packaged model that its artifact does not hold.
 
     Attributes
     ----------
@@ -50,12 +54,12 @@ class ModelCard:
 
     @property
     def line(self) -> str:
-        """The summary, or where there is none a line that says as much as the name does."""
+        """The summary, or a default summary with the name."""
         return self.summary or f"The model {self.name} for Tacenda."
 
     @property
     def module(self) -> str:
-        """The folder in the wheel, which the entry point names."""
+        """The name of the model's folder in the wheel."""
         return "tacenda_model_" + re.sub(r"[^a-z0-9]+", "_", self.name.lower())
 
     @property
@@ -67,7 +71,7 @@ class ModelCard:
 def package(
     source: str | os.PathLike[str], about: ModelCard, output: str | os.PathLike[str]
 ) -> Path:
-    """Build the wheel of a saved model, for ``pip install``, and return its path.
+    """Build a wheel of a saved model, for ``pip install``, and return its path.
 
     Parameters
     ----------
@@ -81,9 +85,9 @@ def package(
     Raises
     ------
     ArtifactError
-        The model cannot be read, or the wheel not written.
+        The model cannot be read, or the wheel cannot be written.
     ConfigurationError
-        The name, the version or the license is not valid, or hatchling is not installed.
+        The name, version, license or summary is not valid, or hatchling is not installed.
     """
     try:
         from hatchling.builders.wheel import WheelBuilder
@@ -101,16 +105,18 @@ def package(
     ]
     if owners:
         warn(
-            f"{' and '.join(owners)} has a model {about.name!r} too: where both are installed, neither can be loaded "
-            "by its name"
+            f"{' and '.join(owners)} has a model {about.name!r} too, and where both are installed, neither can be "
+            "loaded by name: choose another name"
         )
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, about.module)
         folders.write(folder, artifact)
-        text = card(artifact, about)
+        text = render_card(artifact, about)
         (folder / CARD).write_text(text, encoding="utf-8")
         Path(place, CARD).write_text(text, encoding="utf-8")
-        Path(place, "pyproject.toml").write_text(_project(artifact, about), encoding="utf-8")
+        Path(place, "pyproject.toml").write_text(
+            render_pyproject(artifact, about), encoding="utf-8"
+        )
         try:
             Path(output).mkdir(parents=True, exist_ok=True)
             (wheel,) = WheelBuilder(place).build(directory=os.fspath(output), versions=["standard"])
@@ -121,36 +127,39 @@ def package(
 
 
 def check_card(about: ModelCard) -> None:
-    """Raise ConfigurationError unless name, version, license and summary are fit for a wheel and a hub."""
+    """Raise ConfigurationError if the name, version, license or summary is not valid for a wheel or a hub."""
     from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
     from packaging.version import InvalidVersion, Version
 
-    fault = None
     if not NAME.fullmatch(about.name):
-        fault = (
+        raise ConfigurationError(
             f"{about.name!r} cannot name a model: use up to 64 letters, digits, '.', '_' and '-', "
             "with a letter or digit first and last"
         )
     try:
         Version(about.version)
-        canonicalize_license_expression(about.license)
     except InvalidVersion:
-        fault = fault or f"{about.version!r} is not a version: use one such as 1.0.0"
+        raise ConfigurationError(
+            f"{about.version!r} is not a version: use one such as 1.0.0"
+        ) from None
+    try:
+        canonicalize_license_expression(about.license)
     except InvalidLicenseExpression:
-        fault = fault or (
+        raise ConfigurationError(
             f"{about.license!r} is not an SPDX license expression: use one such as CC-BY-SA-4.0, "
             "or LicenseRef-Proprietary for one that SPDX does not list"
-        )
-    if "\n" in about.summary:
-        fault = fault or "the summary of a model is one line"
-    if fault:
-        raise ConfigurationError(fault)
+        ) from None
+    for character in about.summary:
+        if unicodedata.category(character) in _NOT_IN_A_LINE:
+            raise ConfigurationError(
+                f"the summary of a model is one line of text: leave out {character!a}"
+            )
 
 
-def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
-    """Return the model card in Markdown: what the model is, how to load it, its text, figures and license.
+def render_card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
+    """Return the model card in Markdown: description, loading, training data, results, license and settings.
 
-    ``load`` are lines of Python that load it; by default by its name, once it is installed.
+    ``load`` is the code that loads the model, as lines of Python; by default it loads the installed model by name.
     """
     component = _COMPONENTS.get(artifact.kind)
     call = f'nlp.add_pipe("{component}").initialize(artifact="{about.name}")'
@@ -175,11 +184,11 @@ def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
         "",
         "## Training data",
         "",
-        *(_table(["fact", "value"], artifact.fitted_on.items()) or ["Not recorded."]),
+        *(_render_table(["fact", "value"], artifact.fitted_on.items()) or ["Not recorded."]),
         "",
         "## Results",
         "",
-        *(_table(keys, figures) or ["None recorded."]),
+        *(_render_table(keys, figures) or ["None recorded."]),
         "",
         "## License",
         "",
@@ -195,28 +204,30 @@ def card(artifact: Artifact, about: ModelCard, load: Sequence[str] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(headings: Sequence[str], rows: Any) -> list[str]:
-    def row(cells: Any) -> str:
-        texts = (
-            f"{each:,}"
-            if type(each) is int
-            else each
-            if isinstance(each, str)
-            else json.dumps(each, ensure_ascii=False)
-            for each in cells
-        )
-        return (
-            "| " + " | ".join(" ".join(each.split()).replace("|", "\\|") for each in texts) + " |"
-        )
-
-    body = list(map(row, rows))
-    return [row(headings), "| --- " * len(headings) + "|", *body] if body else []
+def _render_table(headings: Sequence[str], rows: Iterable[Iterable[Any]]) -> list[str]:
+    """Return the lines of a Markdown table; none if there are no rows."""
+    lines = ["| " + " | ".join(map(_format_cell, row)) + " |" for row in (headings, *rows)]
+    if len(lines) == 1:
+        return []
+    return [lines[0], "| --- " * len(headings) + "|", *lines[1:]]
 
 
-def _project(artifact: Artifact, about: ModelCard) -> str:
-    """Return the pyproject.toml of the wheel; JSON strings are TOML strings."""
-    quoted = json.dumps
-    needed = [quoted(each) for each in sorted(_requirements(artifact))]
+def _format_cell(value: Any) -> str:
+    """Return a JSON value as one line of Markdown, a whole number with commas."""
+    if type(value) is int:
+        return f"{value:,}"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def render_pyproject(artifact: Artifact, about: ModelCard) -> str:
+    """Return the pyproject.toml of the wheel."""
+
+    def quoted(text: str) -> str:
+        # a JSON string is a TOML string, but for escaped surrogates and an unescaped U+007F
+        return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+    requirements = [quoted(each) for each in sorted(_find_requirements(artifact))]
     return f"""\
 [build-system]
 requires = ["hatchling"]
@@ -229,7 +240,7 @@ description = {quoted(about.line)}
 readme = "{CARD}"
 license = {quoted(about.license)}
 requires-python = ">=3.11"
-dependencies = [{", ".join(needed)}]
+dependencies = [{", ".join(requirements)}]
 
 [project.entry-points."tacenda.models"]
 {quoted(about.name)} = {quoted(about.module)}
@@ -243,8 +254,13 @@ packages = [{quoted(about.module)}]
 """
 
 
-def _requirements(artifact: Artifact) -> set[str]:
-    """Return the distributions that load the model and those within it, each at least as it is installed here."""
-    found = {part for each in artifact.nested.values() for part in _requirements(each)}
-    version = version_of(artifact.distribution)
-    return found | ({f"{artifact.distribution}>={version}"} if version else set())
+def _find_requirements(artifact: Artifact) -> set[str]:
+    """Return the distributions that load a model and those within it, each at least as it is installed here."""
+    requirements = {
+        requirement
+        for nested in artifact.nested.values()
+        for requirement in _find_requirements(nested)
+    }
+    if version := version_of(artifact.distribution):
+        requirements.add(f"{artifact.distribution}>={version}")
+    return requirements

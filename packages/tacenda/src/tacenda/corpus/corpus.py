@@ -32,7 +32,7 @@ from tacenda.corpus.lines import (
     text_blocks,
     text_files,
 )
-from tacenda.corpus.split_words import SplitWords
+from tacenda.corpus.split_words import SplitWordCounter
 from tacenda.corpus.storage import (
     PASS_ITEMS,
     GrowingArray,
@@ -44,7 +44,7 @@ from tacenda.corpus.word_ids import CodedBlock, Selecting, Selection, Types
 from tacenda.errors import ArtifactError, CorpusError, warn
 from tacenda.forks import cached_property
 from tacenda.offsets import check_offsets
-from tacenda.tokenizers import Tokenizer, get_tokenizer, tokenizer_version
+from tacenda.tokenizers import Tokenizer, fingerprint_tokenizer, get_tokenizer
 from tacenda.vocabulary import Vocabulary
 from tacenda.word_classes import CLASSES
 
@@ -183,9 +183,9 @@ class Corpus:
         read = (encoding, errors, marks)
         first: list[str] = []
         blocks = look_at(text_blocks(text, *read, text_field), first)
-        split = SplitWords(tokenizer, types) if count_words else None
+        split = SplitWordCounter(tokenizer, types) if count_words else None
         if split is not None:
-            blocks = split.read(blocks)
+            blocks = split.count_while_reading(blocks)
         coded = word_ids.code_lines(blocks, tokenizer, types, processes)
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
         origin = {
@@ -197,7 +197,7 @@ class Corpus:
         if cache is not None:
             fields = [field_of(path.name, text_field) for path in paths or ()] or [text_field]
             more = {"fields": fields if any(fields) else None, "count_words": count_words}
-            version = tokenizer_version(tokenizer)
+            version = fingerprint_tokenizer(tokenizer)
             fingerprint = _fingerprint(chosen, cache_key, read, paths, version, **more)
         return cls._build(coded, types, chosen, origin, cache, fingerprint, first, split)
 
@@ -234,7 +234,7 @@ class Corpus:
         cache: Folder | None,
         fingerprint: str | None,
         first: Sequence[str] = (),
-        split: SplitWords | None = None,
+        split: SplitWordCounter | None = None,
     ) -> Self:
         """Build a corpus, or take it from the cache if the one there has the same fingerprint."""
         folder = None if cache is None else store.path_of(cache, CorpusError)

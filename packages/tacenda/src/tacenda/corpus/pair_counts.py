@@ -1,9 +1,9 @@
-"""Lagged counts of a long circular stream, block by block in bounded memory, in several threads.
+"""Lagged counts of a long circular stream in bounded memory, by several threads.
 
-A *run* is one `Counts` for each lag. Runs pile up in memory; when together they pass the limit they
-are summed into one, and if that is still more than half of the limit it is written to files without
-names. The sum of everything goes through the rows in order and reads a bounded number of entries at a time, so
-memory stays bounded however long the text is (the pattern of a log-structured merge).
+The stream is counted block by block. The counts of a block are a *run*: one `Counts` for each lag. Runs are kept in
+memory. When they exceed a limit, they are summed, and a sum of more than half of the limit is written to unnamed
+temporary files. The final sum goes through the rows in order and reads a bounded number of entries at a time, so memory
+stays bounded for texts of any length (a log-structured merge).
 """
 
 import contextvars
@@ -23,31 +23,34 @@ from tacenda.errors import CorpusError, DataError
 from tacenda.kernels.sequences import Counts, lagged_counts, merge_counts
 from tacenda.offsets import runs
 
-_MAX_BLOCK = 4_000_000  # ids; the kernel is fastest while a block of the stream fits the L3 cache
-_MIN_BLOCK = 1024
+_MAX_BLOCK_IDS = 4_000_000  # the kernel is fastest while a block of the stream fits the L3 cache
+_MIN_BLOCK_IDS = 1024
 _MAX_DISK_RUNS = 16  # more are summed into one, which bounds the number of files and of small reads
-_ENTRY_BYTES = 8  # an int32 column and a 4-byte count
-_MIN_ENTRIES = 1 << 16  # half a megabyte at a time, however small the limit
-_ANY_SIZE = 1 << 62  # bytes that stay in memory: the limit of all runs together counts there
+_BYTES_PER_ENTRY = 8  # an int32 column and a 4-byte count
+_MIN_ENTRIES_AT_ONCE = 1 << 16  # half a megabyte, however small the limit
+_NEVER_ON_DISK = (
+    1 << 62
+)  # bytes: a sum stays in memory whatever its size, as `RunStore` limits all of them together
 
 Ids = npt.NDArray[np.int32]
 _Result = tuple[list[Counts], npt.NDArray[np.int64]]
 
 
 class StreamCounts(NamedTuple):
-    """The result of `count_stream`."""
+    """Counts of a circular stream."""
 
     lags: list[Counts]
+    """(vocabulary, vocabulary) at index k - 1: how often the column's word is k places before the row's."""
     unigram: npt.NDArray[np.int64]
-    """(vocabulary,), occurrences."""
+    """(vocabulary,): occurrences of each word."""
 
 
 def block_length(memory_budget: int, n_lags: int, threads: int) -> int:
-    """Return how many ids to count at once: the blocks in work may take a quarter of the budget."""
+    """Return how many ids to count at once, so that the blocks in work take a quarter of ``memory_budget`` bytes."""
     bytes_per_id = 16 * (n_lags + 1)  # ids, positions, and two copies of an entry for every pair
     in_work = threads if threads == 1 else threads + 1
     block = memory_budget // 4 // in_work // bytes_per_id
-    return max(min(block, _MAX_BLOCK), _MIN_BLOCK, n_lags)
+    return max(min(block, _MAX_BLOCK_IDS), _MIN_BLOCK_IDS, n_lags)
 
 
 def count_stream(
@@ -59,12 +62,26 @@ def count_stream(
     threads: int = 1,
     scratch: Path | None = None,
 ) -> StreamCounts:
-    """Count all pairs of a circular stream that comes in pieces of any length.
+    """Count the pairs of words at distances 1 to ``n_lags`` in a circular stream.
 
-    The pieces are int32 ids below ``vocabulary``; laid end to end they are the stream, whose end meets its start.
-    Of ``memory_budget`` bytes, a quarter is for the blocks in work, a third for their counts, and as much again
-    for the sum of these; a few arrays of ``vocabulary`` numbers come on top. What does not fit goes to files in
-    ``scratch``, or in the system's temporary folder.
+    Parameters
+    ----------
+    pieces
+        The stream as int32 arrays of any length. The word after the last is the first.
+    vocabulary
+        The number of words; ids are below it.
+    memory_budget
+        Bytes. A quarter is for the blocks in work, a third for their counts, and as much again for the sum of these; a
+        few arrays of ``vocabulary`` numbers come on top. Counts that do not fit are written to temporary files.
+    threads
+        Number of threads that count blocks.
+    scratch
+        The folder for temporary files; by default the system's.
+
+    Raises
+    ------
+    DataError
+        The counts cannot be written.
     """
     unigram = np.zeros(vocabulary, np.int64)
     store = RunStore(vocabulary, memory_budget // 3, scratch)
@@ -86,43 +103,47 @@ def count_stream(
 def _run_in_threads(
     count: Callable[[tuple[Ids, int]], _Result], blocks: Iterable[tuple[Ids, int]], threads: int
 ) -> Iterator[_Result]:
-    """Yield results in the order of the blocks, at most ``threads`` of them in work."""
+    """Yield the counts of the blocks in their order; at most ``threads`` blocks are in work."""
     with ThreadPoolExecutor(threads, thread_name_prefix="tacenda-counts") as pool:
-        # A thread has a context of its own; the caller's choice of kernels must reach it.
+        # a new thread has an empty context: the caller's has its choice of kernels
         futures = (pool.submit(contextvars.copy_context().run, count, block) for block in blocks)
         yield from results_in_order(futures, threads)
 
 
 def _overlap_blocks(pieces: Iterable[Ids], length: int, n_lags: int) -> Iterator[tuple[Ids, int]]:
-    """Yield a stream in blocks of ``length``, each behind the last ids of the one before, with their number.
+    """Yield (ids, number of history ids) for blocks of ``length`` ids, each after the last ``n_lags`` ids before it.
 
-    The first of several blocks, none shorter than the lags but the last, has nothing before it until the stream has
-    ended, so its first ids are history only, and come once more as a last, tiny block behind the end of the stream.
-    A stream of one block that is shorter than the lags goes round more than once.
+    History ids are context and are not counted themselves. The first of several blocks has no context before the stream
+    has ended, so its first ids are only history there. They are counted in a short last block, after the end of the
+    stream. Of several blocks, only the last may be shorter than the lags. A stream of a single block has its own end as
+    context, repeated if it is shorter than the lags.
     """
     head: Ids | None = None
     tail = np.empty(0, np.int32)
-    held: list[Ids] = []
-    n_held = 0
+    pending: list[Ids] = []
+    n_pending = 0
     for piece in chain(pieces, [None]):
         if piece is not None:
-            held.append(np.asarray(piece, np.int32))
-            n_held += len(piece)
-        if piece is not None and n_held < length:
-            continue
-        joined = held[0] if len(held) == 1 else np.concatenate([tail[:0], *held])
-        whole = n_held - n_held % length if piece is not None else n_held  # the last may be shorter
-        if piece is None and head is None and whole:  # the only one: before it is its own end
+            pending.append(np.asarray(piece, np.int32))
+            n_pending += len(piece)
+            if n_pending < length:
+                continue
+        # an empty array first: there may be no piece at all
+        joined = pending[0] if len(pending) == 1 else np.concatenate([tail[:0], *pending])
+        # only the last block of the stream may be shorter
+        n_ready = n_pending if piece is None else n_pending - n_pending % length
+        # the only block: its context is its own end
+        if piece is None and head is None and n_ready:
             yield np.concatenate([joined.take(range(-n_lags, 0), mode="wrap"), joined]), n_lags
             return
-        for start in range(0, whole, length):
-            block = joined[start : min(start + length, whole)]
+        for start in range(0, n_ready, length):
+            block = joined[start : min(start + length, n_ready)]
             stream = np.concatenate([tail, block]) if len(tail) else block
             if head is None:
                 head = block[:n_lags].copy()
             yield stream, len(tail) or len(head)
             tail = stream[-n_lags:].copy()
-        held, n_held = [joined[whole:]], n_held - whole
+        pending, n_pending = [joined[n_ready:]], n_pending - n_ready
     if head is not None:
         yield np.concatenate([tail, head]), n_lags
 
@@ -130,14 +151,19 @@ def _overlap_blocks(pieces: Iterable[Ids], length: int, n_lags: int) -> Iterator
 # -- partial counts ----------------------------------------------------------------------------------
 
 
-def merge_rows(sources: Sequence[Counts], vocabulary: int, max_entries: int) -> Iterator[Counts]:
-    """Sum matrices, in blocks of rows of at most ``max_entries`` entries in all (or of one row)."""
-    exact = all(source.data.dtype == np.int32 for source in sources)
-    dtype = np.dtype(np.int32 if exact else np.float32)
+def sum_in_row_blocks(
+    sources: Sequence[Counts], vocabulary: int, max_entries: int
+) -> Iterator[Counts]:
+    """Yield the sum of matrices in blocks of rows, each made of at most ``max_entries`` entries, or of one row.
+
+    The data are int32 if those of all matrices are, and otherwise float32, as counts are after they were scaled.
+    """
+    are_integers = all(source.data.dtype == np.int32 for source in sources)
+    dtype = np.dtype(np.int32 if are_integers else np.float32)
     for i, j in runs(np.sum([source.indptr for source in sources], axis=0), max_entries):
         parts = []
         for source in sources:
-            # what is mapped is copied: the kernel is compiled for plain arrays alone
+            # mapped arrays are copied, because the kernel is compiled for plain arrays only
             rows: list[Any] = [
                 np.array(a) if isinstance(a, np.memmap) else a for a in source.rows(i, j)
             ]
@@ -147,78 +173,86 @@ def merge_rows(sources: Sequence[Counts], vocabulary: int, max_entries: int) -> 
         yield merge_counts(parts, vocabulary)
 
 
-def stack(
-    pieces: Iterable[Counts], in_memory: int | None = None, scratch: Path | None = None
+def stack_row_blocks(
+    blocks: Iterable[Counts], in_memory: int | None = None, scratch: Path | None = None
 ) -> Counts:
-    """Put blocks of rows one below the other; in files where the result has more than ``in_memory`` bytes.
+    """Return the matrix of blocks of rows in order; an array of more than ``in_memory`` bytes is in a file.
 
-    Files and the default are those of `tacenda.corpus.storage.GrowingArray`. Raises DataError where the disk is full.
+    Files and the default are those of `tacenda.corpus.storage.GrowingArray`. Raises DataError if the disk is full.
     """
-    nothing = Counts(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32))
+    empty = Counts(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32))
     arrays: list[GrowingArray] = []
     try:
-        for piece in pieces:
+        for block in blocks:
             if not arrays:
-                kinds = [array.dtype for array in piece]
-                arrays = [GrowingArray(k, in_memory=in_memory, folder=scratch) for k in kinds]
-                arrays[0].append(nothing.indptr)
-            arrays[0].append(piece.indptr[1:] + arrays[1].size)
-            arrays[1].append(piece.indices)
-            arrays[2].append(piece.data)
-        return Counts(*(each.finish() for each in arrays)) if arrays else nothing
+                arrays = [
+                    GrowingArray(array.dtype, in_memory=in_memory, folder=scratch)
+                    for array in block
+                ]
+                arrays[0].append(empty.indptr)
+            arrays[0].append(block.indptr[1:] + arrays[1].size)
+            arrays[1].append(block.indices)
+            arrays[2].append(block.data)
+        return Counts(*(array.finish() for array in arrays)) if arrays else empty
     except CorpusError as error:
         where, cause = scratch or tempfile.gettempdir(), error.__cause__
         raise DataError(
             f"cannot write counts to {where}: {getattr(cause, 'strerror', None) or error}; "
-            "name a folder with room as scratch, or raise memory_budget"
+            "name a folder with more space as scratch, or raise memory_budget"
         ) from error
 
 
 class RunStore:
-    """Collects runs of (vocabulary, vocabulary) counts within a limit of memory and sums them at the end.
+    """A store of runs of (vocabulary, vocabulary) counts, which sums them within a limit of memory.
 
-    ``limit`` is in bytes; while runs are summed, up to twice as much is in use. What does not fit goes to files in
+    ``limit`` is in bytes; while runs are summed, up to twice as much is in use. Runs that do not fit are in files in
     ``scratch``, or in the system's temporary folder.
     """
 
     def __init__(self, vocabulary: int, limit: int, scratch: Path | None = None) -> None:
         self._vocabulary, self._limit, self._scratch = vocabulary, limit, scratch
-        self._max_entries = max(limit // _ENTRY_BYTES // 16, _MIN_ENTRIES)
+        self._max_entries = max(limit // _BYTES_PER_ENTRY // 16, _MIN_ENTRIES_AT_ONCE)
         self._resident: list[list[Counts]] = []
-        self._held = 0  # bytes of these
+        self._resident_bytes = 0
         self._disk: list[list[Counts]] = []
 
     def add(self, run: Sequence[Counts]) -> None:
-        """Take a run: one `Counts` for each lag."""
-        size = sum(array.nbytes for counts in run for array in counts)
-        if size > self._limit:  # it may be a mapped file: never to be summed in memory
+        """Add a run, one `Counts` for each lag. Raises DataError if the disk is full."""
+        size = _count_bytes(run)
+        # such a run may be a mapped file, which must not be summed in memory
+        if size > self._limit:
             self._disk.append(self._sum([list(run)], on_disk=True))
         else:
             self._resident.append(list(run))
-            self._held += size
-        if self._held > self._limit:
-            merged = self._sum(self._resident)
-            self._held = sum(array.nbytes for counts in merged for array in counts)
-            self._resident = [merged]
-            if self._held > self._limit // 2:
+            self._resident_bytes += size
+        if self._resident_bytes > self._limit:
+            total = self._sum(self._resident)
+            self._resident, self._resident_bytes = [total], _count_bytes(total)
+            if self._resident_bytes > self._limit // 2:
                 self._disk.append(self._sum(self._resident, on_disk=True))
-                self._resident, self._held = [], 0
+                self._resident, self._resident_bytes = [], 0
         if len(self._disk) >= _MAX_DISK_RUNS:
             self._disk = [self._sum(self._disk, on_disk=True)]
 
     def finish(self) -> list[Counts]:
-        """Return the sum of all runs for each lag, mapped from files if it does not fit."""
+        """Return the sum of all runs for each lag, memory-mapped if a run is on disk. Raises DataError."""
         runs = [*self._disk, *self._resident]
         if len(runs) > 1:
             return self._sum(runs, on_disk=bool(self._disk))
         return runs[0] if runs else []
 
     def _sum(self, runs: list[list[Counts]], on_disk: bool = False) -> list[Counts]:
-        """Sum runs; each lag of a run is released as soon as it is summed."""
+        """Sum runs, which are emptied: each lag is released as soon as it is summed."""
         if len(runs) == 1 and not on_disk:
             return runs[0]
-        merged = []
+        in_memory = 0 if on_disk else _NEVER_ON_DISK
+        lags = []
         for _ in range(len(runs[0])):
-            rows = merge_rows([run.pop(0) for run in runs], self._vocabulary, self._max_entries)
-            merged.append(stack(rows, 0 if on_disk else _ANY_SIZE, self._scratch))
-        return merged
+            sources = [run.pop(0) for run in runs]
+            blocks = sum_in_row_blocks(sources, self._vocabulary, self._max_entries)
+            lags.append(stack_row_blocks(blocks, in_memory, self._scratch))
+        return lags
+
+
+def _count_bytes(run: Sequence[Counts]) -> int:
+    return sum(array.nbytes for counts in run for array in counts)

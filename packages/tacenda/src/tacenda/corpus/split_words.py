@@ -1,6 +1,6 @@
-"""Counts of the words between spaces that a tokenizer cuts into several tokens, such as *don't* and *well-known*.
+"""Count words such as *don't* that a tokenizer splits into several tokens.
 
-A vocabulary counts tokens, and the counts of its tokens do not tell how often such a word is written.
+A vocabulary counts tokens, and the counts of tokens do not tell how often such a word is written.
 """
 
 from __future__ import annotations
@@ -12,22 +12,26 @@ from typing import Final
 from tacenda.tokenizers import ASCII_WHITESPACE, Tokenizer, get_tokenizer
 from tacenda.vocabulary import Normalization
 
-#: What is written less often is not kept.
-LEAST: Final = 2
+#: Words with a lower count are left out of the result.
+MIN_COUNT: Final = 2
 _PUNCTUATION: Final = ".,;:!?…\"'`‘’“”„«»()[]{}<>*_-–—"
-_LONGEST: Final = 40  # characters of a word; a longer piece of text is none
-_MOST: Final = 1 << 20  # strings that are counted at a time
+_MAX_LENGTH: Final = 40  # characters; longer strings between spaces are not counted
+_PRUNE_ABOVE: Final = 1 << 20  # strings in memory
 
 
-def bare_word(piece: str) -> str:
-    """Return what stands between spaces without the punctuation at its ends; all of it if nothing else is there."""
+def strip_punctuation(piece: str) -> str:
+    """Return a string without the punctuation at its ends, or all of it if it is nothing but punctuation."""
     return piece.strip(_PUNCTUATION) or piece
 
 
-class SplitWords:
-    """Counts words while their text is tokenized; none where the tokenizer splits at spaces only.
+class SplitWordCounter:
+    """A counter of split words, which counts while the text is tokenized.
 
-    ``types`` are the tokens of the text, which are filled in meanwhile.
+    ``types`` is the collection of the text's tokens, which the tokenizing code fills. Nothing is counted for tokenizers
+    that split at whitespace only.
+
+    Memory is bounded: above a million strings, the rarest are dropped, so that at least half go. The counts of a text
+    with more strings are therefore lower bounds: occurrences before a string was dropped are not counted.
     """
 
     def __init__(self, tokenizer: str | Tokenizer, types: Collection[str]) -> None:
@@ -36,8 +40,8 @@ class SplitWords:
         if tokenizer not in ("whitespace", ASCII_WHITESPACE):
             self._counts, self._tokenize = Counter(), get_tokenizer(tokenizer)
 
-    def read(self, blocks: Iterable[list[str]]) -> Iterator[list[str]]:
-        """Yield blocks of lines, and count the words between spaces that are no tokens so far."""
+    def count_while_reading(self, blocks: Iterable[list[str]]) -> Iterator[list[str]]:
+        """Yield blocks of lines; after each, count its words between spaces that are not tokens of the text so far."""
         for lines in blocks:
             yield lines
             if self._counts is not None:
@@ -45,25 +49,32 @@ class SplitWords:
 
     def _count(self, lines: list[str], counts: Counter[str]) -> None:
         for piece, times in Counter(" ".join(lines).split()).items():
-            word = bare_word(piece)
-            if word not in self._types and len(word) <= _LONGEST:
+            word = strip_punctuation(piece)
+            if word not in self._types and len(word) <= _MAX_LENGTH:
                 counts[word] += times
-        if len(counts) > _MOST:
-            for word in [word for word, times in counts.items() if times < LEAST]:
-                del counts[word]
+        if len(counts) > _PRUNE_ABOVE:
+            threshold = MIN_COUNT
+            # halved, because each pass over all strings has to make room for many blocks
+            while len(counts) > _PRUNE_ABOVE // 2:
+                for word in [word for word, times in counts.items() if times < threshold]:
+                    del counts[word]
+                threshold += 1
 
     def counts(self, normalization: Normalization) -> Mapping[str, int] | None:
-        """Return how often each word of several tokens was written, normalized; None where nothing was counted."""
+        """Return the count of each normalized word of several tokens; None if nothing was counted.
+
+        The counts are exact up to a million different strings, and lower bounds for larger texts.
+        """
         if self._counts is None:
             return None
-        # several processes tokenize a block after its words were counted
+        # with several processes, a type may be added after its block was counted
         counts = {word: n for word, n in self._counts.items() if word not in self._types}
-        written: Counter[str] = Counter()
+        totals: Counter[str] = Counter()
         for word, times in counts.items():
-            written[normalization(word)] += times
-        found = {}
-        for word in counts:
-            normalized = normalization(word)
-            if written[normalized] >= LEAST and len(self._tokenize(word)) > 1:
-                found[normalized] = written[normalized]
-        return found
+            totals[normalization(word)] += times
+        return {
+            normalized: totals[normalized]
+            for word in counts
+            if totals[normalized := normalization(word)] >= MIN_COUNT
+            and len(self._tokenize(word)) > 1
+        }

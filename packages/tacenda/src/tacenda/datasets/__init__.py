@@ -1,8 +1,8 @@
-"""Datasets: where they officially live, how to get them, where they are here, and readers of them.
+"""Find, download, read and generate datasets.
 
-``locate(name)`` finds a dataset in the folder that ``TACENDA_DATA`` names or in the cache;
-``fetch(name)`` brings it into the cache from its official address; the modules `conllu`,
-`columns`, `treebank` and `word_similarity` read the formats.
+``locate(name)`` finds a dataset in the folder that ``TACENDA_DATA`` names or in the cache; ``fetch(name)`` downloads it
+into the cache from its official address. The modules `conllu`, `columns`, `treebank` and `word_similarity` read file
+formats; `synthetic_text` and `synthetic_ratings` generate data with known parameters.
 """
 
 from tacenda.datasets import columns, conllu, treebank, word_similarity

@@ -1,4 +1,4 @@
-"""Adam on arrays of numpy, or on tensors of a device, in place."""
+"""Adam for numpy arrays, or for tensors on a device, in place."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tacenda.array_ops import to_device, to_numpy, zeros
 from tacenda.errors import ConfigurationError
 from tacenda.kernels.shared import adam
 
-Arrays = Mapping[str, NDArray[Any]]
+NamedArrays = Mapping[str, NDArray[Any]]
 
 
 class Adam:
-    """Kingma and Ba 2015 (arXiv 1412.6980), algorithm 1, tested against ``torch.optim.Adam``.
+    """The optimizer Adam of Kingma and Ba 2015 (arXiv 1412.6980), algorithm 1: beta1 0.9, beta2 0.999, epsilon 1e-8.
 
-    Parameters and gradients are dictionaries of arrays by name. A name may be absent from the
-    gradients of a step; its parameter is then left as it is.
+    Parameters and gradients are dictionaries of arrays by name. A parameter, its gradient and its running means have
+    one dtype, float32 or float64. A parameter whose name is absent from the gradients of a step is left as it is.
 
     Parameters
     ----------
     weight_decay
         By parameter name: this number times the parameter is added to its gradient (L2 penalty).
     device
-        Where parameters and gradients lie; see `tacenda.devices`.
+        Of parameters and gradients; see `tacenda.devices`.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Adam:
         self.weight_decay, self._device = dict(weight_decay or {}), device
         self._slots: dict[str, NDArray[Any]] = {}
 
-    def update(self, parameters: Arrays, gradients: Arrays, learning_rate: float) -> None:
+    def update(self, parameters: NamedArrays, gradients: NamedArrays, learning_rate: float) -> None:
         """Make one step, in place.
 
         Parameters
@@ -67,16 +67,22 @@ class Adam:
                     self._slots[f"{slot}/{name}"] = zeros(parameter.shape, parameter)
                 self._slots[f"steps/{name}"] = np.zeros((), np.int64)
             m, v, steps = (self._slots[f"{slot}/{name}"] for slot in ("mean", "square", "steps"))
+            # in place: the slots hold this 0-dimensional array
             steps += 1
             adam(parameter, m, v, gradient, learning_rate, int(steps))
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the running means and step counts (those of the CPU not copied); empty before the first update."""
+        """Return the running means and step counts as numpy arrays by name; empty before the first update.
+
+        Arrays on the CPU are not copied.
+        """
         return {key: to_numpy(array) for key, array in self._slots.items()}
 
-    def load_state(self, state: Arrays) -> None:
-        """Put back (copies of) what `state` returned."""
+    def load_state(self, state: NamedArrays) -> None:
+        """Put copies of what `state` returned back, the step counts on the CPU."""
         self._slots = {
-            key: to_device(np.array(array, copy=True), self._device if array.ndim else "cpu")
+            key: to_device(
+                np.array(array, copy=True), "cpu" if key.startswith("steps/") else self._device
+            )
             for key, array in state.items()
         }

@@ -5,6 +5,7 @@ recognized; files may be compressed.
 """
 
 import csv
+import math
 import os
 from array import array
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from tacenda.errors import DataError
 from tacenda.ratings.table import LONGEST_ID, Duplicates, IdIndex, Ratings
 from tacenda.store import path_of
 
-_LARGEST = 1e38  # float32 holds no more
+_LARGEST_RATING = 1e38  # float32 overflows at 3.4e38
 _SEPARATORS = ("::", "\t", ",", ";", "|")
 _FIRST_THREE = (0, 1, 2)
 _MISSING = {"na", "nan", "n/a", "null", "none"}  # not the name of a column
@@ -60,18 +61,19 @@ def read_ratings(
     Raises
     ------
     DataError
-        Something cannot be read, or an id is longer than 1,000 characters; the message names file and line. Or
-        ``separator`` is empty, or ``columns`` are not three places, or a header has these names in other places than
-        the first three and no ``columns`` are given.
+        The file cannot be read, a line has no rating, or an id is longer than 1,000 characters; the message names file
+        and line. Or ``separator`` is empty, ``columns`` are not three different places, or no ``columns`` are given and
+        a header has these names in other places than the first three.
     """
     path = path_of(path, DataError)
     if separator == "":
         raise DataError("separator is empty; give the text between fields, or None to find it")
-    if len(columns) != 3 or not all(isinstance(at, int | np.integer) and at >= 0 for at in columns):
+    are_places = all(isinstance(at, int | np.integer) and at >= 0 for at in columns)
+    if not are_places or len(columns) != 3 or len(set(columns)) != 3:
         raise DataError(
-            f"columns is {columns!r}; give the places of user, item and rating, counted from 0"
+            f"columns is {columns!r}; give three different places, of user, item and rating, counted from 0"
         )
-    users, items, values = _Numbering(), _Numbering(), array("f")
+    users, items, values = _IdNumbering(), _IdNumbering(), array("f")
     user_at, item_at, _ = columns
     for fields, value in read_rated_rows(path, separator, header, columns, encoding):
         users.add(fields[user_at].strip())
@@ -111,18 +113,16 @@ def read_rated_rows(
             )
         if first:
             first = False
-            word = fields[value_at].strip().casefold()
-            is_label = word[:1].isalpha() and word not in _MISSING and not _is_number(word)
-            if header or (header is None and is_label):
+            if header or (header is None and _is_label(fields[value_at])):
                 _check_header(path, line, fields, columns)
                 continue
-        text = fields[value_at]
-        if not _is_number(text) or not abs(value := float(text)) < _LARGEST:
-            fault = "not finite" if _is_number(text) else "not a number"
+        try:
+            value = _parse_rating(fields[value_at])
+        except ValueError as fault:
             raise DataError(
-                f"{path}, line {line}: the rating {text!r:.80} is {fault}; "
+                f"{path}, line {line}: the rating {fields[value_at]!r:.80} is {fault}; "
                 "check separator, header and columns"
-            )
+            ) from None
         for at in columns[:2]:
             if len(fields[at]) > LONGEST_ID:
                 raise DataError(
@@ -152,18 +152,37 @@ def _check_header(path: Path, line: int, labels: Sequence[str], columns: Sequenc
             )
 
 
-def _is_number(text: str) -> bool:
-    if "_" in text:  # which Python lets stand between digits
-        return False
+def _is_label(text: str) -> bool:
+    """Return whether a field looks like the name of a column: a word, but no number and no word for a missing value."""
+    word = text.strip().casefold()
+    return word[:1].isalpha() and word not in _MISSING and _parse_number(word) is None
+
+
+def _parse_rating(text: str) -> float:
+    """Return the rating that a text writes. Raises ValueError, which completes the sentence "the rating is ..."."""
+    value = _parse_number(text)
+    if value is None:
+        raise ValueError("not a number")
+    if not math.isfinite(value):
+        raise ValueError("not finite")
+    if abs(value) > _LARGEST_RATING:
+        raise ValueError(f"too large, beyond {_LARGEST_RATING:g}")
+    return value
+
+
+def _parse_number(text: str) -> float | None:
+    """Return the number that a text writes, which may be infinite or NaN; None if it is no number."""
+    # ``float`` allows underscores between digits, files of ratings do not
+    if "_" in text:
+        return None
     try:
-        float(text)
+        return float(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
-class _Numbering:
-    """Numbers ids as they come (4 bytes a row), and in sorted order at the end."""
+class _IdNumbering:
+    """Numbers of ids: in order of appearance while a file is read (4 bytes a row), and in sorted order at the end."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}

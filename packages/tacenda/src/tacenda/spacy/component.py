@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -17,7 +16,7 @@ from spacy.pipeline import Pipe
 from spacy.tokens import Doc
 
 from tacenda import store
-from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError
+from tacenda.errors import ArtifactError, ConfigurationError, NotFittedError, warn
 from tacenda.plugins import version_of
 from tacenda.spacy.documents import TokenSurvey, has_boundaries, token_batches
 
@@ -75,7 +74,7 @@ class ModelComponent(Pipe):
         self._survey: TokenSurvey | None = None  # of the tokens of the pipeline, until it is over
         self._checked: list[str] | None = None  # names of the pipeline when it was last checked
         self._process = os.getpid()
-        self._warned = False
+        self._warned = False  # of documents without sentence boundaries
 
     # -- what a component implements -------------------------------------------------------------
 
@@ -183,12 +182,11 @@ class ModelComponent(Pipe):
                 "cannot be shared by processes: use n_process = 1, or context = 'doc'"
             )
         if not self._warned and self.context == "sentence" and not all(map(has_boundaries, docs)):
-            self._warned = True  # once in the life of the component
-            warnings.warn(
+            self._warned = True
+            warn(
                 f"{self.name!r} has context = 'sentence', but a document has no sentence boundaries, "
                 "so the whole document is the context: add a 'senter' or 'sentencizer' before it, or "
-                "set context = 'doc'",
-                stacklevel=3,
+                "set context = 'doc'"
             )
         self._survey_tokens(docs)
         return predictor(docs)

@@ -1,4 +1,4 @@
-"""Sources of a component's model: a saved model, a fitted object, or raw text."""
+"""Sources of a component's model: a saved model, a fitted model, or raw text."""
 
 import os
 from collections.abc import Callable
@@ -7,27 +7,39 @@ from typing import Any
 
 from tacenda import artifact as artifacts
 from tacenda.corpus import Corpus
-from tacenda.errors import ConfigurationError
+from tacenda.errors import ConfigurationError, CorpusError
 from tacenda.estimator import resolve
-from tacenda.tokenizers import spacy_config, spacy_words
+from tacenda.tokenizers import CUSTOM, make_spacy_tokenizer, spacy_words
 
-#: Given name, distribution and place of a model, raises ConfigurationError if it is not wanted.
+#: Takes the name, the distribution and the place of a model; raises ConfigurationError if the model is not wanted.
 Check = Callable[[str | None, str | None, str], None]
 
 
-def load(source: Any, kind: str, what: str, method: str, check: Check | None = None) -> Any:
-    """Return a fitted model, whatever holds it.
+def load(
+    source: Any, kind: str, description: str, required_method: str, check: Check | None = None
+) -> Any:
+    """Return the fitted model of a source.
 
-    ``source`` is a folder, the name of an installed model, an `Artifact`, what ``Artifact.to_bytes`` returned, or a
-    fitted model, which has ``to_artifact`` and ``method`` and is returned as it is. ``kind`` is the kind of the
-    registry, and ``what`` the same in words; ``check`` raises if this component may not have the model.
+    Parameters
+    ----------
+    source
+        A folder, the name of an installed model, an `Artifact`, the bytes of ``Artifact.to_bytes``, or a fitted model,
+        which is returned as it is.
+    kind, description
+        The kind of the model in the registry, and the same in words, for error messages.
+    required_method
+        The method, besides ``to_artifact``, by which a fitted model is recognized.
+    check
+        Raises if the component cannot use the model.
 
     Raises
     ------
     ConfigurationError
-        It is of another kind, or not the model wanted.
+        The source or its kind is wrong, or ``check`` refuses it.
+    NotFittedError
+        The model is not fitted.
     TacendaError
-        It cannot be read, or its plugin cannot be loaded.
+        The saved model cannot be read, or its plugin cannot be loaded.
     """
     if isinstance(source, str | Path):
         artifact, where = artifacts.read(Path(source)), str(source)
@@ -35,10 +47,11 @@ def load(source: Any, kind: str, what: str, method: str, check: Check | None = N
         artifact, where = artifacts.Artifact.from_bytes(source), "the saved model"
     elif isinstance(source, artifacts.Artifact):
         artifact, where = source, "the artifact"
-    elif hasattr(source, method) and hasattr(source, "to_artifact"):
+    elif hasattr(source, required_method) and hasattr(source, "to_artifact"):
         if check is not None:
             check(getattr(source, "name", None), None, "the model given")
-        _ = source.vocabulary  # raises if it was never fitted
+        # raises NotFittedError if it was never fitted
+        _ = source.vocabulary
         return source
     else:
         raise ConfigurationError(
@@ -46,17 +59,19 @@ def load(source: Any, kind: str, what: str, method: str, check: Check | None = N
             f"{type(source).__name__}"
         )
     if artifact.kind != kind:
-        raise ConfigurationError(f"{where} is a model of the kind {artifact.kind}, not {what}")
+        raise ConfigurationError(
+            f"{where} is a model of the kind {artifact.kind}, not {description}"
+        )
     if check is not None:
         check(artifact.name, artifact.distribution, where)
     return resolve(artifact)
 
 
-def as_text(corpus: Any) -> tuple[Any, list[str] | None]:
-    """Return a file or files as paths and their names, and an iterable of lines as it is with None.
+def resolve_text(corpus: Any) -> tuple[Any, list[str] | None]:
+    """Return (paths, file names) for files, or (lines, None) for an iterable of lines.
 
-    A string is the name of a file, as everywhere in spaCy's configuration, which has no other way to name one. Raises
-    ConfigurationError for a string that is a line of text.
+    A string is the name of a file, as everywhere in spaCy's configuration. Raises ConfigurationError for a string that
+    is a line of text.
     """
     if isinstance(corpus, str | Path):
         corpus = [corpus]
@@ -72,21 +87,25 @@ def as_text(corpus: Any) -> tuple[Any, list[str] | None]:
     return paths, [path.name for path in paths]
 
 
-def as_corpus(
-    corpus: Any, tokenizer: Any, vocabulary: dict[str, Any]
+def read_corpus(
+    corpus: Any, tokenizer: Any, selection: dict[str, Any]
 ) -> tuple[Corpus, list[str] | None]:
-    """Return what `as_text` takes as a corpus, and the names of its files; a `Corpus` is returned as it is.
+    """Read files or lines as `resolve_text` takes them; return the corpus and the names of the files, if any.
 
-    ``tokenizer`` and ``vocabulary`` are arguments of ``Corpus.from_text``.
+    A `Corpus` is returned as it is. ``tokenizer`` and ``selection``, the options that choose the vocabulary, are
+    arguments of ``Corpus.from_text``. Raises CorpusError if the text cannot be read, and what `resolve_text` raises.
     """
     if isinstance(corpus, Corpus):
         return corpus, None
-    text, names = as_text(corpus)
-    return Corpus.from_text(text, tokenizer=tokenizer, **vocabulary), names
+    text, names = resolve_text(corpus)
+    return Corpus.from_text(text, tokenizer=tokenizer, **selection), names
 
 
 def resolve_tokenizer(tokenizer: Any, nlp: Any) -> Any:
-    """Return the tokenizer of ``nlp`` for ``"spacy"``, and anything else as it is."""
+    """Return the tokenizer of ``nlp`` for ``"spacy"``, and anything else as it is.
+
+    Raises ConfigurationError for ``"spacy"`` if ``nlp`` is None, the reference to a pipeline that was deleted.
+    """
     if not isinstance(tokenizer, str) or tokenizer != "spacy":
         return tokenizer
     if nlp is None:
@@ -98,13 +117,29 @@ def resolve_tokenizer(tokenizer: Any, nlp: Any) -> Any:
 
 
 class PipelineWords:
-    """Splits text with a pipeline's tokenizer, and leaves whitespace tokens out."""
+    """The tokenizer of a pipeline, without whitespace tokens, as a callable from a line to its tokens.
+
+    ``name`` is ``"spacy:LANG"`` if `tacenda.tokenizers.get_tokenizer` makes the same tokenizer of it, and otherwise
+    ``"spacy:LANG (custom)"``.
+    """
 
     def __init__(self, nlp: Any) -> None:
-        wanted = spacy_config(nlp.lang).get("nlp", {}).get("tokenizer", {})
-        other = [name for name in wanted if getattr(nlp.tokenizer, name, None) != wanted[name]]
-        self.name = f"spacy:{nlp.lang}" + " with another segmenter" * bool(other)
+        self.name = f"spacy:{nlp.lang}"
+        if not _has_default_tokenizer(nlp):
+            self.name += CUSTOM
         self._split = spacy_words(nlp.tokenizer)
 
     def __call__(self, text: str) -> list[str]:
         return self._split(text)
+
+
+def _has_default_tokenizer(nlp: Any) -> bool:
+    """Return whether class, rules and settings of a pipeline's tokenizer are the defaults of its language."""
+    try:
+        default = make_spacy_tokenizer(nlp.lang)
+    except CorpusError:  # it needs a package that the pipeline's own tokenizer does not need
+        return False
+    if type(nlp.tokenizer) is not type(default):
+        return False
+    given, expected = (each.to_bytes(exclude=["vocab"]) for each in (nlp.tokenizer, default))
+    return bool(given == expected)
