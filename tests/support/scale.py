@@ -11,7 +11,6 @@ class Scale(Estimator):
     kind, name = "embedders", "test_scale_of_support"
 
     def __init__(self, factors=None):
-        super().__init__()
         self.factors = factors
 
     def config_dict(self):
@@ -29,7 +28,6 @@ class Pair(Estimator):
     kind, name = "embedders", "test_pair_of_support"
 
     def __init__(self, parts):
-        super().__init__()
         self.parts = parts
 
     def config_dict(self):

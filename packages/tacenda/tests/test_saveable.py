@@ -46,7 +46,6 @@ class Sum(Estimator):
     kind, name = "language_models", "test_sum"
 
     def __init__(self, **parts):
-        super().__init__()
         self.parts = parts
 
     def config_dict(self):

@@ -59,8 +59,7 @@ class Estimator:
     """A model with declared options that can be fitted, saved and loaded.
 
     A subclass sets ``kind``, ``name`` and ``distribution`` as in its entry point. Its constructor declares the options
-    with `tacenda.settings.configured_by` and calls this one; its ``fit`` sets ``fitted_on`` and the fitted state.
-    Override:
+    with `tacenda.settings.configured_by`, and its ``fit`` sets ``fitted_on`` and the fitted state. Override:
 
     1. Nothing, if the state is one object of declared arrays: name its class in ``learned_class`` and set ``learned``
        in ``fit``. If rows are numbered by an object such as a vocabulary, name its class in ``indexes``.
@@ -259,8 +258,9 @@ class Estimator:
             version=plugins.version_of(self.distribution),
             config=self.config_dict(),
             arrays=arrays,
-            figures=list(self.figures),
-            fitted_on=dict(self.fitted_on),
+            # the constructor of a plugin's class need not call that of this class
+            figures=list(getattr(self, "figures", [])),
+            fitted_on=dict(getattr(self, "fitted_on", {})),
             nested={
                 name: model.to_artifact(precision if model.can_be_compact() else None)
                 for name, model in self.nested().items()

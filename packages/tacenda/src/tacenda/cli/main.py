@@ -4,10 +4,8 @@ Its groups are the plugins of the kind ``commands``. A group is imported only wh
 core's own commands import what they need when they run, so help is fast, and a broken plugin disturbs neither the help
 nor the other commands.
 
-Errors of Tacenda's own, failures to read or write, too little memory, warnings that Python turns into errors and what a
-plugin says it does not implement are one line on standard error and exit status 1; wrong usage exits with 2, and a
-signal with 128 and its number.
-``TACENDA_DEBUG=1`` shows the traceback instead.
+The errors in `_EXPECTED` are one line on standard error, or a traceback with ``TACENDA_DEBUG=1``. The exit status is 1
+after an error, 2 after wrong usage, and 128 plus its number after a signal.
 """
 
 from __future__ import annotations
@@ -49,14 +47,14 @@ OURS = {
 
 
 class _LazyCommand(TyperCommand):
-    """A stand-in for a plugin's command, which is imported when it is run."""
+    """A placeholder for a plugin's command, which is imported when it is run."""
 
     def __init__(self, name: str, help: str, load: Callable[[], Any]) -> None:
         super().__init__(name, help=help)
         self._load = load
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
-        """Make the context of the real command, which takes over from here."""
+        """Make the context of the plugin's command, which runs instead of this one."""
         try:
             command = get_group(self._load())
         except PluginError:
@@ -70,44 +68,50 @@ class _LazyCommand(TyperCommand):
 
 
 def _make_plain(command: Any) -> None:
-    """Have help and errors printed as plain text: to import what draws boxes would take most of the time."""
+    """Make a command print help and errors as plain text: importing rich would take most of the time."""
     command.rich_markup_mode = None
-    for each in getattr(command, "commands", {}).values():
-        _make_plain(each)
+    for subcommand in getattr(command, "commands", {}).values():
+        _make_plain(subcommand)
 
 
 class _LazyGroup(TyperGroup):
-    """The commands defined in place, then those of plugins."""
+    """A group of the commands of this module and of plugins."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands; nothing is imported."""
         return [*super().list_commands(ctx), *self._lazy()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, or a stand-in for it."""
+        """Return a command of this module, or the placeholder of a plugin's; None for an unknown name."""
         return super().get_command(ctx, cmd_name) or self._lazy().get(cmd_name)
 
     def _lazy(self) -> dict[str, _LazyCommand]:
-        return _lazy_commands(frozenset(self.commands), plugins.generation)
+        return _make_lazy_commands(frozenset(self.commands), plugins.generation)
 
 
-@lru_cache(maxsize=1)  # help asks once for every command
-def _lazy_commands(taken: frozenset[str], generation: int) -> dict[str, _LazyCommand]:
-    """Return the stand-ins by name; ``generation`` is that of the registry."""
-    found: dict[str, _LazyCommand] = {}
+# cached, because help asks once for every command
+@lru_cache(maxsize=1)
+def _make_lazy_commands(taken: frozenset[str], generation: int) -> dict[str, _LazyCommand]:
+    """Return the placeholders by name, for a set of names that are taken and a generation of the registry.
+
+    The command of Tacenda's own distributions gets its plain name, and so does any other whose name is claimed once and
+    not taken. Others are named ``NAME@DISTRIBUTION``.
+    """
+    commands: dict[str, _LazyCommand] = {}
     records = plugins.available("commands")
     ours = {record.name for record in records if record.distribution in OURS}
     claims = Counter(record.name for record in records)
     for record in records:
-        # A name that is taken, or that two others claim, is reached as name@distribution.
-        alone = claims[record.name] == 1 and record.name not in taken
-        first = record.distribution in OURS if record.name in ours else alone
-        name = record.name if first else f"{record.name}@{record.distribution}"
-        others = f"Commands of {record.distribution} {record.version}".rstrip() + "."
-        text = OURS.get(record.distribution, others)
+        if record.name in ours:
+            has_plain_name = record.distribution in OURS
+        else:
+            has_plain_name = claims[record.name] == 1 and record.name not in taken
+        name = record.name if has_plain_name else f"{record.name}@{record.distribution}"
+        default_help = f"Commands of {record.distribution} {record.version}".rstrip() + "."
+        help = OURS.get(record.distribution, default_help)
         load = partial(plugins.get, "commands", record.name, distribution=record.distribution)
-        found[name] = _LazyCommand(name, text, load)
-    return found
+        commands[name] = _LazyCommand(name, help, load)
+    return commands
 
 
 app = typer.Typer(
@@ -168,8 +172,8 @@ def list_plugins(
     records = plugins.available(kind)
     outcomes = try_plugins(records, timeout) if load else [Outcome(record) for record in records]
     rows = [("kind", "name", "distribution", "version", "status")]
-    found = [outcome.record for outcome in outcomes]
-    rows += [(r.kind, r.name, r.distribution, r.version, r.status) for r in found]
+    for record in (outcome.record for outcome in outcomes):
+        rows.append((record.kind, record.name, record.distribution, record.version, record.status))
     heading, *lines = columns(rows)
     typer.echo(heading)
     for line, outcome in zip(lines, outcomes, strict=True):
@@ -356,89 +360,95 @@ def push_model(
     typer.echo(push(model, repository, about, private=private))
 
 
-#: Errors that are one line; any other is a bug.
+#: Errors that are shown in one line. Any other is a bug, as is a NotImplementedError without a message.
 _EXPECTED = TacendaError, OSError, UnicodeEncodeError, MemoryError, NotImplementedError, Warning
 
 
 def main() -> None:
     """Run the command line and exit."""
-
-    # in one line, without the place in our code
-    def show(message: Warning | str, *where: Any) -> None:
-        _tell("note: " + " ".join(str(message).split()))
-
     received: list[int] = []
 
     def interrupt(number: int, _: Any) -> None:
         received.append(number)
-        raise KeyboardInterrupt  # removes temporary files, and is never taken for a fault of a plugin
+        # temporary files are removed, and nobody takes it for an error of a plugin
+        raise KeyboardInterrupt
 
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores it
+        # nohup ignores SIGHUP, and so do we then
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             with suppress(ValueError):  # in a thread
                 signal.signal(number, interrupt)
-
-    def heed(lost: "sys.UnraisableHookArgs") -> None:
-        if issubclass(lost.exc_type, KeyboardInterrupt):  # code in C that it interrupted goes on
-            Timer(0.01, os.kill, [os.getpid(), signal.SIGINT]).start()
-        else:
-            sys.__unraisablehook__(lost)
-
-    usual, sys.unraisablehook = sys.unraisablehook, heed
+    previous_hook, sys.unraisablehook = sys.unraisablehook, _send_lost_interrupt_again
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = show  # type: ignore[assignment]
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
             try:
                 app(prog_name="tacenda")
             finally:
-                sys.unraisablehook = usual
-                _flush()
+                sys.unraisablehook = previous_hook
+                _flush_output()
     except BaseException as error:
         if received or _was_interrupted(error):
             raise SystemExit(128 + (received or [signal.SIGINT])[-1]) from None
-        unsaid = isinstance(error, NotImplementedError) and not str(error)  # a bug
-        debug = os.environ.get("TACENDA_DEBUG", "0") not in ("", "0")
-        if unsaid or debug or not isinstance(error, _EXPECTED):
+        is_silent = isinstance(error, NotImplementedError) and not str(error)
+        is_debugging = os.environ.get("TACENDA_DEBUG", "0") not in ("", "0")
+        if is_silent or is_debugging or not isinstance(error, _EXPECTED):
             raise
-        _tell(_in_one_line(error))
+        _print_error(_describe_in_one_line(error))
         raise SystemExit(1) from None
 
 
+def _show_warning(message: Warning | str, *place: Any) -> None:
+    """Print a warning in one line, without the place in our code."""
+    _print_error("note: " + " ".join(str(message).split()))
+
+
+def _send_lost_interrupt_again(lost: "sys.UnraisableHookArgs") -> None:
+    """Send a Ctrl-C again that was raised where Python drops exceptions, such as in a callback of C code."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        # later: by then the C code has gone on
+        Timer(0.01, os.kill, [os.getpid(), signal.SIGINT]).start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Tell whether an error is a Ctrl-C, or what a library that it interrupted made of it."""
+    """Return whether an error is a Ctrl-C, or was raised by a library that it interrupted."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
-def _tell(text: str) -> None:
+def _print_error(text: str) -> None:
     """Print a line on standard error, unless it is closed or full: no fit ends because of that."""
-    if sys.stderr is not None:  # else print would take standard output
+    # without a file, print would use standard output
+    if sys.stderr is not None:
         with suppress(OSError):
             print("tacenda:", as_options(text), file=sys.stderr)
 
 
-def _flush() -> None:
-    """Write what standard output still holds, and drop what cannot be written, so that nobody tries again."""
+def _flush_output() -> None:
+    """Flush standard output; if that fails, close it, so that the interpreter does not try again at exit."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except (OSError, ValueError) as error:
         with suppress(OSError, ValueError):  # it may have no file
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # who read the output wants no more of it
+        # the reader of the output, such as head, has ended
+        if isinstance(error, BrokenPipeError):
             raise SystemExit(1) from None
         if isinstance(error, OSError):
             raise
 
 
-def _in_one_line(error: BaseException) -> str:
-    """Return what an error that is no bug says to a user."""
+def _describe_in_one_line(error: BaseException) -> str:
+    """Return the message of an expected error, as a user should read it."""
     if isinstance(error, UnicodeEncodeError):
         return (
-            f"the output cannot be written as {error.encoding}, which has no {error.object[error.start]!a}: set "
-            "PYTHONIOENCODING=utf-8"
+            f"the output cannot be written in the encoding {error.encoding}, which has no "
+            f"{error.object[error.start]!a}: set PYTHONIOENCODING=utf-8"
         )
     if isinstance(error, OSError):
         where = (
@@ -446,9 +456,7 @@ def _in_one_line(error: BaseException) -> str:
         )
         return f"{where}: {error.strerror or describe(error)}"
     if isinstance(error, MemoryError):
-        return (
-            f"there is not enough memory ({describe(error)}): give less at a time, or more memory"
-        )
+        return f"there is not enough memory ({describe(error)}): process less at a time, or use a larger machine"
     if isinstance(error, Warning):
         return f"{str(error) or type(error).__name__} (a warning, which python -W error turns into an error)"
     return str(error) if isinstance(error, NotImplementedError) else describe(error)

@@ -1,14 +1,13 @@
-"""`ClusterCorpus`: a text that is on the workers of a Dask cluster as word ids, and sums over its parts.
+"""`ClusterCorpus`: a text as word ids on the workers of a Dask cluster, and sums over its parts.
 
 Every partition of the files is read and tokenized once, on a worker, and stays there with provisional ids. The counts
-of its strings are summed over the cluster, where a worker chooses the vocabulary from them as one process does; then
-the provisional ids are replaced by the final ones. The client gets the vocabulary, and never the text or its strings.
+of its strings are summed over the cluster, and a worker chooses the vocabulary from the sums. Then the provisional ids
+are replaced by the final ones. The client receives the vocabulary, and never the text or its strings.
 
-A task is a pure function of a partition, so one that a dead worker took along is done again elsewhere, and one that is
-done twice changes nothing. Results are sums of integers, which do not depend on their order. A result comes in
-*pieces* (rows of a matrix, a range of n-grams), which are summed each by itself, `FAN_IN` at a time: a worker needs
-memory for so many pieces, and Dask writes to its disk what it holds beyond. Pieces of one worker are added up there
-before anything is sent.
+A task is a pure function of a partition, so a task lost with a dead worker is run again elsewhere, and a task that runs
+twice changes nothing. Results are sums of integers, which do not depend on their order. A result consists of *pieces*
+(rows of a matrix, a range of n-grams), which are summed separately, `FAN_IN` at a time: a worker needs memory for that
+many pieces, and Dask moves others to its disk. Pieces on one worker are summed there before anything is sent.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from tacenda.vocabulary import UNKNOWN, Vocabulary
 
 PARTITION_BYTES: Final = 64 << 20
 FAN_IN: Final = 8  # results that are summed in one task
-_RETRIES: Final = 3  # of a task that fails, as storage that is far away sometimes does
+_RETRIES: Final = 3  # of a task that fails: remote storage sometimes does
 
 Add = Callable[[list[Any]], Any]
 
 
 class Part(NamedTuple):
-    """A partition of a text, as a worker holds it.
+    """A partition of a text on a worker.
 
     Attributes
     ----------
@@ -53,7 +52,7 @@ class Part(NamedTuple):
     offsets
         int64 (sentences + 1,): sentence ``i`` is ``ids[offsets[i] : offsets[i + 1]]``, never empty; there may be none.
     n_unknown
-        How many ``<unk>`` were written in it.
+        How often ``<unk>`` is written in it.
     """
 
     ids: NDArray[np.int32]
@@ -62,7 +61,7 @@ class Part(NamedTuple):
 
 
 class ClusterCorpus:
-    """A tokenized text on a cluster, in which `tacenda_embeddings.dask` and `tacenda_lm.dask` count what models need.
+    """A tokenized text on a cluster, for the counts of `tacenda_embeddings.dask` and `tacenda_lm.dask`.
 
     Attributes
     ----------
@@ -73,11 +72,11 @@ class ClusterCorpus:
     vocabulary, origin
         As in `tacenda.Corpus`.
     placed_vocabulary
-        The vocabulary as a future for tasks.
+        A future of the vocabulary on the cluster, for tasks.
     n_tokens, n_sentences
         Sizes of the whole text.
     part_tokens
-        How many tokens each part has.
+        The number of tokens of each part.
     type_counts
         int64 (types,), how often each type occurs; ``</s>`` counts once for each sentence.
     """
@@ -94,14 +93,14 @@ class ClusterCorpus:
         self.parts = parts
         self.placed_vocabulary = placed_vocabulary
         self.vocabulary = vocabulary
-        self.origin = origin
-        facts = client.gather(client.map(_measure, parts, pure=False))
-        self.part_tokens = [n_tokens for n_tokens, _, _ in facts]
+        self.origin = dict(origin)
+        sizes = client.gather(client.map(_measure, parts, pure=False))
+        self.part_tokens = [size.n_tokens for size in sizes]
         self.n_tokens = sum(self.part_tokens)
-        self.n_sentences = sum(n_sentences for _, n_sentences, _ in facts)
-        n_unknown = sum(n for _, _, n in facts)
+        self.n_sentences = sum(size.n_sentences for size in sizes)
+        n_unknown = sum(size.n_unknown for size in sizes)
         if not self.n_tokens:
-            raise _no_tokens(origin["sources"])
+            raise _no_tokens_error(origin["sources"])
         if n_unknown:
             self.origin["written_unknown"] = n_unknown
         counts = [delayed(_count_types)(part, len(self.vocabulary)) for part in parts]
@@ -127,7 +126,7 @@ class ClusterCorpus:
     ) -> Self:
         """Read and tokenize files on a cluster: a line is a sentence, empty lines are skipped.
 
-        The vocabulary and all ids are those that `tacenda.Corpus.from_text` gives the same files.
+        The vocabulary and all ids are the same as in `tacenda.Corpus.from_text` of these files.
 
         Parameters
         ----------
@@ -137,7 +136,7 @@ class ClusterCorpus:
         client
             The cluster; the current client if None.
         partition_bytes
-            How much text a task reads. A compressed file is never cut: save its parts as separate files.
+            Bytes of text per task. Compressed files are not divided: save a large one as several files.
         storage_options
             For the file system of the addresses, such as an endpoint or credentials.
         tokenizer, encoding, errors, marks, text_field, selection
@@ -161,38 +160,26 @@ class ClusterCorpus:
                 ) from error
         check_marks(marks)
         get_tokenizer(tokenizer)
-        chosen = Selection(**selection)
-        vocabulary = chosen.vocabulary
-        plan = partitions(addresses, partition_bytes, encoding, storage_options)
+        choices = Selection(**selection)
+        vocabulary = choices.vocabulary
+        files = partitions(addresses, partition_bytes, encoding, storage_options)
         name = tokenizer if isinstance(tokenizer, str) else getattr(tokenizer, "name", "callable")
-        sources = [each.name.rpartition("/")[2] for each in plan if not each.begin]
-        sizes = [each.n_bytes for each in plan]
-        coded: list[Any] = [
-            delayed(_code)(each, tokenizer, (encoding, errors, marks, text_field)) for each in plan
-        ]
+        sources = [file.name.rpartition("/")[2] for file in files if not file.begin]
+        sizes = [file.n_bytes for file in files]
+        reading = encoding, errors, marks, text_field
+        coded: list[Any] = [delayed(_tokenize)(file, tokenizer, reading) for file in files]
         if vocabulary is None:
             coded = _finish(client, coded, "Tokenizing", sizes)
-            tallies = [delayed(_tally)(each) for each in coded]
-            holders = find_holders(client, coded)
-            total = add_in_tree(tallies, _add_tallies, holders)
-            vocabulary, said = compute(client, delayed(_choose)(total, chosen, name))
+            vocabulary = _choose_vocabulary(client, coded, choices, name)
             if vocabulary is None:
-                raise _no_tokens(sources)
-            if said:
-                warn(said)
-            if chosen.oov == "learned":
-                counted = [delayed(_count_neighbors)(each, vocabulary) for each in coded]
-                neighbors = compute(client, add_in_tree(counted, sum, holders))
-                vocabulary = merge_classes(vocabulary, neighbors, chosen.min_class_count)
-        # What ``scatter`` places dies with the workers that hold it; the result of a task does not. It travels once,
-        # and Dask would advise to scatter it.
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GiB"}):
-            there = client.submit(lambda value: value, vocabulary, pure=False, retries=_RETRIES)
-        parts = [delayed(_renumber)(each, there) for each in coded]
-        coded.clear()  # none but the parts needs them now: each goes when its part is there
+                raise _no_tokens_error(sources)
+        placed_vocabulary = _place(client, vocabulary)
+        parts = [delayed(_renumber)(each, placed_vocabulary) for each in coded]
+        # the parts alone refer to the partitions now, so that the cluster can drop each one when its part is done
+        coded.clear()
         parts = _finish(client, parts, "Numbering", sizes)
-        origin = {"sources": sources, "tokenizer": name, **chosen.cutoff}
-        return cls(client, parts, vocabulary, there, origin)
+        origin = {"sources": sources, "tokenizer": name, **choices.cutoff}
+        return cls(client, parts, vocabulary, placed_vocabulary, origin)
 
     def sum_pieces(
         self,
@@ -202,32 +189,37 @@ class ClusterCorpus:
         description: str,
         given: Sequence[Any] = (),
     ) -> Iterator[Any]:
-        """Count every part on its worker, and return the sums of the counts' pieces, fetched one by one in order.
+        """Count every part on its worker, and yield the sum of each piece of the counts in order.
 
         Parameters
         ----------
         count
-            Takes a part, the vocabulary and what is given for the part; returns ``n_pieces`` pieces of its counts.
+            Takes a part, the vocabulary and the part's element of ``given``; returns ``n_pieces`` pieces of its counts.
         n_pieces
-            Their number.
+            The number of pieces.
         add
-            Returns the sum of a list of pieces, such as sorted arrays that it merges.
+            Returns the sum of a list of pieces, for example by merging sorted arrays.
         description
-            Of the progress bar.
+            The text before the progress bar.
         given
-            An argument of ``count`` for each part, if it takes one.
+            A third argument of ``count`` for each part, if it takes one.
+
+        Raises
+        ------
+        FittingError
+            The cluster gave up.
         """
         runs = [
             delayed(count)(part, self.placed_vocabulary, *given[i : i + 1])
             for i, part in enumerate(self.parts)
         ]
-        places = find_holders(self.client, self.parts)
-        # small results, which tell how far the counting is
+        holders = find_holders(self.client, self.parts)
+        # small results, for the progress bar
         done = [delayed(bool)(run) for run in runs]
         sums = []
         for i in range(n_pieces):
-            sums.append(add_in_tree([delayed(getitem)(run, i) for run in runs], add, places))
-        # in one graph, so that Dask sums what is there before it counts more
+            sums.append(add_in_tree([delayed(getitem)(run, i) for run in runs], add, holders))
+        # in one graph, so that Dask sums finished counts before it counts more
         futures = self.client.compute([*done, *sums], retries=_RETRIES)
         _watch(self.client, futures[: len(runs)], description, self.part_tokens, "token")
         return _fetch(futures[len(runs) :])
@@ -241,12 +233,13 @@ class ClusterCorpus:
 
 @contextmanager
 def connected(address: str) -> Iterator[Client]:
-    """Make a client of a scheduler's address, or of workers on this machine for ``"local"``, one for each processor.
+    """Yield a client of the scheduler at an address, or for ``"local"`` of a worker for each processor of this machine.
 
-    Raises ConfigurationError if no scheduler answers there.
+    Raises ConfigurationError if no scheduler answers.
     """
     try:
-        if address == "local":  # one thread each: splitting lines keeps a Python process to itself
+        if address == "local":
+            # one thread each, because splitting lines holds the interpreter lock
             client = Client(threads_per_worker=1, dashboard_address=None, set_as_default=False)
         else:
             client = Client(address, set_as_default=False)
@@ -261,21 +254,48 @@ def connected(address: str) -> Iterator[Client]:
 # -- the client's side -------------------------------------------------------------------------------
 
 
+def _choose_vocabulary(
+    client: Client, coded: Sequence[Any], choices: Selection, tokenizer: str
+) -> Vocabulary | None:
+    """Choose the vocabulary of tokenized partitions, and warn of doubtful text; None if there are no tokens."""
+    holders = find_holders(client, coded)
+    total = add_in_tree([delayed(_tally)(each) for each in coded], _add_tallies, holders)
+    vocabulary, warning = compute(client, delayed(_choose)(total, choices, tokenizer))
+    if warning is not None:
+        warn(warning)
+    if vocabulary is None or choices.oov != "learned":
+        return vocabulary
+    placed = _place(client, vocabulary)
+    counted = [delayed(_count_neighbors)(each, placed) for each in coded]
+    neighbors = compute(client, add_in_tree(counted, sum, holders))
+    return merge_classes(vocabulary, neighbors, choices.min_class_count)
+
+
+def _place(client: Client, vocabulary: Vocabulary) -> Any:
+    """Return a future of a vocabulary, which is sent to the cluster once.
+
+    It is the result of a task, which can be repeated: values that ``scatter`` places are lost with their workers.
+    """
+    # Dask would advise to scatter it
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GiB"}):
+        return client.submit(lambda value: value, vocabulary, pure=False, retries=_RETRIES)
+
+
 def find_holders(client: Client, futures: Sequence[Any]) -> list[str]:
-    """Return the worker that holds each result; an empty string where it is not there, or no longer."""
-    with _explain():
-        found = client.who_has(futures)
-    return [min(found.get(future.key, ()), default="") for future in futures]
+    """Return the address of a worker that has each result, or an empty string if none has it."""
+    with _explain_failures():
+        holders = client.who_has(futures)
+    return [min(holders.get(future.key, ()), default="") for future in futures]
 
 
 def add_in_tree(results: Sequence[Delayed], add: Add, places: Sequence[str] = ()) -> Delayed:
-    """Return the sum of results, each `FAN_IN` of them by one call of ``add``.
+    """Return the sum of results as one delayed result; each call of ``add`` sums at most `FAN_IN` of them.
 
-    ``places`` says where each result will be: those of one place are added up first, so that a sum is sent instead of
-    what it is made of.
+    ``places`` are the workers that will have the results. Results on one worker are summed first, so that only their
+    sum is sent.
     """
 
-    def total(level: list[Delayed]) -> Delayed:
+    def build_tree(level: list[Delayed]) -> Delayed:
         while len(level) > 1:
             groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
             level = [delayed(add)(group) if len(group) > 1 else group[0] for group in groups]
@@ -284,21 +304,21 @@ def add_in_tree(results: Sequence[Delayed], add: Add, places: Sequence[str] = ()
     by_place: dict[str, list[Delayed]] = {}
     for result, place in zip(results, places or [""] * len(results), strict=True):
         by_place.setdefault(place, []).append(result)
-    return total([total(level) for level in by_place.values()])
+    return build_tree([build_tree(level) for level in by_place.values()])
 
 
 def compute(client: Client, result: Delayed) -> Any:
-    """Compute one result on the cluster. Raises what a task raises, or FittingError where the cluster gives up."""
-    with _explain():
+    """Compute one result on the cluster. Raises what a task raises, or FittingError if the cluster gives up."""
+    with _explain_failures():
         return client.compute(result, retries=_RETRIES).result()
 
 
 def _finish(
     client: Client, results: list[Delayed], description: str, sizes: Sequence[int]
 ) -> list[Any]:
-    """Compute results on the cluster, with a bar, and return their futures when all are there.
+    """Compute results on the cluster with a progress bar, and return their futures when all are done.
 
-    The list is emptied, so that what the results were made of is forgotten as soon as they are there.
+    The list of results is emptied, so that the cluster can drop their inputs.
     """
     futures: list[Any] = client.compute(results, retries=_RETRIES)
     results.clear()
@@ -309,10 +329,10 @@ def _finish(
 def _watch(
     client: Client, futures: list[Any], description: str, sizes: Sequence[int], unit: str
 ) -> None:
-    """Wait for futures, each of a known size, with a bar. Raises what a task raises."""
+    """Wait for futures, each of a known size, with a progress bar. Raises what a task raises."""
     size_of = dict(zip(futures, sizes, strict=True))
     bar: Progress[Any] = track(None, description, total=sum(sizes), unit=unit)
-    with closing(bar), _explain():
+    with closing(bar), _explain_failures():
         for future in as_completed(futures, loop=client.loop):
             if future.status != "finished":
                 future.result()
@@ -320,23 +340,23 @@ def _watch(
 
 
 def _fetch(futures: list[Any]) -> Iterator[Any]:
-    """Yield results, and let go of each on the cluster; the next one is on its way while one is in use."""
+    """Yield results and release each on the cluster; the next one is fetched while one is in use."""
     futures.reverse()
 
     def fetch(future: Any) -> Any:
-        with _explain():
-            found = future.result()
+        with _explain_failures():
+            result = future.result()
         future.release()
-        return found
+        return result
 
-    with ThreadPoolExecutor(1, thread_name_prefix="tacenda-fetch") as ahead:
-        coming = (ahead.submit(fetch, futures.pop()) for _ in range(len(futures)))
-        yield from word_ids.results_in_order(coming, 2)
+    with ThreadPoolExecutor(1, thread_name_prefix="tacenda-fetch") as pool:
+        fetched = (pool.submit(fetch, futures.pop()) for _ in range(len(futures)))
+        yield from word_ids.results_in_order(fetched, 2)
 
 
 @contextmanager
-def _explain() -> Iterator[None]:
-    """Say in one sentence what is wrong where a cluster gives up."""
+def _explain_failures() -> Iterator[None]:
+    """Raise FittingError, with advice, for Dask's errors of a cluster that gives up."""
     try:
         yield
     except KilledWorker as error:
@@ -350,80 +370,99 @@ def _explain() -> Iterator[None]:
         ) from error
 
 
-def _no_tokens(sources: list[str]) -> CorpusError:
-    what = ", ".join(sources)
-    return CorpusError(f"there are no tokens in {what}; give a text with at least one word")
+def _no_tokens_error(sources: list[str]) -> CorpusError:
+    names = ", ".join(sources)
+    return CorpusError(f"there are no tokens in {names}; give a text with at least one word")
 
 
 # -- tasks -------------------------------------------------------------------------------------------
 
 
 class _Coded(NamedTuple):
-    """A partition with ids of its own: places in a list of its distinct strings."""
+    """A tokenized partition with provisional ids, which are places in its list of distinct strings."""
 
     words: list[str]
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
-    first: list[str]  # lines, if it is the first of its file
+    first_lines: list[str]
+    """Of the file; empty for a partition from its middle."""
 
 
 class _Tally(NamedTuple):
     """Counts of strings as they were written, and of sentences."""
 
     words: list[str]
-    counts: NDArray[np.int64]  # (words,)
+    counts: NDArray[np.int64]
+    """(words,)"""
     n_sentences: int
-    first: list[str]  # lines of the text
+    first_lines: list[str]
 
 
-def _code(partition: Partition, tokenizer: str | Tokenizer, reading: tuple[Any, ...]) -> _Coded:
+class _Size(NamedTuple):
+    """Sizes of a part."""
+
+    n_tokens: int
+    n_sentences: int
+    n_unknown: int
+
+
+def _tokenize(partition: Partition, tokenizer: str | Tokenizer, reading: tuple[Any, ...]) -> _Coded:
+    """Read and tokenize a partition; ``reading`` are the arguments of `Partition.blocks`."""
     types = Types()
     ids: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
     lengths: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-    first: list[str] = []
-    lines = look_at(partition.blocks(*reading), first)
+    first_lines: list[str] = []
+    lines = look_at(partition.blocks(*reading), first_lines)
     for block_ids, block_lengths in word_ids.code_lines(lines, tokenizer, types, 1):
         ids.append(block_ids)
         lengths.append(block_lengths[block_lengths > 0])
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(lengths))])
-    return _Coded(list(types), np.concatenate(ids), offsets, [] if partition.begin else first)
+    if partition.begin:
+        first_lines = []
+    return _Coded(list(types), np.concatenate(ids), offsets, first_lines)
 
 
 def _tally(coded: _Coded) -> _Tally:
+    """Count the strings and sentences of a partition."""
     counts = np.bincount(coded.ids, minlength=len(coded.words))
-    return _Tally(coded.words, counts, len(coded.offsets) - 1, coded.first)
+    return _Tally(coded.words, counts, len(coded.offsets) - 1, coded.first_lines)
 
 
 def _add_tallies(tallies: list[_Tally]) -> _Tally:
+    """Sum counts; the first lines are those of the first file."""
     types = Types()
     places = [
-        np.fromiter(map(types.__getitem__, each.words), np.int64, len(each.words))
-        for each in tallies
+        np.fromiter(map(types.__getitem__, tally.words), np.int64, len(tally.words))
+        for tally in tallies
     ]
     counts = np.zeros(len(types), np.int64)
-    for at, each in zip(places, tallies, strict=True):
-        counts[at] += each.counts  # a tally has each string once
-    first = next((each.first for each in tallies if each.first), [])
-    return _Tally(list(types), counts, sum(each.n_sentences for each in tallies), first)
+    for at, tally in zip(places, tallies, strict=True):
+        # one addition for each string, because a tally has each string once
+        counts[at] += tally.counts
+    first_lines = next((tally.first_lines for tally in tallies if tally.first_lines), [])
+    n_sentences = sum(tally.n_sentences for tally in tallies)
+    return _Tally(list(types), counts, n_sentences, first_lines)
 
 
 def _choose(
     tally: _Tally, selection: Selection, tokenizer: str
 ) -> tuple[Vocabulary | None, str | None]:
-    """Return the vocabulary of a whole text, None if it has no words, and a warning for the client."""
+    """Return the vocabulary of a whole text, or None if it has no tokens, and a warning for the client or None."""
     if not tally.words:
         return None, None
     counts = dict(zip(tally.words, tally.counts.tolist(), strict=True))
-    said = doubt_lines(tally.first) or doubt_tokens(counts, tally.n_sentences, tokenizer)
-    return selection.choose(counts, tally.n_sentences), said
+    warning = doubt_lines(tally.first_lines) or doubt_tokens(counts, tally.n_sentences, tokenizer)
+    return selection.choose(counts, tally.n_sentences), warning
 
 
 def _count_neighbors(coded: _Coded, vocabulary: Vocabulary) -> NDArray[np.int64]:
+    """Count the neighbors of the classes in a partition, as `merge_classes` needs them."""
     table = vocabulary.encode(coded.words, remember=False)
     return count_neighbors([table[coded.ids]], coded.offsets, vocabulary)
 
 
 def _renumber(coded: _Coded, vocabulary: Vocabulary) -> Part:
+    """Replace the provisional ids of a partition by those of the vocabulary."""
     table = vocabulary.encode(coded.words, remember=False)
     n_unknown = 0
     if UNKNOWN in coded.words:
@@ -431,9 +470,11 @@ def _renumber(coded: _Coded, vocabulary: Vocabulary) -> Part:
     return Part(table[coded.ids], coded.offsets, n_unknown)
 
 
-def _measure(part: Part) -> tuple[int, int, int]:
-    return len(part.ids), len(part.offsets) - 1, part.n_unknown
+def _measure(part: Part) -> _Size:
+    """Return the sizes of a part."""
+    return _Size(len(part.ids), len(part.offsets) - 1, part.n_unknown)
 
 
 def _count_types(part: Part, n_types: int) -> NDArray[np.int64]:
+    """Count the occurrences of each type in a part."""
     return np.bincount(part.ids, minlength=n_types)
